@@ -1,4 +1,4 @@
-//! Notes the commit that the program is built from, for reports.
+//! Build script: passes the git commit to the crate as `SABUL_COMMIT`, for reports.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
-//! One run on either arm: in virtual time, or in the lab.
+//! Runner for one scenario, in the simulator (virtual time) or in the lab (real time).
 //!
-//! A run whose controller is at fault has no results; the error names it.
+//! A run with a faulty controller has no results. The error names the controller.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,18 +18,18 @@ use crate::runs::Finished;
 use crate::why::Why;
 use sabul_units::show_rate;
 
-/// Flows that a line of progress names; of more, it cannot be read.
+/// Most flows in a line of progress. A longer line cannot be read.
 const FLOWS_SHOWN: usize = 6;
 
-/// Lets one run happen in virtual time.
+/// Simulates one run.
 ///
 /// # Errors
-/// If its settings do not fit together, or a controller did what none may do.
+/// If the settings contradict each other, or if the controller violates its interface.
 pub fn simulate(run: &Run) -> Result<Finished, Error> {
     simulate_telling(run, None)
 }
 
-/// As [`simulate`], and tells each event as a line of JSON ([`sabul_run::events`]).
+/// Like [`simulate`], and passes each event to `hear` as a line of JSON ([`sabul_run::events`]).
 ///
 /// # Errors
 /// As [`simulate`].
@@ -61,16 +61,16 @@ pub fn simulate_telling(
     Ok(Finished { results: outcome.results, series: outcome.series, wall_s, lab: None, why })
 }
 
-/// How one run is to be measured.
+/// Options for a run in the lab.
 #[derive(Default)]
 pub struct Measuring {
-    /// Where to record the links.
+    /// Output file for a packet capture of the links.
     pub capture: Option<PathBuf>,
-    /// Take the path for what was asked for.
+    /// Skips calibration and assumes that the path is as requested.
     pub skip_calibration: bool,
-    /// Hears what happens, and why, a line of JSON each.
+    /// Receives each event with its reason, a line of JSON each.
     pub on_event: Option<OnEvent>,
-    /// What to call it while it goes on.
+    /// Name of the run in progress messages.
     pub title: String,
 }
 
@@ -80,11 +80,12 @@ impl fmt::Debug for Measuring {
     }
 }
 
-/// Measures one run in the lab, which takes its time. The process must be the lab's own
-/// (`sabul_lab::isolate`).
+/// Measures one run in the lab, in real time. The caller must have isolated the process with
+/// `sabul_lab::isolate`.
 ///
 /// # Errors
-/// If the lab cannot carry it, a host or a program fails, or the observer ends it.
+/// If the lab cannot carry the scenario, a host or a program fails, or the observer interrupts the
+/// run.
 pub fn measure(run: &Run, how: Measuring, observer: &Observer) -> Result<Finished, Error> {
     if observer.is_interrupted() {
         return Err(sabul_lab::LabError::Interrupted.into());
@@ -122,7 +123,7 @@ pub fn measure(run: &Run, how: Measuring, observer: &Observer) -> Result<Finishe
     Ok(finished)
 }
 
-/// Progress: a line for each second, with each flow's goodput since the line before.
+/// Progress reporter: one line a second, with each flow's goodput since the previous line.
 #[derive(Clone, Debug, Default)]
 struct Ticker {
     rows_told: usize,
@@ -132,7 +133,8 @@ struct Ticker {
 impl Ticker {
     fn line(&mut self, series: &Series) -> Option<String> {
         let now = *series.t_s.last()?;
-        // Sample times are sums of picoseconds; a hair below a second is the second.
+        // Sample times are sums of picoseconds, so a sample slightly below a second counts as that
+        // second.
         if now + 1e-6 < self.seconds_told + 1.0 {
             return None;
         }

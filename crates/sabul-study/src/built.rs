@@ -1,4 +1,4 @@
-//! What this program was built from.
+//! Build information.
 
-/// The source that this was built from.
+/// Git commit of the source, 12 hex digits, or `unknown`.
 pub const COMMIT: &str = env!("SABUL_COMMIT");

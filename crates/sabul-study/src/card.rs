@@ -1,12 +1,13 @@
-//! The report card: one congestion controller, measured by every test, on one page.
+//! Report card of a congestion controller: the results of every test on one page.
 //!
-//! A card is a list of scenarios (`plan.rs`), in virtual time all run at once; pure functions make its
-//! numbers of what they have shown (`measure`), and `page` puts those down. A controller that is at
-//! fault, or whose runs have no sensible numbers, is named as the cause. In the lab fewer and shorter
-//! scenarios run one after another (`lab`), and those whose numbers do not count leave reasons.
+//! A card is a list of scenarios (`plan.rs`). In virtual time all scenarios run in parallel. Pure
+//! functions compute the numbers of the card (`measure`), and `page` renders them. If a controller
+//! fails, or its runs have nonsensical numbers, the error names the controller. In the lab, fewer
+//! and shorter scenarios run one after another (`lab`). Invalid runs are listed with reasons
+//! instead of numbers.
 //!
-//! A card of the [`Contract`] has other tests (`contract`) and is planned, run and written in the same way.
-//! A [`Draw`] is the contract on random paths (`draw`), which are written down one by one.
+//! A card of the [`Contract`] has other tests (`contract`), but is planned, run and written in the
+//! same way. A [`Draw`] is the contract on random paths (`draw`), which are written one by one.
 
 mod contract;
 mod cost;
@@ -42,8 +43,8 @@ pub use plan::Carrier;
 use plan::{Exam, LAB, SIM, Subject};
 
 const SCENARIOS: &str = "scenarios";
-/// Keys that tests of the card set themselves: one of them for all would make their names untrue, and so
-/// would one that excludes them.
+/// Keys that the tests set themselves. An override for all tests would make the test names untrue,
+/// and so would a key that excludes one of these keys.
 const OWN_LINK_KEYS: &[&str] = &["delay_ms", "loss", "queue_bdp"];
 const OWN_FLOW_KEYS: &[&str] = &[
     "arrivals",
@@ -58,37 +59,40 @@ const OWN_FLOW_KEYS: &[&str] = &[
     "transport",
 ];
 
-/// Which controller is to be measured, and how.
+/// The controller to measure, and the options of the card.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Registry name of the controller.
     pub cc: String,
-    /// Its parameters.
+    /// Parameters of the controller.
     pub params: Vec<(String, String)>,
-    /// Where it is measured.
+    /// Simulator or lab.
     pub arm: Arm,
-    /// What carries its flows; TCP for a controller of windows, our protocol for one of rates, where none.
+    /// Transport of the flows. Default: TCP for window-based controllers, our protocol for
+    /// rate-based controllers.
     pub transport: Option<Carrier>,
-    /// First words of the tests to take; all where none.
+    /// Name prefixes of the tests to run. Empty: all tests.
     pub only: Vec<String>,
-    /// Seconds from one flow to the next in the test of seven regions; as the arm has time where none.
+    /// Seconds from one flow start to the next in the test of seven regions. Default: depends on
+    /// the arm.
     pub seconds_per_flow: Option<f64>,
-    /// Everything runs with the seeds 1 to this, 1 or more.
+    /// Number of seeds, at least 1. Every scenario runs with each seed from 1 to this number.
     pub seeds: u32,
-    /// Settings to change in every scenario, of `link.bottleneck.KEY` or `flow.*.KEY`.
+    /// Settings to change in every scenario: `link.bottleneck.KEY` or `flow.*.KEY`.
     pub settings: Vec<Override>,
-    /// Runs at the same time, in virtual time; one a processor where none.
+    /// Parallel runs in virtual time. Default: one per processor.
     pub threads: Option<usize>,
-    /// Where the files of the card are written, if they are.
+    /// Output directory for the files of the card, if any.
     pub out: Option<PathBuf>,
-    /// The contract with TCP in place of the tests.
+    /// Runs the contract with TCP instead of the tests.
     pub contract: Option<Contract>,
-    /// The contract on random paths in place of the tests and of `contract`; in the simulator only.
+    /// Runs the contract on random paths instead of the tests and of `contract`. Simulator only.
     pub draw: Option<Draw>,
 }
 
 impl Request {
-    /// Every test of this controller in the simulator, once, written nowhere.
+    /// Requests every test of this controller in the simulator, with one seed and without output
+    /// files.
     pub fn new(cc: &str) -> Self {
         Self {
             cc: cc.to_owned(),
@@ -107,7 +111,7 @@ impl Request {
     }
 }
 
-/// What `card.json` holds.
+/// Content of `card.json`.
 #[derive(Debug, Serialize)]
 struct Sheet {
     #[serde(flatten)]
@@ -117,7 +121,7 @@ struct Sheet {
     marks: Marks,
 }
 
-/// The note on what made the files of a card.
+/// Content of `manifest.json`: how the files of a card were made.
 #[derive(Debug, Serialize)]
 struct Manifest<'a> {
     schema: u32,
@@ -143,7 +147,7 @@ pub struct Card {
     paper: Paper,
 }
 
-/// What was measured.
+/// Results by kind of card.
 #[derive(Debug)]
 enum Paper {
     Tests(Box<Sheet>),
@@ -152,7 +156,7 @@ enum Paper {
 }
 
 impl Card {
-    /// What a person reads in a terminal.
+    /// Returns the card as text for a terminal.
     pub fn text(&self) -> String {
         match &self.paper {
             Paper::Tests(sheet) => page::text(sheet),
@@ -161,10 +165,10 @@ impl Card {
         }
     }
 
-    /// The card as `card.json`, `contract.json` or `draw.json` holds it.
+    /// Returns the content of `card.json`, `contract.json` or `draw.json`.
     ///
     /// # Errors
-    /// If a number cannot be put down.
+    /// If a number cannot be serialized.
     pub fn to_json(&self) -> Result<String, Error> {
         match &self.paper {
             Paper::Tests(sheet) => serde_json::to_string(sheet),
@@ -174,10 +178,10 @@ impl Card {
         .map_err(cannot_say)
     }
 
-    /// The same, to look numbers up in.
+    /// Returns the same document as a value, for looking numbers up.
     ///
     /// # Errors
-    /// If a number cannot be put down.
+    /// If a number cannot be serialized.
     pub fn to_value(&self) -> Result<serde_json::Value, Error> {
         match &self.paper {
             Paper::Tests(sheet) => serde_json::to_value(sheet),
@@ -195,12 +199,12 @@ impl Card {
         }
     }
 
-    /// A sentence for each run in the lab whose numbers do not count.
+    /// Returns one sentence for each invalid run in the lab.
     pub fn invalid(&self) -> impl Iterator<Item = String> {
         self.head().lab.iter().flat_map(LabPart::invalid)
     }
 
-    /// Whether the numbers of all runs count.
+    /// Returns whether all runs are valid.
     pub fn is_valid(&self) -> bool {
         self.head().lab.as_ref().is_none_or(LabPart::is_valid)
     }
@@ -210,7 +214,7 @@ fn cannot_say(error: serde_json::Error) -> Error {
     Error::failed(format!("cannot write JSON: {error}"))
 }
 
-/// A card whose request has been checked, and which has not been run.
+/// A validated request whose runs have not started.
 #[derive(Debug)]
 pub struct Sitting {
     request: Request,
@@ -221,7 +225,7 @@ pub struct Sitting {
     all: Vec<Run>,
 }
 
-/// What is to be run.
+/// The scenarios to run, by kind of card.
 #[derive(Debug)]
 enum Exams {
     Tests { exams: Vec<Exam>, seconds_per_flow: f64 },
@@ -229,20 +233,20 @@ enum Exams {
     Draw { exams: Vec<Exam<draw::Question>>, draw: Draw, paths: Vec<draw::Path> },
 }
 
-/// Makes a card of a controller. In the lab the process must be the lab's own
-/// (`sabul_lab::isolate`).
+/// Runs the tests of a controller and returns its card. In the lab the caller must have isolated
+/// the process with `sabul_lab::isolate`.
 ///
 /// # Errors
-/// If the request cannot be met, the controller is at fault, or files cannot be written.
+/// If the request is invalid, the controller fails, or files cannot be written.
 pub fn card(request: Request, observer: &Observer) -> Result<Card, Error> {
     Sitting::new(request)?.run(observer)
 }
 
 impl Sitting {
-    /// Checks what is asked for, all of it, and makes the directory for the files.
+    /// Validates the whole request and creates the output directory.
     ///
     /// # Errors
-    /// If the request cannot be met.
+    /// If the request is invalid.
     pub fn new(request: Request) -> Result<Self, Error> {
         let entry = registry::find(&request.cc)?;
         entry.build(&request.params, Bytes(1500))?;
@@ -282,17 +286,17 @@ impl Sitting {
             Exams::Contract { exams, .. } => read(&request, exams)?,
             Exams::Draw { exams, .. } => read(&request, exams)?,
         };
-        // Before the runs, which take their time.
+        // Before the runs: an unusable directory must fail early, not after the runs.
         if let Some(dir) = &request.out {
             runs::make_directory(&dir.join(SCENARIOS), "--out")?;
         }
         Ok(Self { request, entry, transport, exams, all })
     }
 
-    /// Runs everything, makes the card of it, and writes its files.
+    /// Runs all scenarios, computes the card, and writes its files.
     ///
     /// # Errors
-    /// If the controller is at fault, the observer ends it, or files cannot be written.
+    /// If the controller fails, the observer interrupts the runs, or files cannot be written.
     pub fn run(self, observer: &Observer) -> Result<Card, Error> {
         let started = Clock::now();
         if let Exams::Draw { exams, draw, paths } = &self.exams {
@@ -309,7 +313,7 @@ impl Sitting {
     }
 }
 
-/// What carries the controller's flows.
+/// Returns the transport of the controller's flows. Rejects TCP for a rate-based controller.
 fn transport(entry: &Entry, wanted: Option<Carrier>) -> Result<Carrier, Error> {
     let own = Carrier::of(entry);
     match wanted {
@@ -321,7 +325,7 @@ fn transport(entry: &Entry, wanted: Option<Carrier>) -> Result<Carrier, Error> {
     }
 }
 
-/// The tests that `--only` asks for; all without it.
+/// Returns the tests that `--only` selects, or all tests if `only` is empty.
 fn chosen(exams: Vec<Exam>, only: &[String]) -> Result<Vec<Exam>, Error> {
     let is_of = |exam: &Exam, test: &str| {
         let rest = exam.name.strip_prefix(test);
@@ -339,7 +343,7 @@ fn chosen(exams: Vec<Exam>, only: &[String]) -> Result<Vec<Exam>, Error> {
 }
 
 impl Sitting {
-    /// Runs a draw path by path, and makes its card.
+    /// Runs a draw path by path, and computes its card.
     fn draw(
         &self,
         exams: &[Exam<draw::Question>],
@@ -387,7 +391,7 @@ impl Sitting {
         Ok(card)
     }
 
-    /// Makes the card of what has been run.
+    /// Computes the card from the finished runs.
     fn mark(
         self,
         finished: Vec<Finished>,
@@ -438,12 +442,12 @@ impl Sitting {
     }
 }
 
-/// Whether a key is one of the tests' own, or excludes one.
+/// Returns whether a key is set by the tests or excludes a key that the tests set.
 fn is_own(list: &str, own: &[&str], key: &str) -> bool {
     own.contains(&key) || rivals(list, key).iter().any(|rival| own.contains(rival))
 }
 
-/// Refuses what would take away what a test is about.
+/// Rejects overrides that would remove the property that a test measures.
 fn check_setting(given: &Override, has_contract: bool) -> Result<(), Error> {
     let key = given.key();
     let refuse = |what: &str| Err(Error::usage(format!("--set {key}: {what}")));
@@ -466,7 +470,7 @@ fn check_setting(given: &Override, has_contract: bool) -> Result<(), Error> {
     }
 }
 
-/// Every run of the card: all seeds of the first scenario, then those of the next.
+/// Returns every run of the card: all seeds of the first scenario, then those of the next.
 fn read<Q>(request: &Request, exams: &[Exam<Q>]) -> Result<Vec<Run>, Error> {
     let Request { arm, seeds, .. } = *request;
     let wrong = |error: sabul_scenario::Error| Error::usage(error.to_string());
@@ -495,12 +499,13 @@ fn run_all(
     finished.into_iter().collect()
 }
 
-/// The controller is to blame.
+/// Builds the error for a failed controller.
 fn fault(cc: &str, scenario: &str, what: &str) -> Error {
     Error::failed(format!("controller '{cc}' failed in the scenario '{scenario}': {what}"))
 }
 
-/// Runs and what they have shown, by scenario; refuses what no controller may bring about.
+/// Groups runs and their results by scenario. Fails on numbers that only a faulty controller
+/// produces.
 fn answers<Q>(
     cc: &str,
     exams: Vec<Exam<Q>>,
@@ -524,13 +529,13 @@ fn answers<Q>(
     Ok(answers)
 }
 
-/// What was changed, as a run tells it.
+/// Returns the overrides, as recorded in the first run, without the seed.
 fn settings(all: &[Run]) -> BTreeMap<String, String> {
     let settings = all.first().into_iter().flat_map(|run| run.settings.iter().cloned());
     settings.filter(|(key, _)| key != "seed").collect()
 }
 
-/// The scenarios as files, by their names.
+/// Returns the scenario files, as pairs of name and text.
 fn scenarios<Q>(answers: &[Answer<Q>]) -> Vec<(String, String)> {
     let file = |answer: &Answer<Q>| {
         let name = format!("{SCENARIOS}/{}.toml", answer.exam.name);
@@ -539,7 +544,7 @@ fn scenarios<Q>(answers: &[Answer<Q>]) -> Vec<(String, String)> {
     answers.iter().filter_map(file).collect()
 }
 
-/// Writes the files of a card. The manifest comes last: where it is, everything is.
+/// Writes the files of a card. The manifest is written last: if it exists, all files are complete.
 fn write(dir: &Path, card: &Card, files: &[(String, String)]) -> Result<(), Error> {
     let document = card.to_json()?;
     let head = card.head();

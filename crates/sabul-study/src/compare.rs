@@ -1,7 +1,7 @@
-//! Scenarios in the simulator and in the lab, side by side.
+//! Comparison of simulator and lab on the same scenarios.
 //!
-//! Each run happens once in virtual time and N times on real sockets; of the valid ones the median
-//! of each quantity counts. A difference is a finding and no error.
+//! Each run happens once in virtual time and N times on real sockets. The comparison uses the
+//! median of the valid measurements of each quantity. A difference is a result, not an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,25 +15,25 @@ use serde::Serialize;
 use crate::runs::{self, Finished};
 use crate::{COMMIT, Error, Measuring, Observer, SCHEMA, measure, report, simulate};
 
-/// A difference larger than this is marked, in percent. Ours.
+/// Ours: a difference larger than this many percent is marked.
 const MARKED_PERCENT: f64 = 10.0;
 const TEXT_WIDTH: usize = 120;
 
-/// What to compare.
+/// The runs to compare, and the options.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Runs as each arm reads them.
+    /// Pairs of runs: the same run as read for the simulator and for the lab.
     pub pairs: Vec<(Run, Run)>,
-    /// How often each is measured, 1 or more.
+    /// Number of measurements of each run, at least 1.
     pub repeat: u32,
-    /// Where everything is written, if it is.
+    /// Output directory, if any.
     pub out: Option<PathBuf>,
 }
 
-/// The runs of a file as each arm reads it.
+/// Reads the runs of a file for both arms.
 ///
 /// # Errors
-/// If the file is no scenario for both.
+/// If the file is not a valid scenario for both arms.
 pub fn read_both(file: &Path) -> Result<Vec<(Run, Run)>, Error> {
     let read = |arm| {
         sabul_scenario::read_file_for(arm, file, &[])
@@ -42,31 +42,31 @@ pub fn read_both(file: &Path) -> Result<Vec<(Run, Run)>, Error> {
     Ok(read(Arm::Sim)?.into_iter().zip(read(Arm::Lab)?).collect())
 }
 
-/// Everything that was compared.
+/// All comparisons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison(Vec<Compared>);
 
 impl Comparison {
-    /// Whether no measurement was invalid.
+    /// Returns whether all measurements were valid.
     pub fn is_valid(&self) -> bool {
         self.0.iter().all(|one| one.faults.is_empty())
     }
 
-    /// All of it in one document.
+    /// Returns all comparisons as one JSON document.
     ///
     /// # Errors
-    /// If it cannot be written as JSON.
+    /// If the comparison cannot be serialized.
     pub fn to_json(&self) -> Result<String, Error> {
         serde_json::to_string(&document(&self.0))
             .map_err(|error| Error::failed(format!("cannot write JSON: {error}")))
     }
 }
 
-/// Runs everything on both arms; `show` gets each comparison in words as soon as it is there. The
-/// process must be the lab's own (`sabul_lab::isolate`).
+/// Runs everything on both arms. `show` receives each comparison as text as soon as the comparison
+/// is complete. The caller must have isolated the process with `sabul_lab::isolate`.
 ///
 /// # Errors
-/// If a run fails on either arm, the observer ends it, or files cannot be written.
+/// If a run fails on either arm, the observer interrupts the runs, or files cannot be written.
 pub fn compare<E: From<Error>>(
     request: &Request,
     observer: &Observer,
@@ -118,10 +118,10 @@ struct Compared {
     scenario: String,
     label: String,
     seed: u64,
-    /// Valid measurements, which the medians are of.
+    /// Number of valid measurements that the medians are computed from.
     measurements: usize,
     is_valid: bool,
-    /// What made measurements invalid.
+    /// Reasons why measurements were invalid.
     faults: Vec<String>,
     rows: Vec<Row>,
 }
@@ -131,16 +131,16 @@ struct Compared {
 struct Row {
     /// `flow`, `link` or `run`.
     kind: &'static str,
-    /// Of which flow or link; the run's name for itself.
+    /// Name of the flow or link; for `run`, the name of the run.
     id: String,
     quantity: &'static str,
     simulated: f64,
-    /// Median; none where no measurement was valid.
+    /// Median of the valid measurements; `None` without a valid measurement.
     measured: Option<f64>,
-    /// Measured beyond simulated, in percent of simulated; none where nothing was measured, or
-    /// simulated is zero and measured is not.
+    /// (measured − simulated) ÷ simulated, in percent. `None` without a measurement, or if only the
+    /// simulated value is zero.
     difference_percent: Option<f64>,
-    /// Whether that is more than is passed over.
+    /// Whether the difference exceeds the tolerance.
     is_marked: bool,
 }
 
@@ -208,7 +208,7 @@ impl Row {
         }
     }
 
-    /// What people call the quantity, what to multiply it by for that, and the decimals to show.
+    /// Returns the displayed name, the factor from the stored unit, and the number of decimals.
     fn shown(&self) -> (&'static str, f64, usize) {
         match self.quantity {
             "goodput_bps" => ("goodput (Mb/s)", 1e-6, 2),
@@ -244,7 +244,8 @@ impl Row {
     }
 }
 
-/// How much more was measured, in percent of the simulated; none of nothing.
+/// Returns (measured − simulated) ÷ simulated in percent; `None` if only the simulated value is
+/// zero.
 fn difference(simulated: f64, measured: f64) -> Option<f64> {
     if measured.total_cmp(&simulated).is_eq() {
         return Some(0.0);
@@ -288,7 +289,7 @@ fn verdict(one: &Compared) -> String {
     }
 }
 
-/// What `--json` prints.
+/// Document of `--json`.
 #[derive(Clone, Debug, Serialize)]
 struct Document<'a> {
     schema: u32,
@@ -400,7 +401,7 @@ mod tests {
         let one = compared(&[results(8.9e6, 0.001, 55.0)], &[]);
         let marked: Vec<_> =
             one.rows.iter().filter(|row| row.is_marked).map(|row| row.quantity).collect();
-        // 11 % less; anything beside nothing; 10 % more is not over 10 %.
+        // 11 % less; a value where zero was simulated; 10 % more does not exceed 10 %.
         assert_eq!(marked, ["goodput_bps", "loss_rate"]);
         let text = text(&one);
         for part in ["flow a", "8.90", "-11.0  over 10 %", "2 of 4 differ", "1 valid measurement\n"]

@@ -1,4 +1,4 @@
-//! Conversations over a path: both directions of each 5-tuple side by side, as tables and CSV.
+//! Conversations over a path, as tables and CSV: both directions of each 5-tuple side by side.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use sabul_lab::{Protocol, Tuple, TupleLook};
 use sabul_path::Way;
 use sabul_report::{Cell, Column, Table};
 
-/// Two ends that talked, and what each way has carried.
+/// Two endpoints, and the traffic in each direction.
 #[derive(Clone, Copy, Debug)]
 struct Conversation<'a> {
     ends: Ends,
@@ -16,7 +16,7 @@ struct Conversation<'a> {
     back: Option<&'a TupleLook>,
 }
 
-/// What both directions of a conversation share.
+/// Key shared by both directions of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ends {
     pair: usize,
@@ -41,7 +41,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Both directions brought together, the busiest first.
+/// Pairs both directions of each conversation; the busiest conversation is first.
 fn conversations(tuples: &[TupleLook]) -> Vec<Conversation<'_>> {
     let mut all: BTreeMap<Ends, Conversation<'_>> = BTreeMap::new();
     for look in tuples {
@@ -57,8 +57,8 @@ fn conversations(tuples: &[TupleLook]) -> Vec<Conversation<'_>> {
     all
 }
 
-/// The busiest conversations; its title says how many there were if not all are in it. `flows` are the
-/// names of the pairs of hosts, where they have names.
+/// Returns a table of the busiest conversations. The title states the total number if the table is
+/// cut. `flows` are the names of the pairs of hosts, where pairs have names.
 pub fn table(tuples: &[TupleLook], flows: &[&str], most: usize) -> Table {
     let all = conversations(tuples);
     let title = if all.len() > most {
@@ -114,13 +114,13 @@ fn of(look: Option<&TupleLook>, value: fn(&TupleLook) -> f64, decimals: usize) -
     look.map_or(Cell::Empty, |look| Cell::Fixed(value(look), decimals))
 }
 
-/// Packets that were sent and did not arrive; some may still be on the way.
+/// Returns the packets sent and not arrived. Some of these may still be in flight.
 fn lost(look: &TupleLook) -> u64 {
     look.amount.sent_packets.saturating_sub(look.amount.arrived_packets)
 }
 
-/// Bits that arrived per second between its first and its last packet, headers included; none for a
-/// single moment.
+/// Returns the arrived bits per second between the first and the last packet, headers included.
+/// `None` if both have the same time.
 fn mean_bps(look: &TupleLook) -> Option<f64> {
     let seconds = look.last.since(look.first).as_secs_f64();
     (seconds > 0.0).then(|| look.amount.arrived_bytes as f64 * 8.0 / seconds)
@@ -130,10 +130,10 @@ fn protocol_name(protocol: Protocol) -> String {
     match protocol {
         Protocol::Tcp => "TCP".to_owned(),
         Protocol::Udp => "UDP".to_owned(),
-        // Numbers that IANA has given out.
+        // IANA protocol numbers.
         Protocol::Other(1) => "ICMP".to_owned(),
         Protocol::Other(58) => "ICMPv6".to_owned(),
-        // The router's sign for all that it no longer tells apart.
+        // The router uses 255 for traffic that exceeds its table.
         Protocol::Other(255) => "others".to_owned(),
         Protocol::Other(number) => format!("IP {number}"),
     }
@@ -143,7 +143,7 @@ fn end((address, port): (IpAddr, u16)) -> String {
     if port == 0 { address.to_string() } else { SocketAddr::new(address, port).to_string() }
 }
 
-/// `tuples.csv`: a row for each direction of each conversation, in the order in which they began.
+/// Returns `tuples.csv`: one row per direction of each conversation, in order of the first packet.
 pub fn csv(tuples: &[TupleLook], flows: &[&str]) -> String {
     let mut text = "flow,way,protocol,source,source_port,destination,destination_port,\
         sent_packets,sent_bytes,sent_payload_bytes,data_packets,resent_packets,arrived_packets,\

@@ -1,8 +1,9 @@
-//! A demonstration: one real file between two processes of the program over a named path.
+//! Demonstration: two processes of the program transfer one real file over a named path.
 //!
-//! [`beside_tcp`] sends it from host to host, and as many bytes by the kernel's TCP, with and without loss.
-//! [`over_relay`] needs no hosts: sender and receiver are children of this process and the relay plays the path.
-//! Everything that was made goes away with the call.
+//! [`beside_tcp`] sends the file between hosts of the lab, and the same number of bytes over the
+//! kernel's TCP, with and without extra loss. [`over_relay`] needs no hosts: sender and receiver
+//! are child processes, and a relay emulates the path. Both functions remove everything that they
+//! create.
 
 mod child;
 mod hosts;
@@ -26,15 +27,15 @@ pub use hosts::{Draw, beside_tcp};
 pub use relayed::over_relay;
 pub use shown::Shown;
 
-/// Name of the file that travels.
+/// Name of the transferred file.
 const FILE_NAME: &str = "demo.bin";
-/// Bytes that are made or hashed between two questions whether to go on.
+/// Bytes written or hashed between two checks for an interrupt.
 const STRIDE: usize = 1 << 20;
 
-/// What is to be shown.
+/// Options of a demonstration.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The `sabul` program, which serves and copies.
+    /// The `sabul` program, run as server and as client.
     pub program: PathBuf,
     /// The path to emulate.
     pub path: PathPreset,
@@ -42,13 +43,13 @@ pub struct Request {
     pub bytes: u64,
     /// Congestion controller of the copy.
     pub cc: String,
-    /// Its parameters.
+    /// Parameters of the controller.
     pub params: Vec<(String, String)>,
-    /// Decides which packets the path loses, repeats and holds back.
+    /// Seed for the path's loss, duplication and reordering.
     pub seed: u64,
-    /// Whether the copy says nothing of its own on standard error.
+    /// Whether the copy writes nothing to standard error.
     pub is_quiet: bool,
-    /// The address at which the server of a ticket listens, from the ticket's file.
+    /// Reads the server's address from a ticket file.
     pub read_address: fn(&Path) -> Result<SocketAddr, String>,
 }
 
@@ -56,9 +57,9 @@ pub struct Request {
 #[derive(Clone, Debug)]
 struct Copied {
     bytes: u64,
-    /// What `sabul cp --json` said.
+    /// Output of `sabul cp --json`.
     document: Value,
-    /// Of what was sent and of what arrived.
+    /// Hashes of the sent and of the received file.
     hashes: [blake3::Hash; 2],
 }
 
@@ -71,8 +72,8 @@ impl Copied {
         self.document[key].as_f64().unwrap_or(0.0)
     }
 
-    /// What a document says on either kind of path: of the copy, and of the way there. `own` is what only that
-    /// kind knows.
+    /// Returns the document of the copy and of the path to the receiver. `own` holds the fields of
+    /// only one kind of path.
     fn document(&self, path: &PathPreset, cc: &str, link: &LinkStats, own: Value) -> Value {
         let mut document = json!({
             "schema": crate::SCHEMA,
@@ -99,7 +100,7 @@ impl Copied {
     }
 }
 
-/// Packets that the link lost, without those that asked how large a packet may be.
+/// Returns the packets that the link lost, without lost path MTU probes.
 const fn lost(link: &LinkStats) -> u64 {
     link.dropped_full + link.dropped_loss + link.dropped_outage
 }
@@ -108,21 +109,21 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Where the files of a demonstration are.
+/// Files of a demonstration.
 #[derive(Debug)]
 struct Folder {
     folder: TempDir,
-    /// What is sent.
+    /// The file to send.
     file: PathBuf,
-    /// What the server offers.
+    /// The directory that the server serves.
     root: PathBuf,
     ticket: PathBuf,
-    /// What `sabul cp --json` printed.
+    /// Output of `sabul cp --json`.
     answer: PathBuf,
 }
 
 impl Folder {
-    /// Makes the folder and the file in it.
+    /// Creates the folder and the file in it.
     fn make(request: &Request, observer: &Observer) -> Result<Self, Error> {
         let folder = tempfile::Builder::new()
             .prefix("sabul-demo-")
@@ -138,15 +139,15 @@ impl Folder {
         Ok(Self { folder, file, root, ticket, answer })
     }
 
-    /// Removes what the last run left, so that the next one finds nothing.
+    /// Removes the files of the last run, so the next run starts clean.
     fn reset(&self) {
         for path in [&self.ticket, &self.answer, &self.root.join(FILE_NAME)] {
-            // What is not there need not be removed.
+            // A missing file is not an error.
             let _ = std::fs::remove_file(path);
         }
     }
 
-    /// What the copy said and what arrived.
+    /// Returns the document of the copy, and the hashes of both files.
     fn copied(&self, document: Value, observer: &Observer) -> Result<Copied, Error> {
         observer.note("comparing both files");
         let bytes = std::fs::metadata(&self.file).map_err(of_file)?.len();
@@ -161,7 +162,7 @@ impl Folder {
     }
 }
 
-/// Does `work` in a folder that goes away, however that ends.
+/// Runs `work` in a temporary folder, which is removed afterwards, even on errors.
 fn in_folder<T>(
     request: &Request,
     observer: &Observer,
@@ -176,7 +177,7 @@ fn in_folder<T>(
     removed.map(|()| value)
 }
 
-/// The document that the sending process printed, or its failure.
+/// Returns the document printed by the sending process, or its failure.
 fn read_answer(path: &Path, code: Option<u8>) -> Result<Value, Error> {
     let text = std::fs::read(path).unwrap_or_default();
     let document = serde_json::from_slice::<Value>(&text).ok();
@@ -192,7 +193,7 @@ fn read_answer(path: &Path, code: Option<u8>) -> Result<Value, Error> {
     }
 }
 
-/// Writes `size` random bytes: nothing on the way can shorten them.
+/// Writes `size` random bytes. Random data cannot be compressed on the path.
 fn make_file(path: &Path, size: u64, observer: &Observer) -> Result<(), Error> {
     let random = File::open("/dev/urandom").map_err(of_file)?.take(size);
     let mut file = File::create(path).map_err(of_file)?;
@@ -208,7 +209,7 @@ fn hash(path: &Path, observer: &Observer) -> Result<blake3::Hash, Error> {
     Ok(hasher.finalize())
 }
 
-/// Reads to the end, unless a person wants an end before.
+/// Reads to the end, unless the observer interrupts.
 fn each_stride(
     mut source: impl io::Read,
     observer: &Observer,
@@ -226,7 +227,7 @@ fn each_stride(
     }
 }
 
-/// Fails if a person wants an end.
+/// Fails if the observer interrupts.
 fn go_on(observer: &Observer) -> Result<(), Error> {
     if observer.is_interrupted() {
         return Err(Error::interrupted(

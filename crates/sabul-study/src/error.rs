@@ -1,23 +1,23 @@
-//! Why an experiment has no result.
+//! Errors of experiments.
 
 use std::fmt;
 
 use sabul_lab::LabError;
 
-/// Whose turn it is.
+/// Cause of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// What was asked for cannot be meant or done as it is: ask otherwise.
+    /// The request is invalid or cannot be carried out; the user has to change the request.
     Request,
-    /// It was tried and went wrong.
+    /// An operation failed.
     Failure,
-    /// A person stopped it.
+    /// A person interrupted the experiment.
     Interrupt,
-    /// A program that it started ended with this code.
+    /// A child program ended with this exit code.
     Program(u8),
 }
 
-/// One sentence for the user, and its cause.
+/// An error: one sentence for the user, and its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     cause: Cause,
@@ -25,33 +25,33 @@ pub struct Error {
 }
 
 impl Error {
-    /// What was asked for cannot be meant or done as it is.
+    /// Returns an error with the cause [`Cause::Request`].
     pub fn usage(message: impl Into<String>) -> Self {
         Self { cause: Cause::Request, message: message.into() }
     }
 
-    /// It was tried and went wrong.
+    /// Returns an error with the cause [`Cause::Failure`].
     pub fn failed(message: impl Into<String>) -> Self {
         Self { cause: Cause::Failure, message: message.into() }
     }
 
-    /// A person stopped it.
+    /// Returns an error with the cause [`Cause::Interrupt`].
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self { cause: Cause::Interrupt, message: message.into() }
     }
 
-    /// A program that it started failed, with this code if it told one.
+    /// Returns an error for a failed child program, with its exit code if there is one.
     pub(crate) fn of_program(code: Option<u8>, message: impl Into<String>) -> Self {
         let code = code.filter(|&code| code > 0);
         Self { cause: code.map_or(Cause::Failure, Cause::Program), message: message.into() }
     }
 
-    /// Whose turn it is.
+    /// Returns the cause.
     pub const fn cause(&self) -> Cause {
         self.cause
     }
 
-    /// The same cause in other words.
+    /// Replaces the message and keeps the cause.
     #[must_use]
     pub(crate) fn in_words(self, message: String) -> Self {
         Self { message, ..self }

@@ -1,4 +1,5 @@
-//! A folder of results: its manifest is written last, so where that is, everything is.
+//! Result folder with a manifest. The manifest is written last: if it exists, all files are
+//! complete.
 
 use std::fs;
 use std::io;
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 const MANIFEST: &str = "manifest.json";
 
-/// A folder that is being filled.
+/// A result folder under construction.
 #[derive(Debug)]
 pub(crate) struct Folder<'a> {
     dir: &'a Path,
@@ -14,30 +15,31 @@ pub(crate) struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    /// Begins to fill a folder that exists. What an earlier experiment left there is whole no longer.
+    /// Starts to fill an existing folder. Removes the manifest of an earlier experiment, because
+    /// its results are no longer complete.
     pub(crate) fn begin(dir: &'a Path) -> io::Result<Self> {
         forget(dir)?;
         Ok(Self { dir, files: Vec::new() })
     }
 
-    /// Writes a file.
+    /// Writes a file and lists it in the manifest.
     pub(crate) fn write(&mut self, name: &str, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         fs::write(self.add(name), bytes)
     }
 
-    /// Where a file is to be that somebody else writes.
+    /// Returns the path for a file that the caller writes, and lists the file in the manifest.
     pub(crate) fn add(&mut self, name: &str) -> PathBuf {
         self.files.push(name.to_owned());
         self.dir.join(name)
     }
 
-    /// Takes away those of these files that were not written now.
+    /// Removes those of the named files that were not written by this run.
     pub(crate) fn remove_others(&self, names: &[&str]) -> io::Result<()> {
         let others = names.iter().filter(|name| !self.files.iter().any(|file| file == *name));
         others.into_iter().try_for_each(|name| remove(&self.dir.join(name)))
     }
 
-    /// Writes the manifest, which is made of the names of all files.
+    /// Writes the manifest, which `manifest` builds from the names of all files.
     pub(crate) fn end(
         self,
         manifest: impl FnOnce(&[String]) -> io::Result<String>,
@@ -46,7 +48,7 @@ impl<'a> Folder<'a> {
     }
 }
 
-/// What is in this folder does not count as results any longer.
+/// Removes the manifest, so that the folder no longer counts as results.
 pub(crate) fn forget(dir: &Path) -> io::Result<()> {
     remove(&dir.join(MANIFEST))
 }

@@ -1,21 +1,21 @@
-//! Experiments: what becomes of scenarios that are run, on either arm, and of many runs together.
+//! Experiments: scenarios run on either arm, alone or many together, and their evaluation.
 //!
 //! | Module | Is |
 //! |---|---|
-//! | [`runs`] | a finished run: its document, its page, its folder of files |
+//! | [`runs`] | a finished run: its document, page and folder of files |
 //! | [`card`](mod@card) | a congestion controller measured by every test |
-//! | [`reproduce`] | tables and figures of papers, run again and judged |
+//! | [`reproduce`] | reproduction of tables and figures of papers, with verdicts |
 //! | [`compare`] | the same scenario on both arms |
 //! | [`demo`] | one real file over a named path, with the program's own processes |
-//! | [`report`], [`conversations`] | charts and tables of them |
-//! | [`path`](mod@path), [`presets`] | a path from a few wishes, and named ones, in words |
-//! | [`qlog`] | events for viewers of QUIC connections |
-//! | [`shell`] | what a person is told who runs programs of his own on a path |
+//! | [`report`], [`conversations`] | charts and tables of runs |
+//! | [`path`](mod@path), [`presets`] | paths built from options, named paths, and their descriptions |
+//! | [`qlog`] | events in qlog format, for viewers of QUIC connections |
+//! | [`shell`] | messages for users who run their own programs on a path |
 //!
-//! Nothing here reads a command line, prints, or knows an exit code: functions take values and give values,
-//! tell an [`Observer`] how far they are, and fail with an [`Error`] that says whose fault it is.
+//! This crate does not read a command line, print, or use exit codes. Functions take and return
+//! values, report progress to an [`Observer`], and fail with an [`Error`] that names its cause.
 //!
-//! The report card of a controller, without the program:
+//! Example: the report card of a controller, without the program.
 //!
 //! ```
 //! use sabul_study::{Observer, card::{Request, card}};

@@ -1,4 +1,4 @@
-//! Whoever waits for an experiment: hears how far it is, and may end it.
+//! Observer of an experiment: receives progress messages and may interrupt the experiment.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 type Hear = Arc<dyn Fn(&str) + Send + Sync>;
 type Ask = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Told how far an experiment is, and asked whether to go on. Clones are the same.
+/// Callbacks for progress and interruption. Clones share the callbacks.
 #[derive(Clone, Default)]
 pub struct Observer {
     notes: Option<Hear>,
@@ -15,24 +15,24 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Wants to know nothing, and never ends anything.
+    /// Returns an observer without callbacks.
     pub fn silent() -> Self {
         Self::default()
     }
 
-    /// Gets a line whenever there is one.
+    /// Adds a callback for progress messages, one line each.
     #[must_use]
     pub fn with_notes(self, hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { notes: Some(Arc::new(hear)), ..self }
     }
 
-    /// Gets a line a second, too, while a run goes on in the lab.
+    /// Also reports one line per second during a run in the lab.
     #[must_use]
     pub fn with_samples(self, hears_samples: bool) -> Self {
         Self { hears_samples, ..self }
     }
 
-    /// Is asked from time to time whether runs in the lab are to end.
+    /// Adds a callback that is polled and returns whether to interrupt the experiment.
     #[must_use]
     pub fn with_interrupt(self, is_asked: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { interrupt: Some(Arc::new(is_asked)), ..self }

@@ -1,4 +1,5 @@
-//! A path from a few wishes: what is not given is a preset's, or the default's. And paths in words.
+//! Paths built from user options, and descriptions of paths. Missing options come from a preset or
+//! the default.
 
 use sabul_path::{
     Codel, Discipline, FqCodel, LinkConfig, LinkError, LinkPlan, Outage, PathPreset, QueueLimit,
@@ -9,33 +10,32 @@ use sabul_units::{Probability, Rate, Span, parse_bytes};
 
 use crate::error::Error;
 
-/// Where no preset is named. Ours: the round numbers of a long path that any machine can emulate.
+/// Ours: default rate without a preset. Round numbers of a long path that any machine can emulate.
 const RATE: Rate = Rate::from_mbps(100);
-/// One way, see [`RATE`].
+/// Ours: default one-way delay, see [`RATE`].
 const DELAY: Span = Span::from_millis(50);
-/// The usual Ethernet MTU, and the packet that queues in bandwidth-delay products count in, as in
-/// scenario files.
+/// The usual Ethernet MTU. Queue sizes in BDPs count packets of this size, as in scenario files.
 const FULL_PACKET: u32 = 1_500;
-/// Fewest packets of a queue in bandwidth-delay products, as in scenario files.
+/// Smallest queue in packets for sizes in BDPs, as in scenario files.
 const BDP_PACKETS_MIN: u64 = 2;
-/// Times of silence that are told one by one.
+/// Most outages that are listed individually.
 const OUTAGES_SHOWN: usize = 3;
 /// Longest delay of a link, in milliseconds: an hour.
 const MS_MAX: f64 = 3_600_000.0;
 
-/// The room in front of a link, as people ask for it.
+/// Queue size as given by the user.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QueueSize {
-    /// So many packets.
+    /// In packets.
     Packets(u64),
-    /// So many bytes.
+    /// In bytes.
     Bytes(u64),
-    /// Products of rate and round trip.
+    /// In BDPs.
     Bdp(f64),
 }
 
 impl QueueSize {
-    /// What it is on a link of this rate and round trip.
+    /// Returns the limit on a link of this rate and RTT.
     fn limit(self, rate: Rate, rtt: Span) -> QueueLimit {
         match self {
             Self::Packets(packets) => QueueLimit::Packets(packets),
@@ -54,50 +54,51 @@ impl QueueSize {
     }
 }
 
-/// Who leaves a queue next, and who is dropped, without settings.
+/// Queue discipline, without settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueDiscipline {
-    /// First in, first out.
+    /// First in, first out; drops at the tail.
     DropTail,
-    /// Controlled delay, 5 ms and 100 ms.
+    /// CoDel, with a target of 5 ms and an interval of 100 ms.
     Codel,
-    /// A queue for each flow, each under CoDel.
+    /// A queue per flow, each under CoDel.
     FqCodel,
-    /// Random early detection, thresholds by the rate.
+    /// Random early detection, with thresholds by the rate.
     Red,
 }
 
-/// What a path is to be like. What is not given is the preset's, or the default's where there is none.
+/// Requested properties of a path. Missing properties come from the preset, or from the default
+/// without a preset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathWishes {
-    /// A named path to begin with.
+    /// Name of the preset to start from.
     pub preset: Option<String>,
-    /// Rate both ways.
+    /// Rate in both directions.
     pub rate: Option<Rate>,
-    /// Delay one way; it counts before `rtt`.
+    /// One-way delay; takes precedence over `rtt`.
     pub delay: Option<Span>,
-    /// Round trip of an empty path.
+    /// RTT of the empty path.
     pub rtt: Option<Span>,
-    /// Chance that a packet is lost, both ways.
+    /// Loss probability in both directions.
     pub loss: Option<Probability>,
-    /// The same for packets from the far end alone.
+    /// Loss probability from the far end only.
     pub loss_back: Option<Probability>,
-    /// Room in front of the link.
+    /// Queue size before the link.
     pub queue: Option<QueueSize>,
-    /// Packets come later by up to this.
+    /// Largest added delay of a packet.
     pub jitter: Option<Span>,
-    /// Larger packets vanish; bytes with the IP header.
+    /// MTU in bytes, IP header included. Larger packets are dropped without a message.
     pub mtu: Option<u32>,
-    /// Who leaves the queue next.
+    /// Queue discipline.
     pub discipline: Option<QueueDiscipline>,
-    /// The explicit controller whose router half stands in front of the queue, both ways.
+    /// Name of the explicit controller whose router part runs before the queue, in both directions.
     pub router: Option<String>,
 }
 
-/// Reads a time: `50`, `0.5`, `50ms`, `1.5s` or `200us`; milliseconds without a unit.
+/// Parses a time: `50`, `0.5`, `50ms`, `1.5s` or `200us`. Milliseconds without a unit.
 ///
 /// # Errors
-/// If that is no time a link can have; the sentence says how to write one.
+/// If the text is not a valid delay of a link. The message explains the format.
 pub fn parse_ms(text: &str) -> Result<Span, String> {
     let trimmed = text.trim();
     let units = [("ms", 1.0), ("us", 1e-3), ("µs", 1e-3), ("s", 1e3)];
@@ -116,10 +117,10 @@ pub fn parse_ms(text: &str) -> Result<Span, String> {
     Ok(Span((ms * 1e9 + 0.5) as u64))
 }
 
-/// Reads a chance of loss: `0.01` or `1%`.
+/// Parses a loss probability: `0.01` or `1%`.
 ///
 /// # Errors
-/// If that is no chance; the sentence says how to write one.
+/// If the text is not a probability. The message explains the format.
 pub fn parse_loss(text: &str) -> Result<Probability, String> {
     let trimmed = text.trim();
     let share = match trimmed.strip_suffix('%') {
@@ -134,10 +135,10 @@ pub fn parse_loss(text: &str) -> Result<Probability, String> {
     })
 }
 
-/// Reads a queue: `800` packets, `512kB`, or `0.5bdp`.
+/// Parses a queue size: `800` packets, `512kB`, or `0.5bdp`.
 ///
 /// # Errors
-/// If that is no queue; the sentence says how to write one.
+/// If the text is not a queue size. The message explains the format.
 pub fn parse_queue(text: &str) -> Result<QueueSize, String> {
     let lower = text.trim().to_ascii_lowercase();
     let size = if lower.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -156,10 +157,10 @@ pub fn parse_queue(text: &str) -> Result<QueueSize, String> {
     })
 }
 
-/// The preset of that name.
+/// Returns the preset with this name.
 ///
 /// # Errors
-/// If no preset has that name; the sentence lists them.
+/// If no preset has this name. The message lists the names.
 pub fn find_preset(name: &str) -> Result<PathPreset, Error> {
     preset(name).ok_or_else(|| {
         let names: Vec<_> = presets().iter().map(|preset| preset.name).collect();
@@ -167,10 +168,10 @@ pub fn find_preset(name: &str) -> Result<PathPreset, Error> {
     })
 }
 
-/// The path that is wished for.
+/// Builds the requested path.
 ///
 /// # Errors
-/// If no link can be like that, or no preset has that name.
+/// If no link can have these properties, or no preset has this name.
 pub fn plan(wishes: &PathWishes) -> Result<LinkPlan, Error> {
     let (id, base) = match &wishes.preset {
         Some(name) => {
@@ -182,7 +183,7 @@ pub fn plan(wishes: &PathWishes) -> Result<LinkPlan, Error> {
     let delay = wishes.delay.or_else(|| wishes.rtt.map(|rtt| rtt / 2));
     let delays = base.each_ref().map(|link| delay.unwrap_or_else(|| link.delay()));
     let rtt = delays[0] + delays[1];
-    // A preset's queue is a number of packets, whatever becomes of its rate and delay.
+    // A preset's queue is a number of packets, even if its rate or delay is overridden.
     let queue = wishes.queue.or_else(|| wishes.preset.is_none().then_some(QueueSize::Bdp(1.0)));
     let losses = [wishes.loss, wishes.loss_back.or(wishes.loss)];
     let build = |way: usize| {
@@ -224,7 +225,7 @@ fn refusal(error: &LinkError) -> Error {
 }
 
 impl QueueDiscipline {
-    /// The discipline with the settings that suit a link of this rate.
+    /// Returns the discipline with settings for a link of this rate.
     fn for_rate(self, rate: Rate) -> Discipline {
         match self {
             Self::DropTail => Discipline::DropTail,
@@ -235,7 +236,7 @@ impl QueueDiscipline {
     }
 }
 
-/// A path in words: one line, or one for each way where they differ.
+/// Describes a path: one line, or one line per direction if the directions differ.
 pub fn describe(plan: &LinkPlan) -> Vec<String> {
     let rtt = plan.forward.delay() + plan.back.delay();
     let round = format!("{} round trip", show_ms(rtt));
@@ -286,7 +287,7 @@ fn describe_link(link: &LinkConfig, rtt: Span) -> String {
     parts.join(", ")
 }
 
-/// A queue with its share of the bandwidth-delay product.
+/// Describes a queue with its size in BDPs.
 pub fn show_queue(link: &LinkConfig, rtt: Span) -> String {
     let (size, bytes) = match link.queue() {
         QueueLimit::Packets(packets) => {
@@ -299,7 +300,7 @@ pub fn show_queue(link: &LinkConfig, rtt: Span) -> String {
     if bdp > 0.0 { format!("{size} ({} BDP)", significant(bytes / bdp, 2)) } else { size }
 }
 
-/// When nothing passes, if ever: all times if they are few, else how many and the first.
+/// Describes the outages of a link: all if there are few, otherwise the number and the first one.
 pub fn show_outages(link: &LinkConfig) -> Option<String> {
     let show = |outage: &Outage| {
         let from = significant(outage.at.elapsed().as_secs_f64(), 4);
@@ -314,7 +315,7 @@ pub fn show_outages(link: &LinkConfig) -> Option<String> {
     }
 }
 
-/// A rate without needless digits, such as `100 Mbit/s`.
+/// Formats a rate without trailing digits, such as `100 Mbit/s`.
 pub fn show_rate(rate: Rate) -> String {
     let bps = rate.0 as f64;
     let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
@@ -323,17 +324,17 @@ pub fn show_rate(rate: Rate) -> String {
     format!("{} {unit}", significant(bps / factor, 4))
 }
 
-/// A time in milliseconds, such as `0.25 ms`.
+/// Formats a time in milliseconds, such as `0.25 ms`.
 pub fn show_ms(span: Span) -> String {
     format!("{} ms", significant(span.as_millis_f64(), 4))
 }
 
-/// A chance in percent, such as `0.12 %`.
+/// Formats a probability in percent, such as `0.12 %`.
 pub fn show_chance(chance: Probability) -> String {
     show_share(chance.as_f64())
 }
 
-/// A fraction in percent.
+/// Formats a fraction in percent.
 pub fn show_share(share: f64) -> String {
     format!("{} %", significant(share * 100.0, 4))
 }
@@ -344,7 +345,7 @@ mod tests {
 
     use super::*;
 
-    /// What options, as on a command line, make of the path.
+    /// Builds a path from options as on a command line.
     fn path(options: &[&str]) -> Result<LinkPlan, String> {
         let mut wishes = PathWishes::default();
         for option in options.chunks(2) {

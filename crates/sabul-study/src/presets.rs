@@ -1,4 +1,4 @@
-//! The named paths, their numbers and where those come from: a table, a page, a document.
+//! Path presets with their sources: a table, a page, and a document.
 
 use sabul_path::{LinkConfig, PathPreset, QueueLimit};
 use sabul_report::{Column, Table, significant};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::path::{show_chance, show_ms, show_outages, show_queue, show_rate, show_share};
 
-/// Where text is wrapped.
+/// Width of wrapped text in characters.
 const TEXT_WIDTH: usize = 78;
-/// Index of the column of summaries, and how much of them is worth a column.
+/// Index of the summary column, and its least width.
 const SUMMARY: usize = 5;
 const SUMMARY_WIDTH: usize = 24;
-/// Wide enough for every summary, where there is no terminal.
+/// Table width without a terminal; wide enough for every summary.
 pub const TABLE_WIDTH: usize = 240;
 
 fn rtt(preset: &PathPreset) -> Span {
@@ -23,7 +23,7 @@ fn rate(link: &LinkConfig) -> String {
     link.rate().map_or_else(|| "none".to_owned(), show_rate)
 }
 
-/// What is lost on average, in bursts or not; silence is not counted.
+/// Returns the mean loss, random and in bursts; outages are not counted.
 fn mean_loss(link: &LinkConfig) -> f64 {
     let passed = link.burst_loss().map_or(1.0, |bursts| 1.0 - bursts.mean_loss());
     1.0 - (1.0 - link.loss().as_f64()) * passed
@@ -37,8 +37,8 @@ fn queue(link: &LinkConfig) -> String {
     }
 }
 
-/// A row for each, in so many columns of text; where the ways differ, there / back. Names are whole: what does not fit
-/// beside them is left out, the summary first.
+/// Returns one row per preset, in `width` columns of text. If the directions differ, a cell has
+/// both: there / back. Names are never cut. Columns that do not fit are omitted, the summary first.
 pub fn table(presets: &[PathPreset], width: usize) -> Table {
     let both = |preset: &PathPreset, value: fn(&LinkConfig) -> String| {
         let (there, back) = (value(&preset.forward), value(&preset.back));
@@ -57,7 +57,7 @@ pub fn table(presets: &[PathPreset], width: usize) -> Table {
     let rows: Vec<_> = presets.iter().map(row).collect();
     let widest = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        // A summary is understood when it is cut.
+        // A cut summary is still readable.
         if column == SUMMARY { cells.min(SUMMARY_WIDTH) } else { cells }
     };
     let mut taken = 0;
@@ -81,7 +81,7 @@ pub fn table(presets: &[PathPreset], width: usize) -> Table {
     Table { title: String::new(), columns, rows }
 }
 
-/// Everything about one preset.
+/// Returns all properties of one preset as text.
 pub fn details(preset: &PathPreset) -> String {
     let mut text = format!("{}\n", preset.name);
     text += &wrap(preset.summary, "  ");
@@ -127,7 +127,7 @@ fn settings(link: &LinkConfig, rtt: Span) -> Vec<(&'static str, String)> {
     all
 }
 
-/// One preset in plain units.
+/// Returns one preset as a document in plain units.
 pub fn document(preset: &PathPreset) -> Value {
     json!({
         "name": preset.name,
@@ -181,7 +181,7 @@ fn link_document(link: &LinkConfig) -> Value {
     })
 }
 
-/// Text in lines of at most [`TEXT_WIDTH`] characters, each behind `indent`.
+/// Wraps text into lines of at most [`TEXT_WIDTH`] characters, each prefixed with `indent`.
 fn wrap(text: &str, indent: &str) -> String {
     let mut out = String::new();
     let mut line = String::new();
@@ -266,7 +266,8 @@ mod tests {
                 .with_loss(Probability::per_mille(500));
             builder.with_burst_loss(bursts).build().unwrap()
         };
-        // Half of the time in bad spells of two packets, half of which are lost; then half again.
+        // Half of the time is spent in bad periods of two packets that lose half of the packets.
+        // Independent loss then drops half of the rest.
         let half = Probability::per_mille(500);
         let bursts =
             BurstLoss { to_bad: half, to_good: half, loss_good: Probability::ZERO, loss_bad: half };

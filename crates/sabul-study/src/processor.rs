@@ -1,8 +1,8 @@
-//! What work costs the processor, in its own clock.
+//! Processor cost of work, in clock cycles.
 
 use sabul_run::statistics::mean;
 
-/// Clock cycles per bit, as MHz of processor per Mb/s of goodput [SLAC Table 1].
+/// Returns clock cycles per bit, as MHz of processor per Mb/s of goodput [SLAC Table 1].
 pub fn mhz_per_mbps(
     cpu_seconds: Option<f64>,
     clock_mhz: Option<f64>,
@@ -13,7 +13,7 @@ pub fn mhz_per_mbps(
     cost.is_finite().then_some(cost)
 }
 
-/// The mean clock of the processors now, where the system tells.
+/// Returns the present mean clock of the processors in MHz, if the system reports it.
 pub fn cpu_mhz() -> Option<f64> {
     clock_of(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
 }

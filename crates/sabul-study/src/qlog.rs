@@ -1,35 +1,35 @@
-//! Events as qlog, which viewers of QUIC connections draw (draft-ietf-quic-qlog-main-schema and
+//! qlog writer, for viewers of QUIC connections (draft-ietf-quic-qlog-main-schema and
 //! draft-ietf-quic-qlog-quic-events, version 0.3, as a JSON text sequence).
 //!
 //! | our event | qlog's |
 //! |---|---|
-//! | of a controller | `recovery:metrics_updated`, with `congestion_window` and `pacing_rate`; all our columns under `sabul` |
-//! | and a new phase | `recovery:congestion_state_updated` before it, `trigger` its first reason |
-//! | the timer `expiry` or `ack` | `recovery:loss_timer_updated`, expired; `timer_type` `pto` or `ack` |
+//! | event of a controller | `recovery:metrics_updated`, with `congestion_window` and `pacing_rate`; all our columns under `sabul` |
+//! | the same, with a new phase | `recovery:congestion_state_updated` first; `trigger` is the first reason |
+//! | timer `expiry` or `ack` | `recovery:loss_timer_updated`, expired; `timer_type` `pto` or `ack` |
 //! | other timers | `sabul:timer_fired` |
-//! | a drop | `sabul:drop` |
+//! | drop | `sabul:drop` |
 //!
-//! Whose event it is, is its `group_id`. qlog counts bytes, events count packets: one is taken for
-//! [`PACKET_BYTES`].
+//! The source of an event is its `group_id`. qlog counts bytes, but our events count packets; a
+//! packet counts as [`PACKET_BYTES`].
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// What a packet of a window or of a gap is taken for.
+/// Bytes per packet, for windows and inter-packet gaps.
 pub const PACKET_BYTES: f64 = 1500.0;
-/// Before each record of a JSON text sequence [RFC 7464].
+/// Precedes each record of a JSON text sequence [RFC 7464].
 const RECORD_SEPARATOR: char = '\u{1e}';
 
-/// Makes a qlog of lines of events.
+/// Converts lines of events to qlog.
 #[derive(Clone, Debug, Default)]
 pub struct Qlog {
-    /// Of whom what phase was told last.
+    /// Last reported phase by source.
     phases: BTreeMap<String, String>,
 }
 
 impl Qlog {
-    /// What a file begins with.
+    /// Returns the header of a qlog file.
     pub fn head(title: &str) -> String {
         record(&json!({
             "qlog_version": "0.3",
@@ -42,7 +42,7 @@ impl Qlog {
         }))
     }
 
-    /// The records of one line ([`sabul_run::events`]); of what is no event, nothing.
+    /// Returns the records for one line ([`sabul_run::events`]); empty if the line is not an event.
     pub fn records(&mut self, line: &str) -> String {
         let Ok(seen) = serde_json::from_str::<Value>(line) else { return String::new() };
         let (Some(time_s), Some(source)) = (seen["t_s"].as_f64(), seen["source"].as_str()) else {
@@ -79,7 +79,7 @@ impl Qlog {
     }
 }
 
-/// What a controller allows, in qlog's words and our own.
+/// Returns the limits of a controller, in qlog's fields and in ours.
 fn metrics(seen: &Value) -> Value {
     let mut data = json!({ "sabul": seen });
     if let Some(packets) = seen["window_packets"].as_f64() {

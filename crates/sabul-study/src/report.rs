@@ -1,4 +1,4 @@
-//! Pages, charts and tables of runs, whichever arm they come from.
+//! Pages, charts and tables of runs on either arm.
 
 mod lab;
 
@@ -12,10 +12,10 @@ use crate::built::COMMIT;
 use crate::runs::Finished;
 pub use lab::{INVALID, calibration_table, lateness, left_out};
 
-/// Flows drawn one by one; of more, a chart cannot be read.
+/// Most flows drawn in a chart. A chart with more flows cannot be read.
 const LINES_MAX: usize = 10;
 
-/// The page of one run. Of an invalid one it has reasons and no numbers.
+/// Returns the page of one run. The page of an invalid run has reasons instead of numbers.
 pub fn run_page(run: &Run, finished: &Finished) -> Page {
     let Finished { results, series, .. } = finished;
     let scenario = &run.scenario;
@@ -72,7 +72,7 @@ pub fn run_page(run: &Run, finished: &Finished) -> Page {
     )
 }
 
-/// How a run came to its numbers.
+/// Returns how a run was made: measured or simulated.
 const fn how(finished: &Finished) -> &'static str {
     if finished.lab.is_some() {
         "Measured in the lab: real sockets over an emulated path"
@@ -110,7 +110,7 @@ fn flows_section(series: &Series) -> Section {
     section
 }
 
-/// Whether any flow that is drawn has values of a kind.
+/// Returns whether any drawn flow has finite values of this kind.
 fn has_any(series: &Series, value: fn(&FlowSeries) -> &[f64]) -> bool {
     series.flows.iter().take(LINES_MAX).flat_map(value).any(|value| value.is_finite())
 }
@@ -129,12 +129,12 @@ fn links_section(series: &Series) -> Section {
         .with_item(chart("Utilisation", Axis::new("used ÷ rate", ""), |link| &link.utilisation))
 }
 
-/// Goodput of each flow over time.
+/// Returns a chart of the goodput of each flow over time.
 pub fn goodput_chart(series: &Series) -> Chart {
     flow_chart(series, "Goodput", Axis::new("goodput", "b/s"), |flow| &flow.goodput_bps)
 }
 
-/// One quantity of each flow over time.
+/// Returns a chart of one quantity of each flow over time.
 pub fn flow_chart(
     series: &Series,
     title: &str,
@@ -148,7 +148,7 @@ pub fn flow_chart(
     chart
 }
 
-/// Two flows of the model in the plane of their gaps.
+/// Returns the phase plane of the gaps of two flows of the model.
 pub fn phase_chart(title: &str, plane: &PhasePlane) -> Chart {
     let micros = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {
         points.iter().map(|(x, y)| (x * 1e-6, y * 1e-6)).collect()
@@ -169,7 +169,7 @@ pub fn phase_chart(title: &str, plane: &PhasePlane) -> Chart {
         .with_line(dashed("target loss", &near))
 }
 
-/// One flow of the model over time.
+/// Returns the charts of one flow of the model over time.
 pub fn model_charts(series: &model::Series) -> [Chart; 3] {
     let chart = |title: &str, axis: Axis, points: &[(f64, f64)], factor: f64| {
         let points = points.iter().map(|(t_s, value)| (*t_s, value * factor)).collect();
@@ -182,7 +182,7 @@ pub fn model_charts(series: &model::Series) -> [Chart; 3] {
     ]
 }
 
-/// Where a grid's average loss exceeds the target.
+/// Returns a heat map of the average loss over a grid, compared with the target.
 pub fn grid_map(map: &HeatMap) -> Heatmap {
     let name = |value: &f64| sabul_report::significant(*value, 3);
     let mut heat = Heatmap::new("Average loss γ", Axis::new("γ", "").with_log())
@@ -203,7 +203,7 @@ fn line(name: &str, t_s: &[f64], values: &[f64]) -> Line {
     Line { style: Style::Line, ..Line::new(name, points) }
 }
 
-/// Averages of each flow.
+/// Returns a table with the averages of each flow.
 pub fn flow_table(results: &Results) -> Table {
     let columns = vec![
         Column::text("flow"),
@@ -238,7 +238,7 @@ pub fn flow_table(results: &Results) -> Table {
     Table { title: "Flows".to_owned(), columns, rows: rows.collect() }
 }
 
-/// Averages of each link.
+/// Returns a table with the averages of each link.
 pub fn link_table(results: &Results) -> Table {
     let columns = vec![
         Column::text("link"),
@@ -286,7 +286,7 @@ fn region_table(results: &Results) -> Table {
     Table { title, columns, rows: rows.collect() }
 }
 
-/// All runs of a sweep in one table: a row for each flow of each run.
+/// Returns one table of all runs of a sweep: a row per flow of each run.
 pub fn sweep_table(runs: &[(&Run, &Finished)]) -> Table {
     let mut settings: Vec<&str> = Vec::new();
     for (key, _) in runs.iter().flat_map(|(run, _)| &run.settings) {
@@ -334,7 +334,7 @@ pub fn sweep_table(runs: &[(&Run, &Finished)]) -> Table {
     Table { title: "Runs".to_owned(), columns, rows }
 }
 
-/// The page of a sweep.
+/// Returns the page of a sweep.
 pub fn sweep_page(runs: &[(&Run, &Finished)]) -> Page {
     let name = runs.first().map_or("sweep", |(run, _)| run.scenario.name.as_str());
     let how = runs.first().map_or("", |(_, finished)| how(finished));

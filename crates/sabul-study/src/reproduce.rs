@@ -1,4 +1,4 @@
-//! Tables and figures of the papers, run again and judged.
+//! Reproduction of tables and figures of papers, with verdicts.
 
 mod found;
 mod judge;
@@ -20,23 +20,23 @@ use found::{Judged, Ranked, Reproduced, Reproduction};
 use plan::{Case, Plan};
 use regions::Marks;
 
-/// What can be reproduced.
+/// A reproduction in the list of available reproductions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What to ask for.
+    /// Name of the reproduction, as passed to [`reproduce`].
     pub name: String,
-    /// The paper.
+    /// Source: the paper.
     pub source: String,
-    /// What of it.
+    /// Title: the table or figure.
     pub title: String,
-    /// How many experiments it consists of.
+    /// Number of experiments.
     pub cases: usize,
 }
 
-/// Everything that can be reproduced.
+/// Returns all available reproductions.
 ///
 /// # Errors
-/// If one of them is not written as it should be.
+/// If a plan file is invalid.
 pub fn list() -> Result<Vec<Listed>, Error> {
     let listed = |plan: Plan| Listed {
         name: plan.name,
@@ -47,25 +47,25 @@ pub fn list() -> Result<Vec<Listed>, Error> {
     Ok(plan::all()?.into_iter().map(listed).collect())
 }
 
-/// What reproductions have shown.
+/// Results of reproductions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// Each of them in words.
+    /// Text of each reproduction.
     pub texts: Vec<String>,
-    /// All of them in one JSON document.
+    /// One JSON document of all reproductions.
     pub json: String,
-    /// Verdicts that are no longer the committed ones, a line each.
+    /// Verdicts that differ from the committed ones, one line each.
     pub changed: Vec<String>,
 }
 
-/// Runs the reproduction of this name, or `all`, in virtual time; with a directory, writes pictures,
-/// tables and report there.
+/// Runs the reproduction of this name, or `all`, in virtual time. If a directory is given, writes
+/// pictures, tables and the report into the directory.
 ///
 /// # Errors
-/// If there is none of this name, a run fails, or files cannot be written.
+/// If no reproduction has this name, a run fails, or files cannot be written.
 pub fn reproduce(name: &str, out: Option<&Path>, observer: &Observer) -> Result<Judgement, Error> {
     let plans = chosen_plans(name)?;
-    // Before the runs, which take minutes to hours.
+    // Before the runs, which take minutes to hours: an unusable directory must fail early.
     if let Some(dir) = out {
         fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
     }
@@ -79,7 +79,7 @@ pub fn reproduce(name: &str, out: Option<&Path>, observer: &Observer) -> Result<
     Ok(Judgement { texts, json, changed: changed(&reproduced) })
 }
 
-/// What is no longer as committed, a line each.
+/// Returns the verdicts that differ from the committed ones, one line each.
 fn changed(all: &[Reproduced<'_>]) -> Vec<String> {
     let judged = claims(all).filter(|(_, _, judged)| judged.is_changed());
     let judged = judged.map(|(plan, case, judged)| {
@@ -94,7 +94,7 @@ fn changed(all: &[Reproduced<'_>]) -> Vec<String> {
     judged.chain(ranked).collect()
 }
 
-/// How many claims hold, how many fit, and how many there are, in words.
+/// Returns in words how many claims hold, how many fit, and the total.
 fn summary(all: &[Reproduced<'_>]) -> String {
     let judged = claims(all).map(|(_, _, judged)| judged.verdict);
     let ranked = all.iter().flat_map(|one| one.ranked.iter().map(|ranked| ranked.verdict));
@@ -130,7 +130,7 @@ fn run_all<'a>(plans: &'a [Plan], observer: &Observer) -> Result<Vec<Reproduced<
             let runs = judge::runs(plan, case)?;
             counts.push(runs.len());
             for (value, run) in runs {
-                // Papers print the same experiment twice; it runs once.
+                // Papers print some experiments twice; each experiment runs once.
                 let same = work.iter().position(|known| known.text == run.text);
                 values.push((value, same.unwrap_or(work.len())));
                 if same.is_none() {
@@ -202,7 +202,7 @@ fn write_all(dir: &Path, all: &[Reproduced<'_>]) -> Result<(), Error> {
     fs::write(dir.join("report.html"), report.to_html()).map_err(cannot)
 }
 
-/// What `--json` prints.
+/// Document of `--json`.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     schema: u32,
@@ -216,7 +216,7 @@ struct PlanDocument<'a> {
     name: &'a str,
     source: &'a str,
     cases: Vec<CaseDocument<'a>>,
-    /// Whether cases come in the published order.
+    /// Verdicts on the order of the cases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ranks: Vec<RankDocument<'a>>,
 }
@@ -237,7 +237,7 @@ struct CaseDocument<'a> {
     figure: &'a str,
     flows: Vec<FlowDocument<'a>>,
     claims: Vec<ClaimDocument<'a>>,
-    /// Where flows come and go.
+    /// Present if flows start and stop during the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     marks: Option<Marks>,
 }

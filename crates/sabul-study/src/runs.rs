@@ -1,6 +1,6 @@
-//! Runs of scenarios on either arm: what they have shown, in words and as files.
+//! Finished runs of scenarios on either arm: documents, texts and files.
 //!
-//! A run in the lab may be invalid: then its reasons take the place of its numbers, everywhere.
+//! A run in the lab may be invalid. All outputs then have reasons instead of numbers.
 
 use std::fs;
 use std::io::{self, BufWriter, Write as _};
@@ -18,38 +18,38 @@ use crate::folder::{self, Folder};
 use crate::why::Why;
 use crate::{conversations, report};
 
-/// Conversations that are shown.
+/// Most conversations shown in a text.
 pub(crate) const CONVERSATIONS_SHOWN: usize = 20;
 const TEXT_WIDTH: usize = 120;
-/// Files of numbers, which an invalid run does not leave.
+/// Files of numbers. An invalid run does not keep these files.
 const NUMBERS: [&str; 4] = ["plot.svg", "series.csv", "links.csv", TUPLES];
 const TUPLES: &str = "tuples.csv";
 
-/// A run and what it has shown.
+/// Results of a finished run.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// Averages.
     pub results: Results,
-    /// Everything over time.
+    /// Series over time.
     pub series: Series,
-    /// How long it took, in seconds.
+    /// Wall-clock time of the run, in seconds.
     pub wall_s: f64,
-    /// What only the lab knows; none for a run in virtual time.
+    /// Facts of the lab; `None` for a run in virtual time.
     pub lab: Option<LabFacts>,
-    /// Why rates changed, where somebody listened.
+    /// Reasons of rate changes, if events were recorded.
     pub why: Why,
 }
 
-/// How well the lab was the path that was asked for.
+/// Facts on how well the lab matched the requested path.
 #[derive(Clone, Debug)]
 pub struct LabFacts {
-    /// What calibration found.
+    /// Results of calibration.
     pub calibrations: Vec<Calibration>,
-    /// Why the run is invalid; none for a valid one.
+    /// Reasons why the run is invalid; empty for a valid run.
     pub faults: Vec<String>,
-    /// What is worth knowing of a valid run.
+    /// Remarks on a valid run.
     pub notes: Vec<String>,
-    /// What the router knew at the end.
+    /// Final state of the router.
     pub router: RouterLook,
     /// Every direction of every conversation.
     pub tuples: Vec<TupleLook>,
@@ -67,17 +67,17 @@ impl From<LabOutcome> for Finished {
 }
 
 impl Finished {
-    /// Where it ran.
+    /// Returns the arm of the run.
     pub const fn arm(&self) -> Arm {
         if self.lab.is_some() { Arm::Lab } else { Arm::Sim }
     }
 
-    /// Why its numbers mean nothing; none if they do.
+    /// Returns the reasons why the run is invalid; empty for a valid run.
     pub fn faults(&self) -> &[String] {
         self.lab.as_ref().map_or(&[], |lab| &lab.faults)
     }
 
-    /// Whether its numbers mean something.
+    /// Returns whether the run is valid.
     pub fn is_valid(&self) -> bool {
         self.faults().is_empty()
     }
@@ -119,17 +119,17 @@ impl LabFacts {
     }
 }
 
-/// What the hosts of a flow have used by the end of the run.
+/// Returns the processor time of a flow's hosts at the end of the run.
 fn flow_cpu(flow: &FlowCpu) -> (String, Value) {
     let last = |side: &[f64]| side.last().copied();
     let both = json!({ "sender": last(&flow.sender_s), "receiver": last(&flow.receiver_s) });
     (flow.id.clone(), both)
 }
 
-/// What `--set` and `--seed` ask for.
+/// Combines the overrides of `--set` and `--seed`.
 ///
 /// # Errors
-/// If the seed cannot be one.
+/// If the seed is invalid.
 pub fn overrides(set: &[Override], seed: Option<u64>) -> Result<Vec<Override>, Error> {
     let mut overrides = set.to_vec();
     if let Some(seed) = seed {
@@ -139,10 +139,10 @@ pub fn overrides(set: &[Override], seed: Option<u64>) -> Result<Vec<Override>, E
     Ok(overrides)
 }
 
-/// What a run has shown, as JSON.
+/// Returns the results of a run as a JSON document.
 ///
 /// # Errors
-/// If the results cannot be put down.
+/// If the results cannot be serialized.
 pub fn document<'a>(run: &'a Run, finished: &'a Finished) -> Result<RunDocument<'a>, Error> {
     let document =
         RunDocument::new(finished.arm().name(), run, COMMIT, finished.wall_s, &finished.results)
@@ -153,7 +153,7 @@ pub fn document<'a>(run: &'a Run, finished: &'a Finished) -> Result<RunDocument<
     })
 }
 
-/// What a person reads in a terminal.
+/// Returns the results as text for a terminal.
 pub fn text(run: &Run, finished: &Finished, is_sweep: bool) -> String {
     let results = &finished.results;
     let scenario = &run.scenario;
@@ -194,7 +194,7 @@ pub fn text(run: &Run, finished: &Finished, is_sweep: bool) -> String {
     text + &notes(finished)
 }
 
-/// Names of the pairs of hosts: each flow has one.
+/// Returns the names of the pairs of hosts: each flow has one pair.
 pub(crate) fn flow_ids(run: &Run) -> Vec<&str> {
     run.scenario.flows.iter().map(|flow| flow.id.as_str()).collect()
 }
@@ -204,12 +204,12 @@ fn notes(finished: &Finished) -> String {
     notes.map(|note| format!("Note: {note}\n")).collect()
 }
 
-/// Where the files of one of `count` runs go.
+/// Returns the folder for the files of one of `count` runs.
 pub fn folder(dir: &Path, index: usize, count: usize) -> PathBuf {
     if count == 1 { dir.to_owned() } else { dir.join(format!("run-{:04}", index + 1)) }
 }
 
-/// Writes the files of one run. The manifest comes last: where it is, everything is.
+/// Writes the files of one run. The manifest is written last: if it exists, all files are complete.
 ///
 /// # Errors
 /// If the folder or a file in it cannot be written.
@@ -245,7 +245,7 @@ fn write_files(
         sabul_scenario::write_links(series, &mut file)?;
         file.flush()?;
     }
-    // Numbers of an earlier run are none of this one.
+    // Files of an earlier run do not belong to this run.
     folder.remove_others(&NUMBERS)?;
     let version = env!("CARGO_PKG_VERSION");
     folder.end(|files| {
@@ -253,10 +253,11 @@ fn write_files(
     })
 }
 
-/// A run has failed: what an earlier one left in its folder does not count as its results.
+/// Removes the manifest after a failed run, so that an earlier run's files do not count as its
+/// results.
 ///
 /// # Errors
-/// If what is there cannot be removed.
+/// If the manifest cannot be removed.
 pub fn forget(dir: &Path) -> Result<(), Error> {
     folder::forget(dir).map_err(|error| cannot_write(dir, &error))
 }
@@ -274,16 +275,16 @@ pub fn write_sweep(dir: &Path, runs: &[Run], finished: &[Finished]) -> Result<()
         .map_err(|error| cannot_write(dir, &error))
 }
 
-/// Makes the directory that results go to, before the runs, which take their time.
-/// `flag` named it.
+/// Creates the output directory before the runs, so that an unusable directory fails early. `flag`
+/// is the command-line flag for messages.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If the directory cannot be created.
 pub fn make_directory(dir: &Path, flag: &str) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(|error| cannot_write_to(dir, flag, &error))
 }
 
-/// A table as comma-separated values.
+/// Returns a table as comma-separated values.
 pub(crate) fn csv(table: &Table) -> String {
     let quoted = |text: &str| {
         if text.contains([',', '"', '\n']) {
@@ -312,7 +313,7 @@ pub(crate) fn csv(table: &Table) -> String {
     text
 }
 
-/// Results cannot be put where `--out` asked for.
+/// Builds the error for an unwritable `--out` directory.
 pub(crate) fn cannot_write(dir: &Path, error: &io::Error) -> Error {
     cannot_write_to(dir, "--out", error)
 }
@@ -333,7 +334,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::conversations::tests::look;
 
-    /// A run with numbers that are found again wherever they come up.
+    /// Returns a run with numbers that are recognizable in every output.
     fn simulated() -> (Run, Finished) {
         let text = "name = 'twin'\nduration_s = 4\nsample_ms = 1000\n\
             link = [{ id = 'wire', rate_mbps = 10, delay_ms = 1 }]\n\
@@ -351,7 +352,7 @@ pub(crate) mod tests {
         (run, finished)
     }
 
-    /// What a valid run in the lab may have beside its numbers.
+    /// Returns the lab facts of a valid run.
     pub(crate) fn facts() -> LabFacts {
         let check = Check {
             quantity: "rate_mbps".to_owned(),

@@ -1,7 +1,7 @@
-//! JSON Schemas of what experiments print, from tables of their fields.
+//! JSON Schemas of the documents of experiments, built from tables of fields.
 //!
-//! The documents are made where their numbers are; that both agree is held by tests of the program, which look at
-//! real output.
+//! The code that computes the numbers also builds the documents. Tests of the program check real
+//! output against these schemas.
 
 #[rustfmt::skip]
 mod tables;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use tables::{CARD, COMPARISON, CONTRACT, DEMO, DRAW, LAB, PRESETS, REPRODUCTIONS, RUN};
 
-/// For each document: its name, and what prints it.
+/// Each document: its name, and the command that prints it.
 pub const DOCUMENTS: &[(&str, &str)] = &[
     ("sim", "a line of sabul sim run --json"),
     ("lab", "a line of sabul lab run --json"),
@@ -23,7 +23,8 @@ pub const DOCUMENTS: &[(&str, &str)] = &[
     ("demo", "sabul demo --json"),
 ];
 
-/// The schema of a document (JSON Schema 2020-12), to which its title comes; none of a name that [`DOCUMENTS`] does not have.
+/// Returns the schema of a document (JSON Schema 2020-12) without a title; `None` if [`DOCUMENTS`]
+/// does not list the name.
 pub fn of(name: &str) -> Option<Value> {
     let fields = match name {
         "sim" => RUN,
@@ -42,38 +43,38 @@ pub fn of(name: &str) -> Option<Value> {
     Some(schema)
 }
 
-/// A field: its name, what it holds, and what that means.
+/// A field: name, kind, and description.
 struct Field(&'static str, Kind, &'static str);
 
-/// What a field holds.
+/// Type of a field.
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
     Texts,
     Truth,
-    /// A whole number from zero on.
+    /// A non-negative integer.
     Count,
     Number,
-    /// A number, or null where there is none.
+    /// A number, or null if there is no number.
     MaybeNumber,
     MaybeText,
-    /// An object whose fields have names of the user's.
+    /// An object with user-defined field names and values of this type.
     Named(&'static str),
     Object(&'static [Field]),
     /// An object, or null.
     MaybeObject(&'static [Field]),
     List(&'static [Field]),
-    /// An object that may not be there.
+    /// An optional object.
     OptionalObject(&'static [Field]),
-    /// A list that may not be there.
+    /// An optional list.
     OptionalList(&'static [Field]),
-    /// What may not be there, of the same kinds.
+    /// Optional fields of the kinds above.
     OptionalCount,
     OptionalNumber,
     OptionalMaybeNumber,
     OptionalText,
     OptionalTexts,
-    /// Objects that are not described further, and may not be there.
+    /// An optional list of objects that are not described further.
     OptionalAnys,
     /// Pairs of numbers.
     Pairs,
@@ -100,7 +101,7 @@ fn object(fields: &[Field]) -> Value {
 }
 
 impl Kind {
-    /// Whether it may not be there.
+    /// Returns whether the field may be absent.
     const fn is_optional(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! A person's own programs at both ends of a path: what is said before and after.
+//! Messages of `sabul lab shell`, for users who run their own programs at both ends of a path.
 
 use sabul_lab::RouterLook;
 use sabul_lab::shell::{FAR_ADDRESS, NEAR_ADDRESS, ShellOutcome};
@@ -8,20 +8,20 @@ use sabul_units::{Rate, Span};
 use crate::path::{self, PathWishes};
 use crate::{conversations, report};
 
-/// Conversations in the summary.
+/// Most conversations in the summary.
 const CONVERSATIONS_SHOWN: usize = 10;
 const TEXT_WIDTH: usize = 120;
-/// Up to this rate, 99 % of the packets are meant to be no later than that. Ours.
+/// Ours: up to this rate the router's 99th percentile of lateness should not exceed [`MEANT_P99`].
 const MEANT_RATE: Rate = Rate::from_mbps(1_000);
 /// See [`MEANT_RATE`].
 const MEANT_P99: Span = Span::from_micros(100);
-/// A path whose packets are late by more than this share of its round trip, and by more than
-/// [`LATE_FLOOR`], is another path; as for runs of scenarios. Ours.
+/// Ours: if packets are late by more than 1/50 of the RTT and by more than [`LATE_FLOOR`], the path
+/// is not as requested. Runs of scenarios have the same limits.
 const LATE_SHARE: u64 = 50;
 /// See [`LATE_SHARE`].
 const LATE_FLOOR: Span = Span::from_micros(300);
 
-/// What a person has to know before the program starts.
+/// Returns the lines to print before the program starts.
 pub fn greeting(wishes: &PathWishes, link: &LinkPlan, is_far_empty: bool) -> Vec<String> {
     let mut path = path::describe(link);
     if let Some(first) = path.first_mut() {
@@ -49,7 +49,7 @@ pub fn greeting(wishes: &PathWishes, link: &LinkPlan, is_far_empty: bool) -> Vec
     lines
 }
 
-/// What went over the path.
+/// Returns a summary of the traffic on the path.
 pub fn summary(link: &LinkPlan, outcome: &ShellOutcome) -> String {
     let router = &outcome.router;
     let mut text = String::from("\n");
@@ -101,7 +101,7 @@ fn link_line(way: &str, link: &LinkConfig, look: &LinkLook, seconds: f64) -> Str
     )
 }
 
-/// Whether the router kept the path's schedule, in words that cannot be missed if it did not.
+/// Returns whether the router kept the path's schedule; a violation is written in capitals.
 fn schedule(link: &LinkPlan, router: &RouterLook) -> String {
     let rtt = link.forward.delay() + link.back.delay();
     let bound = (rtt / LATE_SHARE).max(LATE_FLOOR);
@@ -157,7 +157,7 @@ mod tests {
         assert!(text.starts_with("path 10 Mbit/s, 50 ms one way, queue 83 packets"), "{text}");
     }
 
-    /// Ten seconds in which a quarter of 100 Mb/s was used one way.
+    /// Ten seconds in which one direction used a quarter of 100 Mb/s.
     fn outcome(late_us: u64) -> ShellOutcome {
         let stats = LinkStats {
             arrived: 21_000,

@@ -1,21 +1,21 @@
-//! Why rates changed, over the time of a run: what its events count up to.
+//! Counts of events over a run: reasons of rate changes, and drops.
 
 use std::collections::BTreeMap;
 
 use sabul_report::{Axis, Chart, Item, Line, Section, Style};
 use serde::Deserialize;
 
-/// Curves in the chart; of more, it cannot be read.
+/// Most curves in the chart. A chart with more curves cannot be read.
 const LINES_MAX: usize = 10;
 
-/// What happened how often by when, from the lines of [`sabul_run::events`].
+/// Cumulative counts by kind of event, from the lines of [`sabul_run::events`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Why {
-    /// By whose it is and what it is: (time in seconds, how many so far).
+    /// By source and kind of event: points of (time in seconds, count so far).
     curves: BTreeMap<(String, String), Vec<(f64, f64)>>,
 }
 
-/// The columns that are looked at.
+/// The columns that are read.
 #[derive(Deserialize)]
 struct Seen {
     t_s: f64,
@@ -28,7 +28,7 @@ struct Seen {
 }
 
 impl Why {
-    /// Takes one line in; what is no event is left out.
+    /// Adds one line; a line that is not an event is ignored.
     pub(crate) fn note(&mut self, line: &str) {
         let Ok(seen) = serde_json::from_str::<Seen>(line) else { return };
         let Seen { t_s, source, event, reasons, why, packets } = seen;
@@ -47,7 +47,7 @@ impl Why {
         curve.push((t_s, so_far + more));
     }
 
-    /// What a page shows of it; nothing where nobody listened.
+    /// Returns the section for a page; `None` without recorded events.
     pub(crate) fn section(&self) -> Option<Section> {
         let mut curves: Vec<_> = self.curves.iter().collect();
         curves.sort_by_key(|(_, points)| std::cmp::Reverse(points.len()));

@@ -1,4 +1,4 @@
-//! The report card as a library: another program asks for it and looks numbers up.
+//! Tests of the report card as a library.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -56,7 +56,7 @@ fn the_contract_says_what_cubic_keeps_on_each_path_that_is_asked_for() {
     let value = card.to_value().unwrap();
     assert_eq!((&value["cells_judged"], &value["order"]), (&2.into(), &"cubic-first".into()));
     for cell in value["cells"].as_array().unwrap() {
-        // At this product CUBIC is as Reno is: about an even share.
+        // At this BDP CUBIC behaves as Reno, so the share is about even.
         let number = |key: &str| cell[key].as_f64().unwrap();
         assert!((0.5..1.5).contains(&number("kept")), "{cell}");
         assert!((number("kept") * number("reference_bps") - number("cubic_bps")).abs() < 1.0);
@@ -70,7 +70,7 @@ fn the_contract_says_what_cubic_keeps_on_each_path_that_is_asked_for() {
     assert!(read("manifest.json").contains("reference-100mbps-10ms-1bdp-0pct.toml"));
 }
 
-/// Small paths of the draw with seed 7.
+/// Returns a request for small paths of the draw with seed 7.
 fn draw(only: &str) -> Request {
     Request {
         only: vec![only.to_owned()],
@@ -96,7 +96,7 @@ fn a_draw_answers_four_questions_on_each_path_and_goes_on_after_an_interruption(
     }
     assert_eq!(heard.matches("path 18: ").count(), 1, "{heard}");
 
-    // The same numbers as without an interruption, on any number of threads.
+    // The numbers equal those without an interruption, on any number of threads.
     let at_once = card(Request { threads: Some(1), ..draw("18,27") }, &Observer::silent()).unwrap();
     let (whole, at_once) = (whole.to_value().unwrap(), at_once.to_value().unwrap());
     assert_eq!(whole["met"], at_once["met"]);
@@ -106,7 +106,7 @@ fn a_draw_answers_four_questions_on_each_path_and_goes_on_after_an_interruption(
         for key in ["number", "cubic_bps", "met", "background"] {
             assert_eq!(path[key], other[key], "{key}");
         }
-        // CUBIC in the place of CUBIC.
+        // CUBIC replaces CUBIC, so the ratio is near 1.
         let keeps = path["cubic_keeps"]["value"].as_f64().unwrap();
         assert!((0.6..1.7).contains(&keeps), "{path}");
         let ratio = |above: &str, below: &str| {

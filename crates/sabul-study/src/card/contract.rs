@@ -1,8 +1,10 @@
-//! The contract with TCP: what is left to a CUBIC flow, and whether the link is full, over a grid of paths.
+//! Contract with TCP: CUBIC's goodput beside the controller, and link utilisation, over a grid of
+//! paths.
 //!
-//! A cell of the grid is run twice: a CUBIC flow beside the controller, and beside another CUBIC flow, which
-//! is the reference. The cell is met where CUBIC keeps four fifths of what it has there, and the link is no
-//! emptier ([`measure::Terms`]). What the controller itself has stands beside it: to yield is a result too.
+//! Each cell of the grid is run twice: a CUBIC flow beside the controller, and beside another CUBIC
+//! flow, which is the reference. A cell is met if CUBIC keeps four fifths of its reference goodput
+//! and the link is as full as in the reference ([`measure::Terms`]). The controller's own goodput
+//! is reported too, because a controller that yields is also a result.
 
 mod links;
 mod measure;
@@ -25,16 +27,16 @@ pub use plan::Order;
 pub(super) use plan::Question;
 use plan::{Choice, LAB, SIM};
 
-/// How the contract is looked at.
+/// Options of the contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contract {
-    /// Who starts first.
+    /// Order in which the two flows start.
     pub order: Order,
-    /// A coarse grid.
+    /// Whether to use a coarse grid.
     pub is_quick: bool,
 }
 
-/// What `contract.json` holds.
+/// Content of `contract.json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Sheet {
     #[serde(flatten)]
@@ -48,18 +50,18 @@ pub(super) struct Sheet {
 /// All numbers of a contract.
 #[derive(Debug, Default, Serialize)]
 struct Marks {
-    /// How many cells have numbers.
+    /// Number of cells that have valid runs.
     cells_judged: usize,
     cells_met: usize,
-    /// The same of those with room for a few packets.
+    /// The same counts without the cells that have a tiny queue.
     cells_judged_with_room: usize,
     cells_met_with_room: usize,
-    /// The cell in which CUBIC keeps least.
+    /// The cell with the smallest `kept`.
     worst: Option<CellMark>,
     cells: Vec<CellMark>,
-    /// Others than one CUBIC flow.
+    /// Tests with other traffic than one CUBIC flow.
     others: Vec<OtherMark>,
-    /// Alone where the rate is not constant.
+    /// Tests with one flow alone on links whose rate varies.
     links: Vec<LinkMark>,
 }
 
@@ -81,7 +83,7 @@ impl Marks {
     }
 }
 
-/// The scenarios of the cells that are asked for.
+/// Returns the scenarios of the selected cells.
 pub(super) fn exams(
     subject: &Subject<'_>,
     arm: Arm,
@@ -94,7 +96,7 @@ pub(super) fn exams(
     };
     let choice = Choice::new(extent, contract.is_quick, only)?;
     let mut exams = plan::exams(subject, extent, contract.order, &choice);
-    // They are too long for the lab.
+    // The other tests take too long for the lab.
     if choice.has_others && arm == Arm::Sim {
         exams.extend(others::exams(subject, contract.order, contract.is_quick));
         exams.extend(links::exams(subject)?);
@@ -112,7 +114,7 @@ impl Sheet {
 mod tests {
     use super::*;
 
-    /// They take minutes of simulated time, so no test of the program prints them.
+    /// No test of the program prints these rows, because their runs take minutes of simulated time.
     #[test]
     fn rows_of_others_and_of_links_have_the_fields_of_the_schema() {
         let schema = crate::schema::of("card-contract").unwrap();

@@ -1,4 +1,4 @@
-//! What flows cost in the lab: processor time of their hosts, and clock cycles a bit.
+//! Processor cost of flows in the lab: processor time of their hosts, and clock cycles per bit.
 
 use sabul_lab::FlowCpu;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::processor::mhz_per_mbps;
 /// Processor time of the flows' hosts. \[SLAC\] Table 1
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Cost {
-    /// 100 is one processor.
+    /// Percent of one processor.
     pub(crate) cpu_percent_sender: f64,
     pub(crate) cpu_percent_receiver: f64,
     /// Share of a processor × its clock ÷ goodput.
@@ -17,7 +17,8 @@ pub(crate) struct Cost {
     pub(crate) mhz_per_mbps_receiver: f64,
 }
 
-/// What all flows cost in a part of each run: from when to when, and what they had together.
+/// Returns the mean cost of all flows over runs. For each run, `part` returns start and end in
+/// seconds and the total goodput in bit/s.
 pub(super) fn cost(
     trials: &[Trial],
     mhz: Option<f64>,
@@ -26,7 +27,7 @@ pub(super) fn cost(
     let of = |one: &Trial| -> Option<Cost> {
         let cpu = &one.finished.lab.as_ref()?.cpu;
         let (from_s, to_s, goodput_bps) = part(one)?;
-        // Used until the last sample that ends by then.
+        // Processor time used until the last sample at or before `at_s`.
         let rows = |at_s: f64| one.finished.series.t_s.partition_point(|t_s| *t_s <= at_s + 1e-6);
         let until = |side: &[f64], at_s: f64| match rows(at_s) {
             0 => 0.0,

@@ -1,9 +1,11 @@
-//! The contract on random paths: is a link full and its queue short with one flow of the controller, what
-//! do CUBIC flows keep beside flows of the controller, and what do these have.
+//! Contract on random paths. Three measurements: utilisation and queue with one flow of the
+//! controller, goodput of CUBIC flows beside flows of the controller, and goodput of the
+//! controller's flows.
 //!
-//! [`Path::drawn`] draws the paths (`paths`), each is run in three scenarios with every seed (`runs`), and
-//! `judge` answers four questions a path with yes, no or open. The constants of a controller are chosen on
-//! one draw and judged on another: [`DrawSeed::Tune`] and [`DrawSeed::Judge`].
+//! [`Path::drawn`] draws the paths (`paths`). Each path is run in three scenarios with every seed
+//! (`runs`). `judge` answers four questions per path with yes, no or open. The constants of a
+//! controller are tuned on one draw and judged on another: [`DrawSeed::Tune`] and
+//! [`DrawSeed::Judge`].
 
 mod judge;
 mod page;
@@ -22,28 +24,28 @@ pub(super) use page::{csv, page, text};
 pub(super) use paths::{Path, Question};
 pub(super) use runs::{Identity, run};
 
-/// Seeds of the two named draws. Anything that differs does: these are dates.
+/// Seeds of the two named draws. Any two different numbers would do; these are dates.
 const TUNE_SEED: u64 = 20_261_124;
 const JUDGE_SEED: u64 = 20_261_125;
-/// Most paths of a draw.
+/// Largest number of paths in a draw.
 pub const PATHS_MAX: u32 = 10_000;
-/// Seeds of each path where none are asked for.
+/// Default number of seeds per path.
 pub const SEEDS: u32 = 10;
 
 /// Seed of a draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DrawSeed {
-    /// Paths to choose constants on.
+    /// Paths for tuning constants.
     #[default]
     Tune,
-    /// Paths to judge a controller on, which no constant was chosen on.
+    /// Paths for judging a controller. No constant was tuned on these paths.
     Judge,
     /// Other paths.
     Number(u64),
 }
 
 impl DrawSeed {
-    /// The number that the paths are drawn from.
+    /// Returns the seed of the random generator that draws the paths.
     pub const fn number(self) -> u64 {
         match self {
             Self::Tune => TUNE_SEED,
@@ -79,9 +81,9 @@ impl FromStr for DrawSeed {
 /// A draw of paths for the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
-    /// How many, from 1 to [`PATHS_MAX`].
+    /// Number of paths, from 1 to [`PATHS_MAX`].
     pub paths: u32,
-    /// From which seed.
+    /// Seed of the draw.
     pub seed: DrawSeed,
 }
 
@@ -94,9 +96,9 @@ pub(super) struct Sheet {
     draw_seed: u64,
     resamples: u64,
     terms: Terms,
-    /// Paths where all answers are yes, where one is no, and the others.
+    /// Counts of paths: all answers yes, at least one answer no, and the rest (open).
     met: Tally,
-    /// The same of each question.
+    /// The same counts for each question.
     alone: Tally,
     cubic_keeps: Tally,
     ours_have: Tally,
@@ -151,7 +153,7 @@ impl Sheet {
     }
 }
 
-/// The paths of a draw; `--only` picks some by their numbers.
+/// Returns the paths of a draw. `--only` selects paths by number.
 pub(super) fn paths(draw: Draw, only: &[String]) -> Result<Vec<Path>, Error> {
     let all = 1..=draw.paths;
     let mut numbers: Vec<u32> = Vec::new();
@@ -170,7 +172,7 @@ pub(super) fn paths(draw: Draw, only: &[String]) -> Result<Vec<Path>, Error> {
     Ok(numbers.into_iter().map(|number| Path::drawn(draw.seed.number(), number)).collect())
 }
 
-/// Three scenarios of each path.
+/// Returns three scenarios for each path.
 pub(super) fn exams(subject: &Subject<'_>, paths: &[Path]) -> Vec<Exam<Question>> {
     paths.iter().enumerate().flat_map(|(place, path)| path.exams(subject, place)).collect()
 }

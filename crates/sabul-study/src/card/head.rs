@@ -1,4 +1,4 @@
-//! What stands at the head of every document of a card, and in words under its title.
+//! Head of every document of a card, and its description under the title.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::lab::LabPart;
 
-/// What ran, by what program, and where: the first part of every document.
+/// First part of every document: the controller, the program and the arm.
 #[derive(Debug, Serialize)]
 pub(super) struct Head {
     pub(super) schema: u32,
@@ -16,14 +16,14 @@ pub(super) struct Head {
     pub(super) params: BTreeMap<String, String>,
     pub(super) commit: &'static str,
     pub(super) seeds: u32,
-    /// What was changed.
+    /// Overridden settings.
     pub(super) settings: BTreeMap<String, String>,
     pub(super) wall_s: f64,
     #[serde(flatten)]
     pub(super) lab: Option<LabPart>,
 }
 
-/// What a page is about: a controller with its parameters.
+/// Returns the title of a page: the controller with its parameters.
 pub(super) fn title(what: &str, cc: &str, params: &BTreeMap<String, String>) -> String {
     let params: Vec<String> =
         params.iter().map(|(key, value)| format!("{key} = {value}")).collect();
@@ -32,7 +32,7 @@ pub(super) fn title(what: &str, cc: &str, params: &BTreeMap<String, String>) -> 
     format!("{what} {cc}{params}")
 }
 
-/// Where and with what it was measured.
+/// Returns a description of the arm, transport, settings and seeds.
 pub(super) fn how(run: &Head) -> String {
     let settings: Vec<String> =
         run.settings.iter().map(|(key, value)| format!(", {key} = {value}")).collect();

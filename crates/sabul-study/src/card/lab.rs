@@ -1,7 +1,7 @@
-//! A card in the lab: the same scenarios one after another in real time, and what is told of the machine.
+//! Lab part of a card: scenarios run one after another in real time, with facts about the machine.
 //!
-//! A run that was not the path asked for has reasons in place of its numbers. What flows cost is read
-//! from the threads of their hosts (`sabul_lab::FlowCpu`).
+//! A run whose path was not as requested has reasons instead of numbers. Processor cost is read
+//! from the threads of the flows' hosts (`sabul_lab::FlowCpu`).
 
 use std::fs;
 
@@ -17,40 +17,40 @@ use crate::runs::{Finished, LabFacts};
 use crate::{Error, Measuring, Observer, measure};
 use sabul_units::count;
 
-/// What processor times hold and what they do not.
+/// Explains which processor time is counted and which is not.
 pub(super) const COST: &str = "Processor time is that of the threads of the flows' hosts, system calls \
     included, all flows together; 100 % is one processor. What the kernel does as packets come in, TCP's \
     answers to acknowledgements among it, is not attributed to anybody and not in it: numbers of the \
     kernel's TCP are too small by that. MHz/Mbps is the share of a processor × its clock ÷ goodput.";
 
-/// What a card in the lab has beside its numbers.
+/// Lab-specific part of a card.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LabPart {
     pub(super) machine: Machine,
     exams: Vec<ExamNote>,
 }
 
-/// What it was measured on.
+/// The machine that the card was measured on.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
     cpu_model: Option<String>,
     processors: usize,
-    /// Mean clock of the processors, as the system tells it.
+    /// Mean clock of the processors in MHz, as the system reports it.
     pub(super) cpu_mhz: Option<f64>,
     kernel: Option<String>,
 }
 
-/// Whether a run's numbers count.
+/// Validity of one run.
 #[derive(Clone, Debug, Serialize)]
 struct ExamNote {
     scenario: String,
     seed: u64,
     valid: bool,
-    /// It counts, and the machine was not always in time.
+    /// The run is valid, but the machine was late at times.
     disturbed: bool,
     faults: Vec<String>,
     notes: Vec<String>,
-    /// 99 % of the packets left the path no later than this after they were due.
+    /// 99th percentile of packet lateness at the end of the path, in microseconds.
     late_us_p99: f64,
 }
 
@@ -65,7 +65,7 @@ impl LabPart {
         self.exams.iter().all(|exam| exam.valid)
     }
 
-    /// A sentence for each run whose numbers are left out.
+    /// Returns one sentence for each invalid run.
     pub(super) fn invalid(&self) -> impl Iterator<Item = String> {
         self.exams.iter().filter(|exam| !exam.valid).map(|exam| {
             let ExamNote { scenario, seed, faults, .. } = exam;
@@ -73,7 +73,7 @@ impl LabPart {
         })
     }
 
-    /// The part of the page that says what the numbers are worth.
+    /// Returns the section on the validity of the numbers.
     pub(super) fn section(&self) -> Section {
         let columns = vec![
             Column::text("scenario"),
@@ -122,7 +122,7 @@ impl ExamNote {
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the properties of this machine.
     fn here() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
@@ -151,7 +151,7 @@ fn model_in(cpuinfo: &str) -> Option<String> {
     model.map(|model| model.trim().to_owned())
 }
 
-/// Refuses what this machine's kernel does not have, before anything runs.
+/// Rejects TCP controllers and parameters that this machine's kernel lacks, before any run.
 pub(super) fn check(subject: &Subject<'_>) -> Result<(), Error> {
     if subject.transport != Carrier::Tcp {
         return Ok(());
@@ -170,7 +170,8 @@ pub(super) fn check(subject: &Subject<'_>) -> Result<(), Error> {
     })
 }
 
-/// Every run, one after another. The process must be the lab's own.
+/// Runs everything, one run after another. The caller must have isolated the process with
+/// `sabul_lab::isolate`.
 pub(super) fn run_all(
     cc: &str,
     all: &[Run],

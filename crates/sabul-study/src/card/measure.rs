@@ -1,7 +1,7 @@
-//! From runs to the numbers of a card: pure functions, one a test.
+//! Numbers of a card, computed from its runs: pure functions, one per test.
 //!
-//! Numbers are means over seeds where nothing else is said. One that does not exist is not a number,
-//! which JSON writes as `null`.
+//! Numbers are means over seeds unless stated otherwise. A missing number is NaN, which JSON
+//! represents as `null`.
 
 use sabul_path::QueueLimit;
 use sabul_run::results::{Completion, FlowResult, FlowSeries, Region, Series};
@@ -15,24 +15,24 @@ use super::cost::{Cost, cost};
 use super::plan::{Exam, FAR_MS, NEAR_MS, Question};
 use crate::runs::Finished;
 
-/// How far a flow may be from the fair share and still have it.
+/// Largest deviation from the fair share that still counts as fair.
 const FAIR_WITHIN: f64 = 0.2;
-/// How long it has to keep it, and over how long goodput is averaged, in seconds.
+/// How long fairness has to last, and the averaging window of goodput, in seconds.
 const FAIR_FOR_S: f64 = 5.0;
 const FAIR_WINDOW_S: f64 = 1.0;
 
-/// A scenario of the card and what its runs have shown, one a seed.
+/// A scenario of the card and its runs, one per seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer<Q = Question> {
     pub(crate) exam: Exam<Q>,
-    /// Those whose numbers count.
+    /// Valid runs.
     pub(crate) trials: Vec<Trial>,
-    /// Those in the lab that were not the path that was asked for.
+    /// Invalid runs in the lab: the path was not as requested.
     pub(crate) invalid: Vec<Trial>,
 }
 
 impl<Q> Answer<Q> {
-    /// Any of its runs, the valid ones first.
+    /// Returns any run, a valid run if possible.
     pub(crate) fn first(&self) -> Option<&Trial> {
         self.trials.first().or_else(|| self.invalid.first())
     }
@@ -45,43 +45,43 @@ pub(crate) struct Trial {
     pub(crate) finished: Finished,
 }
 
-/// All numbers of a card. What was not asked for, or has no valid run, is not there.
+/// All numbers of a card. Tests that were not requested or have no valid run are absent.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Marks {
     pub(crate) regions: Vec<RegionTest>,
     pub(crate) loss: Vec<LossPoint>,
     pub(crate) beside: Vec<BesidePoint>,
     pub(crate) rtt_fairness: Option<RttFairness>,
-    /// From the newcomer's entry; none if one seed or more never got there.
+    /// Seconds from the start of the second flow. `None` if at least one seed did not converge.
     pub(crate) convergence_s: Option<f64>,
-    /// How long that was watched for.
+    /// Length of the observation, in seconds.
     pub(crate) convergence_within_s: Option<f64>,
     pub(crate) standing_queue: Option<StandingQueue>,
     pub(crate) mice: Option<MiceTest>,
     pub(crate) cross: Option<Cross>,
 }
 
-/// The seven regions at one round trip.
+/// Test of seven regions at one RTT.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct RegionTest {
     pub(crate) rtt_ms: f64,
     pub(crate) link_bps: f64,
     pub(crate) regions: Vec<RegionMark>,
-    /// Goodput of all flows together, over reports of one second from start to end.
+    /// Mean total goodput, over one-second reports from start to end.
     pub(crate) mean_bps: f64,
     pub(crate) sd_bps: f64,
     /// Standard deviation ÷ mean.
     pub(crate) stability: f64,
-    /// Least and largest of any region and seed.
+    /// Smallest and largest value over regions and seeds.
     pub(crate) jain_min: f64,
     pub(crate) jain_max: f64,
     pub(crate) rtt_ms_mean: f64,
-    /// Of all flows together, in the lab.
+    /// Cost of all flows together, in the lab.
     #[serde(flatten)]
     pub(crate) cost: Option<Cost>,
 }
 
-/// One of the seven.
+/// One of the seven regions.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct RegionMark {
     pub(crate) from_s: f64,
@@ -107,18 +107,18 @@ pub(crate) struct LossPoint {
     pub(crate) rtt_ms_mean: f64,
 }
 
-/// One flow beside one of CUBIC.
+/// One flow beside one CUBIC flow.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct BesidePoint {
     pub(crate) rtt_ms: f64,
     pub(crate) queue_bdp: f64,
-    /// CUBIC's goodput ÷ that of both.
+    /// CUBIC's goodput ÷ total goodput of both flows.
     pub(crate) cubic_share: f64,
     pub(crate) cubic_bps: f64,
     pub(crate) cc_bps: f64,
 }
 
-/// Two flows that differ in their round trip only.
+/// Two flows that differ only in RTT.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct RttFairness {
     pub(crate) near_ms: f64,
@@ -129,12 +129,12 @@ pub(crate) struct RttFairness {
     pub(crate) ratio: f64,
 }
 
-/// What waits in front of a link with much room.
+/// Standing queue before a link with a large queue.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct StandingQueue {
     pub(crate) mean_ms: f64,
     pub(crate) p99_ms: f64,
-    /// How long a full queue takes to empty.
+    /// Time that a full queue takes to drain, in milliseconds.
     pub(crate) full_ms: f64,
     pub(crate) goodput_bps: f64,
 }
@@ -144,7 +144,7 @@ pub(crate) struct StandingQueue {
 pub(crate) struct MiceTest {
     pub(crate) beside: Option<Mice>,
     pub(crate) alone: Option<Mice>,
-    /// Goodput of the controller's own flow meanwhile.
+    /// Goodput of the controller's own flow in the same run.
     pub(crate) goodput_bps: f64,
 }
 
@@ -154,31 +154,32 @@ impl Default for MiceTest {
     }
 }
 
-/// How long short transfers took.
+/// Completion times of short transfers.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Mice {
     pub(crate) median_s: f64,
     pub(crate) p99_s: f64,
-    /// Of all seeds.
+    /// Total over all seeds.
     pub(crate) started: u64,
     pub(crate) completed: u64,
 }
 
-/// One flow beside a constant rate that comes and goes.
+/// One flow beside intermittent constant-rate traffic.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Cross {
-    /// Goodput ÷ capacity that the cross traffic leaves, over the whole time.
+    /// Goodput ÷ capacity that the cross traffic leaves, over the whole measurement.
     pub(crate) share: f64,
-    /// While it is there.
+    /// Share while cross traffic is present.
     pub(crate) share_during: f64,
-    /// While it is not.
+    /// Share while cross traffic is absent.
     pub(crate) share_between: f64,
-    /// How much of the cross traffic came through.
+    /// Delivered share of the cross traffic.
     pub(crate) cross_delivered: f64,
 }
 
 impl Marks {
-    /// The numbers of a card, whatever order the answers have. `mhz` is the processors' clock.
+    /// Computes the numbers of a card. The order of the answers does not matter. `mhz` is the
+    /// processors' clock.
     pub(crate) fn new(answers: &[Answer], mhz: Option<f64>) -> Self {
         let mut marks = Self::default();
         for Answer { exam, trials, .. } in answers.iter().filter(|one| !one.trials.is_empty()) {
@@ -228,19 +229,19 @@ impl Trial {
         self.flow(id).map_or(f64::NAN, |flow| flow.goodput_bps)
     }
 
-    /// The link's rate, headers included.
+    /// Returns the link's rate in bit/s, headers included.
     pub(crate) fn link_bps(&self) -> f64 {
         let rate = self.scenario().links.first().and_then(|link| link.forward.rate());
         rate.map_or(f64::NAN, |rate| rate.0 as f64)
     }
 
-    /// How long a packet takes over the link.
+    /// Returns the serialization time of a packet on the link, in milliseconds.
     pub(crate) fn packet_ms(&self) -> f64 {
         let bytes = self.scenario().flows.first().map_or(0, |flow| flow.packet_bytes);
         f64::from(bytes) * 8e3 / self.link_bps()
     }
 
-    /// What the cross traffic leaves of the link at each row of the series.
+    /// Returns the link capacity that cross traffic leaves, for each row of the series.
     pub(crate) fn free_bps(&self) -> Vec<f64> {
         let end = Instant::ZERO + self.scenario().duration;
         let is_live = |flow: &FlowPlan, t_s: f64| {
@@ -257,7 +258,7 @@ impl Trial {
     }
 }
 
-/// What is wrong with the numbers of a run that only its controller can have brought about.
+/// Returns a description of a number that only a faulty controller can produce.
 pub(crate) fn nonsense(trial: &Trial) -> Option<String> {
     for flow in &trial.finished.results.flows {
         for (what, value) in [("goodput", flow.goodput_bps), ("round trip", flow.rtt_ms.mean)] {
@@ -272,12 +273,12 @@ pub(crate) fn nonsense(trial: &Trial) -> Option<String> {
     None
 }
 
-/// The mean; not a number of nothing.
+/// Returns the mean, or NaN of no values.
 pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     statistics::mean(values).unwrap_or(f64::NAN)
 }
 
-/// The mean of a number over seeds.
+/// Returns the mean of a number over seeds.
 fn over(trials: &[Trial], number: impl Fn(&Trial) -> f64) -> f64 {
     mean(trials.iter().map(number))
 }
@@ -332,7 +333,7 @@ pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial], mhz: Option<f64>) -> Re
     }
 }
 
-/// Goodput of all flows together that regions are about, a value each sample.
+/// Returns the total goodput of the flows in regions, one value per sample.
 fn together_bps(Finished { results, series, .. }: &Finished) -> Vec<f64> {
     let is_meant = |flow: &&FlowSeries| {
         results.regions.iter().any(|region| region.flows.contains_key(&flow.id))
@@ -342,7 +343,7 @@ fn together_bps(Finished { results, series, .. }: &Finished) -> Vec<f64> {
     (0..series.t_s.len()).map(row).collect()
 }
 
-/// Mean round trip of the flows of a region while it lasts.
+/// Returns the mean RTT of a region's flows during the region.
 fn rtt_ms_within(series: &Series, region: &Region) -> f64 {
     let rows = series.t_s.iter().enumerate();
     let rows = rows.filter(|(_, t_s)| region.from_s < **t_s && **t_s <= region.to_s);
@@ -350,7 +351,7 @@ fn rtt_ms_within(series: &Series, region: &Region) -> f64 {
     mean(rtts)
 }
 
-/// Mean round trip of the flows present at each sample.
+/// Returns the mean RTT of the flows present at each sample.
 pub(crate) fn rtts_ms(series: &Series, regions: &[Region]) -> Vec<f64> {
     let rows = series.t_s.iter().enumerate();
     rows.map(|(row, t_s)| {
@@ -395,8 +396,9 @@ fn rtt_fairness(trials: &[Trial]) -> RttFairness {
     }
 }
 
-/// Time from the second flow's entry until both are fair for a while: over each second of it, each
-/// has half of what the two have together, a fifth more or less. None if that never comes.
+/// Returns the time from the start of the second flow until both flows are fair for [`FAIR_FOR_S`].
+/// Fair means: over each second, each flow has half of the total within a fifth. `None` if the
+/// flows never become fair.
 fn convergence_s(series: &Series, entry_s: f64) -> Option<f64> {
     let [first, second, ..] = series.flows.as_slice() else { return None };
     let sample_s = *series.t_s.first()?;
@@ -407,14 +409,14 @@ fn convergence_s(series: &Series, entry_s: f64) -> Option<f64> {
         let (Some(a), Some(b)) = (sum(&first.goodput_bps), sum(&second.goodput_bps)) else {
             return false;
         };
-        // As far as one is over its half, the other is under it.
+        // One flow exceeds its half by as much as the other falls short.
         let half = f64::midpoint(a, b);
         half > 0.0 && (a - half).abs() <= half * FAIR_WITHIN
     };
-    // Windows that begin within the time and end with it.
+    // Number of windows that begin within the time and end with the time.
     let wanted = rows(FAIR_FOR_S) - rows(FAIR_WINDOW_S) + 1;
     let mut fair = 0;
-    // A row begins a sample before the time it is marked with.
+    // A row's time is the end of its sample.
     for (row, end_s) in series.t_s.iter().enumerate() {
         let starts_after_entry = end_s - sample_s >= entry_s - sample_s / 2.0;
         fair = if starts_after_entry && is_fair(row) { fair + 1 } else { 0 };
@@ -528,7 +530,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A run over 10 Mb/s, where a packet of 1500 bytes takes 1.2 ms; 100 of them have room.
+    /// A run over 10 Mb/s, where a packet of 1500 bytes takes 1.2 ms; the queue holds 100 packets.
     pub(crate) fn trial(flows: &str, results: Results, series: Series) -> Trial {
         let text = format!(
             "duration_s = 60\nlink = [{{ id = 'bottleneck', rate_mbps = 10, delay_ms = 5, \
@@ -571,8 +573,8 @@ pub(crate) mod tests {
 
     #[test]
     fn regions_have_the_mean_and_deviation_of_all_flows_together() {
-        // Together 1, 3, 5 and 3 Mb/s: mean 3, squares 4 + 0 + 4 + 0 over 3.
-        // Cross traffic, which no region is about, is not counted.
+        // The totals are 1, 3, 5 and 3 Mb/s: mean 3, squares 4 + 0 + 4 + 0 over 3. Cross traffic
+        // belongs to no region and is not counted.
         let flows = [
             ("a", vec![1e6, 2e6, 4e6, 3e6]),
             ("b", vec![f64::NAN, 1e6, 1e6, f64::NAN]),
@@ -601,7 +603,7 @@ pub(crate) mod tests {
         close(test.jain_max, 1.0);
         let marks: Vec<_> =
             test.regions.iter().map(|r| (r.flows, r.sd_bps, r.rtt_ms_mean)).collect();
-        // Round trips are the same numbers: 1, 2 and 1 of both, then 4 and 3 of one.
+        // RTTs are the same numbers: 1, 2 and 1 of both, then 4 and 3 of one flow.
         assert_eq!(marks, [(2, 1e6, 4e6 / 3.0), (1, 1e6, 3.5e6)]);
         // Means of the flows present at each moment: 1, 1.5, 4 and 3.
         close(test.rtt_ms_mean, 9.5e6 / 4.0);
@@ -627,22 +629,23 @@ pub(crate) mod tests {
 
     #[test]
     fn a_newcomer_has_converged_when_both_are_fair_for_five_seconds() {
-        // Entry after 2 s; then 3 s at 0 : 10, and from 5 s on at 4.5 : 5.5.
+        // The second flow starts after 2 s. The rates are 0 : 10 for 3 s, and 4.5 : 5.5 from 5 s
+        // on.
         let rates = |early: f64, late: f64| {
             (0..150).map(|row| if row < 50 { early } else { late }).collect::<Vec<_>>()
         };
         let seen = series(0.1, &[("a", rates(10.0, 5.5)), ("b", rates(0.0, 4.5))]);
-        // A second of 10 : 0 for 0.3 s and 5.5 : 4.5 for 0.7 s is 6.85 : 3.15, unfair; the first fair
-        // one has 10 : 0 for 0.1 s, 5.95 : 4.05, within a fifth of 5.
+        // A second with 10 : 0 for 0.3 s and 5.5 : 4.5 for 0.7 s has 6.85 : 3.15, which is unfair.
+        // The first fair second has 10 : 0 for 0.1 s: 5.95 : 4.05, within a fifth of 5.
         let found = convergence_s(&seen, 2.0).unwrap();
         close(found, 2.9);
         // Seven to three is never fair.
         let apart = series(0.1, &[("a", rates(10.0, 7.0)), ("b", rates(0.0, 3.0))]);
         assert_eq!(convergence_s(&apart, 2.0), None);
-        // Fair from the entry on, and before it too.
+        // Fair from the start of the second flow, and before.
         let equal = series(0.1, &[("a", rates(5.0, 5.0)), ("b", rates(5.0, 5.0))]);
         close(convergence_s(&equal, 2.0).unwrap(), 0.0);
-        // Fair for the last four seconds only, and nothing at all.
+        // Fair only for the last four seconds; and no goodput at all.
         let late: Vec<f64> = (0..150).map(|row| if row < 110 { 0.0 } else { 10.0 }).collect();
         let short = series(0.1, &[("a", vec![10.0; 150]), ("b", late)]);
         assert_eq!(convergence_s(&short, 2.0), None);
@@ -680,7 +683,7 @@ pub(crate) mod tests {
 
     #[test]
     fn cross_traffic_leaves_what_it_does_not_ask_for() {
-        // 4 of 10 Mb/s are taken from 30 to 40 s; before 20 s nothing counts.
+        // 4 of 10 Mb/s are taken from 30 to 40 s. Nothing before 20 s counts.
         let taken = ", { id = 'c', transport = 'udp-cbr', rate_mbps = 4, path = ['bottleneck'], \
                      start_s = 30, stop_s = 40 }";
         let ours: Vec<f64> = (1..=60)
@@ -697,7 +700,7 @@ pub(crate) mod tests {
         let found = cross(20.0, &[trial(taken, results, seen)]);
         close(found.share_during, 0.5);
         close(found.share_between, 0.8);
-        // 10 s of 3 and 30 s of 8 of 10 s of 6 and 30 s of 10 Mb/s.
+        // Goodput: 3 Mb/s for 10 s and 8 Mb/s for 30 s. Free: 6 Mb/s for 10 s and 10 Mb/s for 30 s.
         close(found.share, 270.0 / 360.0);
         close(found.cross_delivered, 0.975);
     }

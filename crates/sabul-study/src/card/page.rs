@@ -1,4 +1,4 @@
-//! A card as tables, as text and as one page.
+//! Rendering of a card: tables, text, and one page.
 
 use sabul_report::{
     Axis, Band, Bar, BarChart, BarSeries, Cell, Chart, Column, Heatmap, Item, Line, Mark, Page,
@@ -15,10 +15,10 @@ use super::plan::Question;
 use crate::runs::Finished;
 
 const TEXT_WIDTH: usize = 120;
-/// What of short transfers is shown.
+/// Statistics of short transfers that are shown.
 const MICE: [&str; 2] = ["median", "99th percentile"];
 
-/// What a person reads in a terminal.
+/// Returns the text for a terminal.
 pub(crate) fn text(card: &Sheet) -> String {
     let mut text = format!("{}: {}\n\n", heading(card), how(&card.head));
     let marks = &card.marks;
@@ -34,10 +34,10 @@ pub(crate) fn text(card: &Sheet) -> String {
     text
 }
 
-/// Makes a part of the page.
+/// Function that builds a section of the page.
 type MakeSection = fn(&Sheet, &[Answer]) -> Section;
 
-/// The whole card with its charts.
+/// Returns the page with all charts.
 pub(crate) fn page(card: &Sheet, answers: &[Answer]) -> Page {
     let page = Page::new(heading(card), how(&card.head));
     let invalid = card.head.lab.iter().flat_map(LabPart::invalid);
@@ -62,7 +62,7 @@ fn heading(card: &Sheet) -> String {
     title("Report card of", card.head.cc, &card.head.params)
 }
 
-/// The test of seven regions, a line for each round trip.
+/// Returns one line per RTT for the test of seven regions.
 fn regions_summary(marks: &Marks) -> Vec<String> {
     marks
         .regions
@@ -90,7 +90,7 @@ fn regions_summary(marks: &Marks) -> Vec<String> {
         .collect()
 }
 
-/// What a reader in a hurry should know.
+/// Returns the main results, one line each.
 fn summary(marks: &Marks) -> Vec<String> {
     let mut lines = regions_summary(marks);
     if let Some(point) = marks.loss.iter().find(|point| (point.loss - 0.01).abs() < 1e-9) {
@@ -251,7 +251,7 @@ fn beside_table(marks: &Marks) -> Table {
     Table { title: "One flow beside one of CUBIC".to_owned(), columns, rows: rows.collect() }
 }
 
-/// The tests that have a few numbers each.
+/// Returns the table of the tests that have few numbers each.
 fn others_table(marks: &Marks) -> Table {
     let columns = vec![
         Column::text("test"),
@@ -298,7 +298,7 @@ fn others_table(marks: &Marks) -> Table {
 
 // ---- sections -----------------------------------------------------------------------------------
 
-/// The first run of each answer to a kind of question.
+/// Returns the first run of each answer whose question is wanted.
 fn trials<'a>(
     answers: &'a [Answer],
     is_wanted: impl Fn(Question) -> bool + 'a,
@@ -307,7 +307,7 @@ fn trials<'a>(
     wanted.filter_map(|answer| Some((answer, answer.trials.first()?)))
 }
 
-/// The section with the scenarios that it is about, folded away.
+/// Adds the scenarios of a section, folded.
 fn with_scenarios(
     section: Section,
     answers: &[Answer],
@@ -332,7 +332,7 @@ fn regions_section(card: &Sheet, answers: &[Answer]) -> Section {
     }
     let mut section = Section::new("Seven regions", text);
     let mut tests: Vec<(&Answer, &Trial)> = trials(answers, is_wanted).collect();
-    // They ran the longest first.
+    // Runs are ordered by decreasing length.
     tests.reverse();
     for ((_, trial), test) in tests.iter().zip(&card.marks.regions) {
         let title = format!("Goodput at {} ms", test.rtt_ms);
@@ -354,7 +354,7 @@ fn regions_section(card: &Sheet, answers: &[Answer]) -> Section {
     with_scenarios(section, answers, is_wanted)
 }
 
-/// Goodput of each flow while it is there.
+/// Returns a chart of each flow's goodput while the flow is present.
 fn lives_chart(trial: &Trial, title: String) -> Chart {
     let Finished { results, series, .. } = &trial.finished;
     let is_present = |id: &str, t_s: f64| {
@@ -370,7 +370,7 @@ fn lives_chart(trial: &Trial, title: String) -> Chart {
     })
 }
 
-/// A chart with every other region shaded.
+/// Shades every other region of a chart.
 fn with_regions(chart: Chart, test: &RegionTest) -> Chart {
     let regions = test.regions.iter().enumerate().filter(|(index, _)| index % 2 == 1);
     regions.fold(chart, |chart, (index, region)| {
@@ -434,7 +434,7 @@ fn sharing_section(card: &Sheet, answers: &[Answer]) -> Section {
         let Question::Convergence { entry_s, .. } = answer.exam.question else { continue };
         let mut chart = goodput_chart(trial, "Goodput as a second flow enters", FAIR_NAMES);
         let fair_s = card.marks.convergence_s;
-        // Names of marks at nearly the same place would cover each other.
+        // Labels of marks at nearly the same position would overlap.
         chart = match fair_s.filter(|s| *s < 15.0) {
             Some(s) => chart.with_mark(Mark::at(entry_s, format!("entry; fair after {s:.1} s"))),
             None => chart.with_mark(Mark::at(entry_s, "entry")),
@@ -457,7 +457,7 @@ fn sharing_section(card: &Sheet, answers: &[Answer]) -> Section {
 
 const FAIR_NAMES: [&str; 2] = ["first", "second"];
 
-/// Goodput of the first two flows of a run, under these names.
+/// Returns a chart of the goodput of the first two flows, with these names.
 fn goodput_chart(trial: &Trial, title: &str, names: [&str; 2]) -> Chart {
     let series = &trial.finished.series;
     let line = |(flow, name): (&FlowSeries, &str)| {
@@ -539,7 +539,7 @@ fn cross_section(card: &Sheet, answers: &[Answer]) -> Section {
     with_scenarios(section, answers, |question| matches!(question, Question::Cross { .. }))
 }
 
-/// The rows of some tests.
+/// Returns the rows of some tests.
 fn part_of_others(marks: &Marks, tests: &[&str]) -> Table {
     let mut table = others_table(marks);
     table.rows.retain(

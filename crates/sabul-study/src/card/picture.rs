@@ -1,7 +1,8 @@
-//! One picture of several controllers: how fast each is over a path with random loss, and what it leaves to TCP.
+//! Picture that compares several controllers: goodput on a path with random loss, and what each
+//! leaves to TCP.
 //!
-//! Both halves are scenarios like those of a card, simulated with seed 1, so that the picture can be drawn again
-//! whenever a controller has changed. Nothing in it is typed in.
+//! Both halves are scenarios like those of a card, simulated with seed 1. The picture can therefore
+//! be redrawn after any change to a controller. No number in the picture is typed in by hand.
 
 use std::num::NonZeroUsize;
 
@@ -13,7 +14,8 @@ use super::plan::{Carrier, Subject, Times, link, tcp};
 use crate::runs::Finished;
 use crate::{Error, Observer};
 
-/// Who is shown, and what carries it: our protocol, or TCP for what kernels have.
+/// Controllers in the picture, and their transports: our protocol, or TCP for controllers that
+/// kernels implement.
 const SHOWN: [(&str, Carrier); 5] = [
     ("sabul2026", Carrier::Sabul),
     ("bbr3", Carrier::Sabul),
@@ -21,23 +23,23 @@ const SHOWN: [(&str, Carrier); 5] = [
     ("bbr1", Carrier::Tcp),
     ("sabul2003", Carrier::Sabul),
 ];
-/// The path with loss: rate, round trip and shares of the packets that are lost.
+/// The path with loss: rate, RTT, and shares of lost packets.
 const LOSS_MBPS: f64 = 1000.0;
 const LOSS_RTT_MS: f64 = 100.0;
 const LOSSES: [f64; 6] = [0.0, 0.0001, 0.001, 0.01, 0.05, 0.1];
 /// The paths with a CUBIC flow.
 const BESIDE_MBPS: f64 = 100.0;
 const BESIDE_RTTS_MS: [f64; 4] = [10.0, 50.0, 100.0, 200.0];
-/// Before averages begin, and from then on.
+/// Seconds of warm-up, and seconds of measurement.
 const LOSS_S: (f64, f64) = (20.0, 60.0);
 const BESIDE_S: (f64, f64) = (30.0, 90.0);
 const WIDTH: u32 = 860;
 const HEIGHT: u32 = 300;
 
-/// The picture as one SVG file; runs take a few minutes of processor time.
+/// Returns the picture as an SVG file. The runs take a few minutes of processor time.
 ///
 /// # Errors
-/// If a controller is at fault.
+/// If a controller fails.
 pub fn picture(threads: Option<NonZeroUsize>, observer: &Observer) -> Result<String, Error> {
     let mut all = Vec::new();
     for (cc, transport) in SHOWN {
@@ -79,7 +81,7 @@ fn read(text: &str) -> Result<Vec<Run>, Error> {
     sabul_scenario::read(text, "picture.toml", &[]).map_err(|error| Error::usage(error.to_string()))
 }
 
-/// Goodput of a flow; not a number where it is not there.
+/// Returns the goodput of a flow, or NaN if the flow is absent.
 fn goodput(run: &Finished, id: &str) -> f64 {
     let flow = run.results.flows.iter().find(|flow| flow.id == id);
     flow.map_or(f64::NAN, |flow| flow.goodput_bps)

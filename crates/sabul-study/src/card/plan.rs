@@ -1,55 +1,56 @@
-//! The tests of a card as scenario files.
+//! Scenario files for the tests of a card.
 //!
-//! Every test is plain scenarios, so that each can be read, kept and repeated with `sabul sim run`. The
-//! link is called `bottleneck` everywhere, and flows of the controller are `a` to `d`. What is chosen
-//! here, and why, stands in `docs/manual/card.md`.
+//! Every test consists of plain scenarios that can be read, kept and repeated with `sabul sim run`.
+//! The link is always called `bottleneck`, and the flows of the controller are `a` to `d`.
+//! `docs/manual/card.md` explains the choices made here.
 
 use sabul_cc::registry::{Entry, Family};
 
-/// What can carry the flows of a card's controller.
+/// Transport of the flows of a card's controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Our protocol with that controller.
+    /// Our protocol with this controller.
     Sabul,
     /// TCP: simulated, or the kernel's.
     Tcp,
 }
 
-/// Base round trips of the seven regions, in milliseconds. \[SLAC\]
+/// Base RTTs of the seven regions, in milliseconds. \[SLAC\]
 const REGION_RTTS_MS: [f64; 3] = [10.0, 80.0, 180.0];
-/// Round trips and rates of everything else.
+/// RTT and rate of all other tests.
 const RTT_MS: f64 = 40.0;
 const RATE_MBPS: f64 = 100.0;
 const BESIDE_RTTS_MS: [f64; 3] = [10.0, 40.0, 160.0];
-/// The two of the test of round-trip fairness.
+/// The two RTTs of the test of RTT fairness, in milliseconds.
 pub(super) const NEAR_MS: f64 = 10.0;
 pub(super) const FAR_MS: f64 = 80.0;
 const CROSS_MBPS: f64 = 50.0;
 
-/// How much of everything an arm has time for. Times are in seconds.
+/// Extent of the tests in an arm. Times are in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     /// Rate of the link that four flows share, in Mb/s.
     region_rate_mbps: f64,
-    /// From one flow to the next in the seven regions, unless told otherwise.
+    /// Time between flow starts in the seven regions, by default.
     pub(super) region_s: f64,
     /// Random loss, as shares of the packets.
     losses: &'static [f64],
-    /// Queues beside CUBIC, in bandwidth-delay products.
+    /// Queue sizes beside CUBIC, in BDPs.
     beside_queues_bdp: &'static [f64],
-    /// One flow under loss or with a large queue: before averages begin, and from then on.
+    /// One flow with loss or with a large queue: warm-up, and measured time.
     alone_s: (f64, f64),
-    /// Two flows beside each other.
+    /// Two flows beside each other: warm-up, and measured time.
     beside_s: (f64, f64),
-    /// Until a second flow enters, and from then on.
+    /// Time until a second flow starts, and measured time.
     entry_s: (f64, f64),
-    /// Short transfers: without them, and from then on.
+    /// Short transfers: warm-up without short transfers, and measured time.
     mice_s: (f64, f64),
-    /// Cross traffic is there for so long, and away for so long, three times; averages begin with it.
+    /// Length of the on and of the off period of cross traffic, three times each. Averages begin
+    /// with the first on period.
     cross_s: f64,
 }
 
-/// In virtual time. 622 Mb/s are an OC-12, which the measured paths of \[SLAC\] may have been.
+/// In virtual time. 622 Mb/s is an OC-12 link, probably that of the paths measured in \[SLAC\].
 pub(super) const SIM: Extent = Extent {
     region_rate_mbps: 622.0,
     region_s: 120.0,
@@ -62,7 +63,7 @@ pub(super) const SIM: Extent = Extent {
     cross_s: 20.0,
 };
 
-/// In real time: a part of it that takes less than ten minutes, at a rate that a small machine carries.
+/// In real time: a subset that takes less than ten minutes, at a rate that a small machine carries.
 pub(super) const LAB: Extent = Extent {
     region_rate_mbps: RATE_MBPS,
     region_s: 8.0,
@@ -75,17 +76,17 @@ pub(super) const LAB: Extent = Extent {
     cross_s: 5.0,
 };
 
-/// The controller that a card is about.
+/// The controller under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) entry: &'static Entry,
     pub(crate) params: &'a [(String, String)],
-    /// What carries its flows.
+    /// Transport of its flows.
     pub(crate) transport: Carrier,
 }
 
 impl Carrier {
-    /// What is made for a controller.
+    /// Returns the native transport of a controller: TCP for windows, our protocol for rates.
     pub(crate) fn of(entry: &Entry) -> Self {
         match entry.family {
             Family::Window | Family::PacedWindow => Self::Tcp,
@@ -93,7 +94,7 @@ impl Carrier {
         }
     }
 
-    /// Its name in scenario files.
+    /// Returns the name used in scenario files.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Sabul => "sabul",
@@ -102,26 +103,26 @@ impl Carrier {
     }
 }
 
-/// What a scenario is to show.
+/// The measurement that a scenario is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Question {
-    /// Four flows that come one after another and go last in, first out.
+    /// Four flows that start one after another and stop in reverse order.
     Regions { rtt_ms: f64 },
-    /// What is left under random loss.
+    /// Goodput under random loss.
     Loss { share: f64 },
-    /// What is left to a CUBIC flow.
+    /// Goodput of a CUBIC flow beside the controller.
     Beside { rtt_ms: f64, queue_bdp: f64 },
-    /// How two flows share that are not equally far.
+    /// Share of two flows with different RTTs.
     RttFairness,
-    /// How long a newcomer takes to its share, which is watched for so long.
+    /// Time until a flow that joins late has its fair share, observed for `watched_s`.
     Convergence { entry_s: f64, watched_s: f64 },
-    /// How much it keeps waiting in a large queue.
+    /// Standing queue in a large queue.
     Queue,
-    /// How long short transfers take beside it.
+    /// Completion times of short transfers beside the controller.
     Mice,
-    /// How long they take alone.
+    /// Completion times of short transfers alone.
     MiceAlone,
-    /// How much of the capacity it finds that others leave.
+    /// Share used of the capacity that cross traffic leaves.
     Cross { from_s: f64 },
 }
 
@@ -129,14 +130,14 @@ pub(crate) enum Question {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Exam<Q = Question> {
     pub(crate) question: Q,
-    /// Its name, which its file has too.
+    /// Name of the scenario and of its file.
     pub(crate) name: String,
     /// The scenario file.
     pub(crate) text: String,
 }
 
 impl Subject<'_> {
-    /// A flow of the controller, on hosts that take what it controls, with further keys.
+    /// Returns a flow of the controller as scenario text, with further keys in `more`.
     pub(super) fn flow(&self, id: &str, more: &str) -> String {
         let transport = self.transport.name();
         let cc = self.entry.name;
@@ -153,7 +154,7 @@ impl Subject<'_> {
         text
     }
 
-    /// Every scenario of the card, the longest runs first.
+    /// Returns every scenario of the card, the longest runs first.
     pub(super) fn exams(&self, extent: &Extent, seconds_per_flow: f64) -> Vec<Exam> {
         let mut exams: Vec<Exam> = REGION_RTTS_MS
             .iter()
@@ -203,7 +204,7 @@ impl Subject<'_> {
         self.exam(
             Question::Regions { rtt_ms },
             format!("regions-{rtt_ms}ms"),
-            // Reports of one second, as [SLAC].
+            // Samples of one second, as in [SLAC].
             Times::new((0.0, 8.5 * step_s), 1000),
             &link(extent.region_rate_mbps, rtt_ms, "queue_bdp = 1\n"),
             &flows.join("\n"),
@@ -310,7 +311,7 @@ impl Subject<'_> {
     }
 }
 
-/// How long a scenario takes and how it is measured.
+/// Duration and sampling of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     duration_s: f64,
@@ -319,7 +320,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Averages begin after the first of the two times and take the second.
+    /// Takes seconds of warm-up, seconds of measurement, and the sample interval in milliseconds.
     pub(super) const fn new((warmup_s, measured_s): (f64, f64), sample_ms: u32) -> Self {
         Self { duration_s: warmup_s + measured_s, warmup_s, sample_ms }
     }
@@ -361,7 +362,7 @@ mod tests {
         runs.remove(0)
     }
 
-    /// Flows present between entries and exits.
+    /// Returns the flows present between consecutive starts and stops.
     fn present(scenario: &Scenario) -> Vec<Region> {
         let end = Instant::ZERO + scenario.duration;
         let lives = scenario.flows.iter().map(|flow| (flow.start, flow.stop.unwrap_or(end)));

@@ -1,4 +1,4 @@
-//! A child process: the program, with an eye on its memory and processor time.
+//! Child process with measured memory and processor time.
 
 use std::fs::File;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -10,7 +10,7 @@ use crate::error::Error;
 /// Clock ticks per second in `/proc`: `USER_HZ` of Linux on every common architecture.
 const USER_HZ: f64 = 100.0;
 
-/// What a process has used, as far as the system tells.
+/// Resource usage of a process; `None` where the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
     /// Peak of its resident memory, in bytes.
@@ -19,7 +19,7 @@ pub(super) struct Usage {
     pub(super) cpu_seconds: Option<f64>,
 }
 
-/// A child process. Dropping it ends it.
+/// A child process. Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct Child {
     name: &'static str,
@@ -30,8 +30,8 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a child; its output goes into the files named, otherwise standard output goes
-    /// nowhere and standard error to the demo's own.
+    /// Starts a child. Output goes into the named files. By default standard output is discarded
+    /// and standard error is inherited.
     pub(super) fn start(
         name: &'static str,
         mut command: Command,
@@ -45,14 +45,14 @@ impl Child {
         if let Some(log) = open(stderr).map_err(fail)? {
             command.stderr(log);
         }
-        // Ctrl-C is for the demo, which then ends its children.
+        // Ctrl-C must reach only the demo, which then ends its children.
         command.process_group(0);
         let process = command.spawn().map_err(fail)?;
         let (ended_with, usage) = (None, Usage::default());
         Ok(Self { name, process, ended_with, usage, log: stderr.map(Path::to_owned) })
     }
 
-    /// Notes what the child has used; the code that it ended with, once it has.
+    /// Updates the resource usage. Returns the exit code, or `None` while the child runs.
     pub(super) fn look(&mut self) -> Result<Option<u8>, Error> {
         if self.ended_with.is_some() {
             return Ok(self.ended_with);
@@ -72,17 +72,17 @@ impl Child {
         Ok(self.ended_with)
     }
 
-    /// The code that it ended with, as of the last look.
+    /// Returns the exit code at the last call of `look`, or `None` if the child was running.
     pub(super) const fn ended_with(&self) -> Option<u8> {
         self.ended_with
     }
 
-    /// What it had used at the last look.
+    /// Returns the usage at the last call of `look`.
     pub(super) const fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// The last line that it wrote to its log.
+    /// Returns the last line of the child's log.
     pub(super) fn last_words(&self) -> String {
         let log = self.log.as_ref().and_then(|log| std::fs::read_to_string(log).ok());
         let last = log.as_deref().and_then(|log| log.lines().last());
@@ -93,7 +93,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.ended_with.is_none() {
-            // Fails only if it has ended by itself.
+            // Fails only if the process has already ended.
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
@@ -114,7 +114,8 @@ fn memory_peak(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// User and system time are fields 14 and 15; the name in field 2 may hold spaces and brackets.
+/// Returns user plus system time in seconds: fields 14 and 15. The name in field 2 may contain
+/// spaces and brackets.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let mut ticks = behind_name.split_whitespace().skip(11);

@@ -1,4 +1,5 @@
-//! The demonstration between hosts of a lab: `sabul cp` and the kernel's own TCP, each alone and then together.
+//! Demonstration between hosts of the lab: `sabul cp` and the kernel's TCP, first alone, then
+//! together.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,26 +18,27 @@ use super::{Folder, Request, in_folder, read_answer};
 use crate::error::Error;
 use crate::observer::Observer;
 
-/// The longest a copy may take; a path that is slower than that shows nothing.
+/// Timeout of a copy. A slower path shows nothing.
 const PATIENCE: Span = Span::from_secs(600);
-/// The least time that TCP alone gets, and its time in multiples of the time that the path needs for the file. On a lossy
-/// path TCP would take minutes; the rate is known before.
+/// Time limit of TCP alone: at least this time, and this multiple of the time that the path's rate
+/// needs for the file. On a lossy path TCP would take minutes, at a rate that is known in advance.
 const RIVAL_PATIENCE: (Span, u64) = (Span::from_secs(12), 4);
-/// How long both run together, and how much of that is left out: until then their shares still move.
+/// Duration of the run with both flows, and its warm-up, in which the shares still change.
 const TOGETHER: (Span, Span) = (Span::from_secs(20), Span::from_secs(10));
-/// Time between two drawings.
+/// Interval between two updates of the display.
 const SAMPLE: Span = Span::from_millis(250);
 /// Bars of a sparkline: the last ten seconds.
 const SPARKS: usize = 40;
 
-/// Gets a line for each flow that runs, again and again.
+/// Receives one line per running flow, at each sample.
 pub type Draw = Arc<dyn Fn(&[String]) + Send + Sync>;
 
-/// Sends the file by the kernel's TCP and by `sabul`, each alone on the path as it is and with more loss, then runs both
-/// together. The process must be the lab's own (`sabul_lab::isolate`).
+/// Sends the file over the kernel's TCP and with `sabul`, each alone on the path as it is and with
+/// more loss. Then runs both together. The caller must have isolated the process with
+/// `sabul_lab::isolate`.
 ///
 /// # Errors
-/// If a copy fails, the system refuses something, or the observer ends it.
+/// If a copy fails, the system refuses an operation, or the observer interrupts.
 pub fn beside_tcp(request: &Request, observer: &Observer, draw: &Draw) -> Result<Shown, Error> {
     in_folder(request, observer, |folder| {
         let runs = Runs { request, observer, draw, folder };
@@ -61,7 +63,7 @@ pub fn beside_tcp(request: &Request, observer: &Observer, draw: &Draw) -> Result
     })
 }
 
-/// What only this arm knows of a copy.
+/// Returns the document fields of a copy that only this arm has.
 fn own_fields(alone: &Alone, outcome: &LabOutcome) -> serde_json::Value {
     let late = outcome.router.lateness;
     json!({
@@ -76,7 +78,7 @@ fn own_fields(alone: &Alone, outcome: &LabOutcome) -> serde_json::Value {
     })
 }
 
-/// All that the runs share.
+/// State shared by the runs.
 struct Runs<'a> {
     request: &'a Request,
     observer: &'a Observer,
@@ -85,7 +87,7 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// TCP alone, as long as it takes and may take.
+    /// Runs TCP alone until the file is complete or the time limit is reached.
     fn rival(&self, losses: Losses) -> Result<Alone, Error> {
         let (request, path) = (self.request, losses.on(&self.request.path));
         self.observer
@@ -115,7 +117,7 @@ impl Runs<'_> {
         })
     }
 
-    /// `sabul cp` alone.
+    /// Runs `sabul cp` alone.
     fn copy(&self, losses: Losses) -> Result<(Alone, super::Copied, LabOutcome), Error> {
         let (request, path) = (self.request, losses.on(&self.request.path));
         self.observer.note(format_args!(
@@ -133,7 +135,7 @@ impl Runs<'_> {
             is_ours: true,
             losses,
             bytes: copied.bytes,
-            // From the start of the program to its end, the handshake and the disk with it.
+            // From the start of the program to its end, handshake and disk writes included.
             seconds: flow.completed_s.unwrap_or_else(|| copied.number("seconds")),
             rtt_ms: copied.number("rtt_ms"),
             faults: outcome.faults.clone(),
@@ -141,7 +143,7 @@ impl Runs<'_> {
         Ok((alone, copied, outcome))
     }
 
-    /// Both without an end of their own on the path as it is.
+    /// Runs both without a size limit on the path as it is.
     fn together(&self) -> Result<Together, Error> {
         let (duration, warmup) = TOGETHER;
         self.observer.note(format_args!(
@@ -164,7 +166,7 @@ impl Runs<'_> {
         })
     }
 
-    /// Runs a scenario; if the machine was too busy for a valid run, once more.
+    /// Runs a scenario. If the machine was too busy for a valid run, runs it once more.
     fn run(&self, scenario: &Scenario) -> Result<LabOutcome, Error> {
         let first = self.run_once(scenario)?;
         if first.faults.is_empty() { Ok(first) } else { self.run_once(scenario) }
@@ -177,7 +179,7 @@ impl Runs<'_> {
         let board = Board::new(self.request, scenario);
         let draw = Arc::clone(self.draw);
         let outcome = Lab::new(scenario.clone())?.run(LabConfig {
-            // The router counts what the path does in each run.
+            // Calibration can be skipped: the router counts drops and delays in each run.
             skip_calibration: scenario
                 .flows
                 .iter()
@@ -190,7 +192,7 @@ impl Runs<'_> {
         });
         (self.draw)(&[]);
         let mut outcome = outcome?;
-        // Without idle processors the copy is limited by them and not by the path.
+        // If the processors are busy, they limit the copy instead of the path.
         let busy: Vec<_> = outcome
             .notes
             .iter()
@@ -219,13 +221,13 @@ impl Runs<'_> {
         }
     }
 
-    /// The copy and its server.
+    /// Returns the commands of the copy and of its server.
     fn commands(&self) -> Carrier {
         let (request, folder) = (self.request, self.folder);
         let text = |path: &Path| path.display().to_string();
         let program = text(&request.program);
         let (ticket, answer) = (text(&folder.ticket), text(&folder.answer));
-        // What earlier runs saw of this path would be an advantage.
+        // A path estimate from an earlier run would be an advantage.
         let copy = [program.as_str(), "cp", "--json", "--quiet", "--fresh", "--cc", &request.cc];
         let mut copy = copy.map(str::to_owned).to_vec();
         for (key, value) in &request.params {
@@ -233,8 +235,8 @@ impl Runs<'_> {
         }
         copy.extend(["--ticket".to_owned(), ticket.clone(), text(&folder.file)]);
         copy.push("sabul://{far}:4850/".to_owned());
-        // The server listens before its ticket is written. The answer goes to a file; the shell becomes
-        // the program.
+        // The server listens before it writes the ticket. The shell redirects the answer to a file
+        // and then replaces itself with the program.
         let line = r#"out=$1; until [ -s "$2" ]; do sleep 0.02; done; shift 2; exec "$@" >"$out""#;
         let near = ["sh", "-c", line, "sh", answer.as_str(), &ticket];
         let mut near = near.map(str::to_owned).to_vec();
@@ -257,7 +259,7 @@ fn first(outcome: &LabOutcome) -> Result<&FlowResult, Error> {
     outcome.results.flows.first().ok_or_else(|| Error::failed("the demo's flow has no result"))
 }
 
-/// How long a run without an end of its own took.
+/// Returns the duration of a run that may have hit the time limit.
 fn outcome_seconds(outcome: &LabOutcome, patience: Span) -> f64 {
     outcome.series.t_s.last().copied().unwrap_or_else(|| seconds(patience))
 }
@@ -271,7 +273,7 @@ fn bytes_of(bps: f64, seconds: f64) -> u64 {
     (bps * seconds / 8.0).max(0.0) as u64
 }
 
-/// A line for each flow at each sample.
+/// Display with one line per flow at each sample.
 struct Board {
     base_rtt_ms: f64,
     packet_ms: f64,

@@ -1,25 +1,25 @@
-//! The random loss of the demonstration's path.
+//! Random loss of the demonstration's path.
 
 use sabul_path::{LinkPlan, PathPreset};
 use sabul_units::Probability;
 
 use crate::path::show_chance;
 
-/// How much of the data the path loses at random.
+/// Random loss of data packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Losses {
-    /// As much as the path does anyway.
+    /// The path's own loss.
     Own,
-    /// One packet in a thousand more.
+    /// The path's own loss plus one packet in a thousand.
     More,
 }
 
 impl Losses {
     pub(super) const BOTH: [Self; 2] = [Self::Own, Self::More];
-    /// Of packets that carry data.
+    /// Added loss of packets in the data direction.
     const MORE: f64 = 0.001;
 
-    /// From 0 to 1.
+    /// Returns the loss from 0 to 1.
     pub(super) fn rate(self, path: &PathPreset) -> f64 {
         let own = path.forward.loss().as_f64();
         match self {
@@ -39,12 +39,12 @@ impl Losses {
         }
     }
 
-    /// The path with it.
+    /// Returns the path with this loss.
     pub(super) fn on(self, path: &PathPreset) -> LinkPlan {
         let forward = path.forward.to_builder().with_loss(self.chance(path)).build();
         LinkPlan {
             id: path.name.to_owned(),
-            // A link may lose any share of its packets.
+            // Building cannot fail: a link may lose any share of its packets.
             forward: forward.unwrap_or_else(|_| path.forward.clone()),
             back: path.back.clone(),
         }

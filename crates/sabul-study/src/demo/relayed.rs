@@ -1,4 +1,4 @@
-//! The demonstration without hosts: two children of this process and a relay between them.
+//! Demonstration without hosts: two child processes and a relay between them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -18,16 +18,16 @@ use crate::error::Error;
 use crate::observer::Observer;
 use crate::processor::{cpu_mhz, mhz_per_mbps};
 
-/// How long the server may take to start, and to end after the client has.
+/// Timeout for the start of the server, and for its end after the client has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time between two looks at the children. Their memory peaks last longer.
+/// Polling interval of the children. Their memory peaks last longer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// A relay that is late by more than this share of the one-way delay has bent the path. Ours.
+/// Ours: a relay that is late by more than 1/20 of the one-way delay has distorted the path.
 const LATE_SHARE: u64 = 20;
-/// Lateness below this counts as none, however short the path: the relay's own step and a wake-up.
+/// Smaller lateness is ignored, however short the path: it is the relay's own step and a wake-up.
 const LATE_FLOOR: Span = Span::from_micros(500);
 
-/// What a copy over the relay has shown.
+/// Result of a copy over the relay.
 #[derive(Debug)]
 struct Relayed {
     path: PathPreset,
@@ -41,10 +41,11 @@ struct Relayed {
     cpu_mhz: Option<f64>,
 }
 
-/// Makes the file, sends it over the relay as the path is and with more loss, and compares what arrived.
+/// Creates the file, sends the file over the relay with the path's own loss and with more loss, and
+/// compares both files.
 ///
 /// # Errors
-/// If a process of the program fails, the system refuses something, or the observer ends it.
+/// If a process of the program fails, the system refuses an operation, or the observer interrupts.
 pub fn over_relay(request: &Request, observer: &Observer) -> Result<Shown, Error> {
     in_folder(request, observer, |folder| {
         let mut shown = Shown::of_relay(&request.path, &request.cc, request.bytes);
@@ -57,7 +58,7 @@ pub fn over_relay(request: &Request, observer: &Observer) -> Result<Shown, Error
             observer
                 .note(format_args!("sabul cp ({cc}) alone, {}", Losses::Own.words(&request.path)));
             let first = send(&request, folder, observer)?;
-            // A machine that was busy may be less so now.
+            // The machine may be less busy now.
             let is_valid = first.disturbances().is_empty();
             let relayed = if is_valid { first } else { send(&request, folder, observer)? };
             if losses == Losses::Own {
@@ -117,10 +118,10 @@ fn send(request: &Request, folder: &Folder, observer: &Observer) -> Result<Relay
     })
 }
 
-/// A command that runs the program.
+/// Returns a command that runs the program.
 fn program(request: &Request) -> Command {
     let mut command = Command::new(&request.program);
-    // The demo's own ticket counts, whatever the user has set.
+    // The user's setting must not replace the demo's ticket.
     command.env_remove("SABUL_TICKET_FILE");
     command
 }
@@ -134,7 +135,7 @@ fn start_server(request: &Request, folder: &Folder) -> Result<Child, Error> {
 
 fn start_client(request: &Request, folder: &Folder, relay: SocketAddr) -> Result<Child, Error> {
     let mut command = program(request);
-    // What earlier runs saw of this path would be an advantage.
+    // A path estimate from an earlier run would be an advantage.
     command.args(["cp", "--json", "--fresh", "--cc", &request.cc]);
     for (key, value) in &request.params {
         command.arg("--cc-param").arg(format!("{key}={value}"));
@@ -147,7 +148,7 @@ fn start_client(request: &Request, folder: &Folder, relay: SocketAddr) -> Result
     Child::start("sender", command, Some(&folder.answer), None)
 }
 
-/// The server writes its ticket once it is ready; the first address in it is where it listens.
+/// Waits until the server has written its ticket, and returns the first address in the ticket.
 fn wait_for_ticket(
     server: &mut Child,
     request: &Request,
@@ -167,7 +168,7 @@ fn wait_for_ticket(
     (request.read_address)(&folder.ticket).map_err(Error::failed)
 }
 
-/// Waits until the next look, unless a person wants an end.
+/// Waits for one polling interval. Fails if the observer interrupts.
 fn pause(observer: &Observer) -> Result<(), Error> {
     thread::sleep(LOOK_INTERVAL);
     go_on(observer)
@@ -201,7 +202,7 @@ impl Relayed {
         found
     }
 
-    /// The result as a document.
+    /// Returns the result as a document.
     fn json(&self) -> Value {
         let relay = &self.relay;
         let own = json!({

@@ -1,4 +1,4 @@
-//! What a demonstration has shown: bars for the terminal, a page, a document.
+//! Results of a demonstration: bars for the terminal, a page, and a document.
 
 use sabul_path::PathPreset;
 use sabul_report::{Axis, Bar, BarChart, BarSeries, Cell, Column, Item, Page, Section, Table};
@@ -8,24 +8,24 @@ use serde_json::{Value, json};
 use super::losses::Losses;
 use crate::built::COMMIT;
 
-/// The rival: what Linux takes unless told otherwise.
+/// The competing TCP controller: the default of Linux.
 pub(super) const RIVAL: &str = "cubic";
-/// Columns of the longest bar.
+/// Length of the longest bar in columns.
 const BAR: usize = 24;
 /// Ends of bars, in eighths of a column.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// One transfer that had the path for itself.
+/// One transfer alone on the path.
 #[derive(Clone, Debug)]
 pub(super) struct Alone {
-    /// `sabul cp`; otherwise the kernel's TCP.
+    /// Whether the transfer is `sabul cp`, as opposed to the kernel's TCP.
     pub(super) is_ours: bool,
     pub(super) losses: Losses,
-    /// What arrived: all, but of TCP that was out of time.
+    /// Bytes that arrived. Less than the file only if TCP hit its time limit.
     pub(super) bytes: u64,
     pub(super) seconds: f64,
     pub(super) rtt_ms: f64,
-    /// Why this is about the machine and not about the path.
+    /// Reasons why the machine, not the path, limited the transfer.
     pub(super) faults: Vec<String>,
 }
 
@@ -35,10 +35,10 @@ impl Alone {
     }
 }
 
-/// Both on the path at once.
+/// Both flows on the path at the same time.
 #[derive(Clone, Debug)]
 pub(super) struct Together {
-    /// What is averaged, in seconds since both began.
+    /// Averaged interval, in seconds since the start of both flows.
     pub(super) from_s: f64,
     pub(super) to_s: f64,
     pub(super) tcp_bps: f64,
@@ -46,7 +46,7 @@ pub(super) struct Together {
     pub(super) faults: Vec<String>,
 }
 
-/// What a demonstration has shown.
+/// Results of a demonstration.
 #[derive(Debug)]
 pub struct Shown {
     path: PathPreset,
@@ -54,10 +54,10 @@ pub struct Shown {
     bytes: u64,
     pub(super) alone: Vec<Alone>,
     pub(super) together: Option<Together>,
-    /// What is not shown, and why.
+    /// Omitted measurements, with the reason.
     left_out: Option<&'static str>,
     pub(super) is_verified: bool,
-    /// Of the first copy.
+    /// Document of the first copy.
     pub(super) document: Value,
 }
 
@@ -81,7 +81,7 @@ impl Shown {
         Self { left_out: Some(left_out), ..Self::of_lab(path, cc, bytes) }
     }
 
-    /// Whether what arrived is what was sent, in every copy.
+    /// Returns whether the received file equals the sent file in every copy.
     pub fn is_verified(&self) -> bool {
         self.is_verified
     }
@@ -108,7 +108,7 @@ impl Shown {
         )
     }
 
-    /// How long it took, or how far it came.
+    /// Returns the duration, or the share of the file that arrived before the time limit.
     fn how_long(&self, alone: &Alone) -> String {
         if alone.bytes >= self.bytes {
             return format!("{:.1} s", alone.seconds);
@@ -117,7 +117,7 @@ impl Shown {
         format!("{share:.0} % of it in {:.1} s, then stopped", alone.seconds)
     }
 
-    /// What has to be said with the bars.
+    /// Returns the remarks below the bars.
     fn remarks(&self) -> Vec<String> {
         let verdict = if self.is_verified {
             "sabul: the whole command sabul cp, encrypted, on the disk; BLAKE3 is equal at both ends."
@@ -153,7 +153,7 @@ impl Shown {
         remarks
     }
 
-    /// The bars as text.
+    /// Returns the bars as text.
     pub fn text(&self) -> String {
         let top = self.rates().fold(self.link_bps(), f64::max);
         let width = [true, false].map(|is_ours| self.name(is_ours).len()).into_iter().max();
@@ -184,7 +184,7 @@ impl Shown {
         self.alone.iter().map(Alone::goodput_bps).chain(together)
     }
 
-    /// The bars as one HTML file.
+    /// Returns the bars as one HTML file.
     pub fn page(&self) -> String {
         let subtitle = format!("Measured by sabul demo on this machine, commit {COMMIT}");
         let page = self
@@ -255,7 +255,7 @@ impl Shown {
         })
     }
 
-    /// The result as a document: that of the first copy, and all bars.
+    /// Returns the document of the first copy with the numbers of all bars.
     pub fn json(&self) -> Value {
         let alone = self.alone.iter().map(|alone| {
             json!({
@@ -287,7 +287,7 @@ impl Shown {
     }
 }
 
-/// A bar of this share of the longest, from 0 to 1, in eighths of a column.
+/// Returns a bar for a share of the longest bar, from 0 to 1, in eighths of a column.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded by clamp")]
 fn bar(share: f64) -> String {
     let eighths = (share.clamp(0.0, 1.0) * BAR as f64 * 8.0).round() as usize;

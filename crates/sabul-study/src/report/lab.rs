@@ -1,4 +1,4 @@
-//! What a page and a text say of a run in the lab: was it the path that was asked for?
+//! Validity of a run in the lab, for pages and texts: calibration and lateness.
 
 use sabul_lab::{Calibration, RouterLook};
 use sabul_report::{Cell, Column, Item, Page, Section, Table};
@@ -8,11 +8,11 @@ use sabul_units::Span;
 use crate::conversations;
 use crate::runs::{CONVERSATIONS_SHOWN, LabFacts, flow_ids};
 
-/// What an invalid run is called wherever its numbers would have stood.
+/// Message that replaces the numbers of an invalid run.
 pub const INVALID: &str =
     "the lab was not the path that was asked for, so there are reasons here and no numbers";
 
-/// What was asked for and what was found, a row for each quantity of each path.
+/// Returns a table of requested and measured values: one row per quantity of each path.
 pub fn calibration_table(calibrations: &[Calibration]) -> Table {
     let columns = vec![
         Column::text("path"),
@@ -43,7 +43,7 @@ pub fn calibration_table(calibrations: &[Calibration]) -> Table {
     Table { title: "Calibration: the path as measured before the run".to_owned(), columns, rows }
 }
 
-/// What was not measured, and why: a sentence each.
+/// Returns one sentence for each calibration step that was skipped, with the reason.
 pub fn left_out(calibrations: &[Calibration]) -> Vec<String> {
     let of = |one: &Calibration| -> Vec<String> {
         one.skipped.iter().map(|why| format!("Not calibrated on {}: {why}", one.path)).collect()
@@ -51,7 +51,7 @@ pub fn left_out(calibrations: &[Calibration]) -> Vec<String> {
     calibrations.iter().flat_map(of).collect()
 }
 
-/// How well the router kept the path's schedule, in a sentence.
+/// Returns a sentence on how well the router kept the path's schedule.
 pub fn lateness(router: &RouterLook) -> String {
     let late = &router.lateness;
     if late.packets == 0 {
@@ -66,12 +66,12 @@ pub fn lateness(router: &RouterLook) -> String {
     )
 }
 
-/// A time in milliseconds down to a microsecond.
+/// Formats a time in milliseconds down to a microsecond.
 fn show_time(span: Span) -> String {
     format!("{:.3} ms", span.as_millis_f64())
 }
 
-/// A page that says first whether the run is valid.
+/// Adds the validity of the run to the page as its first summary lines.
 pub(super) fn with_verdict(page: Page, facts: &LabFacts) -> Page {
     let mut page = if facts.faults.is_empty() {
         page.with_summary(format!("Valid: {}", calibrated(facts)))
@@ -98,7 +98,7 @@ fn calibrated(facts: &LabFacts) -> String {
     }
 }
 
-/// Calibration, lateness and the router's own troubles.
+/// Returns the section on calibration, lateness and errors of the router.
 pub(super) fn validity_section(facts: &LabFacts) -> Section {
     let RouterLook { malformed, refused, longest_pause, cpu_seconds, .. } = &facts.router;
     let mut text = format!(
@@ -119,7 +119,7 @@ pub(super) fn validity_section(facts: &LabFacts) -> Section {
     section.with_item(Item::Table(calibration_table(&facts.calibrations)))
 }
 
-/// The 5-tuples that the router saw.
+/// Returns the section of the 5-tuples that the router recorded.
 pub(super) fn conversations_section(run: &Run, facts: &LabFacts) -> Section {
     Section::new(
         "Conversations",

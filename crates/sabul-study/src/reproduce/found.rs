@@ -1,4 +1,4 @@
-//! What was found for the cases of a reproduction, and what became of their claims.
+//! Results of the cases of a reproduction, and verdicts on their claims.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,32 @@ use sabul_model::series::PhasePlane;
 use super::plan::{Case, Claim, Plan, Rank, Verdict};
 use crate::card::Trial;
 
-/// One reproduction, run.
+/// The results of one reproduction.
 #[derive(Debug)]
 pub(crate) struct Reproduced<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) cases: Vec<Reproduction<'a>>,
-    /// Whether cases come in the published order.
+    /// Verdicts on the order of the cases.
     pub(crate) ranked: Vec<Ranked<'a>>,
 }
 
-/// One case of it.
+/// The results of one case.
 #[derive(Debug)]
 pub(crate) struct Reproduction<'a> {
     pub(crate) case: &'a Case,
-    /// What was found as chosen, and with each open setting varied.
+    /// Results with the chosen settings, and with each open setting varied.
     pub(crate) found: Vec<Found>,
     pub(crate) judged: Vec<Judged<'a>>,
 }
 
 impl Reproduction<'_> {
-    /// What was found with the values that verdicts are about.
+    /// Returns the results with the chosen settings, which verdicts are based on.
     pub(crate) fn chosen(&self) -> Option<&Found> {
         self.found.iter().find(|found| found.variation.is_none())
     }
 }
 
-/// What differs from the choice: something open, and its option, by their positions in the plan.
+/// A difference from the chosen settings: indexes of an open setting and of its option in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variation {
     pub(crate) open: usize,
@@ -42,13 +42,13 @@ pub(crate) struct Variation {
 /// One case over all seeds, as chosen or with one open setting varied.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// None: everything as chosen, which verdicts are about.
+    /// `None`: all settings as chosen, which verdicts are based on.
     pub(crate) variation: Option<Variation>,
-    /// The runs that it is the mean of, one a seed; none of the model's.
+    /// The runs of each seed. Empty for a case of the model.
     pub(crate) trials: Vec<Trial>,
-    /// Rates by flow in Mb/s: mean, least and most over seeds.
+    /// Rates by flow in Mb/s: mean, minimum and maximum over seeds.
     pub(crate) rates: BTreeMap<String, Rates>,
-    /// Where the case is two flows of the deterministic model.
+    /// Phase plane, if the case is two flows of the deterministic model.
     pub(crate) phase: Option<Box<PhasePlane>>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Rates {
     pub(crate) most: f64,
 }
 
-/// What became of a claim.
+/// Verdict on a claim.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged<'a> {
     pub(crate) claim: &'a Claim,
@@ -74,7 +74,7 @@ impl Judged<'_> {
     }
 }
 
-/// What became of a statement about the order.
+/// Verdict on a statement about the order of cases.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranked<'a> {
     pub(crate) rank: &'a Rank,

@@ -1,4 +1,4 @@
-//! From runs to rates, and from rates to verdicts.
+//! Rates of runs, and verdicts on rates.
 
 use sabul_run::results::LinkResult;
 use sabul_run::statistics;
@@ -11,8 +11,8 @@ use crate::Error;
 use crate::card::Trial;
 use crate::runs::Finished;
 
-/// The runs of one case: all seeds as chosen, then the first seed with each other option of
-/// what is open.
+/// Returns the runs of one case: all seeds as chosen, then the first seed with each other option of
+/// each open setting.
 pub(crate) fn runs(plan: &Plan, case: &Case) -> Result<Vec<(Option<Variation>, Run)>, Error> {
     if case.model_rounds.is_some() {
         return Ok(Vec::new());
@@ -59,7 +59,7 @@ fn set(text: &str) -> Result<Override, Error> {
     parse_override(text).map_err(|error| Error::usage(error.to_string()))
 }
 
-/// Two flows of the deterministic model.
+/// Runs two flows of the deterministic model.
 pub(crate) fn follow_model(plan: &Plan, case: &Case, rounds: u64) -> Result<Found, Error> {
     let (file, text) = plan.scenario(case)?;
     let params = sabul_model::file::read_params(text)
@@ -77,7 +77,7 @@ pub(crate) fn follow_model(plan: &Plan, case: &Case, rounds: u64) -> Result<Foun
     Ok(Found { variation: None, trials: Vec::new(), rates: rates.into(), phase })
 }
 
-/// Puts the seeds of one case together.
+/// Groups the seeds of one case.
 pub(crate) fn gather(kind: RateKind, runs: Vec<(Option<Variation>, Run, Finished)>) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for (variation, run, finished) in runs {
@@ -126,7 +126,7 @@ fn rates(kind: RateKind, run: &Run, finished: &Finished) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// Judges the claims of a case by what was found with the chosen value.
+/// Judges the claims of a case by the results with the chosen settings.
 pub(crate) fn judge<'a>(case: &'a Case, found: &Found) -> Vec<Judged<'a>> {
     case.claims.iter().map(|claim| judge_one(claim, found)).collect()
 }
@@ -161,7 +161,7 @@ fn judge_one<'a>(claim: &'a Claim, found: &Found) -> Judged<'a> {
             times::alike_after(&claim.flows, &trial.run, &trial.finished.series)
         }),
     };
-    // Every comparison with NaN is false, so what has no number does not hold.
+    // Every comparison with NaN is false, so a claim without a number does not hold.
     let holds = match (claim.measure, claim.published) {
         (Measure::Spread | Measure::AtMost | Measure::QueueAtMost, _)
         | (Measure::UsedAtMost | Measure::Drops | Measure::FullAtMost, _)
@@ -178,21 +178,21 @@ fn judge_one<'a>(claim: &'a Claim, found: &Found) -> Judged<'a> {
     Judged { claim, ours, verdict }
 }
 
-/// The mean over seeds of what was measured of the claim's link.
+/// Returns the mean of a quantity of the claim's links over seeds.
 fn of_link(claim: &Claim, found: &Found, what: fn(&LinkResult) -> f64) -> f64 {
     let links = found.trials.iter().flat_map(|trial| &trial.finished.results.links);
     let of_it = links.filter(|link| claim.flows.contains(&link.id)).map(what);
     statistics::mean(of_it).unwrap_or(f64::NAN)
 }
 
-/// The mean over seeds of a time; none where one seed has none.
+/// Returns the mean of a time over seeds, or NaN if a seed has no time.
 fn over_trials(found: &Found, time: impl Fn(&Trial) -> Option<f64>) -> f64 {
     let times: Option<Vec<f64>> = found.trials.iter().map(time).collect();
     times.and_then(statistics::mean).unwrap_or(f64::NAN)
 }
 
-/// How far a case is from what was published: the mean of |ours ÷ published − 1|, of rates or else of
-/// marks.
+/// Returns the deviation of a case from the published values: the mean of |ours ÷ published − 1|
+/// over rates, or over marks if there are no rates.
 pub(crate) fn misfit(case: &Case, found: &Found) -> Option<f64> {
     let errors: Vec<f64> = case
         .published_mbps

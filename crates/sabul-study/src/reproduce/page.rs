@@ -1,4 +1,4 @@
-//! Reproductions as text, tables and pictures.
+//! Rendering of reproductions: text, tables and pictures.
 
 use sabul_report::{Axis, Bar, BarChart, BarSeries, Cell, Chart, Column, Item, Section, Table};
 use sabul_run::results::Series;
@@ -11,11 +11,11 @@ use super::regions;
 use crate::card::Trial;
 use crate::report;
 
-/// Cases whose series are drawn: more make a page too heavy.
+/// Most cases whose series are drawn. More cases would make a page too large.
 const DRAWN_MAX: usize = 16;
 const TEXT_WIDTH: usize = 140;
 
-/// What a terminal shows.
+/// Returns the text for a terminal.
 pub(crate) fn text(one: &Reproduced<'_>) -> String {
     let mut text = format!("{}: {}\n\n", one.plan.source, one.plan.title);
     for table in tables(one) {
@@ -25,7 +25,7 @@ pub(crate) fn text(one: &Reproduced<'_>) -> String {
     text
 }
 
-/// The same for a document.
+/// Returns the same content as Markdown.
 pub(crate) fn markdown(one: &Reproduced<'_>) -> String {
     let mut text =
         format!("## {}: {}\n\n{}\n\n", one.plan.source, one.plan.title, one.plan.about.trim());
@@ -35,7 +35,7 @@ pub(crate) fn markdown(one: &Reproduced<'_>) -> String {
     text
 }
 
-/// Its section of a report.
+/// Returns the section of a report.
 pub(crate) fn section(one: &Reproduced<'_>) -> Section {
     let heading = format!("{}: {}", one.plan.source, one.plan.title);
     let mut section = Section::new(heading, one.plan.about.clone()).with_item(Item::Bar(bars(one)));
@@ -62,13 +62,13 @@ pub(crate) fn section(one: &Reproduced<'_>) -> Section {
     section
 }
 
-/// What is drawn of one run over time.
+/// Returns the charts of one run over time.
 fn charts(one: &Reproduced<'_>, title: &str, series: &Series) -> Vec<Chart> {
     if one.plan.ranks.is_empty() {
         let axis = Axis::new("sending rate", "b/s");
         return vec![report::flow_chart(series, title, axis, |flow| &flow.rate_bps)];
     }
-    // As [SLAC] figure 2.
+    // As in [SLAC] figure 2.
     let goodput = Axis::new("goodput", "b/s");
     let rtt = Axis::new("round trip", "ms");
     vec![
@@ -77,7 +77,7 @@ fn charts(one: &Reproduced<'_>, title: &str, series: &Series) -> Vec<Chart> {
     ]
 }
 
-/// The picture that stands for the whole.
+/// Returns the main picture of a reproduction as SVG.
 pub(crate) fn picture_svg(one: &Reproduced<'_>) -> String {
     let last = one.cases.last().and_then(Reproduction::chosen);
     match last.and_then(|found| found.phase.as_ref()) {
@@ -90,8 +90,8 @@ fn title(one: &Reproduced<'_>) -> String {
     format!("{}: {}", one.plan.source, one.plan.title)
 }
 
-/// Rates of all cases beside the published ones: of each flow, or of all together where flows come
-/// and go.
+/// Returns the rates of all cases beside the published rates: of each flow, or of all flows
+/// together if flows start and stop.
 fn bars(one: &Reproduced<'_>) -> BarChart {
     let groups = one.cases.iter().map(|reproduction| reproduction.case.id.clone()).collect();
     if !one.plan.ranks.is_empty() {
@@ -124,7 +124,7 @@ fn bars(one: &Reproduced<'_>) -> BarChart {
     chart
 }
 
-/// The flows of a case that are shown: those with published rates, then others.
+/// Returns the flows of a case to show: flows with published rates first, then others.
 fn flows(reproduction: &Reproduction<'_>) -> Vec<String> {
     let case = reproduction.case;
     let shown = case.shown.iter().filter(|flow| !case.published_mbps.contains_key(*flow));
@@ -205,7 +205,7 @@ fn claims_table(one: &Reproduced<'_>) -> Table {
     table
 }
 
-/// How the results hang on what the paper leaves open: one table a setting.
+/// Returns how the results depend on settings that the paper leaves open: one table per setting.
 fn open_tables(one: &Reproduced<'_>) -> Vec<Table> {
     let opens = one.plan.open.iter().enumerate();
     opens.map(|(index, open)| open_table(one, index, open)).collect()

@@ -1,6 +1,6 @@
-//! What a reproduction is: cases, what was published for them, and the claims to judge.
+//! Plan of a reproduction: cases, published values, and the claims to judge.
 //!
-//! The files are those of `reproductions/`, built into the program.
+//! The files of `reproductions/` are built into the program.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +19,17 @@ pub(crate) struct Plan {
     #[serde(skip)]
     pub(crate) name: String,
     pub(crate) title: String,
-    /// Where it was published.
+    /// Publication that contains the table or figure.
     pub(crate) source: String,
-    /// What it is about, what the paper leaves open, and what we chose.
+    /// Description: subject, settings that the paper leaves open, and our choices.
     pub(crate) about: String,
-    /// What the published numbers of `published_mbps` are.
+    /// Kind of rate in `published_mbps`.
     pub(crate) rate: RateKind,
-    /// Seeds of each case; results are their means. Only the first is run with open values other
-    /// than the chosen one.
+    /// Seeds of each case; results are means over seeds. Only the first seed is also run with the
+    /// other options of open settings.
     #[serde(default = "one_seed")]
     pub(crate) seeds: Vec<u64>,
-    /// What the paper does not say, and what it may have been.
+    /// Settings that the paper does not state, with possible values.
     #[serde(default)]
     pub(crate) open: Vec<Open>,
     #[serde(rename = "case")]
@@ -47,38 +47,38 @@ fn one_seed() -> Vec<u64> {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RateKind {
-    /// What its sender put on the wire.
+    /// Rate of the sender on the wire.
     Sending,
-    /// What its receiver got that was new.
+    /// Rate of new data at the receiver.
     Goodput,
 }
 
-/// Something that a paper leaves open.
+/// A setting that a paper leaves open.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Open {
-    /// What it is.
+    /// Name of the setting.
     pub(crate) what: String,
-    /// What it may have been.
+    /// Possible values.
     #[serde(rename = "option")]
     pub(crate) options: Vec<Choice>,
-    /// The name of the option that verdicts are about.
+    /// Name of the chosen option, which verdicts are based on.
     pub(crate) chosen: String,
-    /// The cases that it is open in; all where none is named.
+    /// Cases in which the setting is open. Empty: all cases.
     #[serde(default)]
     pub(crate) cases: Vec<String>,
-    /// The cases that were fitted to, and that are run with the other options; all where none is
-    /// named.
+    /// Cases that the choice was fitted to and that are run with the other options. Empty: all
+    /// cases.
     #[serde(default)]
     pub(crate) fitted: Vec<String>,
 }
 
-/// One way in which something open may have been.
+/// A possible value of an open setting.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Choice {
     pub(crate) name: String,
-    /// The settings that make it so, as `--set` takes them.
+    /// Settings of this option, in the form of `--set`.
     pub(crate) set: Vec<String>,
 }
 
@@ -87,12 +87,12 @@ impl Open {
         self.cases.is_empty() || self.cases.contains(&case.id)
     }
 
-    /// Whether a case is run with options other than the chosen one.
+    /// Returns whether a case is run with options other than the chosen one.
     pub(crate) fn is_varied_in(&self, case: &Case) -> bool {
         self.concerns(case) && (self.fitted.is_empty() || self.fitted.contains(&case.id))
     }
 
-    /// The position of the chosen option.
+    /// Returns the index of the chosen option.
     pub(crate) fn chosen(&self) -> Option<usize> {
         self.options.iter().position(|option| option.name == self.chosen)
     }
@@ -103,89 +103,91 @@ impl Open {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
     pub(crate) id: String,
-    /// Its figure in the paper.
+    /// Figure in the paper.
     #[serde(default)]
     pub(crate) figure: String,
-    /// The scenario file, in this folder or, as `other/file.toml`, in another; the parameters of the
-    /// deterministic model where `model_rounds` is given.
+    /// The scenario file, in this folder or, as `other/file.toml`, in another folder. If
+    /// `model_rounds` is given, the file has parameters of the deterministic model.
     pub(crate) scenario: String,
-    /// The case is two flows of the model after so many rounds, called `first` and `second`.
+    /// Number of rounds, if the case is two flows of the model. The flows are called `first` and
+    /// `second`.
     pub(crate) model_rounds: Option<u64>,
-    /// What differs from the file, as `--set` takes it.
+    /// Overrides of the file, in the form of `--set`.
     #[serde(default)]
     pub(crate) set: Vec<String>,
     /// Published rates by flow.
     #[serde(default)]
     pub(crate) published_mbps: BTreeMap<String, f64>,
-    /// What was published where flows come and go.
+    /// Published values of a case in which flows start and stop.
     pub(crate) published: Option<Published>,
-    /// Flows shown beside those.
+    /// Further flows to show.
     #[serde(default)]
     pub(crate) shown: Vec<String>,
     #[serde(default, rename = "claim")]
     pub(crate) claims: Vec<Claim>,
 }
 
-/// A statement of the paper that a number can bear out.
+/// A statement of the paper that a number can confirm.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claim {
     /// The statement.
     pub(crate) says: String,
     pub(crate) measure: Measure,
-    /// The flows it is about, or of measures of a link its name.
+    /// Names of the flows, or of the link for measures of a link.
     pub(crate) flows: Vec<String>,
-    /// The published number, where there is one.
+    /// The published number, if any.
     pub(crate) published: Option<f64>,
-    /// How far ours may be from it, as a fraction of it; or the limit itself where none was
-    /// published.
+    /// Largest relative deviation from the published number, or the limit itself without a
+    /// published number.
     pub(crate) tolerance: f64,
-    /// Something was chosen on the number that this claim is about, so that it proves nothing where
-    /// it is borne out.
+    /// Whether a setting was fitted to the number of this claim. A confirmed claim then proves
+    /// nothing.
     #[serde(default)]
     pub(crate) fitted: bool,
-    /// What we found when this file was committed.
+    /// Verdict when this file was committed.
     pub(crate) verdict: Verdict,
-    /// Why it is not borne out.
+    /// Reason why the statement does not hold.
     #[serde(default)]
     pub(crate) cause: String,
 }
 
-/// Which number a claim is about.
+/// The number that a claim is about.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Measure {
-    /// Sum of the flows' rates in Mb/s, against the published one.
+    /// Sum of the flows' rates in Mb/s, compared with the published number.
     Total,
-    /// First flow's rate over the second's, against the published one.
+    /// First flow's rate ÷ second flow's rate, compared with the published number.
     Ratio,
-    /// Largest less smallest rate over their mean; at most the tolerance.
+    /// (largest − smallest rate) ÷ mean rate; at most the tolerance.
     Spread,
-    /// First flow's rate over the second's; at most the tolerance.
+    /// First flow's rate ÷ second flow's rate; at most the tolerance.
     AtMost,
-    /// First flow's rate over the second's; at least the tolerance.
+    /// First flow's rate ÷ second flow's rate; at least the tolerance.
     AtLeast,
-    /// The longest queue of a link in packets, against the published one.
+    /// Longest queue of a link in packets, compared with the published number.
     Queue,
     /// The same; at most the tolerance.
     QueueAtMost,
-    /// The part of a link's rate that is used; at least the tolerance.
+    /// Utilisation of a link; at least the tolerance.
     Used,
     /// The same; at most the tolerance.
     UsedAtMost,
-    /// Packets that a link drops; at most the tolerance.
+    /// Packets dropped by a link; at most the tolerance.
     Drops,
-    /// Seconds until a link is full, against the published time.
+    /// Seconds until a link is full, compared with the published time.
     Full,
     /// The same; at most the tolerance.
     FullAtMost,
-    /// Seconds from the last start of the flows until their rates stay alike; at most the tolerance.
+    /// Seconds from the last start of the flows until their rates stay alike; at most the
+    /// tolerance.
     AlikeAtMost,
 }
 
 #[cfg(test)]
 impl Measure {
-    /// It is about a link, not about flows.
+    /// Returns whether the measure is about a link rather than flows.
     pub(crate) const fn is_of_link(self) -> bool {
         match self {
             Self::Queue | Self::QueueAtMost | Self::Used | Self::UsedAtMost => true,
@@ -196,12 +198,12 @@ impl Measure {
     }
 }
 
-/// Whether a claim is borne out.
+/// Verdict on a claim.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
     Holds,
-    /// It is borne out, by something that was chosen so.
+    /// The claim holds, but a setting was fitted to its number.
     Fits,
     Differs,
 }
@@ -216,7 +218,7 @@ impl Verdict {
     }
 }
 
-/// All reproductions, by name.
+/// Returns all reproductions, sorted by name.
 pub(crate) fn all() -> Result<Vec<Plan>, Error> {
     let mut plans = Vec::new();
     for folder in FILES.dirs() {
@@ -238,7 +240,7 @@ pub(crate) fn all() -> Result<Vec<Plan>, Error> {
 }
 
 impl Plan {
-    /// The text of one of its scenario files, and what to call it in errors.
+    /// Returns the text of a case's scenario file, and its name for error messages.
     pub(crate) fn scenario(&self, case: &Case) -> Result<(String, &'static str), Error> {
         let path = if case.scenario.contains('/') {
             case.scenario.clone()
@@ -255,17 +257,17 @@ impl Plan {
     }
 }
 
-/// What a paper says of a case with regions.
+/// Published values of a case with regions.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Published {
-    /// Goodput of all flows together over the whole time.
+    /// Total goodput of all flows over the whole time.
     pub(crate) mean_mbps: f64,
-    /// Its standard deviation over reports of a second.
+    /// Standard deviation of the total goodput over reports of one second.
     pub(crate) sd_mbps: f64,
     /// Standard deviation ÷ mean, as printed.
     pub(crate) stability: f64,
-    /// The least Jain's index of any region.
+    /// Smallest Jain's index of any region.
     pub(crate) jain_min: f64,
     /// Stability and Jain's index of each region.
     pub(crate) regions: Vec<(f64, f64)>,
@@ -278,16 +280,16 @@ pub(crate) struct Rank {
     /// The statement.
     pub(crate) says: String,
     pub(crate) mark: Mark,
-    /// The least rank correlation with which it holds.
+    /// Least rank correlation for which the statement holds.
     pub(crate) at_least: f64,
-    /// What we found when the file was committed.
+    /// Verdict when the file was committed.
     pub(crate) verdict: Verdict,
-    /// Why it is not borne out.
+    /// Reason why the statement does not hold.
     #[serde(default)]
     pub(crate) cause: String,
 }
 
-/// Which mark cases are ranked by.
+/// The mark by which cases are ranked.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mark {
@@ -332,7 +334,7 @@ mod tests {
                 let opens = plan.open.iter().filter(|open| open.is_varied_in(case));
                 let others: usize = opens.map(|open| open.options.len() - 1).sum();
                 assert_eq!(runs.len(), plan.seeds.len() + others, "{place}");
-                // What is varied is in effect: no two runs are the same.
+                // Every variation changes the run: no two runs are the same.
                 let texts: BTreeSet<&str> = runs.iter().map(|(_, run)| run.text.as_str()).collect();
                 assert_eq!(texts.len(), runs.len(), "{place}");
                 for (_, run) in &runs {

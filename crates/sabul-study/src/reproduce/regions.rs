@@ -1,5 +1,5 @@
-//! Cases in which flows come and go, as \[SLAC\] has them: marks of the whole and of each region, ours
-//! beside the published ones, and whether ours rank the cases as the published ones do.
+//! Cases in which flows start and stop, as in \[SLAC\]: marks of the whole run and of each region
+//! beside the published marks, and rank correlations of both.
 
 use sabul_report::{Bar, Cell, Column, Table};
 use sabul_run::statistics;
@@ -21,7 +21,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Of everything found for one case; none where there are no regions.
+    /// Computes the marks of one case; `None` if the case has no regions.
     pub(crate) fn of(found: &Found) -> Option<Self> {
         let seeds: Vec<RegionTest> = found
             .trials
@@ -48,8 +48,8 @@ impl Marks {
     }
 }
 
-/// How far ours are from the published ones: the mean of |ours ÷ published − 1| over mean, stability
-/// and least Jain's index.
+/// Returns the deviation from the published marks: the mean of |ours ÷ published − 1| over mean,
+/// stability and smallest Jain's index.
 pub(crate) fn misfit(published: &Published, found: &Found) -> Option<f64> {
     let ours = Marks::of(found)?;
     let off = |ours: f64, published: f64| (ours / published - 1.0).abs();
@@ -82,7 +82,8 @@ pub(crate) fn rank<'a>(plan: &'a Plan, cases: &[Reproduction<'_>]) -> Vec<Ranked
     plan.ranks.iter().map(judge).collect()
 }
 
-/// Spearman's rank correlation: Pearson's of the ranks, equal values sharing the mean of theirs.
+/// Returns Spearman's rank correlation: Pearson's correlation of the ranks, where equal values
+/// share their mean rank.
 fn spearman(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (ranks(a), ranks(b));
     let mean = (a.len() as f64 + 1.0) / 2.0;
@@ -92,7 +93,7 @@ fn spearman(a: &[f64], b: &[f64]) -> f64 {
     product(&a, &b) / (product(&a, &a) * product(&b, &b)).sqrt()
 }
 
-/// The rank of each value, from one.
+/// Returns the rank of each value, from 1.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let rank = |value: &f64| {
         let below = values.iter().filter(|other| *other < value).count() as f64;
@@ -102,7 +103,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     values.iter().map(rank).collect()
 }
 
-/// Our mean goodput with its range over seeds, and the published one.
+/// Returns a bar of our mean goodput with its range over seeds, and the published mean.
 pub(crate) fn bar(one: &Reproduction<'_>) -> Bar {
     let Some((found, marks)) = one.chosen().and_then(|found| Some((found, Marks::of(found)?)))
     else {
@@ -120,7 +121,7 @@ pub(crate) fn bar(one: &Reproduction<'_>) -> Bar {
     }
 }
 
-/// The tables of a plan with regions; none of any other.
+/// Returns the tables of a plan with regions; empty for any other plan.
 pub(crate) fn tables(one: &Reproduced<'_>) -> Vec<Table> {
     let marks: Vec<_> =
         one.cases.iter().filter_map(|case| Some((case, Marks::of(case.chosen()?)?))).collect();
@@ -216,7 +217,8 @@ fn rank_table(ranked: &[Ranked<'_>]) -> Table {
     table
 }
 
-/// Regions with the same number of flows are the same experiment twice: how alike they rank the cases.
+/// Returns a table of rank correlations between regions with the same number of flows, which repeat
+/// the same experiment.
 fn repeat_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
     let columns = vec![
         Column::text("regions"),
@@ -235,7 +237,7 @@ fn repeat_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
     let alike = |all: &[Vec<(f64, f64)>], first: usize, mark: fn(&(f64, f64)) -> f64| {
         let of = |region: usize| all.iter().map(|case| mark(&case[region])).collect::<Vec<_>>();
         let number = spearman(&of(first), &of(count - 1 - first));
-        // One flow alone is always fair.
+        // One flow alone is always fair, so its fairness has no rank correlation.
         if number.is_finite() { Cell::Fixed(number, 2) } else { Cell::Empty }
     };
     for first in 0..count / 2 {
@@ -264,7 +266,7 @@ mod tests {
         close(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0], -1.0);
         // 1 − 6 Σd² ÷ (n (n² − 1)) = 1 − 6 × 2 ÷ 60.
         close(&[1.0, 2.0, 3.0, 4.0], &[1.0, 3.0, 2.0, 4.0], 0.8);
-        // Two equal ones have rank 1.5 each: 4.5 ÷ √(5 × 4.5).
+        // Two equal values have rank 1.5 each: 4.5 ÷ √(5 × 4.5).
         close(&[1.0, 2.0, 3.0, 4.0], &[5.0, 5.0, 6.0, 7.0], 4.5 / 22.5_f64.sqrt());
         assert!(spearman(&[1.0, 2.0], &[4.0, 4.0]).is_nan(), "nothing to rank");
     }

@@ -1,25 +1,27 @@
-//! How long a run took to become what it stayed: from its series, over a second at a time, so that what is even
-//! over a second counts as even.
+//! Convergence times of a run, from its series. Values are averaged over one second, so variation
+//! within a second is ignored.
 
 use sabul_run::results::Series;
 use sabul_run::statistics;
 use sabul_scenario::Run;
 
-/// The part of a link's rate that counts as full.
+/// Utilisation from which a link counts as full.
 const FULL: f64 = 0.9;
-/// How far rates may be from their mean that count as alike, as a part of it.
+/// Largest relative deviation from the mean rate that counts as alike.
 const ALIKE: f64 = 0.1;
 const WINDOW_S: f64 = 1.0;
 
-/// Seconds from the start of the run to the first second in which that link was full; none where there is none.
+/// Returns the seconds from the start of the run to the first second in which the link is full;
+/// `None` if the link is never full.
 pub(super) fn full_after(link: &str, series: &Series) -> Option<f64> {
     let link = series.links.iter().find(|one| one.id == link)?;
     let used = seconds(series, &link.utilisation);
     used.into_iter().find(|(_, used)| *used >= FULL).map(|(from_s, _)| from_s)
 }
 
-/// Seconds from the last start of these flows until their rates over a second are within a tenth of their mean, and
-/// stay so to the end of the run; none where they do not.
+/// Returns the seconds from the last start of these flows until their rates stay alike to the end
+/// of the run. Alike means within a tenth of their mean over one second. `None` if the rates do not
+/// stay alike.
 pub(super) fn alike_after(flows: &[String], run: &Run, series: &Series) -> Option<f64> {
     let plans = run.scenario.flows.iter().filter(|plan| flows.contains(&plan.id));
     let since = plans.map(|plan| plan.start.elapsed().as_secs_f64()).fold(0.0, f64::max);
@@ -38,7 +40,7 @@ pub(super) fn alike_after(flows: &[String], run: &Run, series: &Series) -> Optio
     Some((rates[0][first].0 - since).max(0.0))
 }
 
-/// Means over each second, and when it began; a new one begins with each sample.
+/// Returns start time and mean of each second; a new second begins with each sample.
 fn seconds(series: &Series, values: &[f64]) -> Vec<(f64, f64)> {
     let Some(sample) = series.t_s.first().copied().filter(|sample| *sample > 0.0) else {
         return Vec::new();
@@ -73,7 +75,7 @@ mod tests {
     #[test]
     fn a_link_is_full_from_the_first_second_on_that_is_nine_tenths_used() {
         let one = series(&[0.0, 0.5, 1.0, 0.85, 0.95, 1.0], [&[], &[]]);
-        // The second from 0.5 s on has 0.75, that from 1 s on 0.925.
+        // The second from 0.5 s has 0.75, and that from 1 s has 0.925.
         assert_eq!(full_after("l", &one), Some(1.0));
         assert_eq!(full_after("l", &series(&[0.8; 6], [&[], &[]])), None);
         assert_eq!(full_after("other", &one), None, "no link, no time");
@@ -86,7 +88,7 @@ mod tests {
         let run = sabul_scenario::read(text, "x.toml", &[]).unwrap().remove(0);
         let both = ["a".to_owned(), "b".to_owned()];
         let after = |b: &[f64]| alike_after(&both, &run, &series(&[1.0; 8], [&[10.0; 8], b]));
-        // Alike for a moment, then not, then for good from the second that begins at 2.5 s.
+        // Alike for a moment, then different, then alike from the second that begins at 2.5 s.
         assert_eq!(after(&[0.0, 0.0, 10.0, 10.0, 2.0, 10.0, 10.0, 9.0]), Some(1.5));
         assert_eq!(after(&[10.0; 8]), Some(0.0));
         assert_eq!(after(&[5.0; 8]), None);

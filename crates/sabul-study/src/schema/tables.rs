@@ -1,4 +1,4 @@
-//! The fields of each document, a line each.
+//! Field tables of each document, one line per field.
 
 use super::Field;
 use super::Kind::{
@@ -7,7 +7,7 @@ use super::Kind::{
     Texts, Truth,
 };
 
-/// What a run is, in front of its numbers.
+/// Fields of a run before its numbers, and the numbers common to both arms.
 macro_rules! run {
     ($($more:expr),* $(,)?) => {
         &[
@@ -97,7 +97,7 @@ const REGION: &[Field] = &[
     Field("flows", Named("number"), "Goodput of each by name, in bit/s."),
 ];
 
-/// What a card is, in front of its numbers, and behind them what only the lab has.
+/// Fields of a card before its numbers, and the lab's fields after its numbers.
 macro_rules! card {
     ($($more:expr),* $(,)?) => {
         &[

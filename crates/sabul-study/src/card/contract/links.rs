@@ -1,6 +1,7 @@
-//! One flow alone on links whose rate is not constant: how much of them it uses, and how much it loses there.
+//! Tests with one flow alone on links whose rate varies: utilisation and loss.
 //!
-//! The controller stands beside those that people know, each as it is met: BBR 1 and CUBIC as TCP, BBR 3 as ours.
+//! The controller is compared with known controllers: BBR 1 and CUBIC over TCP, and BBR 3 over our
+//! protocol.
 
 use sabul_cc::registry;
 use sabul_report::{Cell, Column, Table};
@@ -14,9 +15,9 @@ use crate::Error;
 
 const RATE_MBPS: f64 = 100.0;
 const RTT_MS: f64 = 50.0;
-/// Before averages begin, and from then on.
+/// Seconds of warm-up, and seconds of measurement.
 const SECONDS: (f64, f64) = (30.0, 60.0);
-/// What a link has beside its rate, and what it could carry of that, where that is known.
+/// Kinds of link: name, and the scenario keys beside rate, delay and queue.
 const KINDS: [(&str, &str); 4] = [
     ("policer, 50 of 100 Mb/s, 100 kB", "policer = { rate_mbps = 50, bucket_bytes = 100000 }"),
     ("policer, 50 of 100 Mb/s, 1 MB", "policer = { rate_mbps = 50, bucket_bytes = 1000000 }"),
@@ -26,18 +27,18 @@ const KINDS: [(&str, &str); 4] = [
 const OTHERS: [(&str, Carrier); 3] =
     [("bbr1", Carrier::Tcp), ("bbr3", Carrier::Sabul), ("cubic", Carrier::Tcp)];
 
-/// One controller on one link.
+/// Result of one controller on one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct LinkMark {
     link: &'static str,
     cc: &'static str,
     goodput_bps: f64,
     utilisation: f64,
-    /// Share of its packets that were lost.
+    /// Share of the flow's packets that were lost.
     loss_rate: f64,
 }
 
-/// Scenarios of the controller and of those it is held against.
+/// Returns the scenarios of the controller and of the controllers for comparison.
 pub(super) fn exams(subject: &Subject<'_>) -> Result<Vec<Exam<Question>>, Error> {
     let mut exams = Vec::new();
     for (place, (_, more)) in KINDS.iter().enumerate() {
@@ -57,7 +58,7 @@ pub(super) fn exams(subject: &Subject<'_>) -> Result<Vec<Exam<Question>>, Error>
     Ok(exams)
 }
 
-/// A row for each of them that has valid runs.
+/// Returns one row for each scenario that has valid runs.
 pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<LinkMark> {
     let valid = answers.iter().filter(|answer| !answer.trials.is_empty());
     let mark = |answer: &Answer<Question>| {
@@ -74,7 +75,7 @@ pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<LinkMark> {
     valid.filter_map(mark).collect()
 }
 
-/// The rows as a table.
+/// Returns the rows as a table.
 pub(super) fn table(marks: &[LinkMark]) -> Table {
     let columns = vec![
         Column::text("link"),

@@ -1,4 +1,4 @@
-//! From runs to the verdict on each cell: pure functions. Numbers are medians over seeds.
+//! Verdict on each cell, computed from its runs by pure functions. Numbers are medians over seeds.
 
 use sabul_path::QueueLimit;
 use sabul_run::statistics;
@@ -7,39 +7,39 @@ use serde::Serialize;
 use super::super::measure::{Answer, Trial};
 use super::plan::{Cell, Question};
 
-/// What a cell has to show to be met.
+/// Conditions for a cell to be met.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Terms {
-    /// Part that CUBIC keeps of what it has beside another CUBIC.
+    /// Least goodput of CUBIC, as a share of its goodput beside another CUBIC flow.
     pub(super) kept_min: f64,
-    /// How much emptier than with two CUBICs the link may be.
+    /// Most by which utilisation may be below that with two CUBIC flows.
     pub(super) emptier_max: f64,
-    /// How full it has to be where loss keeps two CUBICs from filling it so far.
+    /// Least utilisation where random loss keeps two CUBIC flows below this utilisation.
     pub(super) utilisation_min: f64,
-    /// A smaller queue measures how long bursts are; such cells are marked.
+    /// Cells with a smaller queue are marked, because they measure burst lengths.
     pub(super) tiny_queue_packets: u64,
 }
 
 pub(super) const TERMS: Terms =
     Terms { kept_min: 0.8, emptier_max: 0.005, utilisation_min: 0.95, tiny_queue_packets: 4 };
 
-/// What one cell has shown.
+/// Result of one cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct CellMark {
     #[serde(flatten)]
     pub(super) cell: Cell,
     pub(super) queue_packets: u64,
     pub(super) has_tiny_queue: bool,
-    /// Goodput of CUBIC and of the controller beside it.
+    /// Goodput of CUBIC and of the controller beside CUBIC.
     pub(super) cubic_bps: f64,
     pub(super) cc_bps: f64,
-    /// Goodput of two CUBICs beside each other: each, and half of both.
+    /// Goodput of two CUBIC flows beside each other: first, second, and their mean.
     pub(super) reference_first_bps: f64,
     pub(super) reference_second_bps: f64,
     pub(super) reference_bps: f64,
     /// `cubic_bps` ÷ `reference_bps`.
     pub(super) kept: f64,
-    /// How full the link is, and with two CUBICs.
+    /// Utilisation of the link in the run, and with two CUBIC flows.
     pub(super) utilisation: f64,
     pub(super) reference_utilisation: f64,
     pub(super) is_kept: bool,
@@ -47,7 +47,7 @@ pub(super) struct CellMark {
     pub(super) is_met: bool,
 }
 
-/// Every cell both of whose scenarios have valid runs, in the order of the grid.
+/// Returns every cell with valid runs of both scenarios, in the order of the grid.
 pub(super) fn cells(answers: &[Answer<Question>]) -> Vec<CellMark> {
     let valid = |answer: &&Answer<Question>| !answer.trials.is_empty();
     let mut cells = Vec::new();
@@ -61,12 +61,12 @@ pub(super) fn cells(answers: &[Answer<Question>]) -> Vec<CellMark> {
     cells
 }
 
-/// The median of a number over seeds; not a number of nothing.
+/// Returns the median of a number over seeds, or NaN without runs.
 pub(super) fn over(trials: &[Trial], number: impl Fn(&Trial) -> f64) -> f64 {
     statistics::median(trials.iter().map(number).collect()).unwrap_or(f64::NAN)
 }
 
-/// How full the link is.
+/// Returns the utilisation of the first link, from 0 to 1.
 pub(super) fn utilisation(trial: &Trial) -> f64 {
     trial.finished.results.links.first().map_or(f64::NAN, |link| link.utilisation)
 }
@@ -104,7 +104,7 @@ fn judge(cell: Cell, beside: &[Trial], reference: &[Trial]) -> CellMark {
     }
 }
 
-/// Packets that the queue holds.
+/// Returns the capacity of the queue in packets, or `u64::MAX` if the limit has another unit.
 fn room(trial: &Trial) -> u64 {
     match trial.scenario().links.first().map(|link| link.forward.queue()) {
         Some(QueueLimit::Packets(packets)) => packets,

@@ -1,8 +1,9 @@
-//! The contract with others than one CUBIC flow: four of them, BBR as kernels have it, short transfers, and
-//! whoever waits in the same queue.
+//! Contract tests with other traffic than one CUBIC flow: four CUBIC flows, BBR 1, short transfers,
+//! and the delay of a packet in the same queue.
 //!
-//! Each row is one number beside a flow of the controller; the same beside CUBIC in its place (for BBR: beside
-//! another BBR); and alone, where that says something.
+//! Each row has one number in two or three settings: beside the controller, beside a reference flow
+//! in its place, and alone where that number is meaningful. The reference flow is CUBIC, or BBR in
+//! the BBR rows.
 
 use sabul_report::{Cell, Column, Table};
 use sabul_run::results::Completion;
@@ -14,56 +15,56 @@ use super::measure::over;
 use super::plan::{Order, Question};
 
 const RATE_MBPS: f64 = 100.0;
-/// Round trips, and those of a coarse look.
+/// RTTs of the full grid, and of the coarse grid.
 const RTTS_MS: [f64; 3] = [10.0, 50.0, 100.0];
 const QUICK_RTTS_MS: [f64; 1] = [50.0];
-/// Before averages begin, and from then on.
+/// Seconds of warm-up, and seconds of measurement.
 const SECONDS: (f64, f64) = (30.0, 90.0);
-/// Looks at the queue, one each: ten a second, as often as `ping -i 0.1`.
+/// Interval between samples of the queue: ten a second, as with `ping -i 0.1`.
 const SAMPLE_MS: u32 = 100;
-/// Short transfers: name, packets, and seconds from one to the next on average; 4 and 8 Mb/s.
+/// Short transfers: name, packets, and mean seconds between starts. The loads are 4 and 8 Mb/s.
 const SHORT: [(&str, u32, f64); 2] = [("100 kB", 69, 0.2), ("1 MB", 685, 1.0)];
 
-/// Who shares the link with the flow in question.
+/// The traffic that shares the link with the flow under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Test {
     /// Four CUBIC flows.
     FourCubics,
     /// One BBR flow.
     Bbr1,
-    /// Short transfers: a place in [`SHORT`].
+    /// Short transfers: index into [`SHORT`].
     Short(usize),
-    /// Nobody; what a packet waits that comes along.
+    /// No other flow. Measures the queueing delay of a packet.
     Ping,
 }
 
-/// The flow in question.
+/// The flow under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Flow {
-    /// The controller's.
+    /// A flow of the tested controller.
     Ours,
-    /// Who stands there otherwise.
+    /// The reference flow that replaces the tested controller (CUBIC; BBR in the BBR rows).
     Reference,
-    /// None.
+    /// No flow.
     Nobody,
 }
 
-/// One number.
+/// One number in each setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct OtherMark {
     pub(super) what: &'static str,
     pub(super) unit: &'static str,
     pub(super) rtt_ms: f64,
-    /// Beside the controller.
+    /// Beside the tested controller.
     pub(super) beside_cc: f64,
-    /// Beside CUBIC; of BBR beside another.
+    /// Beside CUBIC, or beside another BBR flow in the BBR rows.
     pub(super) beside_reference: f64,
     pub(super) alone: Option<f64>,
-    /// Goodput of the controller's own flow meanwhile.
+    /// Goodput of the controller's own flow in the same run.
     pub(super) cc_bps: f64,
 }
 
-/// Scenarios of every test.
+/// Returns the scenarios of every test.
 pub(super) fn exams(subject: &Subject<'_>, order: Order, is_quick: bool) -> Vec<Exam<Question>> {
     let rtts = if is_quick { &QUICK_RTTS_MS[..] } else { &RTTS_MS };
     let tests = [Test::FourCubics, Test::Bbr1, Test::Short(0), Test::Short(1), Test::Ping];
@@ -117,7 +118,7 @@ fn exam(
     )
 }
 
-/// A number of a test: its name, its unit, and how it follows from a run.
+/// A number of a test: name, unit, and function that computes the number from a run.
 type Number = (&'static str, &'static str, fn(&Trial) -> f64);
 
 fn numbers(test: Test) -> Vec<Number> {
@@ -153,7 +154,7 @@ fn queue(trial: &Trial) -> sabul_run::results::Queue {
     trial.finished.results.links.first().map(|link| link.queue_packets).unwrap_or_default()
 }
 
-/// Every number whose runs beside the controller are valid.
+/// Returns every number that has valid runs beside the controller.
 pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<OtherMark> {
     let find = |test: Test, rtt_ms: f64, flow: Flow| {
         let wanted = Question::Other { test, rtt_ms, flow };
@@ -167,7 +168,7 @@ pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<OtherMark> {
         };
         for (what, unit, number) in numbers(test) {
             let reference = over(find(test, rtt_ms, Flow::Reference), |one| match test {
-                // Half of both: which of the two comes first is not what it is about.
+                // The mean of both flows: the test does not depend on which flow starts first.
                 Test::Bbr1 => f64::midpoint(number(one), one.goodput("a") / 1e6),
                 _ => number(one),
             });
@@ -186,7 +187,7 @@ pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<OtherMark> {
     marks
 }
 
-/// The numbers as a table.
+/// Returns the numbers as a table.
 pub(super) fn table(marks: &[OtherMark], cc: &'static str) -> Table {
     let columns = vec![
         Column::text("what"),

@@ -1,4 +1,4 @@
-//! A contract as text, as one page, and as lines of comma-separated values.
+//! Rendering of a contract: text, one page, and comma-separated values.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::{Marks, Sheet, links, others};
 
 const TEXT_WIDTH: usize = 140;
 
-/// What a person reads in a terminal.
+/// Returns the text for a terminal.
 pub(in super::super) fn text(sheet: &Sheet) -> String {
     let mut text = format!("{}: {}\n\n", name(sheet), how_so(sheet));
     let others = others::table(&sheet.marks.others, sheet.head.cc);
@@ -26,7 +26,7 @@ pub(in super::super) fn text(sheet: &Sheet) -> String {
     text
 }
 
-/// The whole contract with its maps.
+/// Returns the page with all sections and heat maps.
 pub(in super::super) fn page(sheet: &Sheet) -> Page {
     let page = Page::new(name(sheet), how_so(sheet));
     let invalid = sheet.head.lab.iter().flat_map(LabPart::invalid);
@@ -57,7 +57,7 @@ fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0, 3))
 }
 
-/// Where a cell is, in words.
+/// Returns the path of a cell in words.
 fn place(mark: &CellMark) -> String {
     let cell = mark.cell;
     format!(
@@ -154,7 +154,7 @@ fn cells_table(sheet: &Sheet) -> Table {
     Table { title: "One CUBIC flow beside it".to_owned(), columns, rows }
 }
 
-/// Values that differ, from small to large.
+/// Returns the distinct values in ascending order.
 fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -226,7 +226,7 @@ fn heat(title: String, cells: &[&CellMark]) -> Heatmap {
     heat
 }
 
-/// A line a cell.
+/// Returns comma-separated values, one line per cell.
 pub(in super::super) fn csv(sheet: &Sheet) -> String {
     let mut text =
         "rate_mbps,rtt_ms,queue_bdp,loss,queue_packets,cubic_bps,cc_bps,reference_first_bps,\
@@ -234,7 +234,7 @@ pub(in super::super) fn csv(sheet: &Sheet) -> String {
             .to_owned();
     for mark in &sheet.marks.cells {
         let cell = mark.cell;
-        // Nothing fails that is written to a text.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{},{},{},{},{},{:.0},{:.0},{:.0},{:.0},{:.4},{:.4},{:.4},{}",

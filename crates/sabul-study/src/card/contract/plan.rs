@@ -1,7 +1,7 @@
-//! The cells of the contract as scenario files, and which of them are asked for.
+//! Scenario files for the cells of the contract, and their selection by `--only`.
 //!
-//! The link is called `bottleneck`, CUBIC's flow `cubic`, and the one beside it `a`: the controller's, or
-//! the second CUBIC of the reference.
+//! The link is called `bottleneck` and CUBIC's flow `cubic`. The flow beside CUBIC is `a`: the
+//! controller's flow, or the second CUBIC flow of the reference.
 
 use serde::Serialize;
 
@@ -9,25 +9,25 @@ use super::super::plan::{Exam, Subject, Times, link, tcp};
 use super::others::{Flow, Test};
 use crate::Error;
 
-/// Part of a run that is left out of its averages.
+/// Warm-up: share of a run that is excluded from averages.
 const WARMUP: f64 = 0.25;
-/// Seconds by which the second flow is later.
+/// Seconds from the start of the first flow to the start of the second.
 const LATER_S: f64 = 1.0;
 
-/// Who starts first; the other follows a second later.
+/// Start order of the two flows. The later flow starts one second after the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// CUBIC.
+    /// CUBIC starts first.
     #[default]
     CubicFirst,
-    /// Both at once.
+    /// Both start at the same time.
     Together,
-    /// The controller.
+    /// The controller starts first.
     CubicLast,
 }
 
 impl Order {
-    /// Its name in files and flags.
+    /// Returns the name used in files and flags.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CubicFirst => "cubic-first",
@@ -36,7 +36,8 @@ impl Order {
         }
     }
 
-    /// When the others start, and when the flow in question, as lines of a scenario.
+    /// Returns the start times of the other flows and of the flow under test, as lines of a
+    /// scenario.
     pub(super) fn starts(self) -> [String; 2] {
         let starts_s = match self {
             Self::CubicFirst => [0.0, LATER_S],
@@ -57,27 +58,27 @@ pub(in super::super) struct Cell {
     pub(super) loss: f64,
 }
 
-/// What a scenario is to show.
+/// The measurement that a scenario is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in super::super) enum Question {
     /// CUBIC beside the controller.
     Beside(Cell),
     /// CUBIC beside CUBIC.
     Reference(Cell),
-    /// What others have.
+    /// Other traffic than one CUBIC flow.
     Other { test: Test, rtt_ms: f64, flow: Flow },
     /// One flow alone on a link whose rate is not constant.
     Link { place: usize, cc: &'static str },
 }
 
-/// The grid of an arm.
+/// Grid of paths for an arm.
 #[derive(Debug)]
 pub(super) struct Extent {
     rates_mbps: &'static [f64],
     rtts_ms: &'static [f64],
     queues_bdp: &'static [f64],
     losses: &'static [f64],
-    /// Seconds of a run.
+    /// Duration of a run in seconds.
     seconds: fn(&Cell) -> f64,
 }
 
@@ -86,7 +87,7 @@ pub(super) const SIM: Extent = Extent {
     rtts_ms: &[1.0, 10.0, 50.0, 100.0, 200.0],
     queues_bdp: &[0.25, 0.5, 1.0, 2.0, 4.0],
     losses: &[0.0, 0.001],
-    // From one overflow of its queue to the next CUBIC takes the longer the larger its window is.
+    // The time between overflows of CUBIC's queue grows with its window.
     seconds: |cell| match (cell.rtt_ms < 50.0, cell.rate_mbps < 1000.0) {
         (true, _) => 60.0,
         (false, true) => 120.0,
@@ -94,7 +95,8 @@ pub(super) const SIM: Extent = Extent {
     },
 };
 
-/// Sixteen cells in real time, at a rate that a small machine carries: 13 minutes with the references.
+/// Sixteen cells in real time, at a rate that a small machine carries: 13 minutes with the
+/// references.
 pub(super) const LAB: Extent = Extent {
     rates_mbps: &[100.0],
     rtts_ms: &[10.0, 50.0, 100.0, 200.0],
@@ -103,22 +105,22 @@ pub(super) const LAB: Extent = Extent {
     seconds: |cell| if cell.rtt_ms < 50.0 { 16.0 } else { 24.0 },
 };
 
-/// What `--only` calls the tests beside the grid.
+/// Name of the tests beside the grid in `--only`.
 const OTHERS: &str = "others";
-/// What a coarse grid has of each.
+/// Values of each key in a coarse grid.
 const QUICK: [(&str, &[f64]); 3] =
     [("rate_mbps", &[100.0]), ("rtt_ms", &[10.0, 50.0, 200.0]), ("queue_bdp", &[0.25, 1.0, 4.0])];
 
-/// The cells that are asked for: of each key the values that are, all where none is.
+/// The selected cells. A key without selected values keeps all its values.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     cells: Vec<Cell>,
-    /// Whether the tests beside the grid are.
+    /// Whether the tests beside the grid are selected.
     pub(super) has_others: bool,
 }
 
 impl Extent {
-    /// The values of each key, by the name that its numbers have.
+    /// Returns the values of each key, with the name of the key in the results.
     const fn keys(&self) -> [(&'static str, &'static [f64]); 4] {
         [
             ("rate_mbps", self.rates_mbps),
@@ -134,7 +136,7 @@ fn is_same(a: f64, b: f64) -> bool {
 }
 
 impl Choice {
-    /// Reads what `--only` says: `KEY=VALUE[,VALUE...]` each, for cells, or [`OTHERS`].
+    /// Parses the values of `--only`: `KEY=VALUE[,VALUE...]` for cells, or [`OTHERS`].
     pub(super) fn new(extent: &Extent, is_quick: bool, only: &[String]) -> Result<Self, Error> {
         let keys = extent.keys();
         let mut wanted = keys.map(|(name, all)| {
@@ -183,7 +185,7 @@ impl Choice {
     }
 }
 
-/// Both scenarios of each cell.
+/// Returns both scenarios of each cell.
 pub(super) fn exams(
     subject: &Subject<'_>,
     extent: &Extent,

@@ -1,4 +1,4 @@
-//! From runs to verdicts: statistics over seeds, bootstrap intervals, and the terms of the contract.
+//! Verdicts on runs: statistics over seeds, bootstrap intervals, and the terms of the contract.
 
 use sabul_run::statistics::{self, quantile};
 use sabul_units::SeededRandom;
@@ -18,20 +18,23 @@ const Z: f64 = 1.644_853_627;
 /// Bounds of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Terms {
-    /// Part of the rate that can arrive, of one flow alone.
+    /// Least goodput of one flow alone, as a share of the rate that can arrive.
     pub(super) alone_share_min: f64,
-    /// Loss of one flow alone beyond the path's random loss.
+    /// Most loss of one flow alone beyond the path's random loss.
     pub(super) alone_own_loss_max: f64,
-    /// Mean queue of one flow alone: the larger of both.
+    /// Most mean queue of one flow alone: the larger of the two limits.
     pub(super) alone_queue_bdp_max: f64,
     pub(super) alone_queue_packets_max: f64,
-    /// Part that CUBIC keeps where one of ours is beside one CUBIC flow without background.
+    /// Least share of its goodput that CUBIC keeps with one flow of the controller, one CUBIC flow
+    /// and no background.
     pub(super) cubic_keeps_plain_min: f64,
-    /// Part that CUBIC keeps elsewhere.
+    /// Least share of its goodput that CUBIC keeps in all other cases.
     pub(super) cubic_keeps_min: f64,
-    /// Goodput of ours as a part of that of CUBIC in their place.
+    /// Least goodput of the controller's flows, as a share of the goodput of CUBIC flows in their
+    /// place.
     pub(super) ours_have_min: f64,
-    /// Own loss beside CUBIC; where a flow has too little room, what is more than CUBIC's in the same place.
+    /// Most own loss beside CUBIC. In a tiny path: most loss beyond that of CUBIC in the same
+    /// place.
     pub(super) own_loss_max: f64,
 }
 
@@ -68,7 +71,7 @@ impl Verdict {
         }
     }
 
-    /// Yes if all are yes, no if one is no.
+    /// Returns yes if all parts are yes, no if at least one part is no, and open otherwise.
     fn all(parts: &[Self]) -> Self {
         if parts.contains(&Self::No) {
             Self::No
@@ -80,7 +83,7 @@ impl Verdict {
     }
 }
 
-/// The good side of a bound.
+/// Side of a bound on which a number is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Good {
     AtLeast,
@@ -88,7 +91,7 @@ enum Good {
     AtMost,
 }
 
-/// A number over all seeds with its interval, held against a bound.
+/// A number over all seeds with its interval, compared with a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Finding {
     pub(super) value: f64,
@@ -167,11 +170,11 @@ pub(in super::super) struct PathMark {
     pub(super) alone_queue_packets: Finding,
     pub(super) cubic_keeps: Finding,
     pub(super) ours_have: Finding,
-    /// Own loss beside CUBIC; in a tiny path less that of CUBIC in the same place.
+    /// Own loss beside CUBIC. In a tiny path the loss of CUBIC in the same place is subtracted.
     pub(super) own_loss: Finding,
     pub(super) is_tiny: bool,
-    /// Runs without numbers, because the controller failed, and why the first of them did. Such a path is
-    /// not met; its other numbers are those of the seeds without a failure.
+    /// Number of failed runs, and the reason of the first failure. A path with a failed run is not
+    /// met. Its other numbers are computed from the seeds without a failure.
     pub(super) failed_runs: usize,
     pub(super) fault: Option<String>,
     /// Means over the seeds.
@@ -180,7 +183,7 @@ pub(in super::super) struct PathMark {
     pub(super) reference_cubic_bps: f64,
     pub(super) reference_ours_bps: f64,
     pub(super) reference_own_loss: f64,
-    /// The four questions, and all of them.
+    /// Verdicts on the four questions, and on all of them together.
     pub(super) alone_verdict: Verdict,
     pub(super) keeps_verdict: Verdict,
     pub(super) have_verdict: Verdict,
@@ -188,7 +191,7 @@ pub(in super::super) struct PathMark {
     pub(super) met: Verdict,
 }
 
-/// A statistic of all seeds, and its percentile interval over resamples of the seeds.
+/// Returns a statistic of all seeds, and its percentile interval over resamples of the seeds.
 fn bootstrap(
     count: usize,
     mut random: SeededRandom,
@@ -210,8 +213,8 @@ fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     statistics::mean(values).unwrap_or(f64::NAN)
 }
 
-/// Numerator ÷ denominator, each summed over the seeds. 1 where the denominator is zero: the flows of the
-/// reference had nothing that could be kept.
+/// Returns numerator ÷ denominator, each summed over the seeds. Returns 1 if the denominator is
+/// zero, because the flows of the reference had no goodput to keep.
 fn ratio(picked: &[usize], parts: impl Fn(usize) -> (f64, f64)) -> f64 {
     let add = |sum: (f64, f64), part: (f64, f64)| (sum.0 + part.0, sum.1 + part.1);
     let (above, below) = picked.iter().map(|&seed| parts(seed)).fold((0.0, 0.0), add);
@@ -219,7 +222,7 @@ fn ratio(picked: &[usize], parts: impl Fn(usize) -> (f64, f64)) -> f64 {
 }
 
 impl PathMark {
-    /// Judges a path by its runs, one entry a seed, and by the reasons of those that failed.
+    /// Judges a path by its runs, one entry per seed, and by the reasons of the failed runs.
     pub(super) fn new(path: Path, seeds: &[Looks], faults: &[String]) -> Self {
         if seeds.is_empty() {
             return Self { path, ..Self::default() }.with_faults(faults);
@@ -294,8 +297,8 @@ impl PathMark {
     }
 }
 
-/// Lower bound (95 %, one-sided) of a probability of which `count` of `all` draws were a success, by
-/// Wilson's score interval \[Wilson\].
+/// Returns the lower bound (95 %, one-sided) of a probability, given `count` successes in `all`
+/// draws. Uses Wilson's score interval \[Wilson\].
 pub(super) fn lower_bound(count: usize, all: usize) -> f64 {
     if all == 0 {
         return 0.0;

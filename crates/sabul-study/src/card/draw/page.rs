@@ -1,4 +1,4 @@
-//! A draw as text, as one page, and as lines of comma-separated values.
+//! Rendering of a draw: text, one page, and comma-separated values.
 
 use std::fmt::Write as _;
 
@@ -10,11 +10,11 @@ use super::paths::First;
 use super::{Sheet, Tally};
 
 const TEXT_WIDTH: usize = 240;
-/// Limits of the classes of queues (packets) and rates (Mb/s) in the table of classes.
+/// Limits between the classes of queues (packets) and of rates (Mb/s) in the table of classes.
 const QUEUES: [u64; 2] = [5, 20];
 const RATES_MBPS: [f64; 2] = [10.0, 1000.0];
 
-/// Text for a terminal.
+/// Returns the text for a terminal.
 pub(in super::super) fn text(sheet: &Sheet) -> String {
     let mut text = format!("{}: {}\n\n", name(sheet), how_so(sheet));
     for table in [paths_table(sheet), questions_table(sheet), classes_table(sheet)] {
@@ -27,7 +27,7 @@ pub(in super::super) fn text(sheet: &Sheet) -> String {
     text
 }
 
-/// The page `report.html`.
+/// Returns the page `report.html`.
 pub(in super::super) fn page(sheet: &Sheet) -> Page {
     let terms = &sheet.terms;
     let page =
@@ -134,7 +134,7 @@ fn verdict(verdict: Verdict) -> Cell {
     }
 }
 
-/// A number with its interval.
+/// Returns a number with its interval.
 fn interval(finding: &Finding, scale: f64, decimals: usize) -> Cell {
     let Finding { value, low, high, .. } = finding;
     format!(
@@ -222,7 +222,7 @@ fn questions_table(sheet: &Sheet) -> Table {
 /// A class of paths: name and members.
 type Class = (String, Box<dyn Fn(&PathMark) -> bool>);
 
-/// The verdict on all four questions by properties of the paths.
+/// Returns the verdicts on all four questions by class of path.
 fn classes_table(sheet: &Sheet) -> Table {
     let [small, large] = QUEUES;
     let [slow, fast] = RATES_MBPS;
@@ -268,7 +268,7 @@ fn classes_table(sheet: &Sheet) -> Table {
     Table { title: "Classes of paths".to_owned(), columns: tally_columns("class"), rows }
 }
 
-/// A line a path.
+/// Returns comma-separated values, one line per path.
 pub(in super::super) fn csv(sheet: &Sheet) -> String {
     const FINDINGS: [&str; 6] = [
         "alone_share",
@@ -283,7 +283,7 @@ pub(in super::super) fn csv(sheet: &Sheet) -> String {
                     background,burst_mbps,bucket_bytes,load_mbps,duration_s,is_tiny,failed_runs"
             .to_owned();
     for name in FINDINGS {
-        // Writing to a text does not fail, here and below.
+        // Writing to a string cannot fail, here and below.
         let _ = write!(text, ",{name},{name}_low,{name}_high,{name}_bound");
     }
     text += ",cubic_bps,ours_bps,reference_cubic_bps,reference_ours_bps,reference_own_loss,alone_verdict,keeps_verdict,have_verdict,loss_verdict,met\n";
@@ -337,7 +337,7 @@ pub(in super::super) fn csv(sheet: &Sheet) -> String {
     text
 }
 
-/// Columns of the background, empty where there are none.
+/// Returns the columns of the background; a column without a value is empty.
 fn background(mark: &PathMark) -> (String, String, String) {
     use super::paths::Background;
     match mark.path.background {

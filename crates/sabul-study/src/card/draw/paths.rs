@@ -1,7 +1,8 @@
 //! Random paths for the contract: distributions, run length, and the scenarios of one path.
 //!
-//! A path depends on the seed of the draw and its own number alone, so a larger draw begins with the paths
-//! of a smaller one. Each property has its own random stream: a new property does not change the others.
+//! A path depends only on the seed of the draw and on its own number. A larger draw therefore
+//! begins with the paths of a smaller draw. Each property has its own random stream, so a new
+//! property does not change the others.
 
 use sabul_units::math::{exp, ln};
 use sabul_units::{Random as _, SeededRandom};
@@ -18,40 +19,40 @@ const LOSS: (f64, f64) = (1e-5, 0.05);
 const LOSSLESS: f64 = 0.4;
 /// Number of flows of either kind.
 const FLOWS: [u32; 3] = [1, 4, 16];
-/// Peak rate of a shaper as a multiple of the link's rate. A cable modem of the tests had 20.
+/// Peak rate of a shaper as a multiple of the link's rate. A cable modem in our tests had 20.
 const BURST_FACTOR: (f64, f64) = (1.5, 20.0);
 /// Depth of a shaper's bucket, in seconds of the link's rate.
 const BUCKET_S: (f64, f64) = (0.01, 2.0);
 /// Range of a bucket in bytes: two packets, and the limit of the scenario key.
 const BUCKET_BYTES: (f64, f64) = (3_000.0, 1e9);
-/// Most of the link's rate that inelastic load takes.
+/// Largest share of the link's rate that inelastic load takes.
 const LOAD_MAX: f64 = 0.9;
 /// Smallest rate that the scenario key allows.
 const LOAD_MBPS_MIN: f64 = 0.001;
 
-/// Length of a run where nothing limits the run, in seconds.
+/// Duration of a run in seconds, unless a limit below applies.
 const DURATION_S: f64 = 120.0;
-/// Part of a run before its averages begin.
+/// Warm-up: share of a run before averages begin.
 const WARMUP: f64 = 0.3;
-/// Least measured part of a run: seconds, and base round trips.
+/// Shortest measured part of a run: in seconds, and in base RTTs.
 const MEASURED_S_MIN: f64 = 20.0;
 const MEASURED_RTTS_MIN: f64 = 100.0;
-/// Most full packets that the link carries in a run; a bucket of a shaper comes on top.
+/// Most full packets that the link carries in a run. The bucket of a shaper adds to this number.
 pub(super) const PACKETS_MAX: f64 = 20e6;
 /// Bits of a full packet, IP header included.
 const PACKET_BITS: f64 = 12_000.0;
-/// Flows of a group start within this time, each at a random moment: seconds, and base round trips.
+/// Flows of a group start at random times within this interval: in seconds, and in base RTTs.
 const SPREAD_S: f64 = 1.0;
 const SPREAD_RTTS: f64 = 10.0;
 
-/// Below either limit a flow's own loss is compared with that of CUBIC instead of with a constant.
+/// Below either limit, a flow's own loss is compared with CUBIC's loss instead of a constant.
 const SHARE_PACKETS_MIN: f64 = 2.0;
 const QUEUE_PACKETS_MIN: u64 = 5;
 
 /// Names of the flows and prefixes of the scenarios.
 pub(super) const OURS: &str = "ours";
 pub(super) const THEIRS: &str = "theirs";
-/// CUBIC flows in the place of ours. The name selects other start times than ours have.
+/// CUBIC flows in the place of the controller's flows. The name selects different start times.
 pub(super) const PLACE: &str = "place";
 
 /// The group of flows that starts first.
@@ -69,7 +70,7 @@ pub(super) enum First {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "background", rename_all = "kebab-case")]
 pub(super) enum Background {
-    /// Nothing.
+    /// No background.
     #[default]
     None,
     /// A token-bucket shaper: bursts pass at a higher rate.
@@ -86,7 +87,7 @@ pub(in super::super) struct Path {
     /// From 1.
     pub(super) number: u32,
     pub(super) rate_mbps: f64,
-    /// As drawn, before the limit of packets lowered the rate.
+    /// Rate as drawn, before the limit on packets lowered the rate.
     pub(super) rate_drawn_mbps: f64,
     pub(super) rtt_ms: f64,
     pub(super) queue_packets: u64,
@@ -102,18 +103,18 @@ pub(in super::super) struct Path {
     pub(super) background: Background,
     pub(super) duration_s: f64,
     pub(super) warmup_s: f64,
-    /// Whether the limit of packets shortened the runs.
+    /// Whether the limit on packets shortened the runs.
     pub(super) is_shortened: bool,
 }
 
-/// The setting of a run on a path.
+/// Role of a run on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// One flow of the controller.
     Alone,
     /// Flows of the controller beside CUBIC flows.
     Beside,
-    /// CUBIC flows in the place of the controller's.
+    /// CUBIC flows in the place of the controller's flows.
     Reference,
 }
 
@@ -137,18 +138,18 @@ pub(in super::super) struct Question {
     pub(super) role: Role,
 }
 
-/// Uniform from 0 up to 1.
+/// Returns a uniform number from 0 up to, but not including, 1.
 fn unit(random: &mut SeededRandom) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A random index below `count`.
+/// Returns a random index below `count`.
 #[expect(clippy::cast_possible_truncation, reason = "below a count of this type")]
 pub(super) fn pick(random: &mut SeededRandom, count: usize) -> usize {
     random.below(count as u64) as usize
 }
 
-/// Three significant digits, as in a scenario file.
+/// Rounds to three significant digits, as in a scenario file.
 fn rounded(value: f64) -> f64 {
     format!("{value:.2e}").parse().unwrap_or(value)
 }
@@ -157,7 +158,7 @@ fn log_uniform(random: &mut SeededRandom, (low, high): (f64, f64)) -> f64 {
     low * exp(unit(random) * ln(high / low))
 }
 
-/// A whole number of a positive value.
+/// Converts a positive value to a whole number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -167,11 +168,12 @@ fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// Rate and length of the runs: 120 s, shortened to 20 million packets but not below the least measured
-/// part. Where the least length has more packets, the rate is lowered.
+/// Returns rate and duration of the runs: 120 s, shortened to at most 20 million packets, but not
+/// below the shortest measured part. Where the shortest duration has more packets, the rate is
+/// lowered.
 fn fitted(rate_mbps: f64, rtt_ms: f64) -> (f64, f64) {
     let measured_s = MEASURED_S_MIN.max(MEASURED_RTTS_MIN * rtt_ms / 1e3);
-    // Upwards to tenths of a second.
+    // Rounded up to tenths of a second.
     let least_s = (measured_s / (1.0 - WARMUP) * 10.0).ceil() / 10.0;
     let affordable_s = PACKETS_MAX * PACKET_BITS / (rate_mbps * 1e6);
     if affordable_s < least_s {
@@ -183,7 +185,7 @@ fn fitted(rate_mbps: f64, rtt_ms: f64) -> (f64, f64) {
 }
 
 impl Path {
-    /// The path of this number in the draw of a seed.
+    /// Returns the path of this number in the draw of a seed.
     pub(super) fn drawn(seed: u64, number: u32) -> Self {
         let random = SeededRandom::new(seed).fork(&format!("path {number}"));
         let stream = |name: &str| random.fork(name);
@@ -218,7 +220,7 @@ impl Path {
         bdp_packets(self.rate_mbps, self.rtt_ms)
     }
 
-    /// Part of the link's rate that inelastic load leaves.
+    /// Returns the share of the link's rate that inelastic load leaves.
     pub(super) fn left(&self) -> f64 {
         match self.background {
             Background::Load { load_mbps } => 1.0 - load_mbps / self.rate_mbps,
@@ -226,23 +228,23 @@ impl Path {
         }
     }
 
-    /// Whether a flow has too little room for a constant limit of its own loss.
+    /// Returns whether BDP or queue is too small for a constant limit on a flow's own loss.
     pub(super) fn is_tiny(&self) -> bool {
         let share = self.bdp_packets() * self.left() / f64::from(self.ours + self.theirs);
         share < SHARE_PACKETS_MIN || self.queue_packets < QUEUE_PACKETS_MIN
     }
 
-    /// One of ours beside one CUBIC flow without background.
+    /// Returns whether the path has one flow of the controller, one CUBIC flow and no background.
     pub(super) fn is_plain(&self) -> bool {
         (self.ours, self.theirs, self.background) == (1, 1, Background::None)
     }
 
-    /// Full packets that the link carries in a run.
+    /// Returns the number of full packets that the link carries in a run.
     pub(super) fn packets(&self) -> f64 {
         self.rate_mbps * 1e6 * self.duration_s / PACKET_BITS
     }
 
-    /// The scenarios of this path, in the order of [`Role::ALL`].
+    /// Returns the scenarios of this path, in the order of [`Role::ALL`].
     pub(super) fn exams(&self, subject: &Subject<'_>, place: usize) -> [Exam<Question>; 3] {
         let spread_s = SPREAD_S.max(SPREAD_RTTS * self.rtt_ms / 1e3);
         let group = |count: u32, is_first: bool| {
@@ -292,7 +294,7 @@ fn bdp_packets(rate_mbps: f64, rtt_ms: f64) -> f64 {
 }
 
 impl Background {
-    /// Each of the four is as likely as the others.
+    /// Draws one of four kinds with equal probability.
     fn drawn(random: &SeededRandom, rate_mbps: f64) -> Self {
         match random.fork("background").below(4) {
             0 => Self::None,
@@ -314,7 +316,7 @@ impl Background {
         }
     }
 
-    /// In words.
+    /// Returns the background in words.
     pub(super) fn text(self) -> String {
         match self {
             Self::None => "–".to_owned(),

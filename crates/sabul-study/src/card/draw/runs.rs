@@ -1,5 +1,5 @@
-//! Runs of a draw on several threads. A path that is done is a line of `paths.jsonl` at once, so an
-//! interrupted draw goes on where it ended.
+//! Parallel runner of a draw, with a journal. Each finished path is written to `paths.jsonl` at
+//! once, so an interrupted draw resumes where it ended.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,8 +17,9 @@ use super::judge::{Look, Looks, PathMark};
 use super::paths::{PACKETS_MAX, Path, Question, Role};
 use crate::{Cause, Error, Observer, simulate};
 
-/// Packets that the simulator carries a second of one processor. Measured: 1.9 to 4.0 million on links that make
-/// up the time of a draw; 0.6 to 1.1 million on small links where a third of the packets is lost.
+/// Packets that the simulator carries per second and processor. Measured: 1.9 to 4.0 million on the
+/// links that dominate the time of a draw. On small links that lose a third of the packets: 0.6 to
+/// 1.1 million.
 const PACKETS_PER_SECOND: f64 = 2e6;
 const JOURNAL: &str = "paths.jsonl";
 
@@ -34,7 +35,7 @@ pub(in super::super) struct Identity {
     pub(in super::super) draw_seed: u64,
 }
 
-/// One run, and the place of its numbers.
+/// One run, and the position of its numbers.
 struct Job {
     path: usize,
     role: Role,
@@ -42,7 +43,7 @@ struct Job {
     run: Run,
 }
 
-/// Numbers of a path whose runs are under way.
+/// Numbers of a path whose runs have not all finished.
 struct Desk {
     looks: Vec<Looks>,
     /// Reasons of failed runs by seed and scenario.
@@ -50,14 +51,14 @@ struct Desk {
     left: usize,
 }
 
-/// Shared by the threads.
+/// State shared by the threads.
 struct Books {
     desks: Vec<Desk>,
     marks: Vec<Option<PathMark>>,
     journal: Option<(PathBuf, File)>,
 }
 
-/// Runs every path and judges each. `all` has the seeds of the first exam, then those of the next.
+/// Runs and judges every path. `all` has the seeds of the first exam, then those of the next.
 pub(in super::super) fn run(
     paths: &[Path],
     exams: &[Exam<Question>],
@@ -76,7 +77,7 @@ pub(in super::super) fn run(
                 .map_err(|error| Error::failed(format!("cannot use {}: {error}", file.display())))?
         }
     };
-    // A mark of another program's version of the draw is not of this path.
+    // A journal entry with a different path is from another version of the draw and is ignored.
     let known = |path: &Path| {
         kept.iter()
             .find(|mark| mark.path.number == path.number && is_same(&mark.path, path))
@@ -122,7 +123,8 @@ pub(in super::super) fn run(
         .collect())
 }
 
-/// Whether a kept path is the drawn one. Numbers from a file may differ in their last bit.
+/// Returns whether a path in the journal equals the drawn path. Numbers from a file may differ in
+/// their last bit.
 fn is_same(kept: &Path, path: &Path) -> bool {
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
     near(kept.queue_bdp, path.queue_bdp)
@@ -160,7 +162,8 @@ fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
 }
 
 impl Desk {
-    /// The mark of a path whose runs are done. A seed with a failed run does not count in numbers.
+    /// Returns the mark of a path whose runs are finished. Seeds with a failed run are excluded
+    /// from its numbers.
     fn mark(&self, path: Path) -> PathMark {
         let has_failed = |seed: usize| self.faults.keys().any(|(failed, _)| *failed == seed);
         let good = self.looks.iter().enumerate().filter(|(seed, _)| !has_failed(*seed));
@@ -170,11 +173,11 @@ impl Desk {
     }
 }
 
-/// Numbers of a run, or the reason why there are none: a controller may fail on one path of many, and the
-/// others are judged all the same.
+/// Returns the numbers of a run, or the reason of its failure. A controller may fail on one path of
+/// many; the other paths are still judged.
 ///
 /// # Errors
-/// If the run cannot be simulated as it was asked for.
+/// If the run cannot be simulated as requested.
 fn look(job: &Job, path: &Path) -> Result<Result<Look, String>, Error> {
     let finished = match simulate(&job.run) {
         Ok(finished) => finished,
@@ -235,14 +238,15 @@ fn write_line(journal: &mut File, line: &impl Serialize) -> io::Result<()> {
     journal.write_all(text.as_bytes())
 }
 
-/// Opens the journal. Marks of an earlier run with the same identity are kept; anything else is not.
+/// Opens the journal. Keeps the marks of an earlier run with the same identity and discards
+/// everything else.
 fn open(file: &std::path::Path, identity: &Identity) -> io::Result<(Vec<PathMark>, File)> {
     let kept = match File::open(file) {
         Ok(old) => read(BufReader::new(old), identity)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error),
     };
-    // A new file replaces the old one whole, so a crash here loses nothing.
+    // The new file replaces the old one atomically, so a crash here loses nothing.
     let fresh = file.with_extension("jsonl.new");
     let mut journal = File::create(&fresh)?;
     write_line(&mut journal, identity)?;
@@ -257,7 +261,7 @@ fn read(old: BufReader<File>, identity: &Identity) -> io::Result<Vec<PathMark>> 
     if serde_json::from_str::<Identity>(&first).ok().as_ref() != Some(identity) {
         return Ok(Vec::new());
     }
-    // The last line of a killed program may be cut.
+    // If the program was killed, the last line may be incomplete.
     Ok(lines.map_while(Result::ok).map_while(|line| serde_json::from_str(&line).ok()).collect())
 }
 

@@ -12,7 +12,7 @@ fn path() -> Path {
     }
 }
 
-/// A run where everything is good: 40 + 50 Mb/s.
+/// Runs with good numbers. The reference has 50 + 50 Mb/s.
 fn looks(theirs_bps: f64, own_loss: f64) -> Looks {
     let alone = Look { share: 0.99, queue_packets: 10.0, ..Look::default() };
     let beside = Look { ours_bps: 40e6, own_loss, theirs_bps, ..Look::default() };

@@ -22,7 +22,8 @@ fn the_same_seed_draws_the_same_paths_and_another_one_others() {
     assert!(paths(50).iter().all(|path| other(path) != *path));
 }
 
-/// The two named draws are published: another path under an old number would make results lie.
+/// The two named draws are published. A different path under an old number would make published
+/// results wrong.
 #[test]
 fn the_named_draws_do_not_change() {
     let first = |seed| {
@@ -71,7 +72,7 @@ fn runs_have_at_most_twenty_million_packets_and_are_never_below_their_least_leng
         shortened += u32::from(path.is_shortened);
         lowered += u32::from(path.rate_mbps < path.rate_drawn_mbps);
         if path.rate_mbps < path.rate_drawn_mbps {
-            // Nothing is lowered that could have been shortened.
+            // The rate is lowered only where a shorter run is not enough.
             assert!(path.packets() > 0.99 * PACKETS_MAX && measured_s < 51.0, "{path:?}");
         }
     }
