@@ -1,4 +1,4 @@
-//! Writes one of each kind of picture, all with made-up data, for looking:
+//! Picture gallery for visual inspection: writes one picture of each kind, with made-up data. Run:
 //! `cargo run -p sabul-report --example gallery -- OUTDIR`.
 
 use std::error::Error;
@@ -10,7 +10,7 @@ use sabul_report::{
     Section, Style, Table, sparkline,
 };
 
-/// A small generator, so that the pictures are the same on every run: 0 up to 1.
+/// Deterministic random generator from 0 up to 1, so every run draws the same pictures.
 struct Noise(u64);
 
 impl Noise {
@@ -21,7 +21,7 @@ impl Noise {
     }
 }
 
-/// A saw that climbs and falls by an eighth, as a rate controller might, in b/s over seconds.
+/// Returns a sawtooth that rises and falls by an eighth, like a rate controller: b/s over seconds.
 fn saw(seed: u64, count: u32, seconds: f64, top: f64) -> Vec<(f64, f64)> {
     let mut noise = Noise(seed);
     let mut level = top * 0.2;

@@ -1,58 +1,59 @@
-//! Axes: what they show, their range, their ticks.
+//! Axes: labels, ranges and ticks.
 
 use crate::format::{
     LARGEST, Unit, decade, fixed, index, minus, short, significant, suffix, usable, whole,
 };
 
-/// What an axis shows.
+/// Description of an axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
     /// The quantity, for example `goodput`.
     pub label: String,
-    /// The unit of the data as given, for example `b/s`; empty for a bare number. Units that take
-    /// SI prefixes are shown with the one that suits: 4.4e8 `b/s` reads 440 on an axis in `Mb/s`.
+    /// The unit of the data, for example `b/s`; empty for a bare number. Units with SI prefixes are
+    /// shown with the best prefix: 4.4e8 `b/s` is shown as 440 on an axis in `Mb/s`.
     pub unit: String,
-    /// Whether equal distances are equal ratios. Values that are not positive are then gaps.
+    /// Logarithmic axis. Values that are not positive are gaps.
     pub log: bool,
-    /// Lower and upper end in the unit of the data; the data decides if there is none, or if it
-    /// is not a range (ends not finite, not increasing, not positive on a log axis).
+    /// Lower and upper end in the unit of the data. The data determines the range if it is `None`
+    /// or invalid (ends not finite, not increasing, not positive on a log axis).
     pub range: Option<(f64, f64)>,
 }
 
 impl Axis {
-    /// A linear axis whose range follows from the data.
+    /// Returns a linear axis whose range follows from the data.
     #[must_use]
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { label: label.into(), unit: unit.into(), log: false, range: None }
     }
 
-    /// The same axis with equal distances for equal ratios.
+    /// Makes the axis logarithmic.
     #[must_use]
     pub fn with_log(mut self) -> Self {
         self.log = true;
         self
     }
 
-    /// The same axis from `low` to `high`, in the unit of the data. What lies outside is cut off.
+    /// Sets the range from `low` to `high`, in the unit of the data. Values outside the range are
+    /// cut off.
     #[must_use]
     pub fn with_range(mut self, low: f64, high: f64) -> Self {
         self.range = Some((low, high));
         self
     }
 
-    /// Whether a value has a place on this axis.
+    /// Returns whether the axis can show a value.
     pub(crate) fn can_show(&self, value: f64) -> bool {
         usable(value) && (!self.log || value >= 1.0 / LARGEST)
     }
 
-    /// The caller's range, if it is one.
+    /// Returns the caller's range if it is valid.
     pub(crate) fn wanted_range(&self) -> Option<(f64, f64)> {
         self.range.filter(|(low, high)| {
             self.can_show(*low) && self.can_show(*high) && low < high && !level(*low, *high)
         })
     }
 
-    /// Label and shown unit in one: `goodput (Mb/s)`.
+    /// Returns label and shown unit in one text: `goodput (Mb/s)`.
     pub(crate) fn caption(&self, unit: &str) -> String {
         match (self.label.is_empty(), unit.is_empty()) {
             (false, false) => format!("{} ({unit})", self.label),
@@ -62,35 +63,36 @@ impl Axis {
     }
 }
 
-/// How a range follows from data.
+/// How the range follows from the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// From the smallest to the largest value, as time series fill their width.
+    /// From the smallest to the largest value. Used for the time axis.
     Exact,
-    /// Out to the next ticks, and down to zero if that costs little, as values fill their height.
+    /// Extended to the next ticks, and to zero if zero is near. Used for values.
     Round,
-    /// As `Round`, always with zero, as bars need it.
+    /// Like `Round`, but always includes zero. Used for bars.
     FromZero,
 }
 
-/// Where values lie along an axis.
+/// Mapping of values to positions along an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
     /// Lower end.
     pub(crate) low: f64,
     /// Upper end.
     pub(crate) high: f64,
-    /// Whether equal distances are equal ratios.
+    /// Logarithmic scale.
     pub(crate) log: bool,
 }
 
-/// Whether two ends are too close for `f64` to hold ticks between them.
+/// Returns whether two ends are too close for `f64` to represent ticks between them.
 fn level(low: f64, high: f64) -> bool {
     high - low <= 1e-12 * low.abs().max(high.abs()) || high - low < 1e-290
 }
 
 impl Scale {
-    /// The scale of an axis for some data, with about `count` ticks. None if nothing is drawable.
+    /// Returns the scale of an axis for some data, with about `count` ticks. `None` if no value can
+    /// be drawn.
     pub(crate) fn fit(
         axis: &Axis,
         values: impl Iterator<Item = f64>,
@@ -117,7 +119,7 @@ impl Scale {
 
     fn fit_linear(mut low: f64, mut high: f64, fit: Fit, count: usize) -> Self {
         if fit != Fit::Exact {
-            // Zero is worth showing if it costs less than three fifths of the height.
+            // Zero is included if it costs less than three fifths of the height.
             let to_zero =
                 |near: f64, far: f64| fit == Fit::FromZero || near <= 0.6 * far || level(near, far);
             if low >= 0.0 && to_zero(low, high) {
@@ -127,12 +129,12 @@ impl Scale {
             }
         }
         if level(low, high) {
-            // One value: some room on both sides of it.
+            // A single value gets some margin on both sides.
             let room = (low.abs() * 0.05).max(if low.abs() > 1e-280 { 0.0 } else { 0.5 });
             (low, high) = (low - room, high + room);
         }
         if fit != Fit::Exact {
-            // A wider range may have wider ticks; its ends are to be among those.
+            // A wider range may need a larger step. The ends have to be ticks of the final step.
             for _ in 0..3 {
                 let step = step(high - low, count);
                 let (down, up) = (low / step + 1e-9, high / step - 1e-9);
@@ -160,7 +162,7 @@ impl Scale {
         };
         let (mut a, mut b) = (below(low), above(high));
         if level(a, b) || fit == Fit::FromZero {
-            // A bar of the smallest value needs a length too.
+            // The bar of the smallest value needs a visible length.
             a /= 2.0;
         }
         if level(low, high) {
@@ -169,8 +171,8 @@ impl Scale {
         Self { low: a, high: b, log: true }
     }
 
-    /// How far along the axis a value lies: 0 at the lower end, 1 at the upper; NaN if it has no
-    /// place.
+    /// Returns the position of a value: 0 at the lower end, 1 at the upper end, NaN if the value
+    /// has no position.
     pub(crate) fn fraction(&self, value: f64) -> f64 {
         if self.log {
             (value / self.low).log10() / (self.high / self.low).log10()
@@ -179,16 +181,16 @@ impl Scale {
         }
     }
 
-    /// Ticks of this scale, about `count` of them, in the unit that suits.
+    /// Returns about `count` ticks of this scale, in the best unit.
     pub(crate) fn ticks(&self, unit: &str, count: usize) -> Ticks {
         if self.log { self.log_ticks(unit, count) } else { self.linear_ticks(unit, count) }
     }
 
-    /// The unit to show values of this scale in. On a log axis few decades share the prefix that
-    /// suits their middle; many keep the caller's unit, and each label gets its own letter.
+    /// Returns the unit for values of this scale. A log axis with few decades uses the prefix of
+    /// its middle. With many decades, the caller's unit stays and each label has its own letter.
     pub(crate) fn unit(&self, unit: &str) -> Unit {
         if !self.log {
-            // An end of exactly 1000 M reads better than one of 1 G: the data lies below it.
+            // An end of exactly 1000 M is better than 1 G, because the data lies below the end.
             Unit::for_size(unit, self.low.abs().max(self.high.abs()) * 0.999)
         } else if self.high / self.low <= 1.001e4 {
             Unit::for_size(unit, self.low.sqrt() * self.high.sqrt())
@@ -202,7 +204,7 @@ impl Scale {
         let shown = self.unit(unit);
         let step = step(self.high - self.low, count);
         let shown_largest = largest / shown.divisor;
-        // Beyond what a prefix of the unit has taken away, thousands get a letter.
+        // Beyond the prefix of the unit, thousands are abbreviated by a letter.
         let (by, letter) = if (1e5..1e18).contains(&shown_largest) {
             let power = decade(shown_largest).div_euclid(3) * 3;
             (shown.divisor * 10f64.powi(power), suffix(power))
@@ -240,7 +242,7 @@ impl Scale {
         };
         let span = (self.high / self.low).log10();
         let wanted: Vec<f64> = if span < 0.7 {
-            // Less than a decade: ratios are so small that linear ticks are the clear ones.
+            // Within one decade, linear ticks are easier to read.
             let linear = Self { log: false, ..*self };
             linear.linear_ticks("", count).labelled.iter().map(|t| t.at).filter(inside).collect()
         } else if span <= count as f64 / 2.5 {
@@ -267,12 +269,12 @@ impl Scale {
     }
 }
 
-/// One labelled place on an axis.
+/// One labelled position on an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     /// The value in the unit of the data.
     pub(crate) at: f64,
-    /// What is written there.
+    /// Text at the tick.
     pub(crate) label: String,
 }
 
@@ -289,8 +291,8 @@ pub(crate) struct Ticks {
     pub(crate) divisor: f64,
 }
 
-/// The step of 1, 2 or 5 × 10^n that divides a span into about `count` parts, never into more than
-/// twice as many.
+/// Returns the step of 1, 2 or 5 × 10^n that divides a span into about `count` parts, and never
+/// into more than twice as many.
 fn step(span: f64, count: usize) -> f64 {
     let rough = span / count.max(1) as f64;
     let power = 10f64.powi(decade(rough));
@@ -307,7 +309,7 @@ fn step(span: f64, count: usize) -> f64 {
     nice * power
 }
 
-/// How many ticks suit a length in pixels.
+/// Returns the number of ticks for a length in pixels, from 2 to 10.
 pub(crate) fn tick_count(pixels: f64, apart: f64) -> usize {
     index(f64::from(whole(pixels / apart))).clamp(2, 10)
 }

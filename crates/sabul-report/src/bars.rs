@@ -1,4 +1,4 @@
-//! Groups of bars with published values beside them.
+//! Bar chart: groups of bars with published values beside them.
 
 use crate::axis::{Axis, Fit, Scale, tick_count};
 use crate::draw::{Anchor, Drawing, Font, GREY, INK, TEXT};
@@ -6,10 +6,10 @@ use crate::format::{minus, shortened, significant, text_width, wrapped};
 use crate::frame::{self, Entry, Plot, Swatch};
 use crate::palette::{Color, series};
 
-/// One number for each pair of group and series.
+/// A bar chart: one number for each pair of group and series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BarChart {
-    /// What the chart shows.
+    /// Title of the chart.
     pub title: String,
     /// The quantity of the bars. Linear bars start at zero.
     pub y: Axis,
@@ -22,40 +22,40 @@ pub struct BarChart {
 /// One series of a [`BarChart`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BarSeries {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// One bar a group, in the order of the groups. Missing ones are shown as missing.
+    /// One bar per group, in the order of the groups. Missing bars are marked as missing.
     pub bars: Vec<Bar>,
-    /// Its colour; by its place among the series if there is none.
+    /// Colour. By default, the series' position selects the colour.
     pub color: Option<Color>,
 }
 
 /// One bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bar {
-    /// Its value; not finite if there is none.
+    /// Value; not finite if there is no value.
     pub value: f64,
-    /// Lower and upper end of its error range.
+    /// Lower and upper end of the error range.
     pub range: Option<(f64, f64)>,
-    /// What was published for it.
+    /// Published value.
     pub published: Option<f64>,
 }
 
 impl Bar {
-    /// A bar with nothing but its value.
+    /// Returns a bar with a value only.
     #[must_use]
     pub const fn new(value: f64) -> Self {
         Self { value, range: None, published: None }
     }
 
-    /// The bar with an error range.
+    /// Adds an error range.
     #[must_use]
     pub const fn with_range(mut self, low: f64, high: f64) -> Self {
         self.range = Some((low, high));
         self
     }
 
-    /// The bar with a published value.
+    /// Adds a published value.
     #[must_use]
     pub const fn with_published(mut self, value: f64) -> Self {
         self.published = Some(value);
@@ -64,7 +64,7 @@ impl Bar {
 }
 
 impl BarSeries {
-    /// A series of bars coloured by its place.
+    /// Returns a series with the default colour of its position.
     #[must_use]
     pub fn new(name: impl Into<String>, bars: Vec<Bar>) -> Self {
         Self { name: name.into(), bars, color: None }
@@ -72,20 +72,20 @@ impl BarSeries {
 }
 
 impl BarChart {
-    /// A chart of groups without series.
+    /// Returns a chart of groups without series.
     #[must_use]
     pub fn new(title: impl Into<String>, y: Axis, groups: Vec<String>) -> Self {
         Self { title: title.into(), y, groups, series: Vec::new() }
     }
 
-    /// The chart with one more series.
+    /// Adds a series.
     #[must_use]
     pub fn with_series(mut self, series: BarSeries) -> Self {
         self.series.push(series);
         self
     }
 
-    /// Every bar with its group and series.
+    /// Returns every bar with the indexes of its group and series.
     fn bars(&self) -> impl Iterator<Item = (usize, usize, Bar)> {
         self.series.iter().enumerate().flat_map(|(s, series)| {
             let bars = series.bars.iter().take(self.groups.len()).enumerate();
@@ -93,7 +93,7 @@ impl BarChart {
         })
     }
 
-    /// The chart as one SVG file of this size in pixels; below 200 × 140 it is that.
+    /// Returns the chart as one SVG file of this size in pixels. The least size is 200 × 140.
     #[must_use]
     pub fn to_svg(&self, width: u32, height: u32) -> String {
         let mut d = Drawing::new(width, height, &self.title);
@@ -194,13 +194,13 @@ impl BarChart {
         }
         let text = minus(&significant(bar.value / shown.unit, 3));
         if self.y.can_show(bar.value) && text_width(&text) * 11.0 <= pitch {
-            // Beyond the end of the bar, whichever way it points.
+            // Beyond the end of the bar, in the direction of the bar.
             let y = if bar.value >= shown.base() { highest - 4.0 } else { lowest + 13.0 };
             d.text(middle, y, Font::over(Anchor::Middle), &text);
         }
     }
 
-    /// How the names of the groups fit into so many pixels each.
+    /// Returns how to write the names of the groups in `room` pixels each.
     fn names(&self, room: f64) -> Names {
         let words = self.groups.iter().flat_map(|g| g.split_whitespace());
         let lines: Vec<_> = self.groups.iter().map(|g| wrapped(g, TEXT, room, 4)).collect();
@@ -214,7 +214,7 @@ impl BarChart {
     }
 
     fn group_names(&self, d: &mut Drawing, plot: &Plot, slot: f64, names: &Names) {
-        // With more groups than fit, only some are named.
+        // If the names do not all fit, only some groups are named.
         let every = crate::format::index((15.0 / slot).ceil()).max(1);
         for (g, name) in self.groups.iter().enumerate().step_by(every) {
             let middle = plot.left + slot * (g as f64 + 0.5);
@@ -235,15 +235,15 @@ impl BarChart {
     }
 }
 
-/// How the names of groups are written.
+/// Layout of the names of the groups.
 enum Names {
     /// Upright, each in lines.
     Lines(Vec<Vec<String>>),
-    /// Slanted; the widest has so many pixels.
+    /// Slanted, with the width of the widest name in pixels.
     Slanted(f64),
 }
 
-/// Where the bars of one picture go.
+/// Positions of the bars of one picture.
 struct Layout {
     plot: Plot,
     scale: Scale,
@@ -254,7 +254,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// The value that bars start from.
+    /// Returns the value at which bars start.
     fn base(&self) -> f64 {
         if self.scale.log { self.scale.low } else { 0f64.clamp(self.scale.low, self.scale.high) }
     }

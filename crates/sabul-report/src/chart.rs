@@ -1,20 +1,20 @@
-//! The plain data of a chart.
+//! Chart data: lines, marks and bands.
 
 use crate::axis::Axis;
 use crate::palette::Color;
 
-/// Values over a quantity: time series, sweeps, phase planes.
+/// A line chart: values over a quantity, for time series, sweeps and phase planes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// What the chart shows.
+    /// Title of the chart.
     pub title: String,
-    /// Along.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub y: Axis,
-    /// The series. Ten are told apart; more repeat colours and markers.
+    /// The series. Ten can be distinguished; further series repeat colours and markers.
     pub lines: Vec<Line>,
-    /// Single values drawn in for comparison.
+    /// Single values for comparison.
     pub marks: Vec<Mark>,
     /// Shaded ranges.
     pub bands: Vec<Band>,
@@ -23,45 +23,45 @@ pub struct Chart {
 /// One series of a [`Chart`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Its points in drawing order. One with a coordinate that is not finite is a gap.
+    /// Points in drawing order. A point with a coordinate that is not finite is a gap.
     pub points: Vec<(f64, f64)>,
-    /// How they are joined.
+    /// How the points are joined.
     pub style: Style,
-    /// Its colour; by its place among the lines if there is none.
+    /// Colour. By default, the line's position selects the colour.
     pub color: Option<Color>,
 }
 
 /// How the points of a [`Line`] are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// Straight from point to point.
+    /// Straight lines from point to point.
     #[default]
     Line,
-    /// Not at all: one marker a point.
+    /// Not joined: one marker per point.
     Points,
     /// Each value holds until the next point.
     Step,
-    /// Straight and dashed, for models and comparisons.
+    /// Straight dashed lines, for models and comparisons.
     Dashed,
 }
 
-/// A value drawn in for comparison, usually a published one.
+/// A value for comparison, usually a published value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Where it is.
+    /// Position of the mark.
     pub place: Place,
-    /// What is written beside it, for example `published 440`.
+    /// Text beside the mark, for example `published 440`.
     pub label: String,
 }
 
-/// Where a [`Mark`] is, in the units of the data.
+/// Position of a [`Mark`], in the units of the data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
-    /// A horizontal line at a height.
+    /// A horizontal line at this y.
     Level(f64),
-    /// A vertical line, for example where something happens.
+    /// A vertical line at this x, for example at an event.
     At(f64),
     /// A point: x, y.
     Point(f64, f64),
@@ -72,53 +72,54 @@ pub enum Place {
 pub enum Band {
     /// From one x to another, over the whole height.
     X {
-        /// Where it starts.
+        /// Start of the band.
         from: f64,
-        /// Where it ends.
+        /// End of the band.
         to: f64,
-        /// What is written in it, maybe empty.
+        /// Text in the band; may be empty.
         label: String,
     },
     /// From one y to another, over the whole width.
     Y {
-        /// Where it starts.
+        /// Start of the band.
         from: f64,
-        /// Where it ends.
+        /// End of the band.
         to: f64,
-        /// What is written in it, maybe empty.
+        /// Text in the band; may be empty.
         label: String,
     },
 }
 
 impl Chart {
-    /// A chart without lines.
+    /// Returns a chart without lines.
     #[must_use]
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self { title: title.into(), x, y, ..Self::default() }
     }
 
-    /// The chart with one more line.
+    /// Adds a line.
     #[must_use]
     pub fn with_line(mut self, line: Line) -> Self {
         self.lines.push(line);
         self
     }
 
-    /// The chart with one more mark.
+    /// Adds a mark.
     #[must_use]
     pub fn with_mark(mut self, mark: Mark) -> Self {
         self.marks.push(mark);
         self
     }
 
-    /// The chart with one more band.
+    /// Adds a band.
     #[must_use]
     pub fn with_band(mut self, band: Band) -> Self {
         self.bands.push(band);
         self
     }
 
-    /// Whether x never decreases along any line, as in a time series; a phase plane is none.
+    /// Returns whether x never decreases along any line, as in a time series. False for a phase
+    /// plane.
     pub(crate) fn runs_along_x(&self) -> bool {
         self.lines.iter().filter(|line| line.style != Style::Points).all(|line| {
             let xs = || line.points.iter().map(|p| p.0).filter(|x| self.x.can_show(*x));
@@ -126,7 +127,7 @@ impl Chart {
         }) && self.lines.iter().any(|line| line.style != Style::Points)
     }
 
-    /// The points of a line, None where it has a gap; without gaps at its ends.
+    /// Returns the points of a line, with `None` for a gap. Gaps at the ends are removed.
     pub(crate) fn drawable(&self, line: &Line) -> Vec<Option<(f64, f64)>> {
         let mut out: Vec<Option<(f64, f64)>> = Vec::with_capacity(line.points.len());
         for &(x, y) in &line.points {
@@ -144,20 +145,20 @@ impl Chart {
 }
 
 impl Line {
-    /// A line joined straight from point to point, coloured by its place.
+    /// Returns a line with straight joins and the default colour of its position.
     #[must_use]
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points, style: Style::Line, color: None }
     }
 
-    /// The line joined another way.
+    /// Sets how the points are joined.
     #[must_use]
     pub fn with_style(mut self, style: Style) -> Self {
         self.style = style;
         self
     }
 
-    /// The line in a colour of the caller's.
+    /// Sets the colour.
     #[must_use]
     pub fn with_color(mut self, color: Color) -> Self {
         self.color = Some(color);
@@ -166,19 +167,19 @@ impl Line {
 }
 
 impl Mark {
-    /// A horizontal line at a height.
+    /// Returns a horizontal line at this y.
     #[must_use]
     pub fn level(y: f64, label: impl Into<String>) -> Self {
         Self { place: Place::Level(y), label: label.into() }
     }
 
-    /// A vertical line.
+    /// Returns a vertical line.
     #[must_use]
     pub fn at(x: f64, label: impl Into<String>) -> Self {
         Self { place: Place::At(x), label: label.into() }
     }
 
-    /// A point.
+    /// Returns a point.
     #[must_use]
     pub fn point(x: f64, y: f64, label: impl Into<String>) -> Self {
         Self { place: Place::Point(x, y), label: label.into() }
@@ -186,13 +187,13 @@ impl Mark {
 }
 
 impl Band {
-    /// A band from one x to another.
+    /// Returns a band from one x to another.
     #[must_use]
     pub fn x(from: f64, to: f64, label: impl Into<String>) -> Self {
         Self::X { from, to, label: label.into() }
     }
 
-    /// A band from one y to another.
+    /// Returns a band from one y to another.
     #[must_use]
     pub fn y(from: f64, to: f64, label: impl Into<String>) -> Self {
         Self::Y { from, to, label: label.into() }

@@ -1,39 +1,39 @@
-//! SVG elements, written as text.
+//! SVG writer: elements as text.
 
 use std::fmt::Write as _;
 
 use crate::escape::xml;
 use crate::format::index;
 
-/// Fonts that are there on most machines; no file is loaded.
+/// Fonts that most machines have. No font file is loaded.
 pub(crate) const FONTS: &str =
     "system-ui,-apple-system,'Segoe UI','DejaVu Sans',Arial,Helvetica,sans-serif";
 /// Colour of text and axes.
 pub(crate) const INK: &str = "#222222";
-/// Colour of lesser text.
+/// Colour of secondary text.
 pub(crate) const GREY: &str = "#555555";
 /// Colour of grid lines.
 pub(crate) const GRID: &str = "#e2e2e2";
 /// Size of ordinary text in pixels.
 pub(crate) const TEXT: f64 = 12.0;
 
-/// Which part of a text stands at its position.
+/// Part of a text that is placed at the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// Its start.
+    /// The start.
     Start,
-    /// Its middle.
+    /// The middle.
     Middle,
-    /// Its end.
+    /// The end.
     End,
 }
 
-/// How a text is written.
+/// Text style.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Font {
     /// Size in pixels.
     pub(crate) size: f64,
-    /// Which part stands at the position.
+    /// Part of the text at the position.
     pub(crate) anchor: Anchor,
     /// Colour.
     pub(crate) fill: &'static str,
@@ -47,14 +47,14 @@ impl Font {
         Self { size: TEXT, anchor, fill: INK, extra: "" }
     }
 
-    /// Text that stays readable over lines.
+    /// Text with a white outline, readable over lines.
     pub(crate) const fn over(anchor: Anchor) -> Self {
         let extra = " paint-order=\"stroke\" stroke=\"#ffffff\" stroke-width=\"3.5\" stroke-linejoin=\"round\"";
         Self { size: 11.0, anchor, fill: INK, extra }
     }
 }
 
-/// One picture under construction.
+/// A picture under construction.
 #[derive(Debug)]
 pub(crate) struct Drawing {
     out: String,
@@ -65,7 +65,7 @@ pub(crate) struct Drawing {
 }
 
 impl Drawing {
-    /// An empty picture on white. Sizes below 200 × 140 are raised to that.
+    /// Returns an empty picture on white. The least size is 200 × 140.
     pub(crate) fn new(width: u32, height: u32, title: &str) -> Self {
         let (width, height) = (width.clamp(200, 20_000), height.clamp(140, 20_000));
         let title = xml(title);
@@ -78,7 +78,7 @@ impl Drawing {
         Self { out, width: f64::from(width), height: f64::from(height) }
     }
 
-    /// A straight line. `extra` are further attributes, each with a space before it.
+    /// Draws a straight line. `extra` holds further attributes, each preceded by a space.
     pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, extra: &str) {
         let (x1, y1, x2, y2) = (num(from.0), num(from.1), num(to.0), num(to.1));
         let _ = writeln!(
@@ -87,7 +87,7 @@ impl Drawing {
         );
     }
 
-    /// A filled rectangle; negative sizes are drawn as none.
+    /// Draws a filled rectangle. Negative sizes count as zero.
     pub(crate) fn rect(&mut self, at: (f64, f64), size: (f64, f64), fill: &str, extra: &str) {
         let (x, y, w, h) = (num(at.0), num(at.1), num(size.0.max(0.0)), num(size.1.max(0.0)));
         let _ = writeln!(
@@ -96,14 +96,14 @@ impl Drawing {
         );
     }
 
-    /// A path with its attributes, each with a space before it.
+    /// Draws a path with its attributes, each preceded by a space.
     pub(crate) fn path(&mut self, d: &str, extra: &str) {
         if !d.is_empty() {
             let _ = writeln!(self.out, "<path d=\"{d}\"{extra}/>");
         }
     }
 
-    /// A text with its baseline at `y`.
+    /// Writes a text with its baseline at `y`.
     pub(crate) fn text(&mut self, x: f64, y: f64, font: Font, text: &str) {
         let anchor = match font.anchor {
             Anchor::Start => "",
@@ -120,7 +120,7 @@ impl Drawing {
         );
     }
 
-    /// A text that ends at a position and rises towards it.
+    /// Writes a rising text that ends at a position.
     pub(crate) fn slanted(&mut self, x: f64, y: f64, text: &str) {
         let (x, y) = (num(x), num(y));
         let _ = writeln!(
@@ -131,7 +131,7 @@ impl Drawing {
         );
     }
 
-    /// Cuts off what follows outside of a rectangle, until [`Drawing::unclip`].
+    /// Clips the following elements to a rectangle, until [`Drawing::unclip`].
     pub(crate) fn clip(&mut self, at: (f64, f64), size: (f64, f64)) {
         let (x, y, w, h) = (num(at.0), num(at.1), num(size.0), num(size.1));
         let _ = writeln!(
@@ -146,25 +146,25 @@ impl Drawing {
         self.out.push_str("</svg>\n");
     }
 
-    /// A message in the middle of a rectangle.
+    /// Writes a message centred at a point.
     pub(crate) fn message(&mut self, center: (f64, f64), text: &str) {
         let font = Font { size: 14.0, fill: GREY, ..Font::plain(Anchor::Middle) };
         self.text(center.0, center.1, font, text);
     }
 
-    /// The finished picture.
+    /// Returns the finished picture.
     pub(crate) fn finish(mut self) -> String {
         self.out.push_str("</svg>\n");
         self.out
     }
 }
 
-/// A coordinate in tenths of a pixel, kept to what viewers can draw.
+/// Returns a coordinate in tenths of a pixel, limited to the range that viewers can draw.
 pub(crate) fn tenths(value: f64) -> i32 {
     crate::format::whole(value.clamp(-1e6, 1e6) * 10.0)
 }
 
-/// A length with one decimal at most.
+/// Formats a length with at most one decimal.
 pub(crate) fn num(value: f64) -> String {
     let mut out = String::new();
     write_tenths(&mut out, tenths(value));
@@ -183,7 +183,7 @@ fn write_tenths(out: &mut String, tenths: i32) {
     };
 }
 
-/// Path data in few bytes: relative coordinates, rounded without drift.
+/// Compact path data: relative coordinates, rounded without drift.
 #[derive(Debug, Default)]
 pub(crate) struct PathData {
     out: String,
@@ -191,7 +191,7 @@ pub(crate) struct PathData {
 }
 
 impl PathData {
-    /// Lifts the pen and puts it down elsewhere.
+    /// Moves to a point without drawing.
     pub(crate) fn move_to(&mut self, x: f64, y: f64) {
         self.at = (tenths(x), tenths(y));
         self.out.push('M');
@@ -199,7 +199,7 @@ impl PathData {
         self.separate(self.at.1);
     }
 
-    /// Draws straight to a point; nothing if it is the same to a tenth of a pixel.
+    /// Draws a straight line to a point, unless it equals the present point to a tenth of a pixel.
     pub(crate) fn line_to(&mut self, x: f64, y: f64) {
         let to = (tenths(x), tenths(y));
         let (dx, dy) = (to.0 - self.at.0, to.1 - self.at.1);
@@ -215,12 +215,12 @@ impl PathData {
         self.at = to;
     }
 
-    /// Draws a dot where the pen is, as wide as the stroke if its ends are round.
+    /// Draws a dot at the present point. With round ends it is as wide as the stroke.
     pub(crate) fn dot(&mut self) {
         self.out.push_str("h0");
     }
 
-    /// Adds path data that the caller wrote.
+    /// Adds path data of the caller.
     pub(crate) fn raw(&mut self, data: &str) {
         self.out.push_str(data);
     }
@@ -237,13 +237,14 @@ impl PathData {
         write_tenths(&mut self.out, value);
     }
 
-    /// The data so far.
+    /// Returns the path data.
     pub(crate) fn finish(self) -> String {
         self.out
     }
 }
 
-/// Lines across a rectangle that set one series of bars apart from the next without colour.
+/// Returns a hatching of a rectangle, which distinguishes the bars of different series without
+/// colour.
 pub(crate) fn hatching(kind: usize, at: (f64, f64), size: (f64, f64)) -> String {
     let ((x, y), (w, h)) = (at, size);
     let mut path = PathData::default();
@@ -277,7 +278,7 @@ pub(crate) fn hatching(kind: usize, at: (f64, f64), size: (f64, f64)) -> String 
     path.finish()
 }
 
-/// Rising diagonals, cut to the rectangle.
+/// Adds rising diagonals, cut to the rectangle.
 fn diagonals(path: &mut PathData, at: (f64, f64), size: (f64, f64), gap: f64) {
     let ((x, y), (w, h)) = (at, size);
     let count = index(((w + h) / gap).min(4000.0));

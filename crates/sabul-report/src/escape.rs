@@ -1,6 +1,6 @@
-//! Text made safe for XML, HTML, JSON inside HTML, and Markdown.
+//! Escaping of text for XML, HTML, JSON inside HTML, Markdown, terminals and `data:` addresses.
 
-/// What XML 1.0 forbids even as a reference becomes the replacement character.
+/// Replaces characters that XML 1.0 forbids even as references by the replacement character.
 fn legal(c: char) -> char {
     match c {
         '\t' | '\n' | '\r' => c,
@@ -9,7 +9,7 @@ fn legal(c: char) -> char {
     }
 }
 
-/// Text for XML or HTML, in content or in a quoted attribute.
+/// Escapes text for XML or HTML, in content or in a quoted attribute.
 pub(crate) fn xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars().map(legal) {
@@ -25,8 +25,8 @@ pub(crate) fn xml(text: &str) -> String {
     out
 }
 
-/// A JSON string with its quotes that may stand inside an HTML `script` element: no `<`, `>` or
-/// `&` is left, so that no text can close the element or open a comment.
+/// Returns a quoted JSON string that is safe inside an HTML `script` element. No `<`, `>` or `&`
+/// remains, so no text can close the element or open a comment.
 pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -47,7 +47,7 @@ pub(crate) fn json(text: &str) -> String {
     out
 }
 
-/// One line of text for a Markdown table cell.
+/// Escapes text for a Markdown table cell, as one line.
 pub(crate) fn markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -65,12 +65,13 @@ pub(crate) fn markdown(text: &str) -> String {
     out
 }
 
-/// One line of text for a terminal: control characters, escape sequences among them, become spaces.
+/// Returns one line of text for a terminal. Control characters, including escape sequences, become
+/// spaces.
 pub(crate) fn terminal(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Text for a `data:` address: all but plain letters, digits and a few marks as `%xx`.
+/// Encodes text for a `data:` address: all but plain letters, digits and a few signs as `%xx`.
 pub(crate) fn percent(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
     for byte in text.bytes() {

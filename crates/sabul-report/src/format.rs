@@ -1,9 +1,9 @@
-//! Numbers as people read them: digits that matter, SI prefixes, no `-0`.
+//! Number formatting: significant digits, SI prefixes, no `-0`.
 
-/// Largest magnitude that is drawn; beyond it, differences of two values could overflow.
+/// Largest magnitude that is drawn. Beyond this limit, differences of two values could overflow.
 pub(crate) const LARGEST: f64 = 1e150;
 
-/// Units that take SI prefixes. Any other unit is left as the caller wrote it.
+/// Units that take SI prefixes. All other units stay unchanged.
 const BASE_UNITS: &[&str] =
     &["b/s", "bit/s", "bps", "B/s", "b", "bit", "B", "s", "Hz", "pkt/s", "W", "J"];
 
@@ -21,25 +21,25 @@ const PREFIXES: &[(&str, i32)] = &[
     ("P", 15),
 ];
 
-/// Whether a value can be drawn and written at all.
+/// Returns whether a value can be drawn and written.
 pub(crate) fn usable(value: f64) -> bool {
     value.is_finite() && value.abs() <= LARGEST
 }
 
-/// The power of ten at or below a positive value; within ±400 for any other.
+/// Returns the power of ten at or below a positive value; within ±400 for any other value.
 pub(crate) fn decade(value: f64) -> i32 {
     let guess = whole(value.log10().floor()).clamp(-400, 400);
-    // log10 may land a hair below a whole number; the next power decides.
+    // log10 may be slightly below a whole number; the next power decides.
     if value >= 10f64.powi(guess + 1) { guess + 1 } else { guess }
 }
 
-/// The nearest whole number.
+/// Returns the nearest whole number.
 #[expect(clippy::cast_possible_truncation, reason = "saturates, NaN becomes 0")]
 pub(crate) fn whole(value: f64) -> i32 {
     value.round() as i32
 }
 
-/// The whole part of a position in a list, 0 for a negative one.
+/// Returns the whole part of a list position; 0 for a negative position.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -49,7 +49,7 @@ pub(crate) fn index(value: f64) -> usize {
     value as usize
 }
 
-/// A value with a fixed number of decimals, never `-0`.
+/// Formats a value with a fixed number of decimals, never as `-0`.
 pub(crate) fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     match text.strip_prefix('-') {
@@ -58,8 +58,8 @@ pub(crate) fn fixed(value: f64, decimals: usize) -> String {
     }
 }
 
-/// A value with a number of significant digits and no trailing zeros; `–` if it is not finite.
-/// From 10^7 on and below 10^-4 it has an exponent. Whole parts are never rounded away.
+/// Formats a value with this number of significant digits and no trailing zeros; `–` if it is not
+/// finite. Values from 10^7 and below 10^-4 have an exponent. Whole parts are never rounded.
 ///
 /// # Examples
 /// ```
@@ -89,7 +89,7 @@ pub fn significant(value: f64, digits: usize) -> String {
     }
 }
 
-/// A number without the zeros that end its fraction.
+/// Removes trailing zeros of the fraction.
 fn trimmed(text: &str) -> String {
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -98,9 +98,10 @@ fn trimmed(text: &str) -> String {
     }
 }
 
-/// A value with its unit, the prefix chosen to suit: `440 Mb/s` for 4.4e8 `b/s`.
+/// Formats a value with its unit and the best prefix: `440 Mb/s` for 4.4e8 `b/s`.
 ///
-/// A unit that reads well as it is, and one that takes no SI prefix, stays as the caller wrote it.
+/// The unit stays unchanged if the number is readable without a prefix, or if the unit takes no SI
+/// prefix.
 ///
 /// # Examples
 /// ```
@@ -115,23 +116,23 @@ pub fn quantity(value: f64, unit: &str) -> String {
     if shown.name.is_empty() { number } else { format!("{number} {}", shown.name) }
 }
 
-/// The unit shown instead of the caller's, and what to divide the caller's values by.
+/// The unit shown instead of the caller's unit, and the divisor of the values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Unit {
     /// Shown value = caller's value ÷ this.
     pub(crate) divisor: f64,
-    /// The shown unit, maybe empty.
+    /// The shown unit; may be empty.
     pub(crate) name: String,
 }
 
 impl Unit {
-    /// The caller's own unit.
+    /// Returns the caller's unit.
     pub(crate) fn plain(unit: &str) -> Self {
         Self { divisor: 1.0, name: unit.to_owned() }
     }
 
-    /// The unit that suits values up to this size: the caller's own from 1 to 10,000, else the
-    /// prefix that leaves one to three digits.
+    /// Returns the best unit for values up to this size: the caller's unit from 1 to 10,000,
+    /// otherwise the prefix that leaves one to three digits.
     pub(crate) fn for_size(unit: &str, largest: f64) -> Self {
         let size = largest.abs();
         let own = Self::plain(unit);
@@ -139,7 +140,7 @@ impl Unit {
             return own;
         }
         let Some((power, base)) = split(unit) else { return own };
-        // There are no millibits, and nobody counts kiloseconds.
+        // Millibits do not exist, and kiloseconds are not used.
         let (least, most) = match base {
             "s" => (-9, 0),
             "W" | "J" => (-9, 15),
@@ -154,7 +155,7 @@ impl Unit {
     }
 }
 
-/// The power of ten of a unit's prefix, and the unit without it.
+/// Returns the power of ten of a unit's prefix, and the unit without the prefix.
 fn split(unit: &str) -> Option<(i32, &str)> {
     PREFIXES
         .iter()
@@ -162,12 +163,12 @@ fn split(unit: &str) -> Option<(i32, &str)> {
         .find(|(_, base)| BASE_UNITS.contains(base))
 }
 
-/// A number with the typographic minus, for pictures.
+/// Replaces `-` by the typographic minus, for pictures.
 pub(crate) fn minus(text: &str) -> String {
     text.replace('-', "−")
 }
 
-/// A number with a suffix in place of thousands: `1.5k`, `20M`.
+/// Formats a number with a suffix instead of thousands: `1.5k`, `20M`.
 pub(crate) fn short(value: f64) -> String {
     let size = value.abs();
     if !(1e4..1e18).contains(&size) {
@@ -177,13 +178,13 @@ pub(crate) fn short(value: f64) -> String {
     format!("{}{}", significant(value / 10f64.powi(power), 4), suffix(power))
 }
 
-/// The letter of a power of ten that is a multiple of three.
+/// Returns the letter of a power of ten that is a multiple of three.
 pub(crate) fn suffix(power: i32) -> &'static str {
     PREFIXES.iter().find(|(_, p)| *p == power).map_or("", |(prefix, _)| prefix)
 }
 
-/// An estimate of how wide a text is in a proportional sans-serif font, in units of the font's
-/// size. Errs on the wide side, since no font file is consulted.
+/// Estimates the width of a text in a proportional sans-serif font, in units of the font size. The
+/// estimate is on the wide side, because no font file is read.
 pub(crate) fn text_width(text: &str) -> f64 {
     text.chars()
         .map(|c| match c {
@@ -198,7 +199,7 @@ pub(crate) fn text_width(text: &str) -> f64 {
         .sum()
 }
 
-/// As much of a text as fits in a width, with `…` where it was cut.
+/// Returns as much of a text as fits in a width, with `…` at the cut.
 pub(crate) fn shortened(text: &str, size: f64, room: f64) -> String {
     if text_width(text) * size <= room {
         return text.to_owned();
@@ -215,7 +216,7 @@ pub(crate) fn shortened(text: &str, size: f64, room: f64) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// A text broken into at most `most` lines of a width; lines that are too long are shortened.
+/// Breaks a text into at most `most` lines of a width. Lines that are too long are shortened.
 pub(crate) fn wrapped(text: &str, size: f64, room: f64, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! What all charts share: title, legend above the data, the axis of values.
+//! Common parts of charts: title, legend above the data, and the value axis.
 
 use crate::axis::{Axis, Scale, Ticks};
 use crate::draw::{Anchor, Drawing, Font, GREY, GRID, INK, TEXT};
@@ -8,26 +8,26 @@ use crate::palette::{Color, Paint, marker, paint};
 /// One entry of a legend.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// What is explained.
+    /// Name of the explained item.
     pub(crate) name: String,
-    /// Its looks.
+    /// Appearance.
     pub(crate) swatch: Swatch,
 }
 
-/// How something looks in a legend.
+/// Appearance of an item in a legend.
 #[derive(Clone, Debug)]
 pub(crate) enum Swatch {
-    /// A line, maybe dashed (empty if not), maybe with the marker of that shape.
+    /// A line with an optional dash pattern (empty if solid) and an optional marker shape.
     Line { color: Color, dash: &'static str, shape: Option<usize> },
     /// A marker without a line.
     Marker { color: Color, shape: usize },
-    /// A bar with the hatching of that kind.
+    /// A bar with this kind of hatching.
     Bar { color: Color, kind: usize },
     /// The published value across a bar.
     Published,
 }
 
-/// Where the data goes, in pixels.
+/// Area of the data, in pixels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plot {
     /// Left edge.
@@ -41,27 +41,27 @@ pub(crate) struct Plot {
 }
 
 impl Plot {
-    /// Pixels across.
+    /// Returns the width in pixels.
     pub(crate) fn width(&self) -> f64 {
         self.right - self.left
     }
 
-    /// Pixels down.
+    /// Returns the height in pixels.
     pub(crate) fn height(&self) -> f64 {
         self.bottom - self.top
     }
 
-    /// Upper left corner and size.
+    /// Returns the upper left corner and the size.
     pub(crate) fn area(&self) -> ((f64, f64), (f64, f64)) {
         ((self.left, self.top), (self.width(), self.height()))
     }
 
-    /// The height of a value in pixels from above.
+    /// Returns the y of a value in pixels from above.
     pub(crate) fn y(&self, scale: &Scale, value: f64) -> f64 {
         self.bottom - scale.fraction(value) * self.height()
     }
 
-    /// The pixel of a value along.
+    /// Returns the x of a value in pixels.
     pub(crate) fn x(&self, scale: &Scale, value: f64) -> f64 {
         self.left + scale.fraction(value) * self.width()
     }
@@ -71,15 +71,15 @@ impl Plot {
 const MARGIN: f64 = 10.0;
 /// Height of one legend line.
 const ROW: f64 = 18.0;
-/// Width of a swatch with its distance to the name.
+/// Width of a swatch, including its distance to the name.
 const SWATCH: f64 = 30.0;
 
-/// Writes title and legend; returns the y below them. The legend takes at most half the height.
+/// Writes title and legend. Returns the y below the legend, which takes at most half the height.
 pub(crate) fn header(d: &mut Drawing, title: &str, entries: &[Entry]) -> f64 {
     let mut y = 8.0;
     if !title.is_empty() {
         let font = Font { size: 14.0, extra: " font-weight=\"600\"", ..Font::plain(Anchor::Start) };
-        // Semi-bold runs wider than the estimate for regular text.
+        // Semi-bold text is wider than the estimate for regular text.
         let lines = if d.height < 200.0 { 1 } else { 2 };
         for line in wrapped(title, 14.0 * 1.13, d.width - 2.0 * MARGIN, lines) {
             d.text(MARGIN, y + 12.0, font, &line);
@@ -137,7 +137,7 @@ fn swatch(d: &mut Drawing, swatch: &Swatch, x: f64, y: f64) {
     }
 }
 
-/// One marker with its centre at a place.
+/// Draws one marker with its centre at a point.
 pub(crate) fn one_marker(d: &mut Drawing, shape: usize, color: Color, x: f64, y: f64) {
     let mut path = crate::draw::PathData::default();
     path.move_to(x, y);
@@ -145,7 +145,7 @@ pub(crate) fn one_marker(d: &mut Drawing, shape: usize, color: Color, x: f64, y:
     d.path(&path.finish(), &marker_paint(shape, color));
 }
 
-/// The attributes of markers of a shape and a colour.
+/// Returns the attributes of markers of a shape and a colour.
 pub(crate) fn marker_paint(shape: usize, color: Color) -> String {
     match paint(shape) {
         Paint::Filled => format!(" fill=\"{color}\" stroke=\"#ffffff\" stroke-width=\".8\""),
@@ -154,14 +154,14 @@ pub(crate) fn marker_paint(shape: usize, color: Color) -> String {
     }
 }
 
-/// One bar with its hatching.
+/// Draws one bar with its hatching.
 pub(crate) fn bar(d: &mut Drawing, kind: usize, color: Color, at: (f64, f64), size: (f64, f64)) {
     d.rect(at, size, &color.to_string(), &format!(" stroke=\"{color}\""));
     let lines = crate::draw::hatching(kind, at, size);
     d.path(&lines, " fill=\"none\" stroke=\"#ffffff\" stroke-width=\"1.1\"");
 }
 
-/// A published value across a bar of some width.
+/// Draws a published value across a bar of this width.
 pub(crate) fn published(d: &mut Drawing, x: f64, y: f64, width: f64) {
     let half = width / 2.0;
     let (from, to) = ((x - half, y), (x + half, y));
@@ -173,13 +173,13 @@ pub(crate) fn published(d: &mut Drawing, x: f64, y: f64, width: f64) {
     d.path(&path.finish(), &format!(" fill=\"#ffffff\" stroke=\"{INK}\" stroke-width=\"1.5\""));
 }
 
-/// How much room an axis of values needs on its left.
+/// Returns the width that the labels of a value axis need on the left.
 pub(crate) fn left_margin(ticks: &Ticks) -> f64 {
     let widest = ticks.labelled.iter().map(|t| text_width(&t.label)).fold(1.0, f64::max);
     (widest * TEXT + MARGIN + 8.0).min(110.0)
 }
 
-/// Draws the axis of values: its caption above, grid lines, labels on the left.
+/// Draws the value axis: its caption above, grid lines, and labels on the left.
 pub(crate) fn value_axis(d: &mut Drawing, plot: &Plot, axis: &Axis, scale: &Scale, ticks: &Ticks) {
     let caption = shortened(&axis.caption(&ticks.unit), TEXT, d.width - 2.0 * MARGIN);
     let font = Font { fill: GREY, ..Font::plain(Anchor::Start) };
@@ -195,7 +195,7 @@ pub(crate) fn value_axis(d: &mut Drawing, plot: &Plot, axis: &Axis, scale: &Scal
     }
 }
 
-/// The two lines that data stands on.
+/// Draws the left and the lower edge of the plot.
 pub(crate) fn edges(d: &mut Drawing, plot: &Plot) {
     d.line((plot.left, plot.top), (plot.left, plot.bottom), GREY, "");
     d.line((plot.left, plot.bottom), (plot.right, plot.bottom), GREY, "");

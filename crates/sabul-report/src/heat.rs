@@ -1,4 +1,4 @@
-//! Category × category, one number each, as colours.
+//! Heat map: one number for each pair of categories, shown as a colour.
 
 use crate::axis::{Axis, Fit, Scale, Ticks};
 use crate::draw::{Anchor, Drawing, Font, GREY, TEXT};
@@ -6,42 +6,43 @@ use crate::format::{minus, shortened, significant, text_width};
 use crate::frame;
 use crate::palette::{Ramp, shade};
 
-/// One number for each pair of categories.
+/// A heat map: one number for each pair of categories.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heatmap {
-    /// What the map shows.
+    /// Title of the map.
     pub title: String,
-    /// What differs from column to column, with its unit: `loss rate`.
+    /// Quantity that differs between columns, with its unit: `loss rate`.
     pub x_label: String,
     /// Names of the columns, from left to right.
     pub x: Vec<String>,
-    /// What differs from row to row, with its unit.
+    /// Quantity that differs between rows, with its unit.
     pub y_label: String,
     /// Names of the rows, from the top down.
     pub y: Vec<String>,
-    /// One list a row with one value a column. Missing and not finite ones are left white.
+    /// One list per row with one value per column. Missing and non-finite values are left white.
     pub values: Vec<Vec<f64>>,
-    /// What the values are: label, unit, whether colours follow ratios, and the range of colours.
+    /// Axis of the values: label, unit, log colours or not, and the range of colours.
     pub value: Axis,
-    /// The value to be white, darker on both sides of it; light to dark if there is none.
+    /// The value that is white; colours get darker on both sides. If `None`, colours run from light
+    /// to dark.
     pub center: Option<f64>,
 }
 
 impl Heatmap {
-    /// A map without values.
+    /// Returns a map without values.
     #[must_use]
     pub fn new(title: impl Into<String>, value: Axis) -> Self {
         Self { title: title.into(), value, ..Self::default() }
     }
 
-    /// The map with named columns.
+    /// Sets the label and the names of the columns.
     #[must_use]
     pub fn with_x(mut self, label: impl Into<String>, names: Vec<String>) -> Self {
         (self.x_label, self.x) = (label.into(), names);
         self
     }
 
-    /// The map with one more row of values, one a column.
+    /// Adds a row of values, one per column.
     #[must_use]
     pub fn with_row(mut self, name: impl Into<String>, values: Vec<f64>) -> Self {
         self.y.push(name.into());
@@ -49,14 +50,14 @@ impl Heatmap {
         self
     }
 
-    /// The colour scale: where a value is between light and dark.
+    /// Returns the colour scale, or `None` if no value can be drawn.
     fn ramp(&self) -> Option<(Scale, Ramp)> {
         let shown =
             self.values.iter().take(self.y.len()).flat_map(|row| row.iter().take(self.x.len()));
         let center = self.center.filter(|c| self.value.can_show(*c));
         let scale = Scale::fit(&self.value, shown.copied(), Fit::Round, 5)?;
         let Some(center) = center else { return Some((scale, Ramp::Amount)) };
-        // As far on one side as on the other, so that equal distances look equal.
+        // Equal range on both sides of the centre, so equal distances have equal contrast.
         let (low, high) = if scale.log {
             let ratio = (scale.high / center).max(center / scale.low).max(1.01);
             (center / ratio, center * ratio)
@@ -67,7 +68,7 @@ impl Heatmap {
         Some((Scale { low, high, log: scale.log }, Ramp::Around))
     }
 
-    /// The map as one SVG file of this size in pixels; below 200 × 140 it is that.
+    /// Returns the map as one SVG file of this size in pixels. The least size is 200 × 140.
     #[must_use]
     pub fn to_svg(&self, width: u32, height: u32) -> String {
         let mut d = Drawing::new(width, height, &self.title);
@@ -148,7 +149,7 @@ impl Heatmap {
         }
     }
 
-    /// Draws the colour scale on the right; returns the width it takes.
+    /// Draws the colour scale on the right and returns its width.
     fn legend(&self, d: &mut Drawing, top: f64, scale: &Scale, ramp: Ramp, ticks: &Ticks) -> f64 {
         let caption = self.value.caption(&ticks.unit);
         let labels = ticks.labelled.iter().map(|t| text_width(&t.label) * TEXT).fold(0.0, f64::max);

@@ -1,26 +1,27 @@
 //! Charts, tables and one-page reports from plain data.
 //!
-//! Numbers and names go in; SVG, HTML, Markdown or terminal text comes out. Nothing here knows a
-//! simulator, a socket or a file, and the crate depends on no other.
+//! Input is numbers and names; output is SVG, HTML, Markdown or terminal text. The crate has no
+//! dependencies and does not access simulators, sockets or files.
 //!
 //! | From | To |
 //! |---|---|
 //! | [`Chart`] | [`Chart::to_svg`]: time series, sweeps, phase planes |
 //! | [`BarChart`] | [`BarChart::to_svg`]: groups of bars with published values and ranges |
 //! | [`Heatmap`] | [`Heatmap::to_svg`]: category × category, one number each |
-//! | pictures | [`stacked`]: below one another, as one file |
+//! | pictures | [`stacked`]: one file with one picture below the other |
 //! | [`Table`] | [`Table::to_text`], [`Table::to_markdown`] |
 //! | [`Page`] | [`Page::to_html`]: all of these in one self-contained interactive file |
 //!
-//! Rules that hold everywhere:
+//! Rules for all output:
 //! - The same data gives the same bytes.
-//! - Any `f64` may come in. A value that cannot be drawn (not finite, beyond ±10^150, not positive
-//!   on a log axis) is a gap in a line and a dash in a table; nothing drawable says "no data".
-//! - Any text may come in. It is escaped, and shortened where it has no room.
-//! - Lines differ by marker or hatching as well as by colour, so that a grey print can be read.
+//! - Any `f64` is valid input. A value that cannot be drawn is a gap in a line and a dash in a
+//!   table. Such values are not finite, beyond ±10^150, or not positive on a log axis. A chart
+//!   without drawable values shows "no data".
+//! - Any text is valid input. Text is escaped, and shortened where it does not fit.
+//! - Series differ by marker or hatching as well as by colour, so a grey print is readable.
 //!
-//! SVG is written directly. `plotters` 0.3 was tried and looked at: its legend covered data, its
-//! lines moved in whole pixels, and a dashed line became hundreds of elements.
+//! SVG is written directly. We tried `plotters` 0.3: its legend covered data, its lines moved in
+//! whole pixels, and a dashed line became hundreds of elements.
 //!
 //! # Examples
 //! ```

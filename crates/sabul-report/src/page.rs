@@ -1,9 +1,9 @@
-//! One self-contained HTML file: text, tables, and charts that answer to the pointer.
+//! Self-contained HTML report: text, tables, and interactive charts in one file.
 //!
-//! The file asks for nothing from any network and says so to the browser. Each chart is in it
-//! twice: drawn for reading without scripts and for print (once for wide and once for narrow
-//! screens), and as numbers from which the page's own script draws a chart that can be pointed at,
-//! zoomed and filtered. Numbers and names pass as data, never as code.
+//! The file loads nothing from the network, and its content security policy forbids loading. Each
+//! chart is included twice. A drawing serves readers without scripts and print, once for wide and
+//! once for narrow screens. The numbers serve the page's own script, which draws a chart for
+//! pointing, zooming and filtering. Numbers and names are passed as data, never as code.
 
 mod spec;
 
@@ -14,7 +14,7 @@ use crate::format::text_width;
 use crate::heat::Heatmap;
 use crate::table::Table;
 
-/// Points of one series that the interactive charts hold, about.
+/// Approximate number of points per series in interactive charts.
 const POINTS: usize = 2000;
 /// Size of the drawn charts on wide screens and paper.
 const WIDE: (u32, u32) = (880, 340);
@@ -24,31 +24,31 @@ const NARROW: u32 = 360;
 /// A report: summary on top, sections below.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// What the report is about.
+    /// Title of the report.
     pub title: String,
-    /// A line beneath it: when, which version, which seed.
+    /// A line below the title: date, version, seed.
     pub subtitle: String,
-    /// What a reader in a hurry should know, one sentence each.
+    /// Main results, one sentence each.
     pub summary: Vec<String>,
-    /// The rest.
+    /// The sections.
     pub sections: Vec<Section>,
 }
 
-/// One section of a [`Page`]. Time series in it that share their x axis zoom together.
+/// One section of a [`Page`]. Its time series with the same x axis zoom together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// Its heading.
+    /// Heading.
     pub heading: String,
-    /// Its text; an empty line starts a new paragraph.
+    /// Text; an empty line starts a new paragraph.
     pub text: String,
-    /// What it shows.
+    /// Content of the section.
     pub items: Vec<Item>,
 }
 
-/// Something a [`Section`] shows.
+/// Content of a [`Section`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// A chart of lines, interactive.
+    /// An interactive line chart.
     Chart(Chart),
     /// A chart of bars.
     Bar(BarChart),
@@ -56,17 +56,17 @@ pub enum Item {
     Heat(Heatmap),
     /// A table.
     Table(Table),
-    /// Text as it is, such as a scenario, folded away under a title.
+    /// Preformatted text, such as a scenario, folded under a title.
     Pre {
-        /// What is folded away.
+        /// Title of the folded text.
         title: String,
         /// The text.
         text: String,
     },
-    /// A picture that the caller drew. Shown as an image: scripts in it do not run, and it cannot
-    /// load anything.
+    /// A picture drawn by the caller. It is shown as an image, so its scripts do not run and it
+    /// cannot load anything.
     Svg {
-        /// What it shows, for readers who cannot see it, and beneath it.
+        /// Caption, which is also the alternative text.
         title: String,
         /// The SVG file.
         svg: String,
@@ -74,13 +74,13 @@ pub enum Item {
 }
 
 impl Section {
-    /// A section without items.
+    /// Returns a section without items.
     #[must_use]
     pub fn new(heading: impl Into<String>, text: impl Into<String>) -> Self {
         Self { heading: heading.into(), text: text.into(), items: Vec::new() }
     }
 
-    /// The section with one more item.
+    /// Adds an item.
     #[must_use]
     pub fn with_item(mut self, item: Item) -> Self {
         self.items.push(item);
@@ -89,27 +89,27 @@ impl Section {
 }
 
 impl Page {
-    /// A page without sections.
+    /// Returns a page without sections.
     #[must_use]
     pub fn new(title: impl Into<String>, subtitle: impl Into<String>) -> Self {
         Self { title: title.into(), subtitle: subtitle.into(), ..Self::default() }
     }
 
-    /// The page with one more line of summary.
+    /// Adds a line to the summary.
     #[must_use]
     pub fn with_summary(mut self, line: impl Into<String>) -> Self {
         self.summary.push(line.into());
         self
     }
 
-    /// The page with one more section.
+    /// Adds a section.
     #[must_use]
     pub fn with_section(mut self, section: Section) -> Self {
         self.sections.push(section);
         self
     }
 
-    /// The page as one HTML file.
+    /// Returns the page as one HTML file.
     #[must_use]
     pub fn to_html(&self) -> String {
         let title = xml(&self.title);
@@ -155,7 +155,7 @@ impl Page {
         out
     }
 
-    /// Links to the sections, if there are many.
+    /// Writes links to the sections, if there are at least four.
     fn contents(&self, out: &mut String) {
         if self.sections.len() < 4 {
             return;
@@ -217,7 +217,7 @@ impl Section {
             figure(out, "", &chart.to_svg(WIDE.0, 150), &chart.to_svg(NARROW, 150), "");
             return;
         }
-        // A plane wants to be nearer to square.
+        // A phase plane needs a shape closer to a square.
         let (more, bit) = if runs(chart) { (0, 0) } else { (140, 70) };
         let wide = chart.to_svg(WIDE.0, WIDE.1 + more);
         let narrow = chart.to_svg(NARROW, tall(legend_lines(chart)) + bit);
@@ -238,7 +238,7 @@ impl Section {
         figure(out, " chart", &wide, &narrow, &data);
     }
 
-    /// The range of x that all charts of this section on the same x axis have together.
+    /// Returns the common x range of all charts in this section with the same x axis.
     fn shared_range(&self, chart: &Chart) -> Option<(f64, f64)> {
         if chart.x.wanted_range().is_some() || !runs(chart) {
             return None;
@@ -261,28 +261,28 @@ impl Section {
     }
 }
 
-/// Whether a chart is a time series that others can be linked to.
+/// Returns whether a chart is a time series that can be linked to others.
 fn runs(chart: &Chart) -> bool {
     chart.runs_along_x() && chart.lines.iter().any(|l| l.style != Style::Points)
 }
 
-/// What charts have in common that share an x axis.
+/// Returns the key that charts with the same x axis share.
 fn x_key(chart: &Chart) -> String {
     format!("{} {}", chart.x.caption(&chart.x.unit), if chart.x.log { "log" } else { "" })
 }
 
-/// Lines of the legend on a narrow screen.
+/// Returns the number of legend lines on a narrow screen.
 fn legend_lines(chart: &Chart) -> usize {
     let width: f64 = chart.lines.iter().map(|l| text_width(&l.name) * 12.0 + 46.0).sum();
     crate::format::index(width / f64::from(NARROW)) + 1
 }
 
-/// Height of a drawn chart on a narrow screen.
+/// Returns the height of a drawn chart on a narrow screen.
 fn tall(legend_lines: usize) -> u32 {
     270 + 18 * u32::try_from(legend_lines.min(10)).unwrap_or(10)
 }
 
-/// A figure with a drawing for wide and one for narrow screens.
+/// Writes a figure with one drawing for wide and one for narrow screens.
 fn figure(out: &mut String, class: &str, wide: &str, narrow: &str, more: &str) {
     out.push_str(&format!(
         "<figure class=\"plot{class}\">\n<div class=\"wide\">{wide}</div>\n\

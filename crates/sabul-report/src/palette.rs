@@ -1,4 +1,5 @@
-//! Colours, markers, dashes and colour scales, chosen to be told apart by everyone and on paper.
+//! Palette of colours, markers, dashes and colour scales that are distinguishable with colour
+//! blindness and in print.
 
 use std::fmt;
 
@@ -14,13 +15,13 @@ pub struct Color {
 }
 
 impl Color {
-    /// A colour from its three parts, 0 to 255 each.
+    /// Returns a colour from its three components, 0 to 255 each.
     #[must_use]
     pub const fn rgb(r: u8, g: u8, b: u8) -> Self {
         Self { r, g, b }
     }
 
-    /// Perceived lightness by the relative luminance of sRGB, 0 (black) to 1 (white).
+    /// Returns the relative luminance of sRGB, from 0 (black) to 1 (white).
     pub(crate) fn luminance(self) -> f64 {
         let linear = |part: u8| {
             let c = f64::from(part) / 255.0;
@@ -29,7 +30,7 @@ impl Color {
         0.2126 * linear(self.r) + 0.7152 * linear(self.g) + 0.0722 * linear(self.b)
     }
 
-    /// The colour a fraction of the way to another.
+    /// Returns the colour at a fraction of the way to another colour.
     fn towards(self, other: Self, fraction: f64) -> Self {
         let mix = |a: u8, b: u8| {
             let value = f64::from(a) + (f64::from(b) - f64::from(a)) * fraction;
@@ -59,7 +60,7 @@ pub(crate) const SERIES: [Color; 10] = [
     Color::rgb(0x8a, 0x8a, 0x8a),
 ];
 
-/// Colour of the series at a position, unless the caller chose one.
+/// Returns the colour of the series at a position, unless the caller chose a colour.
 pub(crate) fn series(position: usize, chosen: Option<Color>) -> Color {
     chosen.unwrap_or(SERIES[position % SERIES.len()])
 }
@@ -67,15 +68,15 @@ pub(crate) fn series(position: usize, chosen: Option<Color>) -> Color {
 /// Dash patterns of dashed lines in order, in pixels.
 const DASHES: [&str; 5] = ["7 4", "2 3", "9 3 2 3", "12 4", "4 2"];
 
-/// Dash pattern of the dashed line at a position.
+/// Returns the dash pattern of the dashed line at a position.
 pub(crate) fn dashes(position: usize) -> &'static str {
     DASHES[position % DASHES.len()]
 }
 
-/// Shapes of [`marker`].
+/// Number of shapes of [`marker`].
 pub(crate) const MARKERS: usize = 10;
 
-/// How a marker's outline is to be painted.
+/// Painting of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
     /// Filled with the colour of its line.
@@ -86,7 +87,7 @@ pub(crate) enum Paint {
     Strokes,
 }
 
-/// How markers of a shape are painted.
+/// Returns how markers of a shape are painted.
 pub(crate) fn paint(shape: usize) -> Paint {
     match shape % MARKERS {
         4 | 5 | 9 => Paint::Strokes,
@@ -95,7 +96,8 @@ pub(crate) fn paint(shape: usize) -> Paint {
     }
 }
 
-/// The relative path of a marker that starts at its centre; add it after `M x y`. About 7 px wide.
+/// Returns the relative path of a marker that starts at its centre. Add the path after `M x y`. The
+/// marker is about 7 px wide.
 pub(crate) fn marker(shape: usize) -> &'static str {
     match shape % MARKERS {
         // Disc, square, triangle, diamond.
@@ -114,7 +116,8 @@ pub(crate) fn marker(shape: usize) -> &'static str {
     }
 }
 
-/// Light to dark, for amounts. Lightness falls all the way, so that it also reads in grey.
+/// Light to dark, for amounts. Lightness falls monotonically, so the scale is also readable in
+/// grey.
 const AMOUNT: [Color; 5] = [
     Color::rgb(0xfb, 0xf6, 0xdc),
     Color::rgb(0xb4, 0xdc, 0xb8),
@@ -132,7 +135,7 @@ const AROUND: [Color; 5] = [
     Color::rgb(0x0c, 0x3d, 0x78),
 ];
 
-/// Which way a colour scale runs.
+/// Direction of a colour scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ramp {
     /// Small is light, large is dark.
@@ -141,7 +144,7 @@ pub(crate) enum Ramp {
     Around,
 }
 
-/// The colour of a fraction from 0 to 1.
+/// Returns the colour of a fraction from 0 to 1.
 pub(crate) fn shade(ramp: Ramp, fraction: f64) -> Color {
     let stops = match ramp {
         Ramp::Amount => &AMOUNT,
@@ -156,8 +159,8 @@ pub(crate) fn shade(ramp: Ramp, fraction: f64) -> Color {
 mod tests {
     use super::*;
 
-    /// What a reader without one kind of cone sees, in linear light. Full-strength matrices of
-    /// the physiological model by Machado, Oliveira and Fernandes (2009).
+    /// Colour as seen with one kind of cone missing, in linear light. Full-strength matrices of the
+    /// physiological model by Machado, Oliveira and Fernandes (2009).
     const SEEN: [[[f64; 3]; 3]; 3] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
         [
@@ -172,7 +175,7 @@ mod tests {
         ],
     ];
 
-    /// Lab coordinates of what is seen (white point D65).
+    /// Returns the Lab coordinates of the perceived colour (white point D65).
     fn seen_lab(color: Color, matrix: &[[f64; 3]; 3]) -> [f64; 3] {
         let linear = [color.r, color.g, color.b].map(|part| {
             let c = f64::from(part) / 255.0;

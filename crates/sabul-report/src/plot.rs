@@ -1,4 +1,4 @@
-//! A [`Chart`] as a picture.
+//! SVG renderer for a [`Chart`].
 
 use crate::axis::{Fit, Scale, Ticks, tick_count};
 use crate::chart::{Band, Chart, Line, Place, Style};
@@ -8,21 +8,21 @@ use crate::frame::{self, Entry, Plot, Swatch};
 use crate::palette::{dashes, marker, series};
 use crate::thin::{thin, thin_cloud};
 
-/// Points of all lines in one picture. A point takes about ten bytes, so that a picture stays
-/// below 300 kB.
+/// Most points of all lines in one picture. A point takes about ten bytes, so a picture stays below
+/// 300 kB.
 const POINTS: usize = 20_000;
-/// Markers of all clouds in one picture, at about thirty bytes.
+/// Most markers of all point clouds in one picture, at about thirty bytes each.
 const MARKERS: usize = 6_000;
-/// Up to this many points a line shows a marker at each.
+/// A line with at most this many points has a marker at each point.
 const FEW: usize = 40;
 /// Distance of the markers along a line with many points, in pixels.
 const MARKER_EVERY: f64 = 110.0;
 
 impl Chart {
-    /// The chart as one SVG file of this size in pixels; below 200 × 140 it is that.
+    /// Returns the chart as one SVG file of this size in pixels. The least size is 200 × 140.
     ///
-    /// Lines with more points than pixels are thinned; extremes stay. No line takes much more than
-    /// its share of 300 kB.
+    /// Lines with more points than pixels are thinned; extremes are kept. The size of each line is
+    /// limited to about its share of 300 kB.
     #[must_use]
     pub fn to_svg(&self, width: u32, height: u32) -> String {
         let mut d = Drawing::new(width, height, &self.title);
@@ -44,7 +44,7 @@ impl Chart {
         self.x_axis(&mut d, &plot, &x, &x_ticks);
         frame::edges(&mut d, &plot);
 
-        // Half a line's width and half a marker may reach over the edge.
+        // Half a line's width and half a marker may exceed the edge.
         let ((left, top), (w, h)) = plot.area();
         d.clip((left - 4.0, top - 4.0), (w + 8.0, h + 8.0));
         for (i, line) in self.lines.iter().enumerate() {
@@ -57,12 +57,12 @@ impl Chart {
         d.finish()
     }
 
-    /// Whether there is anything to draw.
+    /// Returns whether any point can be drawn.
     pub(crate) fn has_data(&self) -> bool {
         self.scales(5).is_some()
     }
 
-    /// Why there is nothing to draw.
+    /// Returns the reason why nothing can be drawn.
     pub(crate) fn nothing(&self) -> &'static str {
         let finite = self
             .lines
@@ -72,7 +72,7 @@ impl Chart {
         if finite { "no data: nothing positive on a log axis" } else { "no data" }
     }
 
-    /// Both scales; None if no line has a drawable point.
+    /// Returns both scales; `None` if no line has a drawable point.
     pub(crate) fn scales(&self, count_y: usize) -> Option<(Scale, Scale)> {
         let points = || {
             let all = self.lines.iter().flat_map(|l| l.points.iter().copied());
@@ -91,7 +91,7 @@ impl Chart {
         }));
         let fit = if self.runs_along_x() { Fit::Exact } else { Fit::Round };
         let x = Scale::fit(&self.x, xs, fit, 8)?;
-        // Only what is inside a range the caller asked for decides about the other axis.
+        // If the caller set the x range, only points inside the range determine the y scale.
         let ys = if self.x.wanted_range().is_some() && self.y.wanted_range().is_none() {
             let seen = |p: &(f64, f64)| x.low <= p.0 && p.0 <= x.high;
             let inside: Vec<f64> = points().filter(seen).map(|p| p.1).collect();
@@ -119,7 +119,8 @@ impl Chart {
         self.lines.iter().enumerate().map(entry).collect()
     }
 
-    /// Whether a line carries markers: to set it apart from others, or because it has few points.
+    /// Returns whether a line has markers: to distinguish it from other lines, or because it has
+    /// few points.
     pub(crate) fn is_marked(&self, line: &Line) -> bool {
         self.lines.len() > 1 || line.points.len() <= FEW
     }
@@ -145,7 +146,7 @@ impl Chart {
         for tick in &ticks.labelled {
             let x = plot.x(scale, tick.at);
             d.line((x, plot.top), (x, plot.bottom), GRID, "");
-            // A label near the right edge moves in rather than being cut.
+            // A label near the right edge is moved left, so it is not cut.
             let half = text_width(&tick.label) * TEXT / 2.0;
             let at = x.min(d.width - half - 2.0);
             d.text(at, plot.bottom + 17.0, Font::plain(Anchor::Middle), &tick.label);
@@ -208,8 +209,8 @@ impl Chart {
         }
     }
 
-    /// Where markers go: at every point of a line with few, else spread out and offset against
-    /// those of other lines.
+    /// Returns the positions of markers: every point of a line with few points. Otherwise markers
+    /// are spread out, with an offset to those of other lines.
     fn marker_places(
         &self,
         points: &[(f64, f64)],
@@ -284,7 +285,7 @@ impl Chart {
                 Place::Point(u, v) if self.x.can_show(u) && self.y.can_show(v) => {
                     let (px, py) = (plot.x(x, u), plot.y(y, v));
                     if inside(px, py) {
-                        // Above, where a line through the point does not cross it.
+                        // Above the point, where a line through the point does not cross the label.
                         let (at, anchor) = beside(px, width, plot.right, 6.0);
                         let up = py - 8.0 > plot.top + 8.0;
                         let y = if up { py - 8.0 } else { py + 17.0 };
@@ -294,8 +295,8 @@ impl Chart {
                 _ => {}
             }
         }
-        // From the top down, each label above its line, or below if there is no room, and below the
-        // label before.
+        // From the top down. Each label is above its line, or below if there is no room, and below
+        // the previous label.
         levels.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut last = plot.top - 4.0;
         for (at, label) in levels {
@@ -349,7 +350,8 @@ impl Chart {
     }
 }
 
-/// A band in fractions of an axis, cut to it; None if nothing of it is inside or it is no range.
+/// Returns a band in fractions of an axis, clipped to the axis. `None` if the band is outside or
+/// not a range.
 pub(crate) fn span(scale: &Scale, from: f64, to: f64) -> Option<(f64, f64)> {
     if from.is_nan() || to.is_nan() || from >= to {
         return None;
@@ -359,7 +361,8 @@ pub(crate) fn span(scale: &Scale, from: f64, to: f64) -> Option<(f64, f64)> {
     (a < b).then_some((a, b))
 }
 
-/// Where a text beside something goes: to its right if there is room, else to its left.
+/// Returns the position of a text beside an item: right of the item if there is room, otherwise
+/// left.
 fn beside(at: f64, width: f64, right: f64, distance: f64) -> (f64, Anchor) {
     if at + distance + width <= right {
         (at + distance, Anchor::Start)
@@ -368,7 +371,7 @@ fn beside(at: f64, width: f64, right: f64, distance: f64) -> (f64, Anchor) {
     }
 }
 
-/// Joins one run of points; a point without neighbours becomes a dot.
+/// Joins one run of points. A point without neighbours becomes a dot.
 fn join(run: &[(f64, f64)], style: Style, path: &mut PathData, alone: &mut PathData) {
     let Some((first, rest)) = run.split_first() else { return };
     if rest.is_empty() {

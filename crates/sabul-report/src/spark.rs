@@ -1,12 +1,12 @@
-//! A series in one line of text.
+//! Sparkline: a series in one line of text.
 
 use crate::format::usable;
 
 /// Eighths of a block, lowest first.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// One block character a value, from the smallest (`▁`) to the largest (`█`); a space where a
-/// value is not finite, and the middle block throughout if all are equal.
+/// Returns one block character per value, from the smallest (`▁`) to the largest (`█`). A value
+/// that is not finite becomes a space. If all values are equal, all are the middle block.
 ///
 /// # Examples
 /// ```

@@ -1,8 +1,8 @@
-//! Several pictures as one file.
+//! Vertical stack of pictures in one file.
 
-/// Pictures below one another, each with its height in pixels, as one SVG file.
+/// Returns pictures, each with its height in pixels, below one another as one SVG file.
 ///
-/// Each picture is one that this crate has drawn, `width` wide.
+/// Each picture must have been drawn by this crate with the width `width`.
 #[must_use]
 pub fn stacked(width: u32, pictures: &[(String, u32)]) -> String {
     let height: u32 = pictures.iter().map(|(_, height)| height).sum();

@@ -1,31 +1,31 @@
-//! Tables: for terminals, Markdown and pages.
+//! Tables for terminals, Markdown and pages.
 
 use crate::escape::{markdown, terminal, xml};
 use crate::format::{fixed, significant, usable};
 
-/// Columns with units, and rows of cells.
+/// A table: columns with units, and rows of cells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// What the table shows; may be empty.
+    /// Title; may be empty.
     pub title: String,
     /// The columns.
     pub columns: Vec<Column>,
-    /// The rows. Cells beyond the columns are not shown, missing ones are empty.
+    /// The rows. Cells beyond the columns are not shown; missing cells are empty.
     pub rows: Vec<Vec<Cell>>,
 }
 
 /// One column of a [`Table`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The unit of its numbers; may be empty.
+    /// Unit of the numbers; may be empty.
     pub unit: String,
-    /// Which side its cells keep to.
+    /// Alignment of the cells.
     pub align: Align,
 }
 
-/// Which side cells keep to.
+/// Alignment of cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Align {
     /// Left, for text.
@@ -38,18 +38,18 @@ pub enum Align {
 /// One cell of a [`Table`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Cell {
-    /// Nothing.
+    /// Empty.
     #[default]
     Empty,
     /// Text.
     Text(String),
     /// A number with four significant digits; `–` if it is not finite.
     Number(f64),
-    /// A number with so many decimals; `–` if it is not finite.
+    /// A number with this many decimals; `–` if it is not finite.
     Fixed(f64, usize),
-    /// A verdict: as hoped for.
+    /// A positive verdict.
     Pass(String),
-    /// A verdict: not as hoped for.
+    /// A negative verdict.
     Fail(String),
 }
 
@@ -87,13 +87,13 @@ impl Cell {
 }
 
 impl Column {
-    /// A column of text.
+    /// Returns a column of text.
     #[must_use]
     pub fn text(name: impl Into<String>) -> Self {
         Self { name: name.into(), unit: String::new(), align: Align::Left }
     }
 
-    /// A column of numbers with their unit, which may be empty.
+    /// Returns a column of numbers with their unit, which may be empty.
     #[must_use]
     pub fn number(name: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { name: name.into(), unit: unit.into(), align: Align::Right }
@@ -108,7 +108,7 @@ impl Column {
     }
 }
 
-/// Columns a terminal needs for a text. Wide East Asian characters count two.
+/// Returns the terminal columns of a text. Wide East Asian characters count two.
 fn columns_of(text: &str) -> usize {
     text.chars()
         .map(|c| match u32::from(c) {
@@ -120,7 +120,7 @@ fn columns_of(text: &str) -> usize {
         .sum()
 }
 
-/// A text in exactly `width` terminal columns; `…` where it was cut.
+/// Returns a text in exactly `width` terminal columns, with `…` at the cut.
 fn padded(text: &str, width: usize, align: Align) -> String {
     let mut shown = text.to_owned();
     if columns_of(text) > width {
@@ -145,28 +145,28 @@ fn padded(text: &str, width: usize, align: Align) -> String {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Returns a table without rows.
     #[must_use]
     pub fn new(title: impl Into<String>, columns: Vec<Column>) -> Self {
         Self { title: title.into(), columns, rows: Vec::new() }
     }
 
-    /// The table with one more row.
+    /// Adds a row.
     #[must_use]
     pub fn with_row(mut self, cells: Vec<Cell>) -> Self {
         self.rows.push(cells);
         self
     }
 
-    /// The text of a cell, empty if the row is too short.
+    /// Returns the text of a cell; empty if the row is too short.
     fn cell(&self, row: usize, column: usize) -> String {
         self.rows.get(row).and_then(|r| r.get(column)).map(Cell::text).unwrap_or_default()
     }
 
-    /// The table as lines of at most `width` terminal columns, each ended by a newline.
+    /// Returns the table as lines of at most `width` terminal columns, each ending with a newline.
     ///
-    /// Headings have the unit beneath the name. If the table is too wide, the widest columns of
-    /// text give way first and end in `…`; below four columns for each, lines get longer instead.
+    /// Headings have the unit below the name. If the table is too wide, the widest text columns are
+    /// cut first, with `…`. Below four columns for each, lines get longer instead.
     #[must_use]
     pub fn to_text(&self, width: usize) -> String {
         let mut out = String::new();
@@ -218,7 +218,7 @@ impl Table {
             .collect();
         let room = width.saturating_sub(2 * (widths.len() - 1));
         while widths.iter().sum::<usize>() > room {
-            // Text is still understood when cut, a number is not.
+            // A cut text is still readable, but a cut number is not.
             let widest = |align: Align| {
                 (0..widths.len())
                     .filter(|c| self.columns[*c].align == align && widths[*c] > 4)
@@ -230,7 +230,7 @@ impl Table {
         widths
     }
 
-    /// The table in Markdown, its title in bold above it.
+    /// Returns the table as Markdown, with its title in bold above the table.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let mut out = String::new();
@@ -250,7 +250,7 @@ impl Table {
         out
     }
 
-    /// The table as an HTML fragment.
+    /// Returns the table as an HTML fragment.
     pub(crate) fn to_html(&self) -> String {
         let mut out = String::from("<div class=\"scroll\"><table>\n");
         if !self.title.is_empty() {

@@ -1,14 +1,14 @@
-//! Fewer points that look the same: every extreme stays.
+//! Point thinning that preserves every extreme.
 
 use std::collections::BTreeSet;
 
 use crate::format::index;
 
-/// At most about `limit` points of a line, gaps (None) kept.
+/// Returns at most about `limit` points of a line. Gaps (`None`) are kept.
 ///
-/// The line is cut into stretches, equal in x if x never decreases, else equal in number of points.
-/// Of each stretch stay the first, the last, the lowest and the highest point, and the leftmost and
-/// rightmost where x may turn. A line of up to `limit` points stays whole.
+/// The line is cut into segments, equal in x if x never decreases, otherwise equal in number of
+/// points. Each segment keeps its first, last, lowest and highest point, and the leftmost and
+/// rightmost if x may turn. A line of up to `limit` points stays unchanged.
 pub(crate) fn thin(
     points: &[Option<(f64, f64)>],
     limit: usize,
@@ -49,7 +49,7 @@ pub(crate) fn thin(
     out
 }
 
-/// The points of one stretch that stay, by position.
+/// Indexes of the kept points of one segment.
 struct Extremes {
     first: usize,
     last: usize,
@@ -81,7 +81,7 @@ impl Extremes {
     }
 }
 
-/// Writes what stays of one stretch, with one gap wherever gaps were skipped.
+/// Writes the kept points of one segment, with one gap wherever gaps were skipped.
 fn emit(
     points: &[Option<(f64, f64)>],
     extremes: Option<Extremes>,
@@ -108,9 +108,9 @@ fn emit(
     }
 }
 
-/// At most `limit` of a cloud of points: one a cell of a grid that is as fine as the limit allows.
-/// The leftmost, rightmost, lowest and highest always stay. `place` gives fractions of the width
-/// and the height.
+/// Returns at most `limit` points of a point cloud: one per cell of a grid as fine as the limit
+/// allows. The leftmost, rightmost, lowest and highest points are always kept. `place` returns
+/// fractions of width and height.
 pub(crate) fn thin_cloud(
     points: &[(f64, f64)],
     limit: usize,

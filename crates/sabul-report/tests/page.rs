@@ -1,4 +1,4 @@
-//! Pages: one well-formed file that asks for nothing and runs nothing but its own script.
+//! Tests of pages: one well-formed file that loads nothing and runs only its own script.
 
 use roxmltree::{Document, Node, ParsingOptions};
 use sabul_report::{
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const HOSTILE: &str = "</script></title></style><img src=x onerror=\"alert('1')\"><!-- &amp; \u{0}";
 
-/// The page without the contents of its scripts, and those contents.
+/// Splits a page into its markup and the contents of its scripts.
 fn split(html: &str) -> (String, Vec<String>) {
     let (mut markup, mut scripts) = (String::new(), Vec::new());
     let mut parts = html.split("<script");
@@ -28,7 +28,7 @@ fn parsed(markup: &str) -> Document<'_> {
     Document::parse_with_options(markup, options).unwrap_or_else(|e| panic!("{e}\n{markup}"))
 }
 
-/// All numbers and lists of the charts on a page.
+/// Returns the data of all charts on a page.
 fn specs(html: &str) -> Vec<Value> {
     let (_, scripts) = split(html);
     let json = scripts.iter().filter(|s| s.starts_with("{\"link\""));
@@ -44,7 +44,7 @@ fn rising(count: u32) -> Vec<(f64, f64)> {
     (0..count).map(|i| (f64::from(i) * 0.01, f64::from(i % 1000) * 1e6)).collect()
 }
 
-/// One of each, every text given by the caller.
+/// Returns a page with one item of each kind, with the caller's text everywhere.
 fn everything(text: &str) -> Page {
     let (x, y) = (Axis::new(text, text), Axis::new(text, text));
     let lines = Chart::new(text, x, y.clone())
@@ -75,7 +75,7 @@ fn a_page_is_well_formed_whatever_its_text() {
     for text in ["plain", HOSTILE, "", "\u{1b}]0;x\u{7}", "日本語 – ü"] {
         let html = everything(text).to_html();
         let (markup, scripts) = split(&html);
-        // One of numbers for each chart, the looks, and the page's own.
+        // One script with numbers per chart, the shared data, and the page's own script.
         assert_eq!(scripts.len(), 4 + 2);
         let document = parsed(&markup);
         let elements = || document.descendants().filter(Node::is_element);

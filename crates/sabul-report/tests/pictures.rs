@@ -1,4 +1,4 @@
-//! Pictures of well-behaved, odd and hostile data: well-formed, finite, small, and right.
+//! Tests of pictures with normal, odd and hostile data: well-formed, finite, small, and correct.
 
 use roxmltree::{Document, Node};
 use sabul_report::{
@@ -8,7 +8,7 @@ use sabul_report::{
 const HOSTILE: &str = "</text></svg><script>alert('1')</script>&\"\u{0}\u{1b}\u{ffff}";
 const STYLES: [Style; 4] = [Style::Line, Style::Points, Style::Step, Style::Dashed];
 
-/// Parses a picture and checks what holds for all of them.
+/// Parses a picture and checks the properties that all pictures have.
 fn checked(svg: &str) -> Document<'_> {
     let document = Document::parse(svg).unwrap_or_else(|e| panic!("{e}\n{svg}"));
     for node in document.descendants().filter(Node::is_element) {
@@ -42,7 +42,7 @@ fn number(node: &Node<'_, '_>, name: &str) -> f64 {
     value.parse().expect("a coordinate is a number")
 }
 
-/// Absolute points of the longest path without fill, as the lines of a chart are drawn.
+/// Returns the absolute points of the longest path without fill, as the lines of a chart are drawn.
 fn longest_line(document: &Document<'_>) -> Vec<(f64, f64)> {
     let lines = document.descendants().filter(|n| n.attribute("stroke-width") == Some("1.8"));
     let data =
@@ -357,7 +357,7 @@ fn bars_start_at_zero_in_both_directions() {
                 && n.attribute("stroke").is_some()
         })
         .collect();
-    // The first is the swatch of the legend.
+    // The first rectangle is the swatch of the legend.
     let (up, down) = (&rects[1], &rects[2]);
     assert!((number(up, "y") + number(up, "height") - zero).abs() < 0.2);
     assert!((number(down, "y") - zero).abs() < 0.2);

@@ -1,4 +1,4 @@
-//! Charts as JSON for the page's script. Names are short because they repeat.
+//! JSON form of charts for the page's script. Field names are short because they repeat.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::thin::{thin, thin_cloud};
 
 use super::POINTS;
 
-/// What all charts of a page draw with: paths of the markers, and how each is painted.
+/// Returns the data shared by all charts of a page: paths of the markers, and how each is painted.
 pub(super) fn looks() -> String {
     let shapes: Vec<String> = (0..MARKERS).map(|shape| json(marker(shape))).collect();
     let paints: Vec<&str> = (0..MARKERS)
@@ -24,19 +24,19 @@ pub(super) fn looks() -> String {
     format!("{{\"shapes\":[{}],\"paints\":[{}]}}", shapes.join(","), paints.join(","))
 }
 
-/// A number that JSON knows, with as many digits as asked for; `null` for what JSON lacks.
+/// Writes a JSON number with this many digits, or `null` if the value cannot be drawn.
 fn number(out: &mut String, value: f64, digits: usize) {
     if !usable(value) {
         out.push_str("null");
         return;
     }
     let rounded: f64 = format!("{value:.*e}", digits - 1).parse().unwrap_or(0.0);
-    // `-0` would be read as a number all the same, but looks odd in a read-out.
+    // `-0` is a valid number, but looks odd in a read-out.
     let (plain, scientific) = (format!("{}", rounded + 0.0), format!("{:e}", rounded + 0.0));
     out.push_str(if plain.len() <= scientific.len() { &plain } else { &scientific });
 }
 
-/// A list of numbers.
+/// Writes a list of numbers.
 fn numbers(out: &mut String, values: impl Iterator<Item = f64>, digits: usize) {
     out.push('[');
     for (i, value) in values.enumerate() {
@@ -48,7 +48,7 @@ fn numbers(out: &mut String, values: impl Iterator<Item = f64>, digits: usize) {
     out.push(']');
 }
 
-/// Digits that place a value to a millionth of its axis.
+/// Returns the digits that place a value to a millionth of its axis.
 fn digits(scale: &Scale) -> usize {
     let offset = scale.low.abs().max(scale.high.abs()) / (scale.high - scale.low);
     let more = if scale.log { 0 } else { decade(offset.max(1.0)) };
@@ -67,7 +67,7 @@ fn axis(out: &mut String, key: &str, axis: &Axis, scale: &Scale) {
     let _ = write!(out, ",\"log\":{},\"fixed\":{fixed}}}", scale.log);
 }
 
-/// One chart. Charts with the same link, if it is not empty, zoom together.
+/// Returns one chart as JSON. Charts with the same nonempty link zoom together.
 pub(super) fn chart(chart: &Chart, link: &str) -> String {
     let Some((x, y)) = chart.scales(6) else { return "null".to_owned() };
     let mut out = format!("{{\"link\":{},\"title\":{},", json(link), json(&chart.title));
@@ -122,7 +122,7 @@ pub(super) fn chart(chart: &Chart, link: &str) -> String {
     out
 }
 
-/// Whether a band can be drawn: open ends pass as `null`.
+/// Returns whether a band can be drawn. Open ends are written as `null`.
 fn good(scale: &Scale, from: f64, to: f64) -> bool {
     crate::plot::span(scale, from, to).is_some()
 }
@@ -151,7 +151,7 @@ fn line(out: &mut String, chart: &Chart, i: usize, line: &Line, (x, y): (&Scale,
         dashes(i),
         chart.is_marked(line)
     );
-    // A gap has an x all the same, that of the point before it, so that x never decreases.
+    // A gap has the x of the point before the gap, so x never decreases.
     let mut before = 0.0;
     let xs = points.iter().map(|p| {
         before = p.map_or(before, |p| p.0);
