@@ -1,4 +1,4 @@
-//! Parameter files, in TOML.
+//! Parser for parameter files in TOML.
 //!
 //! ```toml
 //! set = "pr0"              # every value of a published set; keys below override single ones
@@ -7,7 +7,7 @@
 //! equation3 = false        # whether a loss on target adds d to the gap
 //! ```
 //!
-//! All other keys are those of [`Key`]. An error names line, key, value and what is allowed.
+//! All other keys are those of [`Key`]. Errors name line, key, value and the allowed values.
 
 use sabul_units::nearest;
 use toml::Spanned;
@@ -15,13 +15,13 @@ use toml::de::{DeTable, DeValue};
 
 use crate::params::{Builder, Key, Params, ParamsError, Set, Variant, check_range};
 
-/// Keys that are not numbers.
+/// Keys whose values are not numbers.
 pub(crate) const WORDS: [&str; 3] = ["set", "variant", "equation3"];
 
 /// Reads a parameter file.
 ///
 /// # Errors
-/// If the text is no TOML, a key is unknown, or a value is missing or out of its range.
+/// If the text is not TOML, a key is unknown, or a value is missing or out of range.
 ///
 /// ```
 /// let params = sabul_model::file::read_params("set = 'pr1'\nalpha = 0.002")?;
@@ -50,7 +50,7 @@ pub fn read_params(text: &str) -> Result<Params, ParamsError> {
     builder.build().map_err(|error| place(error, &given))
 }
 
-/// Parses TOML; the error in one sentence with its line.
+/// Parses TOML. An error is one sentence with its line.
 pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, ParamsError> {
     DeTable::parse(text).map_err(|error| ParamsError {
         line: error.span().map(|span| line_of(text, span.start)),
@@ -58,17 +58,17 @@ pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, ParamsError> {
     })
 }
 
-/// Line of a byte, from 1.
+/// Returns the line of a byte, from 1.
 pub(crate) fn line_of(text: &str, byte: usize) -> usize {
     text.bytes().take(byte).filter(|&b| b == b'\n').count() + 1
 }
 
-/// Gives an error its line, unless it has one.
+/// Adds the line to an error, unless the error already has a line.
 pub(crate) fn at(line: usize, error: ParamsError) -> ParamsError {
     ParamsError { line: error.line.or(Some(line)), ..error }
 }
 
-/// Finds the line of an error of the builder, which begins with the name of its key.
+/// Finds the line of an error of the builder, whose message begins with the name of the key.
 fn place(error: ParamsError, given: &[(Key, usize)]) -> ParamsError {
     let line = given
         .iter()
@@ -78,7 +78,7 @@ fn place(error: ParamsError, given: &[(Key, usize)]) -> ParamsError {
     ParamsError { line, ..error }
 }
 
-/// Refuses a quantity that is given both plainly and as a share.
+/// Rejects a quantity that is given both as a value and as a share.
 pub(crate) fn refuse_twins(given: &[(Key, usize)]) -> Result<(), ParamsError> {
     for &(key, line) in given {
         let twin = given.iter().find(|(other, _)| key.twin() == Some(*other));
@@ -91,7 +91,7 @@ pub(crate) fn refuse_twins(given: &[(Key, usize)]) -> Result<(), ParamsError> {
     Ok(())
 }
 
-/// A number, whole or not.
+/// Parses a number, whole or not.
 pub(crate) fn number(name: &str, value: &Spanned<DeValue<'_>>) -> Result<f64, ParamsError> {
     let found = match value.get_ref() {
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),
@@ -104,7 +104,7 @@ pub(crate) fn number(name: &str, value: &Spanned<DeValue<'_>>) -> Result<f64, Pa
     })
 }
 
-/// A whole number from `least` to `most`.
+/// Parses a whole number from `least` to `most`.
 pub(crate) fn whole(
     name: &str,
     value: &Spanned<DeValue<'_>>,
@@ -120,7 +120,7 @@ pub(crate) fn whole(
     })
 }
 
-/// A word out of a list.
+/// Parses a word out of a list.
 pub(crate) fn text<'a>(
     name: &str,
     value: &'a Spanned<DeValue<'_>>,
@@ -132,8 +132,8 @@ pub(crate) fn text<'a>(
     })
 }
 
-/// Takes one of [`WORDS`] into the builder, or refuses the key; `others` are further keys the file
-/// may have.
+/// Sets one of [`WORDS`] in the builder, or rejects the key. `others` are further keys that the
+/// file may contain.
 pub(crate) fn word(
     builder: Builder,
     name: &str,

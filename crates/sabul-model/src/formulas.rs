@@ -1,4 +1,4 @@
-//! Closed forms of the paper, as printed and as corrected.
+//! Closed-form formulas of the paper, as printed and as corrected.
 //!
 //! With `X = L/µ − L/C` (the gap at λ = µ) and `D = 1 − α − µ/C`, the gap at λ = µ/(1−α) is
 //! `δ* = L·D/µ`. While the queue is full, Equation 2 is the logistic map
@@ -6,84 +6,86 @@
 
 use crate::params::Params;
 
-/// Rounds as a whole number, upwards; more than anybody iterates where it has no end.
+/// Rounds up to a whole number, at most 9e15, which no iteration reaches.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
 pub(crate) fn ceil_rounds(rounds: f64) -> u64 {
-    // Also where `rounds` is not a number: then nothing is known and nothing is excluded.
+    // NaN also gives the maximum: then nothing is known and nothing is excluded.
     if rounds <= 0.0 { 0 } else { rounds.ceil().min(9e15) as u64 }
 }
 
-/// X, the gap at λ = µ, in seconds.
+/// Returns X, the gap at λ = µ, in seconds.
 pub fn gap_at_service(p: &Params) -> f64 {
     p.gap_of(p.service())
 }
 
-/// D = 1 − α − µ/C: how far the interface exceeds what the target loss allows.
+/// Returns D = 1 − α − µ/C, the margin by which the interface exceeds the rate of the target loss.
 pub fn excess(p: &Params) -> f64 {
     1.0 - p.alpha() - p.service() / p.capacity()
 }
 
-/// δ*, the gap at λ = µ/(1−α), in seconds; negative where the interface cannot reach that rate.
+/// Returns δ*, the gap at λ = µ/(1−α), in seconds. The gap is negative if the interface cannot
+/// reach this rate.
 pub fn gap_at_target(p: &Params) -> f64 {
     p.packet() * excess(p) / p.service()
 }
 
-/// C/(C−µ), the bound on k2 in Lemma 3 [OVV-T §III-B]. At most this k2, a full queue locks
-/// increase mode from every start.
+/// Returns C/(C−µ), the bound on k2 in Lemma 3 [OVV-T §III-B]. With k2 up to this bound, a full
+/// queue locks increase mode from every start.
 pub fn k2_printed(p: &Params) -> f64 {
     p.capacity() / (p.capacity() - p.service())
 }
 
-/// 1/D, the bound on k2 that makes a full queue oscillate from every start. Between the two
-/// bounds the start decides.
+/// Returns 1/D: above this bound on k2, a full queue oscillates from every start. Between the two
+/// bounds the result depends on the start.
 pub fn k2_sharp(p: &Params) -> f64 {
     1.0 / excess(p)
 }
 
-/// The gap that Equation 1 alone tends to, in seconds, if it were applied whatever the loss: the
-/// root of `c = k1·δ·(α − ρ(δ))`, which is `c/(k1·α)` where that makes no loss.
+/// Returns the limit of the gap under Equation 1 alone, applied whatever the loss, in seconds. The
+/// limit is the root of `c = k1·δ·(α − ρ(δ))`, which is `c/(k1·α)` if that gap makes no loss.
 pub fn gap_of_endless_decrease(p: &Params) -> f64 {
     let free = p.c() / (p.k1() * p.alpha());
     if free >= gap_at_service(p) {
         return free;
     }
-    // Else 0 < ρ < α: k1·(µ/L)·δ² − k1·D·δ − c = 0.
+    // Otherwise 0 < ρ < α: k1·(µ/L)·δ² − k1·D·δ − c = 0.
     let (a, b) = (p.k1() * p.service() / p.packet(), p.k1() * excess(p));
     (b + (b * b + 4.0 * a * p.c()).sqrt()) / (2.0 * a)
 }
 
-/// n', rounds of increase mode without loss from `gap` to λ ≥ µ. [OVV-T §VI] Equation 15.
+/// Returns n', the rounds of increase mode without loss from `gap` to λ ≥ µ. [OVV-T §VI] Equation
+/// 15.
 pub fn rounds_to_service(p: &Params, gap: f64) -> u64 {
     ceil_rounds((gap_at_service(p) / gap).ln() / (1.0 - p.k2() * p.alpha()).ln())
 }
 
-/// l, rounds that fill the queue from λ = µ on. [OVV-T §VI], proof of Lemma 4.
+/// Returns l, the rounds that fill the queue from λ = µ on. [OVV-T §VI], proof of Lemma 4.
 pub fn rounds_to_fill(p: &Params) -> u64 {
     let (capacity, service, gain) = (p.capacity(), p.service(), p.k2() * p.alpha());
     let bits = p.room() * (capacity - capacity * gain + gain * service);
     ceil_rounds(bits / (p.round() * gain * service * (capacity - service)))
 }
 
-/// The lowest rate at a switch from Equation 1 to 2 in the paper's two cases, in bit/s.
+/// Lowest rate at a switch from Equation 1 to 2 in the paper's two cases, in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LowestRate {
     /// Case (i): one step of Equation 1 from δ* with ρ = 1 − µ/C and `c = c0`, iterated.
     pub first: f64,
-    /// The same by the formula as printed [OVV-T §VI].
+    /// Case (i) by the formula as printed [OVV-T §VI].
     pub first_printed: f64,
-    /// The same by the formula as corrected.
+    /// The same value by the corrected formula.
     pub first_corrected: f64,
     /// Case (ii): the same step with `c = L/µ − L/C`.
     pub second: f64,
-    /// The same by the formula as printed, whose terms do not have the same dimension.
+    /// Case (ii) by the formula as printed, whose terms do not have the same dimension.
     pub second_printed: f64,
-    /// The same by the formula as corrected.
+    /// The same value by the corrected formula.
     pub second_corrected: f64,
     /// c0, the threshold of c in case (i), in seconds; it can be negative.
     pub c0: f64,
 }
 
-/// Evaluates λ_min1 and λ_min2 of the proof of Lemma 4 in all three ways.
+/// Computes λ_min1 and λ_min2 of the proof of Lemma 4 in all three ways.
 pub fn lowest_rate(p: &Params) -> LowestRate {
     let (capacity, service, alpha, k1) = (p.capacity(), p.service(), p.alpha(), p.k1());
     let d = excess(p);
@@ -108,18 +110,18 @@ pub fn lowest_rate(p: &Params) -> LowestRate {
     }
 }
 
-/// The largest c that Lemma 7 allows as printed, in seconds.
+/// Returns the largest c that Lemma 7 as printed allows, in seconds.
 pub fn c_of_excess_loss_printed(p: &Params) -> f64 {
     ((1.0 + p.k1()) * p.k2() * p.alpha() - p.k1()) * gap_at_service(p)
 }
 
-/// The largest c for which every increase round is followed by a decrease round that makes the
-/// pair's mean loss exceed α, given k2·D > 2 and k1·D ≤ 1, in seconds.
+/// Returns the largest c, in seconds, with this property: a decrease round follows every increase
+/// round, and the pair's mean loss exceeds α. The bound requires k2·D > 2 and k1·D ≤ 1.
 ///
-/// A decrease from below δ* ends at most at δ* + c. Up to the gap X, which is `α·L/µ` more than
-/// δ*, the queue stays full and the pair loses `2α + e·(k2·(D + e) − 2)` with `e = α − ρ > 0`.
-/// Where the queue counts as full at any rate, gaps up to
-/// `X·(1 + (k2·α − 2α/(1−µ/C))/(1 − k2·α))` do as well; where it can drain, they do not.
+/// A decrease from below δ* ends at most at δ* + c. Up to the gap X, which is `α·L/µ` more than δ*,
+/// the queue stays full. The pair then loses `2α + e·(k2·(D + e) − 2)` with `e = α − ρ > 0`. If the
+/// queue counts as full at any rate, the same holds for gaps up to
+/// `X·(1 + (k2·α − 2α/(1−µ/C))/(1 − k2·α))`. It does not hold if the queue can drain.
 pub fn c_of_excess_loss(p: &Params) -> f64 {
     let to_service = p.alpha() * p.packet() / p.service();
     if p.room() > 0.0 {

@@ -1,7 +1,7 @@
-//! Many parameter sets at once: which region each belongs to, and what the lemmas say there.
+//! Grids of parameter sets: the region of each point, and the outcome of each lemma.
 //!
-//! Points are worked on by all cores and gathered in their order, so that the result depends on
-//! the grid alone.
+//! All cores process the points, and the results are collected in order, so they depend only on the
+//! grid.
 
 mod builtin;
 mod spec;
@@ -17,10 +17,10 @@ use crate::params::{Key, Params};
 pub use builtin::builtin;
 pub use spec::{Axis, Grid, Spread, read_grid};
 
-/// Points that are worked on before their results are folded together; bounds the memory.
+/// Points that are processed before their results are folded. Bounds the memory.
 const CHUNK: usize = 4096;
 
-/// How long a point is followed: shorter than a single set, since there are thousands.
+/// Limits for one point. Shorter than for a single set, because there are thousands of points.
 const LIMITS: Limits = Limits { rounds: 40_000, window: 3_000 };
 
 /// One parameter set of a grid and what it gave.
@@ -113,13 +113,13 @@ pub struct Results {
     pub points: Vec<Point>,
 }
 
-/// One point before it is folded in.
+/// Result of one point before folding.
 struct Judged {
     point: Point,
     verdicts: Vec<(Outcome, Outcome, Option<Counterexample>)>,
 }
 
-/// Works through a grid.
+/// Evaluates all points of a grid.
 pub fn run(grid: &Grid) -> Results {
     let keys: Vec<Key> = grid.axes.iter().map(|axis| axis.key).collect();
     let mut points = Vec::new();
@@ -128,7 +128,7 @@ pub fn run(grid: &Grid) -> Results {
     Results { axes: keys.into_iter().map(Key::name).collect(), summary, points }
 }
 
-/// Works through `count` points of the built-in grid.
+/// Evaluates `count` points of the built-in grid.
 pub fn run_builtin(count: u64, seed: u64) -> Summary {
     sweep(count, |index| builtin(seed, index, count), &[], |_| {})
 }
@@ -232,11 +232,11 @@ pub struct HeatMap {
     pub region: Vec<Vec<Option<Region>>>,
 }
 
-/// Sorts the points of a grid into the cells of two of its axes. Lists and ranges with steps have
-/// a cell for each value; what was drawn at random is sorted into twenty.
+/// Assigns the points of a grid to the cells of two of its axes. Lists and ranges with steps have
+/// one cell per value; randomly drawn values are assigned to twenty cells.
 ///
 /// # Errors
-/// If the grid has no such axis.
+/// If the grid does not have one of the axes.
 pub fn heat_map(grid: &Grid, results: &Results, x: Key, y: Key) -> Result<HeatMap, String> {
     let place = |key: Key| {
         let found = grid.axes.iter().position(|axis| axis.key == key);

@@ -1,8 +1,9 @@
-//! The eight lemmas of [OVV-T §III-B], each as printed and as corrected, held against the map.
+//! The eight lemmas of [OVV-T §III-B], as printed and as corrected, checked by iteration of the
+//! map.
 //!
-//! A lemma is a [`Statement`]: conditions, and checks of its conclusion made by iteration. The
-//! corrected statement is ours; where it differs from the printed one, `docs/algorithms/`
-//! says why. Nothing here is proof: a statement that holds held for the orbit that was followed.
+//! A lemma is a [`Statement`]: conditions, and checks of its conclusion by iteration. The corrected
+//! statement is ours; `docs/algorithms/` explains each difference. The checks are no proof: a
+//! statement that holds has only held for the orbit that was followed.
 
 mod fairness;
 mod loss;
@@ -22,7 +23,7 @@ pub use statement::{
 };
 use statement::{Context, Draft};
 
-/// What each lemma is about, in order.
+/// Short statement of each lemma, in order.
 pub const TITLES: [&str; 8] = [
     "increase mode: rates rise to µ/(1-α), losses to α",
     "decrease mode: rates and losses fall to 0",
@@ -50,7 +51,7 @@ pub fn check(params: &Params) -> Report {
     check_within(params, Limits::default())
 }
 
-/// Checks all lemmas, following no orbit for longer than `limits`.
+/// Checks all lemmas. No orbit is followed for longer than `limits`.
 pub fn check_within(params: &Params, limits: Limits) -> Report {
     let start = params.gaps_initial()[0];
     let orbit = follow(params, start, limits);

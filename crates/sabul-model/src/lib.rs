@@ -1,13 +1,13 @@
-//! The deterministic model of SABUL 2002 and its lemmas.
+//! Deterministic model of SABUL 2002, and its lemmas.
 //!
-//! Source: [OVV-T §III], Equations 1, 2, 3 and 5 with a D/D/1/K queue. The model knows neither
-//! packets nor time inside a round: one round is one step of a map, so a parameter set is
-//! followed for thousands of rounds in microseconds.
+//! Source: [OVV-T §III], Equations 1, 2, 3 and 5 with a D/D/1/K queue. The model has neither
+//! packets nor time inside a round. One round is one step of a map, so thousands of rounds take
+//! microseconds.
 //!
-//! - [`Params`]: one parameter set, checked, from a builder or a TOML file ([`mod@file`]).
-//! - [`map`]: one round, for any number of flows; [`orbit`]: what a flow does in the long run.
-//! - [`lemmas`]: the eight lemmas, as printed and as corrected, held against the iteration.
-//! - [`grid`]: the same over many parameter sets at once.
+//! - [`Params`]: one validated parameter set, from a builder or a TOML file ([`mod@file`]).
+//! - [`map`]: one round, for any number of flows; [`orbit`]: long-run behaviour of a flow.
+//! - [`lemmas`]: the eight lemmas, as printed and as corrected, checked by iteration.
+//! - [`grid`]: the same checks over many parameter sets.
 //! - [`series`]: plain data for plots; [`report`]: text and JSON.
 //!
 //! ```

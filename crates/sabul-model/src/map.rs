@@ -1,6 +1,6 @@
-//! One round of the model.
+//! Map of the model: the transition from one round to the next.
 //!
-//! Source: [OVV-T §II, §III-A]. State: the gaps δ of the senders and the bits Q in the queue.
+//! Source: [OVV-T §II, §III-A]. State: the senders' gaps δ, and the bits Q in the queue.
 //!
 //! ```text
 //! λ     = L / (L/C + δ)                                            (5)
@@ -11,29 +11,28 @@
 //!       = δ + d                      ρ = α                            (3)
 //! ```
 //!
-//! All senders see the same ρ: a drop-tail queue that drops in proportion to the rates gives
-//! each the same loss rate. Rates are constant within a round, so `max(0, Z)` is exact also where
-//! the queue runs empty in it.
+//! All senders have the same ρ: a drop-tail queue that drops in proportion to the rates causes
+//! equal loss rates. Rates are constant within a round, so `max(0, Z)` is exact even if the queue
+//! drains within the round.
 //!
-//! Equality in (3) means within [`TOLERANCE`]. Where Equation 3 is left out, as the paper does
-//! in its analysis, (1) and (2) decide by the sign alone, with one exception: increase mode can
-//! approach α for ever, and rounding would then fake a loss above α. A second round of increase mode
-//! in a row that comes nearer, within the tolerance, is taken for that limit, and the gap stands
-//! still.
+//! Equality in (3) means within [`TOLERANCE`]. Without Equation 3, as in the paper's analysis, the
+//! sign alone selects (1) or (2), with one exception. Increase mode can approach α for ever, and
+//! rounding would then fake a loss above α. A second consecutive round of increase mode that
+//! gets closer, within the tolerance, counts as this limit, and the gap stays constant.
 
 use crate::params::{Params, Variant};
 
-/// How near ρ is to α to count as equal.
+/// Difference between ρ and α that counts as equal.
 pub const TOLERANCE: f64 = 1e-9;
 
-/// An approach counts as one only if the round before was this near already; an orbit that jumps
-/// to α by chance goes on.
+/// An approach counts only if the previous round was already this close. An orbit that jumps to α
+/// by chance continues.
 const APPROACH: f64 = 1e-6;
 
-/// What rounding can do to ρ near α.
+/// Rounding error of ρ near α.
 const ROUNDING: f64 = 2e-15;
 
-/// Which equation makes the next gap.
+/// Equation that computes the next gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Equation 2: the gap shrinks, the rate grows.
@@ -44,14 +43,14 @@ pub enum Mode {
     Equal,
 }
 
-/// What happened in one round.
+/// Results of one round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round<const N: usize> {
-    /// Gaps kept during the round, in seconds.
+    /// Gaps during the round, in seconds.
     pub gaps: [f64; N],
-    /// Rates they make, in bit/s.
+    /// Rates with these gaps, in bit/s.
     pub rates: [f64; N],
-    /// Sum of the rates.
+    /// Sum of the rates, in bit/s.
     pub rate: f64,
     /// ρ, the loss rate of the round.
     pub loss: f64,
@@ -61,16 +60,16 @@ pub struct Round<const N: usize> {
     pub served: f64,
     /// Bits in the queue at the end of the round.
     pub queue: f64,
-    /// Which equation made the next gaps.
+    /// Equation that computed the next gaps.
     pub mode: Mode,
 }
 
-/// A gap that is zero or negative: no sender can keep it, so the iteration ends.
+/// Error: a gap is zero or negative. No sender can have such a gap, so the iteration ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GapNotPositive {
-    /// The round that would have had it, from 0.
+    /// Round with the invalid gap, from 0.
     pub round: u64,
-    /// Which flow, from 0.
+    /// Index of the flow, from 0.
     pub flow: usize,
     /// The gap, in seconds.
     pub gap: f64,
@@ -84,7 +83,7 @@ pub struct Map<const N: usize> {
     rounds: u64,
     /// Distance α − ρ and mode of the last round.
     last: (f64, Mode),
-    /// ρ of the last round, for late feedback.
+    /// ρ of the previous round, for late feedback.
     loss_before: f64,
     // Copies of the parameters in the units of the equations.
     packet: f64,
@@ -104,7 +103,7 @@ pub struct Map<const N: usize> {
 }
 
 impl<const N: usize> Map<N> {
-    /// Starts with these gaps, in seconds, and an empty queue.
+    /// Returns the map with these gaps, in seconds, and an empty queue.
     pub fn new(params: &Params, gaps: [f64; N]) -> Self {
         Self {
             gaps,
@@ -129,20 +128,20 @@ impl<const N: usize> Map<N> {
         }
     }
 
-    /// Gaps of the next round, in seconds.
+    /// Returns the gaps of the next round, in seconds.
     pub const fn gaps(&self) -> [f64; N] {
         self.gaps
     }
 
-    /// Rounds done.
+    /// Returns the number of completed rounds.
     pub const fn rounds(&self) -> u64 {
         self.rounds
     }
 
-    /// Does one round.
+    /// Computes one round.
     ///
     /// # Errors
-    /// If the gap of a flow is not positive; the state stays as it is.
+    /// If the gap of a flow is not positive. The state is then unchanged.
     #[inline]
     pub fn step(&mut self) -> Result<Round<N>, GapNotPositive> {
         let gaps = self.gaps;
@@ -158,7 +157,7 @@ impl<const N: usize> Map<N> {
         let sent = rate * self.round;
         let before = self.queue;
         let excess = (rate - self.service) * self.round;
-        // Z − K·L, in an order that loses no digit where the queue is full already.
+        // Z − K·L, in an order without cancellation if the queue is already full.
         let lost = (excess - (self.room - before)).max(0.0);
         self.queue = if lost > 0.0 { self.room } else { (before + excess).max(0.0) };
         let loss = if self.is_full { (1.0 - self.service / rate).max(0.0) } else { lost / sent };
@@ -184,7 +183,7 @@ impl<const N: usize> Map<N> {
     fn decide(&self, loss: f64) -> Mode {
         let below = self.alpha - loss;
         let (before, mode) = self.last;
-        // On the same side of α and nearer; or at it, and not just thrown across.
+        // On the same side of α and closer; or at α, but not by a jump across.
         let is_approach = mode == Mode::Increase
             && before <= APPROACH
             && ((0.0..before).contains(&below) || below.abs() <= ROUNDING.min(before / 2.0));
@@ -200,8 +199,8 @@ impl<const N: usize> Map<N> {
     }
 }
 
-/// Equation 2. A long fill of a deep queue can shrink a gap by more than floats have digits for; a
-/// positive one then stays positive, as it does in exact arithmetic, and the rate is C anyway.
+/// Equation 2. While a deep queue fills, a gap can become smaller than the smallest float. A
+/// positive gap then stays positive, as in exact arithmetic; the rate is C in any case.
 #[inline]
 fn shrink(gap: f64, factor: f64) -> f64 {
     let after = gap * factor;

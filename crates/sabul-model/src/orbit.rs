@@ -1,4 +1,4 @@
-//! What one flow does in the long run: its runs of each mode, its cycle, its averages.
+//! Long-run behaviour of one flow: runs of each mode, limit cycle, and averages.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,17 +6,17 @@ use serde::Serialize;
 use crate::map::{GapNotPositive, Map, Mode, Round};
 use crate::params::Params;
 
-/// How long an orbit is followed.
+/// Limits on the length of an orbit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most rounds in all.
+    /// Most rounds in total.
     pub rounds: u64,
-    /// Rounds that the averages are taken over, once the start has died away.
+    /// Rounds of the averaging window, which begins after the transient.
     pub window: u64,
 }
 
 impl Default for Limits {
-    /// Enough for a decrease of 8000 rounds at the start, which Pr_1 needs on some paths.
+    /// Enough for an initial decrease of 8000 rounds, which Pr_1 needs on some paths.
     fn default() -> Self {
         Self { rounds: 60_000, window: 8_000 }
     }
@@ -105,7 +105,7 @@ pub enum Region {
 }
 
 impl Region {
-    /// All, in the order of reports.
+    /// All regions, in the order of reports.
     pub const ALL: [Self; 6] = [
         Self::Oscillates,
         Self::ExcessLoss,
@@ -115,7 +115,7 @@ impl Region {
         Self::Undecided,
     ];
 
-    /// In words.
+    /// Returns the region in words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Oscillates => "oscillates",
@@ -128,7 +128,7 @@ impl Region {
     }
 }
 
-/// Run lengths that are kept one by one.
+/// Number of run lengths that are recorded.
 pub const RUNS_KEPT: usize = 32;
 
 /// Everything the lemmas ask about one flow.
@@ -173,8 +173,8 @@ pub struct Orbit {
 }
 
 impl Orbit {
-    /// Whether increase and decrease mode take turns for ever, as far as can be told: a cycle
-    /// of both, or twenty changes and no end of them.
+    /// Returns whether the orbit oscillates for ever: a cycle with both modes, or at least twenty
+    /// mode changes without an end. `None` if undecided.
     pub fn oscillates(&self) -> Option<bool> {
         match self.end {
             End::Cycle { .. } => Some(true),
@@ -232,8 +232,8 @@ impl Sums {
     }
 }
 
-/// Looks for a return of (gap, queue): compares with an anchor that moves on ever more rarely, so
-/// that any period is found in the end (Brent's method).
+/// Cycle detection by Brent's method: compares (gap, queue) with an anchor that moves ever more
+/// rarely, so any period is eventually found.
 #[derive(Debug)]
 struct CycleFinder {
     anchor: (f64, f64),
@@ -244,10 +244,12 @@ struct CycleFinder {
 }
 
 impl CycleFinder {
-    /// How near counts as the same place: far above rounding, far below what separates orbits.
+    /// Relative distance that counts as equal: far above rounding, far below the distance between
+    /// orbits.
     const NEAR: f64 = 1e-12;
 
-    /// Takes the state before `round`; the period, if it was met before.
+    /// Compares the state before `round` with the anchor. Returns the period if the states are
+    /// equal.
     fn visit(&mut self, round: u64, gap: f64, queue: f64, room: f64) -> Option<u64> {
         let is_back = (gap - self.anchor.0).abs() <= Self::NEAR * gap
             && (queue - self.anchor.1).abs() <= Self::NEAR * room;
@@ -268,13 +270,13 @@ impl CycleFinder {
     }
 }
 
-/// Slack for sequences that stand still up to rounding.
+/// Tolerance for sequences that are constant up to rounding.
 const LOSS_SLACK: f64 = 1e-14;
 
-/// Mode changes after which the start is taken to have died away.
+/// Mode changes after which the transient is assumed to be over.
 const SETTLED: u64 = 6;
 
-/// Follows one flow from `gap` seconds and an empty queue.
+/// Follows one flow from a gap in seconds and an empty queue.
 pub fn follow(params: &Params, gap: f64, limits: Limits) -> Orbit {
     Follower::new(params, gap, limits).run()
 }
@@ -283,7 +285,7 @@ struct Follower<'a> {
     params: &'a Params,
     limits: Limits,
     map: Map<1>,
-    /// Decrease or not, of the run that goes on.
+    /// Whether the current run is a decrease.
     run: Option<bool>,
     run_rounds: u64,
     before: (f64, f64),
@@ -370,7 +372,7 @@ impl<'a> Follower<'a> {
         self.finish(last)
     }
 
-    /// Counts one round; the end, if there is nothing more to learn.
+    /// Records one round. Returns the end if further rounds add no information.
     #[inline]
     fn take(&mut self, round: &Round<1>) -> Option<End> {
         let number = self.map.rounds() - 1;
@@ -445,7 +447,7 @@ impl<'a> Follower<'a> {
             self.settled_at = Some(number);
         }
         if self.settled_at.is_some() {
-            // The state this round started from: its gap and the queue before it.
+            // State before this round: its gap and the queue.
             let queue = round.queue + round.served + round.lost - round.rate * self.params.round();
             let period = self.finder.visit(number, gap, queue, self.params.room().max(1.0))?;
             return Some(End::Cycle { period });
@@ -463,7 +465,7 @@ impl<'a> Follower<'a> {
             _ => self.early.with(&self.late),
         };
         if sums.rounds < 1.0 {
-            // Locked, or nothing but one run: the last round stands for all later ones.
+            // Locked, or a single run only: the last round represents all later rounds.
             sums = Sums::EMPTY;
             if let Some(round) = last {
                 sums.add(&round);

@@ -1,24 +1,25 @@
-//! One parameter set: the paper's constants, the path and the start.
+//! Parameter set of the model: the paper's constants, the path, and the start.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A quantity that can be set, under the one name it has in files, reports and grids.
+/// A parameter, with one name in files, reports and grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// `capacity_mbps`: C, the sender's interface.
+    /// `capacity_mbps`: C, the rate of the sender's interface.
     CapacityMbps,
-    /// `service_mbps`: µ, what the bottleneck serves this flow (or all flows together).
+    /// `service_mbps`: µ, the service rate of the bottleneck for this flow (or for all flows
+    /// together).
     ServiceMbps,
-    /// `service_share`: µ as a share of C, in place of `service_mbps`.
+    /// `service_share`: µ as a share of C, instead of `service_mbps`.
     ServiceShare,
-    /// `packet_bits`: L.
+    /// `packet_bits`: L, the packet size.
     PacketBits,
-    /// `queue_packets`: K.
+    /// `queue_packets`: K, the queue size.
     QueuePackets,
-    /// `round_ms`: T.
+    /// `round_ms`: T, the length of a round.
     RoundMs,
     /// `k1`: gain while the loss is above the target.
     K1,
@@ -26,19 +27,20 @@ pub enum Key {
     K2,
     /// `alpha`: the target loss rate.
     Alpha,
-    /// `c_us`: what Equation 1 adds to the gap.
+    /// `c_us`: c, the addition of Equation 1 to the gap.
     CUs,
-    /// `d_us`: what Equation 3 adds to the gap.
+    /// `d_us`: d, the addition of Equation 3 to the gap.
     DUs,
-    /// `rate_mbps_initial`: λ(0).
+    /// `rate_mbps_initial`: λ(0), the initial rate.
     RateMbpsInitial,
-    /// `rate_share_initial`: λ(0) as a share of µ, in place of `rate_mbps_initial`.
+    /// `rate_share_initial`: λ(0) as a share of µ, instead of `rate_mbps_initial`.
     RateShareInitial,
     /// `rate_mbps_initial_second`: λ(0) of the second flow, for Lemma 8.
     RateMbpsInitialSecond,
-    /// `rate_share_initial_second`: the same as a share of µ.
+    /// `rate_share_initial_second`: λ(0) of the second flow as a share of µ.
     RateShareInitialSecond,
-    /// `feedback_lag_rounds`: 0 if a round's own loss decides the next gap, 1 if the one before.
+    /// `feedback_lag_rounds`: 0 if the loss of the same round determines the next gap, 1 if the
+    /// loss of the previous round does.
     FeedbackLagRounds,
 }
 
@@ -63,7 +65,7 @@ impl Key {
         Self::FeedbackLagRounds,
     ];
 
-    /// The name in files.
+    /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CapacityMbps => "capacity_mbps",
@@ -85,12 +87,12 @@ impl Key {
         }
     }
 
-    /// The key of a name.
+    /// Returns the key with this name.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|key| key.name() == name)
     }
 
-    /// Least and largest value, both allowed.
+    /// Returns the smallest and the largest allowed value.
     pub const fn range(self) -> (f64, f64) {
         match self {
             Self::CapacityMbps => (1e-3, 1e8),
@@ -107,7 +109,7 @@ impl Key {
         }
     }
 
-    /// The key that says the same in another way.
+    /// Returns the other key for the same quantity, if any.
     pub(crate) const fn twin(self) -> Option<Self> {
         match self {
             Self::ServiceMbps => Some(Self::ServiceShare),
@@ -125,7 +127,7 @@ impl Key {
     }
 }
 
-/// A published set of constants on the path the checker takes by default.
+/// A published set of constants on the checker's default path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
     /// The defaults of SABUL [OVV-T §IV], [OVV04 §3]; α from the authors' code,
@@ -136,10 +138,10 @@ pub enum Set {
 }
 
 impl Set {
-    /// Both.
+    /// Both sets.
     pub const ALL: [Self; 2] = [Self::Pr0, Self::Pr1];
 
-    /// The name in files.
+    /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pr0 => "pr0",
@@ -147,13 +149,13 @@ impl Set {
         }
     }
 
-    /// The set of a name.
+    /// Returns the set with this name.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|set| set.name() == name)
     }
 
-    /// Every value of the set. The constants are the paper's; the path (1 Gb/s, half of it
-    /// served, 1000 packets of queue, 200 ms) and the start are ours.
+    /// Returns every value of the set. The constants are the paper's. Ours: the path (1 Gb/s, half
+    /// of it served, 1000 packets of queue, 200 ms) and the start.
     const fn values(self) -> [(Key, f64); 13] {
         let (k1, k2, c_us) = match self {
             Self::Pr0 => (0.1, 10.0, 0.5),
@@ -189,7 +191,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// The name in files.
+    /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Recursion => "recursion",
@@ -198,17 +200,17 @@ impl Variant {
     }
 }
 
-/// A value that cannot be meant, and where it stands.
+/// An invalid value, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamsError {
     /// Line of the file, from 1; `None` outside files.
     pub line: Option<usize>,
-    /// What is wrong, naming key, value and what is allowed.
+    /// Message with key, value and the allowed values.
     pub message: String,
 }
 
 impl ParamsError {
-    /// An error without a place.
+    /// Returns an error without a line.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { line: None, message: message.into() }
     }
@@ -225,7 +227,7 @@ impl fmt::Display for ParamsError {
 
 impl std::error::Error for ParamsError {}
 
-/// Collects values and checks them against each other.
+/// Builder of a parameter set; checks values against each other.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     values: [Option<f64>; Key::ALL.len()],
@@ -234,7 +236,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Takes every value of a published set; what is given before or after overrides single ones.
+    /// Sets every value of a published set. Values set before or after override those of the set.
     #[must_use]
     pub fn with_set(mut self, set: Set) -> Self {
         for (key, value) in set.values() {
@@ -245,7 +247,7 @@ impl Builder {
         self
     }
 
-    /// Sets one value, in the unit of its key; it displaces the same quantity under another key.
+    /// Sets one value, in the unit of its key. Removes the same quantity under another key.
     #[must_use]
     pub fn with(mut self, key: Key, value: f64) -> Self {
         if let Some(twin) = key.twin() {
@@ -255,15 +257,15 @@ impl Builder {
         self
     }
 
-    /// Sets how the loss is found; the recursion by default.
+    /// Sets the computation of loss. Default: the recursion.
     #[must_use]
     pub const fn with_variant(mut self, variant: Variant) -> Self {
         self.variant = variant;
         self
     }
 
-    /// Whether a loss equal to the target adds `d` to the gap. Off by default: the paper leaves
-    /// Equation 3 out of its analysis [OVV-T §II, footnote 1].
+    /// Sets whether a loss equal to the target adds `d` to the gap. Off by default: the paper omits
+    /// Equation 3 from its analysis [OVV-T §II, footnote 1].
     #[must_use]
     pub const fn with_equation3(mut self, is_applied: bool) -> Self {
         self.equation3 = is_applied;
@@ -283,7 +285,7 @@ impl Builder {
         Ok(value)
     }
 
-    /// A quantity given plainly or as a share of `whole`.
+    /// Returns a quantity given as a value, or as a share of `whole`.
     fn plain_or_share(&self, plain: Key, share: Key, whole: f64) -> Result<f64, ParamsError> {
         if self.of(share).is_some() {
             return Ok(self.need(share, None)? * whole);
@@ -291,10 +293,10 @@ impl Builder {
         self.need(plain, None)
     }
 
-    /// The parameter set.
+    /// Builds the parameter set.
     ///
     /// # Errors
-    /// If a value is missing, out of its range, or does not fit the others.
+    /// If a value is missing, out of range, or inconsistent with other values.
     pub fn build(&self) -> Result<Params, ParamsError> {
         let capacity_mbps = self.need(Key::CapacityMbps, None)?;
         let service_mbps =
@@ -310,7 +312,7 @@ impl Builder {
         let rate_mbps_initial_second = if second.iter().any(|&key| self.of(key).is_some()) {
             start(second[0], second[1])?
         } else {
-            // Ours: far enough from the first that fairness has something to do.
+            // Ours: different enough from the first rate to test fairness.
             rate_mbps_initial / 3.0
         };
         let feedback_lag_rounds = self.need(Key::FeedbackLagRounds, Some(0.0))?;
@@ -340,7 +342,7 @@ impl Builder {
 /// Checks one value against the range of its key.
 pub(crate) fn check_range(key: Key, value: f64) -> Result<(), ParamsError> {
     let (least, largest) = key.range();
-    // Written so that a value that is not a number is refused too.
+    // This form also rejects NaN.
     if (least..=largest).contains(&value) {
         Ok(())
     } else {
@@ -396,13 +398,13 @@ pub struct Params {
 }
 
 impl Params {
-    /// Nothing set yet.
+    /// Returns an empty builder.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// A published set on the default path: 1 Gb/s interface, 500 Mb/s served, 1000 packets of
-    /// queue, rounds of 200 ms, start at 300 (and 100) Mb/s.
+    /// Returns a published set on the default path: 1 Gb/s interface, 500 Mb/s served, 1000 packets
+    /// of queue, rounds of 200 ms, start at 300 (and 100) Mb/s.
     ///
     /// # Panics
     /// Never: the sets are valid.
@@ -410,7 +412,7 @@ impl Params {
         Self::builder().with_set(set).build().expect("the published sets are in range")
     }
 
-    /// A builder that holds these values, to vary some of them.
+    /// Returns a builder with these values.
     #[must_use]
     pub fn to_builder(&self) -> Builder {
         let shares = [Key::ServiceShare, Key::RateShareInitial, Key::RateShareInitialSecond];
@@ -422,7 +424,7 @@ impl Params {
             .with_equation3(self.equation3)
     }
 
-    /// The value of a key, in its unit.
+    /// Returns the value of a key, in its unit.
     pub fn value(&self, key: Key) -> f64 {
         match key {
             Key::CapacityMbps => self.capacity_mbps,
@@ -444,22 +446,22 @@ impl Params {
         }
     }
 
-    /// C in bit/s.
+    /// Returns C in bit/s.
     pub fn capacity(&self) -> f64 {
         self.capacity_mbps * 1e6
     }
 
-    /// µ in bit/s.
+    /// Returns µ in bit/s.
     pub fn service(&self) -> f64 {
         self.service_mbps * 1e6
     }
 
-    /// L in bits.
+    /// Returns L in bits.
     pub const fn packet(&self) -> f64 {
         self.packet_bits
     }
 
-    /// K·L, the room of the queue, in bits; zero where the queue counts as always full.
+    /// Returns K·L, the queue size in bits; zero if the queue counts as always full.
     pub fn room(&self) -> f64 {
         match self.variant {
             Variant::Recursion => self.queue_packets * self.packet_bits,
@@ -467,37 +469,37 @@ impl Params {
         }
     }
 
-    /// T in seconds.
+    /// Returns T in seconds.
     pub fn round(&self) -> f64 {
         self.round_ms / 1e3
     }
 
-    /// k1.
+    /// Returns k1.
     pub const fn k1(&self) -> f64 {
         self.k1
     }
 
-    /// k2.
+    /// Returns k2.
     pub const fn k2(&self) -> f64 {
         self.k2
     }
 
-    /// α.
+    /// Returns α.
     pub const fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// c in seconds.
+    /// Returns c in seconds.
     pub fn c(&self) -> f64 {
         self.c_us / 1e6
     }
 
-    /// d in seconds.
+    /// Returns d in seconds.
     pub fn d(&self) -> f64 {
         self.d_us / 1e6
     }
 
-    /// How the loss is found.
+    /// Returns the computation of loss.
     pub const fn variant(&self) -> Variant {
         self.variant
     }
@@ -507,29 +509,29 @@ impl Params {
         self.equation3
     }
 
-    /// Rounds by which feedback comes late, 0 or 1.
+    /// Returns the delay of feedback in rounds, 0 or 1.
     pub const fn feedback_lag_rounds(&self) -> u8 {
         self.feedback_lag_rounds
     }
 
-    /// Gaps of the first and the second flow at the start, in seconds.
+    /// Returns the initial gaps of the first and the second flow, in seconds.
     pub fn gaps_initial(&self) -> [f64; 2] {
         [self.rate_mbps_initial, self.rate_mbps_initial_second].map(|mbps| self.gap_of(mbps * 1e6))
     }
 
-    /// The gap at which a sender reaches `rate` bit/s, in seconds. [OVV-T §II] Equation 5.
+    /// Returns the gap at which a sender reaches `rate` bit/s, in seconds. [OVV-T §II] Equation 5.
     pub fn gap_of(&self, rate: f64) -> f64 {
         self.packet_bits / rate - self.packet_bits / self.capacity()
     }
 
-    /// The rate of a sender with this gap, in bit/s. [OVV-T §II] Equation 5.
+    /// Returns the rate of a sender with this gap, in bit/s. [OVV-T §II] Equation 5.
     pub fn rate_of(&self, gap: f64) -> f64 {
         self.packet_bits / (self.packet_bits / self.capacity() + gap)
     }
 }
 
 impl fmt::Display for Params {
-    /// The keys of a parameter file, on one line.
+    /// Writes the keys of a parameter file on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shares = [Key::ServiceShare, Key::RateShareInitial, Key::RateShareInitialSecond];
         for key in Key::ALL.into_iter().filter(|key| !shares.contains(key)) {

@@ -1,4 +1,4 @@
-//! What the commands print: text for people, one JSON document for programs.
+//! Output of the model commands: text, and one JSON document.
 
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ pub struct Named {
 }
 
 impl CheckReport {
-    /// Whether a corrected lemma failed anywhere, which is an error of this crate.
+    /// Returns whether a corrected lemma failed, which is an error of this crate.
     pub fn has_failed_correction(&self) -> bool {
         let in_sets = self.sets.iter().flat_map(|set| &set.report.lemmas);
         let in_grid = self.grid.iter().flat_map(|grid| &grid.lemmas);
@@ -47,7 +47,7 @@ impl CheckReport {
     }
 }
 
-/// Checks one named set, or Pr_0 and Pr_1 where none is given, and `points` of the built-in grid.
+/// Checks one named set, or Pr_0 and Pr_1 by default, and `points` of the built-in grid.
 pub fn check(given: Option<(String, Params)>, points: u64, seed: u64) -> CheckReport {
     let sets: Vec<(String, Params)> = match given {
         Some(given) => vec![given],
@@ -79,7 +79,7 @@ pub struct IterateReport {
     pub phase_plane: PhasePlane,
 }
 
-/// Iterates one set for `rounds`.
+/// Iterates one set for `rounds` rounds.
 pub fn iterate(params: Params, rounds: u64) -> IterateReport {
     IterateReport {
         schema: SCHEMA,
@@ -102,24 +102,24 @@ pub struct GridReport {
     pub heat_map: Option<HeatMap>,
 }
 
-/// Works through a grid.
+/// Evaluates a grid.
 pub fn grid(grid: &Grid) -> GridReport {
     let results = grid::run(grid);
     let heat_map = grid.heat_map.and_then(|(x, y)| grid::heat_map(grid, &results, x, y).ok());
     GridReport { schema: SCHEMA, results, heat_map }
 }
 
-/// One JSON document, with a line end.
+/// Returns one JSON document with a final newline.
 ///
 /// # Panics
-/// Never: the reports hold nothing that JSON cannot.
+/// Never: JSON can represent all values of the reports.
 pub fn json(report: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(report);
     text.expect("reports have no maps with keys other than words") + "\n"
 }
 
 impl CheckReport {
-    /// Text for people.
+    /// Returns the report as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for set in &self.sets {
@@ -206,7 +206,7 @@ fn describe_claim(out: &mut String, role: &str, claim: &Claim) {
     line(out, &format!("    {role:<4} {}{sides}: {holds}", claim.what));
 }
 
-/// Six digits, in whichever form is shorter.
+/// Formats a number with six digits in the shorter notation.
 fn short(value: f64) -> String {
     let size = value.abs();
     if value.fract().abs() < f64::EPSILON && size < 1e9 {
@@ -253,11 +253,11 @@ fn describe_orbit(out: &mut String, p: &Params, orbit: &Orbit) {
     }
 }
 
-/// Lines of rounds that `iterate` prints.
+/// Most rounds that `iterate` prints.
 const LINES: usize = 40;
 
 impl IterateReport {
-    /// Text for people: the long run, and up to forty of the rounds.
+    /// Returns text: the long-run behaviour, and up to forty of the rounds.
     pub fn text(&self) -> String {
         let mut out = String::new();
         line(&mut out, &self.params.to_string());
@@ -293,7 +293,7 @@ impl IterateReport {
 }
 
 impl GridReport {
-    /// Text for people: the counts, and the heat map by regions.
+    /// Returns text: the counts, and the heat map by regions.
     pub fn text(&self) -> String {
         let mut out = String::new();
         describe_summary(&mut out, &self.results.summary);

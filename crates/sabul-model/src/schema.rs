@@ -1,18 +1,19 @@
-//! JSON Schemas of what the commands print.
+//! JSON Schemas of the documents of the model commands.
 
 use schemars::schema_for;
 use serde_json::Value;
 
 use crate::report::{CheckReport, GridReport, IterateReport};
 
-/// For each document: its name, and what prints it.
+/// Each document: its name, and the command that prints it.
 pub const DOCUMENTS: &[(&str, &str)] = &[
     ("model-check", "sabul model check --json"),
     ("model-iterate", "sabul model iterate --json"),
     ("model-grid", "sabul model grid --json"),
 ];
 
-/// The schema of a document (JSON Schema 2020-12), to which its title comes; none of a name that [`DOCUMENTS`] does not have.
+/// Returns the schema of a document (JSON Schema 2020-12) without a title; `None` if [`DOCUMENTS`]
+/// does not list the name.
 pub fn of(name: &str) -> Option<Value> {
     Some(match name {
         "model-check" => schema_for!(CheckReport).to_value(),

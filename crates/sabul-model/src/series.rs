@@ -1,4 +1,4 @@
-//! Plain data for plots: pairs of numbers, units in the names.
+//! Plot data: pairs of numbers, with units in the names.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -58,7 +58,7 @@ pub struct PhasePlane {
     pub rate_mbps_second: Vec<(f64, f64)>,
 }
 
-/// Points of the overload line.
+/// Number of points of the overload line.
 const LINE: u32 = 96;
 
 /// Follows both flows, for `rounds` or until a gap is not positive.

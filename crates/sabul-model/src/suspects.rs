@@ -1,4 +1,4 @@
-//! Weak points of the paper that are known, each computed anew whenever the checker runs.
+//! Known weak points of the paper, recomputed at every run of the checker.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,15 +22,15 @@ pub struct Suspect {
     pub params: Params,
 }
 
-/// A published set with some values changed.
+/// Returns a published set with some values changed.
 fn vary(set: Set, changes: &[(Key, f64)]) -> Params {
     let builder = Params::preset(set).to_builder();
     let builder = changes.iter().fold(builder, |builder, &(key, value)| builder.with(key, value));
     builder.build().expect("the values below are in range")
 }
 
-/// The example in which later decreases outlast the first: full queue, decreases of 7, 53, 53, 53,
-/// 53, 50, 23 … rounds.
+/// Returns the example in which later decreases are longer than the first: full queue, decreases of
+/// 7, 53, 53, 53, 53, 50, 23 … rounds.
 pub fn lemma5_example() -> Params {
     let changes = [
         (Key::ServiceMbps, 515.0),
@@ -44,7 +44,7 @@ pub fn lemma5_example() -> Params {
     builder.build().expect("the values above are in range")
 }
 
-/// The example in which the conditions of Lemma 7 hold and the average loss stays below α.
+/// Returns the example in which the conditions of Lemma 7 hold and the average loss stays below α.
 pub fn lemma7_example() -> Params {
     vary(
         Set::Pr0,
@@ -58,13 +58,13 @@ pub fn lemma7_example() -> Params {
     )
 }
 
-/// The example of Lemma 3, between the two bounds on k2, from this rate in Mb/s.
+/// Returns the example of Lemma 3, between the two bounds on k2, with this initial rate in Mb/s.
 pub fn lemma3_example(rate_mbps: f64) -> Params {
     let changes = [(Key::K2, 2.001), (Key::QueuePackets, 0.0), (Key::RateMbpsInitial, rate_mbps)];
     vary(Set::Pr0, &changes)
 }
 
-/// All of them.
+/// Returns all known weak points.
 pub fn known() -> Vec<Suspect> {
     let too_fast = [(Key::K2, 1500.0)];
     let slow = [(Key::ServiceMbps, 999.5), (Key::K2, 1500.0)];

@@ -1,4 +1,4 @@
-//! The parameter files that the reproduction ships are read and do what their comments say.
+//! Tests of the parameter files of the reproduction: they are valid and match their comments.
 
 use std::fs;
 use std::path::Path;

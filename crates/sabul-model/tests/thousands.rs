@@ -1,4 +1,4 @@
-//! The built-in grid at a size that meets the edges of the lemmas.
+//! Test of the built-in grid with enough points to reach the limits of the lemmas.
 
 use sabul_model::grid::run_builtin;
 
@@ -10,7 +10,7 @@ fn every_corrected_lemma_holds_on_thousands_of_points_and_the_printed_ones_fail_
         let failure = &lemma.corrected_failure;
         assert!(failure.is_none(), "lemma {} fails as corrected: {failure:?}", lemma.lemma);
         assert!(lemma.corrected.holds > 100, "lemma {} was hardly tested", lemma.lemma);
-        // Lemma 4 is the one that no point violates as printed.
+        // Lemma 4 is the only lemma that no point violates as printed.
         assert_eq!(lemma.printed.violated > 0, lemma.lemma != 4, "lemma {}", lemma.lemma);
         let share = lemma.printed.undecided as f64 / 5000.0;
         assert!(share < 0.02, "lemma {}: {share} undecided", lemma.lemma);

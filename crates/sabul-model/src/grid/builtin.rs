@@ -1,8 +1,8 @@
-//! The grid that the checker works through when no file is given.
+//! Built-in grid of the checker, used without a grid file.
 //!
-//! Seven points in ten are drawn from wide ranges. The rest is drawn where a lemma is decided by
-//! little: between the two bounds on k2 of Lemma 3, at the bounds of Lemma 7, and for Lemma 6
-//! interfaces that are hardly faster than what is served.
+//! Seven points in ten are drawn from wide ranges. The rest is drawn near the limits of a lemma:
+//! between the two bounds on k2 of Lemma 3 and at the bounds of Lemma 7. For Lemma 6, interfaces
+//! are slightly faster than the service rate.
 
 use sabul_units::{Random as _, SeededRandom};
 
@@ -10,20 +10,20 @@ use super::spec::unit;
 use crate::formulas::{c_of_excess_loss_printed, excess, k2_printed, k2_sharp};
 use crate::params::{Key, Params};
 
-/// Draws between two values at equal chance for equal ratios.
+/// Draws a log-uniform number between two values.
 fn log(random: &mut SeededRandom, from: f64, to: f64) -> f64 {
     (from.ln() + (to.ln() - from.ln()) * unit(random)).exp()
 }
 
-/// Draws between two values at equal chance for equal distances.
+/// Draws a uniform number between two values.
 fn linear(random: &mut SeededRandom, from: f64, to: f64) -> f64 {
     from + (to - from) * unit(random)
 }
 
-/// Draws for one point before it is given up; one in some thousand makes no sense.
+/// Most draws before a point is left out, which happens once in some thousand points.
 const TRIES: u32 = 32;
 
-/// Point `index` of `count`, drawn anew until it makes sense.
+/// Returns point `index` of `count`, redrawn until it is valid.
 pub fn builtin(seed: u64, index: u64, count: u64) -> Option<Params> {
     let mut random = SeededRandom::new(seed).fork(&format!("builtin/{index}"));
     (0..TRIES).find_map(|_| {
@@ -46,7 +46,7 @@ fn general(random: &mut SeededRandom) -> Option<Params> {
         .with(Key::QueuePackets, queue)
         .with(Key::RoundMs, log(random, 10.0, 500.0))
         .with(Key::K1, log(random, 1e-4, 5.0))
-        // k2·α decides the step, and above 1 the gap is lost.
+        // k2·α determines the step; above 1 the gap becomes negative.
         .with(Key::K2, log(random, 1e-3, 3.0) / alpha)
         .with(Key::Alpha, alpha)
         .with(Key::CUs, log(random, 1e-3, 5.0))
@@ -56,7 +56,7 @@ fn general(random: &mut SeededRandom) -> Option<Params> {
         .ok()
 }
 
-/// `C/(C−µ) < k2 ≤ 1/D`, without a queue: where Lemma 3 depends on the start.
+/// Draws `C/(C−µ) < k2 ≤ 1/D` without a queue, where Lemma 3 depends on the start.
 fn between_bounds(params: &Params, random: &mut SeededRandom) -> Option<Params> {
     let k2 = linear(random, k2_printed(params), k2_sharp(params));
     let is_possible = excess(params) > 0.0;
@@ -64,7 +64,7 @@ fn between_bounds(params: &Params, random: &mut SeededRandom) -> Option<Params> 
     builder.build().ok().filter(|_| is_possible)
 }
 
-/// k2·(1−µ/C) from 2 to 10 and c up to its bound: the edge of Lemma 7.
+/// Draws k2·(1−µ/C) from 2 to 10 and c up to its bound, at the limit of Lemma 7.
 fn near_excess_loss(params: &Params, random: &mut SeededRandom) -> Option<Params> {
     let share = 1.0 - params.value(Key::ServiceShare);
     let k2 = log(random, 2.0, 10.0) / share;
@@ -74,7 +74,7 @@ fn near_excess_loss(params: &Params, random: &mut SeededRandom) -> Option<Params
     params.to_builder().with(Key::CUs, c_us).build().ok()
 }
 
-/// µ within α of C.
+/// Draws µ from C·(1 − 1.2·α) to C·(1 − 0.05·α).
 fn slow_interface(params: &Params, random: &mut SeededRandom) -> Option<Params> {
     let share = 1.0 - params.alpha() * linear(random, 0.05, 1.2);
     params.to_builder().with(Key::ServiceShare, share.min(0.999_99)).build().ok()

@@ -1,4 +1,4 @@
-//! Grid files, and the points they stand for.
+//! Grid specification: grid files and their points.
 
 use sabul_units::{Random as _, SeededRandom};
 use toml::Spanned;
@@ -10,19 +10,19 @@ use crate::params::{Builder, Key, Params, ParamsError, check_range};
 /// Most points of one grid.
 const POINTS_MAX: u64 = 1_000_000;
 
-/// How the values of a range lie.
+/// Spacing of the values of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// At equal distances.
+    /// Equal distances.
     Linear,
-    /// At equal ratios.
+    /// Equal ratios.
     Log,
 }
 
-/// Values that a parameter takes in a grid.
+/// Values of one parameter in a grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// Which parameter.
+    /// The parameter.
     pub key: Key,
     values: Values,
 }
@@ -34,12 +34,13 @@ enum Values {
 }
 
 impl Axis {
-    /// Single values.
+    /// Returns an axis of single values.
     pub const fn list(key: Key, values: Vec<f64>) -> Self {
         Self { key, values: Values::List(values) }
     }
 
-    /// A range; `steps` counts both ends and means nothing where values are drawn.
+    /// Returns an axis with a range. `steps` counts both ends, and has no effect if values are
+    /// drawn at random.
     pub const fn range(key: Key, from: f64, to: f64, steps: u64, spread: Spread) -> Self {
         Self { key, values: Values::Range { from, to, steps, spread } }
     }
@@ -62,7 +63,7 @@ impl Axis {
         }
     }
 
-    /// The value at `share` of the way.
+    /// Returns the value at `share` of the range.
     fn between(&self, share: f64) -> f64 {
         match &self.values {
             Values::List(values) => values.first().copied().unwrap_or(f64::NAN),
@@ -80,7 +81,7 @@ impl Axis {
         }
     }
 
-    /// Middles of the cells of a heat map.
+    /// Returns the centres of the heat map's cells.
     pub(super) fn cells(&self, is_drawn: bool) -> Vec<f64> {
         match &self.values {
             Values::List(values) => values.clone(),
@@ -92,36 +93,36 @@ impl Axis {
     }
 }
 
-/// A uniform number from 0 to below 1.
+/// Returns a uniform number from 0 up to, but not including, 1.
 pub(super) fn unit(random: &mut SeededRandom) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A grid: what is fixed, what varies, and how points are chosen.
+/// A grid: fixed parameters, axes, and the selection of points.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// What all points share.
+    /// Values that all points share.
     pub base: Builder,
-    /// What varies.
+    /// The axes.
     pub axes: Vec<Axis>,
-    /// Draw this many points at random in place of all combinations.
+    /// Number of points to draw at random; `None`: all combinations.
     pub samples: Option<u64>,
-    /// Decides the draws.
+    /// Seed of the draws.
     pub seed: u64,
-    /// Axes of the heat map, to the right and upwards.
+    /// Horizontal and vertical axis of the heat map.
     pub heat_map: Option<(Key, Key)>,
 }
 
 impl Grid {
-    /// How many points there are.
+    /// Returns the number of points.
     pub fn points(&self) -> u64 {
         self.samples.unwrap_or_else(|| self.axes.iter().map(Axis::len).product())
     }
 
-    /// The parameters of a point; `None` where the combination makes no sense.
+    /// Returns the parameters of a point; `None` if the combination is invalid.
     pub fn point(&self, index: u64) -> Option<Params> {
         let mut builder = self.base.clone();
-        // Each point has its own stream, so that it does not matter who draws first.
+        // Each point has its own random stream, so the order of draws does not matter.
         let mut random = SeededRandom::new(self.seed).fork(&format!("point/{index}"));
         let mut rest = index;
         for axis in &self.axes {
@@ -138,14 +139,14 @@ impl Grid {
     }
 }
 
-/// Reads a grid file: the keys of a parameter file, where a number can also be a list
+/// Parses a grid file. The keys are those of a parameter file. A number can also be a list
 /// `[1, 2, 3]` or a range `{ from = 1, to = 100, steps = 20, spread = "log" }`.
 ///
-/// All combinations are taken, or with `samples = N` (and `seed = S`) N points are drawn. `x` and
-/// `y` name the axes of a heat map; without them they are the first two that vary.
+/// The grid has all combinations, or, with `samples = N` (and `seed = S`), N random points. `x` and
+/// `y` name the axes of a heat map; the default is the first two axes.
 ///
 /// # Errors
-/// If the text is no TOML, a key is unknown, a value is out of its range, or there are too many
+/// If the text is not TOML, a key is unknown, a value is out of range, or there are too many
 /// points.
 pub fn read_grid(source: &str) -> Result<Grid, ParamsError> {
     let table = parse(source)?;
@@ -154,7 +155,7 @@ pub fn read_grid(source: &str) -> Result<Grid, ParamsError> {
     let (mut x, mut y) = (None, None);
     let mut given = Vec::new();
     let mut entries: Vec<_> = table.get_ref().iter().collect();
-    // In the order of the file, which is the order of the axes.
+    // The order of the file is the order of the axes.
     entries.sort_by_key(|(name, _)| name.span().start);
     for (name, value) in entries {
         let line = line_of(source, name.span().start);
@@ -220,7 +221,7 @@ fn heat_axes(
     Ok(x.zip(y).filter(|(x, y)| x != y))
 }
 
-/// Says what is wrong with a grid of which not one of the first points can be built.
+/// Returns the error of a grid if none of its first 1000 points is valid.
 fn first_point(grid: &Grid) -> Result<(), ParamsError> {
     let some = grid.points().min(1000);
     if (0..some).any(|index| grid.point(index).is_some()) {
@@ -242,7 +243,7 @@ fn axis_key(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Key, ParamsError
     })
 }
 
-/// The axis of a list or range; `None` for a plain value.
+/// Parses the axis of a list or range; `None` for a plain value.
 fn axis(key: Key, value: &Spanned<DeValue<'_>>) -> Result<Option<Axis>, ParamsError> {
     let name = key.name();
     match value.get_ref() {

@@ -90,7 +90,7 @@ fn a_heat_map_has_a_cell_for_each_value() {
     let map = heat_map(&grid, &results, x, y).unwrap();
     assert_eq!((map.x_values.len(), map.y_values.len()), (5, 3));
     assert!(map.gamma.iter().flatten().all(Option::is_some));
-    // k2 = 1 locks everywhere, k2 = 100 loses too much in the middle of the interface.
+    // k2 = 1 locks everywhere. k2 = 100 has excess loss in the middle of the interface.
     assert_eq!(map.region[0][2], Some(Region::Locks));
     assert_eq!(map.region[2][2], Some(Region::ExcessLoss));
     assert!(heat_map(&grid, &results, x, Key::K1).unwrap_err().contains("'k1'"));

@@ -7,10 +7,10 @@ use super::statement::{Claim, Context, Draft, Relation, Statement, number, stand
 use crate::map::{GapNotPositive, Map, Mode};
 use crate::params::Params;
 
-/// Gaps that differ by less than this share count as equal.
+/// Gaps with a smaller relative difference count as equal.
 const EQUAL: f64 = 1e-3;
 
-/// Most rounds that two flows are followed; what is left then is extrapolated.
+/// Most rounds that two flows are followed. The remaining difference is extrapolated.
 const ROUNDS: u64 = 20_000;
 
 /// What two flows do to each other.
@@ -47,13 +47,13 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// Whether the flows were found equal.
+    /// Returns whether the flows became equal.
     pub fn is_equal(&self) -> bool {
         1.0 - self.ratio_end <= EQUAL
     }
 }
 
-/// Follows two flows from `gaps` seconds until they are equal, or for `rounds`.
+/// Follows two flows with gaps in seconds until they are equal, or for `rounds`.
 pub fn share(p: &Params, gaps: [f64; 2], rounds: u64) -> Sharing {
     let ratio_of = |[a, b]: [f64; 2]| if a < b { a / b } else { b / a };
     let mut map = Map::new(p, gaps);
@@ -98,7 +98,7 @@ pub fn share(p: &Params, gaps: [f64; 2], rounds: u64) -> Sharing {
         s.late_decreases += u64::from(is_decrease && s.rounds >= rounds / 4 * 3);
         let after = map.gaps();
         if after.iter().any(|&gap| gap <= 0.0) {
-            // No ratio to speak of; the next step says so.
+            // The ratio is undefined; the next step returns the error.
             continue;
         }
         let ratio = ratio_of(after);
@@ -134,10 +134,10 @@ fn rounds_to_equal(s: &Sharing, half: f64, rounds: u64) -> Option<f64> {
     })
 }
 
-/// Lemma 8. Increases keep the ratio of the gaps, decreases bring it nearer to 1, by a step that
-/// c makes. So it takes `c > 0` and decreases without end: where increase mode locks at the
-/// target loss, the rates stay as different as they are. (The text cites Lemma 4 for that and
-/// means Lemma 3.)
+/// Lemma 8. Increases keep the ratio of the gaps. Decreases move the ratio towards 1, because c is
+/// added. The lemma therefore needs `c > 0` and endless decreases: if increase mode locks at the
+/// target loss, the rates stay different. (The text cites Lemma 4 for this point, but means Lemma
+/// 3.)
 pub(super) fn lemma8(context: &Context<'_>) -> Draft {
     let p = context.params;
     let gaps = p.gaps_initial();
@@ -147,7 +147,7 @@ pub(super) fn lemma8(context: &Context<'_>) -> Draft {
     let becomes_equal = if is_decided {
         Some(s.is_equal() || s.is_at_capacity)
     } else {
-        // On the way, as long as the decreases that bring it about do not cease.
+        // Converging, as long as the necessary decreases continue.
         (has_decreases && s.rounds_to_equal.is_some()).then_some(true)
     };
     let printed = Statement::new(standing(p), || {
@@ -173,7 +173,7 @@ pub(super) fn lemma8(context: &Context<'_>) -> Draft {
                 "distance from 1 against the product of g/(g + c/δ), relative error",
                 if s.ratio_start < 1.0 { identity.abs() } else { 0.0 },
                 Relation::AtMost,
-                // Rounding of a distance that is itself tiny.
+                // Rounding error of a tiny distance.
                 1e-6 + 1e-14 / left.max(1e-14),
             ),
         ]

@@ -9,16 +9,16 @@ use crate::formulas::{
 use crate::orbit::{End, Orbit};
 use crate::params::Key;
 
-/// Whether γ exceeds α, as far as the averaging can tell.
+/// Returns the claim that γ exceeds α, undecided within the error of the average.
 fn exceeds(orbit: &Orbit, alpha: f64) -> Claim {
     let is_measured = !matches!(orbit.end, End::TooLong) || orbit.switches >= 20;
     let is_clear = (orbit.gamma - alpha).abs() > 2.0 * orbit.gamma_error;
     Claim::compare("γ > α", orbit.gamma, Relation::Above, alpha).if_decided(is_measured && is_clear)
 }
 
-/// Lemma 7. The proof supposes that the rounds take turns one by one and that an increase starts
-/// from λ = µ. The corrected conditions make every increase round and the decrease round after
-/// it lose more than α on average, whatever comes after; see [`c_of_excess_loss`].
+/// Lemma 7. The proof assumes that increase and decrease rounds alternate and that an increase
+/// starts from λ = µ. Under the corrected conditions, every increase round and the decrease round
+/// after it lose more than α on average, whatever follows; see [`c_of_excess_loss`].
 pub(super) fn lemma7(context: &Context<'_>) -> Draft {
     let (p, orbit) = (context.params, context.orbit);
     let share = 1.0 - p.service() / p.capacity();

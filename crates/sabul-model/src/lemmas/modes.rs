@@ -1,4 +1,4 @@
-//! Lemmas 1, 2 and 6: what one mode does while it lasts. [OVV-T §III-B]
+//! Lemmas 1, 2 and 6: behaviour within one mode. [OVV-T §III-B]
 
 use super::statement::{
     Claim, Context, Draft, Relation, Statement, fast_interface, number, optional, positive_gap,
@@ -8,10 +8,10 @@ use crate::formulas::{self, excess, gap_at_service, gap_at_target, k2_printed, k
 use crate::map::{GapNotPositive, Map, Mode};
 use crate::orbit::End;
 
-/// How near the limits an increase has to come.
+/// Distance at which an increase has reached its limits.
 const NEAR_LIMIT: f64 = 1e-6;
 
-/// How the first increase run went, the queue counting as always full.
+/// Result of the first increase run, with a queue that counts as always full.
 #[derive(Debug)]
 struct Climb {
     rate_start: f64,
@@ -20,9 +20,9 @@ struct Climb {
     loss_end: f64,
     rises: bool,
     loss_rises: bool,
-    /// Left increase mode for decrease mode.
+    /// The run ended with a switch to decrease mode.
     crosses: bool,
-    /// Stands at its limit.
+    /// The run stays at its limit.
     stands: bool,
     fault: Option<GapNotPositive>,
 }
@@ -30,7 +30,7 @@ struct Climb {
 fn climb(context: &Context<'_>) -> Climb {
     let p = context.full_params;
     let given = p.gaps_initial()[0];
-    // The lemma is about increase mode: a start above the target loss is replaced by half of µ.
+    // The lemma is about increase mode, so a start above the target loss is replaced by half of µ.
     let gap = if given > gap_at_target(p) { given } else { p.gap_of(p.service() / 2.0) };
     let mut map = Map::new(p, [gap]);
     let mut climb = Climb {
@@ -65,10 +65,10 @@ fn climb(context: &Context<'_>) -> Climb {
     climb
 }
 
-/// Lemma 1. As printed it asks for `k2·α > 1`, which makes the gap negative in the first round
-/// without loss; the proof and Lemmas 3 and 7 use `< 1`. Losses are those of the proof, a queue
-/// that is always full. That increase mode then never ends takes `k2 ≤ C/(C−µ)` from every
-/// start, as the logistic map in [`formulas`] shows; up to `1/D` it depends on the start.
+/// Lemma 1. As printed, it requires `k2·α > 1`, which makes the gap negative in the first round
+/// without loss. The proof and Lemmas 3 and 7 use `< 1`. Losses are those of the proof: a queue
+/// that is always full. Increase mode never ends from any start if `k2 ≤ C/(C−µ)`, as the logistic
+/// map in [`formulas`] shows. Up to `1/D` the result depends on the start.
 pub(super) fn lemma1(context: &Context<'_>) -> Draft {
     let p = context.full_params;
     let climb = climb(context);
@@ -139,9 +139,9 @@ pub(super) fn lemma1(context: &Context<'_>) -> Draft {
     Draft { printed, corrected, numbers, failure }
 }
 
-/// Lemma 2. Its limit has an empty premise: Equation 1 is left as soon as ρ ≤ α, so ρ cannot
-/// tend to 0 under it. Applied regardless, it tends to a rate above 0. What is true: every
-/// decrease ends; λ falls in it; ρ falls too where the queue is always full.
+/// Lemma 2. Its limit has an empty premise: Equation 1 ends as soon as ρ ≤ α, so ρ cannot tend to 0
+/// under this equation. Applied regardless of loss, Equation 1 tends to a rate above 0. True parts:
+/// every decrease ends; λ falls in a decrease; ρ falls too if the queue is always full.
 pub(super) fn lemma2(context: &Context<'_>) -> Draft {
     let (p, orbit, full) = (context.params, context.orbit, context.full);
     let end_gap = formulas::gap_of_endless_decrease(p);
@@ -190,8 +190,8 @@ pub(super) fn lemma2(context: &Context<'_>) -> Draft {
     Draft { printed, corrected, numbers, failure: Some((what, end_rate / p.capacity())) }
 }
 
-/// Lemma 6. True with the addition `k2·α < 1`, without which the gap becomes negative: then
-/// `ρ ≤ 1 − µ/C < α` always.
+/// Lemma 6. True with the additional condition `k2·α < 1`, without which the gap becomes negative.
+/// Then `ρ ≤ 1 − µ/C < α` always.
 pub(super) fn lemma6(context: &Context<'_>) -> Draft {
     let (p, orbit) = (context.params, context.orbit);
     let slow = Claim { what: "C < µ/(1-α) (Mb/s)", ..fast_interface(p) };

@@ -1,4 +1,4 @@
-//! Lemmas 3, 4 and 5: that the modes take turns, and for how long each lasts. [OVV-T §III-B]
+//! Lemmas 3, 4 and 5: alternation of the modes, and the length of each run. [OVV-T §III-B]
 
 use super::statement::{
     Claim, Context, Draft, Relation, Statement, fast_interface, number, optional, positive_gap,
@@ -12,7 +12,7 @@ use crate::map::{Map, Mode};
 use crate::orbit::{End, Orbit};
 use crate::params::Params;
 
-/// The conditions of Lemma 3, which Lemmas 4 and 5 presume too.
+/// Returns the conditions of Lemma 3, which Lemmas 4 and 5 also require.
 fn printed_conditions(p: &Params) -> Vec<Claim> {
     let mut conditions = vec![
         fast_interface(p),
@@ -23,18 +23,18 @@ fn printed_conditions(p: &Params) -> Vec<Claim> {
     conditions
 }
 
-/// The same with the sharp bound on k2.
+/// Returns the same conditions with the sharp bound on k2.
 fn corrected_conditions(p: &Params) -> Vec<Claim> {
     let mut conditions = vec![fast_interface(p), positive_gap(p)];
-    // Where D is not positive the first condition fails already.
+    // If D is not positive, the first condition already fails.
     conditions.push(Claim::compare("k2 > 1/D", p.k2(), Relation::Above, k2_sharp(p)));
     conditions.extend(standing(p));
     conditions
 }
 
-/// Lemma 3. The proof takes a queue that is not yet full for `µ ≤ λ < µ/(1−α)`. With a full one,
-/// or none, increase mode has an attracting limit up to `k2 = 1/D`, so that between `C/(C−µ)`
-/// and `1/D` the start decides.
+/// Lemma 3. The proof assumes a queue that is not yet full for `µ ≤ λ < µ/(1−α)`. With a full
+/// queue, or without a queue, increase mode has an attracting limit up to `k2 = 1/D`. Between
+/// `C/(C−µ)` and `1/D` the result therefore depends on the start.
 pub(super) fn lemma3(context: &Context<'_>) -> Draft {
     let (p, orbit) = (context.params, context.orbit);
     let checks = || {
@@ -65,20 +65,21 @@ pub(super) fn lemma3(context: &Context<'_>) -> Draft {
     Draft { printed, corrected, numbers, failure: Some((what, p.k2() / k2_printed(p) - 1.0)) }
 }
 
-/// Whether there is a complete run to speak of; not known where the iteration was cut off.
+/// Returns whether a complete run exists; `None` if the iteration was cut off before.
 fn has_complete(orbit: &Orbit, has_run: bool) -> Option<bool> {
     if has_run || orbit.end != End::TooLong { Some(has_run) } else { None }
 }
 
-/// Rounds of increase mode from `gap` with an empty queue; `None` if it does not end in time.
+/// Returns the rounds of increase mode from `gap` with an empty queue; `None` if it lasts `most`
+/// rounds.
 fn increase_from(p: &Params, gap: f64, most: u64) -> Option<u64> {
     let mut map = Map::new(p, [gap]);
     (0..most).find(|_| !matches!(map.step(), Ok(round) if round.mode == Mode::Increase))
 }
 
-/// Lemma 4, with λ_min measured: the printed formulas for it are wrong, see
-/// [`crate::formulas::LowestRate`]. The corrected statement has the bound of the proof with two
-/// rounds added, for the round that starts a run and the one that ends it.
+/// Lemma 4, with λ_min measured, because the printed formulas for it are wrong; see
+/// [`crate::formulas::LowestRate`]. The corrected statement has the bound of the proof plus two
+/// rounds: the round that starts a run, and the round that ends it.
 pub(super) fn lemma4(context: &Context<'_>) -> Draft {
     let (p, orbit) = (context.params, context.orbit);
     let start = p.gaps_initial()[0];
@@ -130,9 +131,9 @@ pub(super) fn lemma4(context: &Context<'_>) -> Draft {
     Draft { printed, corrected, numbers, failure: Some((what, longest / bound.max(1) as f64)) }
 }
 
-/// Lemma 5. T_2 depends on the start, so that later decreases can last longer. What bounds them:
-/// each round of a decrease adds at least c to the gap, from the smallest gap that an increase
-/// leaves up to δ*.
+/// Lemma 5. T_2 depends on the start, so later decreases can last longer. The corrected bound: each
+/// round of a decrease adds at least c to the gap, from the smallest gap after an increase up to
+/// δ*.
 pub(super) fn lemma5(context: &Context<'_>) -> Draft {
     let (p, orbit) = (context.params, context.orbit);
     let longest = orbit.decrease.longest as f64;

@@ -1,4 +1,4 @@
-//! What a lemma consists of and what comes of it: claims, conditions, conclusion, verdict.
+//! Parts and outcome of a lemma: claims, conditions, conclusion, verdict.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,7 +33,7 @@ impl Relation {
         }
     }
 
-    /// As written in formulas.
+    /// Returns the sign used in formulas.
     pub const fn sign(self) -> &'static str {
         match self {
             Self::Below => "<",
@@ -77,7 +77,7 @@ impl Claim {
         Self { what, sides: None, holds: holds.into() }
     }
 
-    /// The same claim, undecided unless `is_decided`.
+    /// Returns the same claim, but undecided unless `is_decided`.
     pub(super) fn if_decided(self, is_decided: bool) -> Self {
         Self { holds: self.holds.filter(|_| is_decided), ..self }
     }
@@ -98,7 +98,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// One letter, for dense tables.
+    /// Returns one letter, for dense tables.
     pub const fn letter(self) -> char {
         match self {
             Self::NotApplicable => '-',
@@ -186,7 +186,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict in words.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::ConditionsNotMet => "conditions not met",
@@ -198,7 +198,7 @@ impl Verdict {
         }
     }
 
-    /// The counterexample, if there is one.
+    /// Returns the counterexample, if any.
     pub const fn counterexample(&self) -> Option<&Counterexample> {
         match self {
             Self::HoldsCorrected { counterexample: Some(found) }
@@ -225,18 +225,19 @@ pub struct LemmaReport {
     pub numbers: Vec<Number>,
 }
 
-/// What the lemma files share: the parameters and the orbits.
+/// Input of the lemma functions: the parameters and the orbits.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) params: &'a Params,
     pub(super) limits: Limits,
     pub(super) orbit: &'a Orbit,
-    /// The same with the queue always full; the same orbit where it has no room anyway.
+    /// The parameters and the orbit with a queue that is always full. The orbit is unchanged if
+    /// there is no queue.
     pub(super) full_params: &'a Params,
     pub(super) full: &'a Orbit,
 }
 
-/// A lemma before the verdict: both statements, and what to say if the printed one fails.
+/// A lemma before the verdict: both statements, and the explanation if the printed statement fails.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) printed: Statement,
@@ -245,8 +246,9 @@ pub(super) struct Draft {
     pub(super) failure: Option<(String, f64)>,
 }
 
-/// What every lemma presumes: Equations 1 and 2 alone, fed with the loss of the same round, with
-/// positive constants [OVV-T §II]. Only what is not given is listed, and c always.
+/// Returns the conditions that every lemma assumes: Equations 1 and 2 alone, with the loss of the
+/// same round and positive constants [OVV-T §II]. Only unmet conditions are listed, and always the
+/// condition on c.
 pub(super) fn standing(p: &Params) -> Vec<Claim> {
     let mut claims = vec![Claim::compare("c > 0 (us)", p.value(Key::CUs), Relation::Above, 0.0)];
     if p.feedback_lag_rounds() > 0 {
@@ -258,14 +260,14 @@ pub(super) fn standing(p: &Params) -> Vec<Claim> {
     claims
 }
 
-/// `C > µ/(1−α)`: the interface can exceed what the target loss allows.
+/// Returns the claim `C > µ/(1−α)`: the interface can exceed the rate of the target loss.
 pub(super) fn fast_interface(p: &Params) -> Claim {
     let limit = p.value(Key::ServiceMbps) / (1.0 - p.alpha());
     let capacity = p.value(Key::CapacityMbps);
     Claim::compare("C > µ/(1-α) (Mb/s)", capacity, Relation::Above, limit)
 }
 
-/// `k2·α < 1`: a round without loss leaves a positive gap.
+/// Returns the claim `k2·α < 1`: a round without loss leaves a positive gap.
 pub(super) fn positive_gap(p: &Params) -> Claim {
     Claim::compare("k2·α < 1", p.k2() * p.alpha(), Relation::Below, 1.0)
 }

@@ -16,7 +16,7 @@ fn value(report: &LemmaReport, name: &str) -> f64 {
     report.numbers.iter().find(|number| number.name == name).unwrap().value
 }
 
-/// Outcomes as printed and as corrected.
+/// Returns the outcomes as printed and as corrected.
 fn outcomes(report: &LemmaReport) -> (Outcome, Outcome) {
     (report.printed.outcome, report.corrected.outcome)
 }
@@ -63,7 +63,7 @@ fn lemma_3_fails_between_its_bound_and_the_sharp_one_and_holds_beyond() {
 
 #[test]
 fn lemma_4_holds_with_the_bound_of_the_proof() {
-    // 91 rounds of the first increase, 85 to reach µ, 24 at most to fill the queue.
+    // 91 rounds of the first increase; 85 rounds to reach µ, and at most 24 to fill the queue.
     let report = lemma(4, &Params::preset(Set::Pr0));
     assert_eq!(report.verdict, Verdict::Holds);
     let lengths = [value(&report, "T_1"), value(&report, "T'")];
@@ -102,7 +102,8 @@ fn lemma_7_tells_the_two_published_sets_apart_and_its_conditions_are_not_necessa
         [Some(false); 2]
     );
     assert!(value(&pr0, "γ") > 0.0015, "yet it loses more than α");
-    // At µ = 100 Mb/s the corrected conditions cover Pr_0 with a full queue, the printed do not.
+    // At µ = 100 Mb/s with a full queue, the corrected conditions cover Pr_0, but the printed
+    // conditions do not.
     let changes =
         [(Key::ServiceMbps, 100.0), (Key::RateMbpsInitial, 60.0), (Key::QueuePackets, 0.0)];
     let covered = lemma(7, &vary(Set::Pr0, &changes));
@@ -139,7 +140,7 @@ fn assert_rates(rates: [f64; 2], expected: [f64; 2], within: f64) {
 
 #[test]
 fn two_flows_of_pr0_become_equal_and_those_of_pr1_take_their_time() {
-    // The 501st round is the one after 500 rounds.
+    // The 501st round follows 500 rounds.
     let pr0 = unfair(Set::Pr0, &[]);
     assert_rates(rates_after(&pr0, 501), [470.6, 441.4], 0.1);
     assert!(share(&pr0, pr0.gaps_initial(), 2000).is_equal());

@@ -27,8 +27,8 @@ fn a_round_without_loss_shrinks_the_gap_by_k2_alpha() {
 
 #[test]
 fn a_loss_of_one_percent_grows_the_gap_by_equation_1() {
-    // Gap 12 µs: 500 Mb/s, of which 495 are served: ρ = 1 %.
-    // 12 × (1 + 0.1 × (0.01 − 0.001)) + 0.5 = 12.5108 µs.
+    // Gap 12 µs: 500 Mb/s, of which 495 Mb/s are served: ρ = 1 %. 12 × (1 + 0.1 × (0.01 − 0.001)) +
+    // 0.5 = 12.5108 µs.
     let p = vary(Set::Pr0, &[(Key::ServiceMbps, 495.0), (Key::QueuePackets, 0.0)]);
     let mut map = Map::new(&p, [12e-6]);
     let round = map.step().unwrap();
@@ -105,7 +105,7 @@ fn bits_are_sent_served_lost_or_queued() {
     }
 }
 
-/// The equations of one flow once more, in the order of the paper.
+/// The equations of one flow in an independent form, in the order of the paper.
 fn by_hand(p: &Params, rounds: usize) -> Vec<(f64, f64)> {
     let (l, c, mu, t) = (p.packet(), p.capacity(), p.service(), p.round());
     let (mut delta, mut q) = (p.gaps_initial()[0], 0.0_f64);
@@ -161,7 +161,8 @@ fn exact(value: f64) -> Exact {
     Exact::try_from(value).unwrap().with_precision(300).value()
 }
 
-/// One round in 300 binary digits, from a gap and a queue: next gap, next queue, loss.
+/// Computes one round in 300 binary digits from gap and queue. Returns next gap, next queue, and
+/// loss.
 fn exact_round(p: &Params, gap: &Exact, queue: &Exact) -> (Exact, Exact, Exact) {
     let (l, c, mu) = (exact(p.packet()), exact(p.capacity()), exact(p.service()));
     let (t, room, alpha) = (exact(p.round()), exact(p.room()), exact(p.alpha()));
@@ -183,7 +184,7 @@ fn a_round_in_floats_is_right_to_twelve_digits() {
         let p = builtin(9, index, 200).unwrap();
         let mut map = Map::new(&p, [p.gaps_initial()[0]]);
         let mut queue = 0.0;
-        // Some rounds in, at a place that differs from point to point.
+        // After some rounds; the number differs from point to point.
         for _ in 0..random.below(400) {
             let Ok(round) = map.step() else { break };
             queue = round.queue;
@@ -203,7 +204,7 @@ fn a_round_in_floats_is_right_to_twelve_digits() {
 
 #[test]
 fn orbits_that_settle_are_the_same_in_floats_and_in_ninety_digits() {
-    // Pr_0 with a queue ends in a cycle, so that rounding dies away: 1500 rounds agree.
+    // Pr_0 with a queue ends in a cycle, so rounding errors vanish: 1500 rounds agree.
     for service in [100.0, 300.0, 900.0] {
         let p = vary(Set::Pr0, &[(Key::ServiceMbps, service), (Key::RateShareInitial, 0.6)]);
         let mut map = Map::new(&p, [p.gaps_initial()[0]]);
@@ -219,9 +220,9 @@ fn orbits_that_settle_are_the_same_in_floats_and_in_ninety_digits() {
 
 #[test]
 fn the_sliver_of_lemma_3_is_no_effect_of_rounding() {
-    // Two starts, ninety digits. From 300 Mb/s the loss comes to α from below, to forty digits;
-    // there a round of increase mode shrinks the distance to 1 − k2·D = 0.0015 of itself, so that
-    // it never crosses. From 499 Mb/s it does.
+    // Two starts, ninety digits. From 300 Mb/s the loss approaches α from below, to forty digits.
+    // There a round of increase mode shrinks the distance by the factor 1 − k2·D = 0.0015, so the
+    // loss never crosses α. From 499 Mb/s it does.
     for (rate, crosses) in [(300.0, false), (499.0, true)] {
         let changes = [(Key::K2, 2.001), (Key::QueuePackets, 0.0), (Key::RateMbpsInitial, rate)];
         let p = vary(Set::Pr0, &changes);
@@ -246,7 +247,8 @@ fn the_sliver_of_lemma_3_is_no_effect_of_rounding() {
 
 #[test]
 fn the_counterexample_to_lemma_7_is_no_effect_of_rounding() {
-    // Ninety digits: it ends in a cycle of two rounds whose mean loss is 0.956 of the target.
+    // Ninety digits: the orbit ends in a cycle of two rounds whose mean loss is 0.956 of the
+    // target.
     let p = crate::suspects::lemma7_example();
     let (mut gap, mut queue) = (exact(p.gaps_initial()[0]), exact(0.0));
     let mut sum = exact(0.0);

@@ -44,9 +44,9 @@ fn pr0_with_the_queue_always_full() {
     }
 }
 
-// k2 = 10 is below C/(C−µ) = 10 (equal) and 1/D = 10.101: increase mode locks and γ = α. A float
-// iteration without a tolerance leaves the limit by rounding alone, and Equation 3 within the
-// tolerance leaves it by d; both average less.
+// k2 = 10 equals C/(C−µ) = 10 and is below 1/D = 10.101: increase mode locks and γ = α. A float
+// iteration without a tolerance leaves the limit by rounding alone. Equation 3 within the tolerance
+// leaves the limit by d. Both average less.
 #[test]
 fn pr0_with_a_full_queue_locks_at_nine_tenths_of_the_interface() {
     let orbit = at(Set::Pr0, 900.0, Variant::Full, false);
@@ -69,7 +69,7 @@ fn a_limit_cycle_is_found_with_its_period_and_its_exact_average() {
     let orbit = at(Set::Pr0, 900.0, Variant::Recursion, false);
     assert_eq!(orbit.end, End::Cycle { period: 36 });
     assert!(orbit.gamma_error <= 0.0);
-    // 35 rounds without loss and one with.
+    // 35 rounds without loss and one round with loss.
     assert_eq!(orbit.first_runs[2..6], [35, 1, 35, 1]);
 }
 
