@@ -24,6 +24,7 @@
 //!              and can be withdrawn.
 //! Not here:    the circuit breaker (`breaker`), which bounds every controller.
 
+mod around;
 mod cubic;
 mod link;
 mod losses;
@@ -38,7 +39,7 @@ use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
 use self::cubic::{CubicWindow, Fallback};
 use self::link::{Link, Share, packets_per_second};
-use self::losses::{Around, CHANCE_MAX, Losses, Meaning, Verdict};
+use self::losses::{CHANCE_MAX, Losses, Meaning, Verdict};
 use self::path::{Drains, Epoch, Path};
 use self::policy::{Manner, spread};
 use self::probing::Probing;
@@ -107,17 +108,10 @@ const SEARCH_WAIT: Span = Span::from_secs(5);
 const CARRIED_PART: f64 = 1.0 / 3.0;
 /// Ours: how long the CUBIC window limits the flow after congestion that the law cannot avoid.
 const BOUND_AGE: Span = Span::from_secs(10);
-/// Ours: part of the base RTT, and number of jitters, above which an RTT shows a queue while the room is unknown.
-const PEAK_BASE_PART: f64 = 1.0 / 8.0;
-const PEAK_JITTERS: f64 = 4.0;
-/// Ours: part of the longest recent queue from which a queue counts as full.
-const FULL_PART: f64 = 0.8;
 /// Ours: recent loss beyond chance above which a flow neither probes nor restores its window after a timeout.
 const LOST_LIGHT: f64 = 0.01;
 /// Ours: largest number of flows for which random loss can be separated from the loss of many competing flows.
 const FEW: f64 = 8.0;
-/// Ours: shortest queue that RTTs can show, in packets.
-const SHOWN_PACKETS: f64 = 4.0;
 /// Ours: part of the link's rate from which this flow counts as alone.
 const ALONE_PART: f64 = 0.8;
 
@@ -396,23 +390,6 @@ impl Sabul2026 {
         true
     }
 
-    /// Returns the circumstances that decide the meaning of this epoch's losses.
-    fn around(&self, epoch: &Epoch, now: Instant) -> Around {
-        let (base, jitter, link) = (self.path.base(), self.path.jitter(), self.link.rate());
-        let room = self.losses.room(base);
-        let shown = SHOWN_PACKETS / link.max(1.0);
-        let peak = if room.is_finite() { room / 2.0 } else { base * PEAK_BASE_PART };
-        let peak = peak.max(PEAK_JITTERS * jitter).max(shown);
-        let low = (self.omega() + self.theta() / 2.0).max(2.0 * jitter);
-        Around {
-            is_queued: self.path.queue() > low || epoch.longest - base > peak,
-            is_full: epoch.longest - base > FULL_PART * (self.path.peak() - base),
-            may_be_few: self.link.is_trained() && epoch.rate * FEW >= (1.0 - epoch.lost) * link,
-            is_bound: self.fallback.bound(now).is_some(),
-            shows_queues: self.path.longest_queue() > 1.25 * low + shown,
-        }
-    }
-
     /// Responds to congestion: a queue overflowed, or a policer without a queue dropped packets.
     fn on_congestion(&mut self, epoch: &Epoch, is_queued: bool, cx: &mut Context<'_>) {
         self.start.before_silence = None;
@@ -653,6 +630,9 @@ impl Sabul2026 {
             Verdict::Chance => {
                 cx.tell(Reason::Own("losses-stay"));
                 self.state = State::Cruise;
+                if self.losses.is_proven() {
+                    self.fallback.bound_until = cx.now;
+                }
             }
             Verdict::Ours if rate < ALONE_PART * self.link.rate() => {
                 self.state = State::Cruise;

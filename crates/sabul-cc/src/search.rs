@@ -37,8 +37,14 @@ const TRAIN_BLIND: Span = Span::from_millis(8);
 const WINDOW_MIN: u64 = 4;
 /// Ours: bound where nothing slows packets down; the flow window is smaller.
 const WINDOW_MAX: u64 = 1 << 24;
-/// Least packets between two ACKs for an arrival rate.
+/// Least packets between two ACKs for an arrival rate. On a path with losses also this part of a train: retransmissions arrive
+/// between two trains, and their rate says nothing.
 const SAMPLE_PACKETS: u64 = 16;
+const SAMPLE_OF_TRAIN: u64 = 16;
+/// Ours: an estimate over less time may be the clock of a host, because hosts hand over packets in batches. REFUTED is the
+/// largest ratio of such an estimate to the bound of a later train; other flows may exceed the link for a moment.
+const SHORT: Span = Span::from_micros(600);
+const REFUTED: f64 = 1.3;
 /// Queueing delay that ends the fill: this part of the smallest RTT, at least the floor.
 const DELAY_PART: u64 = 16;
 const DELAY_FLOOR: Span = Span::from_millis(1);
@@ -48,6 +54,8 @@ const WAKE_UP: Span = Span::from_micros(500);
 const PUSH: (u64, u64) = (9, 8);
 /// Ours: a train of this part of the BDP measures other flows, and delays them by no more.
 const ENOUGH: u64 = 4;
+/// Ours: a train measures other flows if its samples have this part of the train.
+const TOLD_PART: u64 = 8;
 /// Ours: least part of the link at the start of a fill. A gentle search, whose controller estimates the
 /// number of flows, has a smaller part: with an eighth, new flows alone overflow a link with 48 flows. BLIND
 /// applies if no train measured other flows; from ALL on, no other flow is assumed.
@@ -103,12 +111,21 @@ enum Stage {
 struct Passed {
     sum_bps: f64,
     samples: u32,
+    /// Packets of all samples; a packet counts in each sample that has it.
+    packets: u64,
+    /// Largest rate of samples with a quarter of the train.
+    largest: Option<Rate>,
 }
 
 impl Passed {
-    fn note(&mut self, rate: Rate) {
+    /// Takes in a rate at which so many packets of a train of `window` packets arrived.
+    fn note(&mut self, rate: Rate, packets: u64, window: u64) {
         self.sum_bps += rate.0 as f64;
         self.samples += 1;
+        self.packets += packets;
+        if packets >= window / ENOUGH {
+            self.largest = self.largest.max(Some(rate));
+        }
     }
 
     fn mean_bps(self) -> Option<f64> {
@@ -137,12 +154,15 @@ struct Trains {
     told: Told,
     /// Counts of the last train alone.
     last: Told,
+    /// Packets of the last train.
+    last_sent: u64,
     /// First number after the trains. Losses below this number belong to trains, however late the report.
     end: SentNumber,
 }
 
 impl Trains {
-    const NONE: Self = Self { told: Told::NONE, last: Told::NONE, end: SentNumber(0) };
+    const NONE: Self =
+        Self { told: Told::NONE, last: Told::NONE, last_sent: 0, end: SentNumber(0) };
 
     /// Adds losses of completed trains.
     const fn lose(&mut self, packets: u64) {
@@ -154,6 +174,7 @@ impl Trains {
     const fn end(&mut self, train: Told, next: SentNumber) {
         self.told.arrived += train.arrived;
         self.told.lost += train.lost;
+        self.last_sent = next.0.saturating_sub(self.end.0);
         (self.last, self.end) = (train, next);
     }
 }
@@ -193,6 +214,8 @@ pub(crate) struct RateSearch {
     recent: VecDeque<Mark>,
     /// Largest arrival rate of a train.
     estimate: Option<Rate>,
+    /// Time in which the packets of the estimate arrived.
+    estimated_over: Span,
     /// Largest arrival rate before the fill.
     trained: Option<Rate>,
     passed: Passed,
@@ -225,8 +248,9 @@ impl RateSearch {
             round_end: None,
             recent: VecDeque::new(),
             estimate: None,
+            estimated_over: Span::ZERO,
             trained: None,
-            passed: Passed { sum_bps: 0.0, samples: 0 },
+            passed: Passed { sum_bps: 0.0, samples: 0, packets: 0, largest: None },
             is_ceiling: false,
             delays: [Span::ZERO; 4],
             round: Told::NONE,
@@ -286,7 +310,12 @@ impl RateSearch {
         let is_too_much = |of: Told, most: f64| of.lost >= LOSSES_MIN && of.lost as f64 >= most;
         let half = |of: Told| is_too_much(of, of.all() as f64 * LOST_OF_TRAIN);
         match self.stage {
-            Stage::Ramp => half(self.trains.last) || half(self.round),
+            Stage::Ramp => {
+                // Losses of a part of a train may be reported before the arrivals of the rest.
+                let known_half = |of: Told, sent: u64| of.all() >= sent / 2 && half(of);
+                known_half(self.trains.last, self.trains.last_sent)
+                    || known_half(self.round, self.window)
+            }
             Stage::Fill { .. } => {
                 let told = self.round.all() as f64;
                 let expected = told * self.chance();
@@ -387,15 +416,17 @@ impl RateSearch {
             return SearchStep::Overrun { rate };
         }
         // Arrivals spread over an RTT are spaced by the window, unless a queue spaces them.
-        let sample =
-            sample.filter(|(_, time)| delayed || *time <= rtt.min / 2).map(|(rate, _)| rate);
+        let sample = sample.filter(|(_, time)| delayed || *time <= rtt.min / 2);
         let is_round_over = self.round_end.is_some_and(|end| acked.settled >= end);
         match self.stage {
             Stage::Ramp => {
-                if let Some(rate) = sample {
-                    self.passed.note(rate);
+                if let Some((rate, time)) = sample {
+                    let packets = rate.bytes_in(time).0 / cx.packet_bytes.0.max(1);
+                    self.passed.note(rate, packets, self.window);
+                    if self.estimate.is_none_or(|estimate| rate > estimate) {
+                        (self.estimate, self.estimated_over) = (Some(rate), time);
+                    }
                 }
-                self.estimate = self.estimate.max(sample);
                 self.trained = self.estimate;
                 self.ramp(acked, rtt, delayed, cx);
                 SearchStep::Continue
@@ -421,6 +452,20 @@ impl RateSearch {
         }
     }
 
+    /// Replaces an estimate that a short train gave by the bound of a paced train, if the bound is far below.
+    fn bound_estimate(&mut self, cx: &Context<'_>) {
+        if self.estimated_over >= SHORT {
+            return;
+        }
+        let most = self.passed.largest.and_then(|arrived| self.most(arrived, cx));
+        let is_refuted = |estimate: Rate, most: Rate| estimate.0 as f64 > REFUTED * most.0 as f64;
+        self.estimate = match (self.estimate, most) {
+            (Some(estimate), Some(most)) if is_refuted(estimate, most) => Some(most),
+            (estimate, _) => estimate,
+        };
+        self.trained = self.estimate;
+    }
+
     /// Ends a round of the ramp: a longer train follows, or the fill.
     fn ramp(&mut self, acked: &Acked, rtt: RttEstimate, delayed: bool, cx: &Context<'_>) {
         // The first train ends at the newest number sent when its first ACK arrives.
@@ -434,9 +479,11 @@ impl RateSearch {
             self.start_round(acked.next);
             return;
         }
+        self.bound_estimate(cx);
         match self.estimate.map(|rate| (rate, packets_in(rate, rtt, cx))) {
             Some((_, packets)) if delayed || packets <= self.window * ENOUGH => {
-                let is_told = self.gap == Gap::NONE || self.passed.samples > 0;
+                let is_told =
+                    self.gap == Gap::NONE || self.passed.packets >= self.window / TOLD_PART;
                 if is_told || self.round.arrived >= self.window {
                     let free = self.free(cx);
                     self.start_round(acked.next);
@@ -552,11 +599,14 @@ impl RateSearch {
     /// short run contains little of the pause between trains.
     fn sample(&mut self, here: Mark) -> Option<(Rate, Span)> {
         self.recent.push_back(here);
-        let enough = |from: &Mark| here.total.0.saturating_sub(from.total.0) >= SAMPLE_PACKETS;
+        let is_lossy = self.trains.told.lost + self.round.lost > 0;
+        let part = if is_lossy { self.window / SAMPLE_OF_TRAIN } else { 0 };
+        let least = SAMPLE_PACKETS.max(part);
+        let enough = |from: &Mark| here.total.0.saturating_sub(from.total.0) >= least;
         while self.recent.get(1).is_some_and(enough) {
             self.recent.pop_front();
         }
-        let from = *self.recent.front()?;
+        let from = *self.recent.front().filter(|from| enough(from))?;
         Some((rate_between(from, here)?, here.arrived_at.saturating_sub(from.arrived_at)))
     }
 
@@ -602,110 +652,4 @@ fn rate_between(from: Mark, to: Mark) -> Option<Rate> {
 }
 
 #[cfg(test)]
-mod tests {
-    use sabul_units::Instant;
-
-    use super::*;
-    use crate::controller::Moment;
-
-    #[test]
-    fn a_train_that_arrives_in_lumps_is_timed_from_its_head() {
-        let rtt = Span::from_millis(100);
-        let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
-        let moment = Moment::new(Instant::ZERO, Some(estimate), Bytes(1500));
-        let mut search = RateSearch::new();
-        let mut hear = |total: u64, next: u64, ms: f64| {
-            let acked = Acked {
-                newly: Packets(1),
-                total: Packets(total),
-                settled: SentNumber(total - 1),
-                largest: SentNumber(total - 1),
-                next: SentNumber(next),
-                delivered: Bytes(total * 1500),
-                arrived_at: Span::from_secs_f64(ms / 1e3),
-                ..Acked::default()
-            };
-            search.on_ack(&acked, &Context::without_chance(&moment));
-            search.estimate
-        };
-        // 32 packets arrive at once. Of the next 128 the first 45 arrive together, the others 1 ms later: 83
-        // × 12 000 bit in a millisecond.
-        assert_eq!(hear(32, 32, 50.0), None);
-        assert_eq!(hear(77, 160, 151.0), None);
-        assert_eq!(hear(160, 400, 152.0), Some(Rate(996_000_000)));
-    }
-
-    #[test]
-    fn a_train_that_came_too_fast_is_refuted_by_the_fill() {
-        let rtt = Span::from_millis(10);
-        let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
-        let moment = Moment::new(Instant::ZERO, Some(estimate), Bytes(1250));
-        let cx = Context::without_chance(&moment);
-        let mut search = RateSearch::new();
-        let mut hear = |from: u64, to: u64, next: u64, ms: f64, lost: u64| {
-            search.round.lost += lost;
-            let acked = Acked {
-                newly: Packets(to - from),
-                total: Packets(to),
-                settled: SentNumber(to + lost - 1),
-                largest: SentNumber(to + lost - 1),
-                next: SentNumber(next),
-                delivered: Bytes(to * 1250),
-                arrived_at: Span::from_secs_f64(ms / 1e3),
-                ..Acked::default()
-            };
-            search.on_ack(&acked, &cx)
-        };
-        // 10 packets a millisecond are 100 Mb/s; a machine that was suspended sends them at 400 Mb/s.
-        for (from, to, next, ms) in
-            [(0, 16, 32, 5.0), (16, 32, 32, 5.4), (32, 48, 137, 15.0), (48, 137, 137, 17.3)]
-        {
-            assert_eq!(hear(from, to, next, ms, 0), SearchStep::Continue);
-        }
-        // Three of four packets of the fill are lost.
-        let SearchStep::Overrun { rate } = hear(137, 237, 600, 27.0, 300) else {
-            panic!("three quarters are lost");
-        };
-        assert!((80_000_000..=110_000_000).contains(&rate.0), "{rate}");
-        let trained = search.train_rate().expect("a train has shown a rate");
-        assert!((100_000_000..=140_000_000).contains(&trained.0), "{trained}");
-    }
-
-    #[test]
-    fn a_small_part_of_the_link_offered_for_a_moment_casts_doubt_and_bounds_nothing() {
-        let moment = Moment::new(Instant::ZERO, None, Bytes(1500));
-        let after = |arrived| {
-            let mut search = RateSearch::new();
-            search.trained = Some(Rate::from_mbps(1000));
-            search.gap = Rate::from_mbps(125).gap(Bytes(1500));
-            search.doubt_train(Rate::from_mbps(arrived), &Context::without_chance(&moment));
-            search.train_rate()
-        };
-        // 110 of 125 gives a bound of 917, 92 of 348.
-        let link = Some(Rate::from_mbps(1000));
-        assert_eq!([125, 110, 92].map(after), [link, link, None]);
-    }
-
-    #[test]
-    fn a_fill_of_which_less_arrives_ends_where_losses_are_what_is_missing() {
-        let rtt = Span::from_millis(100);
-        let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
-        let moment = Moment::new(Instant::ZERO, Some(rtt), Bytes(1500));
-        let end = |lost| {
-            let mut search = RateSearch::new();
-            search.gap = Rate::from_mbps(1000).gap(Bytes(1500));
-            search.round = Told { arrived: 1000 - lost, lost };
-            let seen = Filled {
-                rate: Rate::from_mbps(600),
-                least: rtt.min,
-                delayed: false,
-                is_round_over: true,
-                is_half_over: true,
-            };
-            search.judge_fill(1.0, seen, &Acked::default(), rtt, &Context::without_chance(&moment))
-        };
-        assert_eq!(end(0), SearchStep::Continue);
-        assert_eq!(end(10), SearchStep::Continue, "a late machine, and chance");
-        assert!(matches!(end(400), SearchStep::Found { hold: None, .. }));
-    }
-}
+mod tests;

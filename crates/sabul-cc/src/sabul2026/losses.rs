@@ -40,6 +40,10 @@ const AGAIN_EACH: Span = Span::from_secs(10);
 /// Ours: losses that a test must be able to detect, and epochs after which a test ends undecided.
 const SEEN_MIN: f64 = 8.0;
 const EPOCHS_MAX: u32 = 6;
+/// Ours: losses without a queue are random, among many flows too, if this part of the losses stays while the rate falls to
+/// this part. CUBIC flows on a queue of one packet fall to a half.
+const PROOF_RATE: f64 = 0.25;
+const PROOF_LOST: f64 = 0.5;
 /// Ours: weight of the newest overflow in the delay of a full queue.
 const FULL_WEIGHT: f64 = 0.25;
 
@@ -103,6 +107,10 @@ pub(super) struct Losses {
     /// Longest RTT with a full queue, in seconds; not the queueing delay, because the base RTT may
     /// fall later.
     full: f64,
+    /// Sending rate in packets a second and share of packets lost when losses without a queue began.
+    began: Option<(f64, f64)>,
+    /// Losses stayed while the rate fell, and no queue overflowed since.
+    is_proven: bool,
 }
 
 impl Losses {
@@ -115,7 +123,14 @@ impl Losses {
             seen,
             again_at: Instant::ZERO,
             full: f64::INFINITY,
+            began: None,
+            is_proven: false,
         }
+    }
+
+    /// Returns true if losses without a queue stayed while the rate fell to a quarter.
+    pub(super) const fn is_proven(&self) -> bool {
+        self.is_proven
     }
 
     /// Returns the share of packets that the path loses at random.
@@ -139,7 +154,8 @@ impl Losses {
         self.full = self.full.max(epoch.shortest);
         let weight = (epoch.packets / RECENT_PACKETS).min(WEIGHT_MAX);
         self.recent += (epoch.lost - self.recent) * weight;
-        if !around.may_be_few {
+        let may_be_few = around.may_be_few || self.is_proven;
+        if !may_be_few {
             self.chance = self.chance.min(CROWD_MAX);
         }
         let excess = (epoch.lost - self.chance) * epoch.packets;
@@ -158,13 +174,28 @@ impl Losses {
         }
         let is_light = epoch.lost < LIGHT_MAX;
         if around.is_queued && (around.is_full || !is_light) {
+            (self.began, self.is_proven) = (None, false);
             return Meaning::Congestion;
         }
         if is_light && (around.is_queued || around.shows_queues) {
             self.learn(epoch);
             return Meaning::Random;
         }
-        if around.may_be_few { Meaning::Unclear } else { Meaning::Congestion }
+        if may_be_few {
+            return Meaning::Unclear;
+        }
+        self.prove(epoch);
+        Meaning::Congestion
+    }
+
+    /// Compares losses without a queue with the losses at the rate where they began.
+    fn prove(&mut self, epoch: &Epoch) {
+        let sent = epoch.rate / (1.0 - epoch.lost);
+        let (rate, lost) = *self.began.get_or_insert((sent, epoch.lost));
+        if sent > rate {
+            self.began = Some((sent, epoch.lost));
+        }
+        self.is_proven = sent < PROOF_RATE * rate && self.recent > PROOF_LOST * lost;
     }
 
     fn learn(&mut self, epoch: &Epoch) {
@@ -295,6 +326,25 @@ mod tests {
         let crowd = Around { may_be_few: false, ..EMPTY };
         assert_eq!(losses.note(&epoch(1000.0, 0.1), &crowd), Meaning::Congestion);
         assert_eq!(losses.note(&epoch(1000.0, 0.6), &EMPTY), Meaning::Congestion, "over a half");
+    }
+
+    #[test]
+    fn losses_that_stay_while_the_rate_falls_to_a_quarter_are_tested_among_many_flows_too() {
+        let crowd = Around { may_be_few: false, is_bound: true, shows_queues: false, ..EMPTY };
+        let meanings = |rest: f64| {
+            let mut losses = Losses::new();
+            let shares = [(1000.0, 0.2), (700.0, 0.2), (490.0, rest), (343.0, rest), (240.0, rest)];
+            let mut note = |(packets, lost)| losses.note(&epoch(packets, lost), &crowd);
+            let _ = shares.map(&mut note);
+            (note((160.0, 0.2)), losses)
+        };
+        let (meaning, mut losses) = meanings(0.2);
+        assert!(meaning == Meaning::Unclear && losses.is_proven());
+        let full = Around { is_queued: true, is_full: true, ..crowd };
+        assert_eq!(losses.note(&epoch(160.0, 0.2), &full), Meaning::Congestion);
+        assert!(!losses.is_proven(), "a queue overflowed");
+        let (meaning, losses) = meanings(0.02);
+        assert!(meaning == Meaning::Congestion && !losses.is_proven(), "losses fell with the rate");
     }
 
     #[test]

@@ -1,0 +1,40 @@
+//! Facts about an epoch that decide the meaning of its losses: queue, number of flows, bounds of the window.
+//!
+//! Source: ours.
+//! Not here:    the meaning itself (`losses`).
+
+use sabul_units::Instant;
+
+use super::losses::Around;
+use super::path::Epoch;
+use super::{FEW, Sabul2026};
+
+/// Ours: part of the base RTT, and number of jitters, above which an RTT shows a queue while the room is unknown.
+const PEAK_BASE_PART: f64 = 1.0 / 8.0;
+const PEAK_JITTERS: f64 = 4.0;
+/// Ours: part of the longest recent queue from which a queue counts as full.
+const FULL_PART: f64 = 0.8;
+/// Ours: shortest queue that RTTs can show, in packets.
+const SHOWN_PACKETS: f64 = 4.0;
+
+impl Sabul2026 {
+    /// Returns the circumstances that decide the meaning of this epoch's losses.
+    pub(super) fn around(&self, epoch: &Epoch, now: Instant) -> Around {
+        let (base, jitter, link) = (self.path.base(), self.path.jitter(), self.link.rate());
+        let room = self.losses.room(base);
+        let shown = SHOWN_PACKETS / link.max(1.0);
+        let peak = if room.is_finite() { room / 2.0 } else { base * PEAK_BASE_PART };
+        let peak = peak.max(PEAK_JITTERS * jitter).max(shown);
+        let low = (self.omega() + self.theta() / 2.0).max(2.0 * jitter);
+        // Something else than the path may have held the flow back.
+        let sent = self.allowed() / (base + self.path.queue());
+        let rate = epoch.rate.max((1.0 - epoch.lost) * sent);
+        Around {
+            is_queued: self.path.queue() > low || epoch.longest - base > peak,
+            is_full: epoch.longest - base > FULL_PART * (self.path.peak() - base),
+            may_be_few: self.link.is_trained() && rate * FEW >= (1.0 - epoch.lost) * link,
+            is_bound: self.fallback.bound(now).is_some(),
+            shows_queues: self.path.longest_queue() > 1.25 * low + shown,
+        }
+    }
+}
