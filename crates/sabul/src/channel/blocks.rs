@@ -65,6 +65,8 @@ pub(super) struct Blocks {
     first: u32,
     blocks: VecDeque<Block>,
     free: Vec<Vec<u8>>,
+    /// Bytes in blocks that are not complete or wait for such a block.
+    held: u64,
 }
 
 const fn place(offset: u32, length: usize) -> NumberRange {
@@ -73,7 +75,7 @@ const fn place(offset: u32, length: usize) -> NumberRange {
 
 impl Blocks {
     pub(super) const fn new(block_bytes: usize) -> Self {
-        Self { block_bytes, first: 0, blocks: VecDeque::new(), free: Vec::new() }
+        Self { block_bytes, first: 0, blocks: VecDeque::new(), free: Vec::new(), held: 0 }
     }
 
     /// Takes a buffer for a later block, best with the length that it left with.
@@ -91,6 +93,11 @@ impl Blocks {
     /// Blocks that have been begun since the start.
     pub(super) fn begun(&self) -> u32 {
         self.first.saturating_add(u32::try_from(self.blocks.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Blocks that the bytes held back by missing packets would fill, rounded down.
+    pub(super) const fn held(&self) -> usize {
+        (self.held / self.block_bytes as u64) as usize
     }
 
     /// The place for `length` bytes. The receiver core has bounded `block`.
@@ -135,6 +142,7 @@ impl Blocks {
         let Some(slot) = self.blocks.get_mut((block - self.first) as usize) else {
             return;
         };
+        self.held += u64::from(length);
         if ends_block {
             slot.length = Some(offset + length);
         }
@@ -161,6 +169,7 @@ impl Blocks {
         let mut block = self.blocks.pop_front()?;
         self.first += 1;
         let length = block.prefix as usize;
+        self.held -= length as u64;
         if length <= self.block_bytes / 2 {
             // A sender that makes all blocks short must not make us zero the rest of each again.
             let short = block.bytes[..length].to_vec();
@@ -195,6 +204,18 @@ mod tests {
         assert_eq!(blocks.pop().as_deref(), Some(&b"abcdefgh"[..]));
         assert_eq!(blocks.pop().as_deref(), Some(&b"tail"[..]));
         assert_eq!(blocks.pop(), None);
+    }
+
+    #[test]
+    fn bytes_behind_a_missing_piece_are_held_until_it_arrives() {
+        let mut blocks = Blocks::new(100);
+        put(&mut blocks, 0, 50, &[1; 50], true);
+        put(&mut blocks, 1, 0, &[2; 100], true);
+        assert_eq!((blocks.held, blocks.held()), (150, 1));
+        put(&mut blocks, 0, 0, &[3; 50], false);
+        assert_eq!(blocks.held, 200);
+        assert!(blocks.pop().is_some() && blocks.pop().is_some());
+        assert_eq!(blocks.held, 0);
     }
 
     #[test]

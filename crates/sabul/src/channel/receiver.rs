@@ -177,7 +177,7 @@ impl Turn {
         }
         if is_due {
             let rtt = self.receiver.rtt().map(|rtt| rtt.smoothed);
-            self.room.review(now, rtt);
+            self.room.review(now, rtt, self.blocks.held());
             self.blocks.keep_free(self.room.keep(self.blocks.begun()));
         }
         self.receiver.open_to(self.room.limit());

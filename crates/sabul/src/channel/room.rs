@@ -4,7 +4,8 @@
 //!              in one round trip keeps a sender from waiting that doubles its rate in each.
 //! Model:       an interval is a round trip, or 20 ms where that is longer, so that a short path has
 //!              room for the pauses of a disk. When the blocks that came back within one interval are
-//!              more than half of the room, it doubles. When for some seconds no interval had an
+//!              more than half of the room, it doubles. It also doubles when data behind missing packets
+//!              fill more than half of the room: a block comes back after the last retransmission. When for some seconds no interval had an
 //!              eighth of it, it halves. While others wait for memory, it falls to a share.
 //!              Blocks count when they come back, not when they arrive: room is no cure for a slow
 //!              disk.
@@ -77,12 +78,12 @@ impl Room {
         self.memory.blocks().saturating_sub(begun.saturating_sub(self.returned) as usize)
     }
 
-    /// Looks whether the room is right.
-    pub(super) fn review(&mut self, now: Instant, rtt: Option<Span>) {
+    /// Looks whether the room is right. Data that missing packets hold back would fill `held` blocks.
+    pub(super) fn review(&mut self, now: Instant, rtt: Option<Span>, held: usize) {
         let (since, before) = self.interval;
         let came = (self.returned - before) as usize;
         let length = rtt.unwrap_or(RTT_UNKNOWN).max(INTERVAL_MIN);
-        if came.saturating_mul(2) > self.target {
+        if came.max(held).saturating_mul(2) > self.target {
             self.interval = (now, self.returned);
             self.most = (now, 0);
             self.grow();
@@ -142,7 +143,7 @@ mod tests {
             bytes += rate.min(permitted);
             let done = u32::try_from(bytes / u64::from(BLOCK)).unwrap();
             room.returned(done - room.returned);
-            room.review(at(now), Some(Span::from_millis(rtt)));
+            room.review(at(now), Some(Span::from_millis(rtt)), 0);
             assert!((room.limit - room.returned) as usize <= room.memory.blocks());
         }
         bytes - start
@@ -189,9 +190,21 @@ mod tests {
         for now in 0..10_000 {
             // A block each 100 ms comes back, and the room is full at all times.
             room.returned(u32::from(now % 100 == 0));
-            room.review(at(now), Some(Span::from_millis(10)));
+            room.review(at(now), Some(Span::from_millis(10)), 0);
         }
         assert_eq!(room.memory.blocks(), 4);
+    }
+
+    #[test]
+    fn data_behind_missing_packets_get_more_room_at_once() {
+        let budget = MemoryBudget::new(1024 * MIB);
+        let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
+        room.review(at(1), Some(Span::from_millis(100)), 2);
+        assert_eq!(room.limit(), 4);
+        room.review(at(2), Some(Span::from_millis(100)), 3);
+        assert_eq!((room.limit(), room.returned), (8, 0), "although nothing came back");
+        room.review(at(3), Some(Span::from_millis(100)), 4);
+        assert_eq!(room.limit(), 8);
     }
 
     #[test]
@@ -215,7 +228,7 @@ mod tests {
         assert!(budget.lent() > 200 * MIB);
         let mut others: Vec<_> = (0..7).map(|_| budget.channel(BLOCK).unwrap()).collect();
         let announced = room.limit();
-        room.review(at(3001), None);
+        room.review(at(3001), None, 0);
         assert_eq!(room.limit(), announced);
         let bytes = u64::from(room.returned) * u64::from(BLOCK);
         for now in 0..80 {
