@@ -368,6 +368,9 @@ fn summary(report: &Report, json: &TransferJson) -> String {
     if json.reconnects > 0 {
         line += &format!(" with {}", count(json.reconnects, "reconnect"));
     }
+    if json.waited_s > 0.0 {
+        line += &format!(" ({:.2} s of them in line)", json.waited_s);
+    }
     line += &format!(", {}", show_rate(json.goodput_bps));
     if report.entries_failed > 0 {
         line += &format!("; {} failed", report.entries_failed);

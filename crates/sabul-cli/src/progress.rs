@@ -129,11 +129,12 @@ pub(crate) async fn follow(
             _ = ticks.tick() => is_due = true,
             () = transfer.changed() => {}
             Ok(()) = questions.changed() => meter.tell(&transfer.progress()),
-            _ = look.tick(), if minimum.is_some() => {
+            _ = look.tick(), if minimum.is_some() && progress.place.is_none() => {
                 let progress = transfer.progress();
-                let Progress { elapsed, bytes, bytes_resumed, bytes_total, channel, .. } = progress;
+                let moved = progress.elapsed.saturating_sub(progress.waited);
+                let Progress { bytes, bytes_resumed, bytes_total, channel, .. } = progress;
                 slow = minimum.as_mut().and_then(|minimum| {
-                    let rate = minimum.look(elapsed, bytes - bytes_resumed.min(bytes), bytes_total)?;
+                    let rate = minimum.look(moved, bytes - bytes_resumed.min(bytes), bytes_total)?;
                     Some(minimum.verdict(rate, &channel))
                 });
                 if slow.is_some() {

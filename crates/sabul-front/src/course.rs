@@ -119,6 +119,10 @@ impl Course {
 
     /// Takes in a state.
     pub fn look(&mut self, progress: &Progress) -> View {
+        if let Some(place) = progress.place {
+            let line = format!("waiting for the server: place {place} in line");
+            return View { parts: vec![(Weight::Always, line)], share: None };
+        }
         let new = progress.bytes.saturating_sub(progress.bytes_resumed);
         let spent = progress.channel.limiter.iter();
         let total_s = progress.elapsed.as_secs_f64();
@@ -364,6 +368,14 @@ mod tests {
             view.fitting(80),
             "[==>             ]  16% 6.8 of 40.0 MiB, 28.4 Mbit/s, 0:10 left, limited by path"
         );
+    }
+
+    #[test]
+    fn a_transfer_that_waits_shows_its_place_and_no_rate() {
+        let waiting = Progress { place: Some(12), ..progress(0, 0) };
+        let view = Course::default().look(&waiting);
+        assert_eq!(view.line(), "waiting for the server: place 12 in line");
+        assert_eq!(view.share, None);
     }
 
     #[test]

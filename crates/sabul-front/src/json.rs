@@ -42,7 +42,9 @@ pub struct TransferJson {
     pub failed: u64,
     /// From the opening of the first transfer to the end of the last, in seconds.
     pub seconds: f64,
-    /// New content bytes over `seconds`, in bit/s.
+    /// How much of `seconds` the transfer waited in line at the server.
+    pub waited_s: f64,
+    /// New content bytes over `seconds` without `waited_s`, in bit/s.
     pub goodput_bps: f64,
     /// The congestion controller.
     pub cc: String,
@@ -235,6 +237,7 @@ impl TransferJson {
         json.files = report.files;
         json.failed = report.entries_failed;
         json.seconds = report.elapsed.as_secs_f64();
+        json.waited_s = report.waited.as_secs_f64();
         json.goodput_bps = report.goodput_bps;
         let has_arrived = report.entries > 0 || report.entries_failed == 0;
         json.verified = report.verified && has_arrived;
@@ -257,8 +260,10 @@ impl TransferJson {
         json.files = progress.files;
         json.failed = progress.entries_failed;
         json.seconds = progress.elapsed.as_secs_f64();
+        json.waited_s = progress.waited.as_secs_f64();
+        let moved_s = progress.elapsed.saturating_sub(progress.waited).as_secs_f64();
         json.goodput_bps =
-            rate_bps(progress.bytes - progress.bytes_resumed.min(progress.bytes), json.seconds);
+            rate_bps(progress.bytes - progress.bytes_resumed.min(progress.bytes), moved_s);
         json
     }
 

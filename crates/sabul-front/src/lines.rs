@@ -43,6 +43,11 @@ pub enum CopyEvent {
         /// How it stands beside other traffic.
         policy: String,
     },
+    /// It waits in line at the server; a line whenever its place has changed.
+    Waiting {
+        /// Its place, counted from 1.
+        place: u32,
+    },
     /// It has come so far; about once a second, also while nothing comes.
     Progress(ProgressJson),
     /// A file or directory failed, and the rest goes on.
@@ -161,7 +166,9 @@ pub struct ServedJson {
     pub failed: u64,
     /// From its opening to its end, in seconds.
     pub seconds: f64,
-    /// New content bytes over `seconds`, in bit/s.
+    /// How much of `seconds` it waited in line.
+    pub waited_s: f64,
+    /// New content bytes over `seconds` without `waited_s`, in bit/s.
     pub goodput_bps: f64,
     /// Share of the time by what limited the sender, 0 to 1; empty where the server received.
     pub limiter: BTreeMap<String, f64>,
@@ -187,6 +194,7 @@ impl ServedJson {
             files: report.files,
             failed: report.entries_failed,
             seconds: report.elapsed.as_secs_f64(),
+            waited_s: report.waited.as_secs_f64(),
             goodput_bps: report.goodput_bps,
             limiter: limiter(&report.channel),
             error: result.err().map(|error| ErrorJson::of_all(word(error), error.to_string())),
@@ -203,12 +211,14 @@ pub struct Teller {
     /// The newest line of progress, and when it left.
     newest: Option<(ProgressJson, Instant)>,
     failures: usize,
+    /// The place in line that was told last.
+    place: Option<u32>,
 }
 
 impl Default for Teller {
     fn default() -> Self {
         let now = Instant::now();
-        Self { begun: now, next: now, last: (Duration::ZERO, 0), newest: None, failures: 0 }
+        Self { begun: now, next: now, last: (Duration::ZERO, 0), newest: None, failures: 0, place: None }
     }
 }
 
@@ -238,6 +248,10 @@ impl Teller {
 
     /// A line of how far it is, where one is due.
     pub fn look(&mut self, progress: &Progress) -> Option<Line<CopyEvent>> {
+        let before = std::mem::replace(&mut self.place, progress.place);
+        if let Some(place) = progress.place {
+            return (before != progress.place).then(|| self.line(CopyEvent::Waiting { place }));
+        }
         if Instant::now() < self.next {
             return None;
         }
@@ -294,6 +308,10 @@ mod tests {
         let line = serde_json::to_value(teller.still().unwrap()).unwrap();
         assert_eq!((&line["bytes"], &line["goodput_bps"]), (&10.into(), &0.0.into()));
         assert!(line["silence_s"].as_f64().unwrap() > 0.0, "{line}");
+        let waiting = Progress { place: Some(12), ..progress.clone() };
+        let line = serde_json::to_value(teller.look(&waiting).unwrap()).unwrap();
+        assert_eq!((&line["event"], &line["place"]), (&"waiting".into(), &12.into()));
+        assert!(teller.look(&waiting).is_none(), "its place has not changed");
         let failure = Failure::new(FailureCode::NoSpace, "full");
         let lines = teller.failed(&[(b"a/b".to_vec(), failure)]);
         let line = serde_json::to_value(&lines[0]).unwrap();

@@ -28,7 +28,7 @@ pub use more::{
 };
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 8;
+pub const CONTROL_VERSION: u16 = 9;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting, in bytes: all that a stranger may make us read.
@@ -212,6 +212,14 @@ pub enum Message {
     Settled {
         /// Which transfer.
         transfer: u32,
+    },
+    /// The side that was asked to the asker: the transfer waits in line until there is room for it. Any number of these
+    /// may come before [`Message::Accept`].
+    Waiting {
+        /// Which transfer.
+        transfer: u32,
+        /// Its place in line; 1 is next.
+        place: u32,
     },
 }
 

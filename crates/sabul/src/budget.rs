@@ -1,27 +1,36 @@
 //! One memory for all sessions and channels of a process, lent in blocks.
 //!
 //! A session borrows a little, an end of a channel at least [`BLOCKS_MIN`] blocks, and more as far as
-//! its path needs it and the budget lends. Who cannot have that waits a moment for others to give
-//! back, and is refused at the start if that does not help; nobody who has begun is ever without
-//! blocks. What waits in a session's queues is borrowed as it comes: where nothing is left for it, the
-//! session or the transfer that it waits for ends with that reason.
+//! its path needs it and the budget lends. A transfer without that waits in line (`budget/line.rs`) until
+//! others give back or end; a transfer that has begun always has [`BLOCKS_LEAST`] blocks. What waits in a
+//! session's queues is borrowed as it comes: where nothing is left for it, the session or the transfer
+//! that it waits for ends with that reason.
 //!
 //! Model:       the last eighth is for those who have less than their share, so that newcomers find
-//!              something; a share is what each end of a channel would have of the rest. While
-//!              less than that eighth is free, who has more than its share gives back what it can.
+//!              something; a share is what each end of a channel would have of the rest, those in line
+//!              counted. While less than that eighth is free, an end with more than its share gives back
+//!              what it can. While anybody waits in line, no end grows into that eighth. The last sixteenth is for
+//!              sessions and queues: ends leave it alone.
 //! Invariants:  what is lent is the sum of all loans and never more than the budget; a loan that is
-//!              dropped is given back whole.
+//!              dropped is given back whole. While no transfer runs that a peer has asked for, there is
+//!              memory for one: so the line always moves.
 //! Not here:    how much an end needs (`channel/room.rs`, `channel.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+mod line;
 mod machine;
 mod tally;
 
+use crate::descriptors;
+use line::Line;
+pub(crate) use line::{Asker, Place};
 pub(crate) use tally::Tally;
 
-/// Fewest blocks at an end of a channel; fewer would make one end wait for the other.
+/// Fewest blocks at an end of a channel at first; fewer would make one end wait for the other.
 pub(crate) const BLOCKS_MIN: usize = 4;
+/// Fewest blocks that an end keeps while others wait for memory: one that fills and one that is used.
+pub(crate) const BLOCKS_LEAST: usize = 2;
 /// What an idle session takes: two tasks, TLS, its buffers and queues.
 pub(crate) const SESSION_BYTES: usize = 64 << 10;
 /// What an end of a channel takes besides its blocks: buffers for datagrams, tables, two threads.
@@ -37,6 +46,12 @@ const FREE_PART: usize = 4;
 const SPARE_PART: usize = 32;
 /// One part in so many is for those with less than their share.
 const RESERVE_PART: usize = 8;
+/// One part in so many is for sessions and queues.
+const QUEUES_PART: usize = 16;
+/// Least memory of a new end of a channel, in bytes.
+pub(crate) const END_LEAST: usize = CHANNEL_BYTES + BLOCKS_MIN * BLOCK_BYTES_SHORT as usize;
+// So that a transfer that this side asks for leaves room for one that a peer asks for.
+const _: () = assert!(MemoryBudget::BYTES_MIN / QUEUES_PART >= END_LEAST);
 /// A socket buffer is one part in so many of a share ...
 const SOCKET_PART: usize = 64;
 /// ... within these bounds, in bytes.
@@ -63,14 +78,34 @@ struct State {
     lent: usize,
     /// Ends of channels that have a loan.
     ends: usize,
-    /// Ends that wait for one.
-    waiting: usize,
+    /// How many of them serve a transfer that a peer has asked for.
+    accepted: usize,
+    /// Transfers that wait, of either asker.
+    own: Line,
+    peers: Line,
 }
 
 impl State {
     /// Ends that should have a share.
-    const fn claims(&self) -> usize {
-        self.ends + self.waiting
+    fn claims(&self) -> usize {
+        self.ends + self.waiting()
+    }
+
+    fn waiting(&self) -> usize {
+        self.own.len() + self.peers.len()
+    }
+
+    const fn line(&mut self, asker: Asker) -> &mut Line {
+        match asker {
+            Asker::Here => &mut self.own,
+            Asker::Peer => &mut self.peers,
+        }
+    }
+
+    /// Something was given back.
+    fn wake(&self) {
+        self.peers.wake_first();
+        self.own.wake_first();
     }
 }
 
@@ -137,41 +172,29 @@ impl MemoryBudget {
     pub(crate) fn session(&self) -> Result<Loan, NoMemory> {
         let mut state = self.pool.lock();
         self.pool.take(&mut state, SESSION_BYTES)?;
-        Ok(Loan { pool: Arc::clone(&self.pool), bytes: SESSION_BYTES, is_end: false })
+        Ok(Loan { pool: Arc::clone(&self.pool), bytes: SESSION_BYTES, end: None })
     }
 
-    /// What an end of a channel needs at first, in blocks of at most so many bytes, a power of two.
+    /// Whether so many sessions more would find memory.
+    pub(crate) fn has_room_for_sessions(&self, sessions: usize) -> bool {
+        let state = self.pool.lock();
+        self.pool.spare(&state) >= sessions.saturating_mul(SESSION_BYTES)
+    }
+
+    /// What an end of a channel needs at first, without waiting, in blocks of at most so many bytes, a power of two.
+    #[cfg(test)]
     pub(crate) fn channel(&self, block_bytes: u32) -> Result<BlockLoan, NoMemory> {
-        let pool = &self.pool;
-        let mut state = pool.lock();
-        let (mut block_bytes, mut blocks) = (block_bytes, BLOCKS_MIN);
-        if let Some(each) = pool.each {
-            blocks = (each / (block_bytes as usize).max(1)).max(BLOCKS_MIN);
-        } else {
-            let share = pool.share(state.claims() + 1);
-            let room = |block: u32, state: &State| {
-                let blocks = block as usize;
-                let free = pool.bytes.saturating_sub(state.lent);
-                blocks * BLOCKS_OF_SHARE <= share
-                    && CHANNEL_BYTES + blocks * BLOCKS_MIN <= free / FREE_PART
-            };
-            while block_bytes > BLOCK_BYTES_SHORT && !room(block_bytes, &state) {
-                block_bytes /= 2;
-            }
-        }
-        let bytes = CHANNEL_BYTES.saturating_add(blocks.saturating_mul(block_bytes as usize));
-        pool.take(&mut state, bytes)?;
-        state.ends += 1;
-        drop(state);
-        let loan = Loan { pool: Arc::clone(pool), bytes, is_end: true };
-        Ok(BlockLoan { loan, block_bytes, blocks })
+        self.pool.lend(&mut self.pool.lock(), block_bytes, Asker::Peer)
     }
 
-    /// An end of a channel waits for memory: until this is dropped, others count with it and give
-    /// back what is beyond their share then.
-    pub(crate) fn wait(&self) -> Waiting {
-        self.pool.lock().waiting += 1;
-        Waiting { pool: Arc::clone(&self.pool) }
+    /// Ends of channels that have memory.
+    pub(crate) fn ends(&self) -> usize {
+        self.pool.lock().ends
+    }
+
+    /// A transfer waits in line for memory.
+    pub(crate) fn line_up(&self, asker: Asker) -> Place {
+        Place::last(&self.pool, asker)
     }
 
     /// How large the buffers of a channel's socket may be, in bytes. The kernel has that memory, and
@@ -187,12 +210,63 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn refusal(&self, state: &State) -> NoMemory {
+        NoMemory { bytes: self.bytes, lent: state.lent, ends: state.ends }
+    }
+
+    /// What sessions and queues may have. While no transfer runs that a peer has asked for, there is memory for one.
+    const fn spare(&self, state: &State) -> usize {
+        let kept = if state.accepted == 0 { END_LEAST } else { 0 };
+        self.bytes.saturating_sub(state.lent).saturating_sub(kept)
+    }
+
+    /// What ends of channels may have.
+    const fn free_for_ends(&self, state: &State) -> usize {
+        self.bytes.saturating_sub(state.lent).saturating_sub(self.bytes / QUEUES_PART)
+    }
+
+    /// Lends to a session or a queue.
     fn take(&self, state: &mut State, bytes: usize) -> Result<(), NoMemory> {
-        if bytes > self.bytes.saturating_sub(state.lent) {
-            return Err(NoMemory { bytes: self.bytes, lent: state.lent, ends: state.ends });
+        if bytes > self.spare(state) {
+            return Err(self.refusal(state));
         }
         state.lent += bytes;
         Ok(())
+    }
+
+    /// Lends what an end of a channel needs at first, in blocks of at most so many bytes, a power of two.
+    fn lend(
+        self: &Arc<Self>,
+        state: &mut State,
+        block_bytes: u32,
+        asker: Asker,
+    ) -> Result<BlockLoan, NoMemory> {
+        let (mut block_bytes, mut blocks) = (block_bytes, BLOCKS_MIN);
+        if let Some(each) = self.each {
+            blocks = (each / (block_bytes as usize).max(1)).max(BLOCKS_MIN);
+        } else {
+            let share = self.share(state.claims() + 1);
+            let free = self.free_for_ends(state);
+            let room = |block: u32| {
+                let blocks = block as usize;
+                blocks * BLOCKS_OF_SHARE <= share
+                    && CHANNEL_BYTES + blocks * BLOCKS_MIN <= free / FREE_PART
+            };
+            while block_bytes > BLOCK_BYTES_SHORT && !room(block_bytes) {
+                block_bytes /= 2;
+            }
+        }
+        let bytes = CHANNEL_BYTES.saturating_add(blocks.saturating_mul(block_bytes as usize));
+        let is_first = asker == Asker::Peer && state.accepted == 0;
+        let free = if is_first { self.bytes - state.lent } else { self.free_for_ends(state) };
+        if bytes > free || (state.ends > 0 && state.ends >= descriptors::channels_max()) {
+            return Err(self.refusal(state));
+        }
+        state.lent += bytes;
+        state.ends += 1;
+        state.accepted += usize::from(asker == Asker::Peer);
+        let loan = Loan { pool: Arc::clone(self), bytes, end: Some(asker) };
+        Ok(BlockLoan { loan, block_bytes, blocks })
     }
 
     const fn reserve(&self) -> usize {
@@ -205,24 +279,13 @@ impl Pool {
     }
 }
 
-/// An end of a channel that waits for memory.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pool: Arc<Pool>,
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.pool.lock().waiting -= 1;
-    }
-}
-
 /// Something borrowed; dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Loan {
     pool: Arc<Pool>,
     bytes: usize,
-    is_end: bool,
+    /// The asker of the transfer whose end this is.
+    end: Option<Asker>,
 }
 
 impl Loan {
@@ -233,7 +296,9 @@ impl Loan {
         }
         let mut state = self.pool.lock();
         let is_rich = self.bytes + bytes > self.pool.share(state.claims());
-        let kept = if is_rich { self.pool.reserve() } else { 0 };
+        // Less than the reserve may be all that those in line wait for.
+        let is_kept = is_rich || state.waiting() > 0;
+        let kept = if is_kept { self.pool.reserve() } else { self.pool.bytes / QUEUES_PART };
         let free = self.pool.bytes.saturating_sub(state.lent).saturating_sub(kept);
         if bytes > free {
             return false;
@@ -250,8 +315,12 @@ impl Loan {
 
     fn give_back(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        self.pool.lock().lent -= bytes;
+        if bytes > 0 {
+            self.bytes -= bytes;
+            let mut state = self.pool.lock();
+            state.lent -= bytes;
+            state.wake();
+        }
     }
 
     /// What it has beyond its share, while others may need it; in bytes.
@@ -268,7 +337,9 @@ impl Drop for Loan {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         state.lent -= self.bytes;
-        state.ends -= usize::from(self.is_end);
+        state.ends -= usize::from(self.end.is_some());
+        state.accepted -= usize::from(self.end == Some(Asker::Peer));
+        state.wake();
     }
 }
 
@@ -315,9 +386,9 @@ impl BlockLoan {
         self.borrow(blocks.saturating_sub(self.blocks).min(spare));
     }
 
-    /// Gives some back; never so many that fewer than [`BLOCKS_MIN`] are left.
+    /// Gives some back; never so many that fewer than [`BLOCKS_LEAST`] are left.
     pub(crate) fn give_back(&mut self, blocks: usize) {
-        let blocks = blocks.min(self.blocks.saturating_sub(BLOCKS_MIN));
+        let blocks = blocks.min(self.blocks.saturating_sub(BLOCKS_LEAST));
         self.blocks -= blocks;
         self.loan.give_back(blocks * self.block_bytes as usize);
     }
@@ -325,7 +396,7 @@ impl BlockLoan {
     /// How many of them others may need.
     pub(crate) fn excess(&self) -> usize {
         let excess = self.loan.excess().div_ceil(self.block_bytes as usize);
-        excess.min(self.blocks.saturating_sub(BLOCKS_MIN))
+        excess.min(self.blocks.saturating_sub(BLOCKS_LEAST))
     }
 }
 

@@ -30,8 +30,12 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Pause before the next address of a name is tried beside the one that has not answered [RFC8305 §8].
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// How often a listener may hang up during the handshake before it counts as something else.
+/// How often, and for how long, a listener may hang up during the handshake before it counts as something else.
 const HANG_UPS_MAX: u32 = 3;
+const HANG_UP_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a listener that says that it has no room is asked again. Ours: such a listener lives, and a crowd of a
+/// thousand is through in a few minutes.
+const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Connects to the listener of a ticket, at the first of its addresses that answers.
 ///
@@ -94,9 +98,10 @@ async fn dial(
     ticket: &Ticket,
     timeout: Duration,
 ) -> Result<(TlsStream<TcpStream>, SocketAddr), Error> {
-    let deadline = Instant::now() + timeout;
+    let began = Instant::now();
+    let mut deadline = began + timeout;
     let mut pause = RETRY_PAUSE;
-    let mut hang_ups = 0;
+    let (mut hang_ups, mut is_listener) = (0, false);
     let mut before = None;
     loop {
         let error = match dial_once(address, ticket, deadline, timeout).await {
@@ -106,15 +111,34 @@ async fn dial(
             Err(Failed::Tls(error)) => error,
         };
         hang_ups += u32::from(error == TlsError::Closed);
-        let is_full = error == TlsError::Busy || error == TlsError::Closed;
+        is_listener |= error == TlsError::Busy;
+        let is_full = match &error {
+            TlsError::Busy => true,
+            // Of one that was busy before, the answer was lost.
+            TlsError::Closed => {
+                is_listener || hang_ups <= HANG_UPS_MAX || began.elapsed() < HANG_UP_PATIENCE
+            }
+            _ => false,
+        };
+        if is_listener {
+            deadline = (Instant::now() + timeout).min(began + BUSY_PATIENCE);
+        }
         let error = Error::from_tls(error, address);
-        if !is_full || hang_ups > HANG_UPS_MAX || Instant::now() + pause >= deadline {
+        if !is_full || Instant::now() + pause >= deadline {
             return Err(error);
         }
         before = Some(error);
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(jittered(pause)).await;
         pause = (pause * 2).min(RETRY_PAUSE_MAX);
     }
+}
+
+/// Half of a pause up to all of it, so that a crowd does not come again at the same time.
+fn jittered(pause: Duration) -> Duration {
+    let mut byte = [0];
+    // Without randomness the crowd only comes together.
+    let _ = aws_lc_rs::rand::fill(&mut byte);
+    pause / 2 + pause / 2 * u32::from(byte[0]) / u32::from(u8::MAX)
 }
 
 async fn dial_once(

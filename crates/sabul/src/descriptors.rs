@@ -16,12 +16,14 @@ const FOR_FILES: u64 = 64;
 /// One part in so many is for the channels and files of the sessions that there are.
 const PART_FOR_CHANNELS: u64 = 4;
 
+/// So many are for each channel: its socket, what wakes its thread, and the file that is written with its folder.
+/// Ours: 40 uploads had 216 open, sessions and their listener included.
+const FOR_CHANNEL: u64 = 4;
+
 /// What something new may be opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Somebody who calls.
-    Caller,
-    /// A session of someone who has the ticket.
+    /// Somebody who calls, and may come to have a session.
     Session,
     /// A channel of a session.
     Channel,
@@ -59,13 +61,21 @@ pub(crate) fn shortage(newest: &impl AsFd, purpose: Purpose) -> Option<String> {
     })
 }
 
+/// Channels at the same time for which the limit of open files is enough.
+pub(crate) fn channels_max() -> usize {
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, channels_at)
+}
+
+fn channels_at(limit: u64) -> usize {
+    usize::try_from(limit / PART_FOR_CHANNELS / FOR_CHANNEL).unwrap_or(usize::MAX)
+}
+
 /// How many files may be open at such a limit when something new is opened.
 const fn most(limit: u64, purpose: Purpose) -> u64 {
     let most = limit.saturating_sub(FOR_FILES);
     match purpose {
         Purpose::Session => most.saturating_sub(limit / PART_FOR_CHANNELS),
-        // Whoever calls has to hear why it cannot stay.
-        Purpose::Caller | Purpose::Channel => most,
+        Purpose::Channel => most,
     }
 }
 
@@ -79,6 +89,7 @@ mod tests {
         assert_eq!(most(1024, Purpose::Channel), 960);
         assert_eq!(most(65_536, Purpose::Session), 49_088);
         assert_eq!(most(10, Purpose::Channel), 0);
+        assert_eq!((channels_at(1024), channels_at(65_536)), (64, 4096));
     }
 
     #[test]

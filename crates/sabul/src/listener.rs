@@ -231,15 +231,17 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
             called = tcp.accept() => {
                 let problem = match called {
                     Ok((stream, peer)) => {
-                        let crowded = descriptors::shortage(&stream, Purpose::Caller);
+                        let crowded = descriptors::shortage(&stream, Purpose::Session);
                         if crowded.is_some() {
                             turn_away(stream);
                             crowded
+                        } else if !gate.endpoint.memory.has_room_for_sessions(1 + greetings.len()) {
+                            turn_away(stream);
+                            Some("memory is short".to_owned())
                         } else {
-                            let shortage = descriptors::shortage(&stream, Purpose::Session);
                             match porch.call(peer) {
                                 Ok(caller) => {
-                                    let newcomer = Newcomer { stream, peer, shortage };
+                                    let newcomer = Newcomer { stream, peer };
                                     let greeting = greet_and_hand_over(
                                         newcomer, Arc::clone(&caller), Arc::clone(&gate),
                                         accepted.clone(),
@@ -276,11 +278,9 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
 struct Newcomer {
     stream: TcpStream,
     peer: SocketAddr,
-    /// Why this may be no session, whoever it is.
-    shortage: Option<String>,
 }
 
-/// Tells a caller that there is no room now, as far as that costs nothing.
+/// Tells a caller that there is no room now, as far as that costs nothing. It comes again.
 fn turn_away(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
         // It does not wait; a caller that misses it finds its connection closed.
@@ -413,7 +413,7 @@ async fn greet_and_hand_over(
 
 /// Finds out whether a caller holds the ticket. How long it may take is the door's business.
 async fn greet(newcomer: Newcomer, caller: &Caller, gate: &Gate) -> Result<Session, String> {
-    let Newcomer { stream, peer, shortage } = newcomer;
+    let Newcomer { stream, peer } = newcomer;
     let text = |error: &dyn std::fmt::Display| error.to_string();
     stream.set_nodelay(true).map_err(|error| text(&error))?;
     let hello = tls::client_hello(stream).await.map_err(|error| text(&error))?;
@@ -441,8 +441,6 @@ async fn greet(newcomer: Newcomer, caller: &Caller, gate: &Gate) -> Result<Sessi
              have no cipher in common: use the same release on both sides"
         );
         Err(Failure::new(FailureCode::Version, text))
-    } else if let Some(shortage) = shortage {
-        Err(refused(shortage))
     } else {
         gate.endpoint.memory.session().map_err(|shortage| refused(shortage.to_string()))
     };

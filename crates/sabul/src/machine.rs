@@ -1,6 +1,9 @@
 //! The machine that a session runs on: threads and a runtime, or a world in virtual time.
 
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::mpsc;
+use std::thread::Builder;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -19,7 +22,43 @@ pub(crate) enum Machine {
     World(crate::world::Tasks),
 }
 
+/// A thread that exists and waits for its work; it ends without, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Hand(mpsc::Sender<Box<dyn FnOnce() + Send>>);
+
+impl Hand {
+    fn hire(name: &str) -> io::Result<Self> {
+        let (work, todo) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let run = move || todo.recv().map_or((), |work| work());
+        Builder::new().name(name.to_owned()).spawn(run)?;
+        Ok(Self(work))
+    }
+}
+
+/// The threads of a transfer, before they have anything to do.
+#[derive(Debug, Default)]
+pub(crate) struct Crew {
+    pub(crate) channel: Option<Hand>,
+    pub(crate) files: Option<Hand>,
+}
+
 impl Machine {
+    /// Threads for a transfer, so that a transfer for which the system has none can wait before it begins.
+    pub(crate) fn hire(&self, sends: bool) -> io::Result<Crew> {
+        match self {
+            Self::Threads(_) => {
+                let (channel, files) = if sends {
+                    ("sabul-send", "sabul-read")
+                } else {
+                    ("sabul-recv", "sabul-write")
+                };
+                Ok(Crew { channel: Some(Hand::hire(channel)?), files: Some(Hand::hire(files)?) })
+            }
+            #[cfg(test)]
+            Self::World(_) => Ok(Crew::default()),
+        }
+    }
+
     /// The machine of the runtime that this is called on.
     pub(crate) fn current() -> Self {
         Self::Threads(Handle::current())
@@ -49,10 +88,13 @@ impl Machine {
         }
     }
 
-    /// Runs an end of a channel.
-    pub(crate) fn run_channel(&self, job: Job) -> Result<(), ChannelError> {
+    /// Runs an end of a channel, on the thread that waits for it or on a new one.
+    pub(crate) fn run_channel(&self, hand: Option<Hand>, job: Job) -> Result<(), ChannelError> {
         match self {
-            Self::Threads(_) => job.spawn_thread(),
+            Self::Threads(_) => {
+                let name = job.name;
+                start(hand, name, move || job.run()).map_err(ChannelError::Io)
+            }
             #[cfg(test)]
             Self::World(tasks) => {
                 tasks.spawn(crate::world::run_channel(job));
@@ -64,10 +106,22 @@ impl Machine {
 
 /// Runs this on a thread of its own.
 pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        // A job tells of its end when it is dropped, so that a panic is an end, too.
-        .spawn(move || drop(panic::catch_unwind(AssertUnwindSafe(run))))
-        .map(drop)
+    on_thread(None, name, run)
+}
+
+/// Runs this on the thread that waits for it, or on a new one.
+pub(crate) fn on_thread(
+    hand: Option<Hand>,
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<(), Error> {
+    // A job tells of its end when it is dropped, so that a panic is an end, too.
+    start(hand, name, move || drop(panic::catch_unwind(AssertUnwindSafe(run))))
         .map_err(|source| Error::Io { action: "start a thread", source })
+}
+
+fn start(hand: Option<Hand>, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let hand = hand.map_or_else(|| Hand::hire(name), Ok)?;
+    // Its thread waits as long as the hand is there.
+    hand.0.send(Box::new(run)).map_err(|_| io::Error::other("the thread is gone"))
 }

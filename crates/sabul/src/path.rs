@@ -13,7 +13,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -131,13 +131,54 @@ fn send_hello(
     Ok(())
 }
 
-/// Sends hellos to `peer` until one is answered; blocks, until `stop` at the latest.
+/// Steers an attempt to open a path, from elsewhere.
+#[derive(Debug, Default)]
+pub(crate) struct Attempt {
+    state: Mutex<AttemptState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct AttemptState {
+    is_over: bool,
+    is_held: bool,
+}
+
+impl Attempt {
+    /// No more hellos.
+    pub(crate) fn end(&self) {
+        self.lock().is_over = true;
+        self.changed.notify_all();
+    }
+
+    /// No hellos for now, or again.
+    pub(crate) fn hold(&self, is_held: bool) {
+        self.lock().is_held = is_held;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AttemptState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while the attempt is held. Says whether it was, and nothing where it is over.
+    fn may_go_on(&self) -> Option<bool> {
+        let mut state = self.lock();
+        let was_held = state.is_held;
+        while state.is_held && !state.is_over {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        (!state.is_over).then_some(was_held)
+    }
+}
+
+/// Sends hellos to `peer` until one is answered; blocks, until the attempt ends at the latest.
 pub(crate) fn connect(
     peer: SocketAddr,
     options: &SocketOptions,
     secrets: &ChannelSecrets,
     suite: Suite,
-    stop: &AtomicBool,
+    attempt: &Attempt,
 ) -> Result<Option<OpenPath>, Error> {
     let io = |action| move |source| Error::Io { action, source };
     let socket = socket_to(peer, options)?;
@@ -150,8 +191,11 @@ pub(crate) fn connect(
     let mut number = PacketNumber(0);
     let mut gap = HELLO_GAP;
     let mut next_hello = start;
-    while !stop.load(Ordering::Acquire) {
+    while let Some(was_held) = attempt.may_go_on() {
         let now = Instant::now();
+        if was_held {
+            (next_hello, gap) = (now, HELLO_GAP);
+        }
         if now >= next_hello {
             send_hello(&socket, &mut sealer, connection, number, challenge, now - start)?;
             number = number.next();
@@ -519,12 +563,12 @@ mod tests {
     fn connecting(
         peer: SocketAddr,
         secrets: ChannelSecrets,
-    ) -> (thread::JoinHandle<Option<OpenPath>>, Arc<AtomicBool>) {
-        let stop = Arc::new(AtomicBool::new(false));
+    ) -> (thread::JoinHandle<Option<OpenPath>>, Arc<Attempt>) {
+        let stop = Arc::<Attempt>::default();
         let (flag, late) = (Arc::clone(&stop), Arc::clone(&stop));
         thread::spawn(move || {
             thread::sleep(Duration::from_secs(3));
-            late.store(true, Ordering::Release);
+            late.end();
         });
         let run = move || connect(peer, &SocketOptions::default(), &secrets, SUITE, &flag).unwrap();
         (thread::spawn(run), stop)
@@ -597,7 +641,7 @@ mod tests {
         while demux.shared.lock().expected[&7].opener.forged() == 0 {
             thread::sleep(Duration::from_millis(1));
         }
-        stop.store(true, Ordering::Release);
+        stop.end();
         assert!(forger.join().unwrap().is_none());
         let (connector, _stop) = connecting(address, secrets());
         assert!(wait(&mut expected).is_some());

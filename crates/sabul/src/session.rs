@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info};
 
-use crate::budget::Loan;
+use crate::budget::{Asker, BlockLoan, Loan};
 use crate::config::{
     Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
     check_controller, check_params,
@@ -43,6 +43,8 @@ pub use streams::{MeasureRequest, StreamRequest};
 
 /// Transfers of files that a peer may have under way where [`Session::serve`] answers.
 const FILE_TRANSFERS_MAX: usize = 16;
+/// How often the first in line looks for memory, beside being woken: the limit of open files may have grown.
+const MEMORY_LOOK: Duration = Duration::from_secs(1);
 /// How long [`Session::close`] waits for its last words to leave.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -156,7 +158,7 @@ impl Session {
         let sources = sources.with_links_out(options.links_out);
         let announce_times = options.preserve || options.all_of_files;
         let work = Work::Send { set: sources, announce_times, resume };
-        self.open(Direction::Send, request, options, |_| Ok(work))
+        self.open(Direction::Send, request, options, |_| Ok(work)).await
     }
 
     /// Fetches files or directories of the peer. Only what comes of these sources is written: a
@@ -220,6 +222,7 @@ impl Session {
             };
             Ok(Work::Receive(writer))
         })
+        .await
     }
 
     /// Opens a stream of bytes to the peer's application, which knows it by `name`.
@@ -234,7 +237,7 @@ impl Session {
         let (pipe, set) = stream::source(self.inner.cx.control.runtime().clone())?;
         let request = control::Request::Stream { name: name.to_owned() };
         let work = Work::Send { set, announce_times: false, resume: Resume::Never };
-        let transfer = self.open(Direction::Send, request, options, |_| Ok(work))?;
+        let transfer = self.open(Direction::Send, request, options, |_| Ok(work)).await?;
         Ok(SendStream::new(pipe, transfer))
     }
 
@@ -251,7 +254,8 @@ impl Session {
         let request = control::Request::Stream { name: name.to_owned() };
         let transfer = self.open(Direction::Receive, request, options, |number| {
             Ok(Work::Receive(Box::new(StreamReceiver::new(writer, number))))
-        })?;
+        });
+        let transfer = transfer.await?;
         Ok(ReceiveStream::new(pipe, transfer))
     }
 
@@ -268,10 +272,10 @@ impl Session {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let request =
             control::Request::Measure { bytes: limit.bytes, millis: limit.time.map(millis) };
-        self.open(direction, request, options, |_| Ok(measure_work(direction, limit)))
+        self.open(direction, request, options, |_| Ok(measure_work(direction, limit))).await
     }
 
-    fn open(
+    async fn open(
         &self,
         direction: Direction,
         request: control::Request,
@@ -279,8 +283,7 @@ impl Session {
         work: impl FnOnce(u32) -> Result<Work, Error>,
     ) -> Result<Transfer, Error> {
         let mut params = options.channel_params()?;
-        let memory = self.inner.cx.endpoint.memory.channel(params.block_bytes);
-        let memory = memory.map_err(|refusal| Error::Failed(refused(refusal.to_string())))?;
+        let memory = self.memory(params.block_bytes).await?;
         params.block_bytes = memory.block_bytes();
         let next_number = &self.inner.next_number;
         let mut next_number = next_number.lock().unwrap_or_else(PoisonError::into_inner);
@@ -313,6 +316,25 @@ impl Session {
             is_durable,
         };
         Ok(transfer::start(self.inner.cx.clone(), mailbox, plan))
+    }
+
+    /// Memory for this end of a transfer, before the peer is asked for it; waits in line where there is too little.
+    async fn memory(&self, block_bytes: u32) -> Result<BlockLoan, Error> {
+        let place = self.inner.cx.endpoint.memory.line_up(Asker::Here);
+        loop {
+            if let Ok(memory) = place.take(block_bytes) {
+                return Ok(memory);
+            }
+            tokio::select! {
+                biased;
+                () = self.inner.cx.router.over() => {
+                    let ending = self.inner.cx.router.ending().unwrap_or(Ending::Closed);
+                    return Err(ending.to_error());
+                }
+                () = place.turn() => {}
+                () = tokio::time::sleep(MEMORY_LOOK) => {}
+            }
+        }
     }
 
     /// What the peer asks for next; none once it asks for nothing more.

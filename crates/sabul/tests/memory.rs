@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sabul::files::{Source, SourceSet};
 use sabul::{
-    ConnectConfig, Direction, Error, Listener, ListenerConfig, MeasureLimit, MemoryBudget,
+    ConnectConfig, Direction, Listener, ListenerConfig, MeasureLimit, MemoryBudget,
     RemoteDestination, Service, Session, Ticket, Transfer, TransferOptions, connect, connect_to,
 };
 use sabul_lab::{Relay, RelayConfig};
@@ -170,12 +170,11 @@ fn what_breaks_off_gives_everything_back() {
 }
 
 #[test]
-fn whoever_asks_for_more_than_there_is_hears_so() {
+fn blocks_that_are_larger_than_the_memory_become_smaller() {
     run(async {
         let root = tempfile::tempdir().unwrap();
         let (there, here) = (MemoryBudget::new(16 * MIB), MemoryBudget::new(512 * MIB));
         let (ticket, _) = serving(&there, root.path()).await;
-        // Blocks of 16 MiB cannot be: they become smaller.
         let session = connect(&ticket, with(&here)).await.unwrap();
         let limit = MeasureLimit { bytes: Some(20_000_000), time: None };
         let large = TransferOptions { block_bytes: 16 << 20, ..TransferOptions::default() };
@@ -183,29 +182,45 @@ fn whoever_asks_for_more_than_there_is_hears_so() {
             let transfer = session.measure(direction, limit, &large).await.unwrap();
             assert_eq!(transfer.finish().await.unwrap().bytes, 20_000_000);
         }
-        // So many transfers cannot be at all; who finds nothing waits for a while, and hears it then.
+    });
+}
+
+#[test]
+fn more_transfers_than_there_is_memory_for_wait_in_line_and_all_finish() {
+    run(async {
+        let root = tempfile::tempdir().unwrap();
+        let (there, here) = (MemoryBudget::new(16 * MIB), MemoryBudget::new(512 * MIB));
+        let (ticket, _) = serving(&there, root.path()).await;
+        let limit = MeasureLimit { bytes: Some(100_000), time: None };
         let slow =
             TransferOptions { rate_limit_bps: Some(1_000_000), ..TransferOptions::default() };
-        let mut sessions = vec![session];
-        let mut transfers = Vec::new();
-        let refusal = 'asking: loop {
+        let (mut sessions, mut transfers) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
             let session = connect(&ticket, with(&here)).await.unwrap();
-            for _ in transfers.len()..30 {
-                match session.measure(Direction::Receive, limit, &slow).await {
-                    Ok(transfer) => transfers.push(transfer),
-                    // There is no memory for the session itself.
-                    Err(refusal) => break 'asking refusal,
-                }
+            for number in 0..30 {
+                let direction = if number % 2 == 0 { Direction::Send } else { Direction::Receive };
+                transfers.push(session.measure(direction, limit, &slow).await.unwrap());
             }
             sessions.push(session);
-            let over = transfers.iter().position(|transfer| transfer.progress().is_finished);
-            if let Some(over) = over {
-                break transfers.swap_remove(over).finish().await.unwrap_err();
-            }
-            assert!(transfers.len() < 200, "{} MiB are lent", there.lent() / MIB);
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        };
-        assert!(matches!(refusal, Error::Failed(_)), "{refusal:?}");
-        assert!(refusal.to_string().contains("no memory for more"), "{refusal}");
+        }
+        let place = |transfer: &Transfer| transfer.progress().place;
+        while transfers.iter().all(|transfer| place(transfer).is_none()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // One in line that is given up, and a session that is closed with all that it has there.
+        let gone = transfers.iter().position(|transfer| place(transfer).is_some()).unwrap();
+        transfers.remove(gone).cancel();
+        let mut waited = Duration::ZERO;
+        for transfer in transfers.drain(..30) {
+            let report = transfer.finish().await.unwrap();
+            assert_eq!(report.bytes, 100_000);
+            waited = waited.max(report.waited);
+        }
+        drop(transfers);
+        sessions.pop().unwrap().close().await;
+        assert!(waited > Duration::from_millis(100), "{waited:?}");
+        drop(sessions);
+        all_back(&there).await;
+        all_back(&here).await;
     });
 }

@@ -17,6 +17,8 @@ pub(super) struct Whole {
     spent: BTreeMap<String, f64>,
     /// Time in transfers.
     busy: Duration,
+    /// Time in line at the server.
+    waited: Duration,
     /// Since when there is no connection, after one that was lost.
     pub(super) lost_at: Option<Instant>,
     /// Connections, lost ones among them.
@@ -41,6 +43,7 @@ impl Whole {
                 share * progress.elapsed.as_secs_f64();
         }
         self.busy += progress.elapsed;
+        self.waited += progress.waited;
         self.lost_at = Some(now);
     }
 
@@ -51,7 +54,9 @@ impl Whole {
         let seconds = begun.elapsed().as_secs_f64();
         json.seconds = seconds;
         json.resumed_bytes = json.resumed_bytes.min(self.resumed.unwrap_or(0));
-        json.goodput_bps = rate_bps(json.bytes.saturating_sub(json.resumed_bytes), seconds);
+        json.waited_s = self.waited.as_secs_f64();
+        let moved_s = seconds - json.waited_s;
+        json.goodput_bps = rate_bps(json.bytes.saturating_sub(json.resumed_bytes), moved_s);
         if self.spent.is_empty() {
             return;
         }

@@ -177,7 +177,8 @@ mod tests {
             buffers.set_ahead(0);
         }
         let mut others: Vec<_> = (0..3).map(|_| budget.channel(BLOCK).unwrap()).collect();
-        for _ in 0..100 {
+        // The others have smaller blocks.
+        for _ in 0..400 {
             if buffers.existing > BLOCKS_MIN {
                 buffers.put_back(at(1), Vec::new());
             }

@@ -9,7 +9,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use sabul_udp::{Ecn, RecvBuffers, SendOutcome, UdpSocket, Wait};
@@ -157,23 +156,19 @@ impl Debug for Job {
 }
 
 impl Job {
-    /// Runs the end on a thread of its own.
-    pub(crate) fn spawn_thread(self) -> Result<(), ChannelError> {
-        let name = self.name.to_owned();
-        let run = move || {
-            // Precise sleeps keep packets evenly spaced and ACKs punctual; without them the channel
-            // is only burstier.
-            let _ = sabul_udp::set_timer_slack_min();
-            let Self { mut engine, shared, on_end, .. } = self;
-            let result = panic::catch_unwind(AssertUnwindSafe(|| {
-                let result = run(&mut *engine);
-                engine.ended();
-                result
-            }));
-            shared.stop();
-            on_end(result.unwrap_or(Err(ChannelError::Broken)));
-        };
-        thread::Builder::new().name(name).spawn(run).map(drop).map_err(ChannelError::Io)
+    /// Runs the end on this thread, which is for nothing else.
+    pub(crate) fn run(self) {
+        // Precise sleeps keep packets evenly spaced and ACKs punctual; without them the channel
+        // is only burstier.
+        let _ = sabul_udp::set_timer_slack_min();
+        let Self { mut engine, shared, on_end, .. } = self;
+        let result = panic::catch_unwind(AssertUnwindSafe(|| {
+            let result = run(&mut *engine);
+            engine.ended();
+            result
+        }));
+        shared.stop();
+        on_end(result.unwrap_or(Err(ChannelError::Broken)));
     }
 }
 

@@ -15,7 +15,7 @@
 
 use sabul_units::{Instant, Span};
 
-use crate::budget::{BLOCKS_MIN, BlockLoan};
+use crate::budget::{BLOCKS_LEAST, BLOCKS_MIN, BlockLoan};
 
 /// Room to begin with, in bytes. Ours: 1 Gb/s over 100 ms has 12.5 MB on the way.
 const ROOM_FIRST: usize = 16 << 20;
@@ -93,7 +93,7 @@ impl Room {
         }
         let excess = self.memory.excess();
         if excess > 0 {
-            self.target = self.memory.blocks().saturating_sub(excess).max(BLOCKS_MIN);
+            self.target = self.memory.blocks().saturating_sub(excess).max(BLOCKS_LEAST);
             self.settle();
         } else if now >= self.most.0 + UNNEEDED_AFTER + length {
             if self.most.1.saturating_mul(8) < self.target {

@@ -49,7 +49,8 @@ fn sending(
     on_end: OnEnd,
 ) -> Result<SenderHandle, ChannelError> {
     let (handle, job) = SenderHandle::new(start, memory, on_end)?;
-    job.spawn_thread().map(|()| handle)
+    std::thread::spawn(move || job.run());
+    Ok(handle)
 }
 
 /// A receiving end on a thread of its own.
@@ -61,7 +62,8 @@ fn receiving(
     on_end: OnEnd,
 ) -> Result<ReceiverHandle, ChannelError> {
     let (handle, job) = ReceiverHandle::new(start, memory, deliver, report, on_end)?;
-    job.spawn_thread().map(|()| handle)
+    std::thread::spawn(move || job.run());
+    Ok(handle)
 }
 
 /// The last block is short.

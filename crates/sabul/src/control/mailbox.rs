@@ -247,8 +247,12 @@ impl Slot {
                 return Err(broke("a transfer was accepted that was not asked for"));
             }
             Message::Accept { .. } if !self.is_peers => self.is_accepted = true,
+            Message::Waiting { .. } if self.is_accepted || self.is_peers => {
+                return Err(broke("a transfer waits in line that has begun"));
+            }
             // Whoever asks for files says at once what it has.
             Message::Have { .. } if self.is_peers => {}
+            Message::Waiting { .. } => {}
             _ if !self.is_accepted => {
                 return Err(broke("a message came about a transfer that was not accepted"));
             }

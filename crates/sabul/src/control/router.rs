@@ -134,6 +134,12 @@ impl Router {
         let _ = self.broken.subscribe().wait_for(|is_broken| *is_broken).await;
     }
 
+    /// Waits until the session is over.
+    pub(crate) async fn over(&self) {
+        // An error says that the router is gone, which cannot be while it is borrowed.
+        let _ = self.signs.subscribe().wait_for(|signs| signs.is_over).await;
+    }
+
     /// The peer is asked for a sign of life; gives how many times it has been.
     pub(super) fn ask(&self) -> u64 {
         self.signs.send_modify(|signs| signs.asked += 1);
@@ -289,6 +295,7 @@ impl Router {
             | Message::Settled { transfer }
             | Message::Credit { transfer, .. }
             | Message::Steer { transfer, .. }
+            | Message::Waiting { transfer, .. }
             | Message::Have { transfer, .. }
             | Message::Totals { transfer, .. }
             | Message::Seen { transfer, .. }

@@ -41,8 +41,12 @@ pub struct Progress {
     pub entries_total: Option<u64>,
     /// What a look ahead has found so far, where the sender has files; what the two above say counts more.
     pub ahead: Option<Totals>,
-    /// Since the transfer was opened.
+    /// Since the transfer was opened, the time in line included.
     pub elapsed: Duration,
+    /// Its place in the line of the side that was asked, counted from 1, while it waits there.
+    pub place: Option<u32>,
+    /// How long it has waited in line.
+    pub waited: Duration,
     /// What the channel has done so far.
     pub channel: ChannelStats,
     /// The transfer is over.
@@ -81,7 +85,9 @@ pub struct Report {
     pub entries_failed: u64,
     /// From the opening of the transfer to its end, as this side saw it.
     pub elapsed: Duration,
-    /// What came of `bytes` over `elapsed`, in bit/s.
+    /// How much of it the transfer waited in line, before its first byte.
+    pub waited: Duration,
+    /// What came of `bytes` over `elapsed` without `waited`, in bit/s.
     pub goodput_bps: f64,
     /// The content of every entry that counts as arrived was compared with its hash, and none was
     /// found wrong.
@@ -158,6 +164,10 @@ struct BoardState {
     outcome: Option<Result<Report, Error>>,
     is_finished: bool,
     elapsed: Duration,
+    /// Its place in line, and since when it waits.
+    line: Option<(u32, Instant)>,
+    /// How long it has waited before.
+    waited: Duration,
 }
 
 /// Entries behind the receiver's count that may still be reported as failed. Ours: more than wait for one flush; a
@@ -167,6 +177,10 @@ const NAMES_KEPT: u64 = 8192;
 const NAMES_MAX: usize = 1 << 16;
 
 impl BoardState {
+    fn waited(&self) -> Duration {
+        self.waited + self.line.map_or(Duration::ZERO, |(_, since)| since.elapsed())
+    }
+
     /// Adds what happened up to `at`. Reports that come faster than intervals are long, and all
     /// neighbours once there are too many, become one.
     fn add_interval(&mut self, interval: Interval, at: Duration) {
@@ -242,6 +256,24 @@ impl Board {
         if totals.is_all || state.ahead.is_none_or(|known| !known.is_all) {
             state.ahead = Some(totals);
         }
+        drop(state);
+        self.touch();
+    }
+
+    /// It waits in line, at this place.
+    pub(crate) fn set_place(&self, place: u32) {
+        let mut state = self.lock();
+        let since = state.line.map_or_else(Instant::now, |(_, since)| since);
+        state.line = Some((place, since));
+        drop(state);
+        self.touch();
+    }
+
+    /// It waits in line no longer.
+    pub(crate) fn leave_line(&self) {
+        let mut state = self.lock();
+        state.waited = state.waited();
+        state.line = None;
         drop(state);
         self.touch();
     }
@@ -341,6 +373,8 @@ impl Board {
             entries_total: state.entries_total,
             ahead: state.ahead,
             elapsed: if state.is_finished { state.elapsed } else { self.opened.elapsed() },
+            place: state.line.map(|(place, _)| place),
+            waited: state.waited(),
             channel: live.unwrap_or_else(|| state.last_stats.clone()),
             is_finished: state.is_finished,
         }
@@ -364,9 +398,10 @@ impl Board {
         let failures = std::mem::take(&mut state.failures);
         let is_wrong =
             |failure: &Failure| failure.code == sabul_wire::control::FailureCode::Verification;
+        let waited = state.waited();
+        let moved = elapsed.saturating_sub(waited).as_secs_f64().max(1e-9);
         #[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
-        let goodput_bps =
-            bytes.saturating_sub(bytes_resumed) as f64 * 8.0 / elapsed.as_secs_f64().max(1e-9);
+        let goodput_bps = bytes.saturating_sub(bytes_resumed) as f64 * 8.0 / moved;
         Report {
             bytes,
             bytes_resumed,
@@ -375,6 +410,7 @@ impl Board {
             files,
             entries_failed,
             elapsed,
+            waited,
             goodput_bps,
             verified: !failures.iter().any(|(_, failure)| is_wrong(failure)),
             durable: false,

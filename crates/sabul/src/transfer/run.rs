@@ -1,4 +1,7 @@
-//! The course of a transfer: open the path, start the channel and the thread, wait for the end.
+//! The course of a transfer: wait in line, open the path, start the channel and the thread, wait for the end.
+
+mod line;
+mod open;
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -9,7 +12,7 @@ use std::time::Duration;
 use sabul_udp::SocketOptions;
 use sabul_units::Span;
 use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
@@ -25,17 +28,15 @@ use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router}
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::files::{Counts, Have, SendOptions, SourceSet, Totals};
-use crate::machine::Machine;
-use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
+use crate::machine::{Crew, Machine};
+use crate::path::{CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
 use crate::seal::Suite;
 use crate::steer::Steering;
 use crate::writers::WriterNote;
+use open::open_path;
 
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a transfer waits for memory that others have to give back, and how often it looks.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(15);
-const MEMORY_LOOK: Duration = Duration::from_millis(20);
 /// How often a receiver looks at its part of what all may receive. Ours: as often as the ceiling takes in.
 const PART_LOOK: Duration = Duration::from_millis(100);
 /// Seals with this before the listener has chosen; a listener chooses the first it knows.
@@ -101,6 +102,10 @@ pub(crate) enum Resume {
 }
 
 impl Work {
+    const fn sends(&self) -> bool {
+        matches!(self, Self::Send { .. } | Self::SendMeasure(_))
+    }
+
     fn is_measure(&self) -> bool {
         matches!(self, Self::SendMeasure(_) | Self::ReceiveMeasure(_))
     }
@@ -142,6 +147,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             steered: None,
             have: Have::default(),
             have_memory,
+            crew: Crew::default(),
         };
         let outcome = run.course(plan).await;
         if let Err(error) = &outcome {
@@ -176,6 +182,8 @@ struct Run {
     have: Have,
     /// What that takes.
     have_memory: Tally,
+    /// Its threads, where they wait for it.
+    crew: Crew,
 }
 
 /// Who hears how a transfer goes on.
@@ -192,7 +200,7 @@ impl Run {
         let Plan { is_opener, answer_within, mut params, mut work, memory, is_durable, .. } = plan;
         let mut memory = match memory {
             Some(memory) => memory,
-            None => self.borrow(&mut params).await?,
+            None => self.wait_in_line(&mut params, work.sends()).await?,
         };
         if !is_opener {
             self.mailbox.take_part();
@@ -247,36 +255,6 @@ impl Run {
         report.verified &= !is_measure;
         report.durable = is_durable;
         Ok(report)
-    }
-
-    /// Memory for this end, in blocks of the size that there is memory for. Others that have more
-    /// than a share give it back, which takes them a moment.
-    async fn borrow(&mut self, params: &mut ChannelParams) -> Result<BlockLoan, Error> {
-        let budget = self.cx.endpoint.memory.clone();
-        let deadline = Instant::now() + MEMORY_PATIENCE;
-        let mut waiting = None;
-        loop {
-            match budget.channel(params.block_bytes) {
-                Ok(memory) => {
-                    params.block_bytes = memory.block_bytes();
-                    return Ok(memory);
-                }
-                Err(refusal) if Instant::now() >= deadline => {
-                    let failure = Failure::new(FailureCode::Refused, refusal.to_string());
-                    return Err(Error::Failed(failure));
-                }
-                Err(_) => {}
-            }
-            waiting.get_or_insert_with(|| budget.wait());
-            tokio::select! {
-                biased;
-                event = self.mailbox.events.recv() => {
-                    // Before it is accepted, a transfer can only end.
-                    event.map_or(Err(Error::Cancelled), |event| self.check(event))?;
-                }
-                () = tokio::time::sleep(MEMORY_LOOK) => {}
-            }
-        }
     }
 
     /// What an event that no transfer survives means; other events are given back.
@@ -402,7 +380,8 @@ impl Run {
             #[cfg(test)]
             Side::World(end) => (end.peer(), CONNECTOR_PATIENCE),
         };
-        let mut opening = pin!(open_path(&cx, number));
+        let (hold, is_held) = watch::channel(false);
+        let mut opening = pin!(open_path(&cx, number, is_held));
         let mut opened = None;
         let mut is_accepted = !is_opener;
         let mut accepted = None;
@@ -419,12 +398,21 @@ impl Run {
                 path = &mut opening, if opened.is_none() => opened = Some(path?),
                 event = self.mailbox.events.recv() => {
                     let event = event.map_or(Err(Error::Cancelled), |event| self.check(event))?;
-                    if let Event::Control(Message::Accept { block_bytes, .. }) = event
-                        && !is_accepted
-                    {
-                        is_accepted = true;
-                        accepted = Some(block_bytes);
-                        deadline = Some(Instant::now() + patience);
+                    match event {
+                        Event::Control(Message::Accept { block_bytes, .. }) if !is_accepted => {
+                            is_accepted = true;
+                            accepted = Some(block_bytes);
+                            deadline = Some(Instant::now() + patience);
+                            self.board.leave_line();
+                            hold.send_replace(false);
+                        }
+                        // The peer answers pings, or the session ends: there is no other limit.
+                        Event::Control(Message::Waiting { place, .. }) if !is_accepted => {
+                            deadline = None;
+                            self.board.set_place(place);
+                            hold.send_replace(true);
+                        }
+                        _ => {}
                     }
                 }
                 () = tokio::time::sleep_until(give_up), if deadline.is_some() => {
@@ -458,7 +446,7 @@ impl Run {
         let (handle, job) =
             SenderHandle::new(start, memory, on_end).map_err(Error::from_channel)?;
         let machine = self.cx.machine.clone();
-        machine.run_channel(job).map_err(Error::from_channel)?;
+        machine.run_channel(self.crew.channel.take(), job).map_err(Error::from_channel)?;
         self.board.set_handle(Handle::Sender(handle.clone()));
         self.steered = Some(Steered::Channel(handle.clone()));
         let _ahead = match &work {
@@ -481,19 +469,22 @@ impl Run {
         }
         let have = std::mem::take(&mut self.have);
         let (control, board) = (self.cx.control.clone(), Arc::clone(&self.board));
-        let spawned = machine.run_reader(Reading {
-            load: match work {
-                Work::Send { set, announce_times, resume } => {
-                    let options = SendOptions { preserve: announce_times, block_bytes };
-                    let have = if resume == Resume::Yes { have } else { Have::default() };
-                    Some(Load::Set(set, options, have))
-                }
-                Work::SendMeasure(limit) => Some(Load::Measure(limit, block_bytes)),
-                Work::Receive(_) | Work::ReceiveMeasure(_) => None,
+        let spawned = machine.run_reader(
+            self.crew.files.take(),
+            Reading {
+                load: match work {
+                    Work::Send { set, announce_times, resume } => {
+                        let options = SendOptions { preserve: announce_times, block_bytes };
+                        let have = if resume == Resume::Yes { have } else { Have::default() };
+                        Some(Load::Set(set, options, have))
+                    }
+                    Work::SendMeasure(limit) => Some(Load::Measure(limit, block_bytes)),
+                    Work::Receive(_) | Work::ReceiveMeasure(_) => None,
+                },
+                outlet: ChannelOutlet { transfer: number, handle: handle.clone(), control, board },
+                end: TellsEnd::new(self.mailbox.tell.clone()),
             },
-            outlet: ChannelOutlet { transfer: number, handle: handle.clone(), control, board },
-            end: TellsEnd::new(self.mailbox.tell.clone()),
-        });
+        );
         let result = match spawned {
             Ok(()) => self.wait_for_done(&handle, waits).await,
             Err(error) => Err(error),
@@ -592,7 +583,7 @@ impl Run {
         )
         .map_err(Error::from_channel)?;
         let machine = self.cx.machine.clone();
-        machine.run_channel(job).map_err(Error::from_channel)?;
+        machine.run_channel(self.crew.channel.take(), job).map_err(Error::from_channel)?;
         self.cx.endpoint.writers.note(WriterNote {
             is_leaving: Arc::downgrade(&self.stop),
             folder: writer.folder(),
@@ -608,20 +599,23 @@ impl Run {
         drop(nothing);
         let (alive, gone_writer) = oneshot::channel();
         writer.heed(Arc::clone(&self.stop));
-        let spawned = machine.run_writer(Writing {
-            writer,
-            inputs: std::mem::replace(&mut self.mailbox.inputs, gone),
-            handle: handle.clone(),
-            control: self.cx.control.clone(),
-            board: Arc::clone(&self.board),
-            stop: Arc::clone(&self.stop),
-            opened: Instant::now(),
-            end: TellsEnd::new(self.mailbox.tell.clone()),
-            intake: Arc::clone(&self.mailbox.intake),
-            told: 0,
-            has_totals: false,
-            alive,
-        });
+        let spawned = machine.run_writer(
+            self.crew.files.take(),
+            Writing {
+                writer,
+                inputs: std::mem::replace(&mut self.mailbox.inputs, gone),
+                handle: handle.clone(),
+                control: self.cx.control.clone(),
+                board: Arc::clone(&self.board),
+                stop: Arc::clone(&self.stop),
+                opened: Instant::now(),
+                end: TellsEnd::new(self.mailbox.tell.clone()),
+                intake: Arc::clone(&self.mailbox.intake),
+                told: 0,
+                has_totals: false,
+                alive,
+            },
+        );
         let result = match spawned {
             Ok(()) => self.wait_for_written(&handle, part, gone_writer).await,
             Err(error) => Err(error),
@@ -739,59 +733,4 @@ async fn tell_what_is_there(
         }
     }
     Ok(writer)
-}
-
-/// Opens the UDP path of a channel; tries for ever.
-async fn open_path(cx: &Context, number: u32) -> Result<OpenPath, Error> {
-    let internal = |error: crate::tls::TlsError| {
-        Error::Failed(Failure::new(FailureCode::Internal, error.to_string()))
-    };
-    let mut suites = cx.router.suite();
-    match &cx.side {
-        Side::Listener { demux, peer, .. } => {
-            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
-            let suite = suites.borrow().unwrap_or_else(first_suite);
-            let buffers = cx.endpoint.memory.socket_bytes();
-            demux.expect(&secrets, suite, *peer, buffers)?.wait().await
-        }
-        #[cfg(test)]
-        Side::World(end) => {
-            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
-            Ok(end.open_path(&secrets).await)
-        }
-        Side::Connector { peer, sockets } => loop {
-            let suite = suites.borrow_and_update().unwrap_or_else(first_suite);
-            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
-            let stop = StopOnDrop(Arc::default());
-            let sockets = sockets.clone().with_buffers(cx.endpoint.memory.socket_bytes());
-            let (peer, flag) = (*peer, Arc::clone(&stop.0));
-            let mut attempt = tokio::task::spawn_blocking(move || {
-                path::connect(peer, &sockets, &secrets, suite, &flag)
-            });
-            loop {
-                tokio::select! {
-                    path = &mut attempt => match path {
-                        Ok(Ok(Some(path))) => return Ok(path),
-                        Ok(Err(error)) => return Err(error),
-                        Ok(Ok(None)) | Err(_) => return Err(Error::Cancelled),
-                    },
-                    Ok(()) = suites.changed() => {
-                        // The listener prefers another suite than we guessed: begin again.
-                        if suites.borrow().is_some_and(|chosen| chosen != suite) {
-                            break;
-                        }
-                    }
-                }
-            }
-        },
-    }
-}
-
-/// Ends the blocking attempt when nobody waits for it any more.
-struct StopOnDrop(Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
 }

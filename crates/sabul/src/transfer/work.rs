@@ -22,7 +22,7 @@ use crate::files::{
     Sink, SourceSet, Stopped, send_files,
 };
 use crate::jail::JailPath;
-use crate::machine::{Machine, thread};
+use crate::machine::{Hand, Machine, on_thread};
 
 /// More than the table of a block of a measurement takes, in bytes: one record of each kind, with a short name.
 const MEASURE_TABLE: usize = 128;
@@ -509,9 +509,9 @@ impl Unheard {
 
 impl Machine {
     /// Runs the reader of a transfer.
-    pub(crate) fn run_reader(&self, reading: Reading) -> Result<(), Error> {
+    pub(crate) fn run_reader(&self, hand: Option<Hand>, reading: Reading) -> Result<(), Error> {
         match self {
-            Self::Threads(_) => thread("sabul-read", move || reading.run()),
+            Self::Threads(_) => on_thread(hand, "sabul-read", move || reading.run()),
             #[cfg(test)]
             Self::World(tasks) => {
                 tasks.spawn(crate::world::run_reader(reading));
@@ -521,9 +521,9 @@ impl Machine {
     }
 
     /// Runs the writer of a transfer.
-    pub(crate) fn run_writer(&self, writing: Writing) -> Result<(), Error> {
+    pub(crate) fn run_writer(&self, hand: Option<Hand>, writing: Writing) -> Result<(), Error> {
         match self {
-            Self::Threads(_) => thread("sabul-write", move || writing.run()),
+            Self::Threads(_) => on_thread(hand, "sabul-write", move || writing.run()),
             #[cfg(test)]
             Self::World(tasks) => {
                 tasks.spawn(crate::world::run_writer(writing));

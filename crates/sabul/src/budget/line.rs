@@ -1,0 +1,214 @@
+//! Line of transfers that wait for memory: first come, first served.
+//!
+//! There are two lines, so that a transfer that this side asks for never stands before one that a peer asks for: the
+//! asker has its memory before it asks, so two processes that ask each other would wait for ever.
+//!
+//! Invariants:  only the first of a line takes memory; a place that is dropped is free at once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::{BlockLoan, Pool, State};
+
+/// Which side has asked for a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// This one.
+    Here,
+    /// The peer.
+    Peer,
+}
+
+/// Those who wait, the first first.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    waiters: VecDeque<(u64, Arc<Notify>)>,
+    next: u64,
+}
+
+impl Line {
+    pub(super) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    fn join(&mut self, turn: Arc<Notify>) -> u64 {
+        self.next += 1;
+        self.waiters.push_back((self.next, turn));
+        self.next
+    }
+
+    fn index(&self, number: u64) -> Result<usize, usize> {
+        self.waiters.binary_search_by_key(&number, |(number, _)| *number)
+    }
+
+    fn leave(&mut self, number: u64) {
+        if let Ok(index) = self.index(number) {
+            self.waiters.remove(index);
+        }
+    }
+
+    /// Wakes the first, since there may be memory for it.
+    pub(super) fn wake_first(&self) {
+        if let Some((_, turn)) = self.waiters.front() {
+            turn.notify_one();
+        }
+    }
+}
+
+/// A place in line; dropping it leaves the line.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pool: Arc<Pool>,
+    asker: Asker,
+    number: u64,
+    turn: Arc<Notify>,
+}
+
+impl Place {
+    /// The last place.
+    pub(super) fn last(pool: &Arc<Pool>, asker: Asker) -> Self {
+        let turn = Arc::<Notify>::default();
+        let number = pool.lock().line(asker).join(Arc::clone(&turn));
+        Self { pool: Arc::clone(pool), asker, number, turn }
+    }
+
+    /// Memory for an end of a channel in blocks of at most so many bytes, where this is the first in line and there is
+    /// enough; otherwise its place, counted from 1.
+    pub(crate) fn take(&self, block_bytes: u32) -> Result<BlockLoan, usize> {
+        let mut state = self.pool.lock();
+        let index = self.place(&mut state);
+        if index > 1 {
+            return Err(index);
+        }
+        self.pool.lend(&mut state, block_bytes, self.asker).map_err(|_| index)
+    }
+
+    /// Waits until its turn may have come.
+    pub(crate) async fn turn(&self) {
+        self.turn.notified().await;
+    }
+
+    fn place(&self, state: &mut State) -> usize {
+        let (Ok(index) | Err(index)) = state.line(self.asker).index(self.number);
+        index + 1
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        state.line(self.asker).leave(self.number);
+        state.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::budget::{BLOCKS_LEAST, END_LEAST, MemoryBudget, SESSION_BYTES, Tally};
+
+    const BLOCK: u32 = 1 << 20;
+
+    /// The least budget, and loans that leave nothing for one more.
+    fn full() -> (MemoryBudget, Vec<BlockLoan>) {
+        let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
+        let mut loans = Vec::new();
+        while let Ok(loan) = budget.channel(BLOCK) {
+            loans.push(loan);
+        }
+        assert!(loans.len() > 8, "{}", loans.len());
+        (budget, loans)
+    }
+
+    fn places(line: &[Place]) -> Vec<usize> {
+        line.iter().map(|place| place.take(BLOCK).unwrap_err()).collect()
+    }
+
+    #[test]
+    fn who_came_first_is_served_first() {
+        let (budget, mut loans) = full();
+        let mut line: Vec<_> = (0..4).map(|_| budget.line_up(Asker::Peer)).collect();
+        assert_eq!(places(&line), [1, 2, 3, 4]);
+        loans.pop();
+        assert_eq!(line[1].take(BLOCK).unwrap_err(), 2, "there is memory, and it is not its turn");
+        let first = line.remove(0);
+        let served = first.take(BLOCK).unwrap();
+        drop(first);
+        assert_eq!(places(&line), [1, 2, 3]);
+        drop(served);
+        assert!(line[0].take(BLOCK).is_ok());
+    }
+
+    #[test]
+    fn a_place_that_is_given_up_is_free_at_once() {
+        let (budget, _loans) = full();
+        let mut line: Vec<_> = (0..5).map(|_| budget.line_up(Asker::Peer)).collect();
+        line.remove(2);
+        line.remove(0);
+        assert_eq!(places(&line), [1, 2, 3]);
+        drop(line);
+        assert_eq!(budget.pool.lock().waiting(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_is_woken_when_memory_comes_back_or_the_one_before_it_leaves() {
+        let (budget, mut loans) = full();
+        let (first, second) = (budget.line_up(Asker::Peer), budget.line_up(Asker::Peer));
+        let soon = |place: &Place| {
+            let turn = Arc::clone(&place.turn);
+            async move { tokio::time::timeout(Duration::from_millis(1), turn.notified()).await }
+        };
+        assert!(soon(&first).await.is_err(), "nothing has changed");
+        loans.pop();
+        assert!(soon(&first).await.is_ok());
+        assert!(soon(&second).await.is_err());
+        drop(first);
+        assert!(soon(&second).await.is_ok());
+        assert!(second.take(BLOCK).is_ok());
+    }
+
+    #[test]
+    fn while_somebody_waits_nobody_grows_and_all_shrink_to_the_least() {
+        let budget = MemoryBudget::new(64 << 20);
+        let mut rich = budget.channel(BLOCK).unwrap();
+        while rich.borrow(rich.blocks()) > 0 {}
+        let mut others = Vec::new();
+        while let Ok(loan) = budget.channel(BLOCK) {
+            others.push(loan);
+        }
+        let place = budget.line_up(Asker::Peer);
+        assert_eq!(place.take(BLOCK).unwrap_err(), 1);
+        assert_eq!(rich.borrow(1), 0);
+        rich.give_back(rich.excess());
+        let (share, bytes) = ((56 << 20) / (others.len() + 2), BLOCK as usize);
+        assert!(rich.blocks() <= (share / bytes).max(BLOCKS_LEAST), "{}", rich.blocks());
+        assert!(place.take(BLOCK).is_ok());
+    }
+
+    #[test]
+    fn transfers_of_this_side_never_take_the_memory_of_the_first_that_a_peer_asks_for() {
+        let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
+        let own = budget.line_up(Asker::Here);
+        let mut loans = Vec::new();
+        while let Ok(loan) = own.take(BLOCK) {
+            loans.push(loan);
+        }
+        // Sessions and queues take what they can get, too.
+        let mut sessions = Vec::new();
+        while let Ok(session) = budget.session() {
+            sessions.push(session);
+        }
+        let tally = Tally::new(&budget);
+        while tally.add(SESSION_BYTES).is_ok() {}
+        assert!(budget.bytes() - budget.lent() >= END_LEAST);
+        let place = budget.line_up(Asker::Peer);
+        let served = place.take(BLOCK).unwrap();
+        assert!(place.take(BLOCK).is_err(), "one, and no more");
+        drop(served);
+        assert!(place.take(BLOCK).is_ok(), "and the next after it");
+    }
+}

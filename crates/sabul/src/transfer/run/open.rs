@@ -1,0 +1,71 @@
+//! Opening the UDP path of a transfer.
+
+use std::sync::Arc;
+
+use sabul_wire::control::{Failure, FailureCode};
+use tokio::sync::watch;
+
+use super::{Context, Side, first_suite};
+use crate::error::Error;
+use crate::path::{self, Attempt, OpenPath};
+
+/// Opens the UDP path of a channel; tries for ever, but not while it is held.
+pub(super) async fn open_path(
+    cx: &Context,
+    number: u32,
+    mut is_held: watch::Receiver<bool>,
+) -> Result<OpenPath, Error> {
+    let internal = |error: crate::tls::TlsError| {
+        Error::Failed(Failure::new(FailureCode::Internal, error.to_string()))
+    };
+    let mut suites = cx.router.suite();
+    match &cx.side {
+        Side::Listener { demux, peer, .. } => {
+            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
+            let suite = suites.borrow().unwrap_or_else(first_suite);
+            let buffers = cx.endpoint.memory.socket_bytes();
+            demux.expect(&secrets, suite, *peer, buffers)?.wait().await
+        }
+        #[cfg(test)]
+        Side::World(end) => {
+            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
+            Ok(end.open_path(&secrets).await)
+        }
+        Side::Connector { peer, sockets } => loop {
+            let suite = suites.borrow_and_update().unwrap_or_else(first_suite);
+            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
+            let course = EndOnDrop(Arc::default());
+            course.0.hold(*is_held.borrow_and_update());
+            let sockets = sockets.clone().with_buffers(cx.endpoint.memory.socket_bytes());
+            let (peer, of_attempt) = (*peer, Arc::clone(&course.0));
+            let mut attempt = tokio::task::spawn_blocking(move || {
+                path::connect(peer, &sockets, &secrets, suite, &of_attempt)
+            });
+            loop {
+                tokio::select! {
+                    path = &mut attempt => match path {
+                        Ok(Ok(Some(path))) => return Ok(path),
+                        Ok(Err(error)) => return Err(error),
+                        Ok(Ok(None)) | Err(_) => return Err(Error::Cancelled),
+                    },
+                    Ok(()) = is_held.changed() => course.0.hold(*is_held.borrow_and_update()),
+                    Ok(()) = suites.changed() => {
+                        // The listener prefers another suite than we guessed: begin again.
+                        if suites.borrow().is_some_and(|chosen| chosen != suite) {
+                            break;
+                        }
+                    }
+                }
+            }
+        },
+    }
+}
+
+/// Ends the blocking attempt when nobody waits for it any more.
+struct EndOnDrop(Arc<Attempt>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
