@@ -83,21 +83,21 @@ async fn crowd(ticket: &Ticket, busy: u64, idle: u64, bytes: u64) {
         let set = SourceSet::local(vec![Source::Stream { name, reader }], false).unwrap();
         let to = RemoteDestination { path: Vec::new(), into_directory: true };
         let transfer = session.put(set, to, &options).await.unwrap();
-        transfers.spawn(async move {
-            let began = Instant::now();
-            (transfer.finish().await, began.elapsed().as_secs_f64())
-        });
+        transfers.spawn(transfer.finish());
     }
-    let (mut rates, mut failures) = (Vec::new(), Vec::new());
+    let (mut rates, mut waits, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     while let Some(ended) = transfers.join_next().await {
         match ended.unwrap() {
-            (Ok(report), seconds) if report.bytes == bytes => {
-                rates.push(bytes as f64 * 8.0 / seconds);
+            // Rates do not count the time in line.
+            Ok(report) if report.bytes == bytes => {
+                rates.push(report.goodput_bps);
+                waits.push(report.waited.as_secs_f64());
             }
-            (Ok(report), _) => failures.push(format!("{} bytes arrived", report.bytes)),
-            (Err(error), _) => failures.push(error.to_string()),
+            Ok(report) => failures.push(format!("{} bytes arrived", report.bytes)),
+            Err(error) => failures.push(error.to_string()),
         }
     }
+    waits.sort_by(f64::total_cmp);
     let wall_s = began.elapsed().as_secs_f64();
     rates.sort_by(f64::total_cmp);
     let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
@@ -106,12 +106,16 @@ async fn crowd(ticket: &Ticket, busy: u64, idle: u64, bytes: u64) {
         "{{\"busy\":{busy},\"idle\":{idle},\"bytes\":{bytes},\"sessions\":{},\"refused\":{refused},\
          \"dialled_s\":{dialled_s:.2},\"wall_s\":{wall_s:.2},\"ended\":{},\"failed\":{},\
          \"aggregate_bps\":{:.0},\"mean_bps\":{mean:.0},\"slowest_bps\":{slowest:.0},\
-         \"slowest_over_mean\":{:.3},\"first_failure\":{:?}}}",
+         \"slowest_over_mean\":{:.3},\"in_line\":{},\"waited_s_mean\":{:.2},\"waited_s_max\":{:.2},\
+         \"first_failure\":{:?}}}",
         sessions.len(),
         rates.len(),
         failures.len(),
         rates.len() as f64 * bytes as f64 * 8.0 / wall_s,
         slowest / mean.max(1.0),
+        waits.iter().filter(|waited| **waited > 0.0).count(),
+        waits.iter().sum::<f64>() / waits.len().max(1) as f64,
+        waits.last().copied().unwrap_or(0.0),
         failures.first().map_or("", String::as_str),
     );
 }
