@@ -1,63 +1,63 @@
-//! Blocks of a transfer: data, and behind it a table that says what it is.
+//! Block format of a transfer: data, followed by a table of records that describe the data.
 //!
 //! ```text
 //! | data | table | length of the table, 4 bytes, big-endian |
 //! ```
-//! The tables of all blocks of a transfer, one behind the other, are records in order, each behind its length
-//! (varint). A record that does not fit goes on in the next block's table, as a sentence does over the end of a page: so
-//! an entry with many attributes may be longer than a block, and no block has to be left half empty. The data that a
-//! [`Record::Part`] speaks of is in the block in which that record ends. The table stands behind the data since hashes
-//! are known only then, and so that files are read straight into the block.
+//! The tables of all blocks of a transfer form one stream of records, each with a varint length in front. A record that
+//! does not fit continues in the table of the next block. An entry with many attributes may therefore be longer than a
+//! block, and no block has to stay half empty. The data of a [`Record::Part`] is in the block in which that record
+//! ends. The table follows the data for two reasons: hashes are known only after the data, and files are read straight
+//! into the block.
 
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{DecodeError, Reader, Reason, put_varint};
 use crate::control::{Entry, Failure};
 
-/// Bytes of a block beside its data and its table.
+/// Bytes of a block besides its data and its table.
 pub const BLOCK_END: usize = 4;
 /// Longest record, in bytes. Ours: the largest entry has two names of 4096 bytes, 2^17 bytes of attributes, and 4096
-/// stretches of 20 bytes.
+/// extents of 20 bytes.
 pub const MAX_RECORD: usize = 256 << 10;
-/// Longest [`Record::Part`] with its length, in bytes.
+/// Longest [`Record::Part`] including its length, in bytes.
 pub const MAX_PART: usize = 32;
 
-/// What a table says. An entry is announced, then come its parts, then its end; then the next is announced.
+/// One record of a table. For each entry: first [`Record::Entry`], then its parts, then its end; then the next entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
-    /// The next entry; they are counted from zero.
+    /// Announces the next entry. Entries are numbered from zero.
     Entry(Entry),
-    /// The next bytes of this block's data belong here.
+    /// Assigns the next bytes of this block's data to a range of an entry.
     Part {
-        /// The entry: the one announced last.
+        /// Number of the entry: always the entry announced last.
         index: u64,
-        /// Their place in the content of the entry. Of the first part, more than zero where the receiver told that it has
-        /// what is before; such a part may be empty.
+        /// Offset in the content of the entry. The first part of an entry has an offset above zero when the receiver
+        /// reported that it holds the bytes before; such a part may be empty.
         offset: u64,
-        /// How many there are.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// No more comes of a file or stream.
+    /// Ends the content of a file or stream.
     End {
-        /// The entry: the one announced last.
+        /// Number of the entry: always the entry announced last.
         index: u64,
-        /// BLAKE3 of the content, or why the content is not good.
+        /// BLAKE3 hash of the content, or the reason why the content is invalid.
         outcome: Result<[u8; 32], Failure>,
     },
-    /// There are no more entries; nothing follows.
+    /// Ends the transfer: no entries follow.
     Last {
-        /// Entries in all.
+        /// Number of entries.
         entries: u64,
-        /// Their bytes, where every size was announced.
+        /// Sum of their bytes, if every size was announced.
         bytes: u64,
     },
 }
 
 impl Record {
-    /// Appends length and record to a table.
+    /// Appends the length and the record to a table.
     ///
     /// # Errors
-    /// If it is longer than [`MAX_RECORD`]; nothing is appended then.
+    /// If the record is longer than [`MAX_RECORD`]; the table is unchanged then.
     pub fn encode(&self, table: &mut Vec<u8>) -> Result<(), DecodeError> {
         let offset = table.len();
         let fail = |reason| DecodeError { offset, reason };
@@ -80,7 +80,7 @@ impl Record {
     }
 }
 
-/// Data and table of a block.
+/// Splits a block into its data and its table.
 ///
 /// # Errors
 /// If the block is shorter than its table.
@@ -93,7 +93,7 @@ pub fn split_block(block: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
     Ok(rest.split_at(data))
 }
 
-/// Makes a block of a buffer that begins with so many bytes of data. Whatever else was in the buffer is overwritten.
+/// Makes a block of a buffer whose first `data` bytes are the data. The rest of the buffer is overwritten.
 pub fn end_block(buffer: &mut Vec<u8>, data: usize, table: &[u8]) {
     let length = u32::try_from(table.len()).unwrap_or(u32::MAX).to_be_bytes();
     let end = data + table.len();
@@ -102,18 +102,18 @@ pub fn end_block(buffer: &mut Vec<u8>, data: usize, table: &[u8]) {
     buffer[end..].copy_from_slice(&length);
 }
 
-/// Takes records out of tables.
+/// Incremental decoder of records from the tables of consecutive blocks.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// The front of a record whose rest is in a later table.
+    /// Front of a record whose rest is in a later table.
     begun: Vec<u8>,
 }
 
 impl Records {
-    /// The next record, taken off the front of what is left of the table; none where that is used up.
+    /// Removes the next record from the front of `table` and returns it; `None` once the table is used up.
     ///
     /// # Errors
-    /// If there is none that could be.
+    /// If the bytes are not a valid record.
     pub fn next(&mut self, table: &mut &[u8]) -> Result<Option<Record>, DecodeError> {
         if self.begun.is_empty()
             && let Some((body, rest)) = whole(table)?
@@ -121,7 +121,7 @@ impl Records {
             *table = rest;
             return Record::decode(body).map(Some);
         }
-        // Of what was begun, no byte too many is taken.
+        // Copies no byte beyond the end of the record that began in an earlier table.
         while let Some((first, rest)) = table.split_first() {
             let missing = missing(&self.begun)?;
             let (now, rest) = match missing {
@@ -139,13 +139,13 @@ impl Records {
         Ok(None)
     }
 
-    /// Bytes of a record that has begun and not ended.
+    /// Bytes held of a record whose end has not arrived.
     pub const fn begun_bytes(&self) -> usize {
         self.begun.len()
     }
 }
 
-/// The length of the record at the front and where it begins; none before the length is there.
+/// Length of the record at the front and the bytes after the length; `None` while the length is incomplete.
 fn length(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, DecodeError> {
     let mut reader = Reader::new(bytes);
     match reader.varint() {
@@ -158,15 +158,15 @@ fn length(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, DecodeError> {
     }
 }
 
-/// A record without its length, and what follows it.
+/// Body of a record without its length, and the bytes after the record.
 type Front<'a> = (&'a [u8], &'a [u8]);
 
-/// The record at the front; none where it is cut.
+/// The record at the front; `None` while the record is incomplete.
 fn whole(bytes: &[u8]) -> Result<Option<Front<'_>>, DecodeError> {
     Ok(length(bytes)?.and_then(|(length, rest)| rest.split_at_checked(length)))
 }
 
-/// How many bytes a cut record lacks, as soon as its length is there.
+/// Number of missing bytes of an incomplete record; `None` while its length is incomplete.
 fn missing(bytes: &[u8]) -> Result<Option<usize>, DecodeError> {
     Ok(length(bytes)?.map(|(length, rest)| length.saturating_sub(rest.len())))
 }
@@ -195,7 +195,7 @@ mod tests {
         ]
     }
 
-    /// The largest entry that its limits allow.
+    /// The largest entry within the limits.
     fn largest() -> Record {
         let value = MAX_ATTRIBUTE_BYTES / MAX_ATTRIBUTES - 6;
         let attribute = Attribute { name: b"user.x".to_vec(), value: vec![1; value] };
@@ -218,7 +218,7 @@ mod tests {
         table
     }
 
-    /// The bytes as the page about the protocol says them.
+    /// The same bytes as in the protocol's documentation.
     #[test]
     fn a_block_is_written_byte_by_byte() {
         let mut block = b"data".to_vec();
@@ -284,7 +284,7 @@ mod tests {
             // 2^18 + 1 bytes, 2^21 and more.
             &[0x81, 0x80, 0x10],
             &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F],
-            // A kind that there is not; one byte too many; one too few.
+            // An unknown kind; one byte too many; one byte too few.
             &[1, 4],
             &[5, 3, 2, 9, 9, 9],
             &[2, 3, 2],

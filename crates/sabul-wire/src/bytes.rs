@@ -1,15 +1,15 @@
-//! Checked reading and plain writing of big-endian fields.
+//! Bounds-checked reader and plain writer of big-endian fields.
 
 use std::fmt;
 
-/// Why bytes are not what they should be.
+/// Cause of a decode error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The bytes end before the field does.
+    /// The input ends before the field does.
     Truncated,
-    /// The first nibble is not a version this build speaks.
+    /// The version in the first nibble is not supported by this build.
     UnknownVersion(u8),
-    /// The kind is not one of ours.
+    /// The kind is unknown.
     UnknownKind(u8),
     /// A reserved bit or value is set.
     Reserved,
@@ -29,12 +29,12 @@ pub enum Reason {
     BadCheck,
 }
 
-/// Bytes from the network were refused: where and why.
+/// Input from the network was rejected: offset and cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Offset of the offending field.
+    /// Offset of the invalid field.
     pub offset: usize,
-    /// What is wrong with it.
+    /// Cause of the error.
     pub reason: Reason,
 }
 
@@ -92,8 +92,8 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// An LEB128 number of at most 64 bits.
-    // A report is little else: called, and not in line, it takes a sixth more instructions.
+    /// Reads an LEB128 number of at most 64 bits.
+    // Inlined because reports consist mostly of varints: a call costs a sixth more instructions.
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
@@ -111,7 +111,8 @@ impl<'a> Reader<'a> {
         self.fail(Reason::Overlong)
     }
 
-    /// What is left, read by another decoder; errors have their offset in the whole.
+    /// Passes the rest to another decoder; offsets of its errors count from the start of the whole
+    /// input.
     pub(crate) fn rest<T>(
         &mut self,
         decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
@@ -122,7 +123,7 @@ impl<'a> Reader<'a> {
         decode(rest).map_err(|error| DecodeError { offset: offset + error.offset, ..error })
     }
 
-    /// What is left.
+    /// The bytes not read yet.
     pub(crate) const fn rest_bytes(&self) -> &'a [u8] {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! The congestion header: what routers on the way read and rewrite.
+//! Congestion header: the part of a DATA packet that routers on the path read and rewrite.
 //!
 //! ```text
 //!  0               1               2               3
@@ -9,11 +9,12 @@
 //! +-------------------------------+-------------------------------+
 //! |                    the fields of the form …                   |
 //! ```
-//! It lies behind the 28 bytes of a DATA header, outside the AEAD: anyone on the path may rewrite it, and nobody
-//! may make it longer or shorter. A router finds it by its place, magic, version and check, and parses nothing else.
-//! The check is the Internet checksum of the header [RFC1071], so the 16-bit words of a header always add up to the
-//! same: whatever is rewritten in it, the checksum of the UDP datagram around it stays right.
-//! Source: [ECC] for that it exists; its layout there is a picture, so this one is ours (ADR 23).
+//! The header follows the 28 bytes of the DATA header, outside the AEAD. Anyone on the path may rewrite the header but
+//! not change its length. A router finds the header by offset, magic, version and check, and parses nothing else.
+//! The check is the Internet checksum of the header [RFC1071], so the sum of the header's 16-bit words is constant. A
+//! rewritten header therefore leaves the checksum of the UDP datagram valid.
+//! Source: [ECC] for the existence of such a header; [ECC] shows its layout only as a picture, so this layout is ours
+//! (ADR 23).
 
 use sabul_units::{CongestionFields, CongestionForm, CongestionHeader, JetMaxFields, Rate, Span};
 
@@ -21,18 +22,18 @@ use crate::bytes::{DecodeError, Reader, Reason};
 use crate::data::DATA_HEADER_LEN;
 use crate::header::{Kind, MAX_CONGESTION_HEADER, VERSION};
 
-/// How a congestion header begins.
+/// First two bytes of a congestion header.
 pub const CONGESTION_MAGIC: u16 = 0x5CC1;
-/// The version of its layout that this build speaks.
+/// Layout version of this build.
 pub const CONGESTION_VERSION: u8 = 1;
 /// Bytes before the fields of the form.
 const FRONT: usize = 8;
-/// Where the check is.
+/// Offset of the check.
 const CHECK: usize = 4;
-/// [`CongestionHeader::queued`] on the wire is in these: up to a second.
+/// Unit of [`CongestionHeader::queued`] on the wire: 16 bits reach about one second.
 const QUEUED_UNIT: Span = Span::from_micros(16);
 
-/// Bytes of a congestion header of this form, a multiple of four.
+/// Length in bytes of a congestion header of this form, a multiple of four.
 pub const fn congestion_len(form: CongestionForm) -> usize {
     FRONT
         + match form {
@@ -57,7 +58,7 @@ const _: () = {
 /// Writes a congestion header.
 ///
 /// # Panics
-/// If `out` is not exactly [`congestion_len`] of its form.
+/// If the length of `out` is not [`congestion_len`] of the form.
 pub fn encode_congestion(header: &CongestionHeader, out: &mut [u8]) {
     let form = header.fields.form();
     assert_eq!(out.len(), congestion_len(form), "a form has one length");
@@ -105,7 +106,7 @@ pub fn encode_congestion(header: &CongestionHeader, out: &mut [u8]) {
 /// Reads a congestion header that fills `bytes` exactly.
 ///
 /// # Errors
-/// If magic, version, form, length or check is not what one of this build has.
+/// If magic, version, form, length or check is not valid for this build.
 pub fn decode_congestion(bytes: &[u8]) -> Result<CongestionHeader, DecodeError> {
     let mut r = Reader::new(bytes);
     if r.u16()? != CONGESTION_MAGIC {
@@ -128,7 +129,8 @@ pub fn decode_congestion(bytes: &[u8]) -> Result<CongestionHeader, DecodeError> 
         return DecodeError::at(CHECK, Reason::BadCheck);
     }
     let routers = r.u8()?;
-    // What adds up has two forms; a sum over the magic is never zero, so its complement is never all ones.
+    // A check of 0 and a check of 0xFFFF give the same sum. The encoder never writes 0xFFFF, because the other words
+    // include the magic and never add up to zero.
     if r.u16()? == u16::MAX {
         return DecodeError::at(CHECK, Reason::BadCheck);
     }
@@ -178,23 +180,23 @@ fn fields(form: CongestionForm, r: &mut Reader<'_>) -> Result<CongestionFields, 
     })
 }
 
-/// What a router finds in a UDP payload, where a congestion header would be.
+/// Result of searching a UDP payload for a congestion header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CongestionFound {
-    /// Nothing that is one, or one that was damaged.
+    /// No congestion header, or a damaged one.
     Nothing,
-    /// One that this build reads; it is at [`congestion_place`] of its form.
+    /// A header that this build can read, at [`congestion_place`] of its form.
     Header(CongestionHeader),
-    /// One that a later build writes: its version and the number of its form. It goes on as it came.
+    /// A header of a later version or form. Routers forward such a header unchanged.
     Later {
-        /// The version of its layout.
+        /// Layout version.
         version: u8,
-        /// Which values it holds, as far as the version says that as this build does.
+        /// Code of the form, if the later version keeps that field where this build has it.
         form: u8,
     },
 }
 
-/// Looks for a congestion header in a UDP payload of any kind of traffic.
+/// Searches a UDP payload of any kind of traffic for a congestion header.
 #[inline]
 pub fn look_for_congestion(payload: &[u8]) -> CongestionFound {
     let [first, words, ..] = payload else { return CongestionFound::Nothing };
@@ -209,7 +211,7 @@ pub fn look_for_congestion(payload: &[u8]) -> CongestionFound {
     }
 }
 
-/// One of a version or form that came after this build: all that is known of it is how it begins.
+/// Recognises a header of a later version or form by its first three bytes.
 #[cold]
 fn later(bytes: &[u8]) -> CongestionFound {
     let [high, low, first, ..] = *bytes else { return CongestionFound::Nothing };
@@ -222,12 +224,12 @@ fn later(bytes: &[u8]) -> CongestionFound {
     CongestionFound::Nothing
 }
 
-/// Where in a UDP payload the congestion header of that form is, if it has one.
+/// Byte range of a congestion header of this form in a UDP payload.
 pub const fn congestion_place(form: CongestionForm) -> std::ops::Range<usize> {
     DATA_HEADER_LEN..DATA_HEADER_LEN + congestion_len(form)
 }
 
-/// Where the congestion header of a UDP payload is: what a router looks for, in traffic of any kind.
+/// Byte range of the congestion header in a UDP payload of any kind of traffic, or `None`.
 pub fn find_congestion(payload: &[u8]) -> Option<std::ops::Range<usize>> {
     match look_for_congestion(payload) {
         CongestionFound::Header(header) => Some(congestion_place(header.fields.form())),
@@ -235,12 +237,12 @@ pub fn find_congestion(payload: &[u8]) -> Option<std::ops::Range<usize>> {
     }
 }
 
-/// A round trip in microseconds, or the longest that fits.
+/// A time in whole microseconds, at most `u32::MAX`.
 fn micros(span: Span) -> u32 {
     u32::try_from(span.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// [RFC1071] The ones' complement sum of 16-bit words.
+/// Ones' complement sum of the 16-bit words. [RFC1071]
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
     let sum: u32 = words.sum();

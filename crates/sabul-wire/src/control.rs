@@ -3,9 +3,9 @@
 //! ```text
 //! | length of the body, 4 bytes, big-endian | body |
 //! ```
-//! The first message each way is [`Message::Hello`] and [`Message::Welcome`]; both carry the
-//! version, and a peer that cannot speak it answers [`Message::Cancel`] and closes. Which message
-//! may follow which is the session's business, not this module's.
+//! The first message each way is [`Message::Hello`] or [`Message::Welcome`]; both carry the version. A peer that does
+//! not support the version answers [`Message::Cancel`] and closes. The session checks the order of messages; this
+//! module does not.
 
 mod bounds;
 mod limits;
@@ -31,31 +31,31 @@ pub use more::{
 pub const CONTROL_VERSION: u16 = 9;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
-/// Longest body of a greeting, in bytes: all that a stranger may make us read.
+/// Longest body of a greeting, in bytes: the most that an unauthenticated peer can make this end read.
 pub const MAX_GREETING: usize = 1 << 10;
 /// Longest body of a request, in bytes. Ours: 4096 sources of 60 bytes each.
 pub const MAX_OPEN: usize = 256 << 10;
 /// Longest body of any other message, in bytes: the largest report takes 4.1 kB.
 pub const MAX_SMALL: usize = 8 << 10;
-/// Most [`Message::weight`] of [`Message::Seen`] that may be on their way to whoever asked. Ours: some ten thousand
-/// names for each round trip.
+/// Limit on the [`Message::weight`] of [`Message::Seen`] in flight to the requesting side. Ours: some ten thousand
+/// names per RTT.
 pub const BULK_CREDIT: u32 = 4 << 20;
 /// Longest body of a [`Message::Have`], in bytes.
 pub const MAX_HAVE: usize = 256 << 10;
-/// Most [`Message::weight`] of all [`Message::Have`] of a transfer. Ours: ten million small files; what is
-/// not told of is sent again.
+/// Most [`Message::weight`] of all [`Message::Have`] of a transfer. Ours: ten million small files; files beyond this
+/// limit are sent again.
 pub const HAVE_WEIGHT_MAX: u32 = 256 << 20;
 /// Most files that one [`Message::Have`] names.
 pub const MAX_HAVE_FILES: usize = 1000;
-/// Most whole files that one [`Message::Have`] tells of without their names.
+/// Most whole files in one [`Message::Have`], listed without their names.
 pub const MAX_HAVE_WHOLES: usize = 8000;
 /// Most marks of one file.
 pub const MAX_MARKS: usize = 64;
 /// Most sources of one request.
 pub const MAX_SOURCES: usize = 4096;
-/// Most sources of a [`Request::Put`] by which leftovers are found.
+/// Most sources of a [`Request::Put`] for finding partial data.
 pub const MAX_ORIGINS: usize = 1024;
-/// Longest sentence about a failure, in bytes; longer ones lose their middle.
+/// Longest text of a failure, in bytes; longer texts lose their middle.
 pub const MAX_TEXT: usize = 1 << 10;
 /// Longest name of a stream, in bytes.
 pub const MAX_STREAM_NAME: usize = 1 << 10;
@@ -67,13 +67,13 @@ const MAX_SUITES: usize = 16;
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// Connector to listener, first: who it is and what it can do.
+    /// Connector to listener, first message: proof of the ticket, and capabilities.
     Hello {
         /// [`CONTROL_VERSION`] of the connector.
         version: u16,
-        /// Proof of the ticket's secret, bound to this TLS connection.
+        /// Proof that the connector holds the ticket's secret, bound to this TLS connection.
         proof: [u8; 32],
-        /// AEAD suites it can use, best first.
+        /// AEAD suites that the connector supports, best first.
         #[serde(deserialize_with = "bounds::bytes::<_, MAX_SUITES>")]
         suites: Vec<u8>,
         /// Program and version, for logs.
@@ -90,151 +90,150 @@ pub enum Message {
         #[serde(deserialize_with = "bounds::text::<_, MAX_WORD>")]
         software: String,
     },
-    /// Asks for a transfer; from either side, with a number that the asker has not used.
+    /// Requests a transfer; from either side, with a number that this side has not used.
     Open(Open),
-    /// The other side takes part in the transfer.
+    /// The other side accepts the transfer.
     Accept {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
-        /// Bytes of one block: what was asked for, or a smaller power of two where memory is short.
+        /// Block size in bytes: as requested, or a smaller power of two if memory is short.
         block_bytes: u32,
     },
-    /// Receiver to sender of files: what an earlier attempt left. Before the first of these that is
-    /// the last, the sender sends nothing.
+    /// Receiver to sender of files: partial data of an earlier attempt. The sender sends no data before the message
+    /// with `is_last`.
     Have {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
-        /// At most [`MAX_HAVE_FILES`]; each file once.
+        /// Partial files, each file once; at most [`MAX_HAVE_FILES`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_HAVE_FILES>")]
         files: Vec<Held>,
-        /// At most [`MAX_HAVE_WHOLES`]; small files that are there whole.
+        /// Small files that are complete; at most [`MAX_HAVE_WHOLES`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_HAVE_WHOLES>")]
         wholes: Vec<Whole>,
-        /// Nothing more comes.
+        /// No more [`Message::Have`] follows.
         is_last: bool,
     },
-    /// Sender to receiver of files: how much a look ahead of the reading has found so far, for people.
-    /// [`Record::Last`](crate::block::Record::Last) decides.
+    /// Sender to receiver of files: totals of the directory scan so far, for display only.
+    /// [`Record::Last`](crate::block::Record::Last) has the final totals.
     Totals {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
-        /// Entries.
+        /// Number of entries.
         entries: u64,
-        /// Their bytes.
+        /// Bytes of these entries.
         bytes: u64,
-        /// There is no more.
+        /// The scan is complete.
         is_all: bool,
     },
-    /// Whoever was asked about files to the asker: the next ones.
+    /// Answer to a request about files: the next entries.
     Seen {
-        /// Which request.
+        /// Number of the request.
         transfer: u32,
-        /// At most [`MAX_SEEN`].
+        /// The entries; at most [`MAX_SEEN`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_SEEN>")]
         entries: Vec<Seen>,
-        /// Nothing more comes.
+        /// No more entries follow.
         is_last: bool,
     },
-    /// Receiver to sender: what has been written, and when by the receiver's clock.
+    /// Receiver to sender: written data, with the time by the receiver's clock.
     Progress {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
-        /// Content bytes handed to the file system or the application, or there before.
+        /// Content bytes handed to the file system or the application, or present before.
         bytes: u64,
-        /// How many of them were there before.
+        /// The part of `bytes` that was present before.
         resumed: u64,
-        /// How many of them no cut of power takes back; zero where that is not promised.
+        /// The part of `bytes` that survives a power cut; zero if the transfer does not sync.
         durable: u64,
-        /// Entries finished.
+        /// Finished entries.
         entries: u64,
-        /// Entries other than directories that are complete and verified.
+        /// Complete and verified entries other than directories.
         files: u64,
         /// Microseconds since the receiver opened the channel.
         at_us: u64,
     },
     /// Receiver to sender: an entry could not be written or verified.
     EntryFailed {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
-        /// Which entry, from zero.
+        /// Number of the entry, from zero.
         index: u64,
-        /// What went wrong.
+        /// Cause of the failure.
         failure: Failure,
     },
-    /// Receiver to sender: every entry is finished, well or badly.
+    /// Receiver to sender: every entry is finished, successfully or not.
     Done(Done),
-    /// Receiver to sender: an ACK or NAK, where the channel's carrier is the control connection.
+    /// Receiver to sender: a report, if the control connection is the channel's carrier.
     Feedback {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
         /// [`crate::Feedback`] in wire form.
         #[serde(deserialize_with = "bounds::bytes::<_, MAX_SMALL>")]
         report: Vec<u8>,
     },
-    /// Receiver to sender of a stream or a timed test: stop producing, what is read so far counts.
+    /// Receiver to sender of a stream or a timed test: stop producing; data read so far counts.
     Stop {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
     },
-    /// The transfer, or with no number the session, is over because of this.
+    /// Ends a transfer, or the session if there is no number.
     Cancel {
-        /// Which transfer; none for the whole session.
+        /// Number of the transfer; `None` for the whole session.
         transfer: Option<u32>,
-        /// Why.
+        /// Cause.
         failure: Failure,
     },
-    /// No more transfers will be asked for.
+    /// This side will request no more transfers.
     Close,
-    /// Asks for a [`Message::Pong`], and shows that the asker lives.
+    /// Requests a [`Message::Pong`], and shows that this side is alive.
     Ping,
-    /// Answers a [`Message::Ping`] at once.
+    /// Immediate answer to a [`Message::Ping`].
     Pong,
-    /// The asker to whoever was asked about files: messages of this weight are done with, and as much may
-    /// follow. [`BULK_CREDIT`] may be on their way at first.
+    /// Requesting side to answering side: `weight` of [`Message::Seen`] has been processed, so as much may follow. The
+    /// initial credit is [`BULK_CREDIT`].
     Credit {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
         /// Sum of [`Message::weight`].
         weight: u32,
     },
-    /// Receiver to sender: how to go on from now on; each says all of it anew. What the sender itself allows bounds
-    /// it.
+    /// Receiver to sender: new settings, which replace all earlier ones. The sender's own limits still apply.
     Steer {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
-        /// How it stands beside other traffic, by name.
+        /// Name of the policy towards other traffic.
         #[serde(deserialize_with = "bounds::text::<_, MAX_WORD>")]
         policy: String,
-        /// Never send faster than this, in bit/s.
+        /// Upper limit of the rate, in bit/s.
         rate_limit_bps: Option<u64>,
     },
-    /// Receiver to sender, after [`Message::Done`] and its answer: what was kept for a next attempt is removed.
+    /// Receiver to sender, after [`Message::Done`] and its answer: the resume data of the transfer has been removed.
     Settled {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
     },
-    /// The side that was asked to the asker: the transfer waits in line until there is room for it. Any number of these
-    /// may come before [`Message::Accept`].
+    /// Answering side to requesting side: the transfer waits in a queue for memory. Any number of these may precede
+    /// [`Message::Accept`].
     Waiting {
-        /// Which transfer.
+        /// Number of the transfer.
         transfer: u32,
-        /// Its place in line; 1 is next.
+        /// Position in the queue; 1 is next.
         place: u32,
     },
 }
 
-/// What a receiver has of a file, from its beginning.
+/// Partial file at the receiver: a prefix of the content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// Name of the entry.
     #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
     pub path: Vec<u8>,
-    /// Places to go on from, nearest to the beginning first; at most [`MAX_MARKS`].
+    /// Offsets from which the transfer can resume, ascending; at most [`MAX_MARKS`].
     #[serde(deserialize_with = "bounds::list::<_, _, MAX_MARKS>")]
     pub marks: Vec<Mark>,
 }
 
-/// A small file that a receiver has whole, as short as it can be told.
+/// A complete small file at the receiver, identified by truncated hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whole {
     /// The first bytes of the BLAKE3 hash of the entry's name.
@@ -243,31 +242,31 @@ pub struct Whole {
     pub content: [u8; 8],
 }
 
-/// A place in a file, and what is before it.
+/// Resume point: an offset in a file with the hash of the bytes before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Where the stretch begins that the hash is of: zero, or the place of an earlier mark.
+    /// Start of the hashed range: zero, or the offset of an earlier mark.
     pub from: u64,
-    /// Bytes of the file before it.
+    /// Offset of the mark in bytes.
     pub bytes: u64,
-    /// Hash of the stretch, as that of an entry of these bytes would be; with the map of holes where it has one.
+    /// Hash of the range, computed as for an entry with these bytes; includes the map of holes if the file has holes.
     pub hash: [u8; 32],
 }
 
 /// A request for a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
-    /// Number of the transfer, also of its channel.
+    /// Number of the transfer and of its channel.
     pub transfer: u32,
-    /// Which way the data goes.
+    /// Direction of the data.
     pub direction: Direction,
-    /// What is transferred.
+    /// The transferred object.
     pub request: Request,
-    /// How the channel behaves.
+    /// Settings of the channel.
     pub channel: ChannelParams,
 }
 
-/// Which way the data goes, seen from the side that opens.
+/// Direction of the data, seen from the side that opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
     /// The opener sends.
@@ -276,88 +275,88 @@ pub enum Direction {
     Pull,
 }
 
-/// What is transferred.
+/// The transferred object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Files into a place of the receiver (push).
+    /// Writes files at the receiver (push).
     Put {
-        /// Where to, relative to the receiver's root, components joined by `/`.
+        /// Destination, relative to the receiver's root, components joined by `/`.
         #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
         destination: Vec<u8>,
-        /// The destination is a directory, to be made where missing.
+        /// The destination is a directory and is created if missing.
         into_directory: bool,
-        /// Keep times and modes.
+        /// Preserve modification times and permission bits.
         preserve: bool,
-        /// Have everything on the disk before it counts as finished.
+        /// Sync everything to disk before it counts as finished.
         sync: bool,
-        /// Read what was written back from the disk, and compare it before a file gets its name.
+        /// Read written data back from the disk and compare it before a file gets its final name.
         read_back: bool,
-        /// The first bytes of a hash of each source as the sender knows it: leftovers of the same source are told of, and no
-        /// others. At most [`MAX_ORIGINS`].
+        /// First bytes of a hash of each source, as named by the sender. Only partial data of the same source is
+        /// reported. At most [`MAX_ORIGINS`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_ORIGINS>")]
         origins: Vec<[u8; 8]>,
     },
-    /// Files from the sender (pull).
+    /// Reads files of the sender (pull).
     Get {
-        /// Paths relative to the sender's root; a trailing `/` means the content of a directory. At
-        /// most [`MAX_SOURCES`].
+        /// Paths relative to the sender's root; a trailing `/` means the content of a directory. At most
+        /// [`MAX_SOURCES`].
         #[serde(deserialize_with = "bounds::names::<_, MAX_SOURCES>")]
         sources: Vec<Vec<u8>>,
         /// Descend into directories.
         recursive: bool,
-        /// What is taken and what is left out; at most [`MAX_RULES`].
+        /// Include and exclude rules; at most [`MAX_RULES`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_RULES>")]
         rules: Vec<Rule>,
-        /// Only this stretch of the one file.
+        /// Byte range, if only a part of a single file is requested.
         range: Option<Range>,
-        /// Links as links, with owners and extended attributes.
+        /// Archive mode: links as links, with owners and extended attributes.
         archive: bool,
-        /// Follow links out of the sources too.
+        /// Also follow links that lead out of the sources.
         links_out: bool,
     },
     /// A byte stream between applications.
     Stream {
-        /// What the application calls it.
+        /// Name of the stream, chosen by the application.
         #[serde(deserialize_with = "bounds::text::<_, MAX_STREAM_NAME>")]
         name: String,
     },
-    /// Memory to memory, for measuring: content is neither hashed nor kept.
+    /// Memory-to-memory measurement: content is neither hashed nor kept.
     Measure {
         /// Stop after this many bytes.
         bytes: Option<u64>,
         /// Stop after this many milliseconds.
         millis: Option<u64>,
     },
-    /// What is in these places (pull); without a channel.
+    /// Lists these paths (pull); without a channel.
     Look {
-        /// As the sources of [`Request::Get`]; at most [`MAX_PLACES`].
+        /// Paths, as the sources of [`Request::Get`]; at most [`MAX_PLACES`].
         #[serde(deserialize_with = "bounds::names::<_, MAX_PLACES>")]
         places: Vec<Vec<u8>>,
-        /// What is told of them.
+        /// Kind of listing.
         view: View,
-        /// What is taken and what is left out of a copy; at most [`MAX_RULES`].
+        /// Include and exclude rules of a copy; at most [`MAX_RULES`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_RULES>")]
         rules: Vec<Rule>,
     },
-    /// To remove files, links and folders (push); without a channel.
+    /// Removes files, links and directories (push); without a channel.
     Remove {
         /// Paths relative to the root; at most [`MAX_PLACES`].
         #[serde(deserialize_with = "bounds::names::<_, MAX_PLACES>")]
         places: Vec<Vec<u8>>,
-        /// Folders with all that is in them.
+        /// Remove directories with their content.
         recursive: bool,
     },
-    /// To make folders (push); without a channel.
+    /// Creates directories (push); without a channel.
     MakeFolders {
         /// Paths relative to the root; at most [`MAX_PLACES`].
         #[serde(deserialize_with = "bounds::names::<_, MAX_PLACES>")]
         places: Vec<Vec<u8>>,
-        /// Those above, too, where they are missing; and one that exists is fine.
+        /// Also create missing parents, and accept directories that exist.
         parents: bool,
     },
 }
 
-/// How the sender of a channel behaves; chosen by the side that opens.
+/// Settings of a channel's sender; chosen by the side that opens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelParams {
     /// Name of the congestion controller.
@@ -368,17 +367,16 @@ pub struct ChannelParams {
     pub controller_params: Vec<(String, String)>,
     /// Bytes of one block; a power of two.
     pub block_bytes: u32,
-    /// Most bytes that may be sent and not yet acknowledged.
+    /// Flow window: most bytes sent and not yet acknowledged.
     pub window_bytes: u64,
-    /// Never send faster than this, in bit/s.
+    /// Upper limit of the rate, in bit/s.
     pub rate_limit_bps: Option<u64>,
-    /// Largest packet to try, in bytes of IP packet.
+    /// Largest IP packet to probe for, in bytes.
     pub mtu_max: Option<u32>,
-    /// Code of the rules for losses and reports: 0 the standard ones, 1 with data sequence numbers
-    /// as in the papers, from 2 on those of other algorithms. Where it was a truth value, an
-    /// earlier version refuses what is more than 1.
+    /// Code of the rules for losses and reports: 0 standard, 1 with data sequence numbers as in the papers, from 2 on
+    /// those of other algorithms. Earlier versions had a boolean here and reject values above 1.
     pub rules: u8,
-    /// Carry reports on the control connection as in the papers.
+    /// Carry reports on the control connection, as in the papers.
     pub control_feedback: bool,
 }
 
@@ -388,36 +386,36 @@ pub struct Entry {
     /// Name relative to the destination, components joined by `/`; any bytes but NUL.
     #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
     pub path: Vec<u8>,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: EntryKind,
-    /// Permission bits, where the sender's system has them.
+    /// Permission bits, if the sender's system has them.
     pub mode: Option<u32>,
     /// Modification time in nanoseconds since 1970.
     pub modified_ns: Option<i64>,
-    /// What else it has.
+    /// Owner, link target, attributes and holes, if any.
     pub more: Option<Box<More>>,
 }
 
 impl Entry {
-    /// What an entry of no name is taken to need in memory, in bytes.
+    /// Assumed memory use of an entry with an empty name, in bytes.
     pub const WEIGHT: usize = ITEM;
 
-    /// Bytes of it in the stream, where known: of a file with holes, those of its data.
+    /// Number of content bytes in the transfer, if known; for a file with holes, the bytes of its data only.
     pub fn stream_bytes(&self) -> Option<u64> {
         match self.more.as_ref().and_then(|more| more.data.as_ref()) {
-            // Sums that would overflow are refused where entries are checked.
+            // Overflowing sums are rejected where entries are checked.
             Some(data) => Some(data.iter().fold(0, |sum: u64, it| sum.saturating_add(it.bytes))),
             None => self.kind.size(),
         }
     }
 
-    /// What it is taken to need in memory, in bytes.
+    /// Assumed memory use in bytes.
     pub fn weight(&self) -> usize {
         ITEM + self.path.len() + self.more.as_ref().map_or(0, |more| more.weight())
     }
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryKind {
     /// A regular file of known size in bytes.
@@ -426,9 +424,9 @@ pub enum EntryKind {
     Directory,
     /// Bytes of unknown length; only as the last entry.
     Stream,
-    /// A symbolic link; its text is in [`More::target`].
+    /// A symbolic link; its target is in [`More::target`].
     SymbolicLink,
-    /// Another name of an earlier entry, which is in [`More::target`].
+    /// Another name of an earlier entry, whose path is in [`More::target`].
     HardLink,
 }
 
@@ -442,44 +440,44 @@ impl EntryKind {
         }
     }
 
-    /// Whether it has content, and so an end with its hash.
+    /// Whether the entry has content, and so an end record with a hash.
     pub const fn has_content(self) -> bool {
         matches!(self, Self::File(_) | Self::Stream)
     }
 }
 
-/// The end of a transfer as the receiver saw it.
+/// Result of a transfer as counted by the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    /// Which transfer.
+    /// Number of the transfer.
     pub transfer: u32,
-    /// Content bytes received, or there before.
+    /// Content bytes received, or present before.
     pub bytes: u64,
-    /// How many of them were there before.
+    /// The part of `bytes` that was present before.
     pub resumed: u64,
-    /// How many of them no cut of power takes back.
+    /// The part of `bytes` that survives a power cut.
     pub durable: u64,
     /// Entries that arrived complete and verified.
     pub entries: u64,
-    /// How many of those are not directories.
+    /// The part of `entries` that are not directories.
     pub files: u64,
-    /// Entries that did not.
+    /// Entries that failed.
     pub failed: u64,
     /// Microseconds from opening the channel to the last byte.
     pub elapsed_us: u64,
-    /// Processor time that the receiving process spent meanwhile, in microseconds.
+    /// CPU time of the receiving process during the transfer, in microseconds.
     pub cpu_us: u64,
-    /// What was not kept of entries that arrived; at most [`MAX_NOT_KEPT`].
+    /// Metadata of arrived entries that could not be preserved; at most [`MAX_NOT_KEPT`].
     #[serde(deserialize_with = "bounds::list::<_, _, MAX_NOT_KEPT>")]
     pub not_kept: Vec<NotKept>,
 }
 
-/// Why something failed, in a form that crosses the wire.
+/// Cause of a failure, in a form that crosses the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The class, which decides exit codes.
+    /// Class of the failure; determines the exit code.
     pub code: FailureCode,
-    /// A sentence for people: what, where, what to do. At most [`MAX_TEXT`] bytes cross the wire.
+    /// Text for users: what failed, where, and what to do. At most [`MAX_TEXT`] bytes cross the wire.
     #[serde(
         serialize_with = "bounds::short::<_, MAX_TEXT>",
         deserialize_with = "bounds::text::<_, MAX_TEXT>"
@@ -487,16 +485,16 @@ pub struct Failure {
     pub message: String,
 }
 
-/// Classes of failure. New ones are added at the end: the position is the wire code.
+/// Classes of failure. New classes are added at the end: the position is the wire code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureCode {
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Protocol,
-    /// The versions have nothing in common.
+    /// The two ends support no common version.
     Version,
     /// The secret is wrong.
     Authentication,
-    /// The listener does not allow this.
+    /// The listener does not allow the operation.
     Refused,
     /// The source does not exist.
     NotFound,
@@ -514,18 +512,18 @@ pub enum FailureCode {
     Verification,
     /// UDP does not pass between the two ends.
     UdpBlocked,
-    /// The peer fell silent.
+    /// The peer sent nothing for too long.
     Timeout,
-    /// Somebody stopped it.
+    /// A user stopped the operation.
     Cancelled,
-    /// A setting is not one this end knows or can use.
+    /// This end does not support a setting or its value.
     BadSetting,
-    /// A fault of this program.
+    /// Internal error of this program.
     Internal,
 }
 
 impl FailureCode {
-    /// Its word in documents and logs.
+    /// The name of the class in documents and logs.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Protocol => "protocol",
@@ -549,7 +547,7 @@ impl FailureCode {
 }
 
 impl Failure {
-    /// A failure of this class.
+    /// Makes a failure of this class.
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -563,9 +561,9 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What a message is taken to need beside its parts.
+/// Assumed memory use of a message besides its parts, in bytes.
 const BASE: usize = 128;
-/// What a [`Whole`] needs.
+/// Memory use of a [`Whole`], in bytes.
 const WHOLE: usize = size_of::<Whole>();
 
 fn weight(parts: usize) -> u32 {
@@ -573,7 +571,7 @@ fn weight(parts: usize) -> u32 {
 }
 
 impl Open {
-    /// What this request is taken to need in memory, in bytes.
+    /// Assumed memory use of this request, in bytes.
     pub fn weight(&self) -> u32 {
         let names =
             |names: &[Vec<u8>]| -> usize { names.iter().map(|name| ITEM + name.len()).sum() };
@@ -593,7 +591,7 @@ impl Open {
 }
 
 impl Held {
-    /// What it is taken to need in memory, in bytes.
+    /// Assumed memory use in bytes.
     pub fn weight(&self) -> usize {
         ITEM + self.path.len() + size_of::<Mark>() * self.marks.len()
     }
@@ -603,8 +601,8 @@ impl Message {
     /// Appends length and body to `out`.
     ///
     /// # Errors
-    /// If the other end would refuse it: the body is longer than its kind may be, or a request names
-    /// too much or has a text that cannot be shown.
+    /// If the peer would reject the message: its body is too long for its kind, or a request exceeds a limit or has an
+    /// unprintable text. `out` is unchanged then.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), DecodeError> {
         let start = out.len();
         let fail = |reason| DecodeError { offset: start, reason };
@@ -615,7 +613,7 @@ impl Message {
         let body = out.len() - start - 4;
         let refusal = match &out[start + 4..] {
             written if written.len() > body_limit(written[0]) => Some(Reason::TooLong),
-            // A request has lists that its maker does not cut into portions.
+            // Lists in a request come from the caller and are not split into portions, so the limits are checked here.
             written => match self {
                 Self::Open(_) if Self::decode_body(written).as_ref() != Ok(self) => {
                     Some(Reason::BadMessage)
@@ -632,7 +630,7 @@ impl Message {
         Ok(())
     }
 
-    /// What this message is taken to need in memory, in bytes. Both ends compute the same.
+    /// Assumed memory use of this message, in bytes. Both ends compute the same value.
     pub fn weight(&self) -> u32 {
         let rest = match self {
             Self::EntryFailed { failure, .. } | Self::Cancel { failure, .. } => {
@@ -649,11 +647,11 @@ impl Message {
         weight(rest)
     }
 
-    /// Reads the body of one message, without its length. What it holds is within the limits of this
-    /// module, and its texts are printable.
+    /// Reads the body of one message, without its length. The result is within the limits of this module, and its texts
+    /// are printable.
     ///
     /// # Errors
-    /// If the bytes are not exactly one message, or one that goes beyond a limit.
+    /// If the bytes are not exactly one message, or exceed a limit.
     pub fn decode_body(body: &[u8]) -> Result<Self, DecodeError> {
         let fail = |offset, reason| DecodeError { offset, reason };
         if body.first().is_some_and(|&kind| body.len() > body_limit(kind)) {
@@ -669,7 +667,7 @@ impl Message {
     }
 }
 
-/// Longest body, in bytes, of a message whose body begins with this byte; none has a length of 0.
+/// Returns the longest body, in bytes, of a message whose body begins with the byte `kind`; never 0.
 pub const fn body_limit(kind: u8) -> usize {
     match kind {
         HELLO | WELCOME => MAX_GREETING,
@@ -680,17 +678,17 @@ pub const fn body_limit(kind: u8) -> usize {
     }
 }
 
-/// Positions of messages in [`Message`], which is how postcard begins them.
+/// Positions of variants in [`Message`]; postcard writes the position as the first byte.
 const HELLO: u8 = 0;
 const WELCOME: u8 = 1;
 const OPEN: u8 = 2;
 const HAVE: u8 = 4;
 const SEEN: u8 = 6;
 
-/// Length of the body that follows a length prefix.
+/// Returns the length of the body that follows a length prefix.
 ///
 /// # Errors
-/// If it is zero or over [`MAX_MESSAGE`]: the peer is broken or not ours.
+/// If the length is zero or over [`MAX_MESSAGE`]: the peer is broken or not sabul.
 pub fn body_length(prefix: [u8; 4]) -> Result<usize, DecodeError> {
     match usize::try_from(u32::from_be_bytes(prefix)) {
         Ok(length) if (1..=MAX_MESSAGE).contains(&length) => Ok(length),

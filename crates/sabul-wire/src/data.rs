@@ -1,10 +1,10 @@
-//! The DATA packet. [SABUL §II-C]: application data with a 32-bit sequence number.
+//! DATA packet header. [SABUL §II-C]: application data with a 32-bit sequence number.
 //!
 //! ```text
 //! | header (16) | data seq (4) | block (4) | offset (4) | congestion header (0–60) | payload | tag |
 //! |<---------------- authenticated ------------------->|<--- rewritable -------->|<-- sealed -->|
 //! ```
-//! The place of the payload is authenticated but readable, so that the receiver can open the
+//! The position of the payload (block and offset) is authenticated but not encrypted, so the receiver can decrypt the
 //! payload straight into its block (`docs/adr/0005-data-header.md`).
 
 use sabul_units::{PacketNumber, SeqNo};
@@ -12,32 +12,32 @@ use sabul_units::{PacketNumber, SeqNo};
 use crate::bytes::{DecodeError, Reader, Reason};
 use crate::header::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
 
-/// Bytes in front of the congestion header and the payload.
+/// Bytes before the congestion header and the payload.
 pub const DATA_HEADER_LEN: usize = HEADER_LEN + 12;
-/// All bytes of a DATA datagram that are not payload, without congestion header.
+/// Bytes of a DATA datagram besides the payload, without congestion header.
 pub const DATA_OVERHEAD: usize = DATA_HEADER_LEN + TAG_LEN;
 
-/// The checked form of a DATA packet's authenticated bytes.
+/// Authenticated fields of a DATA packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
-    /// Which channel.
+    /// Channel.
     pub connection: ConnectionId,
-    /// Bytes of congestion header between this and the payload.
+    /// Length of the congestion header in bytes.
     pub congestion_len: u8,
-    /// The payload ends its block.
+    /// The payload is the end of its block.
     pub ends_block: bool,
     /// Low 32 bits of the packet number, new for each transmission.
     pub number_low: u32,
     /// Low 32 bits of the data sequence number, the same in each retransmission.
     pub seq_low: u32,
-    /// Which block of the stream.
+    /// Number of the block in the stream.
     pub block: u32,
-    /// Where in the block the payload starts, in bytes.
+    /// Offset of the payload in the block, in bytes.
     pub offset: u32,
 }
 
 impl DataHeader {
-    /// A header without congestion header.
+    /// Makes the header of a packet without congestion header.
     pub const fn new(
         connection: ConnectionId,
         number: PacketNumber,
@@ -57,7 +57,7 @@ impl DataHeader {
         }
     }
 
-    /// The wire form, which is also the AEAD's associated data.
+    /// Returns the wire form, which is also the associated data of the AEAD.
     pub fn encode(&self) -> [u8; DATA_HEADER_LEN] {
         let mut out = [0; DATA_HEADER_LEN];
         let (connection, number_low) = (self.connection, self.number_low);
@@ -75,11 +75,11 @@ impl DataHeader {
         out
     }
 
-    /// Reads the front of a DATA datagram and checks that payload and tag can follow.
+    /// Reads the header of a DATA datagram and checks that payload and tag can follow.
     ///
     /// # Errors
-    /// On another kind, or fewer bytes than header, congestion header, one byte and the tag. One without payload that has
-    /// a congestion header is right: it carries nothing but that.
+    /// On another kind, or if the datagram is shorter than header, congestion header, one byte of payload and tag. A
+    /// packet with a congestion header may have no payload: such a packet only carries the congestion header.
     pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
         let header = Header::read(&mut r)?;

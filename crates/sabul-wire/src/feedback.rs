@@ -1,22 +1,21 @@
-//! ACK, NAK, SYN and the reports of other rules: what the receiver tells the sender.
-//! [SABUL §II-C, §II-D], [OVV-T §II]
+//! Reports from receiver to sender: ACK, NAK, SYN, and the reports of other rules. [SABUL §II-C, §II-D], [OVV-T §II]
 //!
-//! The same bytes travel sealed in a UDP datagram or inside a control message, whichever carrier
-//! the channel uses. Numbers are 64 bits; ranges are compressed as LEB128 pairs of (numbers
-//! skipped, numbers missing), since loss is often continuous. [SABUL §II-D]
+//! A report has the same bytes in a sealed UDP datagram and in a control message; the channel chooses the carrier.
+//! Numbers have 64 bits. Ranges are LEB128 pairs (numbers skipped, numbers missing), because losses are often
+//! continuous. [SABUL §II-D]
 
 use sabul_units::{CongestionHeader, PacketNumber, SeqNo, Span};
 
 use crate::bytes::{DecodeError, Reader, Reason, put_varint};
 use crate::congestion::{congestion_len, decode_congestion, encode_congestion};
 
-/// Most ranges that one report carries: 200 ranges of typical numbers fit in 1200 bytes.
+/// Most ranges in one report: 200 ranges of typical numbers fit in 1200 bytes.
 pub const MAX_RANGES: usize = 200;
 
-/// Which numbers a loss report names.
+/// Kind of number in a loss report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossPolicy {
-    /// Data sequence numbers, repeated after k × RTT: the papers' rule. [SABUL §II-D]
+    /// Data sequence numbers, reported again after k × RTT: the rule of the papers. [SABUL §II-D]
     Historical,
     /// Packet numbers: each transmission is reported lost at most once.
     Current,
@@ -32,16 +31,16 @@ pub struct NumberRange {
 }
 
 impl NumberRange {
-    /// How many numbers it spans.
+    /// Returns the count of numbers in the range.
     pub const fn count(self) -> u64 {
         self.last - self.first + 1
     }
 }
 
-/// Positive acknowledgement: everything before `seq` arrived, and the state of the flow.
+/// Positive acknowledgement: all data before `seq` has arrived. Also carries the state of the flow.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Ack {
-    /// Counts the ACKs of this channel, from one; echoed by ACK2.
+    /// Number of this ACK in the channel, from one; ACK2 repeats this number.
     pub serial: u64,
     /// All data before this number has been received. [SABUL §II-C]
     pub seq: SeqNo,
@@ -53,62 +52,61 @@ pub struct Ack {
     pub arrived_at: Span,
     /// Authentic DATA packets received so far, duplicates included.
     pub packets: u64,
-    /// Their payload bytes.
+    /// Payload bytes of these packets.
     pub bytes: u64,
-    /// Packets that carried the ECN mark so far.
+    /// Packets with an ECN mark so far.
     pub marked: u64,
-    /// Packets that the receiver's own socket dropped so far.
+    /// Packets dropped so far at the receiver's own socket.
     pub overflowed: u64,
-    /// First block number that the receiver has no room for yet.
+    /// First block number for which the receiver has no room yet.
     pub block_limit: u32,
-    /// Packet numbers known missing and not yet confirmed by ACK2 (current policy only).
+    /// Missing packet numbers that no ACK2 has confirmed yet (current policy only).
     pub missing: Vec<NumberRange>,
-    /// What routers wrote; none where packets have no congestion header.
+    /// State from routers; `None` if packets have no congestion header.
     pub echo: Option<Echo>,
 }
 
-/// What has arrived in congestion headers.
+/// State of the congestion headers that have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// The largest packet number that came with one.
+    /// The largest packet number among packets with a congestion header.
     pub number: PacketNumber,
-    /// The header that came with it.
+    /// The congestion header of that packet.
     pub header: CongestionHeader,
-    /// Sum of the changes that [`sabul_units::CongestionFields::Xcp`] asked for in all packets so far, each counted
-    /// once; it wraps around.
+    /// Sum of the changes in [`sabul_units::CongestionFields::Xcp`] over all packets so far, each counted once; the sum
+    /// wraps around.
     pub delta_sum: i64,
 }
 
-/// Negative acknowledgement: numbers that are missing, ascending. [SABUL §II-C]
+/// Negative acknowledgement: missing numbers, ascending. [SABUL §II-C]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nak {
-    /// What the numbers are.
+    /// Kind of the numbers.
     pub policy: LossPolicy,
     /// Ascending, disjoint, at most [`MAX_RANGES`].
     pub ranges: Vec<NumberRange>,
 }
 
-/// What is missing of a stretch of the data; everything else in it has arrived. A bitmap as ranges,
-/// a list of requests, or the state of a buffer: the rules of the channel say which.
+/// Missing numbers of a range of the data; all other numbers of that range have arrived. By the rules of the channel,
+/// this is a bitmap as ranges, a list of requests, or the state of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Missing {
-    /// The mark that it answers; zero where it answers none.
+    /// Serial of the mark that caused this report; zero if no mark did.
     pub serial: u64,
-    /// Where the stretch begins.
+    /// First number of the range.
     pub from: SeqNo,
-    /// Behind its last number.
+    /// End of the range, exclusive.
     pub below: SeqNo,
-    /// Numbers of the stretch; ascending, disjoint, at most [`MAX_RANGES`].
+    /// Missing numbers within the range; ascending, disjoint, at most [`MAX_RANGES`].
     pub ranges: Vec<NumberRange>,
 }
 
-/// One mark of the sender: everything before `end` has been sent. What ends a round, a list or a
-/// buffer.
+/// Mark of the sender: everything before `end` has been sent. A mark ends a round, a list or a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Counts the marks of the channel from one; a repeated mark keeps its number.
+    /// Number of the mark in the channel, from one; a retransmitted mark keeps its number.
     pub serial: u64,
-    /// Behind the last sequence number sent.
+    /// One past the last sequence number sent.
     pub end: SeqNo,
 }
 
@@ -116,7 +114,7 @@ impl Mark {
     /// Bytes on the wire.
     pub const LEN: usize = 16;
 
-    /// The wire form.
+    /// Returns the wire form.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut out = [0; Self::LEN];
         out[..8].copy_from_slice(&self.serial.to_be_bytes());
@@ -136,28 +134,26 @@ impl Mark {
     }
 }
 
-/// The largest [`Feedback::ErrorRate`]: everything is lost.
+/// The largest [`Feedback::ErrorRate`]: all packets are lost.
 pub const ERROR_RATE_MAX: u32 = 100_000;
 
 /// One report from receiver to sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Feedback {
-    /// Positive.
+    /// Positive acknowledgement.
     Ack(Ack),
-    /// Negative.
+    /// Negative acknowledgement.
     Nak(Nak),
     /// An interval of rate control ended, by the receiver's clock. [OVV04 §2]
     Syn {
-        /// Authentic DATA packets received since the SYN before, duplicates included.
+        /// Authentic DATA packets received since the previous SYN, duplicates included.
         received: u64,
     },
-    /// What is missing of a stretch, under rules that have no NAKs.
+    /// Missing numbers of a range, under rules without NAKs.
     Missing(Missing),
-    /// How much the receiver had to ask for again, filtered: percent × 1000, at most
-    /// [`ERROR_RATE_MAX`].
+    /// Filtered share of data that the receiver requested again: percent × 1000, at most [`ERROR_RATE_MAX`].
     ErrorRate(u32),
-    /// The time between the arrivals of two packets that left back to back, filtered: whole nanoseconds,
-    /// 1 to 2^32 - 1.
+    /// Filtered time between the arrivals of two packets that were sent back to back: whole nanoseconds, 1 to 2^32 - 1.
     PairTime(Span),
 }
 
@@ -227,7 +223,7 @@ impl Feedback {
     /// Reads one report that fills `bytes` exactly.
     ///
     /// # Errors
-    /// With the offset and reason of the first field that is not what it should be.
+    /// With the offset and the reason of the first invalid field.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let tag = r.u8()?;
@@ -283,14 +279,14 @@ impl Feedback {
 
 fn put_echo(out: &mut Vec<u8>, echo: &Echo) {
     put_varint(out, echo.number.0);
-    // Zigzag: small numbers of either sign are short.
+    // Zigzag encoding: small numbers of either sign are short.
     put_varint(out, (echo.delta_sum << 1 ^ echo.delta_sum >> 63).cast_unsigned());
     let start = out.len();
     out.resize(start + congestion_len(echo.header.fields.form()), 0);
     encode_congestion(&echo.header, &mut out[start..]);
 }
 
-/// An echo is the last of its report.
+/// Reads an echo, which is always the last field of its report.
 fn echo(r: &mut Reader<'_>) -> Result<Echo, DecodeError> {
     let number = PacketNumber(r.varint()?);
     let zigzag = r.varint()?;

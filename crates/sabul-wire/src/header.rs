@@ -1,4 +1,4 @@
-//! The 16 bytes in front of every datagram.
+//! Common header: the first 16 bytes of every datagram.
 //!
 //! ```text
 //!  0               1               2               3
@@ -12,27 +12,28 @@
 //! +---------------------------------------------------------------+
 //! ```
 //! The only flag is bit 0, on DATA: the packet holds the last byte of its block.
-//! All of it is authenticated, none of it is sealed. `cc len` is the length of the congestion
-//! header, which routers may rewrite: its bytes are outside the AEAD, its length is not.
+//! The header is authenticated and not encrypted. `cc len` is the length of the congestion header.
+//! Routers may rewrite the bytes of the congestion header, which are outside the AEAD, but not its
+//! length.
 
 use sabul_units::PacketNumber;
 
 use crate::bytes::{DecodeError, Reader, Reason};
 
-/// The protocol version that this build speaks.
+/// Protocol version of this build.
 pub const VERSION: u8 = 1;
 /// Bytes of [`Header`].
 pub const HEADER_LEN: usize = 16;
 /// Bytes of the AEAD tag that ends every datagram.
 pub const TAG_LEN: usize = 16;
-/// Most bytes a congestion header may have.
+/// Largest congestion header, in bytes.
 pub const MAX_CONGESTION_HEADER: usize = 60;
 
-/// Names a channel to the endpoint that receives the datagram.
+/// Identifies a channel at the endpoint that receives the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ConnectionId(pub u64);
 
-/// What a datagram is.
+/// Kind of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -42,17 +43,17 @@ pub enum Kind {
     Ack = 1,
     /// Loss list. [SABUL §II-C]
     Nak = 2,
-    /// The sender has seen an ACK: confirms its loss list and times the round trip.
+    /// Confirmation of an ACK: confirms its loss list and serves to measure the RTT.
     Ack2 = 3,
-    /// Connector opens the path; the payload may echo the listener's challenge.
+    /// Connector opens the path; the payload may repeat the listener's challenge.
     Hello = 4,
-    /// Listener answers a hello, never with more bytes than it received.
+    /// Listener's answer to a hello, never longer than the hello.
     HelloAck = 5,
-    /// Padding up to a size, to learn whether the path carries it.
+    /// Path MTU probe: padding up to a size.
     Probe = 6,
-    /// A probe arrived; the payload is its size.
+    /// Acknowledgement of a probe; the payload is the size of the probe.
     ProbeAck = 7,
-    /// The sender has sent everything that it may: the end of a round.
+    /// End of a round: the sender has sent all data that it may send.
     Mark = 8,
 }
 

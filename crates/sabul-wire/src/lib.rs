@@ -1,8 +1,8 @@
-//! What crosses the wire: datagrams on UDP, blocks that they carry, messages on the control connection.
+//! Wire formats of sabul: UDP datagrams, the blocks inside them, and control messages over TLS.
 //!
-//! Every datagram starts with the same 16 bytes ([`Header`]); what follows depends on its kind.
-//! Decoding is checked and never panics; an error names the offset and the reason. Sealing and
-//! opening are not here: this crate only says which bytes are authenticated and which are sealed.
+//! Every datagram starts with the same 16 bytes ([`Header`]); the rest depends on its kind.
+//! Decoding is checked and never panics; an error has the offset and the reason. This crate defines which bytes the
+//! AEAD authenticates and which it encrypts; it does no cryptography itself.
 
 pub mod block;
 mod bytes;

@@ -1,22 +1,22 @@
-//! Shows what a peer wrote without letting it steer a terminal.
+//! Escaping of text from a peer, so that the text cannot control a terminal.
 
 use std::fmt::{self, Write};
 
-/// Shows the bytes of a name on a terminal or in a log without letting them steer it.
+/// Formats the bytes of a name for a terminal or a log.
 ///
-/// Bytes that are not UTF-8 become U+FFFD; control characters and those that turn the direction of
-/// writing are escaped.
+/// Bytes that are not UTF-8 become U+FFFD. Control characters and characters that change the
+/// direction of writing are escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<'a>(pub &'a [u8]);
 
-/// Whether a character moves the cursor, starts a sequence of commands or turns the direction of
+/// Whether a character controls a terminal (cursor, escape sequence) or changes the direction of
 /// writing.
 pub fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a text is shown as it is.
+/// Whether a text needs no escaping.
 pub(crate) fn is_printable(text: &str) -> bool {
     !text.chars().any(steers)
 }

@@ -1,4 +1,4 @@
-//! The layout to the byte, and what becomes of bytes that are none.
+//! Tests of the congestion header: the layout to the byte, and invalid bytes.
 
 use sabul_units::{LOSS_ONE, PacketNumber, SeqNo};
 
@@ -139,7 +139,7 @@ fn a_later_version_or_form_is_told_from_nothing_at_all() {
         payload[first] = byte;
         assert_eq!(look_for_congestion(&payload), CongestionFound::Later { version, form });
     }
-    // Version 0 never was one, and without the magic it is no header.
+    // Version 0 never existed. Bytes without the magic are no header.
     payload[first] = 0x04;
     assert_eq!(look_for_congestion(&payload), CongestionFound::Nothing);
     (payload[first], payload[DATA_HEADER_LEN]) = (0x24, 0);

@@ -1,8 +1,8 @@
-//! Limits that hold while a message is decoded: nothing is allocated that the limits do not allow.
+//! Size limits enforced while a message is decoded, before memory is allocated.
 //!
-//! A few bytes can ask for a lot of memory: an empty name takes one byte on the wire and 24 in a
-//! list. So every list, name and text has a largest size, checked before it is read. Texts that
-//! people will see are made printable here, once for all who show them.
+//! A few bytes can demand much memory: an empty name takes one byte on the wire and 24 in a list.
+//! Every list, name and text therefore has a maximum size, checked before it is read. Texts for
+//! users are made printable here, once for all places that show them.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -32,7 +32,7 @@ where
             if announced > MAX {
                 return Err(A::Error::invalid_length(announced, &self));
             }
-            // Room grows with what really comes, not with what is announced.
+            // The list grows with the items that arrive, not with the announced count.
             let mut list = Vec::new();
             while let Some(item) = items.next_element()? {
                 if list.len() == MAX {
@@ -47,7 +47,7 @@ where
     deserializer.deserialize_seq(Items::<T, MAX>(PhantomData))
 }
 
-/// Reads a list of at most `MAX` items, or none.
+/// Reads an optional list of at most `MAX` items.
 pub(super) fn optional_list<'de, D, T, const MAX: usize>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error>
@@ -66,7 +66,7 @@ where
     Ok(Option::<Bounded<T, MAX>>::deserialize(deserializer)?.map(|list| list.0))
 }
 
-/// At most `MAX` bytes in the form in which postcard writes a list of bytes.
+/// At most `MAX` bytes, in postcard's encoding of a byte list.
 struct Bytes<const MAX: usize>;
 
 impl<const MAX: usize> Visitor<'_> for Bytes<MAX> {
@@ -165,8 +165,8 @@ where
     serializer.serialize_str(&shortened(text, MAX))
 }
 
-/// A text of at most `max` bytes: what is too much goes from the middle, since messages say what
-/// happened at their front and why at their end.
+/// Shortens a text to at most `max` bytes by cutting its middle: the front of a message has the
+/// event, the end has the cause.
 fn shortened(text: &str, max: usize) -> String {
     const MARK: &str = " … ";
     if text.len() <= max {

@@ -1,78 +1,78 @@
-//! What is asked about files, and what is answered: names and facts, never content.
+//! Requests about files and their answers: names and metadata, never content.
 
 use serde::{Deserialize, Serialize};
 
 use super::limits::{ITEM, MAX_NAME};
 use super::{Failure, bounds};
 
-/// Most places that one request about files names.
+/// Most paths in one request about files.
 pub const MAX_PLACES: usize = 1024;
-/// Most rules of one request, and longest pattern of a rule in bytes.
+/// Most rules in one request.
 pub const MAX_RULES: usize = 64;
 /// Longest pattern of a rule, in bytes.
 pub const MAX_PATTERN: usize = 1 << 10;
 /// Most entries that one [`super::Message::Seen`] carries.
 pub const MAX_SEEN: usize = 1000;
 
-/// Which files are taken and which are left out: the first rule of a list that fits a name decides.
+/// Include or exclude rule: the first rule of a list that matches a name decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// What fits is taken; otherwise it is left out.
+    /// Matching files are included; otherwise excluded.
     pub takes: bool,
-    /// Where `*`, `?`, `[…]` and `{…}` stand for other bytes; at most [`MAX_PATTERN`] bytes.
+    /// Glob pattern with `*`, `?`, `[…]` and `{…}`; at most [`MAX_PATTERN`] bytes.
     #[serde(deserialize_with = "bounds::bytes::<_, MAX_PATTERN>")]
     pub pattern: Vec<u8>,
 }
 
-/// A stretch of a file.
+/// A byte range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
-    /// Bytes before it.
+    /// Offset in bytes.
     pub offset: u64,
-    /// Most bytes of it; none for all there are.
+    /// Most bytes to read; `None` up to the end of the file.
     pub length: Option<u64>,
 }
 
-/// What is told of places.
+/// Kind of listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum View {
-    /// Each place itself, links as links.
+    /// Each path itself; links are not followed.
     Itself,
-    /// A folder's entries, or the place where it is no folder.
+    /// The entries of a directory; for anything else, the path itself.
     Content,
-    /// All below a folder, links as links.
+    /// Everything below a directory; links are not followed.
     All,
-    /// What a copy of these sources would send, without folders.
+    /// The files that a copy of these sources would send, without directories.
     Files,
-    /// What a copy of these sources would send, with what is in folders.
+    /// The files that a copy of these sources would send, with the content of directories.
     Tree,
-    /// The same with links as links.
+    /// As [`View::Tree`], with links as links.
     Archive,
 }
 
-/// What is known of a file without reading it.
+/// Metadata of a file, available without reading the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// What it is.
+    /// Kind of the file.
     pub kind: SeenKind,
-    /// Bytes of its content; of anything but a plain file, what the system says.
+    /// Content size in bytes; for anything but a regular file, the size from the system.
     pub size: u64,
     /// Permission bits, up to 0o7777.
     pub mode: u32,
-    /// Modification time in nanoseconds since 1970; none beyond the years 1678 to 2262.
+    /// Modification time in nanoseconds since 1970; `None` outside the years 1678 to 2262.
     pub modified_ns: Option<i64>,
-    /// Number of its owner.
+    /// User id of the owner.
     pub owner: u32,
-    /// Number of its group.
+    /// Group id.
     pub group: u32,
 }
 
-/// What a name stands for.
+/// Kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SeenKind {
-    /// A plain file.
+    /// A regular file.
     File,
-    /// A folder.
+    /// A directory.
     Directory,
     /// A symbolic link.
     Link,
@@ -80,18 +80,18 @@ pub enum SeenKind {
     Other,
 }
 
-/// One name, and what it stands for.
+/// One listed name with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// As a request would name it, or as a copy would; any bytes but NUL.
+    /// Path, as a request or a copy would name it; any bytes but NUL.
     #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
     pub path: Vec<u8>,
-    /// What is known, or why nothing is.
+    /// Metadata, or the reason why there is none.
     pub outcome: Result<Facts, Failure>,
 }
 
 impl Seen {
-    /// What it is taken to need in memory, in bytes.
+    /// Assumed memory use in bytes.
     pub(super) fn weight(&self) -> usize {
         let text = self.outcome.as_ref().err().map_or(0, |failure| failure.message.len());
         ITEM + self.path.len() + text

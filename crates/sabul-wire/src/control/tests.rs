@@ -34,7 +34,7 @@ fn long_messages_are_refused_at_both_ends() {
 
 #[test]
 fn a_hostile_length_inside_a_message_costs_nothing() {
-    // A Feedback (variant 10) that claims 2^60 bytes.
+    // A Feedback (variant 10) with a claimed length of 2^60 bytes.
     let mut body = vec![10, 0];
     body.extend([0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]);
     assert!(Message::decode_body(&body).is_err());
@@ -54,7 +54,7 @@ fn open(request: Request) -> Open {
     Open { transfer: 1, direction: Direction::Pull, request, channel }
 }
 
-/// The body as a peer would write it that knows no limits.
+/// Encodes a message like a peer that ignores the limits.
 fn unbounded(message: &Message) -> Vec<u8> {
     postcard::to_allocvec(message).unwrap()
 }
@@ -161,7 +161,7 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
 
 #[test]
 fn a_count_that_is_announced_and_does_not_come_allocates_nothing() {
-    // Lists and names of each kind that claim as much as their limit allows, and end there.
+    // Lists and names of each kind whose claimed length is their limit, with nothing after the length.
     for body in [&[6, 0, 0xE8, 0x07][..], &[2, 1, 1, 1, 0x80, 0x20], &[2, 1, 0, 0, 0x80, 0x20]] {
         assert!(Message::decode_body(body).is_err());
     }
@@ -232,7 +232,7 @@ fn what_a_peer_writes_for_people_cannot_steer_a_terminal() {
             assert!(text.contains("\\u{1b}[31mred") && !text.contains('\u{1b}'), "{text}");
             assert!(!text.contains(char::is_control) && !text.contains('\u{202e}'), "{text}");
         }
-        // What was made printable stays as it is.
+        // A text that was made printable does not change again.
         assert_eq!(Message::decode_body(&unbounded(&decoded)).unwrap(), decoded);
     }
 }
@@ -251,7 +251,7 @@ fn a_long_text_about_a_failure_is_shortened_on_its_way_and_a_longer_one_refused(
     // A Cancel (variant 12) of the session with code 0 and 1025 bytes of text.
     let body = [vec![12, 0, 0, 0x81, 0x08], vec![b'x'; MAX_TEXT + 1]].concat();
     assert!(Message::decode_body(&body).is_err());
-    // Escapes make a text longer; what comes out is bounded all the same.
+    // Escapes lengthen a text; the result is still bounded.
     let escapes = [vec![12, 0, 0, 0x80, 0x08], vec![0x1b; MAX_TEXT]].concat();
     let Ok(Message::Cancel { failure, .. }) = Message::decode_body(&escapes) else {
         panic!("it decodes");
@@ -259,7 +259,7 @@ fn a_long_text_about_a_failure_is_shortened_on_its_way_and_a_longer_one_refused(
     assert!(failure.message.len() <= MAX_TEXT);
 }
 
-/// The heaviest answer that fits a message must fit the credit, or whoever answers would wait for ever.
+/// The heaviest answer in one message must fit the credit, or the answering side would wait forever.
 #[test]
 fn the_heaviest_message_about_entries_is_a_fraction_of_the_credit() {
     let path = vec![b'a'; MAX_MESSAGE / MAX_SEEN - 20];
@@ -269,12 +269,12 @@ fn the_heaviest_message_about_entries_is_a_fraction_of_the_credit() {
     let message = Message::Seen { transfer: 1, entries, is_last: false };
     message.encode(&mut Vec::new()).unwrap();
     assert!(message.weight() < BULK_CREDIT / 2);
-    // Weight is never below what decoding takes.
+    // The weight is at least the memory that decoding takes.
     assert!(message.weight() as usize > MAX_SEEN * (size_of::<Seen>() + path.len()));
     assert!(Message::Close.weight() as usize >= size_of::<Message>() / 2);
 }
 
-/// The bytes of the requests and answers about files, as the page about the protocol says them.
+/// The bytes of requests and answers about files, as in the protocol's documentation.
 #[test]
 fn what_is_asked_and_answered_about_files_is_written_byte_by_byte() {
     let facts = Facts {
@@ -323,7 +323,7 @@ fn what_is_asked_and_answered_about_files_is_written_byte_by_byte() {
     }
 }
 
-/// An entry that has nothing beside its name, size, bits and time takes one byte more than these.
+/// An entry without a `More` takes one byte more than the fields in front of it.
 #[test]
 fn what_an_entry_has_beside_the_rest_is_written_byte_by_byte() {
     let entry = |kind, more: Option<More>| Entry {
@@ -399,7 +399,7 @@ fn more_than_an_entry_may_have_is_refused() {
         assert!(entry.weight() > postcard::to_allocvec(entry).unwrap().len());
         assert!(record(&goes_beyond).is_err(), "{goes_beyond:?}");
     }
-    // A list of extents that claims as much as its limit allows, and ends there.
+    // A list of extents whose claimed length is its limit, with nothing after the length.
     let cut = [15, 0, 1, b'a', 0, 9, 0, 0, 1, 0, 0, 0, 0, 1, 0x80, 0x20];
     assert!(Records::default().next(&mut &cut[..]).is_err());
 }
