@@ -1,4 +1,4 @@
-//! Places as people write them: local paths, `-`, `sabul://[host[:port]]/path`, and `[user@]host:path`.
+//! Parser of locations on the command line: local paths, `-`, `sabul://[host[:port]]/path`, and `[user@]host:path`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -15,28 +15,28 @@ const SCHEME: &[u8] = b"sabul://";
 pub enum Place {
     /// A path on this machine, or `-`.
     Local(OsString),
-    /// On another machine.
+    /// A path on another machine.
     Remote(Remote),
 }
 
-/// A place on another machine.
+/// A location on another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// Who serves it.
+    /// The server of the path.
     pub server: Server,
-    /// The path, byte for byte as written: below the root of a listener, without the `/` in front,
-    /// or as the user of an ssh account would write it.
+    /// The path, byte for byte as written: relative to the root of a listener, without the leading `/`, or as the user
+    /// of an ssh account would write it.
     pub path: Vec<u8>,
 }
 
-/// How the one who serves a place is reached.
+/// How to reach the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// The listener of a ticket, at the addresses that the ticket names.
+    /// The listener of a ticket, at the addresses in the ticket.
     Ticket,
-    /// A listener, by a ticket, at this address.
+    /// A listener at this address; the ticket comes from elsewhere.
     Listener(Host),
-    /// Through ssh, which knows the host by this `[user@]host`; an IPv6 address is without brackets.
+    /// A host reached through ssh, as `[user@]host`; an IPv6 address has no brackets.
     Ssh(String),
 }
 
@@ -49,10 +49,10 @@ pub struct Host {
 }
 
 impl Place {
-    /// Reads one argument. Nothing is decoded: a path may hold any bytes.
+    /// Parses one argument. No escapes are decoded: a path may contain any bytes.
     ///
     /// # Errors
-    /// If it could be two things, or names no host; the error says how to write it.
+    /// If the argument is ambiguous or has no host; the error states the correct form.
     pub fn parse(argument: &OsStr) -> Result<Self, Error> {
         let bytes = argument.as_bytes();
         let shown = Printable(bytes);
@@ -93,7 +93,7 @@ impl Place {
                 .map_err(|_| refuse("names a host that is no readable text"))?;
             let account = check_account(account).map_err(refuse)?;
             let server = Server::Ssh(account);
-            // Relative paths begin at home there, and no shell stands between that would know `~`.
+            // Relative paths start at the home directory there, and no shell expands `~`.
             let path = match path {
                 b"~" => b"",
                 _ => path.strip_prefix(b"~/").unwrap_or(path),
@@ -104,8 +104,8 @@ impl Place {
     }
 }
 
-/// Host and path of `[user@]host:path`, as scp tells them from files: the colon comes before any `/`, and an
-/// IPv6 address stands in brackets.
+/// Splits `[user@]host:path` by the rule of scp: the colon comes before any `/`, and an IPv6 address stands in
+/// brackets.
 fn split_account(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let name = bytes.split(|&byte| byte == b'/').next().unwrap_or(bytes);
     let host_at = name.iter().position(|&byte| byte == b'@').map_or(0, |at| at + 1);
@@ -117,7 +117,8 @@ fn split_account(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..colon], &bytes[colon + 1..]))
 }
 
-/// The account as ssh takes it, brackets of an IPv6 address off; or what is wrong with it.
+/// Returns the account in ssh's form, without the brackets of an IPv6 address, or the reason why the account is
+/// invalid.
 fn check_account(account: &str) -> Result<String, &'static str> {
     let (user, host) = match account.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
@@ -128,7 +129,7 @@ fn check_account(account: &str) -> Result<String, &'static str> {
     if bare.is_empty() || user == Some("") {
         return Err("names no host");
     }
-    // ssh would take them for options.
+    // ssh would parse such a name as an option.
     if account.starts_with('-') || bare.starts_with('-') {
         return Err("names a host that starts with '-'");
     }
@@ -144,10 +145,10 @@ impl Host {
         &self.name
     }
 
-    /// Reads `host`, `host:port`, `[IPv6]` or `[IPv6]:port`.
+    /// Parses `host`, `host:port`, `[IPv6]` or `[IPv6]:port`.
     ///
     /// # Errors
-    /// What is wrong with it, to go behind the text.
+    /// The reason as a phrase that follows the quoted text in a message.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains('@') {
             return Err(
@@ -188,10 +189,10 @@ impl Host {
         Ok(Self { name: name.to_owned(), port })
     }
 
-    /// The address to dial; the port of the ticket serves where none was written.
+    /// Returns the address to dial; the default port is that of the ticket.
     ///
     /// # Errors
-    /// If there is none either.
+    /// If neither the text nor the ticket has a port.
     pub fn dial(&self, ticket: &Ticket) -> Result<String, Error> {
         let port = self.port.or_else(|| {
             let first = ticket.addresses().first()?;

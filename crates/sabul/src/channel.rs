@@ -1,8 +1,8 @@
-//! A channel's end: one thread that moves blocks between memory and a connected UDP socket.
+//! Channel endpoint: a driver that moves blocks between memory and a connected UDP socket.
 //!
-//! The protocol is `sabul-proto`'s; this module gives it a clock, a socket and keys. Whole blocks
-//! cross the thread boundary, nothing per packet does. The application side of a sending end is
-//! [`SenderHandle`], of a receiving end [`ReceiverHandle`].
+//! The protocol is in `sabul-proto`; this module adds a clock, a socket and keys. Only whole blocks cross the thread
+//! boundary; no call is per packet. The application uses [`SenderHandle`] for a sending endpoint and [`ReceiverHandle`]
+//! for a receiving one.
 
 mod blocks;
 mod buffers;
@@ -24,14 +24,14 @@ pub use shared::ChannelStats;
 pub(crate) use shared::{ChannelError, ChannelStart, Course, Heard};
 use shared::{Deliver, OnEnd, Report, Shared, State};
 
-/// Most reports that wait for the thread of a sending end.
+/// Most reports queued for the thread of a sending endpoint.
 const REPORTS_MAX: usize = 1024;
 
-/// The channel has ended; nothing more can be sent.
+/// The channel has ended and accepts no more blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended;
 
-/// The application's side of a sending end. Clones share the channel.
+/// Application handle of a sending endpoint. Clones share the channel.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderHandle {
     shared: Arc<Shared>,
@@ -39,7 +39,7 @@ pub(crate) struct SenderHandle {
 }
 
 impl SenderHandle {
-    /// A sending end, and the work of its driver.
+    /// Makes a sending endpoint; the returned [`Job`] runs its driver.
     pub(crate) fn new(
         start: ChannelStart,
         memory: BlockLoan,
@@ -57,7 +57,7 @@ impl SenderHandle {
         Ok((Self { shared, block_bytes }, job))
     }
 
-    /// An empty buffer with room for one block; waits until one is free.
+    /// Returns an empty buffer for one block; blocks until a buffer is free.
     pub(crate) fn buffer(&self) -> Result<Vec<u8>, Ended> {
         let mut state = self.shared.lock();
         loop {
@@ -85,7 +85,7 @@ impl SenderHandle {
         Ok(buffer)
     }
 
-    /// Hands over the next block. One that is not full takes the room of a full one at the receiver.
+    /// Queues the next block. A short block takes the room of a full block at the receiver.
     pub(crate) fn block(&self, block: Vec<u8>) -> Result<(), Ended> {
         debug_assert!(!block.is_empty() && block.len() <= self.block_bytes);
         let mut state = self.shared.lock();
@@ -101,17 +101,17 @@ impl SenderHandle {
         Ok(())
     }
 
-    /// No more blocks will come. The channel lives on, and lets the peer know, until it is stopped:
-    /// the peer may need long to work off what it has.
+    /// Declares that no more blocks follow. The channel stays alive, and keeps the peer informed, until it is stopped:
+    /// the peer may need long to process the data.
     pub(crate) fn finish(&self) {
         self.shared.lock().is_finished = true;
         self.shared.waker.wake();
     }
 
-    /// Takes a report that came over the control connection.
+    /// Queues a report that arrived over the control connection.
     pub(crate) fn report(&self, report: Vec<u8>) {
         let mut state = self.shared.lock();
-        // The thread takes all in each turn; a flood that outruns it loses some, as a path may.
+        // The thread drains the queue in each turn. Excess reports of a flood are dropped, as on a lossy path.
         if state.reports.len() < REPORTS_MAX {
             state.reports.push_back(report);
         }
@@ -119,37 +119,37 @@ impl SenderHandle {
         self.shared.waker.wake();
     }
 
-    /// Goes on in this way from now on.
+    /// Applies new rate settings.
     pub(crate) fn steer(&self, course: Course) {
         self.shared.lock().steer = Some(course);
         self.shared.waker.wake();
     }
 
-    /// Ends the channel at once.
+    /// Stops the channel at once.
     pub(crate) fn stop(&self) {
         self.shared.stop();
     }
 
-    /// Whether it takes nothing more.
+    /// Whether the channel has stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.shared.lock().is_stopped
     }
 
-    /// What it has done so far.
+    /// Returns the statistics so far.
     pub(crate) fn stats(&self) -> ChannelStats {
         self.shared.lock().stats.clone()
     }
 }
 
-/// The application's side of a receiving end. Clones share the channel.
+/// Application handle of a receiving endpoint. Clones share the channel.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiverHandle {
     shared: Arc<Shared>,
 }
 
 impl ReceiverHandle {
-    /// A receiving end, and the work of its driver. It runs until [`ReceiverHandle::stop`] or
-    /// failure; `on_end` is called once either way.
+    /// Makes a receiving endpoint; the returned [`Job`] runs its driver until [`ReceiverHandle::stop`] or failure.
+    /// `on_end` is called once in either case.
     pub(crate) fn new(
         start: ChannelStart,
         memory: BlockLoan,
@@ -168,23 +168,23 @@ impl ReceiverHandle {
         Ok((Self { shared }, job))
     }
 
-    /// Gives a delivered block's buffer back; only then may the peer send another block.
+    /// Returns the buffer of a delivered block; only then may the peer send another block.
     pub(crate) fn recycle(&self, buffer: Vec<u8>) {
         self.shared.lock().free.push(buffer);
         self.shared.waker.wake();
     }
 
-    /// Everything wanted has arrived: sends a last ACK and ends the channel.
+    /// Ends the channel after a last ACK, once all needed data has arrived.
     pub(crate) fn stop(&self) {
         self.shared.stop();
     }
 
-    /// How long it has heard nothing.
+    /// Returns a shared counter of the sender's silence.
     pub(crate) fn heard(&self) -> Heard {
         self.shared.lock().heard.clone()
     }
 
-    /// What it has done so far.
+    /// Returns the statistics so far.
     pub(crate) fn stats(&self) -> ChannelStats {
         self.shared.lock().stats.clone()
     }

@@ -1,4 +1,4 @@
-//! What callers choose: where to listen, how to connect, how to transfer.
+//! Configuration types of listeners, connectors, services and transfers.
 
 use std::fmt;
 use std::io::Write;
@@ -22,37 +22,37 @@ use crate::policy::SendPolicy;
 use crate::rules::{rules, rules_code};
 use crate::steer::{check_policy, check_rate_limit};
 
-/// Sizes of a block that are accepted, in bytes. Ours: below, control costs more than data; above,
-/// few blocks fit the memory.
+/// Allowed block sizes in bytes. Ours: smaller blocks cost more in control than in data; larger ones leave few blocks
+/// in memory.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 4096..=16 << 20;
 
-/// How to listen.
+/// Configuration of a [`crate::Listener`].
 #[derive(Clone, Debug)]
 pub struct ListenerConfig {
-    /// Where to listen, on TCP and UDP; port 0 lets the system choose one that is free for both.
+    /// Address for TCP and UDP; with port 0 the system chooses a port that is free for both.
     pub address: SocketAddr,
-    /// What the ticket names, each `host` or `host:port`, without a port with that of the listener; empty names the
-    /// addresses of this machine.
+    /// Addresses in the ticket, each `host` or `host:port`. The default port is the listener's; an empty list stands
+    /// for the addresses of this machine.
     pub advertise: Vec<String>,
-    /// Memory for sessions and transfers.
+    /// Memory limit of sessions and transfers.
     pub memory: MemoryBudget,
-    /// How UDP sockets are opened.
+    /// Options of UDP sockets.
     pub sockets: SocketOptions,
-    /// How long to wait for peers.
+    /// Timeouts for peers.
     pub patience: Patience,
-    /// Who hears what the controllers of this end do, and why.
+    /// Receiver of controller events and their reasons.
     pub events: Option<EventSink>,
-    /// What peers may choose for what this end sends.
+    /// Limits on the settings that peers may choose for data sent by this end.
     pub sending: SendPolicy,
-    /// What earlier transfers saw of the paths to peers.
+    /// Path parameters measured by earlier transfers.
     pub paths: PathMemory,
-    /// Receive no faster than this in all transfers together: each sender is told its part of it, so this holds
-    /// for peers that keep to what they are told.
+    /// Rate limit for the sum of all received transfers. Each sender receives its share, so the limit holds only for
+    /// peers that obey it.
     pub receiving: Option<Ceiling>,
 }
 
 impl ListenerConfig {
-    /// The defaults at this address.
+    /// Returns the defaults for this address.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -68,20 +68,21 @@ impl ListenerConfig {
     }
 }
 
-/// How to connect.
+/// Configuration of [`crate::connect`].
 #[derive(Clone, Debug)]
 pub struct ConnectConfig {
-    /// Memory for sessions and transfers.
+    /// Memory limit of sessions and transfers.
     pub memory: MemoryBudget,
-    /// How UDP sockets are opened.
+    /// Options of UDP sockets.
     pub sockets: SocketOptions,
-    /// Longest time for the TCP connection and the TLS handshake together, per address.
+    /// Timeout of the TCP connection and the TLS handshake together, per address.
     pub timeout: Duration,
-    /// How long to wait for the peer.
+    /// Timeouts for the peer.
     pub patience: Patience,
-    /// Who hears what the controllers of this end do, and why.
+    /// Receiver of controller events and their reasons.
     pub events: Option<EventSink>,
-    /// What earlier transfers saw of the paths to peers; nothing unless it is handed on from one session to the next.
+    /// Path parameters measured by earlier transfers; empty unless the caller passes the same value to several
+    /// sessions.
     pub paths: PathMemory,
 }
 
@@ -98,10 +99,10 @@ impl Default for ConnectConfig {
     }
 }
 
-/// Which numbers a loss report names, and what carries the reports.
+/// Kind of number in a loss report.
 pub use sabul_wire::LossPolicy;
 
-/// What carries reports from receiver to sender.
+/// Carrier of reports from receiver to sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Carrier {
     /// Authenticated datagrams.
@@ -111,7 +112,7 @@ pub enum Carrier {
     Control,
 }
 
-/// Which way data goes, seen from this side.
+/// Direction of the data, seen from this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// This side sends.
@@ -143,37 +144,37 @@ impl Direction {
     }
 }
 
-/// When a measurement ends; with neither limit it goes on until it is cancelled.
+/// End of a measurement; without a limit the measurement runs until it is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MeasureLimit {
     /// After this many bytes.
     pub bytes: Option<u64>,
-    /// After this time from the first byte.
+    /// After this time, counted from the first byte.
     pub time: Option<Duration>,
 }
 
-/// Where the peer puts files.
+/// Destination of files at the peer.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RemoteDestination {
-    /// Relative to the peer's root, components joined by `/`.
+    /// Path relative to the peer's root, components joined by `/`.
     pub path: Vec<u8>,
-    /// The path is a directory, to be made where missing.
+    /// The path is a directory and is created if missing.
     pub into_directory: bool,
 }
 
-/// Where this side puts what it gets.
+/// Destination of received files on this side.
 pub enum LocalDestination {
     /// A file or directory of this machine.
     Path {
-        /// As its user writes it.
+        /// Path as written by the user.
         path: PathBuf,
-        /// The path is a directory, to be made where missing.
+        /// The path is a directory and is created if missing.
         into_directory: bool,
     },
-    /// The content of the one file that is asked for goes here. It is verified at the end, when
-    /// the bytes are already out.
+    /// Writer for the content of the single requested file. The content is verified only at the end, after the bytes
+    /// were written.
     Writer(Box<dyn Write + Send>),
-    /// A folder of a disk of a simulated host.
+    /// A directory on the disk of a simulated host.
     #[cfg(test)]
     Disk(std::sync::Arc<dyn crate::disk::Disk>, Vec<u8>),
 }
@@ -193,64 +194,64 @@ impl fmt::Debug for LocalDestination {
     }
 }
 
-/// What [`crate::Session::serve`] offers to the peer.
+/// Operations that [`crate::Session::serve`] allows to the peer.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Service {
-    /// The directory in which files are read and written; none for no files at all.
+    /// Directory in which files are read and written; `None` serves no files.
     pub root: Option<PathBuf>,
-    /// In place of a root: files are those that the user of this process may reach, under the names
-    /// that this user would write, relative ones from the current directory. For peers that could do
-    /// all of that anyway, as whoever started this process over ssh can.
+    /// Serve all files that the user of this process may access, in place of `root`. Relative paths start at the
+    /// current directory. Meant for peers that have the same access anyway, such as a user who started this process
+    /// over ssh.
     pub as_user: bool,
-    /// Files are only read.
+    /// Allow only reading of files.
     pub read_only: bool,
-    /// Files may be removed, where they may be written.
+    /// Allow removal of files that may be written.
     pub remove: bool,
-    /// Take part in measurements.
+    /// Allow measurements.
     pub measure: bool,
 }
 
-/// How a transfer behaves; chosen by the side that asks for it.
+/// Options of a transfer; chosen by the side that requests the transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferOptions {
     /// Name of the congestion controller.
     pub controller: String,
-    /// Its parameters as `key`, `value`.
+    /// Parameters of the controller as `key`, `value`.
     pub controller_params: Vec<(String, String)>,
-    /// How it stands beside other traffic; anything but fair needs a controller that follows policies.
+    /// Policy towards competing traffic; any policy but fair needs a controller that supports policies.
     pub policy: Policy,
-    /// Never send faster than this, in bit/s.
+    /// Upper limit of the rate, in bit/s.
     pub rate_limit_bps: Option<u64>,
-    /// Largest packet to try, in bytes of IP packet.
+    /// Largest IP packet to probe for, in bytes.
     pub mtu_max: Option<u32>,
-    /// Keep modification times and permission bits of files.
+    /// Preserve modification times and permission bits.
     pub preserve: bool,
-    /// Keep all of files: symbolic and hard links as what they are, times, permission bits, and as far as the receiver
-    /// may, owners and extended attributes. Otherwise links are followed.
+    /// Archive mode: keep symbolic and hard links, times, permission bits and, if the receiver has the rights, owners
+    /// and extended attributes. Otherwise links are followed.
     pub all_of_files: bool,
-    /// Size of a block in bytes, a power of two; it becomes smaller where memory is short.
+    /// Block size in bytes, a power of two; reduced if memory is short.
     pub block_bytes: u32,
-    /// Most bytes sent and not yet acknowledged; the memory of both ends bounds them too.
+    /// Flow window: most bytes sent and not yet acknowledged. Memory of both ends also limits these bytes.
     pub window_bytes: u64,
-    /// How losses are named.
+    /// Kind of number in loss reports.
     pub loss_policy: LossPolicy,
-    /// What carries reports.
+    /// Carrier of reports.
     pub carrier: Carrier,
-    /// Have each received file on the disk before it gets its name, and its name before it counts
-    /// as finished, on whichever side files are written. Without it, a power cut soon after the
-    /// end may take files back or leave them empty.
+    /// Sync each received file to disk before it gets its final name, and sync the name before the file counts as
+    /// finished. Applies on the receiving side. Without `sync`, a power cut soon after the end may remove or empty
+    /// files.
     pub sync: bool,
-    /// Go on with what an interrupted transfer left at the destination, as far as it is the same.
+    /// Resume from partial data of an interrupted transfer, as far as its content is the same.
     pub resume: bool,
-    /// Read what was written back from the disk and compare it before a file gets its name, on whichever side files are
-    /// written. Needs `sync`.
+    /// Read written data back from the disk and compare it before a file gets its final name. Applies on the receiving
+    /// side. Needs `sync`.
     pub read_back: bool,
-    /// Follow symbolic links out of the sources too, on whichever side files are read.
+    /// Also follow symbolic links that lead out of the sources. Applies on the sending side.
     pub links_out: bool,
-    /// What is taken and what is left out, on whichever side files are read: the first rule that fits
-    /// decides ([`Rules`](crate::files::Rules)).
+    /// Include and exclude rules, applied on the sending side: the first matching rule decides
+    /// ([`Rules`](crate::files::Rules)).
     pub rules: Vec<Rule>,
-    /// Of the one file that is asked for, only this stretch; for what goes to a writer.
+    /// Byte range to read. Only valid when exactly one file is requested into a writer.
     pub range: Option<Range>,
 }
 
@@ -279,10 +280,10 @@ impl Default for TransferOptions {
 }
 
 impl TransferOptions {
-    /// The part that both ends follow.
+    /// Returns the channel settings that are sent to the peer.
     ///
     /// # Errors
-    /// If a setting cannot be used.
+    /// If a setting is invalid.
     pub(crate) fn channel_params(&self) -> Result<ChannelParams, Error> {
         let rules = needed_rules(&self.controller, &self.controller_params)?;
         check_policy(&self.controller, self.policy)?;
@@ -294,7 +295,7 @@ impl TransferOptions {
             rate_limit_bps: self.rate_limit_bps,
             mtu_max: self.mtu_max,
             rules: rules_code(rules, self.loss_policy),
-            // The originals of the rules without NAKs report on TCP, and count on it.
+            // The published protocols of rules without NAKs report over TCP and rely on it.
             control_feedback: self.carrier == Carrier::Control || !rules.has_naks(),
         };
         check_params(&params)?;
@@ -303,12 +304,12 @@ impl TransferOptions {
     }
 }
 
-/// Whether blocks may have this size in bytes.
+/// Whether `bytes` is an allowed block size.
 pub(crate) fn is_block_size(bytes: u32) -> bool {
     BLOCK_BYTES.contains(&bytes) && bytes.is_power_of_two()
 }
 
-/// Refuses settings that this end cannot follow, its own and the peer's.
+/// Rejects channel settings that this end cannot use; applied to its own settings and to the peer's.
 pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
     if !is_block_size(params.block_bytes) {
         return Err(Error::Config(format!(
@@ -334,7 +335,7 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
     check_rate_limit(params.rate_limit_bps)
 }
 
-/// Refuses a controller that this end does not have; only senders need it.
+/// Rejects a controller that this end does not have; only senders need the controller.
 pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
     let needed = needed_rules(&params.controller, &params.controller_params)?;
     match rules(params) {
@@ -348,9 +349,9 @@ pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
     }
 }
 
-/// What a controller needs of the channel.
+/// Returns the channel rules that a controller needs.
 fn needed_rules(controller: &str, params: &[(String, String)]) -> Result<ChannelRules, Error> {
-    // The size of a packet is not known yet; any will do to check names and values.
+    // The packet size is not known yet; any size serves to check names and values.
     registry::find(controller)
         .map_err(|error| Error::Config(error.to_string()))?
         .build(params, Bytes(1500))

@@ -1,4 +1,4 @@
-//! Dialling a listener.
+//! Client side of connection setup: dials a listener over TCP and TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,27 +23,27 @@ use crate::ticket::{self, Ticket};
 use crate::tls::{self, TlsError};
 use crate::transfer::Side;
 
-/// Pause before a listener without room for callers is asked again; doubles up to
-/// [`RETRY_PAUSE_MAX`].
+/// First pause before a busy listener is dialled again; doubles up to [`RETRY_PAUSE_MAX`].
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Longest such pause.
+/// Longest pause before a retry.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Pause before the next address of a name is tried beside the one that has not answered [RFC8305 §8].
+/// Delay between connection attempts to the addresses of a name [RFC8305 §8].
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// How often, and for how long, a listener may hang up during the handshake before it counts as something else.
+/// A listener that closes the connection during the handshake is retried this often and at least this long. After both
+/// limits the connector reports that the peer is not sabul.
 const HANG_UPS_MAX: u32 = 3;
 const HANG_UP_PATIENCE: Duration = Duration::from_secs(3);
-/// How long a listener that says that it has no room is asked again. Ours: such a listener lives, and a crowd of a
-/// thousand is through in a few minutes.
+/// How long a listener that reports that it is busy is retried. Ours: such a listener is alive, and it serves a
+/// thousand waiting connectors within a few minutes.
 const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Connects to the listener of a ticket, at the first of its addresses that answers.
 ///
-/// It does not wait for the listener's consent, which saves a round trip: a wrong secret shows in
+/// Returns before the listener has accepted the ticket, which saves an RTT. A wrong secret therefore causes an error in
 /// the first operation of the session.
 ///
 /// # Errors
-/// If no address answers, or what answers is not that listener.
+/// If no address answers, or if the peer that answers is not that listener.
 pub async fn connect(ticket: &Ticket, config: ConnectConfig) -> Result<Session, Error> {
     let mut first = None;
     for address in ticket.addresses() {
@@ -57,7 +57,7 @@ pub async fn connect(ticket: &Ticket, config: ConnectConfig) -> Result<Session, 
     Err(first.unwrap_or_else(|| Error::Config("the ticket has no address".to_owned())))
 }
 
-/// Connects to the listener of a ticket at another address, `host:port`, than the ticket says.
+/// Connects to the listener of a ticket at `address` (`host:port`) instead of the ticket's addresses.
 ///
 /// # Errors
 /// As [`connect`].
@@ -84,15 +84,15 @@ pub async fn connect_to(
     Ok(Session::start(connection, side, peer, endpoint, loan, None, hello))
 }
 
-/// Why dialling failed.
+/// Cause of a failed dial.
 enum Failed {
-    /// Something answered, and TLS did not come about.
+    /// TCP connected, but the TLS handshake failed.
     Tls(TlsError),
     Otherwise(Error),
 }
 
-/// Dials until TLS stands. A listener without room for callers is asked again until the deadline,
-/// one that hangs up a few times, for it may be the same.
+/// Dials until the TLS handshake is complete. A busy listener is retried until the deadline. A listener that closes the
+/// connection is retried a few times, because it may be busy too.
 async fn dial(
     address: &str,
     ticket: &Ticket,
@@ -106,7 +106,7 @@ async fn dial(
     loop {
         let error = match dial_once(address, ticket, deadline, timeout).await {
             Ok(found) => return Ok(found),
-            // What was said first tells more than what became of it since.
+            // The first error explains more than a later one.
             Err(Failed::Otherwise(error)) => return Err(before.unwrap_or(error)),
             Err(Failed::Tls(error)) => error,
         };
@@ -114,7 +114,7 @@ async fn dial(
         is_listener |= error == TlsError::Busy;
         let is_full = match &error {
             TlsError::Busy => true,
-            // Of one that was busy before, the answer was lost.
+            // The listener was busy before, so its busy message was probably lost.
             TlsError::Closed => {
                 is_listener || hang_ups <= HANG_UPS_MAX || began.elapsed() < HANG_UP_PATIENCE
             }
@@ -133,10 +133,10 @@ async fn dial(
     }
 }
 
-/// Half of a pause up to all of it, so that a crowd does not come again at the same time.
+/// A random time from half of `pause` to `pause`, so that waiting connectors do not retry at the same time.
 fn jittered(pause: Duration) -> Duration {
     let mut byte = [0];
-    // Without randomness the crowd only comes together.
+    // Without randomness there is no jitter.
     let _ = aws_lc_rs::rand::fill(&mut byte);
     pause / 2 + pause / 2 * u32::from(byte[0]) / u32::from(u8::MAX)
 }
@@ -173,14 +173,14 @@ async fn dial_once(
     }
 }
 
-/// Connects to the first address of a name that takes the connection.
+/// Connects to the first address of a name that accepts the connection.
 async fn connect_to_name(address: &str) -> io::Result<TcpStream> {
     let addresses = in_turns(tokio::net::lookup_host(address).await?.collect());
     debug!(%address, ?addresses, "dialling");
     first_of(addresses, TcpStream::connect).await
 }
 
-/// The same addresses, those of the two families by turns [RFC8305 §4]: the first stays first.
+/// The same addresses with the two families alternating [RFC8305 §4]; the first address stays first.
 fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let is_first_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (one, other): (Vec<_>, Vec<_>) =
@@ -197,8 +197,8 @@ fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Attempts one after the other, the next as soon as one has failed or [`ATTEMPT_DELAY`] has gone by; the first that
-/// succeeds counts, or else the first error.
+/// Starts the attempts one after another: the next starts when an attempt has failed or [`ATTEMPT_DELAY`] has passed.
+/// Returns the first success, or else the first error.
 async fn first_of<T: Send + 'static, F: Future<Output = io::Result<T>> + Send + 'static>(
     addresses: Vec<SocketAddr>,
     attempt: impl Fn(SocketAddr) -> F,
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(in_turns(Vec::new()), Vec::new());
     }
 
-    /// What comes of attempts at ports: how long each takes, in milliseconds, and whether it succeeds.
+    /// Results of attempts at ports: the time of each in milliseconds, and whether the attempt succeeds.
     async fn race(attempts: &'static [(u64, bool)]) -> (Duration, Result<u16, String>) {
         let ports = 0..u16::try_from(attempts.len()).unwrap();
         let addresses = ports.map(|port| SocketAddr::new([127, 0, 0, 1].into(), port)).collect();

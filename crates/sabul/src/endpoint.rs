@@ -1,4 +1,4 @@
-//! What the sessions of one listener share, or what the session of a connector has for itself.
+//! Shared state of all sessions of a listener, or state of a connector's single session.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,32 +18,32 @@ use crate::patience::Patience;
 use crate::policy::SendPolicy;
 use crate::writers::Writers;
 
-/// Calls into file systems at the same time that open something. A file system that hangs keeps so
-/// many threads, and tokio has 512 for everybody.
+/// Most concurrent calls that open something in a file system. A hanging file system blocks this
+/// many threads; tokio has 512 in all.
 const LOOKS_MAX: usize = 64;
-/// How long such a call may take before the peer hears that nothing comes of it.
+/// Timeout of such a call; after this time the peer receives a failure.
 const LOOK_PATIENCE: Duration = Duration::from_secs(20);
 
-/// What sessions share.
+/// State shared by sessions.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) machine: Machine,
-    /// How long to wait for peers.
+    /// Timeouts for peers.
     pub(crate) patience: Patience,
-    /// Memory for all of them.
+    /// Memory limit of all sessions together.
     pub(crate) memory: MemoryBudget,
-    /// What peers may choose.
+    /// Limits on the settings that peers may choose.
     pub(crate) sending: SendPolicy,
-    /// What this end receives is part of this.
+    /// Rate limit shared by everything that this end receives.
     pub(crate) receiving: Option<Ceiling>,
-    /// Who hears what controllers do.
+    /// Receiver of controller events.
     pub(crate) events: Option<EventSink>,
-    /// What transfers saw of the paths to peers.
+    /// Path parameters measured by earlier transfers.
     pub(crate) paths: PathMemory,
-    /// Directories that are served, as long as somebody uses them: one descriptor each.
+    /// Open root directories in use, one descriptor each.
     roots: Mutex<BTreeMap<PathBuf, Weak<Jail>>>,
     looks: Arc<Semaphore>,
-    /// Those who write to files.
+    /// Active writers of files.
     pub(crate) writers: Writers,
 }
 
@@ -74,7 +74,7 @@ impl Endpoint {
         })
     }
 
-    /// The directory to serve; the same one for all who ask for it at the same time.
+    /// Opens the directory to serve; concurrent users of the same path share one descriptor.
     pub(crate) async fn open_root(&self, root: &Path) -> Result<Arc<Jail>, Failure> {
         let known = {
             let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,7 @@ impl Endpoint {
             .await?
             .map_err(|error| Failure::new(FailureCode::Unwritable, error.to_string()))?;
         let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another session may have been faster.
+        // Another session may have opened the same root in the meantime.
         if let Some(jail) = roots.get(root).and_then(Weak::upgrade) {
             return Ok(jail);
         }
@@ -99,8 +99,8 @@ impl Endpoint {
         Ok(jail)
     }
 
-    /// Calls into a file system, which may hang, on a thread for that. A call that hangs keeps its
-    /// thread; there are so many of them and no more.
+    /// Runs a file system call, which may hang, on a blocking thread. A hanging call keeps its
+    /// thread; [`LOOKS_MAX`] bounds the number of such threads.
     pub(crate) async fn look<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,
@@ -168,7 +168,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_system_that_hangs_keeps_few_threads_and_is_reported() {
         let endpoint = endpoint();
-        // All places are taken by calls that hang.
+        // Hanging calls occupy all places.
         let places = u32::try_from(LOOKS_MAX).unwrap();
         let hanging = Arc::clone(&endpoint.looks).acquire_many_owned(places).await.unwrap();
         let failure = endpoint.look_within(Duration::from_millis(20), || ()).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Why an operation failed: one variant per cause, and what kind of failure each is.
+//! Error type of all operations: one variant per cause, and a kind for each variant.
 
 use std::fmt;
 use std::io;
@@ -10,36 +10,36 @@ use sabul_wire::control::{Failure, FailureCode};
 use crate::channel::ChannelError;
 use crate::tls::TlsError;
 
-/// Why an operation failed.
+/// Cause of a failed operation.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting is not one that can be used.
+    /// A setting is invalid.
     Config(String),
-    /// Nobody answers at the address.
+    /// No host answers at the address.
     Unreachable {
-        /// What was dialled, `host:port`.
+        /// Dialled address, `host:port`.
         address: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Something answers at the address, and it is not a sabul of this version.
+    /// The program at the address is not sabul, or sabul of another version.
     NotSabul {
-        /// What was dialled, `host:port`.
+        /// Dialled address, `host:port`.
         address: String,
-        /// What it did instead.
+        /// Behaviour of that program.
         reason: String,
     },
-    /// The peer left, or fell silent, before the work was done.
+    /// The peer closed the session, or sent nothing for too long, before the work was done.
     PeerGone(String),
-    /// TCP passes between the two ends and UDP does not.
+    /// TCP passes between the two ends, but UDP does not.
     UdpBlocked {
-        /// Where UDP should have come from.
+        /// Address from which UDP packets were expected.
         address: SocketAddr,
-        /// How long it was tried.
+        /// Time spent waiting.
         waited: Duration,
     },
-    /// One end does not accept the other: wrong key or wrong secret.
+    /// One end rejected the other: wrong key or wrong secret.
     Authentication(String),
     /// Content does not match its hash.
     Verification(String),
@@ -47,42 +47,42 @@ pub enum Error {
     NoSpace(String),
     /// No permission at the destination.
     Permission(String),
-    /// Another failure, found here or told by the peer.
+    /// Another failure, detected here or reported by the peer.
     Failed(Failure),
-    /// Somebody on this side or the other stopped it.
+    /// A user on either side stopped the operation.
     Cancelled,
-    /// The system refused something this end needs.
+    /// The operating system refused an operation.
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// What a failure means for whoever asked: what there is to do about it.
+/// Category of an error, by the action that the caller can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// It was tried and went wrong.
+    /// The operation was tried and failed.
     Failure,
-    /// The same, by a fault of this program.
+    /// The operation failed by an internal error of this program.
     Internal,
-    /// What was asked for cannot be meant or done as it is.
+    /// The request is invalid or impossible.
     Request,
-    /// Nobody is there, or what is there cannot be talked to, or fell silent.
+    /// No sabul of this version answers at the address, or the peer stopped answering.
     Unreachable,
-    /// One end does not accept the other.
+    /// One end rejected the other.
     Authentication,
-    /// Content is not what was sent.
+    /// Content differs from the sent content.
     Verification,
-    /// The destination has no space, or does not let this be written.
+    /// The destination has no space or does not permit the write.
     Destination,
-    /// A person stopped it.
+    /// A user stopped the operation.
     Interrupt,
 }
 
 impl ErrorKind {
-    /// The kind of a failure of this class.
+    /// Returns the kind of a failure class.
     pub const fn of(code: FailureCode) -> Self {
         match code {
             FailureCode::BadSetting => Self::Request,
@@ -105,7 +105,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// What kind of failure this is.
+    /// Returns the kind of this error.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Config(_) => ErrorKind::Request,
@@ -122,7 +122,7 @@ impl Error {
         }
     }
 
-    /// The form in which this crosses the wire.
+    /// Converts the error to the form that crosses the wire.
     pub(crate) fn to_failure(&self) -> Failure {
         let code = match self {
             Self::Config(_) => FailureCode::BadSetting,
@@ -141,7 +141,7 @@ impl Error {
         Failure::new(code, self.to_string())
     }
 
-    /// What a failure told by the peer, or found by the file layer, is here.
+    /// Converts a failure from the peer or from the file layer.
     pub(crate) fn from_failure(failure: Failure) -> Self {
         match failure.code {
             FailureCode::Authentication => Self::Authentication(failure.message),
@@ -173,7 +173,7 @@ impl Error {
         }
     }
 
-    /// What a failed handshake with the listener at `address` means.
+    /// Converts an error of the TLS handshake with the listener at `address`.
     pub(crate) fn from_tls(error: TlsError, address: &str) -> Self {
         match error {
             TlsError::WrongKey { .. } | TlsError::KeyRefused => {
@@ -195,7 +195,7 @@ impl Error {
     }
 }
 
-/// What the system said, without the number of the error.
+/// Returns the text of an operating system error without its number.
 pub(crate) fn os_text(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {

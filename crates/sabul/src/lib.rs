@@ -1,17 +1,17 @@
-//! Reliable, encrypted bulk transfer: data over UDP at the rate the path bears, everything else
-//! over TLS.
+//! Reliable, encrypted bulk transfer: data over UDP with congestion control, everything else over
+//! TLS.
 //!
-//! A [`Listener`] waits and hands out a [`Ticket`]; whoever holds the ticket can [`connect`]. Both
-//! ends then have a [`Session`] and may each put, get, stream and measure, several transfers at
-//! once. What crosses the network is encrypted and authenticated, always; files appear under their
-//! final name complete and verified, or not at all.
+//! A [`Listener`] accepts connections and issues a [`Ticket`]; the holder of the ticket can
+//! [`connect`]. Both ends then have a [`Session`]. Either end may put, get, stream and measure,
+//! with several transfers at once. All traffic is encrypted and authenticated. A file gets its
+//! final name only when it is complete and verified.
 //!
 //! ```no_run
 //! use sabul::files::{Source, SourceSet};
 //! use sabul::{ConnectConfig, Listener, ListenerConfig, RemoteDestination, Service};
 //! use sabul::{Ticket, TransferOptions, connect};
 //!
-//! // One side offers a directory ...
+//! // One side serves a directory ...
 //! async fn serve() -> Result<(), sabul::Error> {
 //!     let listener = Listener::bind(ListenerConfig::new(([0, 0, 0, 0], 7077).into())).await?;
 //!     println!("{}", listener.ticket());
@@ -21,7 +21,7 @@
 //!     Ok(())
 //! }
 //!
-//! // ... and the other sends a file there.
+//! // ... and the other side sends a file to that directory.
 //! async fn send(ticket: &Ticket) -> Result<(), sabul::Error> {
 //!     let session = connect(ticket, ConnectConfig::default()).await?;
 //!     let set = SourceSet::local(vec![Source::Path("results.h5".into())], false)?;
@@ -34,7 +34,7 @@
 //! }
 //! ```
 //!
-//! Everything asynchronous needs a multi-threaded tokio runtime with I/O and time enabled.
+//! All async functions need a multi-threaded tokio runtime with I/O and time enabled.
 
 mod address;
 mod budget;
@@ -71,7 +71,7 @@ mod transfer;
 mod world;
 mod writers;
 
-/// Doubles of the machine for tests: not part of the interface, and free to change.
+/// Test doubles of the file system. Not part of the public interface; may change at any time.
 #[doc(hidden)]
 pub mod testing {
     pub use crate::disk::memory::{Fault, MemoryDisk};

@@ -1,4 +1,4 @@
-//! Waiting for connectors: one TCP port, the same UDP port, a ticket that lets them in.
+//! Server side of connection setup: a TCP port, the same UDP port, and a ticket that authorises connectors.
 
 mod addresses;
 mod door;
@@ -32,28 +32,27 @@ use crate::tls::{self, Identity};
 use crate::transfer::Side;
 use door::{Door, Verdict};
 
-/// How often those who take too long to say who they are are turned out.
+/// Interval of the check for connections whose handshake takes too long.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest greeting that is read before the caller has proven anything, in bytes; ours has about a
-/// hundred.
+/// Longest hello, in bytes, that is read before authentication; sabul's own has about a hundred.
 const HELLO_MAX: usize = 1024;
-/// Handshakes that use a processor at the same time.
+/// Concurrent handshakes that use a processor.
 const HANDSHAKE_PROCESSORS: usize = 1;
-/// Callers with a wrong secret that are told so at the same time; more find it closed.
+/// Connections with a wrong secret that receive the reason at the same time; further ones are closed without a reason.
 const FAREWELLS_MAX: usize = 64;
-/// How long that may take.
+/// Timeout for sending the reason.
 const FAREWELL_PATIENCE: Duration = Duration::from_secs(1);
-/// Pause after a connection could not be accepted, and how often that is worth a line in the log.
+/// Pause after a failed `accept`, and least interval between log messages about failures.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
-/// Authenticated sessions that may wait for [`Listener::accept`].
+/// Authenticated sessions that may be queued for [`Listener::accept`].
 const SESSIONS_WAITING: usize = 16;
-/// Connections that the system keeps until they are accepted; that of tokio.
+/// Backlog of the listening socket; the same as tokio's.
 const BACKLOG: i32 = 1024;
-/// Times a port is chosen anew when it is free for TCP and not for UDP.
+/// Attempts to find a port that is free for both TCP and UDP.
 const PORT_ATTEMPTS: usize = 8;
 
-/// Accepts sessions with those who hold its ticket.
+/// Listener that accepts sessions with holders of its ticket.
 #[derive(Debug)]
 pub struct Listener {
     ticket: Ticket,
@@ -62,8 +61,8 @@ pub struct Listener {
     acceptor: JoinHandle<()>,
 }
 
-/// The ports of a listener that accepts nothing yet: no thread has started, so whatever the process gives up now, all
-/// threads of the listener are without.
+/// Bound ports of a listener that accepts nothing yet. No thread has started, so privileges that the process drops now
+/// are dropped for all threads of the listener.
 #[derive(Debug)]
 pub struct Bound {
     config: ListenerConfig,
@@ -75,10 +74,11 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Takes the port for TCP and UDP, with a new identity and a new ticket. Callers wait from now on.
+    /// Binds the port for TCP and UDP and makes a new identity and a new ticket. The kernel queues connections from now
+    /// on.
     ///
     /// # Errors
-    /// If the port is not free for both, or an address to advertise is none.
+    /// If the port is not free for both, or an address to advertise is invalid.
     pub fn new(config: ListenerConfig) -> Result<Self, Error> {
         let (tcp, udp) = bind_both(&config)?;
         let address =
@@ -100,20 +100,20 @@ impl Bound {
         Ok(Self { config, tcp, udp, address, ticket, tls })
     }
 
-    /// What connectors need to find, recognise and use this listener.
+    /// Returns the ticket, which connectors need to find, authenticate and use this listener.
     pub fn ticket(&self) -> &Ticket {
         &self.ticket
     }
 
-    /// Where it listens, on TCP and UDP.
+    /// Returns the bound address of TCP and UDP.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Accepts callers, from within a tokio runtime.
+    /// Starts to accept connections. Call from within a tokio runtime.
     ///
     /// # Errors
-    /// If a thread cannot be started, or the runtime does not take the port.
+    /// If a thread cannot be started, or the runtime rejects the port.
     pub fn listen(self) -> Result<Listener, Error> {
         let Self { config, tcp, udp, address, ticket, tls } = self;
         let tcp = TcpListener::from_std(tcp)
@@ -145,22 +145,22 @@ impl Listener {
     /// Listens on TCP and UDP, with a new identity and a new ticket.
     ///
     /// # Errors
-    /// If the port is not free for both, or an address to advertise is none.
+    /// If the port is not free for both, or an address to advertise is invalid.
     pub async fn bind(config: ListenerConfig) -> Result<Self, Error> {
         Bound::new(config)?.listen()
     }
 
-    /// What connectors need to find, recognise and use this listener.
+    /// Returns the ticket, which connectors need to find, authenticate and use this listener.
     pub fn ticket(&self) -> &Ticket {
         &self.ticket
     }
 
-    /// Where it listens, on TCP and UDP.
+    /// Returns the bound address of TCP and UDP.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The next session with a connector that holds the ticket. Others are logged and left out.
+    /// Returns the next session with a connector that holds the ticket. Other connections are logged and closed.
     ///
     /// # Errors
     /// If the listener has ended.
@@ -176,7 +176,7 @@ impl Drop for Listener {
     }
 }
 
-/// What every connector has to pass.
+/// State shared by the handshakes of all connections.
 #[derive(Debug)]
 struct Gate {
     tls: Arc<ServerConfig>,
@@ -184,7 +184,7 @@ struct Gate {
     demux: Arc<Demux>,
     address: SocketAddr,
     endpoint: Arc<Endpoint>,
-    /// Places for callers that are told why they cannot stay.
+    /// Places for rejected connections that receive the reason.
     farewells: Semaphore,
 }
 
@@ -205,20 +205,19 @@ fn bind_both(config: &ListenerConfig) -> Result<(std::net::TcpListener, DemuxPor
     }
 }
 
-/// A port for TCP, as tokio takes one.
+/// Binds a non-blocking TCP port, as tokio requires.
 fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let tcp = std::net::TcpListener::bind(address)?;
-    // The standard library's queue is shorter; so many callers may wait while we are busy.
+    // The backlog of the standard library is shorter; this many connections may wait while the listener is busy.
     rustix::net::listen(&tcp, BACKLOG)?;
     tcp.set_nonblocking(true)?;
     Ok(tcp)
 }
 
-/// Takes whoever calls, at once, and gives those who prove that they hold the ticket to the
-/// application.
+/// Accepts every connection at once and passes authenticated sessions to the application.
 async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Session>) {
     let porch = Arc::new(Porch::new());
-    // They end with this task.
+    // The tasks end with this task.
     let mut greetings = JoinSet::new();
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -257,7 +256,7 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
                         }
                     }
                     Err(error) => {
-                        // Out of descriptors or memory, most likely: some may be free again later.
+                        // Most likely out of descriptors or memory, some of which may become free later.
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                         Some(error.to_string())
                     }
@@ -280,27 +279,27 @@ struct Newcomer {
     peer: SocketAddr,
 }
 
-/// Tells a caller that there is no room now, as far as that costs nothing. It comes again.
+/// Sends a busy message if that needs no waiting, and closes the connection. The connector retries.
 fn turn_away(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
-        // It does not wait; a caller that misses it finds its connection closed.
+        // The write does not block. A connector that misses the message finds its connection closed.
         let _ = io::Write::write(&mut stream, &tls::BUSY);
     }
 }
 
-/// Callers that have not proven anything yet, and the tasks that listen to them.
+/// Unauthenticated connections and their tasks.
 #[derive(Debug)]
 struct Porch {
     door: Mutex<Door>,
     tasks: Mutex<BTreeMap<u64, AbortHandle>>,
-    /// Handshakes that may use a processor at the same time; all others are for sessions.
+    /// Limits the processors used by handshakes; the other processors are for sessions.
     processors: Semaphore,
 }
 
 impl Porch {
     fn new() -> Self {
         let mut seed = [0; 8];
-        // Without randomness an attacker might guess who is lucky, and no more.
+        // Without randomness an attacker may predict which connections are dropped, but nothing else.
         let _ = aws_lc_rs::rand::fill(&mut seed);
         Self {
             door: Mutex::new(Door::new(u64::from_be_bytes(seed))),
@@ -317,7 +316,7 @@ impl Porch {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a caller in, or says why not.
+    /// Admits a connection or returns the reason for rejection.
     fn call(self: &Arc<Self>, peer: SocketAddr) -> Result<Arc<Caller>, &'static str> {
         match self.door().call(Instant::now(), peer.ip()) {
             Verdict::Enter { number, instead_of } => {
@@ -330,7 +329,7 @@ impl Porch {
         }
     }
 
-    /// Takes note of the task that listens to a caller, unless it is through already.
+    /// Stores the task of a connection, unless the task has finished.
     fn attend(&self, caller: &Arc<Caller>, task: AbortHandle) {
         let mut tasks = self.tasks();
         if !task.is_finished() {
@@ -353,7 +352,7 @@ impl Porch {
     }
 }
 
-/// A caller's place at the door.
+/// Slot of an unauthenticated connection.
 #[derive(Debug)]
 struct Caller {
     porch: Arc<Porch>,
@@ -361,11 +360,11 @@ struct Caller {
 }
 
 impl Caller {
-    /// Waits in line until the listener's part of the handshake may begin, which the permit is for. Only the first
-    /// of the line waits for the rate of all, so nobody else wakes up for it.
+    /// Waits in the queue until the handshake may begin, and returns the permit for the handshake. Only the first in
+    /// the queue waits for the total rate, so no other task wakes up for that rate.
     async fn begin(&self) -> Option<SemaphorePermit<'_>> {
         self.pause(Door::line_up).await;
-        // It is never closed.
+        // The semaphore is never closed.
         let first = self.porch.processors.acquire().await.ok();
         self.pause(Door::begin).await;
         first
@@ -381,7 +380,7 @@ impl Caller {
         }
     }
 
-    /// Makes room for others: it is no stranger any more, or turned away.
+    /// Frees the slot: the connection is authenticated or rejected.
     fn leave(&self) {
         self.porch.door().leave(self.number);
         self.porch.tasks().remove(&self.number);
@@ -404,14 +403,14 @@ async fn greet_and_hand_over(
     match greet(newcomer, &caller, &gate).await {
         Ok(session) => {
             info!(%peer, "session");
-            // The listener may be gone.
+            // The listener may have been dropped.
             let _ = accepted.send(session).await;
         }
         Err(reason) => info!(%peer, reason, "a stranger was turned away"),
     }
 }
 
-/// Finds out whether a caller holds the ticket. How long it may take is the door's business.
+/// Authenticates a connection by its ticket. The admission control in [`Door`] limits the time.
 async fn greet(newcomer: Newcomer, caller: &Caller, gate: &Gate) -> Result<Session, String> {
     let Newcomer { stream, peer } = newcomer;
     let text = |error: &dyn std::fmt::Display| error.to_string();
@@ -468,14 +467,14 @@ async fn greet(newcomer: Newcomer, caller: &Caller, gate: &Gate) -> Result<Sessi
     }
 }
 
-/// Tells a caller why it cannot stay.
+/// Sends the reason for rejection to a connection.
 async fn refuse(mut connection: Connection, failure: Failure, farewells: &Semaphore) {
-    // Whoever fails in numbers is not worth the memory.
+    // Connections beyond the limit receive no reason, which saves memory.
     let Ok(_place) = farewells.try_acquire() else { return };
     let farewell = async {
-        // It may have left already.
+        // The peer may have closed the connection already.
         let _ = connection.write(&Message::Cancel { transfer: None, failure }).await;
-        // Its request may be on the way; closing before it is read would lose our answer.
+        // The peer's request may still be in flight; closing before the request is read would lose the answer.
         let mut scrap = [0; 1024];
         while matches!(AsyncReadExt::read(&mut connection, &mut scrap).await, Ok(1..)) {}
     };

@@ -1,4 +1,4 @@
-//! A session: two ends that know each other, and the transfers between them.
+//! Session between two authenticated ends, and its transfers.
 
 mod asked;
 mod look;
@@ -41,15 +41,15 @@ pub use look::{ChangeRequest, Changed, Listing, LookRequest};
 pub use served::{Begun, Order, Purpose, Served, Serving};
 pub use streams::{MeasureRequest, StreamRequest};
 
-/// Transfers of files that a peer may have under way where [`Session::serve`] answers.
+/// Most concurrent file requests of a peer that [`Session::serve`] runs.
 const FILE_TRANSFERS_MAX: usize = 16;
-/// How often the first in line looks for memory, beside being woken: the limit of open files may have grown.
+/// Polling interval of the first transfer in the queue for memory: the limit of open files may have grown.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
-/// How long [`Session::close`] waits for its last words to leave.
+/// How long [`Session::close`] waits until the last message is written.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A session with an authenticated peer. Clones share it; it ends when the last one is dropped
-/// and the transfers under way are over, or with [`Session::close`].
+/// A session with an authenticated peer. Clones share the session. The session ends with [`Session::close`], or when
+/// the last clone is dropped and the running transfers are over.
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
@@ -57,14 +57,13 @@ pub struct Session {
 
 struct Inner {
     cx: Context,
-    /// Connectors give odd numbers, listeners even ones.
-    /// Of the next transfer that this side opens. Held while one is asked for, since the peer wants
-    /// them in order.
+    /// Number of the next transfer opened here: odd for connectors, even for listeners. Locked while a request is sent,
+    /// because the peer requires ascending numbers.
     next_number: Mutex<u32>,
     requests: tokio::sync::Mutex<Requests>,
     peer: SocketAddr,
     written: Mutex<Option<oneshot::Receiver<()>>>,
-    /// The session's own memory.
+    /// Memory of the session itself.
     _loan: Loan,
 }
 
@@ -74,30 +73,29 @@ impl fmt::Debug for Session {
     }
 }
 
-/// What [`Session::serve`] has done.
+/// Summary of [`Session::serve`].
 #[derive(Debug, Default)]
 pub struct ServeSummary {
-    /// Transfers that ran to their end, those with failed entries included.
+    /// Transfers that ended successfully, including those with failed entries.
     pub transfers: u64,
-    /// Questions about files that were answered, and names that were removed or made as asked for.
+    /// Answered requests about files, and completed removals and creations.
     pub answers: u64,
-    /// Transfers that did not, and requests that were refused.
+    /// Failed transfers and refused requests.
     pub failed: u64,
-    /// Content bytes moved.
+    /// Content bytes transferred.
     pub bytes: u64,
-    /// Entries that failed in transfers that ran to their end.
+    /// Failed entries in transfers that ended successfully.
     pub entries_failed: u64,
-    /// Why the last failed transfer failed.
+    /// Error of the last failed transfer.
     pub last_error: Option<Error>,
 }
 
-/// Name and version, for the peer's log.
+/// Name and version of this program, for the peer's log.
 pub(crate) fn software() -> String {
     concat!("sabul ", env!("CARGO_PKG_VERSION")).to_owned()
 }
 
 impl Session {
-    /// A session over an authenticated connection.
     pub(crate) fn start(
         connection: Connection,
         side: Side,
@@ -129,15 +127,15 @@ impl Session {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Where the peer's control connection comes from.
+    /// Returns the address of the peer's end of the control connection.
     pub fn peer_addr(&self) -> SocketAddr {
         self.inner.peer
     }
 
-    /// Sends files, directories or a stream to a place of the peer.
+    /// Sends files, directories or a stream to a destination at the peer.
     ///
     /// # Errors
-    /// If an option cannot be used or the session is over.
+    /// If an option is invalid or the session is over.
     pub async fn put(
         &self,
         sources: SourceSet,
@@ -161,12 +159,11 @@ impl Session {
         self.open(Direction::Send, request, options, |_| Ok(work)).await
     }
 
-    /// Fetches files or directories of the peer. Only what comes of these sources is written: a
-    /// peer that sends anything else ends the transfer.
+    /// Receives files or directories from the peer. Only entries of these sources are written; any other entry ends the
+    /// transfer.
     ///
     /// # Errors
-    /// If an option cannot be used, the destination cannot be what it has to be, or the session is
-    /// over.
+    /// If an option or the destination is invalid, or the session is over.
     pub async fn get(
         &self,
         sources: Vec<Vec<u8>>,
@@ -225,10 +222,10 @@ impl Session {
         .await
     }
 
-    /// Opens a stream of bytes to the peer's application, which knows it by `name`.
+    /// Opens a byte stream to the peer's application, identified by `name`.
     ///
     /// # Errors
-    /// If an option cannot be used or the session is over.
+    /// If an option is invalid or the session is over.
     pub async fn send_stream(
         &self,
         name: &str,
@@ -241,10 +238,10 @@ impl Session {
         Ok(SendStream::new(pipe, transfer))
     }
 
-    /// Asks the peer's application for the stream that it knows by `name`.
+    /// Requests the stream `name` from the peer's application.
     ///
     /// # Errors
-    /// If an option cannot be used or the session is over.
+    /// If an option is invalid or the session is over.
     pub async fn receive_stream(
         &self,
         name: &str,
@@ -259,10 +256,10 @@ impl Session {
         Ok(ReceiveStream::new(pipe, transfer))
     }
 
-    /// Moves bytes from memory to memory, to measure the path.
+    /// Transfers bytes from memory to memory, to measure the path.
     ///
     /// # Errors
-    /// If an option cannot be used or the session is over.
+    /// If an option is invalid or the session is over.
     pub async fn measure(
         &self,
         direction: Direction,
@@ -318,7 +315,7 @@ impl Session {
         Ok(transfer::start(self.inner.cx.clone(), mailbox, plan))
     }
 
-    /// Memory for this end of a transfer, before the peer is asked for it; waits in line where there is too little.
+    /// Reserves memory for this end before the request is sent; waits in the queue while memory is short.
     async fn memory(&self, block_bytes: u32) -> Result<BlockLoan, Error> {
         let place = self.inner.cx.endpoint.memory.line_up(Asker::Here);
         loop {
@@ -337,7 +334,7 @@ impl Session {
         }
     }
 
-    /// What the peer asks for next; none once it asks for nothing more.
+    /// Returns the peer's next request; `None` once the peer will send no more.
     pub async fn next_request(&self) -> Option<Request> {
         let (open, mailbox) = self.inner.requests.lock().await.next().await?;
         let pending = Pending { cx: self.inner.cx.clone(), parts: Some((open.clone(), mailbox)) };
@@ -359,16 +356,15 @@ impl Session {
         })
     }
 
-    /// Answers every request of the peer until it closes the session.
+    /// Answers all requests of the peer until the peer closes the session.
     ///
     /// # Errors
-    /// If the root cannot be opened, or the session breaks before the peer has closed it.
+    /// If the root cannot be opened, or the session breaks before the peer closes it.
     pub async fn serve(&self, service: &Service) -> Result<ServeSummary, Error> {
         self.serve_and_tell(service, |_| {}).await
     }
 
-    /// As [`Self::serve`], and tells of each transfer when it begins and when it has ended, and of each other request
-    /// that failed.
+    /// As [`Self::serve`]; also calls `tell` at the start and end of each transfer, and for each other failed request.
     ///
     /// # Errors
     /// As [`Self::serve`].
@@ -387,7 +383,7 @@ impl Session {
         self.serve_on(disk, service, tell).await
     }
 
-    /// As [`Session::serve`], with a root that is open.
+    /// As [`Session::serve`], with an open root.
     pub(crate) async fn serve_on(
         &self,
         disk: Option<Arc<dyn Disk>>,
@@ -398,7 +394,7 @@ impl Session {
         let mut summary = ServeSummary::default();
         let mut running = JoinSet::new();
         let (begin, mut begun) = mpsc::unbounded_channel();
-        // Each transfer of files holds one.
+        // Each file request holds one permit.
         let places = Arc::new(Semaphore::new(FILE_TRANSFERS_MAX));
         let mut is_open = true;
         while is_open || !running.is_empty() {
@@ -415,7 +411,7 @@ impl Session {
                         let (begin, asked) = (begin.clone(), order.clone());
                         let begins = move |transfer| {
                             let begun = asked.map(|order| Begun { peer, order, transfer });
-                            // Whoever serves waits for it as long as it runs.
+                            // The receiver lives as long as this function.
                             begun.into_iter().for_each(|begun| drop(begin.send(begun)));
                         };
                         let answered = async move {
@@ -454,7 +450,7 @@ impl Session {
                         summary.failed += 1;
                         summary.last_error = Some(error);
                     }
-                    // A task that panicked has said so itself.
+                    // The panic of the task has been reported already.
                     Err(_) => summary.failed += 1,
                 },
             }
@@ -465,20 +461,18 @@ impl Session {
         }
     }
 
-    /// Ends the session in order, so that the peer knows that nothing more will come. Transfers
-    /// that still run are over.
+    /// Closes the session and notifies the peer. Running transfers are cancelled.
     pub async fn close(self) {
         self.inner.cx.control.send(Message::Close);
         self.inner.cx.router.end(Ending::Closed);
         let written = self.inner.written.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(written) = written {
-            // A peer that reads nothing more has no use for our last words.
+            // A peer that no longer reads does not need the message.
             let _ = tokio::time::timeout(CLOSE_PATIENCE, written).await;
         }
     }
 }
 
-/// The next number of a transfer of this side.
 fn take_number(next: &mut u32) -> Result<u32, Error> {
     let after = next.checked_add(2).ok_or_else(|| {
         let text = "this session has used up its numbers for transfers; connect anew";
@@ -492,7 +486,7 @@ enum Prepared {
     Writer(Box<dyn std::io::Write + Send>),
 }
 
-/// A path of the peer as the user of this process would write it: nothing is the current directory.
+/// Path of the peer as a path of this process's user; an empty path is the current directory.
 fn users_path(path: Vec<u8>) -> PathBuf {
     let path = if path.is_empty() { b".".to_vec() } else { path };
     PathBuf::from(OsString::from_vec(path))
@@ -505,7 +499,7 @@ fn measure_work(direction: Direction, limit: MeasureLimit) -> Work {
     }
 }
 
-/// A request that waits for its answer; dropping it refuses.
+/// An unanswered request; dropping the value refuses the request.
 struct Pending {
     cx: Context,
     parts: Option<(Open, Mailbox)>,
@@ -522,7 +516,7 @@ impl Pending {
         self.parts.as_ref().map(|(open, _)| open)
     }
 
-    /// Takes part, if `work` can be had.
+    /// Accepts the request if `work` returns `Ok`.
     fn accept(
         mut self,
         direction: Direction,
@@ -551,7 +545,7 @@ impl Pending {
             });
         match work {
             Ok(work) => {
-                // Whoever asks for files knows alone whether they reach a disk.
+                // For a pull, only the requesting side can tell whether the files reach a disk.
                 let is_durable = matches!(open.request, control::Request::Put { sync: true, .. });
                 let allowed = self.cx.endpoint.sending.rate_limit_bps;
                 let allowed = allowed.filter(|_| direction == Direction::Send);
@@ -598,26 +592,26 @@ fn refused(reason: impl Into<String>) -> Failure {
     Failure::new(FailureCode::Refused, reason)
 }
 
-/// What the peer asks for. Dropping a request refuses it.
+/// Request of the peer. Dropping a request refuses it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Request {
-    /// To write files here.
+    /// Write files here.
     Put(PutRequest),
-    /// To read files here.
+    /// Read files here.
     Get(GetRequest),
-    /// A stream between applications.
+    /// Open a stream between applications.
     Stream(StreamRequest),
-    /// A measurement.
+    /// Run a measurement.
     Measure(MeasureRequest),
-    /// What there is here.
+    /// List files here.
     Look(LookRequest),
-    /// To remove names here, or to make folders.
+    /// Remove files or create directories here.
     Change(ChangeRequest),
 }
 
 impl Request {
-    /// Answers, and waits for the end; what was transferred, where anything was. Says when a transfer begins.
+    /// Answers the request and waits for its end. Calls `begins` at the start of a transfer and returns its report.
     async fn answer(
         self,
         service: &Service,
@@ -657,7 +651,7 @@ impl Request {
         transfer.finish().await.map(Some)
     }
 
-    /// Says no, and why.
+    /// Refuses the request; the peer receives `reason`.
     pub fn refuse(self, reason: &str) {
         let pending = match self {
             Self::Put(PutRequest { pending })
@@ -682,17 +676,17 @@ impl Request {
     }
 }
 
-/// The peer wants to write files here.
+/// Request of the peer to write files here.
 #[derive(Debug)]
 pub struct PutRequest {
     pending: Pending,
 }
 
 impl PutRequest {
-    /// Takes the files into the place below `root` that the peer names.
+    /// Receives the files into the peer's destination below `root`.
     ///
     /// # Errors
-    /// If that is not possible; the peer is told.
+    /// If the request cannot be accepted; the peer receives the error.
     pub async fn accept(self, root: &std::path::Path) -> Result<Transfer, Error> {
         match self.pending.cx.endpoint.open_root(root).await {
             Ok(jail) => self.accept_in(jail).await,
@@ -707,7 +701,7 @@ impl PutRequest {
         self.accept_at(|path, _| Ok((disk, path))).await
     }
 
-    /// Takes the files to where the user of this process would write them.
+    /// Receives the files into a destination with the rights of this process's user.
     async fn accept_as_user(self) -> Result<Transfer, Error> {
         let place = |path, into_directory| {
             let (jail, path) = local_destination(&users_path(path), into_directory)?;
@@ -716,7 +710,7 @@ impl PutRequest {
         self.accept_at(place).await
     }
 
-    /// Takes the files to what `place` makes of the peer's path, and whether that is a directory.
+    /// Receives the files; `place` maps the peer's path, and whether the path is a directory, to a disk and a path.
     async fn accept_at(
         self,
         place: impl FnOnce(Vec<u8>, bool) -> Result<(Arc<dyn Disk>, Vec<u8>), Failure> + Send + 'static,
@@ -737,7 +731,7 @@ impl PutRequest {
         else {
             return Err(Error::Cancelled);
         };
-        // Whoever does not want to go on with it does not use it.
+        // A sender that does not resume ignores the reported partial data.
         let resume = true;
         let open = move || {
             let (disk, path) = place(destination, into_directory)?;
@@ -751,17 +745,17 @@ impl PutRequest {
     }
 }
 
-/// The peer wants to read files here.
+/// Request of the peer to read files here.
 #[derive(Debug)]
 pub struct GetRequest {
     pending: Pending,
 }
 
 impl GetRequest {
-    /// Sends the files that the peer names, as far as they are below `root`.
+    /// Sends the requested files, if they are below `root`.
     ///
     /// # Errors
-    /// If that is not possible; the peer is told.
+    /// If the request cannot be accepted; the peer receives the error.
     pub async fn accept(self, root: &std::path::Path) -> Result<Transfer, Error> {
         match self.pending.cx.endpoint.open_root(root).await {
             Ok(jail) => self.accept_in(jail),
@@ -776,7 +770,7 @@ impl GetRequest {
         self.accept_from(|sources, recursive| SourceSet::in_disk(disk, sources, recursive))
     }
 
-    /// Sends the files that the user of this process would read under these names.
+    /// Sends files under the names and with the rights of this process's user.
     fn accept_as_user(self) -> Result<Transfer, Error> {
         self.accept_from(SourceSet::as_user)
     }

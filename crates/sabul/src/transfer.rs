@@ -1,8 +1,7 @@
-//! A transfer under way, as the application sees it: progress, cancelling, the report.
+//! Handle of a running transfer for the application: progress, cancellation, final report.
 //!
-//! What happens in it is in `transfer/run.rs` (opening and the course of both ends) and
-//! `transfer/work.rs` (the threads that read and write); `transfer/ahead.rs` tells how much there is to send;
-//! what it writes down is in `transfer/board.rs`.
+//! `transfer/run.rs` opens and drives both ends. `transfer/work.rs` has the reader and writer threads.
+//! `transfer/ahead.rs` counts the files to send. `transfer/board.rs` holds progress and report.
 
 mod ahead;
 mod board;
@@ -30,7 +29,7 @@ pub(crate) use work::Writer;
 #[cfg(test)]
 pub(crate) use work::{Load, Reading, Writing};
 
-/// A transfer under way. Dropping it cancels it.
+/// A running transfer. Dropping the value cancels the transfer.
 pub struct Transfer {
     handle: TransferHandle,
     versions: watch::Receiver<u64>,
@@ -54,23 +53,23 @@ impl Transfer {
         Self { handle, versions, last_change: None }
     }
 
-    /// What can be seen and changed of it from elsewhere.
+    /// Returns a cloneable handle to observe and change the transfer.
     pub fn handle(&self) -> TransferHandle {
         self.handle.clone()
     }
 
-    /// How far it has come.
+    /// Returns the current progress.
     pub fn progress(&self) -> Progress {
         self.handle.progress()
     }
 
-    /// What failed so far, by path, but for the first `known`, in the order of the report. Of a transfer that is over,
-    /// the report alone has them.
+    /// Returns the failures so far, by path, without the first `known`; the order is that of the report. After the end
+    /// of the transfer the report has the failures.
     pub fn failures_after(&self, known: usize) -> Vec<(Vec<u8>, Failure)> {
         self.board().failures_after(known)
     }
 
-    /// Waits until it has come further or is over; at most about ten times per second.
+    /// Waits until the progress has changed or the transfer is over; returns at most about ten times per second.
     pub async fn changed(&mut self) {
         if let Some(last) = self.last_change
             && !self.progress().is_finished
@@ -81,13 +80,12 @@ impl Transfer {
                 () = self.handle.board().finished() => {}
             }
         }
-        // An error says that the board is gone, which cannot be while we hold it.
+        // An error means that the board was dropped, which is impossible while this value holds it.
         let _ = self.versions.changed().await;
         self.last_change = Some(Instant::now());
     }
 
-    /// Ends it: the peer is told, and what is half-written is removed. [`Self::finish`] tells when
-    /// that is done.
+    /// Cancels the transfer: notifies the peer and removes partial files. [`Self::finish`] returns when both are done.
     pub fn cancel(&self) {
         self.handle.abort();
     }
@@ -103,15 +101,12 @@ impl Transfer {
     /// As [`TransferHandle::set_rate_limit`].
     ///
     /// # Errors
-    /// If it is zero.
+    /// If the limit is zero.
     pub fn set_rate_limit(&self, limit_bps: Option<u64>) -> Result<(), Error> {
         self.handle.set_rate_limit(limit_bps)
     }
 
-    /// Waits for the end. Entries that failed alone are in the report and are no error.
-    ///
-    /// # Errors
-    /// If the transfer as a whole failed or was cancelled.
+    /// Waits for the end and returns the report. Failures of single entries are in the report and are no error.
     pub async fn finish(self) -> Result<Report, Error> {
         self.outcome().await
     }

@@ -1,38 +1,38 @@
-//! Blocks under construction at the receiver, in order of delivery.
+//! Receive reassembly buffer: blocks under construction, in order of delivery.
 //!
-//! A payload is opened straight into its place, before it is known to be authentic. So a place is
-//! handed out only while nothing authentic is in it: whatever a forger leaves there is overwritten
-//! by the real packet, and nothing leaves this table before every byte of it is authentic.
+//! A payload is decrypted straight into its position, before its authenticity is known. A position
+//! is therefore offered only while it holds no authentic bytes. The real packet overwrites anything
+//! that a forged packet leaves there, and a block is delivered only when every byte is authentic.
 
 use std::collections::VecDeque;
 
 use sabul_proto::IntervalSet;
 use sabul_wire::NumberRange;
 
-/// Ours: a block has no more holes than one for each so many of its bytes, and a few: what honest
-/// pieces at the least MTU can make. What would make more counts as lost.
+/// Ours: most holes of a block: one per this many bytes, and a few more. Pieces of honest senders
+/// at the least MTU make no more; a piece that would exceed the limit counts as lost.
 const HOLE_BYTES: usize = 512;
 const HOLES_MIN: usize = 8;
 
 #[derive(Debug, Default)]
 struct Block {
     bytes: Vec<u8>,
-    /// Everything before this is filled.
+    /// Bytes before this offset are filled.
     prefix: u32,
-    /// What is filled beyond.
+    /// Filled ranges beyond `prefix`.
     beyond: IntervalSet,
-    /// Its length, once the packet that ends it has come.
+    /// Length of the block, once the packet that ends it has arrived.
     length: Option<u32>,
 }
 
 impl Block {
-    /// How many bytes of the place are filled.
+    /// Number of filled bytes in the range.
     fn filled(&self, place: NumberRange) -> u64 {
         let in_prefix = u64::from(self.prefix).clamp(place.first, place.last + 1) - place.first;
         in_prefix + self.beyond.overlap(place).map(NumberRange::count).sum::<u64>()
     }
 
-    /// Whether filling the place adds to the number of holes.
+    /// Whether filling the range adds a hole.
     fn makes_hole(&self, place: NumberRange) -> bool {
         place.first > u64::from(self.prefix)
             && !self.beyond.contains(place.first - 1)
@@ -44,20 +44,20 @@ impl Block {
     }
 }
 
-/// What a block has at a place.
+/// State of a range of a block.
 #[derive(Debug)]
 pub(super) enum Space<'a> {
-    /// Nothing authentic: the payload may be opened there.
+    /// No authentic bytes: the payload may be decrypted here.
     Empty(&'a mut [u8]),
-    /// Everything. It came under another sequence number before a piece was cut again into smaller
-    /// ones; the packet counts, its payload is of no use.
+    /// All bytes are filled, under another sequence number from before a piece was cut into smaller
+    /// ones. The packet counts; its payload is not used.
     Filled,
-    /// Something, or the place lies outside the block: the packet counts as lost. An honest sender
-    /// has sent the piece again by then, smaller and under a newer number.
+    /// Partly filled, or outside the block: the packet counts as lost. An honest sender has
+    /// retransmitted the piece by then, smaller and under a newer number.
     Refused,
 }
 
-/// The blocks that are being received.
+/// Blocks under construction.
 #[derive(Debug)]
 pub(super) struct Blocks {
     block_bytes: usize,
@@ -65,7 +65,7 @@ pub(super) struct Blocks {
     first: u32,
     blocks: VecDeque<Block>,
     free: Vec<Vec<u8>>,
-    /// Bytes in blocks that are not complete or wait for such a block.
+    /// Bytes received in blocks that were not delivered yet.
     held: u64,
 }
 
@@ -78,35 +78,35 @@ impl Blocks {
         Self { block_bytes, first: 0, blocks: VecDeque::new(), free: Vec::new(), held: 0 }
     }
 
-    /// Takes a buffer for a later block, best with the length that it left with.
+    /// Takes back a buffer for a later block, best with its original length.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
         if buffer.capacity() >= self.block_bytes {
             self.free.push(buffer);
         }
     }
 
-    /// Keeps at most so many buffers for later blocks.
+    /// Drops free buffers beyond this number.
     pub(super) fn keep_free(&mut self, buffers: usize) {
         self.free.truncate(buffers);
     }
 
-    /// Blocks that have been begun since the start.
+    /// Number of blocks started since the beginning of the channel.
     pub(super) fn begun(&self) -> u32 {
         self.first.saturating_add(u32::try_from(self.blocks.len()).unwrap_or(u32::MAX))
     }
 
-    /// Blocks that the bytes held back by missing packets would fill, rounded down.
+    /// Returns how many blocks the data behind missing packets would fill, rounded down.
     pub(super) const fn held(&self) -> usize {
         (self.held / self.block_bytes as u64) as usize
     }
 
-    /// The place for `length` bytes. The receiver core has bounded `block`.
+    /// Returns the range for `length` bytes. The receiver core has checked `block`.
     pub(super) fn space(&mut self, block: u32, offset: u32, length: usize) -> Space<'_> {
         let end = (offset as usize).saturating_add(length);
         if length == 0 || end > self.block_bytes {
             return Space::Refused;
         }
-        // Delivered, so complete.
+        // Delivered blocks are complete.
         let Some(index) = block.checked_sub(self.first) else {
             return Space::Filled;
         };
@@ -129,15 +129,15 @@ impl Blocks {
             return Space::Refused;
         }
         if slot.bytes.is_empty() {
-            // What is new is zeroed by the system, page by page as it is used; what was used before
-            // is not zeroed: every byte is overwritten before the block leaves.
+            // New buffers are zeroed lazily by the kernel. Reused buffers are not zeroed: every
+            // byte is overwritten before delivery.
             slot.bytes = self.free.pop().unwrap_or_else(|| vec![0; self.block_bytes]);
             slot.bytes.resize(self.block_bytes, 0);
         }
         Space::Empty(&mut slot.bytes[offset as usize..end])
     }
 
-    /// The place that [`Blocks::space`] gave now holds authentic bytes.
+    /// Marks the range returned by [`Blocks::space`] as filled with authentic bytes.
     pub(super) fn fill(&mut self, block: u32, offset: u32, length: u32, ends_block: bool) {
         let Some(slot) = self.blocks.get_mut((block - self.first) as usize) else {
             return;
@@ -161,7 +161,7 @@ impl Blocks {
         }
     }
 
-    /// The next block in order, when it is complete.
+    /// Removes and returns the next block in order, once complete.
     pub(super) fn pop(&mut self) -> Option<Vec<u8>> {
         if !self.blocks.front()?.is_complete() {
             return None;
@@ -171,7 +171,8 @@ impl Blocks {
         let length = block.prefix as usize;
         self.held -= length as u64;
         if length <= self.block_bytes / 2 {
-            // A sender that makes all blocks short must not make us zero the rest of each again.
+            // Copied, so that a sender of many short blocks does not cause repeated zeroing of the
+            // buffers' rest.
             let short = block.bytes[..length].to_vec();
             self.free.push(block.bytes);
             return Some(short);

@@ -1,31 +1,32 @@
-//! The buffers of a sending end: as many as the path needs, and a few blocks read ahead.
+//! Send buffers of a channel: as many as the path needs, plus read-ahead.
 //!
-//! A new buffer is borrowed only while fewer than `AHEAD` blocks are read and not begun to be sent:
-//! so there are as many as are on their way, and those. What nobody has needed for some seconds is
-//! given back, and whatever is beyond a share while others wait for memory.
-//! Invariants:  buffers in existence are never more than the blocks that are lent.
+//! A new buffer is borrowed only while fewer than `AHEAD` blocks are read but not yet started. The
+//! number of buffers is therefore that of the blocks in flight plus `AHEAD`. Buffers that are
+//! unused for some seconds are returned. While others wait for memory, buffers beyond this end's
+//! share are returned too.
+//! Invariants:  there are never more buffers than borrowed blocks.
 
 use sabul_units::{Instant, Span};
 
 use crate::budget::BlockLoan;
 
-/// Blocks read ahead of what is sent; covers the pauses of a disk.
+/// Blocks of read-ahead; bridges the pauses of a disk.
 const AHEAD: usize = 8;
-/// Buffers that are not needed for so long are given back.
+/// Buffers unused for this long are returned.
 const UNNEEDED_AFTER: Span = Span::from_secs(4);
 
-/// The buffers of a sending end.
+/// Buffers of a sending endpoint.
 #[derive(Debug)]
 pub(super) struct Buffers {
     memory: BlockLoan,
-    /// Buffers in existence, here or elsewhere.
+    /// All buffers, free or in use.
     existing: usize,
     free: Vec<Vec<u8>>,
-    /// Blocks read and not begun to be sent.
+    /// Blocks read but not yet started.
     ahead: usize,
-    /// Fewest buffers that there were too many, since this time.
+    /// Least number of spare buffers since this time.
     spare: (Instant, usize),
-    /// Buffers to give back as they come.
+    /// Buffers to return as they become free.
     surplus: usize,
 }
 
@@ -41,7 +42,7 @@ impl Buffers {
         }
     }
 
-    /// An empty buffer with room for one block, if there is one or memory for it.
+    /// Returns an empty buffer for one block, if a buffer or memory is available.
     pub(super) fn take(&mut self) -> Option<Vec<u8>> {
         self.note_spare();
         if let Some(buffer) = self.free.pop() {
@@ -56,20 +57,20 @@ impl Buffers {
         Some(Vec::with_capacity(self.memory.block_bytes() as usize))
     }
 
-    /// A block has been read.
+    /// Counts a block that has been read.
     pub(super) const fn read(&mut self) {
         self.ahead += 1;
     }
 
-    /// So many blocks are read and not begun to be sent. Says whether one more may be read than
-    /// before.
+    /// Sets the number of blocks read but not yet started. Returns whether one more may be read
+    /// than before.
     pub(super) const fn set_ahead(&mut self, blocks: usize) -> bool {
         let may_read_more = blocks < AHEAD && blocks < self.ahead;
         self.ahead = blocks;
         may_read_more
     }
 
-    /// A block has been acknowledged, and its buffer comes back empty.
+    /// Takes back the empty buffer of an acknowledged block.
     pub(super) fn put_back(&mut self, now: Instant, buffer: Vec<u8>) {
         if self.surplus > 0 || self.memory.excess() > 0 {
             self.surplus = self.surplus.saturating_sub(1);
@@ -103,7 +104,7 @@ mod tests {
         Instant::ZERO + Span::from_millis(millis)
     }
 
-    /// Reads as far ahead as there are buffers.
+    /// Reads ahead until no buffer is available.
     fn read(buffers: &mut Buffers) -> usize {
         let mut count = 0;
         while buffers.take().is_some() {
@@ -119,11 +120,11 @@ mod tests {
         let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
         assert_eq!(read(&mut buffers), AHEAD);
         assert_eq!(budget.lent(), AHEAD * MIB + CHANNEL_BYTES);
-        // Three are on their way: three more may be read.
+        // Three are in flight: three more may be read.
         assert!(buffers.set_ahead(AHEAD - 3));
         assert_eq!(read(&mut buffers), 3);
         assert!(!buffers.set_ahead(AHEAD));
-        // One is acknowledged, and used again before anything is borrowed.
+        // One is acknowledged, and its buffer is reused before another is borrowed.
         buffers.put_back(at(1), Vec::new());
         assert_eq!(read(&mut buffers), 1);
         assert_eq!(budget.lent(), (AHEAD + 3) * MIB + CHANNEL_BYTES);
@@ -152,7 +153,7 @@ mod tests {
         }
         let before = buffers.existing;
         assert!(before >= 100);
-        // From now on two blocks are on their way at a time.
+        // From now on two blocks are in flight at a time.
         let mut ahead = 0;
         for _ in 0..before {
             buffers.put_back(at(0), Vec::new());

@@ -1,8 +1,9 @@
-//! What turns a channel's end: a thread with a socket, or whatever stands in for both.
+//! Interface between a channel endpoint and its driver loop: a thread with a socket, or a
+//! simulation.
 //!
-//! An end never waits by itself. It takes a turn, says how long there is nothing to do, and its
-//! driver waits. So the same two ends run on threads over UDP, and in virtual time over links that
-//! exist in memory only.
+//! An endpoint never waits by itself. Its `turn` does the work due now and returns a pause; the
+//! driver waits. The same endpoints therefore run on threads over UDP, and in virtual time over
+//! links in memory.
 
 use std::fmt::Debug;
 use std::io;
@@ -17,29 +18,29 @@ use sabul_units::{Instant, Random};
 use super::link::Entropy;
 use super::shared::{ChannelError, OnEnd, Shared};
 
-/// A connected socket for datagrams, with a way to end its wait.
+/// Connected datagram socket whose wait can be interrupted.
 pub(crate) trait Datagrams: Send + Debug {
     /// Sends datagrams of `segment` bytes back to back, of which the last may be shorter.
     fn send(&self, datagrams: &[u8], segment: usize) -> io::Result<SendOutcome>;
-    /// Receives what is there, at most one batch; says how many.
+    /// Receives at most one batch without waiting; returns the number of datagrams.
     fn recv(&self, buffers: &mut RecvBuffers) -> io::Result<usize>;
-    /// Blocks until something in `wait` is so, the waker is used, or the time is over.
+    /// Waits for a condition in `wait`, the waker, or the timeout.
     fn wait(&self, wait: Wait, timeout: Duration) -> io::Result<()>;
-    /// Ends a wait from anywhere.
+    /// Returns a handle that interrupts a wait from any thread.
     fn waker(&self) -> Wake;
-    /// How often the receive buffer was too full for what arrived.
+    /// Number of drops because of a full receive buffer.
     fn overflow_drops(&self) -> u64;
-    /// Largest IP packet that this machine would send to the peer, where it tells.
+    /// Largest IP packet that this machine would send to the peer, if the system reports one.
     fn path_mtu(&self) -> Option<u32>;
-    /// Its own address.
+    /// Local address.
     fn local_addr(&self) -> SocketAddr;
-    /// Its peer's.
+    /// Address of the peer.
     fn peer_addr(&self) -> Option<SocketAddr>;
-    /// One sentence about what this machine should change, where there is something.
+    /// Advice on the configuration of this machine, one sentence, if any.
     fn hint(&self) -> Option<String>;
-    /// Randomness that a peer cannot foresee.
+    /// Random numbers that a peer cannot predict.
     fn random(&self) -> Box<dyn Random + Send>;
-    /// The socket, if it is one of a world in virtual time.
+    /// The simulated socket, in a world in virtual time.
     #[cfg(test)]
     fn in_world(&self) -> Option<&crate::world::Socket> {
         None
@@ -89,7 +90,7 @@ impl Datagrams for UdpSocket {
     }
 }
 
-/// Ends the wait of one socket; clones do the same.
+/// Interrupts the wait of one socket; clones do the same.
 #[derive(Clone)]
 pub(crate) struct Wake(pub(crate) Arc<dyn Fn() + Send + Sync>);
 
@@ -105,43 +106,43 @@ impl Debug for Wake {
     }
 }
 
-/// What there is to wait for.
+/// Pause of a driver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pause {
-    /// Before anything else, nothing but the waker counts until then.
+    /// First part of the pause, until this time: only the waker ends this part.
     pub(crate) rest: Option<Instant>,
-    /// What ends the wait before its time.
+    /// Conditions that end the second part early.
     pub(crate) wait: Wait,
-    /// When it is over.
+    /// End of the pause.
     pub(crate) until: Instant,
 }
 
-/// What a turn came to.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Turned {
-    /// There is more to do.
+    /// More work is due now.
     Again,
-    /// Nothing until then.
+    /// No work is due until the end of this pause.
     Wait(Pause),
-    /// The end has done its work.
+    /// The endpoint is finished.
     Over,
 }
 
-/// An end of a channel.
+/// Endpoint of a channel.
 pub(crate) trait Engine: Send {
-    /// What to receive into.
+    /// Returns the receive buffers.
     fn buffers(&self) -> RecvBuffers;
-    /// Does what can be done now.
+    /// Does the work that is due now.
     fn turn(&mut self, buffers: &mut RecvBuffers) -> Result<Turned, ChannelError>;
-    /// The socket to wait for.
+    /// Returns the socket to wait for.
     fn socket(&self) -> &dyn Datagrams;
-    /// Time from now until then.
+    /// Time from now until `deadline`.
     fn until(&self, deadline: Instant) -> Duration;
-    /// It is over: writes down the last figures.
+    /// Publishes the final statistics.
     fn ended(&mut self);
 }
 
-/// An end with what its driver needs to run it.
+/// An endpoint with everything that its driver needs.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
     pub(crate) engine: Box<dyn Engine>,
@@ -156,10 +157,10 @@ impl Debug for Job {
 }
 
 impl Job {
-    /// Runs the end on this thread, which is for nothing else.
+    /// Runs the endpoint on this thread until it ends; the thread must be dedicated.
     pub(crate) fn run(self) {
-        // Precise sleeps keep packets evenly spaced and ACKs punctual; without them the channel
-        // is only burstier.
+        // Precise sleeps keep packets evenly spaced and ACKs punctual. Without them traffic is only
+        // burstier.
         let _ = sabul_udp::set_timer_slack_min();
         let Self { mut engine, shared, on_end, .. } = self;
         let result = panic::catch_unwind(AssertUnwindSafe(|| {

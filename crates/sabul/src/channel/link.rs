@@ -1,4 +1,4 @@
-//! What both ends of a channel do with datagrams: seal, send, receive, open, refuse.
+//! Sealed datagrams of a channel: encrypt and send, receive and decrypt, replay check.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::engine::Datagrams;
 use super::shared::ChannelError;
 use crate::seal::{Opener, Sealer};
 
-// Tokio's clock can be virtual, and costs a call for each packet; both tell the system's monotonic
-// time wherever nobody has paused it.
+// Tokio's clock can be virtual but costs a call per packet. Both clocks return the system's monotonic time unless
+// tokio's is paused.
 #[cfg(not(test))]
 use std::time::Instant as Base;
 #[cfg(test)]
 use tokio::time::Instant as Base;
 
-/// The driver's clock: the one place where a channel reads the time.
+/// Clock of a driver: the only place where a channel reads the time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock(Base);
 
@@ -31,7 +31,7 @@ impl Clock {
     pub(super) fn now(self) -> Instant {
         Instant::ZERO + self.0.elapsed().into()
     }
-    /// Its time zero, on the system's clock.
+    /// Time zero of this clock, on the system's clock.
     #[cfg(not(test))]
     pub(super) fn start_moment(self) -> std::time::Instant {
         self.0
@@ -46,30 +46,31 @@ impl Clock {
     }
 }
 
-/// The system's randomness, which a peer cannot foresee.
+/// Randomness of the operating system, unpredictable for a peer.
 #[derive(Debug)]
 pub(super) struct Entropy;
 
 impl Random for Entropy {
     fn next_u64(&mut self) -> u64 {
         let mut bytes = [0; 8];
-        // Keys were made of it a moment ago. Without it a peer may foresee what is left out, no more.
+        // The same source made the keys a moment ago. If it fails, a peer may predict skipped packet numbers, but
+        // nothing else.
         let _ = aws_lc_rs::rand::fill(&mut bytes);
         u64::from_ne_bytes(bytes)
     }
 }
 
-/// Which of the last 128 packet numbers have been seen.
+/// Replay window of the last 128 packet numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplayWindow {
-    /// One above the largest number seen.
+    /// One above the largest number received.
     next: u64,
-    /// Bit i: `next - 1 - i` has been seen.
+    /// Bit i: number `next - 1 - i` was received.
     seen: u128,
 }
 
 impl ReplayWindow {
-    /// Counts numbers from after `largest`.
+    /// Starts with the number after `largest`.
     pub(super) const fn after(largest: Option<PacketNumber>) -> Self {
         match largest {
             Some(number) => Self { next: number.0 + 1, seen: u128::MAX },
@@ -97,14 +98,14 @@ impl ReplayWindow {
     }
 }
 
-/// The socket with the keys of one channel.
+/// Socket and keys of one channel.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) socket: Box<dyn Datagrams>,
     pub(super) connection: ConnectionId,
     pub(super) sealer: Sealer,
     pub(super) opener: Opener,
-    /// Datagrams refused: forged, replayed or malformed.
+    /// Rejected datagrams: forged, replayed or malformed.
     pub(super) refused: u64,
     out: Vec<u8>,
 }
@@ -119,7 +120,7 @@ impl Link {
         Self { socket, connection, sealer, opener, refused: 0, out: Vec::new() }
     }
 
-    /// Seals `body` into one small datagram and sends it; a full socket loses it, as a path may.
+    /// Seals `body` into one small datagram and sends it; a full socket drops the datagram.
     pub(super) fn send_control(
         &mut self,
         kind: Kind,
@@ -136,7 +137,7 @@ impl Link {
         sent.map(|outcome| outcome.status).map_err(ChannelError::Io)
     }
 
-    /// Sends a DATA packet without data, for the congestion header in it.
+    /// Sends a DATA packet without payload, to carry a congestion header.
     pub(super) fn send_ask(
         &mut self,
         number: PacketNumber,
@@ -156,7 +157,7 @@ impl Link {
         sent.map(|outcome| outcome.status).map_err(ChannelError::Io)
     }
 
-    /// Opens a datagram that is not DATA, in place.
+    /// Decrypts a datagram other than DATA in place.
     pub(super) fn open<'a>(
         &mut self,
         number: PacketNumber,
@@ -172,7 +173,7 @@ impl Link {
         }
     }
 
-    /// Answers a hello whose first answer was lost. The answer is smaller than the hello.
+    /// Answers a hello again after the first answer was lost. The answer is smaller than the hello.
     pub(super) fn answer_hello(
         &mut self,
         number: PacketNumber,

@@ -1,24 +1,23 @@
 //! Path MTU discovery: padded probes of all likely sizes at once.
 //!
-//! After [RFC8899]: packets grow when a probe of a larger size has been answered. They shrink when the
-//! path has become a black hole for the size in use [RFC8899 §4.3]: none of them
-//! arrives any more, and probes of a smaller size are answered while those of the present one are
-//! not. Loss alone never shows that, however high: it takes answers. Probes are no data, and
-//! their loss is no congestion.
-//! States:      searching → settled → (raise timer) searching; any → checking → settled, or fallen and
-//!              searching below the size that failed
+//! After [RFC8899]. The packet size grows when a probe of a larger size is acknowledged. The size shrinks when the path
+//! is a black hole for it [RFC8899 §4.3]: no packet of this size arrives any more, and probes of a smaller size are
+//! acknowledged while probes of the present size are not. Packet loss alone never shrinks the size, however high.
+//! Probes carry no data, and their loss is no congestion signal.
+//! States:      searching → settled → (raise timer) searching; any → checking → settled, or fallen and searching below
+//! the size that failed
 
 use sabul_units::{Instant, Span};
 use sabul_wire::{DATA_OVERHEAD, MAX_CONGESTION_HEADER};
 
 /// Datagram payload that every path carries: 1280, the least MTU of IPv6, less its headers.
 pub(super) const DATAGRAM_BASE: u32 = 1232;
-/// IP packet sizes met in practice: IPv6's least, tunnels, PPPoE, Ethernet, FDDI, jumbo, loopback.
+/// IP packet sizes in practice: least of IPv6, tunnels, PPPoE, Ethernet, FDDI, jumbo, loopback.
 const PACKETS: [u32; 12] =
     [1360, 1400, 1420, 1440, 1460, 1492, 1500, 4352, 9000, 16_384, 32_768, 65_535];
-/// Smallest limit that a user may set: the least that IPv4 hosts must accept [RFC791 §3.2].
+/// Smallest limit that a user may set: the size that every IPv4 host must accept [RFC791 §3.2].
 pub(super) const MTU_MIN: u32 = 576;
-/// Bytes of a datagram that are not payload of a block.
+/// Bytes of a datagram besides the payload.
 #[expect(clippy::cast_possible_truncation, reason = "below 100")]
 const OVERHEAD: u32 = {
     assert!(
@@ -27,68 +26,68 @@ const OVERHEAD: u32 = {
     );
     DATA_OVERHEAD as u32
 };
-/// Times that an unanswered size is tried.
+/// Probes of a size without an acknowledgement before the size is given up.
 const TRIES: u8 = 3;
-/// Least time between two rounds of probes; otherwise two round trips.
+/// Least time between two rounds of probes; otherwise two RTTs.
 const ROUND_MIN: Span = Span::from_millis(50);
-/// What a round trip stands for until one is known.
+/// Assumed RTT before the first measurement.
 const RTT_UNKNOWN: Span = Span::from_millis(200);
-/// Ours: nothing of the full size arrives for so long, or for three round trips, before that is looked into.
+/// Ours: a check begins when no full-size packet arrives for this time or for three RTTs.
 const SUSPECT_AFTER: Span = Span::from_secs(1);
-/// Ours: and so many DATA packets have left meanwhile.
+/// Ours: and when this many DATA packets were sent meanwhile.
 const SUSPECT_PACKETS: u64 = 3;
-/// Ours: answers to the smaller size, with none to the present one, that make a black hole. Where 30 %
-/// of all packets are lost both ways, six come first by chance once in 64 checks, and a check
-/// begins only when no DATA packet has come through for a second.
+/// Ours: acknowledged probes of the smaller size, with none of the present size, that prove a black hole. With 30 %
+/// loss both ways, six come first by chance once in 64 checks, and a check begins only when no DATA packet has arrived
+/// for a second.
 const BLACK_HOLE_ANSWERS: u8 = 6;
-/// Ours: rounds of a check after which the path counts as down, and is asked rarely.
+/// Ours: rounds of a check after which the path counts as down and is probed rarely.
 const CHECK_ROUNDS: u8 = 20;
-/// Ours: time between two rounds then.
+/// Ours: time between two rounds of such a path.
 const CHECK_SLOW: Span = Span::from_millis(500);
-/// [RFC8899 §5.1.1] PMTU_RAISE_TIMER: larger sizes are tried again after so long.
+/// [RFC8899 §5.1.1] PMTU_RAISE_TIMER: larger sizes are probed again after this time.
 const RAISE_AFTER: Span = Span::from_secs(600);
-/// Ours: a size that has just failed is left alone for so long.
+/// Ours: a size that has just failed is not probed for this time.
 const COOL_DOWN: Span = Span::from_secs(60);
 
-/// What the sender knows of its DATA packets.
+/// Counts of the sender's DATA packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Traffic {
-    /// How many have left.
+    /// Packets sent.
     pub(super) sent: u64,
-    /// How often one of the full size was seen to arrive.
+    /// Full-size packets reported as arrived.
     pub(super) full: u64,
 }
 
-/// Whether the present size still passes.
+/// Check of whether the present size still passes.
 #[derive(Clone, Copy, Debug)]
 struct Check {
     rounds: u8,
-    /// Answers to the sizes to fall to.
+    /// Acknowledged probes of each fallback size.
     answers: [u8; 2],
     next_round: Instant,
 }
 
-/// The search for one path's largest packet, and the watch over it.
+/// Search for the largest packet of a path, and its supervision.
 #[derive(Debug)]
 pub(super) struct MtuSearch {
-    /// Datagram size, tries made; ascending, all larger than the one in use.
+    /// Datagram size and number of probes; ascending, all larger than the size in use.
     candidates: Vec<(u32, u8)>,
     header_bytes: u32,
-    /// Of a DATA packet, between its header and its payload.
+    /// Length of the congestion header of a DATA packet.
     congestion_bytes: u32,
     limit: Option<u32>,
     datagram: u32,
     next_round: Instant,
-    /// When larger sizes are tried again.
+    /// Time of the next search for larger sizes.
     raise_at: Option<Instant>,
-    /// What was known when a packet of the size in use last arrived, and when that was.
+    /// Time at which the size in use was last proven, and the counts at that time.
     proof: (Instant, Traffic),
     seen: Traffic,
     check: Option<Check>,
 }
 
 impl MtuSearch {
-    /// `local` is the MTU of this end's interface, `limit` the largest packet allowed.
+    /// Makes a search. `local` is the MTU of this end's interface, `limit` the largest packet allowed.
     pub(super) fn new(is_ipv6: bool, local: Option<u32>, limit: Option<u32>) -> Self {
         let header_bytes = if is_ipv6 { 48 } else { 28 };
         let mut search = Self {
@@ -107,7 +106,7 @@ impl MtuSearch {
         search
     }
 
-    /// Makes candidates of all sizes above the one in use and below `below`.
+    /// Makes candidates of all sizes above the size in use and below `below`.
     fn list(&mut self, local: Option<u32>, below: u32) {
         let headers = self.header_bytes;
         let largest = local.unwrap_or(1500).min(self.limit.unwrap_or(u32::MAX)).min(65_535);
@@ -119,45 +118,44 @@ impl MtuSearch {
         self.candidates = sizes.into_iter().map(|size| (size - headers, 0)).collect();
     }
 
-    /// DATA packets have a congestion header of so many bytes.
+    /// Sets the length of the congestion header of DATA packets.
     pub(super) const fn set_congestion(&mut self, bytes: u32) {
         self.congestion_bytes = bytes;
     }
 
-    /// Bytes of a block that fit a packet of the size in use.
+    /// Payload bytes of a packet of the size in use.
     pub(super) const fn payload(&self) -> u32 {
         self.datagram - OVERHEAD - self.congestion_bytes
     }
 
-    /// IP packet size in use.
+    /// Size of the IP packets in use.
     pub(super) const fn packet(&self) -> u32 {
         self.datagram + self.header_bytes
     }
 
-    /// Sizes to fall to, the preferred one first.
+    /// Fallback sizes, the preferred one first.
     const fn falls(&self) -> [u32; 2] {
         [DATAGRAM_BASE, MTU_MIN - self.header_bytes]
     }
 
-    /// The size to fall to, where there is a smaller one.
+    /// The preferred fallback size below the size in use, if any.
     fn smaller(&self) -> Option<u32> {
         self.falls().into_iter().find(|size| *size < self.datagram)
     }
 
-    /// Whether larger sizes are to be tried again: see [`Self::raise`].
+    /// Whether [`Self::raise`] is due.
     pub(super) fn is_raise_due(&self, now: Instant) -> bool {
         self.raise_at.is_some_and(|at| now >= at)
     }
 
-    /// Tries larger sizes again; `local` is the interface's MTU now.
+    /// Restarts the search for larger sizes; `local` is the current MTU of the interface.
     pub(super) fn raise(&mut self, now: Instant, local: Option<u32>) {
         self.list(local, u32::MAX);
         self.next_round = now;
         self.raise_at = self.candidates.is_empty().then(|| now + RAISE_AFTER);
     }
 
-    /// Takes note of what has become of the DATA packets, and begins a check where none of the
-    /// full size arrives any more.
+    /// Records the counts of DATA packets, and starts a check when full-size packets no longer arrive.
     pub(super) fn watch(&mut self, now: Instant, traffic: Traffic, rtt: Option<Span>) {
         let (since, before) = self.proof;
         self.seen = traffic;
@@ -173,7 +171,7 @@ impl MtuSearch {
         }
     }
 
-    /// Datagram sizes to probe now; `rtt` spaces the rounds.
+    /// Returns the datagram sizes to probe now; the RTT sets the time between rounds.
     pub(super) fn poll(&mut self, now: Instant, rtt: Option<Span>) -> Vec<u32> {
         let round = (rtt.unwrap_or(RTT_UNKNOWN) * 2).max(ROUND_MIN);
         let mut sizes = Vec::new();
@@ -199,15 +197,15 @@ impl MtuSearch {
         sizes
     }
 
-    /// When to poll again.
+    /// Time of the next poll.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let search = (!self.candidates.is_empty()).then_some(self.next_round);
         let check = self.check.map(|check| check.next_round);
         Instant::earliest([search, check, self.raise_at])
     }
 
-    /// The machine refused a datagram of this size: the path's first hop is smaller. `local` is the
-    /// interface's MTU now. Says whether packets have to shrink.
+    /// Handles a datagram size that the local machine refused, because the first hop has a smaller MTU. `local` is the
+    /// current MTU of the interface. Returns whether packets have to shrink.
     pub(super) fn refused(&mut self, now: Instant, size: u32, local: Option<u32>) -> bool {
         if size > self.datagram {
             self.candidates.retain(|(candidate, _)| *candidate < size);
@@ -215,7 +213,7 @@ impl MtuSearch {
         }
         let fits = local.map(|mtu| mtu.saturating_sub(self.header_bytes));
         let smaller = self.smaller();
-        // What a router is said to have reported goes into that number, too: never below the base.
+        // `local` may also stem from a forged router message, so the size never falls below the base.
         let fits = fits.filter(|fits| *fits < size && smaller.is_some_and(|least| *fits >= least));
         match fits.or(smaller) {
             Some(fits) => {
@@ -226,7 +224,7 @@ impl MtuSearch {
         }
     }
 
-    /// A probe of this size was answered; says whether the size in use has changed.
+    /// Handles an acknowledged probe of this size; returns whether the size in use has changed.
     pub(super) fn confirmed(&mut self, now: Instant, size: u32) -> bool {
         if self.candidates.iter().any(|(candidate, _)| *candidate == size) && size > self.datagram {
             self.datagram = size;
@@ -237,7 +235,7 @@ impl MtuSearch {
         let falls = self.falls();
         let Some(check) = &mut self.check else { return false };
         if size == self.datagram {
-            // It passes: whatever keeps the data from arriving is not its size.
+            // The size passes, so the data is lost for another reason.
             (self.proof, self.check) = ((now, self.seen), None);
             return false;
         }
@@ -246,14 +244,14 @@ impl MtuSearch {
         }
         match check.answers {
             [base, _] if base >= BLACK_HOLE_ANSWERS => self.fall(now, falls[0]),
-            // Not even the base has passed.
+            // Not even the base size has passed.
             [0, least] if least >= BLACK_HOLE_ANSWERS => self.fall(now, falls[1]),
             _ => return false,
         }
         true
     }
 
-    /// Goes down to this size, and searches between it and the one that failed.
+    /// Falls back to `size`, and searches between it and the size that failed.
     fn fall(&mut self, now: Instant, size: u32) {
         let failed = self.packet();
         self.datagram = size;
@@ -300,8 +298,8 @@ mod tests {
         assert_eq!(small.poll(Instant::ZERO, None), [1252]);
     }
 
-    /// A sender of packets of the size in use over a path that carries `mtu`, and loses `loss` of all
-    /// packets each way; from `from` to `to` milliseconds. 100 packets a second, 20 ms round trip.
+    /// A sender on a path with MTU `mtu` and loss `loss` each way, from `from` to `to` milliseconds: 100 packets a
+    /// second of the size in use, RTT 20 ms.
     struct Path {
         search: MtuSearch,
         traffic: Traffic,
@@ -354,12 +352,12 @@ mod tests {
         assert_eq!(path.search.packet(), 1400, "what has just failed is left alone for a minute");
         path.run(50_000, 70_000, 1500, 0);
         assert_eq!(path.search.packet(), 1500);
-        // Not even the base.
+        // Not even the base size passes.
         path.run(70_000, 76_000, 1000, 0);
         assert_eq!(path.search.packet(), MTU_MIN);
         path.run(76_000, 140_000, 1300, 0);
         assert_eq!(path.search.packet(), 1260);
-        // Six hundred seconds after nothing larger was found.
+        // Six hundred seconds after the last search without a larger size.
         path.run(140_000, 900_000, 1500, 0);
         assert_eq!(path.search.packet(), 1500);
     }
@@ -371,7 +369,7 @@ mod tests {
         for start in [1000, 200_000, 400_000] {
             path.run(start, start + 100_000, 1500, 300);
             assert_eq!(path.search.packet(), 1500, "30 % each way");
-            // An outage of ten seconds, then the path is what it was.
+            // An outage of ten seconds; afterwards the path is unchanged.
             path.run(start + 100_000, start + 110_000, 1500, 1000);
             path.run(start + 110_000, start + 112_000, 1500, 0);
             assert_eq!(path.search.packet(), 1500);
@@ -398,7 +396,7 @@ mod tests {
         let mut search = searched();
         search.refused(at_ms(2), 1472, Some(1400));
         assert_eq!(search.poll(at_ms(3), None), [1392, 1412, 1432, 1464], "above 1400, below 1500");
-        // A probe that is too large says nothing about the size in use.
+        // A probe that is too large proves nothing about the size in use.
         assert!(!search.refused(at_ms(3), 1412, Some(1400)));
         assert_eq!(search.packet(), 1400);
         let mut least = MtuSearch::new(false, Some(1500), Some(MTU_MIN));

@@ -1,4 +1,4 @@
-//! The thread of a receiving end: sealed DATA into blocks, reports out, sleep between.
+//! Driver of a receiving endpoint: decrypts DATA into blocks, sends reports, sleeps in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use super::silence::Silence;
 use crate::budget::BlockLoan;
 use crate::events::Teller;
 
-/// How often the application's figures and the socket's drop count are read.
+/// Update interval of the application's statistics and of the socket's drop count.
 const HOUSEKEEPING: Span = Span::from_millis(5);
-/// Reports also go over the control connection once UDP has confirmed none for this long.
+/// Reports are also sent over the control connection once UDP has confirmed no report for this long.
 const BACKUP_AFTER: Span = Span::from_secs(1);
-/// Longest pause for packets to gather: at 1 Gb/s this is 40 kB, far below any socket buffer.
+/// Longest pause to gather packets: at 1 Gb/s this is 40 kB, far below any socket buffer.
 const NAP_MAX: Span = Span::from_micros(300);
-/// Receive calls between two looks at the clock.
+/// Receive calls between two reads of the clock.
 const RECEIVES_PER_TURN: usize = 4;
 
-/// A receiving end without its thread.
+/// Driver state of a receiving endpoint.
 pub(super) struct Turn {
     link: Link,
     receiver: Receiver,
@@ -44,10 +44,10 @@ pub(super) struct Turn {
     scratch: Vec<u8>,
     /// Largest DATA datagram opened so far, in bytes.
     largest_datagram: usize,
-    /// What IP and UDP add to it.
+    /// Bytes of the IP and UDP headers.
     header_bytes: usize,
     delivered: u64,
-    /// Blocks that the application has and works on.
+    /// Blocks that the application is processing.
     blocks_out: usize,
     last_heard: Instant,
     silence: Silence,
@@ -86,14 +86,14 @@ impl Engine for Turn {
                 teller.fired(self.clock.start_moment(), fired);
             }
         }
-        // While the application works on what it has, nothing is missing.
+        // While the application processes blocks, the sender owes nothing.
         if self.silence.is_over(now, self.last_heard, self.blocks_out == 0) {
             return Err(ChannelError::Silent(self.silence.limit().into()));
         }
         if !is_drained {
             return Ok(Turned::Again);
         }
-        // Let a few packets gather: one wake-up for each would cost more than they do.
+        // Gathers a few packets: one wake-up per packet would cost more than its processing.
         let rest = self.receiver.rtt().map(|rtt| now + (rtt.min / 16).min(NAP_MAX));
         let idle = now + Span::from_millis(100);
         let until = due.map_or(idle, |due| due.min(idle));
@@ -160,7 +160,7 @@ impl Turn {
         })
     }
 
-    /// Swaps buffers and figures with the application. Says whether it wants the channel to end.
+    /// Exchanges buffers and statistics with the application. Returns whether the application stopped the channel.
     fn exchange(&mut self, now: Instant) -> bool {
         let is_due = now >= self.next_housekeeping;
         if is_due {
@@ -312,7 +312,8 @@ impl Turn {
         }
         let bytes = u32::try_from(length).unwrap_or(0);
         self.receiver.accept(now, &Arrival { number, data: Some((seq, bytes)), is_marked });
-        // Authentic is only how long it is. One that does not decode says nothing.
+        // The AEAD covers the length of the congestion header but not its contents, so a header that does not decode is
+        // ignored.
         if let Ok(congestion) = decode_congestion(congestion) {
             self.receiver.note_congestion(number, &congestion);
         }
@@ -328,8 +329,7 @@ impl Turn {
         }
     }
 
-    /// Sends the reports that are due, and says when the next will be; `is_last` asks for one more ACK
-    /// whatever is due.
+    /// Sends due reports and returns the time of the next one; `is_last` adds a final ACK.
     fn send_feedback(
         &mut self,
         now: Instant,

@@ -1,49 +1,48 @@
-//! How much room a receiver announces: it grows with what goes through it, as far as memory is lent.
+//! Receive window auto-tuning: the announced room grows with the data rate, within the lent memory.
 //!
-//! Source:      ours, as TCP's receivers size their buffers: room for twice what the application took
-//!              in one round trip keeps a sender from waiting that doubles its rate in each.
-//! Model:       an interval is a round trip, or 20 ms where that is longer, so that a short path has
-//!              room for the pauses of a disk. When the blocks that came back within one interval are
-//!              more than half of the room, it doubles. It also doubles when data behind missing packets
-//!              fill more than half of the room: a block comes back after the last retransmission. When for some seconds no interval had an
-//!              eighth of it, it halves. While others wait for memory, it falls to a share.
-//!              Blocks count when they come back, not when they arrive: room is no cure for a slow
-//!              disk.
-//! Invariants:  what is announced and has not come back is never more than what is lent; nothing
-//!              announced is taken back.
+//! Source:      ours, like the receive buffer auto-tuning of TCP: room for twice the data that the application took in
+//! one RTT lets a sender double its rate in each RTT without waiting.
+//! Model:       an interval is one RTT, at least 20 ms, so that a short path has room for the pauses of a disk. The
+//! room doubles when the blocks returned within one interval exceed half of the room.
+//! The room also doubles when data behind missing packets fill more than half of the room, because a block returns after its
+//! last retransmission. The room halves when, for some
+//! seconds, no interval had an eighth of the room. While others wait for memory, the room falls to this end's share.
+//! Blocks count when the application returns them, not when they arrive: a larger room does not help a slow disk.
+//! Invariants:  announced blocks that have not returned never exceed the lent blocks; an announcement is never
+//! withdrawn.
 //! Not here:    the buffers themselves (`blocks.rs`).
 
 use sabul_units::{Instant, Span};
 
 use crate::budget::{BLOCKS_LEAST, BLOCKS_MIN, BlockLoan};
 
-/// Room to begin with, in bytes. Ours: 1 Gb/s over 100 ms has 12.5 MB on the way.
+/// Initial room in bytes. Ours: 1 Gb/s over 100 ms has 12.5 MB in flight.
 const ROOM_FIRST: usize = 16 << 20;
 /// Shortest interval.
 const INTERVAL_MIN: Span = Span::from_millis(20);
-/// What a round trip counts as before one is known.
+/// Assumed RTT before the first measurement.
 const RTT_UNKNOWN: Span = Span::from_millis(100);
-/// Room that is not needed for so long is given back.
+/// Room unused for this long is returned.
 const UNNEEDED_AFTER: Span = Span::from_secs(4);
 
-/// The room of a receiving end.
+/// Receive window of a channel, in blocks.
 #[derive(Debug)]
 pub(super) struct Room {
     memory: BlockLoan,
-    /// Blocks of room that the path needs.
+    /// Room that the path needs, in blocks.
     target: usize,
-    /// Blocks that have come back, since the start.
+    /// Blocks returned since the start.
     returned: u32,
-    /// Blocks that are announced, since the start.
+    /// Blocks announced since the start.
     limit: u32,
-    /// The interval under way: since when, and the blocks that had come back by then.
+    /// Start of the current interval, and the returned blocks at that time.
     interval: (Instant, u32),
-    /// Most blocks of an interval, since this time.
+    /// Most blocks of an interval since this time.
     most: (Instant, usize),
 }
 
 impl Room {
-    /// The same with [`ROOM_FIRST`] from the start, as far as that is a small part of what is free.
+    /// As `new`, with up to [`ROOM_FIRST`] from the start if that is a small part of the free memory.
     pub(super) fn with_spare(mut memory: BlockLoan, now: Instant) -> Self {
         memory.borrow_spare(ROOM_FIRST / (memory.block_bytes() as usize).max(1));
         Self::new(memory, now)
@@ -61,24 +60,23 @@ impl Room {
         }
     }
 
-    /// Blocks for which there is room, counted from the start of the channel.
+    /// Limit of block numbers to announce, counted from the start of the channel.
     pub(super) const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Used buffers have come back.
+    /// Counts returned buffers.
     pub(super) fn returned(&mut self, blocks: u32) {
         self.returned = self.returned.saturating_add(blocks);
         self.settle();
     }
 
-    /// How many of the buffers that were used so far are worth keeping. `begun` blocks have been
-    /// begun since the start.
+    /// Number of used buffers worth keeping, when `begun` blocks have been started since the beginning.
     pub(super) fn keep(&self, begun: u32) -> usize {
         self.memory.blocks().saturating_sub(begun.saturating_sub(self.returned) as usize)
     }
 
-    /// Looks whether the room is right. Data that missing packets hold back would fill `held` blocks.
+    /// Adjusts the room to the rate of returned blocks and to the memory. Data behind missing packets fill `held` blocks.
     pub(super) fn review(&mut self, now: Instant, rtt: Option<Span>, held: usize) {
         let (since, before) = self.interval;
         let came = (self.returned - before) as usize;
@@ -105,14 +103,14 @@ impl Room {
     }
 
     fn grow(&mut self) {
-        // What is lent already may be more than the target, while announced blocks are out.
+        // The lent blocks may exceed the target while announced blocks are outstanding.
         let wanted = self.target.saturating_mul(2);
         self.memory.borrow(wanted.saturating_sub(self.memory.blocks()));
         self.target = wanted.min(self.memory.blocks());
         self.settle();
     }
 
-    /// Announces what the target permits, and gives back what is beyond it and not announced.
+    /// Announces blocks up to the target, and returns memory beyond the announced blocks.
     fn settle(&mut self) {
         let target = u32::try_from(self.target).unwrap_or(u32::MAX);
         self.limit = self.limit.max(self.returned.saturating_add(target));
@@ -133,12 +131,12 @@ mod tests {
         Instant::ZERO + Span::from_millis(millis)
     }
 
-    /// A path of this rate in bytes a millisecond and this round trip; each block comes back at
-    /// once. Gives the bytes that came.
+    /// Simulates a path with `rate` bytes per millisecond and this RTT; each block returns at once. Returns the bytes
+    /// that arrived.
     fn flow(room: &mut Room, from: u64, millis: u64, rate: u64, rtt: u64, mut bytes: u64) -> u64 {
         let start = bytes;
         for now in from..from + millis {
-            // The sender has at most the room on the way in a round trip.
+            // The sender has at most the room in flight per RTT.
             let permitted = room.target as u64 * u64::from(BLOCK) / rtt.max(1);
             bytes += rate.min(permitted);
             let done = u32::try_from(bytes / u64::from(BLOCK)).unwrap();
@@ -154,7 +152,7 @@ mod tests {
         let budget = MemoryBudget::new(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         assert_eq!(room.limit(), 4);
-        // 10 Gb/s over 200 ms: 250 MB are on the way.
+        // 10 Gb/s over 200 ms: 250 MB are in flight.
         flow(&mut room, 0, 4000, 1_250_000, 200, 0);
         let came = flow(&mut room, 4000, 1000, 1_250_000, 200, 5_000_000_000);
         assert_eq!(came, 1_250_000_000, "nothing waits for room any more");
@@ -170,7 +168,7 @@ mod tests {
         let held = Room::with_spare(scarce.channel(BLOCK).unwrap(), at(0));
         assert!(scarce.lent() <= 8 * MIB, "{}", scarce.lent());
         drop(held);
-        // What it does not need goes back.
+        // Unneeded memory is returned.
         flow(&mut room, 0, 60_000, 1000, 100, 0);
         assert!(budget.lent() <= 9 * MIB, "{}", budget.lent());
     }
@@ -188,7 +186,7 @@ mod tests {
         let budget = MemoryBudget::new(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         for now in 0..10_000 {
-            // A block each 100 ms comes back, and the room is full at all times.
+            // A block returns each 100 ms, and the room is always full.
             room.returned(u32::from(now % 100 == 0));
             room.review(at(now), Some(Span::from_millis(10)), 0);
         }

@@ -1,4 +1,4 @@
-//! The thread of a sending end: reports in, sealed DATA batches out, sleep between.
+//! Driver of a sending endpoint: reads reports, sends sealed DATA batches, sleeps in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,26 +27,26 @@ use crate::ceiling::Member;
 use crate::events::Teller;
 use crate::paths::PathTo;
 
-/// Packets due within this time leave together in one batch, which spares wake-ups; far below the
-/// millisecond to which the core caps a burst.
+/// Packets due within this time leave in one batch, which saves wake-ups; far below the core's burst limit of one
+/// millisecond.
 const BATCH_TIME: Span = Span::from_micros(400);
-/// Batches sent between two looks at the socket.
+/// Batches sent between two reads of the socket.
 const BATCHES_PER_TURN: usize = 4;
-/// Blocks for which any receiver has room at first.
+/// Initial block limit: any receiver has room for this many blocks.
 const BLOCK_LIMIT_START: u32 = 4;
-/// What users hear of a flow that asked routers in vain.
+/// Hint for users when no router answers the controller.
 const NO_ROUTER: &str = "the controller asks routers for its rate, and those of this path do not answer, or are not \
                          what holds it up: the transfer went on as with sabul2026";
-/// How often the figures for the application are renewed.
+/// Update interval of the statistics for the application.
 const STATS_INTERVAL: Span = Span::from_millis(20);
 
-/// A batch of sealed datagrams of one size; the last may be shorter.
+/// A batch of sealed datagrams of equal size; the last may be shorter.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,
     segment: usize,
     segments: usize,
-    /// How much of it the socket has taken.
+    /// Bytes already taken by the socket.
     sent: usize,
 }
 
@@ -65,13 +65,13 @@ impl Batch {
     }
 }
 
-/// Whether the block behind `queued` others, of which `first` is the number of the first, can have a
-/// number: 32 bits, and one more for the limit behind it.
+/// Whether another block can have a number, when `queued` blocks from number `first` are queued. Numbers have 32 bits,
+/// and one number is reserved for the limit after the last block.
 fn has_number(first: u32, queued: usize) -> bool {
     (first as usize).checked_add(queued).is_some_and(|number| number < u32::MAX as usize)
 }
 
-/// A sending end without its thread.
+/// Driver state of a sending endpoint.
 #[derive(Debug)]
 pub(super) struct Turn {
     link: Link,
@@ -79,28 +79,28 @@ pub(super) struct Turn {
     sender: Sender,
     policy: Policy,
     mtu: MtuSearch,
-    /// Bytes of the congestion header of each DATA packet.
+    /// Length of the congestion header of each DATA packet, in bytes.
     congestion_bytes: u8,
     clock: Clock,
     shared: Arc<Shared>,
     blocks: VecDeque<Vec<u8>>,
-    /// Number of the front of `blocks`.
+    /// Number of the first block in `blocks`.
     first_block: u32,
     batch: Batch,
-    /// The packet that did not fit `batch`, and starts the one after it.
+    /// A sealed packet that did not fit `batch` and starts the next batch.
     next_batch: Batch,
     is_blocked: bool,
     silence: Silence,
-    /// Everything was sent and acknowledged; what is left is to stay in touch.
+    /// Everything is sent and acknowledged; the driver only keeps the channel alive.
     is_complete: bool,
     next_stats: Instant,
     hint: Option<String>,
     events: Option<Teller>,
-    /// The limit of its own rate, in bit/s.
+    /// Rate limit of this transfer, in bit/s.
     limit_bps: Option<u64>,
-    /// Its part of what all may send.
+    /// Share of the rate limit of all transfers.
     part: Option<Member>,
-    /// Where what it sees of the path is kept.
+    /// Store of the measured path parameters.
     path: Option<PathTo>,
 }
 
@@ -115,12 +115,12 @@ impl Engine for Turn {
         self.receive(buffers)?;
         self.release(now);
         if is_finished && self.sender.is_idle() && !self.is_complete {
-            // The figures are those of the work; the rest of the time says nothing about it.
+            // Published and remembered now: later figures would include idle time.
             self.publish(now);
             self.remember();
             self.is_complete = true;
         }
-        // A peer that has everything owes us nothing here: its verdict comes by another way.
+        // A peer that has everything owes nothing on UDP: its result arrives on the control connection.
         if self.silence.is_over(now, self.sender.last_heard(), !self.is_complete) {
             return Err(ChannelError::Silent(self.silence.limit().into()));
         }
@@ -156,7 +156,7 @@ impl Engine for Turn {
     }
 }
 
-/// The names of what held a sender back, with their shares of `total`. The rest of the time the sender worked.
+/// Returns the limiting factors with their shares of `total`. The remaining time counts as `sender-cpu`.
 fn shares(limiters: &[Limiter], total: Span, phase: &str) -> Vec<(&'static str, f64)> {
     let total = total.as_secs_f64().max(1e-9);
     let mut shares = vec![("sender-cpu", 1.0)];
@@ -164,7 +164,7 @@ fn shares(limiters: &[Limiter], total: Span, phase: &str) -> Vec<(&'static str, 
         let share = time.as_secs_f64() / total;
         shares[0].1 -= share;
         let name = match why {
-            // Its rate is the user's.
+            // A constant rate is set by the user.
             Cause::Path if phase == CONSTANT => "cap",
             Cause::Path => "path",
             Cause::Cap => "cap",
@@ -185,13 +185,13 @@ fn shares(limiters: &[Limiter], total: Span, phase: &str) -> Vec<(&'static str, 
     shares
 }
 
-/// The controller that was asked for, for packets of this size.
+/// Makes the requested controller for packets of this size in bytes.
 fn controller(params: &ChannelParams, packet: u32) -> Result<Guarded, ConfigError> {
     let entry = registry::find(&params.controller)?;
     Ok(entry.build(&params.controller_params, Bytes(u64::from(packet)))?.with_breaker())
 }
 
-/// A channel may have no other rules than its controller.
+/// Checks that the channel has the rules that its controller needs.
 fn check_rules(
     params: &ChannelParams,
     controller: &Guarded,
@@ -278,7 +278,7 @@ impl Turn {
         Ok(turn)
     }
 
-    /// Swaps blocks, reports and figures with the application. Says whether no more will come.
+    /// Exchanges blocks, reports and statistics with the application. Returns whether the last block was queued.
     fn exchange(&mut self, now: Instant) -> Result<bool, ChannelError> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -297,7 +297,7 @@ impl Turn {
         let is_finished = state.is_finished;
         let uncut = self.sender.uncut_blocks();
         let may_read_more = state.buffers.as_mut().is_some_and(|it| it.set_ahead(uncut));
-        // It waits for a buffer though it may read ahead: memory is what there is too little of.
+        // The application waits for a buffer although it may read ahead: memory is the limit.
         self.sender.hold_source(state.is_awaited && !may_read_more);
         let is_awaited = state.is_awaited && may_read_more;
         drop(state);
@@ -323,7 +323,7 @@ impl Turn {
         Ok(is_finished)
     }
 
-    /// Goes on in another way. A policy that has not changed is not told again: its controller would begin anew.
+    /// Applies new settings. The policy is forwarded only if it changed, because setting it resets the controller.
     fn steer(&mut self, now: Instant, course: Course) {
         if self.policy != course.policy {
             self.policy = course.policy;
@@ -333,13 +333,13 @@ impl Turn {
         self.limit_rate();
     }
 
-    /// Sends no faster than it may by itself, nor than its part of what all may.
+    /// Applies the lower of the transfer's own limit and its share of the common limit.
     fn limit_rate(&mut self) {
         let limits = [self.limit_bps, self.part.as_ref().and_then(Member::part_bps)];
         self.sender.limit_rate(limits.into_iter().flatten().min().map(Rate));
     }
 
-    /// What was seen of the path is for the next transfer.
+    /// Stores the path parameters for the next transfer.
     fn remember(&self) {
         if let (Some(path), Some(facts)) = (&self.path, self.sender.path()) {
             path.note(facts);
@@ -423,7 +423,7 @@ impl Turn {
         self.sender.handle_feedback(now, feedback).map_err(|error| ChannelError::Peer(error.0))
     }
 
-    /// Gives acknowledged blocks' buffers back to the application.
+    /// Returns the buffers of acknowledged blocks to the application.
     fn release(&mut self, now: Instant) {
         let released = self.sender.released_blocks();
         if released == self.first_block {
@@ -443,7 +443,7 @@ impl Turn {
         self.shared.changed.notify_all();
     }
 
-    /// Watches whether large packets still pass, and sends the MTU probes that are due.
+    /// Checks whether large packets still pass, and sends due MTU probes.
     fn probe(&mut self, now: Instant) -> Result<(), ChannelError> {
         let stats = self.sender.stats();
         let rtt = self.sender.rtt().map(|rtt| rtt.smoothed);
@@ -456,7 +456,7 @@ impl Turn {
             let body = vec![0; size as usize - HEADER_LEN - TAG_LEN];
             self.flush_all()?;
             if self.is_blocked {
-                // The socket is full; the size has another try.
+                // The socket is full; this size is tried again later.
                 return Ok(());
             }
             let number = self.sender.take_number();
@@ -468,7 +468,7 @@ impl Turn {
         Ok(())
     }
 
-    /// The machine does not send datagrams of this size, or no longer.
+    /// Handles a datagram size that the local machine does not send, or no longer sends.
     fn shrink(&mut self, datagram: u32) {
         if self.mtu.refused(self.clock.now(), datagram, self.link.socket.path_mtu()) {
             debug!(mtu = self.mtu.packet(), "larger packets do not pass");
@@ -476,7 +476,7 @@ impl Turn {
         }
     }
 
-    /// Sends what is due. Gives the time until which there is nothing to do, unless there is more.
+    /// Sends due packets. Returns the time of the next action, or `None` if more can be sent now.
     fn transmit(&mut self) -> Result<Option<(Option<Instant>, WaitReason)>, ChannelError> {
         let mut batches = 0;
         loop {
@@ -490,7 +490,7 @@ impl Turn {
             let now = self.clock.now();
             match self.sender.poll(now) {
                 Polled::Ready(Transmit::Data(packet)) => {
-                    // Sealed at once, whatever batch it goes into: numbers are used in order.
+                    // Sealed at once, whichever batch the packet goes into: packet numbers are used in order.
                     let headers = DATA_OVERHEAD + usize::from(self.congestion_bytes);
                     let datagram = packet.length as usize + headers;
                     let fits = self.batch.has_room(datagram);
@@ -505,7 +505,7 @@ impl Turn {
                     }
                 }
                 Polled::Ready(Transmit::Ack2 { number, serial }) => {
-                    // An overtaking number would look like a gap to the receiver.
+                    // A packet that overtakes queued ones would look like a loss to the receiver.
                     self.flush_all()?;
                     self.link.send_control(Kind::Ack2, number, &serial.to_be_bytes())?;
                 }
@@ -562,7 +562,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Hands over everything that is sealed, as far as the socket takes it.
+    /// Passes all sealed datagrams to the socket, until the socket is full.
     fn flush_all(&mut self) -> Result<(), ChannelError> {
         while !self.batch.bytes.is_empty() {
             self.flush()?;
@@ -573,7 +573,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Hands one batch to the socket. What a full socket leaves stays for the next call.
+    /// Passes one batch to the socket. The rest of a batch that a full socket did not take stays for the next call.
     fn flush(&mut self) -> Result<(), ChannelError> {
         self.is_blocked = false;
         if self.batch.bytes.is_empty() {
@@ -584,7 +584,7 @@ impl Turn {
         self.batch.sent += outcome.bytes;
         match outcome.status {
             SendStatus::WouldBlock => self.is_blocked = true,
-            // The path is down for now, or a hop shrank: the packets are lost as any may be.
+            // The path is down for now, or its MTU fell: the packets count as lost.
             status => {
                 if status == SendStatus::TooLarge {
                     self.shrink(u32::try_from(self.batch.segment).unwrap_or(u32::MAX));
@@ -596,14 +596,14 @@ impl Turn {
         Ok(())
     }
 
-    /// How long there is nothing to do.
+    /// Returns the pause until the next action.
     fn rest(&self, until: Option<Instant>, because: WaitReason) -> Pause {
         let now = self.clock.now();
         let until = match because {
             WaitReason::Pacing => until.map(|until| until.max(now + BATCH_TIME)),
             _ => until,
         };
-        // The figures stay fresh, and a lost wake-up costs no more than this.
+        // Bounded, so that statistics stay current and a lost wake-up costs no more than this.
         let latest = now + Span::from(Duration::from_millis(100));
         let until = Instant::earliest([until, self.mtu.deadline()])
             .map_or(latest, |until| until.min(latest));

@@ -1,4 +1,4 @@
-//! What an end of a channel and the application share, and how both speak of it.
+//! State shared by a channel endpoint and the application, with the types of their interface.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,94 +19,94 @@ use crate::events::Teller;
 use crate::paths::PathTo;
 use crate::seal::{Opener, Sealer};
 
-/// What both ends of a channel start from.
+/// Start parameters of a channel endpoint.
 #[derive(Debug)]
 pub(crate) struct ChannelStart {
-    /// Connected to the peer; the peer has proven that it receives there.
+    /// Socket connected to the peer, whose address has been validated.
     pub(crate) socket: Box<dyn Datagrams>,
-    /// Names the channel in every datagram.
+    /// Channel id in every datagram.
     pub(crate) connection: ConnectionId,
-    /// Seals what this end sends.
+    /// Encrypts packets of this end.
     pub(crate) sealer: Sealer,
     /// First packet number that `sealer` has not used.
     pub(crate) next_number: PacketNumber,
-    /// Opens what the peer sends.
+    /// Decrypts packets of the peer.
     pub(crate) opener: Opener,
-    /// Largest packet number that `opener` has opened, where there is one.
+    /// Largest packet number that `opener` has opened, if any.
     pub(crate) largest_opened: Option<PacketNumber>,
-    /// Round trip seen while the path was opened.
+    /// RTT measured while the path was opened.
     pub(crate) rtt: Option<Span>,
-    /// Who hears what its controller does and which timers fire.
+    /// Receiver of controller events and timer events.
     pub(crate) events: Option<Teller>,
-    /// How the channel behaves.
+    /// Settings of the channel.
     pub(crate) params: ChannelParams,
-    /// How what it sends stands beside other traffic.
+    /// Policy towards competing traffic, for data sent by this end.
     pub(crate) policy: Policy,
-    /// What it sends is part of this.
+    /// Rate limit shared with other transfers, for data sent by this end.
     pub(crate) ceiling: Option<Ceiling>,
-    /// What earlier transfers saw of the path, and where this one writes what it sees.
+    /// Path parameters of earlier transfers; also stores those of this transfer.
     pub(crate) path: Option<PathTo>,
-    /// Silence after which a peer that owes something counts as gone.
+    /// Time after which a silent peer that owes data or reports counts as gone.
     pub(crate) silence: Span,
 }
 
-/// What a channel has done so far.
+/// Statistics of a channel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChannelStats {
     /// Payload bytes acknowledged (sender) or delivered in order to the application (receiver).
     pub bytes: u64,
     /// DATA packets sent (sender) or received (receiver), retransmissions included.
     pub packets: u64,
-    /// Retransmissions (sender) or duplicates (receiver) among them.
+    /// Retransmissions (sender) or duplicates (receiver) among `packets`.
     pub packets_repeated: u64,
     /// Packets reported lost on the path.
     pub packets_lost: u64,
-    /// Packets that the receiver's own socket dropped.
+    /// Packets dropped by the receiver's own socket.
     pub packets_overflowed: u64,
-    /// Smallest round trip in milliseconds; zero before the first sample.
+    /// Smallest RTT in milliseconds; zero before the first sample.
     pub rtt_ms_min: f64,
-    /// Averaged round trip in milliseconds; zero before the first sample.
+    /// Smoothed RTT in milliseconds; zero before the first sample.
     pub rtt_ms: f64,
-    /// Rate that the controller allows, in bit/s; none without pacing.
+    /// Rate allowed by the controller, in bit/s; `None` without pacing.
     pub rate_bps: Option<f64>,
     /// Inter-packet gap in nanoseconds; zero without pacing.
     pub gap_ns: f64,
-    /// Size of a full packet in bytes, IP header included.
+    /// Size of a full IP packet in bytes.
     pub mtu: u32,
-    /// What the controller is doing.
+    /// Phase of the controller.
     pub phase: String,
-    /// Shares of the time in which each of these held the sender back, in 0..=1; only those above 0.
+    /// Limiting factors of the sender and the share of time of each, in 0..=1; only shares above 0.
     pub limiter: Vec<(&'static str, f64)>,
-    /// Datagrams refused: forged, replayed or malformed.
+    /// Rejected datagrams: forged, replayed or malformed.
     pub packets_refused: u64,
-    /// How long the peer has sent nothing over UDP, while something was due from it.
+    /// Time since the last UDP packet of the peer, while a packet was due.
     pub silence: Duration,
-    /// Silence after which the channel ends; zero before it begins.
+    /// Silence after which the channel ends; zero before the channel begins.
     pub silence_limit: Duration,
-    /// One sentence about what this machine should change, where there is something.
+    /// Advice on the configuration of this machine, one sentence, if any.
     pub hint: Option<String>,
 }
 
-/// Why a channel ended before its work was done.
+/// Cause of a channel's premature end.
 #[derive(Debug)]
 pub(crate) enum ChannelError {
-    /// Nothing was heard from the peer for this long.
+    /// The peer was silent for this long.
     Silent(Duration),
     /// The socket failed.
     Io(std::io::Error),
-    /// The application stopped it.
+    /// The application stopped the channel.
     Stopped,
-    /// The controller's name or parameters are not usable.
+    /// The name or a parameter of the controller is invalid.
     Config(sabul_cc::ConfigError),
-    /// The controller did what none may do.
+    /// The controller violated its contract.
     Controller(sabul_cc::Fault),
-    /// The peer sent what no correct peer sends.
+    /// The peer violated the protocol.
     Peer(&'static str),
-    /// The thread of the channel met a fault of this program; standard error has the details.
+    /// The thread of the channel panicked; standard error has the details.
     Broken,
-    /// The transfer has more blocks than a channel has numbers for.
+    /// The transfer has more blocks than the channel has block numbers.
     TooManyBlocks,
-    /// The keys of the channel are used up or unusable.
+    /// The keys of the channel are used up or invalid.
     Seal(crate::seal::SealError),
 }
 
@@ -137,14 +137,14 @@ impl fmt::Display for ChannelError {
 
 impl std::error::Error for ChannelError {}
 
-/// Which numbers reports name, and when they leave.
+/// Returns the kind of number in reports, and the rule for their timing.
 pub(super) fn reporting(params: &ChannelParams) -> Result<(LossPolicy, ReportRule), ChannelError> {
     let unknown = ChannelError::Peer("it asks for channel rules that are not known here");
     let (policy, rules) = crate::rules::rules(params).ok_or(unknown)?;
     Ok(ReportRule::of_rules(rules, policy))
 }
 
-/// What both sides of the thread boundary share.
+/// State shared across the thread boundary.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(super) state: Mutex<State>,
@@ -155,34 +155,34 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Blocks for the peer, or blocks on their way to the application are not here: see `deliver`.
+    /// Blocks to send. Received blocks are not here: see [`Deliver`].
     pub(super) outgoing: VecDeque<Vec<u8>>,
-    /// Reports that came over the control connection.
+    /// Reports that arrived over the control connection.
     pub(super) reports: VecDeque<Vec<u8>>,
-    /// Used buffers of a receiving end, on their way back.
+    /// Used buffers that return to a receiving endpoint.
     pub(super) free: Vec<Vec<u8>>,
-    /// The buffers of a sending end.
+    /// Buffers of a sending endpoint.
     pub(super) buffers: Option<Buffers>,
-    /// The application waits for one of them.
+    /// The application waits for a buffer.
     pub(super) is_awaited: bool,
-    /// No more blocks will come.
+    /// No more blocks follow.
     pub(super) is_finished: bool,
-    /// The application wants out, or the thread has ended.
+    /// The application stopped the channel, or the thread has ended.
     pub(super) is_stopped: bool,
     pub(super) heard: Heard,
-    /// How the sender goes on, where that has changed.
+    /// New settings of the sender, if changed.
     pub(super) steer: Option<Course>,
     pub(super) stats: ChannelStats,
 }
 
-/// How long a receiving end has heard nothing of its sender.
+/// Silence of the sender, as measured by a receiving endpoint.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     silence_ms: Arc<AtomicU64>,
 }
 
 impl Heard {
-    /// To a fifth of a second.
+    /// Returns the silence; updated at least each 0.2 s.
     pub(crate) fn silence(&self) -> Duration {
         Duration::from_millis(self.silence_ms.load(Ordering::Relaxed))
     }
@@ -193,18 +193,18 @@ impl Heard {
     }
 }
 
-/// How a sender goes on.
+/// Rate settings of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Course {
-    /// How it stands beside other traffic.
+    /// Policy towards competing traffic.
     pub(crate) policy: Policy,
-    /// Its highest rate in bit/s.
+    /// Upper limit of the rate, in bit/s.
     pub(crate) rate_limit_bps: Option<u64>,
 }
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere leaves plain queues behind, which stay usable.
+        // After a panic elsewhere the queues are still valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -215,9 +215,9 @@ impl Shared {
     }
 }
 
-/// Called once, when the application has stopped the channel or it has failed.
+/// Called once, after the application stopped the channel or the channel failed.
 pub(crate) type OnEnd = Box<dyn FnOnce(Result<(), ChannelError>) + Send>;
 /// Called with each complete block, in order.
 pub(crate) type Deliver = Box<dyn FnMut(Vec<u8>) + Send>;
-/// Called with each report where reports travel on the control connection.
+/// Called with each report when the control connection carries the reports.
 pub(crate) type Report = Box<dyn FnMut(Vec<u8>) + Send>;

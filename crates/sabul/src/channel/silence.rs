@@ -1,16 +1,16 @@
-//! Tells a peer that has gone from one that has nothing to say, and from our own sleep.
+//! Silence timeout of a peer, excluding idle times of the channel and suspensions of this process.
 
 use sabul_units::{Instant, Span};
 
-/// A loop that looks more seldom than this did not run: the process was stopped or the machine
-/// slept. Ours: loops look ten times a second, and the busiest machine lets them run sooner.
+/// A longer time between two checks means that the process was stopped or the machine slept. Ours: checks happen ten
+/// times a second, and even the busiest machine runs them sooner.
 const PAUSE_MIN: Span = Span::from_secs(2);
 
-/// Counts the time in which a peer that should say something did not, while we could have heard it.
+/// Measures the time in which a due packet did not arrive although this process could receive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence {
     limit: Span,
-    /// Silence before this time does not count.
+    /// Start of the measured silence at the earliest.
     since: Instant,
     looked_at: Instant,
 }
@@ -20,8 +20,8 @@ impl Silence {
         Self { limit, since: now, looked_at: now }
     }
 
-    /// Whether a peer last heard at `heard` counts as gone; `is_due` says whether it owes us anything.
-    /// What waited in the socket has to be read before.
+    /// Whether a peer whose last packet came at `heard` counts as gone; `is_due` says whether the peer owes a packet.
+    /// Packets queued in the socket must be read before the call.
     pub(super) fn is_over(&mut self, now: Instant, heard: Instant, is_due: bool) -> bool {
         if !is_due || now.since(self.looked_at) > PAUSE_MIN {
             self.since = now;
@@ -30,7 +30,7 @@ impl Silence {
         self.lasted(now, heard) > self.limit
     }
 
-    /// How long a peer last heard at `heard` has been silent while something was due, as of the last look.
+    /// Silence of a peer whose last packet came at `heard`, while a packet was due, as of the last check.
     pub(super) fn lasted(&self, now: Instant, heard: Instant) -> Span {
         now.since(heard.max(self.since))
     }
@@ -48,7 +48,7 @@ mod tests {
         Instant::ZERO + Span::from_millis(millis)
     }
 
-    /// Looks each 100 ms from `from` up to and without `to`; the first time that is too long.
+    /// Checks each 100 ms from `from` up to and without `to`; returns the first time of a timeout.
     fn first_over(
         silence: &mut Silence,
         from: u64,
@@ -76,7 +76,7 @@ mod tests {
     fn our_own_sleep_is_not_the_peers_silence() {
         let mut silence = Silence::new(Span::from_secs(30), at(0));
         assert_eq!(first_over(&mut silence, 0, 29_000, 0, true), None);
-        // An hour later we wake up; the peer has another 30 s.
+        // An hour later the process resumes; the peer has another 30 s.
         assert_eq!(first_over(&mut silence, 3_600_000, 3_700_000, 0, true), Some(3_630_100));
     }
 }

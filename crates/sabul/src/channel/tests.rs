@@ -42,7 +42,7 @@ fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> Channe
     }
 }
 
-/// A sending end on a thread of its own.
+/// A sending endpoint on its own thread.
 fn sending(
     start: ChannelStart,
     memory: BlockLoan,
@@ -53,7 +53,7 @@ fn sending(
     Ok(handle)
 }
 
-/// A receiving end on a thread of its own.
+/// A receiving endpoint on its own thread.
 fn receiving(
     start: ChannelStart,
     memory: BlockLoan,
@@ -71,7 +71,7 @@ fn file(fill: u8, blocks: u8) -> usize {
     if fill + 1 == blocks { 1234 } else { 1 << 18 }
 }
 
-/// Some blocks in the middle are short, too.
+/// Some blocks in the middle are short as well.
 fn slow_stream(fill: u8, blocks: u8) -> usize {
     if fill % 16 == 3 { usize::from(fill) } else { file(fill, blocks) }
 }
@@ -81,7 +81,7 @@ fn memory(params: &ChannelParams) -> BlockLoan {
     MemoryBudget::new(64 << 20).channel(params.block_bytes).unwrap()
 }
 
-/// Sends `blocks` blocks over loopback and gives back what arrived and both ends' figures.
+/// Sends `blocks` blocks over loopback; returns the received blocks and the statistics of both ends.
 fn transfer(params: &ChannelParams, blocks: u8) -> (Vec<Vec<u8>>, ChannelStats, ChannelStats) {
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let [here, there] = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
@@ -136,7 +136,7 @@ fn transfer_between(
         receiver.recycle(Vec::with_capacity(1 << 18));
         arrived.push(block);
     }
-    // The sender hears the last ACK, and then stays until it is stopped.
+    // The sender receives the last ACK, and stays until it is stopped.
     let bytes = (0..blocks).map(|fill| length(fill, blocks) as u64).sum();
     let began = StdInstant::now();
     while sender.stats().bytes < bytes {
@@ -162,7 +162,7 @@ fn blocks_cross_loopback_in_order_and_intact_with_every_policy_and_carrier() {
         ("tsunami", 3, true),
         ("fobs", 4, true),
         ("netblt", 5, true),
-        // Not what anybody asks for, but nothing breaks without the reliable carrier either.
+        // An unusual combination, but the channel also works without the reliable carrier.
         ("rbudp", 2, false),
         ("netblt", 5, false),
     ] {
@@ -185,8 +185,8 @@ fn loopback_is_discovered_to_carry_large_packets_unless_a_limit_holds() {
     assert_eq!(sender.mtu, 1280);
 }
 
-/// Two sockets with a path between them that carries any datagram, and none above 1400 bytes any more
-/// once `wide_bytes` have crossed it: larger ones are gone without a word. It ends with the test.
+/// Two sockets with a path between them. The path drops datagrams above 1400 bytes silently once `wide_bytes` have
+/// crossed it. The path ends with the test.
 fn narrowing_path(wide_bytes: usize) -> [UdpSocket; 2] {
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let ends = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
@@ -232,7 +232,7 @@ fn a_transfer_ends_though_the_path_carries_only_smaller_packets_from_its_middle_
         }
         assert!((1260..=1428).contains(&sender.mtu), "{controller} {rules}: {sender:?}");
     };
-    // Controllers that are deaf to loss: how they come back after seconds of nothing is not the point.
+    // Controllers that ignore loss: recovery after seconds without packets is not tested here.
     std::thread::scope(|scope| {
         for (controller, rules) in
             [("fixed", 0), ("fixed", 1), ("rbudp", 2), ("tsunami", 3), ("fobs", 4), ("netblt", 5)]
@@ -295,8 +295,7 @@ fn a_stopped_channel_ends_at_once_and_says_so() {
     assert_eq!(sender.buffer(), Err(Ended));
 }
 
-/// Both ends of a channel over loopback that give a silent peer this long, with their ends and what
-/// arrives.
+/// Both ends of a channel over loopback with this silence timeout, their results, and the received blocks.
 struct Pair {
     sender: SenderHandle,
     receiver: ReceiverHandle,
@@ -377,7 +376,7 @@ fn a_sender_with_data_on_its_way_gives_up_on_a_silent_peer() {
     assert!(matches!(ended, Err(ChannelError::Silent(_))), "{ended:?}");
 }
 
-/// Two sockets with a hop between them that does this to the congestion header of each datagram that has one.
+/// Two sockets with a hop between them that rewrites the congestion header of each datagram that has one.
 fn path_with(mut rewrite: impl FnMut(&mut [u8]) + Send + 'static) -> [UdpSocket; 2] {
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let ends = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
@@ -433,7 +432,7 @@ fn a_router_on_the_way_is_obeyed_and_one_that_writes_nonsense_costs_no_byte() {
     for (path, is_honest) in [(honest, true), (vandal, false)] {
         let mut params = params("jetmax");
         if is_honest {
-            // A machine that is late makes delays that no router tells; not the point here.
+            // Delays of a slow machine are not reported by a router; they are not tested here.
             params.controller_params = vec![("fallback".to_owned(), "off".to_owned())];
         }
         let [here, there] = path;
@@ -442,7 +441,7 @@ fn a_router_on_the_way_is_obeyed_and_one_that_writes_nonsense_costs_no_byte() {
             assert!(block.iter().all(|byte| usize::from(*byte) == fill), "block {fill}");
         }
         if is_honest {
-            // From 1 Mb/s on its way to 0.95 × 400.
+            // The rate rises from 1 Mb/s towards 0.95 × 400.
             let rate = sender.rate_bps.unwrap();
             assert!((2e6..=381e6).contains(&rate) && sender.phase == "steady", "{sender:?}");
         } else {

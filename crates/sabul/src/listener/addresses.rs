@@ -1,4 +1,4 @@
-//! Addresses for a ticket: those at which other machines can reach this listener.
+//! Addresses for a ticket: the addresses at which other machines can reach this listener.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -7,8 +7,8 @@ use nix::net::if_::InterfaceFlags;
 
 use crate::ticket::MAX_ADDRESSES;
 
-/// Addresses for the ticket of a listener at `address`, the most likely first: `address` itself, or for an unspecified
-/// one those of all interfaces that are up. Loopback is named only where there is no other.
+/// Returns the addresses for the ticket of a listener at `address`, the most likely first: `address` itself, or for an
+/// unspecified address those of all interfaces that are up. Loopback is included only if there is no other address.
 pub(super) fn reachable(address: SocketAddr) -> Vec<String> {
     let ips = if address.ip().is_unspecified() {
         ordered(facing(address), own_addresses(), address.is_ipv6())
@@ -18,7 +18,7 @@ pub(super) fn reachable(address: SocketAddr) -> Vec<String> {
     ips.into_iter().map(|ip| SocketAddr::new(ip, address.port()).to_string()).collect()
 }
 
-/// A name or address to advertise, with the listener's port where the text has none.
+/// Returns a name or address to advertise, with the listener's port unless the text has a port.
 pub(super) fn with_port(advertised: &str, port: u16) -> String {
     let bare = advertised.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     match bare.unwrap_or(advertised).parse::<IpAddr>() {
@@ -28,7 +28,7 @@ pub(super) fn with_port(advertised: &str, port: u16) -> String {
     }
 }
 
-/// Our address on each default route. Connecting a UDP socket sends nothing; the destinations are reserved for
+/// Local address on each default route. Connecting a UDP socket sends nothing; the destinations are reserved for
 /// documentation.
 fn facing(address: SocketAddr) -> Vec<IpAddr> {
     let routes = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
@@ -42,7 +42,7 @@ fn facing(address: SocketAddr) -> Vec<IpAddr> {
         .collect()
 }
 
-/// Addresses of the interfaces that are up, in the kernel's order; none where the kernel does not list them.
+/// Addresses of the interfaces that are up, in the kernel's order; empty if the kernel does not list them.
 fn own_addresses() -> Vec<IpAddr> {
     let Ok(interfaces) = getifaddrs() else { return Vec::new() };
     interfaces
@@ -55,8 +55,8 @@ fn own_addresses() -> Vec<IpAddr> {
         .collect()
 }
 
-/// `facing` first, then `own` with IPv4 before IPv6 and private addresses of IPv6 last; each once, at most as many as
-/// a ticket holds.
+/// `facing` first, then `own` with IPv4 before IPv6 and private IPv6 addresses last; without duplicates, at most as
+/// many as a ticket holds.
 fn ordered(facing: Vec<IpAddr>, mut own: Vec<IpAddr>, with_ipv6: bool) -> Vec<IpAddr> {
     own.sort_by_key(|ip| match ip {
         IpAddr::V4(ip) => u8::from(ip.is_link_local()) * 2,
@@ -64,7 +64,7 @@ fn ordered(facing: Vec<IpAddr>, mut own: Vec<IpAddr>, with_ipv6: bool) -> Vec<Ip
     });
     let mut ips = Vec::new();
     for ip in facing.into_iter().chain(own) {
-        // A link-local IPv6 address means nothing without the other machine's interface.
+        // A link-local IPv6 address is useless without the interface of the other machine.
         let is_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         let is_usable = !ip.is_loopback() && !ip.is_unspecified() && !is_local;
         if is_usable && (with_ipv6 || ip.is_ipv4()) && !ips.contains(&ip) {
@@ -93,7 +93,7 @@ mod tests {
         let all = ordered(ips(&["10.99.0.2", "2001:db8::2"]), own.clone(), true);
         let wanted = ["10.99.0.2", "2001:db8::2", "10.55.0.1", "169.254.1.1", "fd00::1"];
         assert_eq!(all, ips(&wanted));
-        // Without a default route all are named as well.
+        // Without a default route, all addresses are still listed.
         let all = ordered(Vec::new(), own.clone(), false);
         assert_eq!(all, ips(&["10.55.0.1", "10.99.0.2", "169.254.1.1"]));
     }

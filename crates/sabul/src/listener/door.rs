@@ -1,17 +1,17 @@
-//! Who may be saying who it is, how long, and who has to make room: callers without a proof yet.
+//! Admission control for unauthenticated connections: limits on number, time and handshake rate.
 //!
-//! A caller without a proof costs little, so there is room for many; few of them may come from one
-//! source, and the fuller it gets, the less patience there is and the more newcomers are turned
-//! away by chance. Where it is full, the caller that has said nothing for the longest makes room.
-//! So whoever calls from elsewhere gets in while a host, or a thousand, fill the room with silence. Where
-//! the places of a source are taken, its own oldest silent caller makes room, at a bounded rate, so that
-//! one host does not shut out the others behind its address.
-//! Handshakes cost processor time, so their rate is bounded for each source and in all. Callers that have
-//! spoken wait in line for a handshake; while that line is long, newcomers are turned away.
+//! An unauthenticated connection costs little, so many are allowed, but few per source. As the slots fill up, the
+//! timeout becomes shorter and more newcomers are dropped at random. When all slots are taken, the connection that has
+//! been silent for the longest is evicted. A newcomer from another source is therefore admitted even while one host, or
+//! a thousand hosts, fill the slots with silent connections.
+//! When the slots of a source are taken, its own oldest silent connection is evicted, at a bounded rate. One host
+//! therefore does not lock out other hosts behind the same address.
+//! Handshakes cost processor time, so their rate is bounded per source and in total. Connections that have sent their
+//! first message wait in a queue for the handshake; newcomers are rejected while this queue is long.
 //!
-//! Source:      ours; the early drop after OpenSSH's `MaxStartups`, the bounds of a source after its
-//!              `PerSourceMaxStartups`; the rates are token buckets.
-//! Invariants:  as many callers as the sources' counts add up to, never more than `SLOTS`.
+//! Source:      ours; the early drop after OpenSSH's `MaxStartups`, the limits of a source after its
+//! `PerSourceMaxStartups`; the rates are token buckets.
+//! Invariants:  the number of connections is the sum of the sources' counts and never exceeds `SLOTS`.
 //! Not here:    sockets and tasks; time is an argument.
 
 use std::collections::BTreeMap;
@@ -23,32 +23,31 @@ use tokio::time::Instant;
 
 use crate::source::source;
 
-/// Callers that may be greeting at once; each is a socket and a few kilobytes.
+/// Most unauthenticated connections; each is a socket and a few kilobytes.
 pub(super) const SLOTS: usize = 1024;
-/// How many of them may come from one source: an IPv4 address or an IPv6 network of 64 bits.
+/// Most of these from one source: an IPv4 address or an IPv6 /64 network.
 pub(super) const PER_SOURCE: usize = 8;
-/// From so many callers on, newcomers are turned away by chance: none at first, every other one
-/// when full.
+/// Number of connections from which newcomers are dropped at random: with probability zero at first, one half when all
+/// slots are taken.
 const EARLY_DROP_FROM: usize = SLOTS / 2;
-/// How long a caller may take to say who it is while there is room ...
+/// Timeout of the handshake while there is room ...
 const PATIENCE_MAX: Duration = Duration::from_secs(10);
-/// ... and when there is none. In between it falls in a straight line.
+/// ... and when all slots are taken; linear in between.
 const PATIENCE_MIN: Duration = Duration::from_secs(2);
-/// Ours: how long a caller must have said nothing before it makes room for another of its source. Honest callers speak within
-/// an RTT; without this time, 64 callers that came at once from one address shut each other out.
+/// Ours: least silent time before a connection is evicted for another of its source. Honest connectors send within an
+/// RTT; without this time, 64 simultaneous connections from one address would evict each other.
 const SILENT_MIN: Duration = Duration::from_millis(250);
-/// Patience falls from so many callers on.
+/// Number of connections from which the timeout becomes shorter.
 const PATIENT_UNTIL: usize = SLOTS / 8;
-/// Handshakes for one source: the interval between them, and how many may come at once. Also the rate at
-/// which callers of one source make room for others of that source.
+/// Handshakes per source: interval and burst. Also the rate of evictions within one source.
 const SOURCE_RATE: Rate = Rate { interval: Duration::from_millis(4), burst: 64 };
-/// Handshakes in all.
+/// Handshakes in total.
 const TOTAL_RATE: Rate = Rate { interval: Duration::from_millis(2), burst: 256 };
-/// Ours: callers that have spoken and wait for a handshake, a quarter of a second's work. More than the burst
-/// never wait long.
+/// Ours: connections that wait for a handshake, a quarter of a second's work. Beyond the burst, no connection waits
+/// longer.
 const LINE_MAX: usize = 128;
 
-/// A rate of handshakes, or of callers that make room.
+/// Token bucket rate of handshakes or evictions.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     interval: Duration,
@@ -56,19 +55,19 @@ struct Rate {
 }
 
 impl Rate {
-    /// How long until one more may begin. `full_at` is when the bucket will be full again.
+    /// Returns the time until the next token. `full_at` is the time at which the bucket will be full.
     fn wait(self, full_at: Option<Instant>, now: Instant) -> Duration {
         let full_at = full_at.unwrap_or(now).max(now);
         (full_at + self.interval).saturating_duration_since(now + self.interval * self.burst)
     }
 
-    /// When the bucket will be full again, once one more has begun.
+    /// Takes a token and returns the time at which the bucket will be full.
     fn taken(self, full_at: Option<Instant>, now: Instant) -> Instant {
         full_at.unwrap_or(now).max(now) + self.interval
     }
 }
 
-/// A caller at the door.
+/// An unauthenticated connection.
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     source: IpAddr,
@@ -77,36 +76,36 @@ struct Caller {
     is_in_line: bool,
 }
 
-/// What becomes of a newcomer.
+/// Decision about a newcomer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It may greet, under this number.
+    /// Admitted, with this number.
     Enter {
         number: u64,
-        /// This caller has to go.
+        /// Evicted connection.
         instead_of: Option<u64>,
     },
-    /// Too many others from its source are greeting.
+    /// All slots of the source are taken.
     SourceIsFull,
-    /// Bad luck, since there are many callers.
+    /// Dropped at random, because many connections are pending.
     Unlucky,
-    /// Too many callers wait for a handshake.
+    /// Too many connections wait for a handshake.
     LineIsFull,
 }
 
-/// The callers that are greeting.
+/// Admission control of unauthenticated connections.
 #[derive(Debug)]
 pub(super) struct Door {
     random: SeededRandom,
     callers: BTreeMap<u64, Caller>,
     sources: BTreeMap<IpAddr, usize>,
     next: u64,
-    /// How many wait for a handshake.
+    /// Connections that wait for a handshake.
     line: usize,
-    /// When the buckets of handshakes will be full again; those of sources only while they are not.
+    /// Times at which the token buckets of handshakes will be full; those of sources only while not full.
     full_at: Option<Instant>,
     source_full_at: BTreeMap<IpAddr, Instant>,
-    /// The same of callers that made room for others of their source.
+    /// The same for evictions within a source.
     evicted_full_at: BTreeMap<IpAddr, Instant>,
 }
 
@@ -124,7 +123,7 @@ impl Door {
         }
     }
 
-    /// Somebody calls.
+    /// Decides about a new connection.
     pub(super) fn call(&mut self, now: Instant, address: IpAddr) -> Verdict {
         let source = source(address);
         if self.line >= LINE_MAX {
@@ -159,8 +158,8 @@ impl Door {
         Verdict::Enter { number, instead_of }
     }
 
-    /// Which caller makes room for another of its source: the oldest that has said nothing for [`SILENT_MIN`], or else
-    /// the oldest where it has had the least patience. None while the rate of that is used up.
+    /// Selects the connection to evict for another of its source: the oldest that has been silent for [`SILENT_MIN`],
+    /// or else the oldest after [`PATIENCE_MIN`]. `None` while the eviction rate is used up.
     fn dispensable_of(&mut self, now: Instant, source: IpAddr) -> Option<u64> {
         let full_at = self.evicted_full_at.get(&source).copied();
         if !SOURCE_RATE.wait(full_at, now).is_zero() {
@@ -174,13 +173,13 @@ impl Door {
         Some(number)
     }
 
-    /// Who goes first: the oldest that has said nothing, or else the oldest.
+    /// Selects the connection to evict when all slots are taken: the oldest silent one, or else the oldest.
     fn dispensable(&self) -> Option<u64> {
         let silent = self.callers.iter().find(|(_, caller)| !caller.has_spoken);
         silent.or_else(|| self.callers.iter().next()).map(|(number, _)| *number)
     }
 
-    /// A caller has sent the first message of its handshake, whole, and waits in line for the listener's part.
+    /// Records that a connection has sent its complete first message and waits for the handshake.
     pub(super) fn speaks(&mut self, number: u64) {
         if let Some(caller) = self.callers.get_mut(&number) {
             self.line += usize::from(!caller.is_in_line);
@@ -188,8 +187,8 @@ impl Door {
         }
     }
 
-    /// Whether a handshake with this caller may stand at the front of the line, or how long to wait before asking
-    /// again: the rate of its source, so that a source holds up nobody but itself.
+    /// Applies the handshake rate of the source. Returns the time until the next try if the rate is used up. A source
+    /// thus delays only its own handshakes.
     pub(super) fn line_up(&mut self, now: Instant, number: u64) -> Result<(), Duration> {
         let Some(caller) = self.callers.get(&number) else { return Ok(()) };
         let of_source = self.source_full_at.get(&caller.source).copied();
@@ -198,7 +197,7 @@ impl Door {
         Ok(())
     }
 
-    /// The same of the one at the front: the rate in all.
+    /// Applies the total handshake rate to the connection at the front of the queue.
     pub(super) fn begin(&mut self, now: Instant, number: u64) -> Result<(), Duration> {
         let Some(caller) = self.callers.get_mut(&number) else { return Ok(()) };
         ready(TOTAL_RATE.wait(self.full_at, now))?;
@@ -207,7 +206,7 @@ impl Door {
         Ok(())
     }
 
-    /// A caller is no longer here, or has proven who it is.
+    /// Removes a connection that has closed or is authenticated.
     pub(super) fn leave(&mut self, number: u64) {
         let Some(caller) = self.callers.remove(&number) else { return };
         self.line -= usize::from(caller.is_in_line);
@@ -219,7 +218,7 @@ impl Door {
         }
     }
 
-    /// How long a caller may take now.
+    /// Current timeout of a handshake.
     fn patience(&self) -> Duration {
         let crowd = self.callers.len().saturating_sub(PATIENT_UNTIL);
         let crowd = u32::try_from(crowd).unwrap_or(u32::MAX);
@@ -227,7 +226,7 @@ impl Door {
         PATIENCE_MAX - (PATIENCE_MAX - PATIENCE_MIN) * crowd.min(range) / range
     }
 
-    /// Takes out those who have taken too long, and forgets what no longer counts.
+    /// Removes and returns connections beyond the timeout, and drops buckets that are full.
     pub(super) fn sweep(&mut self, now: Instant) -> Vec<u64> {
         self.source_full_at.retain(|_, full_at| *full_at > now);
         self.evicted_full_at.retain(|_, full_at| *full_at > now);
@@ -239,7 +238,6 @@ impl Door {
     }
 }
 
-/// No wait, or the wait.
 const fn ready(wait: Duration) -> Result<(), Duration> {
     if wait.is_zero() { Ok(()) } else { Err(wait) }
 }
@@ -256,7 +254,7 @@ mod tests {
         Duration::from_millis(number)
     }
 
-    /// A door with so many silent callers of as many sources.
+    /// A door with this many silent connections from as many sources.
     fn crowded(now: Instant, callers: usize) -> Door {
         let mut door = Door::new(1);
         let mut address = 0;
@@ -303,7 +301,7 @@ mod tests {
         assert_eq!(door.sources[&v4(1)], PER_SOURCE);
         let gone = (0..1000).filter_map(|_| evicted(&mut door, now)).count();
         assert_eq!(gone, PER_SOURCE - 2, "all that were silent for long enough");
-        // All have spoken: the oldest goes, but not before the least patience.
+        // All have sent their first message: the oldest is evicted, but not before the shortest timeout.
         let numbers: Vec<u64> = door.callers.keys().copied().filter(|number| *number > 0).collect();
         numbers.iter().for_each(|number| door.speaks(*number));
         now += PATIENCE_MIN - SILENT_MIN - millis(1);
@@ -320,10 +318,11 @@ mod tests {
         let (mut door, mut random) = (Door::new(3), SeededRandom::new(5));
         let (mut honest, mut served) = (None, 0);
         for ms in 0..20_000_u32 {
-            // A silent caller each millisecond; an honest one tries each 10 ms or so, speaks at once and needs 200 ms.
+            // A silent connection each millisecond. An honest one tries about each 10 ms, sends at once and needs 200
+            // ms.
             now += millis(1);
             door.sweep(now);
-            // Whichever of both comes first in this millisecond.
+            // Random order of the two within this millisecond.
             let is_late = random.below(2) == 0;
             if is_late {
                 door.call(now, v4(1));
@@ -430,12 +429,12 @@ mod tests {
             let mut door = Door::new(3);
             let mut waited = Vec::new();
             for round in 0..20_000_u32 {
-                // A thousand a second, for 20 s.
+                // A thousand per second, for 20 s.
                 now += millis(1);
                 door.sweep(now);
                 door.call(now, v4(round % sources));
                 if round % 500 == 499 {
-                    // It calls, tries again each 50 ms at least, and needs 200 ms to prove itself.
+                    // The honest connector retries each 50 ms at least, and needs 200 ms to authenticate.
                     let mut tries = 0;
                     let number = loop {
                         tries += 1;

@@ -1,4 +1,4 @@
-//! What the threads and tasks of a transfer write down for the application: how far it is, and what it came to.
+//! Progress and result of a transfer, shared between its threads and the application.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,103 +13,102 @@ use crate::channel::{ChannelStats, ReceiverHandle, SenderHandle};
 use crate::error::Error;
 use crate::files::{Counts, Totals};
 
-/// Most intervals that a report has; a longer course has longer ones.
+/// Most intervals in a report; longer transfers have longer intervals.
 const INTERVALS_MAX: usize = 4096;
-/// Least time between two wake-ups of whoever follows a transfer.
+/// Least time between two notifications of a waiting application.
 pub(super) const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How far a transfer has come.
+/// Progress of a transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Content bytes that the receiver has handed to its file system or application, or had before.
     pub bytes: u64,
-    /// How many of them it had before.
+    /// The part of `bytes` that the receiver had before.
     pub bytes_resumed: u64,
-    /// How many of them no cut of power takes back: of files that are on the receiver's disk with their names, and of
-    /// others up to where the next attempt goes on at least. Zero without [`sync`](crate::TransferOptions::sync).
+    /// The part of `bytes` that survives a power cut: files synced to the receiver's disk under their final names, and
+    /// other files at least up to their last resume point. Zero without [`sync`](crate::TransferOptions::sync).
     pub bytes_durable: u64,
-    /// Content bytes in all, once known; never of a stream.
+    /// Total content bytes, once known; always `None` for a stream.
     pub bytes_total: Option<u64>,
-    /// Entries that the receiver has finished, well or badly; with
-    /// [`sync`](crate::TransferOptions::sync) they are on its disk.
+    /// Entries that the receiver has finished, successfully or not; with [`sync`](crate::TransferOptions::sync) these
+    /// entries are on its disk.
     pub entries: u64,
-    /// How many of those failed.
+    /// The part of `entries` that failed.
     pub entries_failed: u64,
     /// Entries other than directories that are complete and verified.
     pub files: u64,
-    /// Entries in all, once known.
+    /// Total number of entries, once known.
     pub entries_total: Option<u64>,
-    /// What a look ahead has found so far, where the sender has files; what the two above say counts more.
+    /// Totals of the directory scan so far, if the sender has files; `bytes_total` and `entries_total` take precedence.
     pub ahead: Option<Totals>,
-    /// Since the transfer was opened, the time in line included.
+    /// Time since the transfer was opened, including the time in the queue.
     pub elapsed: Duration,
-    /// Its place in the line of the side that was asked, counted from 1, while it waits there.
+    /// Position in the peer's queue, from 1, while the transfer waits there.
     pub place: Option<u32>,
-    /// How long it has waited in line.
+    /// Time spent in the queue.
     pub waited: Duration,
-    /// What the channel has done so far.
+    /// Statistics of the channel so far.
     pub channel: ChannelStats,
     /// The transfer is over.
     pub is_finished: bool,
 }
 
-/// One interval between two progress reports of the receiver.
+/// Interval between two progress reports of the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// End of the interval in seconds, by the receiver's clock, from the start of its channel.
+    /// End of the interval in seconds since the start of the channel, by the receiver's clock.
     pub t_s: f64,
     /// Content bytes in the interval.
     pub bytes: u64,
-    /// Averaged round trip at its end, in milliseconds, as this side knows it.
+    /// Smoothed RTT at the end of the interval, in milliseconds, as known to this side.
     pub rtt_ms: f64,
-    /// Packets lost among those sent or received in the interval, 0..=1.
+    /// Packets lost in the interval, divided by the packets sent or received in it, 0..=1.
     pub loss_rate: f64,
-    /// Inter-packet gap at its end, in nanoseconds; zero where this side does not pace.
+    /// Inter-packet gap at the end of the interval, in nanoseconds; zero if this side does not pace.
     pub gap_ns: f64,
 }
 
-/// What a transfer came to.
+/// Final report of a transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Content bytes at the receiver.
     pub bytes: u64,
-    /// How many of them were there before, from an earlier attempt.
+    /// The part of `bytes` that was present from an earlier attempt.
     pub bytes_resumed: u64,
-    /// How many of them no cut of power takes back; zero where that was not asked for.
+    /// The part of `bytes` that survives a power cut; zero if the transfer did not sync.
     pub bytes_durable: u64,
     /// Entries that arrived complete and verified.
     pub entries: u64,
-    /// How many of those are neither directories nor links.
+    /// The part of `entries` that are neither directories nor links.
     pub files: u64,
-    /// Entries that did not.
+    /// Entries that failed.
     pub entries_failed: u64,
-    /// From the opening of the transfer to its end, as this side saw it.
+    /// Time from the opening of the transfer to its end, measured by this side.
     pub elapsed: Duration,
-    /// How much of it the transfer waited in line, before its first byte.
+    /// The part of `elapsed` that the transfer spent in the queue, before its first byte.
     pub waited: Duration,
-    /// What came of `bytes` over `elapsed` without `waited`, in bit/s.
+    /// Goodput in bit/s: `bytes` without `bytes_resumed`, over `elapsed` without `waited`.
     pub goodput_bps: f64,
-    /// The content of every entry that counts as arrived was compared with its hash, and none was
-    /// found wrong.
+    /// The content of every arrived entry was compared with its hash, and no mismatch was found.
     pub verified: bool,
-    /// Every entry that counts as arrived was on the receiver's disk, with its name, before it
-    /// counted: no cut of power takes it back. False where that was not asked for, or is not known.
+    /// Every arrived entry was synced to the receiver's disk with its final name before it counted, and survives a
+    /// power cut. False if the transfer did not sync, or if this is unknown.
     pub durable: bool,
-    /// What failed and why, by path; the first ten thousand.
+    /// Failed entries by path with their causes; the first ten thousand.
     pub failures: Vec<(Vec<u8>, Failure)>,
-    /// What was not kept of entries that arrived, kind by kind.
+    /// Metadata of arrived entries that could not be preserved, by kind.
     pub not_kept: Vec<NotKept>,
-    /// The channel as this side saw it.
+    /// Statistics of the channel, measured by this side.
     pub channel: ChannelStats,
-    /// The course of it.
+    /// Progress over time.
     pub intervals: Vec<Interval>,
-    /// Processor time of the sending process during the transfer, where this side knows it.
+    /// CPU time of the sending process during the transfer, if known to this side.
     pub cpu_sender: Option<Duration>,
-    /// Processor time of the receiving process during the transfer.
+    /// CPU time of the receiving process during the transfer, if known to this side.
     pub cpu_receiver: Option<Duration>,
 }
 
-/// The channel of a transfer, once there is one.
+/// Handle of the transfer's channel, once the channel exists.
 #[derive(Clone, Debug)]
 pub(crate) enum Handle {
     Sender(SenderHandle),
@@ -125,11 +124,11 @@ impl Handle {
     }
 }
 
-/// What the threads and tasks of a transfer write down for the application.
+/// Progress and result of a transfer, shared between its threads and the application.
 #[derive(Debug)]
 pub(crate) struct Board {
     state: Mutex<BoardState>,
-    /// Grows with every change.
+    /// Incremented with every change.
     pub(super) versions: watch::Sender<u64>,
     opened: Instant,
     cpu_at_start: Duration,
@@ -141,7 +140,7 @@ struct BoardState {
     bytes_resumed: u64,
     bytes_durable: u64,
     bytes_total: Option<u64>,
-    /// A stream is among the entries, so nobody knows how many bytes there will be.
+    /// The entries include a stream, so the total number of bytes is unknown.
     has_stream: bool,
     entries: u64,
     entries_failed: u64,
@@ -153,27 +152,27 @@ struct BoardState {
     last_at: Duration,
     failures: Vec<(Vec<u8>, Failure)>,
     intervals: Vec<Interval>,
-    /// Least length of an interval; doubles whenever there are too many.
+    /// Least length of an interval; doubles whenever [`INTERVALS_MAX`] is reached.
     interval_min: Duration,
-    /// When the last interval began.
+    /// Start of the last interval.
     interval_start: Duration,
-    /// Paths of announced entries, to name those that the receiver reports.
+    /// Paths of announced entries, used to name entries that the receiver reports as failed.
     names: VecDeque<Vec<u8>>,
     /// Index of the first of `names`.
     names_first: u64,
     outcome: Option<Result<Report, Error>>,
     is_finished: bool,
     elapsed: Duration,
-    /// Its place in line, and since when it waits.
+    /// Position in the queue, and the time since when the transfer waits.
     line: Option<(u32, Instant)>,
-    /// How long it has waited before.
+    /// Time spent in the queue before the current wait.
     waited: Duration,
 }
 
-/// Entries behind the receiver's count that may still be reported as failed. Ours: more than wait for one flush; a
-/// directory that fails at the end may go unnamed.
+/// Entries below the receiver's count that may still be reported as failed. Ours: more than wait for one flush; a
+/// directory that fails at the end may be reported without its name.
 const NAMES_KEPT: u64 = 8192;
-/// Most names kept, however far the receiver's count lags behind. Those before go unnamed.
+/// Most names kept, however far the receiver's count lags behind. Older names are dropped.
 const NAMES_MAX: usize = 1 << 16;
 
 impl BoardState {
@@ -181,8 +180,8 @@ impl BoardState {
         self.waited + self.line.map_or(Duration::ZERO, |(_, since)| since.elapsed())
     }
 
-    /// Adds what happened up to `at`. Reports that come faster than intervals are long, and all
-    /// neighbours once there are too many, become one.
+    /// Adds the changes up to `at`. Reports that arrive faster than the least interval are merged. When there are too
+    /// many intervals, all neighbouring pairs are merged.
     fn add_interval(&mut self, interval: Interval, at: Duration) {
         match self.intervals.last_mut() {
             Some(last) if at < self.interval_start + self.interval_min => {
@@ -202,7 +201,7 @@ impl BoardState {
 }
 
 impl Interval {
-    /// This one and the one after it as one.
+    /// Merges this interval with the next one.
     fn and(self, next: Self) -> Self {
         if next.t_s <= self.t_s {
             return self;
@@ -249,8 +248,8 @@ impl Board {
         self.touch();
     }
 
-    /// A look ahead has found so much. What is certain stays, though an earlier count may come after it: the look
-    /// ahead and the reading of small trees end in either order.
+    /// Sets the totals of the directory scan. Final totals are not replaced by a count that arrives later: the scan and
+    /// the reading of small trees end in either order.
     pub(crate) fn set_ahead(&self, totals: Totals) {
         let mut state = self.lock();
         if totals.is_all || state.ahead.is_none_or(|known| !known.is_all) {
@@ -260,7 +259,7 @@ impl Board {
         self.touch();
     }
 
-    /// It waits in line, at this place.
+    /// Sets the position in the queue.
     pub(crate) fn set_place(&self, place: u32) {
         let mut state = self.lock();
         let since = state.line.map_or_else(Instant::now, |(_, since)| since);
@@ -269,7 +268,7 @@ impl Board {
         self.touch();
     }
 
-    /// It waits in line no longer.
+    /// Ends the wait in the queue.
     pub(crate) fn leave_line(&self) {
         let mut state = self.lock();
         state.waited = state.waited();
@@ -278,12 +277,12 @@ impl Board {
         self.touch();
     }
 
-    /// One of the entries is a stream.
+    /// Marks one of the entries as a stream.
     pub(crate) fn has_stream(&self) {
         self.lock().has_stream = true;
     }
 
-    /// Keeps the names of announced entries.
+    /// Stores the names of announced entries.
     pub(crate) fn add_names(&self, names: impl Iterator<Item = Vec<u8>>) {
         let mut state = self.lock();
         state.names.extend(names);
@@ -292,7 +291,7 @@ impl Board {
         state.names_first += surplus as u64;
     }
 
-    /// The receiver reports progress.
+    /// Applies a progress message of the receiver.
     pub(crate) fn follow(&self, message: &Message) {
         if let &Message::Progress { bytes, resumed, durable, entries, files, at_us, .. } = message {
             let counts = Counts { bytes, resumed, durable, entries, files, failed: 0 };
@@ -300,7 +299,7 @@ impl Board {
         }
     }
 
-    /// The receiver has come so far, by its own clock.
+    /// Sets the receiver's counts at the time `at` of its clock.
     pub(crate) fn advance(&self, counts: Counts, at: Duration) {
         let Counts { bytes, resumed, durable, entries, files, .. } = counts;
         let mut state = self.lock();
@@ -333,7 +332,7 @@ impl Board {
         self.touch();
     }
 
-    /// The receiver reports that an entry failed.
+    /// Records an entry that the receiver reported as failed.
     pub(crate) fn entry_failed(&self, index: u64, failure: Failure) {
         let mut state = self.lock();
         state.entries_failed += 1;
@@ -354,7 +353,7 @@ impl Board {
         kept.extend(failures.into_iter().take(room));
     }
 
-    /// What failed but for the first `known`, while it is not in a report.
+    /// Failures without the first `known`; empty once a report has them.
     pub(super) fn failures_after(&self, known: usize) -> Vec<(Vec<u8>, Failure)> {
         self.lock().failures.get(known..).unwrap_or_default().to_vec()
     }
@@ -380,7 +379,7 @@ impl Board {
         }
     }
 
-    /// The report of a transfer that ran to its end now.
+    /// Makes the report of a transfer that has just ended successfully.
     pub(crate) fn report(&self, counts: Counts) -> Report {
         let Counts { bytes, entries, files, .. } = counts;
         let (bytes_resumed, bytes_durable) = (counts.resumed, counts.durable);
@@ -423,7 +422,7 @@ impl Board {
         }
     }
 
-    /// The transfer is over.
+    /// Ends the transfer.
     pub(crate) fn finish(&self, outcome: Result<Report, Error>) {
         let mut state = self.lock();
         if let Some(handle) = state.handle.take() {
@@ -436,7 +435,7 @@ impl Board {
         self.touch();
     }
 
-    /// Waits for the end and takes what it came to; only the first who asks gets it.
+    /// Waits for the end and returns the result; only the first call gets the result.
     pub(crate) async fn outcome(&self) -> Result<Report, Error> {
         self.finished().await;
         let outcome = self.lock().outcome.take();
@@ -446,7 +445,7 @@ impl Board {
     pub(crate) async fn finished(&self) {
         let mut versions = self.versions.subscribe();
         while !self.lock().is_finished {
-            // An error says that the board is gone, which cannot be while it is borrowed.
+            // An error means that the board was dropped, which is impossible while it is borrowed.
             let _ = versions.changed().await;
         }
     }
@@ -457,7 +456,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) }
 }
 
-/// Processor time of this process so far.
+/// CPU time of this process so far.
 fn process_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
