@@ -1,19 +1,16 @@
-//! One memory for all sessions and channels of a process, lent in blocks.
+//! Memory budget of all sessions and channels of a process, lent in blocks.
 //!
-//! A session borrows a little, an end of a channel at least [`BLOCKS_MIN`] blocks, and more as far as
-//! its path needs it and the budget lends. A transfer without that waits in line (`budget/line.rs`) until
-//! others give back or end; a transfer that has begun always has [`BLOCKS_LEAST`] blocks. What waits in a
-//! session's queues is borrowed as it comes: where nothing is left for it, the session or the transfer
-//! that it waits for ends with that reason.
+//! A session borrows a little. A channel endpoint borrows at least [`BLOCKS_MIN`] blocks, and more if its path needs
+//! them and the budget lends them. A transfer without memory waits in a queue (`budget/line.rs`) until others return
+//! memory or end; a started transfer always has [`BLOCKS_LEAST`] blocks. Memory of a session's queues is borrowed as
+//! messages arrive. If the budget has none left, the session or the affected transfer ends with that reason.
 //!
-//! Model:       the last eighth is for those who have less than their share, so that newcomers find
-//!              something; a share is what each end of a channel would have of the rest, those in line
-//!              counted. While less than that eighth is free, an end with more than its share gives back
-//!              what it can. While anybody waits in line, no end grows into that eighth. The last sixteenth is for
-//!              sessions and queues: ends leave it alone.
-//! Invariants:  what is lent is the sum of all loans and never more than the budget; a loan that is
-//!              dropped is given back whole. While no transfer runs that a peer has asked for, there is
-//!              memory for one: so the line always moves.
+//! Model:       the last eighth is reserved for ends with less than their share, so that newcomers find memory. A share
+//!              is an equal part of the rest for each channel endpoint, including waiting ones. While less than that
+//!              eighth is free, an end with more than its share returns what it can. While any transfer waits, no end
+//!              grows into that eighth. The last sixteenth is reserved for sessions and queues.
+//! Invariants:  lent memory is the sum of all loans and never exceeds the budget; a dropped loan is returned whole.
+//!              While no transfer of a peer runs, there is memory for one, so the queue always advances.
 //! Not here:    how much an end needs (`channel/room.rs`, `channel.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -27,39 +24,38 @@ use line::Line;
 pub(crate) use line::{Asker, Place};
 pub(crate) use tally::Tally;
 
-/// Fewest blocks at an end of a channel at first; fewer would make one end wait for the other.
+/// Initial blocks of a channel endpoint; with fewer, one end would wait for the other.
 pub(crate) const BLOCKS_MIN: usize = 4;
-/// Fewest blocks that an end keeps while others wait for memory: one that fills and one that is used.
+/// Blocks that an endpoint keeps while others wait for memory: one to fill and one in use.
 pub(crate) const BLOCKS_LEAST: usize = 2;
-/// What an idle session takes: two tasks, TLS, its buffers and queues.
+/// Memory of an idle session: two tasks, TLS, its buffers and queues.
 pub(crate) const SESSION_BYTES: usize = 64 << 10;
-/// What an end of a channel takes besides its blocks: buffers for datagrams, tables, two threads.
+/// Memory of a channel endpoint besides its blocks: datagram buffers, tables, two threads.
 pub(crate) const CHANNEL_BYTES: usize = 384 << 10;
-/// Blocks are made smaller, down to this many bytes, where memory is short.
+/// Smallest block size in bytes to which blocks are reduced when memory is short.
 const BLOCK_BYTES_SHORT: u32 = 64 << 10;
-/// A share holds at least so many blocks at first, so that what is lent can grow in steps.
+/// A share holds at least this many blocks at first, so that loans can grow in steps.
 const BLOCKS_OF_SHARE: usize = 16;
-/// A newcomer takes at most one part in so many of what is free, as long as smaller blocks can help.
+/// A newcomer takes at most this fraction (1/n) of the free memory, as long as smaller blocks can help.
 const FREE_PART: usize = 4;
-/// What a newcomer may use at once beyond what it needs, where memory is not short, is at most one part in so
-/// many of what is free.
+/// Extra memory of a newcomer, when memory is not short, is at most this fraction (1/n) of the free memory.
 const SPARE_PART: usize = 32;
-/// One part in so many is for those with less than their share.
+/// Fraction (1/n) reserved for ends with less than their share.
 const RESERVE_PART: usize = 8;
-/// One part in so many is for sessions and queues.
+/// Fraction (1/n) reserved for sessions and queues.
 const QUEUES_PART: usize = 16;
-/// Least memory of a new end of a channel, in bytes.
+/// Least memory of a new channel endpoint, in bytes.
 pub(crate) const END_LEAST: usize = CHANNEL_BYTES + BLOCKS_MIN * BLOCK_BYTES_SHORT as usize;
-// So that a transfer that this side asks for leaves room for one that a peer asks for.
+// A transfer opened by this side leaves room for a transfer opened by a peer.
 const _: () = assert!(MemoryBudget::BYTES_MIN / QUEUES_PART >= END_LEAST);
-/// A socket buffer is one part in so many of a share ...
+/// A socket buffer is this fraction (1/n) of a share ...
 const SOCKET_PART: usize = 64;
 /// ... within these bounds, in bytes.
 const SOCKET_BYTES: std::ops::RangeInclusive<usize> = 256 << 10..=16 << 20;
 
-/// Memory for all sessions and transfers of those who share it; clones share it.
+/// Memory limit shared by sessions and transfers; clones share the limit.
 ///
-/// The default one is shared by everybody in the process who asks for no other.
+/// The default budget is shared by all users in the process that set no other.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
     pool: Arc<Pool>,
@@ -68,7 +64,7 @@ pub struct MemoryBudget {
 #[derive(Debug)]
 struct Pool {
     bytes: usize,
-    /// What each end of a channel gets at once, where it is not shared.
+    /// Memory of each endpoint, if the budget is not shared.
     each: Option<usize>,
     state: Mutex<State>,
 }
@@ -76,17 +72,17 @@ struct Pool {
 #[derive(Debug, Default)]
 struct State {
     lent: usize,
-    /// Ends of channels that have a loan.
+    /// Channel endpoints with a loan.
     ends: usize,
-    /// How many of them serve a transfer that a peer has asked for.
+    /// Endpoints that serve a transfer opened by a peer.
     accepted: usize,
-    /// Transfers that wait, of either asker.
+    /// Queues of waiting transfers, by the side that opened them.
     own: Line,
     peers: Line,
 }
 
 impl State {
-    /// Ends that should have a share.
+    /// Endpoints that should have a share.
     fn claims(&self) -> usize {
         self.ends + self.waiting()
     }
@@ -102,14 +98,14 @@ impl State {
         }
     }
 
-    /// Something was given back.
+    /// Wakes the first of each queue after memory was returned.
     fn wake(&self) {
         self.peers.wake_first();
         self.own.wake_first();
     }
 }
 
-/// There is not enough left.
+/// The budget has not enough memory left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoMemory {
     bytes: usize,
@@ -131,8 +127,8 @@ impl std::fmt::Display for NoMemory {
 }
 
 impl Default for MemoryBudget {
-    /// A quarter of what the machine or its control group has available, 256 MiB to 16 GiB; never
-    /// more than half of it. Everybody in the process gets the same one.
+    /// A quarter of the memory available to the machine or its control group, 256 MiB to 16 GiB; at most half of it.
+    /// Every call in a process returns the same budget.
     fn default() -> Self {
         static OF_PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
         OF_PROCESS.get_or_init(|| Self::new(machine::share(machine::available()))).clone()
@@ -140,16 +136,16 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// The smallest budget that is of use, in bytes.
+    /// The smallest useful budget, in bytes.
     pub const BYTES_MIN: usize = 16 << 20;
 
-    /// A budget of so many bytes; at least [`Self::BYTES_MIN`].
+    /// Makes a budget of this many bytes, at least [`Self::BYTES_MIN`].
     pub fn new(bytes: usize) -> Self {
         Self::with(bytes.max(Self::BYTES_MIN), None)
     }
 
-    /// Memory of so many bytes for each end of a channel, at once and never more, whatever there
-    /// is: for measurements that are compared with others. It bounds no process.
+    /// Makes a budget that lends exactly this many bytes to each channel endpoint, without a total limit. For
+    /// comparable measurements.
     pub fn each(bytes: usize) -> Self {
         Self::with(usize::MAX, Some(bytes))
     }
@@ -158,47 +154,48 @@ impl MemoryBudget {
         Self { pool: Arc::new(Pool { bytes, each, state: Mutex::default() }) }
     }
 
-    /// All of it, in bytes.
+    /// Returns the size of the budget in bytes.
     pub fn bytes(&self) -> usize {
         self.pool.bytes
     }
 
-    /// What is lent now, in bytes.
+    /// Returns the lent memory in bytes.
     pub fn lent(&self) -> usize {
         self.pool.lock().lent
     }
 
-    /// What a session needs.
+    /// Lends the memory of a session.
     pub(crate) fn session(&self) -> Result<Loan, NoMemory> {
         let mut state = self.pool.lock();
         self.pool.take(&mut state, SESSION_BYTES)?;
         Ok(Loan { pool: Arc::clone(&self.pool), bytes: SESSION_BYTES, end: None })
     }
 
-    /// Whether so many sessions more would find memory.
+    /// Whether this many further sessions would find memory.
     pub(crate) fn has_room_for_sessions(&self, sessions: usize) -> bool {
         let state = self.pool.lock();
         self.pool.spare(&state) >= sessions.saturating_mul(SESSION_BYTES)
     }
 
-    /// What an end of a channel needs at first, without waiting, in blocks of at most so many bytes, a power of two.
+    /// Lends the initial memory of a channel endpoint without waiting, in blocks of at most `block_bytes`, a power of
+    /// two.
     #[cfg(test)]
     pub(crate) fn channel(&self, block_bytes: u32) -> Result<BlockLoan, NoMemory> {
         self.pool.lend(&mut self.pool.lock(), block_bytes, Asker::Peer)
     }
 
-    /// Ends of channels that have memory.
+    /// Number of channel endpoints with memory.
     pub(crate) fn ends(&self) -> usize {
         self.pool.lock().ends
     }
 
-    /// A transfer waits in line for memory.
+    /// Adds a transfer to the queue for memory.
     pub(crate) fn line_up(&self, asker: Asker) -> Place {
         Place::last(&self.pool, asker)
     }
 
-    /// How large the buffers of a channel's socket may be, in bytes. The kernel has that memory, and
-    /// fills it only while the channel's thread does not come round.
+    /// Returns the buffer size of a channel's socket in bytes. The kernel holds that memory, and fills it only while
+    /// the channel's thread is late.
     pub(crate) fn socket_bytes(&self) -> usize {
         let share = self.pool.share(self.pool.lock().ends + 1);
         (share / SOCKET_PART).clamp(*SOCKET_BYTES.start(), *SOCKET_BYTES.end())
@@ -214,13 +211,13 @@ impl Pool {
         NoMemory { bytes: self.bytes, lent: state.lent, ends: state.ends }
     }
 
-    /// What sessions and queues may have. While no transfer runs that a peer has asked for, there is memory for one.
+    /// Free memory for sessions and queues. While no transfer of a peer runs, the memory for one is kept.
     const fn spare(&self, state: &State) -> usize {
         let kept = if state.accepted == 0 { END_LEAST } else { 0 };
         self.bytes.saturating_sub(state.lent).saturating_sub(kept)
     }
 
-    /// What ends of channels may have.
+    /// Free memory for channel endpoints.
     const fn free_for_ends(&self, state: &State) -> usize {
         self.bytes.saturating_sub(state.lent).saturating_sub(self.bytes / QUEUES_PART)
     }
@@ -234,7 +231,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Lends what an end of a channel needs at first, in blocks of at most so many bytes, a power of two.
+    /// Lends the initial memory of a channel endpoint, in blocks of at most `block_bytes`, a power of two.
     fn lend(
         self: &Arc<Self>,
         state: &mut State,
@@ -273,30 +270,30 @@ impl Pool {
         self.bytes / RESERVE_PART
     }
 
-    /// What each of so many ends of channels would have.
+    /// Share of each of `ends` channel endpoints.
     fn share(&self, ends: usize) -> usize {
         (self.bytes - self.reserve()) / ends.max(1)
     }
 }
 
-/// Something borrowed; dropping it gives it back.
+/// Borrowed memory; dropping the value returns it.
 #[derive(Debug)]
 pub(crate) struct Loan {
     pool: Arc<Pool>,
     bytes: usize,
-    /// The asker of the transfer whose end this is.
+    /// The opener of the transfer, if the loan is of a channel endpoint.
     end: Option<Asker>,
 }
 
 impl Loan {
-    /// Borrows more for an end of a channel. Who has more than its share leaves the reserve alone.
+    /// Borrows more for a channel endpoint. An endpoint with more than its share cannot use the reserve.
     fn grow(&mut self, bytes: usize) -> bool {
         if self.pool.each.is_some() {
             return false;
         }
         let mut state = self.pool.lock();
         let is_rich = self.bytes + bytes > self.pool.share(state.claims());
-        // Less than the reserve may be all that those in line wait for.
+        // Waiting transfers may need memory that is smaller than the reserve.
         let is_kept = is_rich || state.waiting() > 0;
         let kept = if is_kept { self.pool.reserve() } else { self.pool.bytes / QUEUES_PART };
         let free = self.pool.bytes.saturating_sub(state.lent).saturating_sub(kept);
@@ -308,7 +305,7 @@ impl Loan {
         true
     }
 
-    /// What nobody has, in bytes.
+    /// Free memory of the budget, in bytes.
     fn free(&self) -> usize {
         self.pool.bytes.saturating_sub(self.pool.lock().lent)
     }
@@ -323,7 +320,7 @@ impl Loan {
         }
     }
 
-    /// What it has beyond its share, while others may need it; in bytes.
+    /// Bytes beyond the share of this loan, while others may need memory.
     fn excess(&self) -> usize {
         let state = self.pool.lock();
         if self.pool.each.is_some() || self.pool.bytes - state.lent >= self.pool.reserve() {
@@ -343,7 +340,7 @@ impl Drop for Loan {
     }
 }
 
-/// The blocks that an end of a channel has.
+/// The blocks of a channel endpoint.
 #[derive(Debug)]
 pub(crate) struct BlockLoan {
     loan: Loan,
@@ -352,17 +349,17 @@ pub(crate) struct BlockLoan {
 }
 
 impl BlockLoan {
-    /// Bytes of one block.
+    /// Size of one block in bytes.
     pub(crate) const fn block_bytes(&self) -> u32 {
         self.block_bytes
     }
 
-    /// How many there are.
+    /// Number of blocks.
     pub(crate) const fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// Makes them smaller, since the other end has less memory.
+    /// Reduces the block size, because the other end has less memory.
     pub(crate) fn shrink_blocks(&mut self, block_bytes: u32) {
         debug_assert!(block_bytes <= self.block_bytes);
         let before = self.loan.bytes;
@@ -370,7 +367,7 @@ impl BlockLoan {
         self.loan.give_back(before - CHANNEL_BYTES - self.blocks * self.block_bytes as usize);
     }
 
-    /// Borrows up to so many more; how many there are is the answer.
+    /// Borrows up to `wanted` more blocks; returns the number of borrowed blocks.
     pub(crate) fn borrow(&mut self, wanted: usize) -> usize {
         let mut got = wanted;
         while got > 0 && !self.loan.grow(got.saturating_mul(self.block_bytes as usize)) {
@@ -380,20 +377,20 @@ impl BlockLoan {
         got
     }
 
-    /// Borrows up to this number of blocks in all, as far as that is a small part of what is free.
+    /// Borrows up to `blocks` blocks in total, if that is a small part of the free memory.
     pub(crate) fn borrow_spare(&mut self, blocks: usize) {
         let spare = self.loan.free() / SPARE_PART / (self.block_bytes as usize).max(1);
         self.borrow(blocks.saturating_sub(self.blocks).min(spare));
     }
 
-    /// Gives some back; never so many that fewer than [`BLOCKS_LEAST`] are left.
+    /// Returns blocks, but keeps at least [`BLOCKS_LEAST`].
     pub(crate) fn give_back(&mut self, blocks: usize) {
         let blocks = blocks.min(self.blocks.saturating_sub(BLOCKS_LEAST));
         self.blocks -= blocks;
         self.loan.give_back(blocks * self.block_bytes as usize);
     }
 
-    /// How many of them others may need.
+    /// Number of blocks that others may need.
     pub(crate) fn excess(&self) -> usize {
         let excess = self.loan.excess().div_ceil(self.block_bytes as usize);
         excess.min(self.blocks.saturating_sub(BLOCKS_LEAST))

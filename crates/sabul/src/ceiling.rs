@@ -1,36 +1,35 @@
-//! One rate for all that a process sends, or for all that it receives: transfers at the same time share it.
+//! Shared rate limit of all transfers that a process sends, or of all that it receives.
 //!
-//! Source:      ours; max-min shares, as a fair queue would give them.
-//! Model:       each end looks once in [`LOOK`] how much of its part it has used. Who used
-//!              less than [`HUNGRY`] of it needs what it used and half as much again; what that
-//!              leaves is divided alike among the others. A newcomer counts as one of those.
-//! Invariants:  the parts sum up to no more than the ceiling; a part is never nothing.
-//! Bounds:      an end takes up a smaller part when it looks next, so that for as long as that the sum may be
-//!              exceeded by what a newcomer was given. A receiver tells its sender, which takes a round trip more.
-//! Not here:    how a sender keeps to its part (`sabul-proto`); limits of one transfer, and how a sender hears of a
-//!              receiver's (`steer.rs`).
+//! Source:      ours; max-min fair shares, as fair queueing would give.
+//! Model:       each end reports its use once per [`LOOK`]. An end that used less than [`HUNGRY`] of its share is
+//!              granted 1.5 times its use. The rest is divided equally among the other ends, including newcomers.
+//! Invariants:  the shares never sum to more than the ceiling; a share is never zero.
+//! Bounds:      an end applies a smaller share at its next update. Until then the sum may exceed the ceiling by a
+//!              newcomer's share. A receiver forwards the share to its sender, which takes one RTT more.
+//! Not here:    how a sender keeps its share (`sabul-proto`); limits of one transfer, and how a receiver's limit
+//!              reaches the sender (`steer.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabul_units::{Instant, Span};
 
-/// Time between two looks. Ours: long beside the bursts of a sender, short beside what people notice.
+/// Update interval. Ours: long compared with a sender's bursts, short compared with human perception.
 const LOOK: Span = Span::from_millis(100);
-/// Who used this of its part would use more. Ours: packets, batches and timers cost a sender a few percent.
+/// An end that used this part of its share could use more. Ours: packets, batches and timers cost a sender a few
+/// percent.
 const HUNGRY: f64 = 0.8;
-/// What others than the hungry are given, as a part of what they used.
+/// Grant of a less hungry end, as a multiple of its use.
 const HEADROOM: f64 = 1.5;
-/// The least part of an end that uses nothing is one in so many of an equal one, so that it can show that
-/// it has come back.
+/// An idle end keeps this fraction (1/n) of an equal share, to show renewed demand.
 const LEAST_PART: f64 = 8.0;
 
-/// A highest rate in bit/s for all transfers that this process sends, or for all that it receives, at the same time;
-/// clones share it.
+/// Rate limit in bit/s of all transfers that this process sends at the same time, or of all that it receives; clones
+/// share the limit.
 ///
-/// It counts what channels carry, their headers and retransmissions included. Of what is received
-/// ([`ListenerConfig::receiving`](crate::ListenerConfig::receiving)) each sender is told its part, and may be faster for
-/// the round trip that this takes.
+/// The limit counts the bytes of channels, including headers and retransmissions. For received data
+/// ([`ListenerConfig::receiving`](crate::ListenerConfig::receiving)), each sender receives its share by message, and
+/// may be faster for one RTT.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
     shared: Arc<Mutex<State>>,
@@ -38,22 +37,22 @@ pub struct Ceiling {
 
 #[derive(Debug)]
 struct State {
-    /// None bounds nothing.
+    /// `None` is no limit.
     total_bps: Option<u64>,
     next_key: u64,
     members: BTreeMap<u64, Need>,
 }
 
-/// What a sending end needs.
+/// Demand of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Need {
-    /// All that it can have.
+    /// As much as possible.
     All,
     /// This many bit/s.
     Some(f64),
 }
 
-/// Two are equal if whoever sends below one sends below the other.
+/// Two ceilings are equal if they are clones of each other.
 impl PartialEq for Ceiling {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
@@ -63,30 +62,30 @@ impl PartialEq for Ceiling {
 impl Eq for Ceiling {}
 
 impl Ceiling {
-    /// A ceiling of so many bit/s, which is at least 1.
+    /// Makes a ceiling of this many bit/s, at least 1.
     pub fn new(total_bps: u64) -> Self {
         let ceiling = Self::open();
         ceiling.set(Some(total_bps));
         ceiling
     }
 
-    /// One that bounds nothing until it is set.
+    /// Makes a ceiling without a limit, which may be set later.
     pub fn open() -> Self {
         let state = State { total_bps: None, next_key: 0, members: BTreeMap::new() };
         Self { shared: Arc::new(Mutex::new(state)) }
     }
 
-    /// Another ceiling from now on, in bit/s, at least 1, or none; those below it hear of it within a tenth of a second.
+    /// Sets the limit in bit/s, at least 1, or removes it. Transfers apply the change within 0.1 s.
     pub fn set(&self, total_bps: Option<u64>) {
         self.lock().total_bps = total_bps.map(|bps| bps.max(1));
     }
 
-    /// The ceiling in bit/s; none where it bounds nothing.
+    /// Returns the limit in bit/s; `None` without a limit.
     pub fn total_bps(&self) -> Option<u64> {
         self.lock().total_bps
     }
 
-    /// One more end sends or receives.
+    /// Adds an endpoint that sends or receives.
     pub(crate) fn join(&self) -> Member {
         let mut state = self.lock();
         let key = state.next_key;
@@ -103,7 +102,7 @@ impl Ceiling {
 }
 
 impl State {
-    /// What this one may use, in bit/s: what it needs, or an equal part of what those who need less leave.
+    /// Share of this endpoint in bit/s: its demand, or an equal part of the rest.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the ceiling")]
     fn part(&self, key: u64) -> Option<u64> {
         let total = self.total_bps? as f64;
@@ -114,7 +113,7 @@ impl State {
         };
         let mut needs: Vec<f64> = self.members.values().map(bound).collect();
         needs.sort_by(f64::total_cmp);
-        // Filled from below: who needs less than an equal part of the rest has what it needs.
+        // Water-filling: an endpoint that needs less than an equal part of the rest gets its demand.
         let (mut rest, mut left) = (total, needs.len());
         for need in needs {
             if need >= rest / left as f64 {
@@ -129,23 +128,23 @@ impl State {
     }
 }
 
-/// An end below a ceiling; dropping it leaves its part to the others.
+/// An endpoint below a ceiling; dropping the value frees its share.
 #[derive(Debug)]
 pub(crate) struct Member {
     ceiling: Ceiling,
     key: u64,
     part_bps: Option<u64>,
-    /// When it looked last, and the bytes that it had sent by then.
+    /// Time of the last update, and the bytes sent by then.
     last: Option<(Instant, u64)>,
 }
 
 impl Member {
-    /// What it may send or receive, in bit/s; none where nothing bounds it.
+    /// Share of the endpoint in bit/s; `None` without a limit.
     pub(crate) const fn part_bps(&self) -> Option<u64> {
         self.part_bps
     }
 
-    /// It has sent or received so many bytes since its start; says whether its part has changed.
+    /// Reports the total bytes sent or received; returns whether the share has changed.
     pub(crate) fn look(&mut self, now: Instant, sent_bytes: u64) -> bool {
         let Some((since, before)) = self.last else {
             self.last = Some((now, sent_bytes));
@@ -183,7 +182,7 @@ mod tests {
 
     const MBPS: u64 = 1_000_000;
 
-    /// Ends that use what they have, up to these rates in Mb/s; the last rates that they had, in Mb/s.
+    /// Runs endpoints that use their shares up to `wants` Mb/s; returns their last rates in Mb/s.
     fn share(ceiling: &Ceiling, rounds: u64, wants: &[u64]) -> Vec<u64> {
         let mut members: Vec<Member> = wants.iter().map(|_| ceiling.join()).collect();
         let mut sent = vec![0; wants.len()];
@@ -226,7 +225,7 @@ mod tests {
             one.look(now, ones);
             other.look(now, others);
             ones += part(&one) / 80;
-            // Nothing to send for two seconds.
+            // Idle for two seconds.
             if !(20..40).contains(&look) {
                 others += part(&other) / 80;
             }

@@ -1,9 +1,9 @@
-//! The control connection after its handshake: messages in, messages out, and who gets which.
+//! Control connection after the handshake: reader task, writer task, and routing of messages to transfers.
 //!
-//! One task writes, one reads. What answers about files waits for room on its way out and for credit of
-//! whoever asked; everything else is small and rare and never waits, so two ends that both send cannot block each other. The
-//! reader never waits for a transfer. What waits anywhere is bounded in bytes, and a peer that makes
-//! it grow beyond the bound ends its session.
+//! One task writes and one task reads. Answers about files wait for room in the send queue and for credit of the
+//! requesting side. All other messages are small and rare and never wait, so two sending ends cannot block each other.
+//! The reader never waits for a transfer. All queues are bounded in bytes; a peer that exceeds a bound ends its
+//! session.
 
 mod ending;
 mod incoming;
@@ -40,18 +40,18 @@ pub(crate) use ending::Ending;
 pub(crate) use mailbox::{Event, Input, Intake, Mailbox, Role, Written};
 pub(crate) use router::{Requests, Router};
 
-/// How long the end of a session waits for the peer to close too.
+/// How long a closing session waits for the peer to close too.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The control connection, shared by the reading and the writing task.
+/// The control connection, shared by the reader and the writer task.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection(Arc<Mutex<Stream>>);
 
-/// What carries control messages.
+/// Transport of control messages.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
-    /// Between two hosts of a world in virtual time.
+    /// Simulated connection between two hosts in virtual time.
     #[cfg(test)]
     World(crate::world::Wire),
 }
@@ -69,7 +69,7 @@ impl Connection {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Polls what carries the messages.
+    /// Calls `poll` with the underlying stream.
     fn with<T>(&self, poll: impl FnOnce(Pin<&mut dyn Duplex>) -> T) -> T {
         match &mut *self.lock() {
             Stream::Tls(stream) => poll(Pin::new(stream.as_mut())),
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// The secrets of a channel of this connection.
+    /// Exports the secrets of a channel from the TLS session.
     pub(crate) fn channel_secrets(&self, channel: u32) -> Result<ChannelSecrets, TlsError> {
         match &*self.lock() {
             Stream::Tls(stream) => match &**stream {
@@ -90,7 +90,7 @@ impl Connection {
         }
     }
 
-    /// What the proof of a ticket's secret is computed over.
+    /// Exports the value over which the proof of a ticket's secret is computed.
     pub(crate) fn proof_exporter(&self) -> Result<[u8; 32], TlsError> {
         match &*self.lock() {
             Stream::Tls(stream) => match &**stream {
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// Has the system, too, notice a peer that is gone.
+    /// Sets TCP keepalive and the TCP user timeout, so that the kernel also detects a dead peer.
     fn watch_over(&self, patience: Patience) {
         match &*self.lock() {
             Stream::Tls(stream) => socket::watch_over(stream.get_ref().0, patience),
@@ -111,8 +111,8 @@ impl Connection {
         }
     }
 
-    /// The next message, whose body may have at most `limit` bytes; none where the peer has closed
-    /// in order. A longer one is refused before it is read.
+    /// Reads the next message, whose body may have at most `limit` bytes; `None` after a clean close. A longer message
+    /// is rejected before its body is read.
     pub(crate) async fn read_at_most(&mut self, limit: usize) -> io::Result<Option<Message>> {
         Incoming::new(self).next(limit).await.map_err(|error| match error {
             ReadError::Io(error) => error,
@@ -120,7 +120,7 @@ impl Connection {
         })
     }
 
-    /// Writes one message at once.
+    /// Writes one message and flushes.
     pub(crate) async fn write(&mut self, message: &Message) -> io::Result<()> {
         let mut bytes = Vec::new();
         message
@@ -131,7 +131,7 @@ impl Connection {
     }
 }
 
-/// Bytes both ways.
+/// A bidirectional byte stream.
 trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
@@ -164,7 +164,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Puts messages on the control connection.
+/// Sender of control messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     outbox: Outbox,
@@ -173,9 +173,9 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Starts the tasks that write and read. They end, and close the connection, after
-    /// [`Message::Close`], when every [`Control`] is gone, or when the session is over for another
-    /// reason; what had to be written before is written, and then the receiver gets a signal.
+    /// Starts the writer and the reader task. The tasks end and close the connection after [`Message::Close`], when
+    /// every [`Control`] is dropped, or when the session is over for another reason. Messages queued before are written
+    /// first; then the returned receiver gets a signal.
     pub(crate) fn start(
         connection: Connection,
         router: Arc<Router>,
@@ -191,7 +191,7 @@ impl Control {
         let (done, written) = oneshot::channel();
         let ended = Arc::clone(&router);
         machine.spawn(async move {
-            // Closing while there is something to read would make the peer lose our last words.
+            // Closing with unread data would make the peer lose the last messages.
             let _ = writer.await;
             let _ = done.send(());
             if tokio::time::timeout(CLOSE_PATIENCE, &mut reader).await.is_err() {
@@ -202,8 +202,8 @@ impl Control {
         (Self { outbox, router, runtime: Handle::current() }, written)
     }
 
-    /// Sends without waiting. A dead connection is noticed by the reader; one that the peer does not
-    /// read is the end of the session.
+    /// Sends without waiting. The reader detects a dead connection. A peer that does not read its messages ends the
+    /// session.
     pub(crate) fn send(&self, message: Message) {
         match self.outbox.put(&message) {
             Ok(()) | Err(NotSent::Gone) => {}
@@ -215,7 +215,7 @@ impl Control {
         }
     }
 
-    /// Sends when there is room: one of many, for which the peer has other means than credit.
+    /// Sends one of many messages once the queue has room, for messages that are limited by other means than credit.
     pub(crate) async fn send_when_room(&self, message: &Message) -> bool {
         let sent = self.outbox.put_bulk(message).await;
         match &sent {
@@ -228,17 +228,17 @@ impl Control {
         sent.is_ok()
     }
 
-    /// Waits until the peer has heard all that was said so far; tells whether it has before the session ended.
+    /// Waits until the peer has processed all messages sent so far; returns whether it did before the session ended.
     pub(crate) async fn is_heard(&self) -> bool {
         let times = self.router.ask();
         self.send(Message::Ping);
         self.router.is_answered(times).await
     }
 
-    /// Asks for a transfer.
+    /// Sends a request for a transfer.
     ///
     /// # Errors
-    /// If the request is more than the peer would take.
+    /// If the request exceeds the limits of the peer.
     pub(crate) fn ask(&self, open: Open) -> Result<(), Error> {
         match self.outbox.put(&Message::Open(open)) {
             Err(NotSent::Unfit(_)) => Err(Error::Config(format!(
@@ -251,18 +251,18 @@ impl Control {
         }
     }
 
-    /// For the answers about files to the request of this mailbox.
+    /// Makes the sender of answers to the file request of this mailbox.
     pub(crate) fn bulk(&self, mailbox: &Mailbox) -> Bulk {
         Bulk { control: self.clone(), credit: Arc::clone(&mailbox.credit) }
     }
 
-    /// The runtime that the connection lives on.
+    /// The runtime of the connection.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 }
 
-/// Sends the answers to one request about files, as many as the other end has room for.
+/// Sends the answers to one file request, within the peer's credit.
 #[derive(Clone, Debug)]
 pub(crate) struct Bulk {
     control: Control,
@@ -270,7 +270,7 @@ pub(crate) struct Bulk {
 }
 
 impl Bulk {
-    /// Sends one and waits for room; for threads, not for tasks. Tells whether that made sense.
+    /// Sends one message and waits for room; for threads, not for tasks. Returns whether the message was queued.
     pub(crate) fn send(&self, message: &Message) -> bool {
         self.control.runtime.block_on(self.send_when_room(message))
     }

@@ -1,55 +1,53 @@
-//! Open files of the process: connections, sockets and files all count, and the system permits so
-//! many.
+//! Limit of open file descriptors: connections, sockets and files all count against it.
 //!
-//! The system gives the lowest free number to what is opened. So the number of what was opened last
-//! tells how many are open at least, without asking.
+//! The system assigns the lowest free number to a new descriptor. The number of the newest descriptor is therefore a
+//! lower bound of the open ones, without a system call.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Most open files asked for. Far more would slow down programs that close every file they could
-/// have inherited.
+/// Highest limit that this process requests. A much higher limit would slow down programs that close every descriptor
+/// they could have inherited.
 const WANTED: u64 = 65_536;
-/// So many are for the files of transfers under way.
+/// Descriptors reserved for files of running transfers.
 const FOR_FILES: u64 = 64;
-/// One part in so many is for the channels and files of the sessions that there are.
+/// Fraction (1/n) of the limit reserved for channels and files of existing sessions.
 const PART_FOR_CHANNELS: u64 = 4;
 
-/// So many are for each channel: its socket, what wakes its thread, and the file that is written with its folder.
-/// Ours: 40 uploads had 216 open, sessions and their listener included.
+/// Descriptors per channel: its socket, the waker of its thread, and the written file with its directory. Ours: 40
+/// uploads had 216 open, including sessions and their listener.
 const FOR_CHANNEL: u64 = 4;
 
-/// What something new may be opened for.
+/// Purpose of a new descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Somebody who calls, and may come to have a session.
+    /// A new connection that may become a session.
     Session,
     /// A channel of a session.
     Channel,
 }
 
-/// Lets this process open as many files as the system permits, up to 65 536, instead of the 1024 that
-/// are usual. For the start of a program; it changes nothing where that is not possible.
+/// Raises this process's limit of open files to the hard limit, at most 65 536, from the usual 1024. Call at the start
+/// of a program. Has no effect if raising is not permitted.
 pub fn allow_many_files() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
     if current.is_some_and(|current| current < wanted) {
-        // Without it, the system says which file was one too many.
+        // If this fails, a later error shows which file exceeded the limit.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
 }
 
-/// The least limit of open files with which a listener can let anybody in: below, what is kept for files and channels
-/// leaves no session.
+/// Least limit of open files for a listener; below it, the reserves for files and channels leave no session.
 pub const LISTENER_FILES_MIN: u64 = 2 * FOR_FILES;
 
-/// How many files this process may open at most, where there is a limit.
+/// Returns this process's limit of open files; `None` if there is no limit.
 pub fn files_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// How many of how many are open, where this new one is one too many for its purpose.
+/// Returns an error text if the newest descriptor exceeds the limit of its purpose.
 pub(crate) fn shortage(newest: &impl AsFd, purpose: Purpose) -> Option<String> {
     let limit = getrlimit(Resource::Nofile).current?;
     let number = u64::try_from(newest.as_fd().as_raw_fd()).unwrap_or(0);
@@ -61,7 +59,7 @@ pub(crate) fn shortage(newest: &impl AsFd, purpose: Purpose) -> Option<String> {
     })
 }
 
-/// Channels at the same time for which the limit of open files is enough.
+/// Most concurrent channels within the limit of open files.
 pub(crate) fn channels_max() -> usize {
     getrlimit(Resource::Nofile).current.map_or(usize::MAX, channels_at)
 }
@@ -70,7 +68,7 @@ fn channels_at(limit: u64) -> usize {
     usize::try_from(limit / PART_FOR_CHANNELS / FOR_CHANNEL).unwrap_or(usize::MAX)
 }
 
-/// How many files may be open at such a limit when something new is opened.
+/// Most open descriptors at this limit when a new one is opened for `purpose`.
 const fn most(limit: u64, purpose: Purpose) -> u64 {
     let most = limit.saturating_sub(FOR_FILES);
     match purpose {
@@ -94,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_least_limit_of_a_listener_leaves_room_for_sessions() {
-        // Standard streams, ports, wake-ups of the runtime and of its threads take some.
+        // Standard streams, ports, and wakers of the runtime and its threads take some.
         assert!(most(LISTENER_FILES_MIN, Purpose::Session) >= 32);
     }
 

@@ -1,4 +1,4 @@
-//! Who hears what happens at this end of transfers, and why.
+//! Callback for events of controllers and timers at this end of transfers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +10,13 @@ use sabul_units::Instant;
 
 type Hear = dyn Fn(&Told) + Send + Sync;
 
-/// Hears of each event of a controller that sends from this end, and of each timer of the protocol that
-/// fires here.
+/// Receives each event of a controller that sends from this end, and each protocol timer that fires here.
 ///
-/// It is called on the thread of the channel; whoever waits in it holds up the transfer.
+/// The callback runs on the thread of the channel; a slow callback delays the transfer.
 #[derive(Clone)]
 pub struct EventSink(Arc<Hear>);
 
-/// Something that happened at this end of a transfer.
+/// An event at this end of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
     transfer: u32,
@@ -32,19 +31,19 @@ enum What {
 }
 
 impl Told {
-    /// The number of the transfer in its session.
+    /// Returns the number of the transfer in its session.
     pub const fn transfer(&self) -> u32 {
         self.transfer
     }
 
-    /// A line of JSON. The source is `transfer:N`, and time counts from the opening of its channel; the columns are
-    /// those of `sabul_cc::events` and, for a timer, `timer` and `why`.
+    /// Returns one line of JSON. The source is `transfer:N`, and time counts from the opening of its channel. The
+    /// columns are those of `sabul_cc::events` and, for a timer, `timer` and `why`.
     pub fn to_json(&self) -> String {
         self.line(&format!("transfer:{}", self.transfer), self.what)
     }
 
-    /// The same as part of something larger: under this name, and with time since `start`; none if the channel
-    /// was opened before that.
+    /// As [`Self::to_json`], with the source `of` and with time since `start`; `None` if the channel was opened before
+    /// `start`.
     pub fn to_json_since(&self, start: Moment, of: &str) -> Option<String> {
         let before = self.opened.checked_duration_since(start)?.into();
         let later = |at: Instant| at + before;
@@ -68,7 +67,7 @@ impl Told {
 }
 
 impl EventSink {
-    /// Hands each event to `hear`.
+    /// Makes a sink that calls `hear` for each event.
     pub fn new(hear: impl Fn(&Told) + Send + Sync + 'static) -> Self {
         Self(Arc::new(hear))
     }
@@ -84,7 +83,7 @@ impl fmt::Debug for EventSink {
     }
 }
 
-/// Tells a sink of one transfer.
+/// Event sink of one transfer.
 #[derive(Clone, Debug)]
 pub(crate) struct Teller {
     sink: EventSink,
@@ -92,12 +91,12 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    /// A controller did something, on a channel that was opened then.
+    /// Reports a controller event; `opened` is the time at which the channel was opened.
     pub(crate) fn did(&self, opened: Moment, event: Event) {
         self.tell(opened, What::Did(event));
     }
 
-    /// A timer fired.
+    /// Reports a timer that fired.
     pub(crate) fn fired(&self, opened: Moment, fired: Fired) {
         self.tell(opened, What::Fired(fired));
     }

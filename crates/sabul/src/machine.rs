@@ -1,4 +1,4 @@
-//! The machine that a session runs on: threads and a runtime, or a world in virtual time.
+//! Execution environment of sessions: threads and a runtime, or a simulated world in virtual time.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -12,17 +12,17 @@ use crate::channel::ChannelError;
 use crate::channel::engine::Job;
 use crate::error::Error;
 
-/// Where tasks, ends of channels, readers and writers run.
+/// Where tasks, channel endpoints, readers and writers run.
 #[derive(Clone, Debug)]
 pub(crate) enum Machine {
-    /// Tasks on this runtime, everything that blocks on a thread of its own.
+    /// Tasks on this runtime; blocking work on dedicated threads.
     Threads(Handle),
     /// Everything is a task of a simulated host.
     #[cfg(test)]
     World(crate::world::Tasks),
 }
 
-/// A thread that exists and waits for its work; it ends without, when this is dropped.
+/// A thread that waits for work; dropping the value ends the thread.
 #[derive(Debug)]
 pub(crate) struct Hand(mpsc::Sender<Box<dyn FnOnce() + Send>>);
 
@@ -35,7 +35,7 @@ impl Hand {
     }
 }
 
-/// The threads of a transfer, before they have anything to do.
+/// Threads reserved for a transfer before it has work for them.
 #[derive(Debug, Default)]
 pub(crate) struct Crew {
     pub(crate) channel: Option<Hand>,
@@ -43,7 +43,7 @@ pub(crate) struct Crew {
 }
 
 impl Machine {
-    /// Threads for a transfer, so that a transfer for which the system has none can wait before it begins.
+    /// Starts the threads of a transfer in advance, so that a transfer can wait if the system refuses threads.
     pub(crate) fn hire(&self, sends: bool) -> io::Result<Crew> {
         match self {
             Self::Threads(_) => {
@@ -59,12 +59,11 @@ impl Machine {
         }
     }
 
-    /// The machine of the runtime that this is called on.
+    /// The environment of the current tokio runtime.
     pub(crate) fn current() -> Self {
         Self::Threads(Handle::current())
     }
 
-    /// Runs a task.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -76,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// Runs what may block for a moment, such as calls of the file system; nothing where it cannot.
+    /// Runs a call that may block briefly, such as file system calls; `None` if it could not run or panicked.
     pub(crate) async fn block<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -88,7 +87,7 @@ impl Machine {
         }
     }
 
-    /// Runs an end of a channel, on the thread that waits for it or on a new one.
+    /// Runs a channel endpoint, on the reserved thread or on a new one.
     pub(crate) fn run_channel(&self, hand: Option<Hand>, job: Job) -> Result<(), ChannelError> {
         match self {
             Self::Threads(_) => {
@@ -104,24 +103,24 @@ impl Machine {
     }
 }
 
-/// Runs this on a thread of its own.
+/// Runs a closure on a new thread.
 pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     on_thread(None, name, run)
 }
 
-/// Runs this on the thread that waits for it, or on a new one.
+/// Runs a closure on the reserved thread or on a new one.
 pub(crate) fn on_thread(
     hand: Option<Hand>,
     name: &str,
     run: impl FnOnce() + Send + 'static,
 ) -> Result<(), Error> {
-    // A job tells of its end when it is dropped, so that a panic is an end, too.
+    // Jobs report their end when they are dropped, so a panic is reported too.
     start(hand, name, move || drop(panic::catch_unwind(AssertUnwindSafe(run))))
         .map_err(|source| Error::Io { action: "start a thread", source })
 }
 
 fn start(hand: Option<Hand>, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let hand = hand.map_or_else(|| Hand::hire(name), Ok)?;
-    // Its thread waits as long as the hand is there.
+    // The thread waits as long as the hand exists.
     hand.0.send(Box::new(run)).map_err(|_| io::Error::other("the thread is gone"))
 }

@@ -1,14 +1,15 @@
-//! Opening the UDP path of a channel: who sends first, and from where.
+//! Opening of a channel's UDP path: handshake and address validation.
 //!
-//! The connector sends sealed hellos of 1200 bytes from a socket of its own until an answer comes.
-//! The listener's one UDP port serves all sessions: [`Demux`] looks up the connection id, opens
-//! the hello, and gives the channel a socket of its own on the same port, connected to the peer.
+//! The connector sends sealed hellos of 1200 bytes from its own socket until an answer arrives. One
+//! UDP port of the listener serves all sessions. [`Demux`] looks up the connection id, decrypts the
+//! hello, and opens a socket for the channel on the same port, connected to the peer.
 //!
 //! ```text
 //! hello:      | challenge echoed, 8 | time sent in µs, 8 | zeros up to 1200 bytes of datagram |
 //! hello ack:  | challenge, 8        | time echoed, 8     |
 //! ```
-//! An address from which TCP comes too is taken at once; another one has to echo a challenge.
+//! The address of the TCP connection is accepted at once; any other address has to echo a
+//! challenge.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -33,25 +34,25 @@ use crate::tls::ChannelSecrets;
 
 /// How long a connector tries before UDP counts as blocked. Ours: eight hellos.
 pub(crate) const CONNECTOR_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a listener waits for a hello; longer, so that the connector's verdict comes first.
+/// How long a listener waits for a hello; longer, so that the connector's error comes first.
 pub(crate) const LISTENER_PATIENCE: Duration = Duration::from_secs(10);
-/// Time to the second hello; doubles up to [`HELLO_GAP_MAX`].
+/// Time until the second hello; doubles up to [`HELLO_GAP_MAX`].
 const HELLO_GAP: Duration = Duration::from_millis(50);
 /// Longest time between hellos.
 const HELLO_GAP_MAX: Duration = Duration::from_millis(500);
-/// Bytes of a hello datagram: passes every path, and no answer is larger.
+/// Size of a hello datagram in bytes: passes every path, and no answer is larger.
 const HELLO_BYTES: usize = 1200;
-/// Bytes of either body that mean something.
+/// Used bytes of the body of a hello or of its answer.
 const BODY_BYTES: usize = 16;
-/// Hellos kept for channels that nobody expects yet: a hello can overtake its request.
+/// Most stored hellos for unknown channels: a hello can arrive before its request.
 const EARLY_MAX: usize = 64;
-/// How many of them may come from one source, so that one host cannot push out the others'.
+/// Most stored hellos of one source, so that one host cannot evict those of others.
 const EARLY_PER_SOURCE: usize = 4;
 
-// Whoever lies about its address gets no more out of the listener than it puts in.
+// No amplification: a spoofed source address receives no more bytes than were sent.
 const _: () = assert!(HEADER_LEN + BODY_BYTES + TAG_LEN <= HELLO_BYTES);
 
-/// A path that is open, with what its opening used up.
+/// An open path, with the state left by its handshake.
 #[derive(Debug)]
 pub(crate) struct OpenPath {
     pub(crate) socket: Box<dyn Datagrams>,
@@ -63,7 +64,7 @@ pub(crate) struct OpenPath {
     pub(crate) rtt: Option<Span>,
 }
 
-/// Opens one authentic packet of this kind and returns the front of its body.
+/// Decrypts a packet of this kind; returns its number and the first 16 bytes of its body.
 fn open_body(
     opener: &mut Opener,
     datagram: &[u8],
@@ -83,7 +84,7 @@ fn open_body(
     Some((number, *first, *rest.first_chunk::<8>()?))
 }
 
-/// A sealed datagram of this kind.
+/// Makes a sealed datagram of this kind.
 fn seal(
     sealer: &mut Sealer,
     kind: Kind,
@@ -98,7 +99,7 @@ fn seal(
     Ok(datagram)
 }
 
-/// A socket of its own for talking to `peer`.
+/// Opens a socket connected to `peer`.
 fn socket_to(peer: SocketAddr, options: &SocketOptions) -> Result<UdpSocket, Error> {
     let any: IpAddr = match peer {
         SocketAddr::V4(_) => IpAddr::from([0; 4]),
@@ -109,7 +110,7 @@ fn socket_to(peer: SocketAddr, options: &SocketOptions) -> Result<UdpSocket, Err
         .map_err(|error| Error::Io { action: "open a UDP socket", source: error.into() })
 }
 
-/// Sends a hello that answers this challenge, so long after the first.
+/// Sends a hello with this echoed challenge; `elapsed` is the time since the first hello.
 fn send_hello(
     socket: &UdpSocket,
     sealer: &mut Sealer,
@@ -124,14 +125,14 @@ fn send_hello(
     let datagram = seal(sealer, Kind::Hello, connection, number, &body).map_err(|error| {
         Error::Io { action: "seal a packet", source: std::io::Error::other(error) }
     })?;
-    // Whatever keeps it from leaving, the next one may pass.
+    // A failed send is not fatal: the next hello may pass.
     if let Err(error) = socket.send(&datagram, datagram.len(), None, Ecn::NotEct) {
         debug!(%error, "a hello was not sent");
     }
     Ok(())
 }
 
-/// Steers an attempt to open a path, from elsewhere.
+/// Control of an attempt to open a path, for use by another thread.
 #[derive(Debug, Default)]
 pub(crate) struct Attempt {
     state: Mutex<AttemptState>,
@@ -145,13 +146,13 @@ struct AttemptState {
 }
 
 impl Attempt {
-    /// No more hellos.
+    /// Ends the attempt.
     pub(crate) fn end(&self) {
         self.lock().is_over = true;
         self.changed.notify_all();
     }
 
-    /// No hellos for now, or again.
+    /// Pauses or resumes the hellos.
     pub(crate) fn hold(&self, is_held: bool) {
         self.lock().is_held = is_held;
         self.changed.notify_all();
@@ -161,7 +162,7 @@ impl Attempt {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while the attempt is held. Says whether it was, and nothing where it is over.
+    /// Waits while the attempt is paused. Returns whether it was paused, or `None` if it is over.
     fn may_go_on(&self) -> Option<bool> {
         let mut state = self.lock();
         let was_held = state.is_held;
@@ -172,7 +173,8 @@ impl Attempt {
     }
 }
 
-/// Sends hellos to `peer` until one is answered; blocks, until the attempt ends at the latest.
+/// Sends hellos to `peer` until an answer arrives; blocks at most until the attempt ends. `None` if
+/// it ended.
 pub(crate) fn connect(
     peer: SocketAddr,
     options: &SocketOptions,
@@ -240,20 +242,20 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A channel whose hello is awaited.
+/// A channel that waits for its hello.
 struct Expected {
     sealer: Sealer,
     next_number: PacketNumber,
     opener: Opener,
-    /// Where the control connection comes from.
+    /// Address of the peer on the control connection.
     tcp_peer: IpAddr,
     challenge: [u8; 8],
-    /// How large the buffers of its socket may be.
+    /// Buffer size of the channel's socket in bytes.
     buffer_bytes: usize,
     done: oneshot::Sender<Result<OpenPath, Error>>,
 }
 
-/// A datagram as it comes.
+/// A received datagram.
 #[derive(Clone, Copy)]
 struct Datagram<'a> {
     payload: &'a [u8],
@@ -261,19 +263,19 @@ struct Datagram<'a> {
     local_ip: Option<IpAddr>,
 }
 
-/// A hello whose channel is not known (yet).
+/// A hello of an unknown channel.
 struct Early {
     payload: Vec<u8>,
     source: SocketAddr,
     local_ip: Option<IpAddr>,
 }
 
-/// The hellos that have come before their channels were expected.
+/// Hellos that arrived before their channels were expected.
 #[derive(Default)]
 struct EarlyHellos(VecDeque<Early>);
 
 impl EarlyHellos {
-    /// Keeps one; the oldest of its source makes room, or the oldest of all.
+    /// Stores a hello; evicts the oldest of the same source, or the oldest of all.
     fn keep(&mut self, datagram: Datagram<'_>) {
         let from = source(datagram.source.ip());
         let is_same = |early: &Early| source(early.source.ip()) == from;
@@ -287,7 +289,7 @@ impl EarlyHellos {
         self.0.push_back(Early { payload: payload.to_vec(), source, local_ip });
     }
 
-    /// Takes those of a channel.
+    /// Removes and returns the hellos of a channel.
     fn take(&mut self, connection: ConnectionId) -> Vec<Early> {
         let is_its = |early: &Early| {
             Header::decode(&early.payload).is_ok_and(|header| header.connection == connection)
@@ -312,7 +314,7 @@ struct DemuxShared {
     unknown: AtomicU64,
 }
 
-/// The listener's UDP port, and the thread that gives each channel its own socket on it.
+/// UDP port of a listener, and the thread that opens a socket on the port for each channel.
 pub(crate) struct Demux {
     shared: Arc<DemuxShared>,
     waker: Waker,
@@ -327,7 +329,7 @@ impl std::fmt::Debug for Demux {
     }
 }
 
-/// Takes back the expectation of a channel when nobody waits for it any more.
+/// Registration of an expected channel; dropping the value removes it.
 pub(crate) struct Expectation {
     shared: Arc<DemuxShared>,
     connection: u64,
@@ -335,7 +337,7 @@ pub(crate) struct Expectation {
 }
 
 impl Expectation {
-    /// The path, once the peer has opened it.
+    /// Waits until the peer has opened the path.
     pub(crate) async fn wait(&mut self) -> Result<OpenPath, Error> {
         match (&mut self.done).await {
             Ok(result) => result,
@@ -350,7 +352,7 @@ impl Drop for Expectation {
     }
 }
 
-/// The UDP port of a listener that nobody serves yet.
+/// UDP port of a listener before its thread has started.
 #[derive(Debug)]
 pub(crate) struct DemuxPort {
     socket: UdpSocket,
@@ -358,7 +360,7 @@ pub(crate) struct DemuxPort {
 }
 
 impl DemuxPort {
-    /// Takes the UDP port of `address`.
+    /// Binds the UDP port of `address`.
     pub(crate) fn bind(address: SocketAddr, options: &SocketOptions) -> Result<Self, Error> {
         let options = SocketOptions { reuse_port: true, ..options.clone() };
         let socket = UdpSocket::bind(address, &options)
@@ -366,7 +368,7 @@ impl DemuxPort {
         Ok(Self { socket, options })
     }
 
-    /// Serves it, in a thread of its own.
+    /// Starts the thread of the port.
     pub(crate) fn start(self) -> Result<Demux, Error> {
         let Self { socket, options } = self;
         let waker = socket.waker();
@@ -387,7 +389,7 @@ impl DemuxPort {
 }
 
 impl Demux {
-    /// Expects the hello of a channel.
+    /// Registers a channel whose hello is expected.
     pub(crate) fn expect(
         &self,
         secrets: &ChannelSecrets,
@@ -400,7 +402,7 @@ impl Demux {
             action: "get randomness",
             source: std::io::Error::other("the system gives none"),
         })?;
-        // Zero stands for no challenge.
+        // Zero means no challenge.
         challenge[0] |= 1;
         let (done, receiver) = oneshot::channel();
         let expected = Expected {
@@ -459,7 +461,8 @@ impl DemuxShared {
         }
     }
 
-    /// Takes what comes to the open port. What is no hello costs a look at its first bytes.
+    /// Processes a datagram of the listener's port. A datagram that is not a hello only costs a
+    /// check of its header.
     fn take(&self, datagram: Datagram<'_>) {
         let header = Header::decode(datagram.payload).ok();
         let is_hello = |header: &Header| header.kind == Kind::Hello;
@@ -477,7 +480,8 @@ impl DemuxShared {
         }
     }
 
-    /// Takes a hello whose channel is expected; nothing where it is not authentic.
+    /// Processes a hello of an expected channel; returns `None` if the hello is not authentic or
+    /// its address is not validated.
     fn handle(&self, state: &mut DemuxState, datagram: Datagram<'_>) -> Option<()> {
         let connection = Header::decode(datagram.payload).ok()?.connection;
         let expected = state.expected.get_mut(&connection.0)?;
@@ -495,7 +499,7 @@ impl DemuxShared {
         expected.next_number = number.next();
         if !is_known {
             let to = Some(datagram.source);
-            // A lost answer is asked for again.
+            // If the answer is lost, the peer repeats its hello.
             let _ = self.socket.send(&answer, answer.len(), to, Ecn::NotEct);
             return None;
         }
@@ -521,14 +525,14 @@ impl DemuxShared {
                     rtt: None,
                 }
             });
-        // Whoever waited may have given up meanwhile.
+        // The waiting task may have ended meanwhile.
         let _ = expected.done.send(opened);
         Some(())
     }
 }
 
-/// Where the socket of a channel binds: where the hello arrived, on the listener's port. A
-/// link-local address means something on one link only: the one that the hello came over.
+/// Local address of a channel's socket: the address at which the hello arrived, with the listener's
+/// port. A link-local address needs the scope id of the link on which the hello arrived.
 fn local_address(listener: SocketAddr, arrived: Option<IpAddr>, from: SocketAddr) -> SocketAddr {
     let mut local = SocketAddr::new(arrived.unwrap_or_else(|| listener.ip()), listener.port());
     if let (SocketAddr::V6(local), SocketAddr::V6(from)) = (&mut local, from)
@@ -648,7 +652,7 @@ mod tests {
         assert!(connector.join().unwrap().is_some());
     }
 
-    /// A hello that nobody expects, from this host and for this channel.
+    /// A hello from this host for this unknown channel.
     fn unexpected(demux: &Demux, host: u32, channel: u64) {
         let secrets = ChannelSecrets { connection_id: channel, ..secrets() };
         let mut sealer = Sealer::new(SUITE, secrets.to_listener);

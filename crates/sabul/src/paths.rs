@@ -1,10 +1,10 @@
-//! What earlier transfers saw of the paths to peers, for the next one to begin with.
+//! Cache of path parameters (rate and RTT) measured by earlier transfers, used to start the next one.
 //!
 //! Source:      [CAREFUL-RESUME], of which this keeps the saved parameters and their lifetime.
-//! Model:       the newest facts of each peer's address, for at most [`AGE_MAX`]. They are a hint: the next flow
-//!              tries half of it after a first round trip that was like the remembered one, and measures.
-//! Bounds:      [`PEERS_MAX`] peers; the ones heard of longest ago go first.
-//! Not here:    what a controller makes of it (`sabul-cc`); files (the program's).
+//! Model:       the newest parameters per peer address, for at most [`AGE_MAX`]. They are a hint: after a first RTT
+//!              like the stored one, the next flow tries half of the stored rate, and measures.
+//! Bounds:      [`PEERS_MAX`] peers; the oldest entries are evicted first.
+//! Not here:    use of the parameters by a controller (`sabul-cc`); storage in files (the program's).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,33 +14,33 @@ use std::time::{Duration, SystemTime};
 use sabul_cc::PathFacts;
 use sabul_units::{Rate, Span};
 
-/// Ours: as many as a busy server meets in a while; each takes about 100 bytes.
+/// Ours: the number of peers that a busy server has in a while; each takes about 100 bytes.
 const PEERS_MAX: usize = 4096;
-/// Ours: links and who uses them change from day to day.
+/// Ours: links and their load change from day to day.
 const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// A path as a transfer saw it.
+/// Path parameters measured by a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownPath {
-    /// What arrived at best in the last seconds of that transfer, in bit/s of IP packets.
+    /// Highest delivery rate in the last seconds of the transfer, in bit/s of IP packets.
     pub rate_bps: u64,
-    /// Its smallest round trip.
+    /// Smallest RTT.
     pub rtt: Duration,
-    /// When it ended.
+    /// End of the transfer.
     pub seen: SystemTime,
 }
 
-/// The paths to peers that this process has sent to; clones share it.
+/// Cache of the paths to peers to which this process has sent; clones share the cache.
 ///
-/// A transfer to an address that is known starts faster: half of what the path carried leaves after the first round
-/// trip, unless that was unlike the one of then. For controllers that remember paths, as `sabul2026`.
+/// A transfer to a known address starts faster. After the first RTT it sends at half of the stored rate, unless this
+/// RTT differs from the stored one. Used by controllers that support it, such as `sabul2026`.
 #[derive(Clone, Debug, Default)]
 pub struct PathMemory {
     paths: Arc<Mutex<BTreeMap<IpAddr, KnownPath>>>,
 }
 
 impl PathMemory {
-    /// All that is known and not too old, in the order of addresses.
+    /// Returns all entries that are not too old, in the order of addresses.
     pub fn paths(&self) -> Vec<(IpAddr, KnownPath)> {
         let now = SystemTime::now();
         let paths = self.lock();
@@ -51,8 +51,8 @@ impl PathMemory {
             .collect()
     }
 
-    /// The path to a peer was seen like that. What was seen earlier than what is known already changes nothing, nor does
-    /// what is too old or of the future, nor what never leaves this machine: there a round trip is not worth it.
+    /// Stores the parameters of the path to a peer. Ignores parameters older than the stored ones, older than the
+    /// lifetime, or from the future. Ignores loopback addresses: their RTT is too small to matter.
     pub fn note(&self, peer: IpAddr, path: KnownPath) {
         let peer = peer.to_canonical();
         if peer.is_loopback() || !is_fresh(&path, SystemTime::now()) {
@@ -69,23 +69,23 @@ impl PathMemory {
         }
     }
 
-    /// What concerns one peer.
+    /// Returns the view of one peer.
     pub(crate) fn of(&self, peer: IpAddr) -> PathTo {
         PathTo { memory: self.clone(), peer: peer.to_canonical() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, KnownPath>> {
-        // A panic elsewhere leaves a plain map behind, which stays usable.
+        // After a panic elsewhere the map is still valid.
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Not from the future, whoever's clock was wrong, and not too long ago.
+/// Whether the entry is neither from the future (a wrong clock) nor too old.
 fn is_fresh(path: &KnownPath, now: SystemTime) -> bool {
     now.duration_since(path.seen).is_ok_and(|age| age <= AGE_MAX)
 }
 
-/// The path to one peer.
+/// View of the cache for one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct PathTo {
     memory: PathMemory,
@@ -93,14 +93,14 @@ pub(crate) struct PathTo {
 }
 
 impl PathTo {
-    /// What to begin with.
+    /// Returns the stored parameters to start with.
     pub(crate) fn facts(&self) -> Option<PathFacts> {
         let known = *self.memory.lock().get(&self.peer)?;
         is_fresh(&known, SystemTime::now())
             .then(|| PathFacts { rate: Rate(known.rate_bps), rtt: Span::from(known.rtt) })
     }
 
-    /// A transfer saw this.
+    /// Stores the parameters measured by a transfer.
     pub(crate) fn note(&self, facts: PathFacts) {
         let PathFacts { rate, rtt } = facts;
         let path = KnownPath { rate_bps: rate.0, rtt: rtt.into(), seen: SystemTime::now() };

@@ -1,22 +1,22 @@
-//! What a peer may choose for what this end sends.
+//! Limits on the settings that a peer may choose for data sent by this end.
 //!
-//! Whoever asks for data names a controller and a rate, and whoever sends it answers for what that
-//! does to the network. So the sending end decides: the request's wish counts within this policy.
+//! The requesting side names a controller and a rate, but the sending side is responsible for the effect on the
+//! network. The sending side therefore applies this policy to each request.
 
 use sabul_cc::registry;
 use sabul_wire::control::{ChannelParams, Failure, FailureCode};
 
 use crate::ceiling::Ceiling;
 
-/// Which controllers a peer may choose for what this end sends.
+/// Controllers that a peer may choose for data sent by this end.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Controllers {
-    /// Those that react to loss.
+    /// All controllers that react to loss.
     #[default]
     Adaptive,
-    /// These.
+    /// The named controllers.
     Named(Vec<String>),
-    /// All, those included that send at one rate whatever happens.
+    /// All controllers, including those with a constant rate.
     Any,
 }
 
@@ -29,31 +29,32 @@ impl Controllers {
         }
     }
 
-    /// The names, for a message.
+    /// The allowed names, for a message.
     fn list(&self) -> String {
         let allowed = registry::all().map(|entry| entry.name).filter(|name| self.allow(name));
         allowed.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// What a peer may choose for what this end sends. What this end asks for itself is not bound by it.
+/// Limits on the settings that a peer may choose for data sent by this end. Transfers opened by this end are not
+/// limited by the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SendPolicy {
-    /// Which controllers.
+    /// Allowed controllers.
     pub controllers: Controllers,
-    /// Never send faster than this in one transfer, in bit/s.
+    /// Upper limit of the rate of one transfer, in bit/s.
     pub rate_limit_bps: Option<u64>,
-    /// Send no faster than this in all transfers together.
+    /// Rate limit of all transfers together.
     pub ceiling: Option<Ceiling>,
 }
 
 impl SendPolicy {
-    /// Everything a peer may ask for: for measurements, on paths that bear them.
+    /// Allows every controller and rate: for measurements, on paths that tolerate them.
     pub fn any() -> Self {
         Self { controllers: Controllers::Any, ..Self::default() }
     }
 
-    /// Refuses what is not allowed, and lowers what is too fast.
+    /// Rejects a controller that is not allowed, and lowers the rate limit.
     pub(crate) fn apply(&self, params: &mut ChannelParams) -> Result<(), Failure> {
         if !self.controllers.allow(&params.controller) {
             let text = format!(

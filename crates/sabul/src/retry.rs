@@ -1,4 +1,4 @@
-//! When to dial again after the other end was lost.
+//! Backoff for reconnecting after the connection to the other end was lost.
 
 use std::time::Duration;
 
@@ -6,53 +6,53 @@ use tokio::time::Instant;
 
 use crate::error::ErrorKind;
 
-/// Pauses between two attempts: the first, and the longest. Ours: a moment that is over does not
-/// cost much, and an hour of outage costs little work.
+/// Shortest and longest pause between two attempts. Ours: a short outage costs little time, and an hour of outage costs
+/// little work.
 const PAUSES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(500)..=Duration::from_secs(15);
-/// For so long after a loss a listener may refuse who it is told to expect. Ours: one that was started
-/// again has another key, and its new ticket is there a moment after it.
+/// Authentication failures are retried for this time after a loss. Ours: a restarted listener has another key, and its
+/// new ticket is available a moment later.
 const REFUSALS: Duration = Duration::from_secs(30);
 
-/// Counts how long the other end has been away, and says when to try again. An outage is over when
-/// content comes.
+/// Reconnection backoff. Measures how long the other end has been unreachable and returns the time of the next attempt.
+/// An outage ends when content arrives.
 #[derive(Clone, Debug)]
 pub struct Retry {
     patience: Duration,
-    /// Since when nothing has come, once an attempt has failed.
+    /// Start of the outage, once an attempt has failed.
     away_since: Option<Instant>,
-    /// When the present attempt began, until content comes in it.
+    /// Start of the current attempt, until content arrives.
     began: Option<Instant>,
     pause: Duration,
     attempts: u64,
 }
 
 impl Retry {
-    /// Tries again for so long after each loss; not at all where that is zero.
+    /// Makes a backoff that retries for `patience` after each loss; zero disables retries.
     pub const fn new(patience: Duration) -> Self {
         Self { patience, away_since: None, began: None, pause: *PAUSES.start(), attempts: 0 }
     }
 
-    /// An attempt begins.
+    /// Records the start of an attempt.
     pub fn begin(&mut self) {
         self.began = Some(Instant::now());
     }
 
-    /// When to give up; none before the first failure, and while content comes.
+    /// Time at which retries end; `None` before the first failure, and while content arrives.
     pub fn deadline(&self) -> Option<Instant> {
         self.away_since.map(|since| since + self.patience)
     }
 
-    /// Content has come.
+    /// Records that content has arrived, which ends the outage.
     pub fn came_on(&mut self) {
         (self.away_since, self.began) = (None, None);
         self.pause = *PAUSES.start();
     }
 
-    /// An attempt ended with an error of this kind: how long to wait before the next, or nothing
-    /// where another would be of no use, or it has been long enough.
+    /// Records an attempt that ended with an error of this kind. Returns the pause before the next attempt, or `None`
+    /// if a retry is useless or the time is over.
     ///
-    /// A refusal for want of the right key or secret is final, but within half a minute of a loss.
+    /// An authentication error is final, except within half a minute of a loss.
     pub fn lost(&mut self, kind: ErrorKind) -> Option<Duration> {
         if self.patience.is_zero() {
             return None;
@@ -74,12 +74,12 @@ impl Retry {
         Some(pause)
     }
 
-    /// Attempts after the first.
+    /// Number of attempts after the first.
     pub const fn attempts(&self) -> u64 {
         self.attempts
     }
 
-    /// For how long it tries.
+    /// Returns how long retries continue after a loss.
     pub const fn patience(&self) -> Duration {
         self.patience
     }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(retry.deadline(), Some(start + Duration::from_secs(5)));
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(retry.lost(ErrorKind::Unreachable), None);
-        // A transfer that brought content is not.
+        // A transfer that brought content does not count.
         let mut retry = Retry::new(Duration::from_secs(5));
         retry.begin();
         tokio::time::sleep(Duration::from_secs(60)).await;

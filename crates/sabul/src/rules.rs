@@ -1,10 +1,10 @@
-//! The rules of a channel, as requests name them.
+//! Wire codes of channel rules.
 
 use sabul_cc::ChannelRules;
 use sabul_wire::LossPolicy;
 use sabul_wire::control::ChannelParams;
 
-/// The code of rules in an `Open`. Codes are never used again for others.
+/// Returns the code of the rules in an `Open` message. Codes are never reused.
 pub(crate) fn rules_code(rules: ChannelRules, policy: LossPolicy) -> u8 {
     match (rules, policy) {
         (ChannelRules::Standard, LossPolicy::Current) => 0,
@@ -18,7 +18,7 @@ pub(crate) fn rules_code(rules: ChannelRules, policy: LossPolicy) -> u8 {
     }
 }
 
-/// The rules of a channel; none where this version does not know them.
+/// Returns the rules of a channel; `None` if the code is unknown to this version.
 pub(crate) fn rules(params: &ChannelParams) -> Option<(LossPolicy, ChannelRules)> {
     let all = ChannelRules::ALL.into_iter();
     all.flat_map(|rules| {

@@ -1,9 +1,9 @@
-//! Who counts as one where callers and datagrams are counted.
+//! Source address of connections and datagrams, as used for limits per source.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What counts as one source: an IPv4 address, or the 64 bits that an IPv6 host can fill as it
-/// likes.
+/// Returns the IPv4 address, or the /64 network of an IPv6 address, since a host can use any
+/// address within its /64.
 pub(crate) fn source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

@@ -1,55 +1,54 @@
-//! How a transfer goes on: its policy, and the least of the limits of its rate. Both may change while it runs.
+//! Policy and rate limit of a running transfer; both may change while it runs.
 //!
-//! Model:       limit = least of what this side wants, what the receiver has told, and what the owner of this end allows;
-//!              the policy is that of whoever asked for the transfer
-//! Not here:    what a policy means (`sabul-cc`); how a sender keeps to a limit (`sabul-proto`).
+//! Model:       limit = minimum of the limits of this side's application, of the receiver's messages, and of this end's
+//!              owner; the policy is that of the side that opened the transfer
+//! Not here:    the meaning of a policy (`sabul-cc`); how a sender keeps a limit (`sabul-proto`).
 
 use sabul_cc::{Policy, registry};
 use sabul_wire::control::{Failure, FailureCode};
 
 use crate::error::Error;
 
-/// What the application changes.
+/// A change by the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// How it stands beside other traffic.
+    /// New policy towards competing traffic.
     Policy(Policy),
-    /// Its highest rate in bit/s.
+    /// New rate limit in bit/s.
     RateLimit(Option<u64>),
 }
 
-/// How a transfer goes on.
+/// Policy and rate limits of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Steering {
     pub(crate) policy: Policy,
-    /// In bit/s, as the other two.
+    /// Limit of the application in bit/s. `told` is the receiver's limit, `allowed` the limit of this end's owner.
     wanted: Option<u64>,
     told: Option<u64>,
     allowed: Option<u64>,
 }
 
 impl Steering {
-    /// What this side wants.
     pub(crate) const fn wanted(policy: Policy, rate_limit_bps: Option<u64>) -> Self {
         Self { policy, wanted: rate_limit_bps, told: None, allowed: None }
     }
 
-    /// What the peer asked for in its request, within what this end's owner allows.
+    /// Settings of a transfer opened by the peer: the limit in its request, and the limit of this end's owner.
     pub(crate) const fn told(rate_limit_bps: Option<u64>, allowed_bps: Option<u64>) -> Self {
         Self { policy: Policy::Fair, wanted: None, told: rate_limit_bps, allowed: allowed_bps }
     }
 
-    /// The highest rate in bit/s; none without a limit.
+    /// The effective rate limit in bit/s; `None` without a limit.
     pub(crate) fn limit_bps(&self) -> Option<u64> {
         [self.wanted, self.told, self.allowed].into_iter().flatten().min()
     }
 
-    /// Whether a sender that knows only what was asked for goes on otherwise.
+    /// Whether the settings differ from those of a sender that knows only the request.
     pub(crate) fn differs_from(&self, asked_bps: Option<u64>) -> bool {
         self.policy != Policy::Fair || self.limit_bps() != asked_bps
     }
 
-    /// The application changes something.
+    /// Applies a change by the application.
     pub(crate) const fn change(&mut self, change: Change) {
         match change {
             Change::Policy(policy) => self.policy = policy,
@@ -57,12 +56,12 @@ impl Steering {
         }
     }
 
-    /// The owner of this end allows no more than this, in bit/s, or anything.
+    /// Sets the limit of this end's owner in bit/s; `None` removes it.
     pub(crate) const fn allow(&mut self, allowed_bps: Option<u64>) {
         self.allowed = allowed_bps;
     }
 
-    /// The receiver, which asked for the transfer, says how to go on.
+    /// Applies the settings of a receiver that opened the transfer.
     pub(crate) fn take(
         &mut self,
         policy: &str,
@@ -78,8 +77,7 @@ impl Steering {
         Ok(())
     }
 
-    /// The receiver, which this side has asked to take part, says how fast it may be; how it stands beside other
-    /// traffic is for this side to say.
+    /// Applies the rate limit of a receiver when this side opened the transfer; the policy remains that of this side.
     pub(crate) fn take_limit(&mut self, rate_limit_bps: Option<u64>) -> Result<(), Failure> {
         if rate_limit_bps == Some(0) {
             let text = "a rate limit of 0 bit/s would send nothing";
@@ -90,13 +88,13 @@ impl Steering {
     }
 }
 
-/// Refuses a policy that the controller would not follow.
+/// Rejects a policy that the controller does not support.
 pub(crate) fn check_policy(controller: &str, policy: Policy) -> Result<(), Error> {
     let entry = registry::find(controller).map_err(|error| Error::Config(error.to_string()))?;
     registry::check_policy(entry, policy).map_err(|error| Error::Config(error.to_string()))
 }
 
-/// Refuses a limit with which nothing would be sent.
+/// Rejects a rate limit of zero.
 pub(crate) fn check_rate_limit(limit_bps: Option<u64>) -> Result<(), Error> {
     if limit_bps == Some(0) {
         return Err(Error::Config("a rate limit of 0 bit/s would send nothing".to_owned()));

@@ -18,19 +18,18 @@ use crate::error::Error;
 use crate::files::{FLUSH_AFTER, Source, SourceSet};
 use crate::transfer::{Progress, Report, Transfer};
 
-/// Bytes between the application and the thread that fills or empties blocks. Ours: enough to
-/// wake the other side seldom.
+/// Bytes of the pipe between the application and the reader or writer thread. Ours: enough for few wake-ups.
 const PIPE_BYTES: usize = 256 << 10;
-/// Name of the only entry; the application's name for the stream travels in the request.
+/// Name of the only entry; the application's name of the stream is in the request.
 const ENTRY_NAME: &[u8] = b"stream";
 
-/// The application's end of a stream that is sent.
+/// Application end of a sent stream.
 pub(crate) struct SourcePipe {
     pipe: DuplexStream,
     is_complete: Arc<AtomicBool>,
 }
 
-/// A stream to send, and the end that the application writes.
+/// Makes the source of a sent stream, and the end that the application writes.
 pub(crate) fn source(runtime: Handle) -> Result<(SourcePipe, SourceSet), Error> {
     let (pipe, far) = duplex(PIPE_BYTES);
     let is_complete = Arc::new(AtomicBool::new(false));
@@ -41,18 +40,18 @@ pub(crate) fn source(runtime: Handle) -> Result<(SourcePipe, SourceSet), Error> 
     Ok((SourcePipe { pipe, is_complete }, set))
 }
 
-/// A writer for a stream to receive, and the end that the application reads.
+/// Makes the writer of a received stream, and the end that the application reads.
 pub(crate) fn sink(runtime: Handle) -> (DuplexStream, PipeWriter) {
     let (pipe, far) = duplex(PIPE_BYTES);
     (pipe, PipeWriter { runtime, pipe: far })
 }
 
-/// The thread's end of a stream that is sent.
+/// Thread end of a sent stream.
 struct PipeReader {
     runtime: Handle,
     pipe: DuplexStream,
     is_complete: Arc<AtomicBool>,
-    /// When the first byte was read that may wait in a block for more.
+    /// Time of the first byte that may still wait in a partly filled block.
     since: Option<Instant>,
 }
 
@@ -81,7 +80,7 @@ impl Read for PipeReader {
     }
 }
 
-/// The thread's end of a stream that is received.
+/// Thread end of a received stream.
 #[derive(Debug)]
 pub(crate) struct PipeWriter {
     runtime: Handle,
@@ -98,8 +97,8 @@ impl Write for PipeWriter {
     }
 }
 
-/// A stream to the peer. What is written leaves within 200 ms. `shutdown` ends it; [`SendStream::finish`] waits until the peer has all
-/// of it. Dropped before its end, it fails at the peer.
+/// A stream to the peer. Written data is sent within 200 ms. `shutdown` ends the stream; [`SendStream::finish`] waits
+/// until the peer has all data. A stream dropped before its end fails at the peer.
 pub struct SendStream {
     source: SourcePipe,
     transfer: Transfer,
@@ -116,28 +115,28 @@ impl SendStream {
         Self { source, transfer }
     }
 
-    /// How far it has come.
+    /// Returns the current progress.
     pub fn progress(&self) -> Progress {
         self.transfer.progress()
     }
 
-    /// Ends it before its end.
+    /// Cancels the stream.
     pub fn cancel(&self) {
         self.transfer.cancel();
     }
 
-    /// Ends the stream, where that is not done yet, and waits until the peer has all of it.
+    /// Ends the stream if still open, and waits until the peer has all data.
     ///
     /// # Errors
-    /// If the peer does not have all of it, verified.
+    /// If the peer does not have all data, verified.
     pub async fn finish(mut self) -> Result<Report, Error> {
-        // Where the pipe is broken, the transfer knows better why.
+        // If the pipe is broken, the error of the transfer is more precise.
         let _ = self.shutdown().await;
         complete(self.transfer.outcome().await)
     }
 }
 
-/// A stream that is not complete is no stream: its only entry failing fails all.
+/// Fails the whole transfer if its only entry failed.
 fn complete(outcome: Result<Report, Error>) -> Result<Report, Error> {
     let mut report = outcome?;
     if report.entries_failed == 0 {
@@ -167,14 +166,14 @@ impl AsyncWrite for SendStream {
 
 type Outcome = Pin<Box<dyn Future<Output = Result<Report, Error>> + Send>>;
 
-/// A stream from the peer. It ends only where everything arrived and was verified; otherwise
+/// A stream from the peer. The end of the stream is reported only if all data arrived and was verified; otherwise
 /// reading fails.
 pub struct ReceiveStream {
     pipe: DuplexStream,
     transfer: Transfer,
-    /// What the end of the pipe waits for.
+    /// Pending result of the transfer, after the end of the pipe.
     ending: Option<Outcome>,
-    /// The verdict, once it is known.
+    /// Result of the transfer, once known.
     report: Option<Report>,
 }
 
@@ -189,20 +188,20 @@ impl ReceiveStream {
         Self { pipe, transfer, ending: None, report: None }
     }
 
-    /// How far it has come.
+    /// Returns the current progress.
     pub fn progress(&self) -> Progress {
         self.transfer.progress()
     }
 
-    /// Ends it before its end.
+    /// Cancels the stream.
     pub fn cancel(&self) {
         self.transfer.cancel();
     }
 
-    /// What it came to, after it was read to its end.
+    /// Returns the report after the stream was read to its end.
     ///
     /// # Errors
-    /// If it failed; or if it was not read to its end, which cancels it.
+    /// If the stream failed, or if it was not read to its end, which cancels it.
     pub async fn finish(self) -> Result<Report, Error> {
         let Self { mut pipe, transfer, ending, report } = self;
         match (report, ending) {
@@ -210,7 +209,7 @@ impl ReceiveStream {
             (None, Some(ending)) => return complete(ending.await),
             (None, None) => {}
         }
-        // The last byte may have been read without meeting the end behind it.
+        // The last byte may have been read without reaching the end of the pipe.
         if !matches!(pipe.read(&mut [0]).await, Ok(0)) {
             transfer.cancel();
         }

@@ -1,31 +1,31 @@
-//! Several transfers at the same time, counted as one.
+//! Aggregate report of several simultaneous transfers.
 
 use std::time::Duration;
 
 use crate::channel::ChannelStats;
 use crate::transfer::{Interval, Report};
 
-/// A last stretch shorter than this share of the others belongs to the one before it.
+/// A last interval shorter than this fraction of the others is merged into the previous one.
 const SHORT_SHARE: f64 = 0.1;
 
-/// Some time in the course of transfers, as counted at the receiver.
+/// Averages over an interval of simultaneous transfers, as counted at the receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// Its end, in seconds since the start.
+    /// End of the interval, in seconds since the start.
     pub t_s: f64,
-    /// Content of all transfers over its length, in bit/s.
+    /// Goodput of all transfers together, in bit/s.
     pub goodput_bps: f64,
-    /// Mean round trip in milliseconds.
+    /// Mean RTT in milliseconds.
     pub rtt_ms: f64,
-    /// Mean share of lost packets, 0..=1.
+    /// Mean loss rate, 0..=1.
     pub loss_rate: f64,
-    /// Mean gap between packets in nanoseconds.
+    /// Mean inter-packet gap in nanoseconds.
     pub gap_ns: f64,
 }
 
 impl Report {
-    /// What transfers between the same two processes at the same time came to: counts and rates add up, round
-    /// trips and shares of time are means. Their intervals are left out ([`Stretch::of_all`]).
+    /// Aggregates reports of simultaneous transfers between the same two processes. Counts and rates are sums; RTTs and
+    /// shares of time are means. Intervals are left out (see [`Stretch::of_all`]).
     pub fn together(reports: &[Self]) -> Self {
         let mut total = Self::default();
         for report in reports {
@@ -36,7 +36,7 @@ impl Report {
             total.entries += report.entries;
             total.files += report.files;
             total.entries_failed += report.entries_failed;
-            // Both count the whole process, so that transfers at the same time count the same seconds.
+            // Both values count the whole process, so simultaneous transfers count the same seconds.
             total.cpu_sender = larger(total.cpu_sender, report.cpu_sender);
             total.cpu_receiver = larger(total.cpu_receiver, report.cpu_receiver);
             total.failures.extend(report.failures.iter().cloned());
@@ -54,7 +54,7 @@ fn larger(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
 }
 
 impl ChannelStats {
-    /// What channels at the same time have done: counts add up, round trips and shares of time are means.
+    /// Aggregates statistics of simultaneous channels: counts are sums; RTTs and shares of time are means.
     fn together(channels: &[&Self]) -> Self {
         let mut total = Self::default();
         let share = 1.0 / channels.len().max(1) as f64;
@@ -79,7 +79,7 @@ impl ChannelStats {
         total
     }
 
-    /// The share of packets that the path lost, in 0..=1.
+    /// Returns the share of packets lost on the path, in 0..=1.
     pub fn loss_rate(&self) -> f64 {
         if self.packets == 0 {
             return 0.0;
@@ -89,8 +89,8 @@ impl ChannelStats {
 }
 
 impl Stretch {
-    /// Spreads the short intervals of transfers at the same time over stretches of this length. Bytes of all
-    /// add up, the rest is averaged over time.
+    /// Resamples the intervals of simultaneous transfers to intervals of `length_s` seconds. Bytes are sums; other
+    /// values are averages over time.
     pub fn of_all(reports: &[Report], length_s: f64) -> Vec<Self> {
         let courses: Vec<_> = reports.iter().map(|report| report.intervals.as_slice()).collect();
         stretches(&courses, length_s)
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn stretches_share_out_samples_that_cross_their_ends() {
         let sample = |t_s, bytes| Interval { t_s, bytes, rtt_ms: t_s, loss_rate: 0.0, gap_ns: 0.0 };
-        // 1000 bytes a second, in samples that end beside whole seconds.
+        // 1000 bytes a second, in samples that do not end at whole seconds.
         let course = [sample(0.75, 750), sample(1.25, 500), sample(2.05, 800)];
         let shown = stretches(&[&course, &course], 1.0);
         assert_eq!(shown.len(), 2, "the last 0.05 s belong to the second one: {shown:?}");

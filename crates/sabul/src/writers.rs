@@ -1,10 +1,10 @@
-//! Who writes to files here, so that whoever comes after one that was cut off finds its notes unlocked.
+//! Registry of active writers. Lets a resumed transfer wait until the previous writer has released its journal lock.
 //!
-//! What a transfer noted of its files is locked while its writer is there. A sender that was killed and comes
-//! again would find it so, and send all anew: until the end of its old session is noticed, until what was
-//! written is flushed, or, where the network was cut without a word, for as long as silence is borne.
-//! So a newcomer waits for writers that were told to leave, and has those leave that write to its own folder
-//! and have heard nothing for [`SILENT_AFTER`].
+//! The journal of a transfer is locked while its writer exists. A sender that was killed and reconnects would find the
+//! journal locked and send everything again. The lock lasts until the end of the old session is detected and written
+//! data is flushed. After a silent network failure that takes as long as the silence timeout.
+//! A new writer therefore waits for writers that were told to stop. It also stops writers of its own directory whose
+//! sender has been silent for [`SILENT_AFTER`].
 //! Not here:    the locks (`files/journal.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,23 +18,23 @@ use crate::channel::{ChannelError, Heard};
 use crate::control::Event;
 use crate::jail::JailPath;
 
-/// How long a newcomer waits, and how often it looks. Ours: what writers have to flush is a second's work of a disk, and
-/// much more of one that is slow or has other things to do; to send all anew would take longer.
+/// Longest wait of a new writer, and its polling interval. Ours: flushing takes a second of disk time, or much longer
+/// on a slow or busy disk; sending everything again would take longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(10);
-/// A sender that is there is heard of twice a second, whatever it sends. Ours: six times lost in a row.
+/// A live sender is heard from twice a second, whatever it sends. Ours: six losses in a row.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 
-/// A writer, for as long as it is there.
+/// Entry of an active writer.
 #[derive(Clone, Debug)]
 pub(crate) struct WriterNote {
-    /// Whether it was told to leave; gone with the writer.
+    /// Stop flag of the writer; dropped with the writer.
     pub(crate) is_leaving: Weak<AtomicBool>,
-    /// Where it writes; nothing where that is no folder.
+    /// Directory that the writer writes to; `None` if the output is no directory.
     pub(crate) folder: Option<JailPath>,
-    /// How long its channel has heard nothing.
+    /// Silence of the writer's sender.
     pub(crate) heard: Heard,
-    /// Hears that its channel has ended.
+    /// Receives the event that the channel has ended.
     pub(crate) tell: UnboundedSender<Event>,
 }
 
@@ -51,35 +51,35 @@ impl WriterNote {
         folder.is_some() && self.folder.as_ref() == folder
     }
 
-    /// Whether it is about to leave, or writes to this folder and its sender is silent.
+    /// Whether the writer is stopping, or writes to this directory and its sender is silent.
     fn is_in_the_way(&self, folder: Option<&JailPath>) -> bool {
         let is_silent = self.heard.silence() >= SILENT_AFTER;
         self.is_there() && (self.is_leaving() || is_silent && self.is_in(folder))
     }
 
-    /// Tells it to leave.
+    /// Stops the writer.
     fn supersede(&self) {
         let silence = self.heard.silence();
         let _ = self.tell.send(Event::Channel(Err(ChannelError::Silent(silence))));
     }
 }
 
-/// The writers of an endpoint.
+/// Active writers of an endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
     notes: Mutex<Vec<WriterNote>>,
 }
 
 impl Writers {
-    /// Somebody writes.
+    /// Registers a writer.
     pub(crate) fn note(&self, note: WriterNote) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         notes.retain(WriterNote::is_there);
         notes.push(note);
     }
 
-    /// Somebody will write to this folder: waits for those who are about to leave, see the module. One of this folder
-    /// that has written all, and does not leave soon, waits for its sender to hear of that: no more, then.
+    /// Waits for writers that block a new writer to this directory (see the module). A finished writer of this
+    /// directory that does not stop soon waits for its sender's confirmation; that wait is then ended.
     pub(crate) async fn make_way(&self, folder: Option<&JailPath>) {
         let mut leaving: Vec<WriterNote> = {
             let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +138,7 @@ mod tests {
         writers.make_way(folder("b").as_ref()).await;
         assert!((1000..1100).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
         gone.await.unwrap();
-        // One that hangs is not waited for for ever.
+        // A writer that hangs does not block forever.
         staying.store(true, Ordering::Release);
         writers.make_way(None).await;
         assert!(begun.elapsed() < Duration::from_secs(32), "{:?}", begun.elapsed());

@@ -1,9 +1,10 @@
-//! Line of transfers that wait for memory: first come, first served.
+//! FIFO queue of transfers that wait for memory.
 //!
-//! There are two lines, so that a transfer that this side asks for never stands before one that a peer asks for: the
-//! asker has its memory before it asks, so two processes that ask each other would wait for ever.
+//! There are two queues, so that a transfer opened by this side never stands before a transfer opened by a peer. The
+//! opener reserves its memory before it sends the request. With one queue, two processes that request from each other
+//! could wait forever.
 //!
-//! Invariants:  only the first of a line takes memory; a place that is dropped is free at once.
+//! Invariants:  only the first of a queue takes memory; a dropped place leaves the queue at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,16 +13,16 @@ use tokio::sync::Notify;
 
 use super::{BlockLoan, Pool, State};
 
-/// Which side has asked for a transfer.
+/// The side that opened a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
-    /// This one.
+    /// This side.
     Here,
     /// The peer.
     Peer,
 }
 
-/// Those who wait, the first first.
+/// Waiting transfers in order.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiters: VecDeque<(u64, Arc<Notify>)>,
@@ -49,7 +50,7 @@ impl Line {
         }
     }
 
-    /// Wakes the first, since there may be memory for it.
+    /// Wakes the first, because there may be memory now.
     pub(super) fn wake_first(&self) {
         if let Some((_, turn)) = self.waiters.front() {
             turn.notify_one();
@@ -57,7 +58,7 @@ impl Line {
     }
 }
 
-/// A place in line; dropping it leaves the line.
+/// A place in the queue; dropping the value leaves the queue.
 #[derive(Debug)]
 pub(crate) struct Place {
     pool: Arc<Pool>,
@@ -67,15 +68,15 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The last place.
+    /// Appends a place to the queue.
     pub(super) fn last(pool: &Arc<Pool>, asker: Asker) -> Self {
         let turn = Arc::<Notify>::default();
         let number = pool.lock().line(asker).join(Arc::clone(&turn));
         Self { pool: Arc::clone(pool), asker, number, turn }
     }
 
-    /// Memory for an end of a channel in blocks of at most so many bytes, where this is the first in line and there is
-    /// enough; otherwise its place, counted from 1.
+    /// Lends memory for a channel endpoint, in blocks of at most `block_bytes`, if this place is first and there is
+    /// enough. Otherwise returns the position, from 1.
     pub(crate) fn take(&self, block_bytes: u32) -> Result<BlockLoan, usize> {
         let mut state = self.pool.lock();
         let index = self.place(&mut state);
@@ -85,7 +86,7 @@ impl Place {
         self.pool.lend(&mut state, block_bytes, self.asker).map_err(|_| index)
     }
 
-    /// Waits until its turn may have come.
+    /// Waits until this place may have become first or memory may be free.
     pub(crate) async fn turn(&self) {
         self.turn.notified().await;
     }
@@ -113,7 +114,7 @@ mod tests {
 
     const BLOCK: u32 = 1 << 20;
 
-    /// The least budget, and loans that leave nothing for one more.
+    /// The smallest budget, and loans that leave no memory for another endpoint.
     fn full() -> (MemoryBudget, Vec<BlockLoan>) {
         let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
         let mut loans = Vec::new();
@@ -197,7 +198,7 @@ mod tests {
         while let Ok(loan) = own.take(BLOCK) {
             loans.push(loan);
         }
-        // Sessions and queues take what they can get, too.
+        // Sessions and queues also take all memory that they can get.
         let mut sessions = Vec::new();
         while let Ok(session) = budget.session() {
             sessions.push(session);

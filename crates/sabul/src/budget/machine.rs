@@ -1,22 +1,21 @@
-//! How much memory there is for this process: what the machine has available, or its control group
-//! permits.
+//! Available memory of this process: the least of the machine's available memory and the limits of its control groups.
 
 use std::fs;
 use std::path::Path;
 
-/// Where the default share ends, in bytes.
+/// Bounds of the default budget, in bytes.
 const SHARE_MIN: u64 = 256 << 20;
 const SHARE_MAX: u64 = 16 << 30;
-/// What counts as available where the system does not tell, in bytes.
+/// Assumed available memory in bytes if the system reports none.
 const UNKNOWN: u64 = 4 << 30;
 
-/// The default budget out of so many bytes.
+/// Returns the default budget for this much available memory.
 pub(super) fn share(available: u64) -> usize {
     let share = (available / 4).clamp(SHARE_MIN, SHARE_MAX).min(available / 2);
     usize::try_from(share).unwrap_or(usize::MAX)
 }
 
-/// What the system lets this process have, in bytes.
+/// Returns the memory available to this process, in bytes.
 pub(super) fn available() -> u64 {
     let read = |path: &Path| fs::read_to_string(path).ok();
     let meminfo = read(Path::new("/proc/meminfo")).unwrap_or_default();
@@ -31,13 +30,13 @@ fn mem_available(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// A limit of a control group in bytes; none where it is `max`.
+/// Parses a limit of a control group in bytes; `None` for `max`.
 fn parse_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The files that hold the limits of this process's control groups and of those around them: version
-/// 2 in the one hierarchy, version 1 in that of memory.
+/// Files with the limits of this process's control groups and of their parents: version 2 in the unified hierarchy,
+/// version 1 in the memory hierarchy.
 fn limit_files(groups: &str) -> Vec<String> {
     let mut files = Vec::new();
     for line in groups.lines() {

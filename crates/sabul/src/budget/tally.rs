@@ -1,17 +1,17 @@
-//! Memory whose need goes up and down in small pieces, borrowed in steps: what waits in the queues
-//! of the control connection, and entries that wait for their content.
+//! Byte counter with borrowed memory, for needs that vary in small steps: queues of the control
+//! connection, and entries that wait for their content.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{MemoryBudget, NoMemory, Pool};
 
-/// What each tally may hold without borrowing: it is part of what its session or its end of a
-/// channel has borrowed anyway.
+/// Bytes that each tally may hold without borrowing; part of the loan of its session or channel
+/// endpoint.
 const ALLOWANCE: usize = 16 << 10;
-/// Borrowed and given back in steps of so many bytes, so that the pool is rarely asked.
+/// Step of borrowing and returning, in bytes; large steps spare the lock of the pool.
 const STEP: usize = 64 << 10;
 
-/// Counts bytes that are held somewhere and borrows what they need; dropping it gives all back.
+/// Counts held bytes and borrows the memory for them; dropping the value returns all.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pool: Arc<Pool>,
@@ -30,10 +30,10 @@ impl Tally {
         Self { pool: Arc::clone(&budget.pool), state: Mutex::default() }
     }
 
-    /// So many bytes more are held.
+    /// Adds held bytes.
     ///
     /// # Errors
-    /// If the pool has nothing left; they must not be held then.
+    /// If the pool has no memory left; the bytes must not be held then.
     pub(crate) fn add(&self, bytes: usize) -> Result<(), NoMemory> {
         let mut held = self.lock();
         let total = held.bytes.saturating_add(bytes);
@@ -46,12 +46,13 @@ impl Tally {
         Ok(())
     }
 
-    /// So many bytes are held no longer.
+    /// Removes held bytes.
     pub(crate) fn remove(&self, bytes: usize) {
         let mut held = self.lock();
         held.bytes = held.bytes.saturating_sub(bytes);
         let needed = held.bytes.saturating_sub(ALLOWANCE).div_ceil(STEP) * STEP;
-        // One step is kept while anything is held: a queue that fills and empties asks once.
+        // One step is kept while any bytes are held, so that a queue that fills and drains borrows
+        // only once.
         let kept = if held.bytes == 0 { 0 } else { needed + STEP };
         if held.borrowed > kept {
             let mut state = self.pool.lock();

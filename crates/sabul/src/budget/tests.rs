@@ -25,7 +25,7 @@ fn the_rich_give_back_until_everybody_has_a_share() {
     assert_eq!((rich.blocks(), rich.excess()), (895, 0), "nobody waits");
     let mut others: Vec<_> = (0..3).map(|_| budget.channel(BLOCK).unwrap()).collect();
     for _ in 0..100 {
-        // Each returns a block now and then, and wants more.
+        // Each returns a block now and then, and borrows more.
         rich.give_back(rich.excess().min(8));
         for other in &mut others {
             other.borrow(4);
@@ -58,7 +58,7 @@ fn blocks_become_smaller_before_anybody_is_refused() {
     assert!(refusal.contains("64 MiB") && refusal.contains("--memory"), "{refusal}");
     loans.pop();
     assert!(budget.channel(BLOCK).is_ok(), "there is room again");
-    // Blocks that were asked for small stay as they are.
+    // Blocks requested with a small size keep that size.
     drop(loans);
     assert_eq!(budget.channel(4096).unwrap().block_bytes(), 4096);
 }
@@ -103,7 +103,7 @@ fn smaller_blocks_give_the_rest_back() {
     assert_eq!(budget.lent(), (BLOCKS_MIN << 16) + CHANNEL_BYTES);
 }
 
-/// Whatever is borrowed and given back in whatever order, the sum is right.
+/// The sum is right after any order of borrowing and returning.
 #[test]
 fn what_is_lent_is_the_sum_of_all_loans() {
     for seed in 0..200 {

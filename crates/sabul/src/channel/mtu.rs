@@ -5,7 +5,7 @@
 //! acknowledged while probes of the present size are not. Packet loss alone never shrinks the size, however high.
 //! Probes carry no data, and their loss is no congestion signal.
 //! States:      searching → settled → (raise timer) searching; any → checking → settled, or fallen and searching below
-//! the size that failed
+//!              the size that failed
 
 use sabul_units::{Instant, Span};
 use sabul_wire::{DATA_OVERHEAD, MAX_CONGESTION_HEADER};

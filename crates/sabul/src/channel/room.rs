@@ -1,15 +1,14 @@
 //! Receive window auto-tuning: the announced room grows with the data rate, within the lent memory.
 //!
 //! Source:      ours, like the receive buffer auto-tuning of TCP: room for twice the data that the application took in
-//! one RTT lets a sender double its rate in each RTT without waiting.
+//!              one RTT lets a sender double its rate in each RTT without waiting.
 //! Model:       an interval is one RTT, at least 20 ms, so that a short path has room for the pauses of a disk. The
-//! room doubles when the blocks returned within one interval exceed half of the room.
-//! The room also doubles when data behind missing packets fill more than half of the room, because a block returns after its
-//! last retransmission. The room halves when, for some
-//! seconds, no interval had an eighth of the room. While others wait for memory, the room falls to this end's share.
-//! Blocks count when the application returns them, not when they arrive: a larger room does not help a slow disk.
+//!              room doubles when the blocks returned within one interval exceed half of the room, and when data
+//!              behind missing packets do: a block returns after its last retransmission. The room halves when, for some seconds, no interval had an eighth of the room. While others wait for memory, the room
+//!              falls to this end's share. Blocks count when the application returns them, not when they arrive: a
+//!              larger room does not help a slow disk.
 //! Invariants:  announced blocks that have not returned never exceed the lent blocks; an announcement is never
-//! withdrawn.
+//!              withdrawn.
 //! Not here:    the buffers themselves (`blocks.rs`).
 
 use sabul_units::{Instant, Span};

@@ -182,7 +182,7 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    /// Returns the silence; updated at least each 0.2 s.
+    /// Returns the silence, accurate to 0.2 s.
     pub(crate) fn silence(&self) -> Duration {
         Duration::from_millis(self.silence_ms.load(Ordering::Relaxed))
     }

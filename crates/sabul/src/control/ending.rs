@@ -1,4 +1,4 @@
-//! Why a session ends, in words.
+//! Causes of the end of a session, with their messages.
 
 use std::io;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use super::incoming::ReadError;
 use crate::budget::NoMemory;
 use crate::error::Error;
 
-/// Why a session has ended, or why it never began.
+/// Why a session has ended, or why it never started.
 #[derive(Clone, Debug)]
 pub(crate) enum Ending {
-    /// The peer closed, or this side did.
+    /// The peer or this side closed the session.
     Closed,
-    /// The connection broke.
+    /// The connection failed.
     Gone(String),
-    /// The peer has said nothing for this long.
+    /// The peer was silent for this long.
     Silent(Duration),
-    /// There was no transfer for this long.
+    /// The session had no transfer for this long.
     Idle(Duration),
-    /// The peer ended it for this reason.
+    /// The peer ended the session with this failure.
     Told(Failure),
-    /// This side ended it for this reason.
+    /// This side ended the session with this failure.
     Failure(Failure),
 }
 
 impl Ending {
-    /// What a failure to read means.
+    /// Converts a read error.
     pub(super) fn of(error: &ReadError) -> Self {
         match error {
             ReadError::Malformed(text) => Self::Failure(broke(text)),
@@ -52,7 +52,7 @@ impl Ending {
         }
     }
 
-    /// The reason, where it is one that has a name.
+    /// Returns the failure, if the cause is not a close or a lost connection.
     pub(super) fn failure(&self) -> Option<Failure> {
         match self {
             Self::Closed | Self::Gone(_) => None,
@@ -76,12 +76,12 @@ impl Ending {
     }
 }
 
-/// The peer did what no correct peer does.
+/// Failure of a peer that violated the protocol.
 pub(super) fn broke(what: &str) -> Failure {
     Failure::new(FailureCode::Protocol, format!("the peer broke the protocol: {what}"))
 }
 
-/// Why a session ends that has no memory for what it has to say or has been told.
+/// Failure of a session without memory for its queues.
 pub(super) fn out_of_memory(refusal: NoMemory) -> Failure {
     Failure::new(FailureCode::Refused, refusal.to_string())
 }

@@ -1,4 +1,4 @@
-//! Messages out of a byte stream, one after the other and never a byte more.
+//! Message framing of the control connection: reads messages and never a byte beyond them.
 
 use std::io;
 
@@ -6,30 +6,31 @@ use sabul_wire::DecodeError;
 use sabul_wire::control::{Message, body_length, body_limit};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Length and kind of a message: what has to be known before the rest is read.
+/// Bytes of length and kind of a message, needed before the rest is read.
 const FRONT: usize = 5;
-/// Room for the bytes of a message, at first; it grows as they come, whatever length is announced.
+/// Initial buffer size in bytes; the buffer grows with the received bytes, not with the announced
+/// length.
 const ROOM_MIN: usize = 1 << 10;
-/// Room that is kept between messages.
+/// Buffer size kept between messages, in bytes.
 const ROOM_KEPT: usize = 16 << 10;
 
-/// Why there is no next message.
+/// Cause of a failed read.
 #[derive(Debug)]
 pub(super) enum ReadError {
     /// The connection failed.
     Io(io::Error),
-    /// The bytes are not a message, or one that goes beyond a limit.
+    /// The bytes are not a message, or the message exceeds a limit.
     Malformed(String),
 }
 
-/// Reads messages. What has come of one stays when the reading is given up in the middle of it.
+/// Reader of messages. Cancel-safe: an interrupted read keeps the bytes received so far.
 #[derive(Debug)]
 pub(super) struct Incoming<R> {
     from: R,
     bytes: Vec<u8>,
-    /// How many of `bytes` have come.
+    /// Number of received bytes in `bytes`.
     filled: usize,
-    /// Bytes that have come in all.
+    /// Received bytes in total.
     seen: u64,
 }
 
@@ -38,12 +39,12 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         Self { from, bytes: Vec::new(), filled: 0, seen: 0 }
     }
 
-    /// Bytes that have come so far: more of them are a sign of life, whole messages or not.
+    /// Received bytes so far: an increase shows that the peer is alive, even within a message.
     pub(super) const fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// The next message, whose body may have at most `limit` bytes; none where the stream ends
+    /// Reads the next message, whose body may have at most `limit` bytes; `None` if the stream ends
     /// between two messages.
     pub(super) async fn next(&mut self, limit: usize) -> Result<Option<Message>, ReadError> {
         let bad = |error: DecodeError| ReadError::Malformed(error.to_string());
@@ -53,7 +54,8 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
                 None => FRONT,
                 Some((length, kind)) => {
                     let length = body_length(*length).map_err(bad)?;
-                    // Before the kind is known, too: whoever announces too much is not waited for.
+                    // Checked even before the kind is known: a message with too large a length is
+                    // rejected at once.
                     let limit = kind.first().map_or(limit, |kind| limit.min(body_limit(*kind)));
                     if length > limit {
                         let text = format!("a message of {length} bytes is longer than it may be");
@@ -153,7 +155,7 @@ mod tests {
     async fn the_announced_length_alone_takes_no_room() {
         let (mut far, near) = tokio::io::duplex(1 << 20);
         let mut incoming = Incoming::new(near);
-        // An answer of 1 MiB, of which only the kind comes.
+        // An answer of 1 MiB, of which only the kind arrives.
         far.write_all(&[0, 0x10, 0, 0, 6]).await.unwrap();
         let next = tokio::time::timeout(Duration::from_millis(50), incoming.next(MAX_MESSAGE));
         assert!(next.await.is_err());

@@ -1,4 +1,4 @@
-//! Whether the peer still lives: by the bytes that come, in the time in which we could hear them.
+//! Liveness of the peer on the control connection: silence and idle timeouts, excluding suspensions of this process.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use tokio::time::Instant;
 use super::ending::Ending;
 use crate::patience::Patience;
 
-/// A look that comes later than this was not ours to take: the process was stopped or the machine
-/// slept. Ours: far beyond what a busy machine delays.
+/// A check that is later than this means that the process was stopped or the machine slept. Ours: far beyond the delays
+/// of a busy machine.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 
-/// Keeps account of the peer's silence and of the session's idleness, from look to look.
+/// Measures the peer's silence and the session's idle time from check to check.
 #[derive(Debug)]
 pub(super) struct Watch {
     patience: Patience,
     looked_at: Instant,
-    /// Bytes that had come then.
+    /// Received bytes at the last check.
     seen: u64,
     heard_at: Instant,
     busy_at: Instant,
@@ -27,13 +27,13 @@ impl Watch {
         Self { patience, looked_at: now, seen: 0, heard_at: now, busy_at: now }
     }
 
-    /// When to look next.
+    /// Time of the next check.
     pub(super) fn next_look(&self) -> Instant {
         self.looked_at + (self.patience.silence / 6).max(Duration::from_millis(10))
     }
 
-    /// Looks: `seen` bytes have come so far, and the session has transfers or not. What waits in the
-    /// socket has to be read before. Tells why the session is over, if it is.
+    /// Checks the timeouts, with `seen` received bytes so far and `is_busy` if the session has transfers. Data queued
+    /// in the socket must be read before the call. Returns why the session is over, if it is over.
     pub(super) fn look(&mut self, now: Instant, seen: u64, is_busy: bool) -> Option<Ending> {
         let pause = now.saturating_duration_since(self.next_look());
         self.looked_at = now;
@@ -62,7 +62,7 @@ mod tests {
         idle: Some(Duration::from_secs(900)),
     };
 
-    /// Looks whenever it is time, for this many seconds; when and why the session ended.
+    /// Checks whenever a check is due, for this many seconds; returns when and why the session ended.
     fn watch(
         watch: &mut Watch,
         seconds: u64,

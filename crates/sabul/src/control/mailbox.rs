@@ -1,4 +1,4 @@
-//! A transfer's end of the control connection: what it hears, and what may wait for it.
+//! Mailbox of a transfer: its events and messages, and the limits on queued messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -14,71 +14,71 @@ use crate::budget::Tally;
 use crate::files::Counts;
 use crate::steer::Change;
 
-/// Messages that may wait for one transfer's task; it never rests for long.
+/// Most queued messages of one transfer's task; the task never pauses for long.
 pub(super) const EVENTS_MAX: usize = 1024;
 
-/// Messages that may wait before one about progress.
+/// Queued messages from which further progress messages are dropped.
 const PROGRESS_MAX: usize = 16;
-/// How long a sender waits for the receiver to remove what it kept for a next attempt.
+/// How long a sender waits for the receiver to remove its resume data.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What happens to a transfer.
+/// Event of a transfer.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A message about it that is not for its writer.
+    /// A message about the transfer that is not for its writer.
     Control(Message),
-    /// The peer has told something that is noted.
+    /// A message of the peer that has been processed already.
     Told,
     /// The session is over.
     Ended(Ending),
-    /// The application wants it to end.
+    /// The application cancels the transfer.
     Abort,
-    /// The application wants it to go on in another way.
+    /// The application changes policy or rate limit.
     Change(Change),
-    /// Its channel has ended.
+    /// The channel has ended.
     Channel(Result<(), crate::channel::ChannelError>),
-    /// All was read and handed to the channel, or the channel was stopped meanwhile.
+    /// The reader has queued all data, or the channel was stopped meanwhile.
     Sent,
-    /// All was written, or cannot be.
+    /// The writer has written all data, or has failed.
     Written(Result<Written, Failure>),
-    /// The reader or the writer ended without a word: a fault of this program.
+    /// The reader or the writer ended without a result: an internal error.
     Broken,
 }
 
-/// What the writing thread came to.
+/// Result of the writing thread.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) counts: Counts,
-    /// From the opening of the channel to the last byte.
+    /// Time from the opening of the channel to the last byte.
     pub(crate) elapsed: Duration,
-    /// What was not kept of entries that arrived.
+    /// Metadata of arrived entries that could not be preserved.
     pub(crate) not_kept: Vec<NotKept>,
-    /// The writer waits to be told whether the sender knows.
+    /// The writer waits for confirmation that the sender has received the result.
     pub(crate) has_to_be_heard: bool,
 }
 
-/// What the writing thread of a receiving transfer takes in.
+/// Input of the writing thread of a receiving transfer.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// The next block.
     Block(Vec<u8>),
-    /// The next files that were seen.
+    /// The next listed files.
     Message(Message),
-    /// The sender knows that all was written.
+    /// The sender has confirmed that it received the result.
     Heard,
-    /// Nothing more is wanted.
+    /// Stop: no more data is needed.
     Stop,
 }
 
-/// What messages about files nobody has worked off, by weight; and the memory for these, for the events
-/// of a transfer's task, and for the entry that its writer has under way.
+/// Accounting of a transfer's received messages: the weight of unprocessed [`Message::Seen`], and the memory of these
+/// messages, of queued events, and of the entry that the writer is assembling.
 #[derive(Debug)]
 pub(crate) struct Intake {
     memory: Tally,
-    /// What an entry under way holds, in bytes.
+    /// Memory of the entry under assembly, in bytes.
     entries: AtomicUsize,
     pub(super) waiting: AtomicU32,
-    /// Worked off, and the sender does not know.
+    /// Weight processed but not yet returned to the sender as credit.
     untold: AtomicU32,
 }
 
@@ -88,7 +88,7 @@ impl Intake {
         Self { memory, entries: AtomicUsize::new(0), waiting, untold }
     }
 
-    /// One more, for which the sender has to have credit and this end memory.
+    /// Counts a received message, for which the sender needs credit and this end memory.
     fn add(&self, weight: u32) -> Result<(), Failure> {
         let before = self.waiting.fetch_add(weight, Ordering::AcqRel);
         if before.saturating_add(weight) > BULK_CREDIT {
@@ -97,7 +97,7 @@ impl Intake {
         self.memory.add(weight as usize).map_err(out_of_memory)
     }
 
-    /// So many bytes are held for an entry under way; for the one writer.
+    /// Sets the memory of the entry under assembly, in bytes; only for the one writer.
     pub(crate) fn hold(&self, bytes: usize) -> Result<(), Failure> {
         let before = self.entries.load(Ordering::Acquire);
         if bytes > before {
@@ -109,31 +109,32 @@ impl Intake {
         Ok(())
     }
 
-    /// One is worked off. Tells what to give back to the sender, when that is worth a message.
+    /// Counts a processed message. Returns the credit to send back once it is worth a message.
     pub(crate) fn work_off(&self, weight: u32) -> Option<u32> {
         self.memory.remove(weight as usize);
         let untold = self.untold.fetch_add(weight, Ordering::AcqRel) + weight;
         if untold < BULK_CREDIT / 4 {
             return None;
         }
-        // Before the sender knows, or it could be faster than our own count.
+        // Subtracted before the sender has the credit, because new messages could arrive faster than this thread
+        // counts.
         self.waiting.fetch_sub(untold, Ordering::AcqRel);
         self.untold.fetch_sub(untold, Ordering::AcqRel);
         Some(untold)
     }
 }
 
-/// A transfer's end of the router.
+/// A transfer's connection to the router.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     pub(crate) number: u32,
     pub(crate) events: mpsc::UnboundedReceiver<Event>,
-    /// To give to those who have events to tell.
+    /// Cloned by threads and tasks that send events.
     pub(crate) tell: mpsc::UnboundedSender<Event>,
     pub(crate) inputs: std::sync::mpsc::Receiver<Input>,
-    /// To give to the channel.
+    /// Cloned for the channel.
     pub(crate) input: std::sync::mpsc::Sender<Input>,
-    /// To give to the writer.
+    /// Cloned for the writer.
     pub(crate) intake: Arc<Intake>,
     pub(super) credit: Arc<Semaphore>,
     pub(super) waiting: Arc<AtomicUsize>,
@@ -141,31 +142,31 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// This side takes part: from now on the peer may say more than that it does not.
+    /// Records that this side has accepted: from now on the peer may send more than a refusal.
     pub(crate) fn take_part(&self) {
         if let Some(slot) = self.router.lock().slots.get_mut(&self.number) {
             slot.is_accepted = true;
         }
     }
 
-    /// A message that was among the events has been looked at.
+    /// Counts a message that was taken from the events.
     pub(crate) fn note_taken(&self, message: &Message) {
-        // What the peer has is held for as long as there is the transfer.
+        // The list of the receiver's files is kept as long as the transfer runs.
         if !matches!(message, Message::Have { .. }) {
             self.intake.memory.remove(message.weight() as usize);
         }
         self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// No more messages about files are wanted: a thread that waits for credit waits no more.
+    /// Stops the answers about files: a thread that waits for credit returns.
     pub(crate) fn end_bulk(&self) {
         self.credit.close();
     }
 }
 
 impl Mailbox {
-    /// Waits until a receiver that is done has removed what it kept for a next attempt; not longer than
-    /// [`SETTLE_PATIENCE`], nor where nobody wants to wait.
+    /// Waits until the receiver has removed its resume data; at most [`SETTLE_PATIENCE`], and not after an abort or the
+    /// end of the session.
     pub(crate) async fn settled(&mut self) {
         let is_over = async {
             while let Some(event) = self.events.recv().await {
@@ -188,7 +189,7 @@ impl Drop for Mailbox {
     }
 }
 
-/// What this side does in a transfer.
+/// Role of this side in a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Sender,
@@ -196,7 +197,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// Whether a correct peer says this to one with this role.
+    /// Whether a correct peer sends this message to a side with this role.
     pub(super) fn may_hear(self, message: &Message) -> bool {
         match message {
             Message::Totals { .. } | Message::Seen { .. } => self == Self::Receiver,
@@ -214,28 +215,28 @@ impl Role {
     }
 }
 
-/// What the router knows of a transfer.
+/// State of a transfer in the router.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) input: std::sync::mpsc::Sender<Input>,
     pub(super) intake: Arc<Intake>,
-    /// What the peer still takes about files.
+    /// Remaining credit for answers about files.
     pub(super) credit: Arc<Semaphore>,
-    /// Messages among the events that nobody has looked at.
+    /// Number of queued messages among the events.
     pub(super) waiting: Arc<AtomicUsize>,
     pub(super) role: Role,
     pub(super) is_peers: bool,
-    /// How much the peer may still tell of what it has, by weight.
+    /// Remaining weight of [`Message::Have`] that the peer may send.
     pub(super) have_left: u32,
-    /// The side that was asked takes part.
+    /// The answering side has accepted.
     pub(super) is_accepted: bool,
-    /// The peer has said its last word.
+    /// The peer has sent its last message.
     pub(super) is_over: bool,
 }
 
 impl Slot {
-    /// Gives a message to the transfer.
+    /// Checks a message and queues it for the transfer.
     pub(super) fn take(&mut self, message: Message) -> Result<(), Failure> {
         if self.is_over && !matches!(message, Message::Settled { .. }) {
             return Ok(());
@@ -250,7 +251,7 @@ impl Slot {
             Message::Waiting { .. } if self.is_accepted || self.is_peers => {
                 return Err(broke("a transfer waits in line that has begun"));
             }
-            // Whoever asks for files says at once what it has.
+            // A peer that requests files sends its list at once.
             Message::Have { .. } if self.is_peers => {}
             Message::Waiting { .. } => {}
             _ if !self.is_accepted => {
@@ -278,17 +279,17 @@ impl Slot {
             }
             Message::Seen { .. } => {
                 self.intake.add(message.weight())?;
-                // A transfer that has just ended takes nothing more.
+                // A transfer that has just ended accepts nothing more.
                 let _ = self.input.send(Input::Message(message));
                 return Ok(());
             }
-            // The next one says more; the last one comes just before the end.
+            // The next progress message replaces this one; the last comes just before the end.
             Message::Progress { .. } | Message::Totals { is_all: false, .. }
                 if self.waiting.load(Ordering::Acquire) >= PROGRESS_MAX =>
             {
                 return Ok(());
             }
-            // All of these are repeated, or only for the report.
+            // These messages are repeated, or serve only the report.
             _ if !is_last && self.waiting.load(Ordering::Acquire) >= EVENTS_MAX => return Ok(()),
             _ => {}
         }

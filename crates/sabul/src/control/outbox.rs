@@ -1,4 +1,5 @@
-//! What waits to be written, in bytes; and the task that writes it and asks for signs of life.
+//! Send queue of the control connection, bounded in bytes, and its writer task, which also sends
+//! pings.
 
 use std::io;
 use std::sync::Arc;
@@ -17,22 +18,22 @@ use super::router::Router;
 use crate::budget::{NoMemory, Tally};
 use crate::patience::Patience;
 
-/// Most bytes of small messages that wait to be written. Ours: reports of minutes; a peer that lets
-/// more gather does not read.
+/// Most bytes of queued small messages. Ours: minutes of reports; a peer with a longer queue does
+/// not read.
 const BACKLOG_MAX: usize = 8 << 20;
-/// Most bytes of answers about files that wait to be written; not below one message. Ours:
-/// enough to fill a write, little to cancel.
+/// Most bytes of queued answers about files; at least one message. Ours: enough to fill a write,
+/// little to discard.
 const BULK_OUT: u32 = 1 << 20;
-/// What a message takes in the queue beside its bytes, in bytes.
+/// Memory of a queued message besides its bytes.
 const ITEM_BYTES: usize = 96;
-/// Bytes gathered before they are written.
+/// Bytes gathered into one write.
 const WRITE_BYTES: usize = 64 << 10;
-/// Bytes that the peer has to take within the time that it may be silent.
+/// The peer must accept this many bytes within the silence timeout.
 const STEP_BYTES: usize = 16 << 10;
-/// How long the end of a session waits for its last words to leave.
+/// How long the end of a session waits for its last messages to be written.
 const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// An encoded message on its way out, with its place in the queue.
+/// An encoded message in the queue, with its queue space.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
@@ -40,7 +41,7 @@ pub(super) struct Outgoing {
     place: Place,
 }
 
-/// Gives its place and its memory back when the message has been written or dropped.
+/// Queue space of a message. Frees space and memory when the message has been written or dropped.
 #[derive(Debug)]
 struct Place {
     bytes: usize,
@@ -63,21 +64,21 @@ impl Drop for Place {
     }
 }
 
-/// Why a message was not queued.
+/// Cause of a message that was not queued.
 #[derive(Debug)]
 pub(super) enum NotSent {
-    /// It cannot be written.
+    /// The message cannot be encoded.
     Unfit(DecodeError),
-    /// Too much waits already.
+    /// The queue is full.
     Full,
-    /// There is no memory for it.
+    /// There is no memory for the message.
     NoMemory(NoMemory),
-    /// The writing task is gone.
+    /// The writer task has ended.
     Gone,
 }
 
-/// The queue of messages to be written. Clones share it; when all are gone, the connection is
-/// closed.
+/// Queue of messages to write. Clones share the queue; when all clones are dropped, the connection
+/// is closed.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     queue: mpsc::UnboundedSender<Outgoing>,
@@ -86,7 +87,7 @@ pub(super) struct Outbox {
     memory: Arc<Tally>,
 }
 
-/// An [`Outbox`] that does not keep the connection open.
+/// Weak reference to an [`Outbox`], which does not keep the connection open.
 #[derive(Clone, Debug)]
 pub(super) struct WeakOutbox {
     queue: mpsc::WeakUnboundedSender<Outgoing>,
@@ -136,7 +137,7 @@ impl Outbox {
         self.queue.send(outgoing).map_err(|_| NotSent::Gone)
     }
 
-    /// Queues an answer about files, when there is room.
+    /// Queues an answer about files once there is room.
     pub(super) async fn put_bulk(&self, message: &Message) -> Result<(), NotSent> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes).map_err(NotSent::Unfit)?;
@@ -151,19 +152,19 @@ impl Outbox {
         self.queue.send(outgoing).map_err(|_| NotSent::Gone)
     }
 
-    /// For bytes that are in the tally.
+    /// Makes the queue space for bytes that the tally has counted already.
     fn place(&self, bytes: usize, kind: Kind) -> Place {
         Place { bytes, memory: Arc::clone(&self.memory), kind }
     }
 
-    /// Bytes of small messages that wait.
+    /// Bytes of queued small messages.
     #[cfg(test)]
     pub(super) fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Acquire)
     }
 }
 
-/// Why a session ends whose peer lets too much gather.
+/// Failure of a session whose queue is full.
 pub(super) fn overfull() -> Failure {
     let text = format!(
         "the other end does not read what it is told: {} MiB of messages wait",
@@ -181,8 +182,8 @@ fn stuck(patience: Duration) -> Failure {
     Failure::new(FailureCode::Timeout, text)
 }
 
-/// Writes until every [`Outbox`] is gone, [`Message::Close`] is written, or the session is over;
-/// then says why, where the peer does not know, and closes.
+/// Writes until every [`Outbox`] is dropped, [`Message::Close`] is written, or the session is over.
+/// Then sends the reason, unless the peer has it, and closes.
 pub(super) async fn write_all<W: AsyncWrite + Unpin>(
     connection: W,
     mut messages: mpsc::UnboundedReceiver<Outgoing>,
@@ -198,34 +199,35 @@ pub(super) async fn write_all<W: AsyncWrite + Unpin>(
     if let Some(ending) = ending {
         router.end(ending);
     }
-    // Whatever waits is of no use any more; threads that wait for room learn it.
+    // Queued messages are useless now. Threads that wait for room return with an error.
     messages.close();
     drop(messages);
     let farewell = async {
         if let Some(failure) = router.last_words() {
             let farewell = Message::Cancel { transfer: None, failure };
-            // It has only short texts.
+            // The message has only short texts.
             let _ = farewell.encode(&mut writing.bytes);
         }
         writing.write_out().await.ok()?;
-        // The peer learns that nothing was cut off; if it is gone already, there is nobody to tell.
+        // The shutdown shows the peer that no data was cut off; a peer that is gone does not
+        // matter.
         writing.connection.shutdown().await.ok()
     };
     let _ = timeout(FAREWELL_PATIENCE, farewell).await;
 }
 
-/// What is being written; nothing is lost when a call is given up in the middle.
+/// Write buffer. Cancel-safe: no data is lost when a call is dropped.
 #[derive(Debug)]
 struct Writing<W> {
     connection: W,
     bytes: Vec<u8>,
-    /// How many of `bytes` the connection has taken.
+    /// Number of bytes already written.
     at: usize,
     patience: Patience,
 }
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
-    /// Writes what comes. Gives the reason for which the session has to end, if there is one.
+    /// Writes messages as they are queued. Returns the reason if the session has to end.
     async fn run(
         &mut self,
         messages: &mut mpsc::UnboundedReceiver<Outgoing>,
@@ -235,7 +237,7 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
         let mut next_ping = Instant::now() + interval;
         let mut is_last = false;
         while !is_last {
-            // The places are given back when the bytes are written.
+            // Queue space is freed when the bytes are written.
             let mut places = Vec::new();
             tokio::select! {
                 biased;
@@ -293,12 +295,12 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
     }
 }
 
-/// Why nothing more can be written.
+/// Cause of a failed write.
 #[derive(Debug)]
 enum Stopped {
-    /// The connection says so; its reader knows why.
+    /// The connection failed; the reader has the cause.
     Broken,
-    /// The peer takes nothing.
+    /// The peer accepts no data.
     Stuck,
 }
 

@@ -1,4 +1,4 @@
-//! Who gets which message: the transfers of a session, and what the peer asks for.
+//! Routing of received messages to the transfers of a session, and the peer's requests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
@@ -23,14 +23,14 @@ use crate::error::Error;
 use crate::patience::Patience;
 use crate::seal::Suite;
 
-/// Transfers that the peer may have under way in one session; memory bounds those of the process.
+/// Most concurrent transfers of a peer in one session; the memory budget limits those of the process.
 const PEER_TRANSFERS_MAX: usize = 64;
-/// Requests that may wait before this side has said that it takes any: they can be early, all that the
-/// peer may have under way, as those of `perf --streams 64` right after it has connected.
+/// Most requests queued before this side takes any. Requests can come early: `perf --streams 64` sends 64 right after
+/// it has connected.
 pub(super) const EARLY_MAX: usize = PEER_TRANSFERS_MAX;
-/// Most weight of requests that wait, in bytes.
+/// Most weight of queued requests, in bytes.
 pub(super) const REQUESTS_WEIGHT_MAX: usize = 2 << 20;
-/// What the peer asks for, in order.
+/// Queue of the peer's requests.
 #[derive(Debug)]
 pub(crate) struct Requests {
     queue: mpsc::UnboundedReceiver<(Open, Mailbox)>,
@@ -38,8 +38,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// The next request; none once there will be no more. Before the first call, this side takes
-    /// only a few.
+    /// Returns the next request; `None` once no more can come. Before the first call, the number of queued requests is
+    /// limited.
     pub(crate) async fn next(&mut self) -> Option<(Open, Mailbox)> {
         self.router.lock().is_serving = true;
         let (open, mailbox) = self.queue.recv().await?;
@@ -51,25 +51,25 @@ impl Requests {
     }
 }
 
-/// Sorts what comes in by transfer.
+/// Router of received messages by transfer number.
 #[derive(Debug)]
 pub(crate) struct Router {
     state: Mutex<RouterState>,
-    /// Where the memory of the session's queues comes from.
+    /// Source of the memory of the session's queues.
     pub(super) memory: MemoryBudget,
-    /// The suite that the listener chose, once known.
+    /// AEAD suite chosen by the listener, once known.
     suite: watch::Sender<Option<Suite>>,
-    /// The session has ended for a reason other than that it was closed.
+    /// The session has ended for another reason than a close.
     broken: watch::Sender<bool>,
     signs: watch::Sender<Signs>,
 }
 
-/// Signs of life, since the beginning of the session.
+/// Counts of pings and pongs since the beginning of the session.
 #[derive(Clone, Copy, Debug, Default)]
 struct Signs {
     asked: u64,
     answered: u64,
-    /// Nothing more comes.
+    /// The session is over.
     is_over: bool,
 }
 
@@ -78,11 +78,11 @@ pub(super) struct RouterState {
     pub(super) slots: BTreeMap<u32, Slot>,
     ending: Option<Ending>,
     requests: Option<mpsc::UnboundedSender<(Open, Mailbox)>>,
-    /// Somebody takes requests.
+    /// The application takes requests.
     is_serving: bool,
     pub(super) requests_waiting: usize,
     pub(super) requests_weight: usize,
-    /// The parity of numbers that the peer gives: odd for connectors, even for listeners.
+    /// Parity of the peer's transfer numbers: odd for connectors, even for listeners.
     peer_parity: u32,
     peer_last: Option<u32>,
 }
@@ -118,36 +118,36 @@ impl Router {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The suite of the session's channels, as far as it is known.
+    /// The suite of the session's channels, once known.
     pub(crate) fn suite(&self) -> watch::Receiver<Option<Suite>> {
         self.suite.subscribe()
     }
 
-    /// Why the session is over, if it is.
+    /// Why the session is over, if it is over.
     pub(crate) fn ending(&self) -> Option<Ending> {
         self.lock().ending.clone()
     }
 
-    /// Waits until the session is over for another reason than that it was closed.
+    /// Waits until the session is over for another reason than a close.
     pub(super) async fn broken(&self) {
-        // An error says that the router is gone, which cannot be while it is borrowed.
+        // An error means that the router was dropped, which is impossible while it is borrowed.
         let _ = self.broken.subscribe().wait_for(|is_broken| *is_broken).await;
     }
 
     /// Waits until the session is over.
     pub(crate) async fn over(&self) {
-        // An error says that the router is gone, which cannot be while it is borrowed.
+        // An error means that the router was dropped, which is impossible while it is borrowed.
         let _ = self.signs.subscribe().wait_for(|signs| signs.is_over).await;
     }
 
-    /// The peer is asked for a sign of life; gives how many times it has been.
+    /// Counts a ping to the peer; returns the number of pings so far.
     pub(super) fn ask(&self) -> u64 {
         self.signs.send_modify(|signs| signs.asked += 1);
         self.signs.borrow().asked
     }
 
-    /// Waits until the peer has answered so many times, or closes the session in order; tells whether it did. Answers come
-    /// in the order of what was said: what was said before such a question has been heard then.
+    /// Waits until the peer has answered this many pings or the session is over; returns whether it has answered or
+    /// closed in order. Answers keep the order of the messages, so everything sent before that ping was processed.
     pub(super) async fn is_answered(&self, times: u64) -> bool {
         let mut signs = self.signs.subscribe();
         let found = signs.wait_for(|signs| signs.answered >= times || signs.is_over).await;
@@ -155,7 +155,7 @@ impl Router {
         is_answered || matches!(self.ending(), Some(Ending::Closed))
     }
 
-    /// What to tell the peer at the end.
+    /// Failure to report to the peer at the end.
     pub(super) fn last_words(&self) -> Option<Failure> {
         match self.ending()? {
             Ending::Closed | Ending::Gone(_) | Ending::Told(_) => None,
@@ -163,7 +163,7 @@ impl Router {
         }
     }
 
-    /// A mailbox for a transfer of this side.
+    /// Registers a transfer of this side and returns its mailbox.
     pub(crate) fn register(self: &Arc<Self>, number: u32, role: Role) -> Result<Mailbox, Error> {
         let mut state = self.lock();
         if let Some(ending) = &state.ending {
@@ -201,12 +201,12 @@ impl Router {
         Mailbox { number, events, tell, inputs, input, intake, credit, waiting, router }
     }
 
-    /// No more transfers will be asked for by the peer.
+    /// Records that the peer will request no more transfers.
     fn close_requests(&self) {
         self.lock().requests = None;
     }
 
-    /// The session is over; every transfer learns why. Only the first reason counts.
+    /// Ends the session and sends the reason to every transfer. Only the first reason counts.
     pub(crate) fn end(&self, ending: Ending) {
         let mut state = self.lock();
         state.requests = None;
@@ -223,7 +223,7 @@ impl Router {
         }
     }
 
-    /// Reads until the session ends.
+    /// Reads messages until the session ends.
     pub(super) async fn run<R: AsyncRead + Unpin>(
         self: Arc<Self>,
         connection: R,
@@ -302,15 +302,14 @@ impl Router {
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,
         };
-        // What comes late for a transfer that has ended is of no use to anybody.
+        // Messages for a transfer that has ended are dropped.
         match self.lock().slots.get_mut(&number) {
             Some(slot) => slot.take(message),
             None => Ok(()),
         }
     }
 
-    /// The listener says once which cipher it has chosen: another choice would use packet numbers of
-    /// a key twice.
+    /// Accepts the listener's choice of the cipher only once: another choice would reuse packet numbers of a key.
     fn on_welcome(&self, version: u16, suite: u8) -> Result<(), Failure> {
         if self.lock().peer_parity != 0 || self.suite.borrow().is_some() {
             return Err(broke("a greeting came in the middle of the session"));
@@ -365,7 +364,7 @@ impl Router {
     }
 }
 
-/// Tells the peer something; one that does not read what it makes us say ends its session.
+/// Sends a message to the peer. A peer that does not read these answers ends its session.
 fn answer(outbox: &WeakOutbox, message: &Message) -> Result<(), Failure> {
     match outbox.upgrade().map(|outbox| outbox.put(message)) {
         Some(Err(NotSent::Full)) => Err(overfull()),

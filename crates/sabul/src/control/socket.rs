@@ -1,16 +1,16 @@
-//! What the system does for a control connection: it, too, notices a peer that is gone.
+//! Socket options of the control connection: kernel timeouts for a dead peer.
 
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
 use crate::patience::Patience;
 
-/// Probes an idle peer, and gives up on one that acknowledges nothing, in the time that a peer may
-/// be silent and a little more: our own count should come first, since it has a better reason.
+/// Enables TCP keepalive and the TCP user timeout. The limit is 5/4 of the silence timeout: the
+/// timeout of this program should fire first, because its error message is more precise.
 pub(super) fn watch_over(socket: &TcpStream, patience: Patience) {
     let limit = patience.silence + patience.silence / 4;
     let interval = (patience.silence / 3).max(std::time::Duration::from_secs(1));
-    // Without any of these the peer is missed by our own count alone.
+    // Without these options only the timeout of this program detects a dead peer.
     let _ = sockopt::set_socket_keepalive(socket, true);
     let _ = sockopt::set_tcp_keepidle(socket, interval);
     let _ = sockopt::set_tcp_keepintvl(socket, interval);

@@ -15,7 +15,7 @@ use super::*;
 use crate::budget::{END_LEAST, MemoryBudget};
 use crate::seal::Suite;
 
-/// A session's end without its socket: the router with both its tasks.
+/// A session endpoint without its socket: the router with both tasks.
 struct End {
     router: Arc<Router>,
     requests: Requests,
@@ -27,7 +27,7 @@ struct End {
 const LISTENER: u32 = 0;
 const CONNECTOR: u32 = 1;
 
-/// The end that talks to a peer of this parity over `stream`.
+/// Makes an endpoint whose peer uses transfer numbers of this parity, over `stream`.
 fn end(stream: DuplexStream, peer: u32, patience: Patience) -> End {
     end_with(stream, peer, patience, &MemoryBudget::new(1 << 30))
 }
@@ -42,7 +42,7 @@ fn end_with(stream: DuplexStream, peer: u32, patience: Patience, memory: &Memory
     End { writer: tokio::spawn(writing), router, requests, outbox, reader }
 }
 
-/// An end, and the peer's side of its connection, which a test plays.
+/// Makes an endpoint, and the peer's side of its connection for the test to use.
 fn played(peer: u32) -> (End, DuplexStream) {
     let (near, far) = duplex(1 << 20);
     (end(near, peer, Patience::default()), far)
@@ -51,17 +51,17 @@ fn played(peer: u32) -> (End, DuplexStream) {
 async fn say(far: &mut DuplexStream, message: Message) {
     let mut bytes = Vec::new();
     message.encode(&mut bytes).unwrap();
-    // An end that is over reads no more.
+    // An endpoint that is over reads no more.
     let _ = far.write_all(&bytes).await;
 }
 
-/// Why the session is over; it has to be soon.
+/// Returns why the session is over; must end soon.
 async fn ending(end: &End) -> Ending {
     timeout(Duration::from_secs(600), end.router.broken()).await.expect("the session ends");
     end.router.ending().unwrap()
 }
 
-/// Lets the other tasks do all they can.
+/// Runs the other tasks until they are idle.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }
@@ -125,7 +125,7 @@ async fn a_peer_that_says_nothing_ends_the_session_with_its_reason() {
     let took = began.elapsed().as_secs();
     assert!((30..=40).contains(&took), "{took}");
     assert!(ending.to_error().to_string().contains("not even an answer to pings"));
-    // The transfers know, and so does the peer if it wakes up.
+    // The transfers receive the reason, and so does the peer once it resumes.
     let mut mailbox = mailbox;
     assert!(matches!(mailbox.events.recv().await, Some(Event::Ended(Ending::Silent(_)))));
     end.reader.await.unwrap();
@@ -213,7 +213,7 @@ async fn a_side_that_serves_nobody_takes_few_requests() {
     }
     settle().await;
     assert_eq!(end.router.lock().slots.len(), EARLY_MAX);
-    // Those that were early are served all the same, and then there is room.
+    // Early requests are served too, and then there is room.
     for number in (2..=2 * u32::try_from(EARLY_MAX).unwrap()).step_by(2) {
         assert_eq!(end.requests.next().await.unwrap().0.transfer, number);
     }
@@ -285,17 +285,17 @@ async fn what_the_role_of_a_transfer_cannot_hear_breaks_the_protocol() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_but_a_refusal_may_come_before_a_transfer_is_accepted() {
-    // The peer's request, which nobody has answered.
+    // The peer's unanswered request.
     let (end, mut far) = played(CONNECTOR);
     say(&mut far, open(1, Direction::Push)).await;
     say(&mut far, seen(1, 1)).await;
     assert!(protocol_broken(&ending(&end).await));
-    // Our request.
+    // Own request.
     let (end, mut far) = played(LISTENER);
     let _mailbox = end.router.register(1, Role::Sender).unwrap();
     say(&mut far, progress(1, 1)).await;
     assert!(protocol_broken(&ending(&end).await));
-    // Accepted twice, or without being asked.
+    // Accepted twice, or without a request.
     let (end, mut far) = played(LISTENER);
     let _mailbox = end.router.register(1, Role::Sender).unwrap();
     say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
@@ -320,13 +320,13 @@ async fn messages_about_entries_need_credit_and_the_reader_never_waits_for_a_wri
     for _ in 0..fits {
         say(&mut far, message.clone()).await;
     }
-    // The writer of 1 is stuck; 3 hears what is said to it.
+    // The writer of 1 is stuck; 3 still receives messages.
     say(&mut far, done(3)).await;
     let heard = timeout(Duration::from_secs(1), async {
         while !matches!(other.events.recv().await, Some(Event::Control(Message::Done(_)))) {}
     });
     heard.await.expect("one transfer does not stop another");
-    // What the writer works off comes back as credit, and may be used.
+    // Weight processed by the writer returns as credit, and may be used.
     let mut returned = 0;
     for _ in 0..fits / 2 {
         let Ok(Input::Message(worked_off)) = stuck.inputs.try_recv() else { panic!("a message") };
@@ -404,7 +404,7 @@ async fn events_that_nobody_looks_at_are_bounded() {
     assert_eq!(refused.events.len(), 1);
 }
 
-/// What the end holds for its peer, in bytes, as a generous estimate.
+/// Memory that the endpoint holds for its peer, in bytes, as a generous estimate.
 fn held(end: &End, mailboxes: &[Mailbox]) -> usize {
     let state = end.router.lock();
     let events: usize = mailboxes.iter().map(|mailbox| mailbox.events.len() * 9000).sum();
@@ -413,7 +413,7 @@ fn held(end: &End, mailboxes: &[Mailbox]) -> usize {
     events + bulk + state.requests_weight + end.outbox.backlog() + state.slots.len() * 2000
 }
 
-/// Any message at all, mostly about a few transfers, some of them heavy.
+/// Any message, mostly about a few transfers, some with a large weight.
 fn any_message(rng: &mut SeededRandom) -> Message {
     let transfer = u32::try_from(rng.below(8)).unwrap();
     let index = rng.below(10);
@@ -477,8 +477,8 @@ async fn a_session_whose_queues_find_no_memory_ends_and_says_so() {
     );
 }
 
-/// Whatever comes, and whoever does not read: a session holds a few megabytes for each transfer and
-/// for itself, or it is over.
+/// For any input and any peer that does not read: a session holds a few megabytes per transfer and
+/// for itself, or ends.
 #[tokio::test(start_paused = true)]
 async fn no_stream_of_messages_takes_more_than_the_budget() {
     const TRANSFERS: u32 = 4;
@@ -495,7 +495,7 @@ async fn no_stream_of_messages_takes_more_than_the_budget() {
         for mailbox in &mailboxes {
             mailbox.take_part();
         }
-        // One kind over and over, or a mixture without what ends the session at once.
+        // One kind repeated, or a mixture without messages that end the session at once.
         let favourite = any_message(&mut rng);
         for _ in 0..3000 {
             let message = if seed % 3 == 0 { favourite.clone() } else { any_message(&mut rng) };

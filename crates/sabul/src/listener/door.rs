@@ -10,7 +10,7 @@
 //! first message wait in a queue for the handshake; newcomers are rejected while this queue is long.
 //!
 //! Source:      ours; the early drop after OpenSSH's `MaxStartups`, the limits of a source after its
-//! `PerSourceMaxStartups`; the rates are token buckets.
+//!              `PerSourceMaxStartups`; the rates are token buckets.
 //! Invariants:  the number of connections is the sum of the sources' counts and never exceeds `SLOTS`.
 //! Not here:    sockets and tasks; time is an argument.
 

@@ -1,10 +1,10 @@
-//! What a `get` asked for, held against what the peer announces.
+//! Filter of received entries: accepts only entries that belong to a source of the `get` request.
 //!
-//! The peer has the files and names the entries, and the destination takes every name that leads
-//! downwards. So a peer could answer a request for one file with files of its own choice next to
-//! it. Here each announced entry has to come from a source that was asked for.
-//! Not here:    whether a name leads downwards (`sabul_transfer::RelativePath`), what two equal names
-//!              mean (the assembler).
+//! The peer names the entries, and the destination accepts every name that leads downwards. A malicious peer could
+//! therefore answer a request for one file with other files beside it. This check rejects each announced entry that
+//! does not come from a requested source.
+//! Not here:    whether a name leads downwards (`sabul_transfer::RelativePath`), handling of equal names (the
+//!              assembler).
 
 use std::collections::BTreeSet;
 
@@ -13,33 +13,33 @@ use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
 use crate::files::glob::{Pattern, is_pattern};
 
-/// The name under which a peer announces a source whose own name is none that could be written.
+/// The name that a peer announces for a source whose own name is not a valid file name.
 const UNNAMED: &[u8] = b"unnamed";
 
-/// What was asked for.
+/// The requested sources.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// First components that entries may have.
+    /// Allowed first components of entries.
     names: BTreeSet<Vec<u8>>,
-    /// Patterns of others.
+    /// Patterns of further allowed first components.
     patterns: Vec<Pattern>,
-    /// The content of a directory was asked for, so that any name may come.
+    /// The content of a directory was requested, so any name is allowed.
     any_name: bool,
     recursive: bool,
-    /// Links, owners and extended attributes were asked for.
+    /// Links, owners and extended attributes were requested.
     all_of_files: bool,
-    /// Entries that may still come; no limit with directories.
+    /// Number of entries that may still come; `None` if directories or patterns were requested.
     entries_left: Option<usize>,
 }
 
 impl Asked {
-    /// These sources, as they are sent to the peer; with what is in directories, or not; with all of files, or their
-    /// content, times and bits alone.
+    /// Makes the filter of these sources, as sent to the peer. `recursive` allows directories; `all_of_files` allows
+    /// links, owners and attributes.
     pub(super) fn new(sources: &[Vec<u8>], recursive: bool, all_of_files: bool) -> Self {
         let patterns = sources.iter().map(|source| last(source)).filter(|name| is_pattern(name));
         let has_patterns = sources.iter().any(|source| is_pattern(source));
         Self {
-            // What looks like a pattern and is none can still be a name.
+            // An invalid pattern can still be a name.
             patterns: patterns.filter_map(|pattern| Pattern::new(pattern).ok()).collect(),
             names: sources.iter().map(|source| name(source)).collect(),
             any_name: recursive && sources.iter().any(|source| is_content(source)),
@@ -49,7 +49,7 @@ impl Asked {
         }
     }
 
-    /// Refuses an entry that was not asked for.
+    /// Rejects an entry that was not requested.
     pub(super) fn check(&mut self, entry: &Entry) -> Result<(), Failure> {
         let refuse = |why: &str| {
             let text = format!(
@@ -91,7 +91,7 @@ impl Asked {
     }
 }
 
-/// The name that comes of a source: its last component.
+/// Returns the name of the entry that a source produces: its last component.
 fn name(source: &[u8]) -> Vec<u8> {
     let name = last(source);
     if RelativePath::new(name).is_ok() { name.to_vec() } else { UNNAMED.to_vec() }
@@ -102,7 +102,7 @@ fn last(source: &[u8]) -> &[u8] {
     source.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty()).unwrap_or_default()
 }
 
-/// Whether a source stands for what is in a directory: it ends in `/`, `.` or `..`.
+/// Whether a source stands for the content of a directory: it ends in `/`, `.` or `..`.
 fn is_content(source: &[u8]) -> bool {
     matches!(source.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
 }
@@ -197,7 +197,7 @@ mod tests {
             let mut with = asked(&[source], true);
             check(&mut with, b"a", FILE).unwrap();
             check(&mut with, b".b/c", FILE).unwrap();
-            // Without directories the peer can only say that there is one.
+            // Without directories the peer can only report that the name is a directory.
             let mut without = asked(&[source], false);
             assert!(check(&mut without, b"a", FILE).is_err());
             let name = if source.ends_with("dir/") { &b"dir"[..] } else { b"unnamed" };

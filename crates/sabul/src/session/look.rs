@@ -1,7 +1,6 @@
-//! What is asked about files and done to names: requests without a channel, over the control connection.
+//! Listing, removal and creation of files over the control connection, without a channel.
 //!
-//! The answers are messages about entries, so they keep to the same credit as those of a transfer,
-//! and what waits of them is bounded at both ends.
+//! The answers are subject to the same credit as other messages about entries, and the queues at both ends are bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,41 +19,41 @@ use crate::files::{Change, Look, Looked};
 use crate::machine::thread;
 use crate::transfer::Context;
 
-/// Entries that wait for the application, at most.
+/// Most entries queued for the application.
 const WAITING_MAX: usize = 4096;
-/// A message leaves once its entries take about this many bytes.
+/// A message is sent once its entries take about this many bytes.
 const BATCH_BYTES: usize = 128 << 10;
-/// What an entry takes beside its path, in bytes, at most; a failure more.
+/// Most bytes of an entry besides its path; a failure takes more.
 const SEEN_BYTES: usize = 64;
 
-/// What a peer tells of places, entry by entry. Dropping it ends the telling.
+/// Entries of a listing at the peer, one by one. Dropping the value cancels the listing.
 #[derive(Debug)]
 pub struct Listing {
     entries: mpsc::Receiver<Result<Seen, Error>>,
 }
 
 impl Listing {
-    /// The next entry; none at the end.
+    /// Returns the next entry; `None` at the end.
     ///
     /// # Errors
-    /// If the peer refuses or the session is over; nothing comes after that.
+    /// If the peer refuses or the session is over; no entry follows.
     pub async fn next(&mut self) -> Result<Option<Seen>, Error> {
         self.entries.recv().await.transpose()
     }
 }
 
-/// What came of a request to remove or to make names.
+/// Result of a removal or of the creation of directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Names that were removed, or folders that were made.
+    /// Number of removed names, or of created directories.
     pub names: u64,
-    /// Places with which it went wrong, by their position in the request, and why.
+    /// Failed paths, by position in the request, with their causes.
     pub failures: Vec<(usize, Failure)>,
 }
 
 impl Session {
-    /// Asks what there is in places of the peer, named as the sources of [`Session::get`] are. Of a
-    /// place, or of what a pattern stands for, `view` says what is told; `rules` hold for copies.
+    /// Lists paths of the peer, named as the sources of [`Session::get`]. `view` selects the kind of listing of each
+    /// path or pattern match; `rules` apply only to the views of a copy.
     ///
     /// # Errors
     /// If the request is too large or the session is over.
@@ -72,19 +71,19 @@ impl Session {
         Ok(Listing { entries })
     }
 
-    /// Removes files, links and empty folders of the peer, or folders with all that is in them. Links
-    /// are removed, not followed. Of one place all before the first failure is removed.
+    /// Removes files, links and empty directories of the peer, or with `recursive` directories with their content.
+    /// Links are not followed. After a failure in one path, names removed before stay removed.
     ///
     /// # Errors
-    /// If the peer does not allow it or the session is over.
+    /// If the peer does not allow removal or the session is over.
     pub async fn remove(&self, places: Vec<Vec<u8>>, recursive: bool) -> Result<Changed, Error> {
         self.change(control::Request::Remove { places, recursive }).await
     }
 
-    /// Makes folders at the peer, with those above where `parents` says so.
+    /// Creates directories at the peer, with missing parents if `parents` is true.
     ///
     /// # Errors
-    /// If the peer does not allow it or the session is over.
+    /// If the peer does not allow writing or the session is over.
     pub async fn make_folders(
         &self,
         places: Vec<Vec<u8>>,
@@ -113,7 +112,7 @@ impl Session {
 
     /// Sends a request without a channel.
     fn ask(&self, direction: Direction, request: control::Request) -> Result<Mailbox, Error> {
-        // Nothing of these is used, and whoever is asked looks at none of it.
+        // The channel settings are required by the message but unused for these requests.
         let channel = TransferOptions::default().channel_params()?;
         let cx = &self.inner.cx;
         let next_number = &self.inner.next_number;
@@ -126,7 +125,7 @@ impl Session {
     }
 }
 
-/// The next message that is not for a writer.
+/// Returns the next message that is not for a writer.
 async fn next_event(mailbox: &mut Mailbox) -> Result<Message, Error> {
     loop {
         match mailbox.events.recv().await {
@@ -144,7 +143,7 @@ async fn next_event(mailbox: &mut Mailbox) -> Result<Message, Error> {
     }
 }
 
-/// Hands on what is told, until its end or until nobody wants it.
+/// Forwards entries until the end of the listing or until the application drops the [`Listing`].
 async fn listen(mut mailbox: Mailbox, control: Control, tell: mpsc::Sender<Result<Seen, Error>>) {
     let number = mailbox.number;
     let (nothing, gone) = std::sync::mpsc::channel();
@@ -159,7 +158,7 @@ async fn listen(mut mailbox: Mailbox, control: Control, tell: mpsc::Sender<Resul
         Err(error) => Err(error),
         Ok(()) => loop {
             tokio::select! {
-                // What came before an end is handed on before it.
+                // Entries that arrived before the end are forwarded before the end.
                 biased;
                 result = &mut is_over => break result.unwrap_or(Err(Error::Cancelled)),
                 message = next_event(&mut mailbox) => if let Err(error) = message {
@@ -186,7 +185,7 @@ async fn listen(mut mailbox: Mailbox, control: Control, tell: mpsc::Sender<Resul
     }
 }
 
-/// Hands on entries until the last; waits for whoever takes them.
+/// Forwards entries until the last; blocks while the application is slow.
 fn hand_on(
     inputs: &std::sync::mpsc::Receiver<Input>,
     transfer: u32,
@@ -205,7 +204,7 @@ fn hand_on(
         match message {
             Message::Seen { entries, is_last, .. } => {
                 for seen in entries {
-                    // Nobody takes it any more: whoever listens ends this.
+                    // Fails if the application dropped the listing; `listen` then ends this thread.
                     let _ = tell.blocking_send(Ok(seen));
                 }
                 if is_last {
@@ -220,23 +219,22 @@ fn hand_on(
     }
 }
 
-/// The peer asks what there is.
+/// Request of the peer for a listing.
 #[derive(Debug)]
 pub struct LookRequest {
     pub(super) pending: Pending,
 }
 
-/// The peer wants to remove or to make names.
+/// Request of the peer to remove files or to create directories.
 #[derive(Debug)]
 pub struct ChangeRequest {
     pub(super) pending: Pending,
-    /// Names are to be removed; otherwise folders are to be made.
+    /// Removal if true; otherwise creation of directories.
     pub is_removal: bool,
 }
 
 impl LookRequest {
-    /// Answers with what is below the root of `disk`, or with what the user of this process may
-    /// reach where there is none.
+    /// Answers with a listing below the root of `disk`, or without a disk with the rights of this process's user.
     pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
         let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
         let cx = self.pending.cx.clone();
@@ -260,7 +258,7 @@ impl LookRequest {
     }
 }
 
-/// Tells all that is found, until the end or until nobody wants it.
+/// Sends all entries, until the end or until `stop` is set.
 fn tell_all(mut looked: Looked, transfer: u32, bulk: &Bulk, stop: &AtomicBool) {
     let mut entries = Vec::new();
     let mut bytes = 0;
@@ -289,7 +287,7 @@ fn tell_all(mut looked: Looked, transfer: u32, bulk: &Bulk, stop: &AtomicBool) {
 }
 
 impl ChangeRequest {
-    /// Does what is asked below the root of `disk`, or where the user of this process may.
+    /// Changes files below the root of `disk`, or without a disk with the rights of this process's user.
     pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
         let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
         let cx = self.pending.cx.clone();
@@ -342,15 +340,15 @@ fn other_way() -> Failure {
     Failure::new(FailureCode::Protocol, "the request's answer goes the other way")
 }
 
-/// Says no.
+/// Refuses the request.
 fn turn_away(cx: &Context, mailbox: &Mailbox, failure: Failure) -> Result<(), Error> {
     let transfer = Some(mailbox.number);
     cx.control.send(Message::Cancel { transfer, failure: failure.clone() });
     Err(Error::from_failure(failure))
 }
 
-/// Takes part, and does the work on a thread of its own, which is told when nobody wants it any
-/// more. What it gives is said last.
+/// Accepts the request and runs `work` on its own thread. The flag is set when the request is cancelled. The returned
+/// message is sent last.
 async fn work(
     cx: &Context,
     mut mailbox: Mailbox,
@@ -385,7 +383,7 @@ async fn work(
             message = next_event(&mut mailbox) => if let Err(error) = message {
                 stop.store(true, Ordering::Release);
                 mailbox.end_bulk();
-                // The thread counts as one of this session's until it has ended.
+                // The thread counts as part of the session until it has ended.
                 let _ = is_over.await;
                 return Err(error);
             },

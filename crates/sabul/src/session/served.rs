@@ -1,4 +1,4 @@
-//! What a server can tell of the transfers that its peers asked for.
+//! Notifications of a server about the requests of its peers.
 
 use std::net::SocketAddr;
 
@@ -8,65 +8,65 @@ use crate::config::Direction;
 use crate::error::Error;
 use crate::transfer::{Report, TransferHandle};
 
-/// What a server hears of the requests of its peers.
+/// Notification about a request of a peer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Serving<'a> {
-    /// A transfer begins.
+    /// A transfer starts.
     Begun(&'a Begun),
-    /// It has ended, or a request came to nothing.
+    /// A transfer has ended, or another request has failed.
     Over(Served<'a>),
 }
 
-/// A transfer that a peer asked for, which is under way.
+/// A running transfer opened by a peer.
 #[derive(Clone, Debug)]
 pub struct Begun {
-    /// Who asked.
+    /// Address of the peer.
     pub peer: SocketAddr,
-    /// What was asked for.
+    /// Description of the request.
     pub order: Order,
-    /// How far it is.
+    /// Handle of the transfer.
     pub transfer: TransferHandle,
 }
 
-/// A transfer that a peer asked for, which has ended, or another request that came to nothing.
+/// An ended transfer opened by a peer, or another failed request of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Served<'a> {
-    /// Who asked.
+    /// Address of the peer.
     pub peer: SocketAddr,
-    /// What was asked for.
+    /// Description of the request.
     pub order: &'a Order,
-    /// What came of it. Entries that failed alone are in the report.
+    /// Result of the transfer. Failures of single entries are in the report.
     pub result: Result<&'a Report, &'a Error>,
 }
 
-/// What a peer wants with the names of its request.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// To write or read the content of files.
+    /// Write or read files.
     Files,
-    /// To measure the path from memory to memory; it has no names.
+    /// Measure the path from memory to memory; without names.
     Measurement,
-    /// A stream between applications.
+    /// Open a stream between applications.
     Stream,
-    /// To hear what there is.
+    /// List files.
     Listing,
-    /// To remove names.
+    /// Remove files or directories.
     Removal,
-    /// To make folders.
+    /// Create directories.
     Folders,
 }
 
-/// What a peer asked for.
+/// Description of a peer's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Which way the data went, seen from this side.
+    /// Direction of the data, seen from this side.
     pub direction: Direction,
-    /// The paths that the peer named, as it named them: of what it reads, or the one that it writes to. None of a
-    /// measurement.
+    /// Paths as named by the peer: the sources that it reads, or the destination that it writes to; for a stream its
+    /// name. Empty for a measurement.
     pub names: Vec<Vec<u8>>,
-    /// What it wants with them.
+    /// Kind of the request.
     pub purpose: Purpose,
 }
 

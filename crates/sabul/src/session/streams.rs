@@ -1,4 +1,4 @@
-//! Requests that are not about files: streams between applications, and measurements.
+//! Requests without files: streams between applications, and measurements.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::files::StreamReceiver;
 use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{Resume, Transfer, Work};
 
-/// The peer wants a stream between its application and this one.
+/// Request of the peer for a stream between its application and this one.
 #[derive(Debug)]
 pub struct StreamRequest {
-    /// What the peer calls it.
+    /// Name of the stream, chosen by the peer.
     pub name: String,
-    /// Which way the data goes, seen from this side.
+    /// Direction of the data, seen from this side.
     pub direction: Direction,
     pub(super) pending: Pending,
 }
 
 impl StreamRequest {
-    /// Sends the stream that the peer wants to receive.
+    /// Sends the stream that the peer requested.
     ///
     /// # Errors
-    /// If the peer wants to send, or the session is over.
+    /// If the peer opened the stream to send, or the session is over.
     pub fn accept_sender(self) -> Result<SendStream, Error> {
         let (pipe, set) = stream::source(self.pending.cx.control.runtime().clone())?;
         let work = Work::Send { set, announce_times: false, resume: Resume::Never };
@@ -33,10 +33,10 @@ impl StreamRequest {
         Ok(SendStream::new(pipe, transfer))
     }
 
-    /// Receives the stream that the peer wants to send.
+    /// Receives the stream that the peer sends.
     ///
     /// # Errors
-    /// If the peer wants to receive, or the session is over.
+    /// If the peer opened the stream to receive, or the session is over.
     pub fn accept_receiver(self) -> Result<ReceiveStream, Error> {
         let (pipe, writer) = stream::sink(self.pending.cx.control.runtime().clone());
         let transfer = self.pending.accept(Direction::Receive, |number| {
@@ -45,23 +45,23 @@ impl StreamRequest {
         Ok(ReceiveStream::new(pipe, transfer))
     }
 
-    /// Says no, and why.
+    /// Refuses the request; the peer receives `reason`.
     pub fn refuse(self, reason: &str) {
         self.pending.refuse(refused(reason));
     }
 }
 
-/// The peer wants to measure the path.
+/// Request of the peer for a measurement of the path.
 #[derive(Debug)]
 pub struct MeasureRequest {
     pub(super) pending: Pending,
 }
 
 impl MeasureRequest {
-    /// Takes part.
+    /// Accepts the measurement.
     ///
     /// # Errors
-    /// If a setting of the peer cannot be used here.
+    /// If a setting of the peer is invalid here.
     pub fn accept(self) -> Result<Transfer, Error> {
         let Some(Open { direction, request: control::Request::Measure { bytes, millis }, .. }) =
             self.pending.open().cloned()

@@ -26,7 +26,7 @@ async fn pair() -> (Session, Session) {
     (near, listener.accept().await.unwrap())
 }
 
-/// Answers the next request for files with this one, whatever was asked for.
+/// Answers the next request for files with this file, ignoring the requested names.
 async fn answer_with(session: Session, path: PathBuf) -> Result<Report, Error> {
     let Some(Request::Get(GetRequest { pending })) = session.next_request().await else {
         panic!("the other end asks for files")
@@ -77,7 +77,7 @@ async fn a_writer_gets_the_one_file_that_was_asked_for() {
     assert!(answering.await.unwrap().is_err());
 }
 
-/// A session with a listener that sends by this policy, and serves measurements.
+/// A session with a listener that has this send policy and serves measurements.
 async fn served_by(sending: SendPolicy) -> Session {
     let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
     config.sending = sending;
@@ -86,7 +86,7 @@ async fn served_by(sending: SendPolicy) -> Session {
     let far = listener.accept().await.unwrap();
     tokio::spawn(async move {
         let service = Service { measure: true, ..Service::default() };
-        // It ends with the listener.
+        // The task ends with the listener.
         let _kept = listener;
         far.serve(&service).await
     });
@@ -127,7 +127,7 @@ async fn transfers_at_the_same_time_share_the_ceiling() {
     let (first, second, third) = tokio::join!(one(), one(), one());
     let bytes: u64 = [first, second, third].into_iter().map(|report| report.unwrap().bytes).sum();
     let bps = bytes as f64 * 8.0 / started.elapsed().as_secs_f64();
-    // A newcomer's part is added to the others' until these look again.
+    // A newcomer's share is added to the others' until they update theirs.
     assert!(bps < 6_000_000.0, "{bps}");
 }
 
@@ -159,7 +159,7 @@ async fn what_a_listener_receives_of_all_stays_below_its_ceiling() {
     let bytes = first.unwrap().bytes + second.unwrap().bytes;
     let bps = bytes as f64 * 8.0 / started.elapsed().as_secs_f64();
     assert!(bps < 6_000_000.0, "a newcomer's part counts double until the other looks: {bps}");
-    // What is sent to them has another ceiling, and here none.
+    // Data sent by the listener has another ceiling, here none.
     assert!(measured(&one, Direction::Receive, "cubic").await.is_ok());
 }
 
@@ -176,6 +176,6 @@ async fn a_ceiling_that_is_raised_counts_for_senders_at_once() {
     }
     ceiling.set(Some(10_000_000_000));
     assert_eq!(transfer.finish().await.unwrap().bytes, 10_000_000);
-    // At the first ceiling it would have taken 1000 s.
+    // At the first ceiling the transfer would have taken 1000 s.
     assert!(started.elapsed().as_secs() < 500, "{:?}", started.elapsed());
 }

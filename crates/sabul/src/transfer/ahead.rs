@@ -1,4 +1,4 @@
-//! Tells how much there is to send while that is still counted.
+//! Progress of the directory scan of a sender, sent while the scan runs.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::files::{Scan, SourceSet, Totals};
 use crate::machine::Machine;
 
-/// How often it is told.
+/// Interval of reports.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A scan whose finds are told; both end when this is dropped.
+/// Task that reports the totals of a scan; dropping the value stops both.
 #[derive(Debug)]
 pub(super) struct Ahead(JoinHandle<()>);
 
 impl Ahead {
-    /// Counts what is in this set; nothing where that is not what is sent, or where there are no threads.
+    /// Starts a scan of the set. Returns `None` if the set cannot be counted in advance, or if there are no threads.
     pub(super) fn start(
         machine: &Machine,
         set: &SourceSet,

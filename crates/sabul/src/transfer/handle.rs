@@ -1,4 +1,4 @@
-//! A transfer seen and steered by whoever does not wait for its end.
+//! Cloneable handle to observe and change a running transfer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::control::Event;
 use crate::error::Error;
 use crate::steer::{Change, check_policy, check_rate_limit};
 
-/// What can be seen and changed of a transfer from anywhere in the program. Clones are of the same transfer, and none
-/// of them keeps it going; of one that is over, changes come to nothing.
+/// Handle to observe and change a transfer from anywhere in the program. Clones refer to the same transfer and do not
+/// keep it running. After the end of the transfer, changes have no effect.
 #[derive(Clone)]
 pub struct TransferHandle {
     board: Arc<Board>,
@@ -35,27 +35,27 @@ impl TransferHandle {
         Self { board, tell, controller }
     }
 
-    /// How far it has come.
+    /// Returns the current progress.
     pub fn progress(&self) -> Progress {
         self.board.progress()
     }
 
-    /// From now on it stands beside other traffic like this. Where the peer sends and this side has asked for it, that
-    /// is told to the peer; its own owner's limits hold.
+    /// Sets the policy towards competing traffic. If the peer sends and this side opened the transfer, the policy is
+    /// sent to the peer, whose own limits still apply.
     ///
     /// # Errors
-    /// If the controller does not follow policies.
+    /// If the controller does not support policies.
     pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
         check_policy(&self.controller, policy)?;
         let _ = self.tell.send(Event::Change(Change::Policy(policy)));
         Ok(())
     }
 
-    /// From now on it is never faster than this, in bit/s, or as fast as others allow. Where the peer sends, that is
-    /// told to it.
+    /// Sets the upper limit of the rate in bit/s; `None` removes the limit of this handle. If the peer sends, the limit
+    /// is sent to the peer.
     ///
     /// # Errors
-    /// If it is zero.
+    /// If the limit is zero.
     pub fn set_rate_limit(&self, limit_bps: Option<u64>) -> Result<(), Error> {
         check_rate_limit(limit_bps)?;
         let _ = self.tell.send(Event::Change(Change::RateLimit(limit_bps)));
@@ -66,7 +66,7 @@ impl TransferHandle {
         &self.board
     }
 
-    /// Ends it.
+    /// Cancels the transfer.
     pub(super) fn abort(&self) {
         let _ = self.tell.send(Event::Abort);
     }

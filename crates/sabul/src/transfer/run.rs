@@ -1,4 +1,4 @@
-//! The course of a transfer: wait in line, open the path, start the channel and the thread, wait for the end.
+//! State machine of a transfer: wait in the queue, open the path, start channel and thread, wait for the end.
 
 mod line;
 mod open;
@@ -37,9 +37,9 @@ use open::open_path;
 
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
-/// How often a receiver looks at its part of what all may receive. Ours: as often as the ceiling takes in.
+/// Interval at which a receiver updates its share of the common rate limit. Ours: the update interval of the ceiling.
 const PART_LOOK: Duration = Duration::from_millis(100);
-/// Seals with this before the listener has chosen; a listener chooses the first it knows.
+/// The suite used before the listener has chosen; a listener chooses the first suite that it supports.
 pub(crate) fn first_suite() -> Suite {
     Suite::preference()[0]
 }
@@ -56,12 +56,12 @@ pub(crate) enum Side {
         peer: IpAddr,
         address: SocketAddr,
     },
-    /// A host of a world in virtual time.
+    /// A host of a simulated world in virtual time.
     #[cfg(test)]
     World(crate::world::End),
 }
 
-/// What transfers need of their session.
+/// Parts of the session that its transfers use.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) machine: Machine,
@@ -72,32 +72,32 @@ pub(crate) struct Context {
     pub(crate) endpoint: Arc<Endpoint>,
 }
 
-/// What this side does in a transfer.
+/// Task of this side in a transfer.
 pub(crate) enum Work {
     /// Send these files or this stream.
     Send {
         set: SourceSet,
         announce_times: bool,
-        /// Go on from what the receiver has. It tells that, or that it has nothing, where files are
-        /// sent, and the sender waits for it; not where it is one stream.
+        /// Whether to resume from the receiver's partial data. For files the receiver sends a list, possibly empty, and
+        /// the sender waits for the list; not for a single stream.
         resume: Resume,
     },
     /// Send from memory.
     SendMeasure(MeasureLimit),
-    /// Write with this.
+    /// Receive into this writer.
     Receive(Box<dyn Writer>),
-    /// Count.
+    /// Receive and count.
     ReceiveMeasure(MeasureLimit),
 }
 
-/// Whether a sender goes on with what an earlier attempt has left.
+/// Whether a sender resumes from partial data of an earlier attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
-    /// As far as it is the same.
+    /// Resume, as far as the content is the same.
     Yes,
-    /// It begins anew, whatever the receiver has.
+    /// Start anew and ignore the receiver's list.
     No,
-    /// Nothing can be left of this, and nothing is told.
+    /// No partial data can exist, and no list is sent.
     Never,
 }
 
@@ -111,23 +111,23 @@ impl Work {
     }
 }
 
-/// Everything about a transfer that is about to start.
+/// Start parameters of a transfer.
 pub(crate) struct Plan {
-    /// This side has asked for it; the peer has to accept.
+    /// This side opened the transfer; the peer has to accept.
     pub(crate) is_opener: bool,
-    /// How long the peer may take to answer; none for as long as it lives.
+    /// Timeout of the peer's answer; `None` waits as long as the peer is alive.
     pub(crate) answer_within: Option<Duration>,
     pub(crate) params: ChannelParams,
-    /// How it goes on at first.
+    /// Initial rate settings.
     pub(crate) steering: Steering,
     pub(crate) work: Work,
-    /// Borrowed already, or to be borrowed before the peer is told that it may begin.
+    /// Memory if already reserved; otherwise reserved before the peer receives the acceptance.
     pub(crate) memory: Option<BlockLoan>,
-    /// What is finished is on a disk.
+    /// Finished entries are synced to disk.
     pub(crate) is_durable: bool,
 }
 
-/// Starts a transfer.
+/// Starts a transfer on its own task.
 pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
     let board = Board::new();
     let controller = plan.params.controller.clone();
@@ -158,7 +158,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             }
         }
         let Run { board, mailbox, .. } = run;
-        // The number is free before the application can act on the end.
+        // Frees the number before the application can react to the end.
         drop(mailbox);
         board.finish(outcome);
     });
@@ -169,27 +169,27 @@ struct Run {
     cx: Context,
     mailbox: Mailbox,
     board: Arc<Board>,
-    /// Tells the writing thread to leave.
+    /// Stop flag of the writing thread.
     stop: Arc<AtomicBool>,
-    /// The peer knows that the transfer has ended, or is gone.
+    /// The peer already has the end of the transfer, or is gone.
     is_peers_end: bool,
-    /// This side has asked for the transfer.
+    /// This side opened the transfer.
     is_opener: bool,
     steering: Steering,
-    /// Who hears how it goes on, once the channel is there.
+    /// Target of new rate settings, once the channel exists.
     steered: Option<Steered>,
-    /// What the receiver has told that it has.
+    /// Files listed by the receiver.
     have: Have,
-    /// What that takes.
+    /// Memory of `have`.
     have_memory: Tally,
-    /// Its threads, where they wait for it.
+    /// Reserved threads that have no work yet.
     crew: Crew,
 }
 
-/// Who hears how a transfer goes on.
+/// Target of new rate settings.
 #[derive(Debug)]
 enum Steered {
-    /// The sending end here.
+    /// The local sending endpoint.
     Channel(SenderHandle),
     /// The peer, which sends.
     Peer,
@@ -257,7 +257,8 @@ impl Run {
         Ok(report)
     }
 
-    /// What an event that no transfer survives means; other events are given back.
+    /// Handles events that are common to all states. Returns an error for events that end the transfer; returns other
+    /// events.
     fn check(&mut self, event: Event) -> Result<Event, Error> {
         if let Event::Control(message) = &event {
             self.mailbox.note_taken(message);
@@ -272,7 +273,7 @@ impl Run {
                 let Message::Have { files, wholes, is_last, .. } = message else {
                     return Ok(Event::Told);
                 };
-                // What is forgotten is sent again.
+                // Files that are not stored here are sent again.
                 match self.have_memory.add(weight) {
                     Ok(()) => self.have.add(files, wholes, is_last),
                     Err(refusal) => {
@@ -316,7 +317,7 @@ impl Run {
         }
     }
 
-    /// Tells whoever sends how to go on.
+    /// Forwards the rate settings to the sending end.
     fn steer(&self) {
         let (policy, rate_limit_bps) = (self.steering.policy, self.steering.limit_bps());
         match &self.steered {
@@ -330,8 +331,8 @@ impl Run {
         }
     }
 
-    /// What this end receives may be part of what all of its transfers may. A sender that has asked for the transfer is
-    /// told its part before anything else, so that it does not begin faster.
+    /// Joins the common rate limit of received transfers, if any. A sender that opened the transfer receives its share
+    /// directly after the acceptance, so the sender does not start faster.
     fn take_part_of_all(&mut self, work: &Work) -> Option<Member> {
         let receives = matches!(work, Work::Receive(_) | Work::ReceiveMeasure(_));
         let part = self.cx.endpoint.receiving.as_ref().filter(|_| receives)?.join();
@@ -343,11 +344,11 @@ impl Run {
         Some(part)
     }
 
-    /// Looks at the part of this transfer, and tells the sender where it has changed.
+    /// Updates the share of this transfer, and sends a changed share to the sender.
     fn look_at_part(&mut self, part: Option<&mut Member>, handle: &ReceiverHandle, began: Instant) {
         let stats = handle.stats();
         let now = sabul_units::Instant::ZERO + Span::from(began.elapsed());
-        // Headers included, as senders count.
+        // Includes headers, as senders count.
         let received = stats.packets * u64::from(stats.mtu);
         if let Some(part) = part
             && part.look(now, received)
@@ -358,15 +359,15 @@ impl Run {
     }
 
     async fn next_event(&mut self) -> Result<Event, Error> {
-        // The mailbox holds a sender, so the queue cannot end before it.
+        // The mailbox holds a sender, so the queue cannot end before the mailbox.
         match self.mailbox.events.recv().await {
             Some(event) => self.check(event),
             None => Err(Error::Cancelled),
         }
     }
 
-    /// Waits for the peer's consent and for the UDP path, whichever comes last.
-    /// With the path comes the size of a block that the peer has accepted, where it was asked.
+    /// Waits for the peer's acceptance and for the UDP path. Returns the path, and the accepted block size if this side
+    /// opened.
     async fn establish(
         &mut self,
         is_opener: bool,
@@ -385,7 +386,7 @@ impl Run {
         let mut opened = None;
         let mut is_accepted = !is_opener;
         let mut accepted = None;
-        // Without an answer there is no path either: only then it counts that UDP may be blocked.
+        // Without an acceptance there is no path either, so the UDP timeout starts with the acceptance.
         let answer_within = if is_accepted { Some(patience) } else { answer_within };
         let mut deadline = answer_within.map(|time| Instant::now() + time);
         loop {
@@ -406,7 +407,7 @@ impl Run {
                             self.board.leave_line();
                             hold.send_replace(false);
                         }
-                        // The peer answers pings, or the session ends: there is no other limit.
+                        // No deadline: a peer that stops answering pings ends the session.
                         Event::Control(Message::Waiting { place, .. }) if !is_accepted => {
                             deadline = None;
                             self.board.set_place(place);
@@ -489,12 +490,12 @@ impl Run {
             Ok(()) => self.wait_for_done(&handle, waits).await,
             Err(error) => Err(error),
         };
-        // The report has the last figures; what is not acknowledged now will not be missed.
+        // The report has the final statistics, and no unacknowledged packet matters any more.
         handle.stop();
         result
     }
 
-    /// What happens next. After an end of the session our own threads have some time to notice it.
+    /// Returns the next event. After the end of the session, own threads have [`CLEANUP_PATIENCE`] to stop.
     async fn event_within(
         &mut self,
         ended: Option<&(Instant, Ending)>,
@@ -513,12 +514,12 @@ impl Run {
     async fn wait_for_done(&mut self, handle: &SenderHandle, waits: bool) -> Result<Report, Error> {
         let (mut done, mut is_sent, mut channel_over) = (None::<Done>, false, false);
         let mut is_settled = !waits;
-        // Since when, and why, nothing but our own reading thread can be waited for.
+        // Time and cause of the session's end, while only the own reading thread still runs.
         let mut ended = None::<(Instant, Ending)>;
         loop {
             let event = match self.event_within(ended.as_ref()).await? {
-                // After the receiver's verdict, the channel ends because we stop it, and the
-                // peer may close the session before our own threads have noticed.
+                // After the receiver's result, this side stops the channel, and the peer may close the session before
+                // the own threads have stopped.
                 Some(Event::Channel(_)) if done.is_some() => Event::Channel(Ok(())),
                 Some(Event::Ended(ending)) if done.is_some() => {
                     ended = Some((Instant::now(), ending));
@@ -534,7 +535,7 @@ impl Run {
                 }
                 Event::Control(Message::Feedback { report, .. }) => handle.report(report),
                 Event::Control(Message::Done(found)) => {
-                    // A timed measurement may be over while its last blocks wait.
+                    // A timed measurement may end while its last blocks are queued.
                     handle.stop();
                     done = Some(found);
                 }
@@ -543,7 +544,7 @@ impl Run {
                 Event::Control(Message::Settled { .. }) => is_settled = true,
                 _ => {}
             }
-            // Only a channel that is over has published its last figures.
+            // A channel publishes its final statistics when it ends.
             if let (Some(done), true, true) = (&done, is_sent, channel_over) {
                 let Done { bytes, resumed, durable, entries, files, failed, .. } = *done;
                 let counts = Counts { bytes, resumed, durable, entries, files, failed };
@@ -664,7 +665,7 @@ impl Run {
                 let is_heard = self.is_opener || self.is_heard().await;
                 let last = if is_heard { Input::Heard } else { Input::Stop };
                 let _ = self.mailbox.input.send(last);
-                // It says nothing, and drops its end.
+                // The writer drops its end of the channel without a message.
                 let _ = gone_writer.await;
             }
             self.cx.control.send(Message::Settled { transfer: self.mailbox.number });
@@ -675,13 +676,12 @@ impl Run {
         }
     }
 
-    /// Waits until the sender has heard what was said last; not if it is known that it does not, or if it begins anew
-    /// meanwhile.
+    /// Waits until the sender has confirmed the result. Returns false if the channel times out first.
     async fn is_heard(&mut self) -> bool {
         let events = &mut self.mailbox.events;
         let is_over = async {
             while let Some(event) = events.recv().await {
-                // A peer that is done may close its socket before we read that it closes the session.
+                // A peer that is done may close its UDP socket before this side reads the close of the session.
                 if matches!(event, Event::Channel(Err(ChannelError::Silent(_)))) {
                     return;
                 }
@@ -696,7 +696,7 @@ impl Run {
         }
     }
 
-    /// Waits until the writing thread has removed what is half-written.
+    /// Waits until the writing thread has removed partial data.
     async fn clean_up(&mut self) {
         if self.stop.swap(true, Ordering::AcqRel) {
             return;
@@ -716,7 +716,7 @@ impl Run {
     }
 }
 
-/// Tells the sender what there is of earlier attempts, while the path is opened.
+/// Sends the list of partial data from earlier attempts, while the path is being opened.
 async fn tell_what_is_there(
     cx: Context,
     mut writer: Box<dyn Writer>,

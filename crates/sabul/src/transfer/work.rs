@@ -1,4 +1,4 @@
-//! The threads of a transfer: one reads and fills blocks, or one takes blocks and writes.
+//! Reader and writer threads of a transfer: the reader fills blocks, the writer consumes blocks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +24,10 @@ use crate::files::{
 use crate::jail::JailPath;
 use crate::machine::{Hand, Machine, on_thread};
 
-/// More than the table of a block of a measurement takes, in bytes: one record of each kind, with a short name.
+/// Upper bound of a measurement block's table in bytes: one record of each kind, with a short name.
 const MEASURE_TABLE: usize = 128;
 
-/// What a reader hands over to, and writes down for the application.
+/// Output of a reader: the channel, and progress for the application.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelOutlet {
     pub(crate) transfer: u32,
@@ -69,24 +69,24 @@ impl Outlet for ChannelOutlet {
     }
 }
 
-/// What a reader sends.
+/// Data source of a reader.
 pub(crate) enum Load {
-    /// Files or a stream, without what the receiver has.
+    /// Files or a stream, without the parts that the receiver has.
     Set(SourceSet, SendOptions, Have),
     /// Blocks of this size from memory.
     Measure(MeasureLimit, usize),
 }
 
-/// The reader of a transfer without its thread. Its end is told when it is dropped.
+/// Reader of a transfer without its thread. Dropping the value sends an event.
 pub(crate) struct Reading {
-    /// Taken by whoever runs it.
+    /// Taken by the thread that runs the reader.
     pub(crate) load: Option<Load>,
     pub(crate) outlet: ChannelOutlet,
     pub(crate) end: TellsEnd,
 }
 
 impl Reading {
-    /// Reads, hashes and hands over until all is handed over or the channel was stopped; waits.
+    /// Reads, hashes and queues all data, or returns when the channel is stopped; blocks.
     pub(crate) fn run(mut self) {
         let summary = match self.load.take() {
             Some(Load::Set(set, options, have)) => {
@@ -100,7 +100,7 @@ impl Reading {
         self.finish(summary);
     }
 
-    /// All is handed over, or the channel was stopped meanwhile.
+    /// Ends the reader; `summary` is `None` if the channel was stopped before all data was queued.
     pub(crate) fn finish(mut self, summary: Option<SendSummary>) {
         if summary.is_some() {
             self.outlet.handle.finish();
@@ -109,7 +109,7 @@ impl Reading {
     }
 }
 
-/// Tells the course of a transfer that a part of it has ended, as a panic does, too.
+/// Sends the end of a thread as an event to the transfer, even after a panic.
 #[derive(Debug)]
 pub(crate) struct TellsEnd(Option<mpsc::UnboundedSender<Event>>);
 
@@ -120,7 +120,7 @@ impl TellsEnd {
 
     pub(crate) fn tell(&mut self, event: Event) {
         if let Some(events) = self.0.take() {
-            // A course that is over needs no telling.
+            // A transfer that is over does not need the event.
             let _ = events.send(event);
         }
     }
@@ -166,7 +166,7 @@ fn send_measure(
         for record in records.drain(..) {
             record.encode(&mut table).ok()?;
         }
-        // Content does not matter; only a new buffer has to be filled.
+        // The content is arbitrary; only a new buffer has to be filled.
         end_block(&mut block, size, &table);
         outlet.block(block).ok()?;
         if is_last {
@@ -175,47 +175,47 @@ fn send_measure(
     }
 }
 
-/// The receiving end of a transfer without its thread.
+/// Receiving end of a transfer without its thread.
 pub(crate) trait Writer: Send {
-    /// What to tell the sender first: what earlier attempts left. May take long.
+    /// Returns the list of partial data from earlier attempts, for the sender. May take long.
     fn have(&mut self) -> Option<HaveMessages> {
         None
     }
-    /// Stops what takes long when this says so.
+    /// Sets the flag that interrupts long operations.
     fn heed(&mut self, _stop: Arc<AtomicBool>) {}
-    /// The folder in or below which it writes, where it writes files.
+    /// The directory that receives the files, if files are written.
     fn folder(&self) -> Option<JailPath> {
         None
     }
-    /// Takes the next block.
+    /// Processes the next block.
     fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure>;
-    /// Nothing comes: does a little of what has to be done some time; tells whether there is more of it.
+    /// Called while no block arrives. Does one step of deferred work and returns whether more remains.
     fn idle(&mut self) -> bool {
         false
     }
-    /// A block that is used up.
+    /// Returns a block buffer that is no longer needed.
     fn poll_free(&mut self) -> Option<Vec<u8>>;
-    /// Messages for the sender at this time since the opening of the channel.
+    /// Returns messages for the sender; `now` is the time since the channel opened.
     fn poll_messages(&mut self, now: Duration) -> Vec<Message>;
-    /// What it came to, once it is over.
+    /// Returns the final counts once all data is written.
     fn finished(&self) -> Option<Counts>;
-    /// What failed, by path, but for the first `told`.
+    /// Returns failures by path, without the first `told`.
     fn failures(&self, told: usize) -> Vec<(Vec<u8>, Failure)>;
-    /// Entries and bytes in all, once known.
+    /// Total entries and bytes, once known.
     fn totals(&self) -> Option<(u64, u64)>;
-    /// What it holds for an entry under way, in bytes.
+    /// Memory of the entry under assembly, in bytes.
     fn pending_bytes(&self) -> usize {
         0
     }
-    /// What was not kept of entries that are complete.
+    /// Metadata of complete entries that could not be preserved.
     fn not_kept(&self) -> Vec<NotKept> {
         Vec::new()
     }
-    /// Whether it keeps what a next attempt goes on with until the sender knows that none is needed.
+    /// Whether resume data is kept until the sender has confirmed the result.
     fn has_to_be_heard(&self) -> bool {
         false
     }
-    /// The sender knows that all was written.
+    /// Removes resume data after the sender has confirmed the result.
     fn conclude(&mut self) {}
 }
 
@@ -278,14 +278,14 @@ impl<S: Sink + Send> Writer for Receiver<S> {
     }
 }
 
-/// Counts what arrives and keeps nothing.
+/// Writer of a measurement: counts bytes and keeps nothing.
 #[derive(Debug)]
 pub(super) struct Counter {
     transfer: u32,
     assembler: Assembler,
     bytes: u64,
     limit: MeasureLimit,
-    /// When the first block came, by the time since the opening of the channel.
+    /// Arrival of the first block, as time since the channel opened.
     began: Option<Duration>,
     is_over: bool,
     free: Vec<Vec<u8>>,
@@ -335,7 +335,7 @@ impl Writer for Counter {
     fn poll_messages(&mut self, now: Duration) -> Vec<Message> {
         if self.bytes > 0 {
             let began = *self.began.get_or_insert(now);
-            // What is still on its way after that time does not count.
+            // Data still in flight after that time does not count.
             self.is_over |= self.limit.time.is_some_and(|time| now >= began + time);
         }
         let is_due = self.told.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
@@ -373,7 +373,7 @@ pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The writer of a transfer without its thread. Its end is told when it is dropped.
+/// Writer of a transfer without its thread. Dropping the value sends an event.
 pub(crate) struct Writing {
     pub(crate) writer: Box<dyn Writer>,
     pub(crate) inputs: Inputs<Input>,
@@ -384,17 +384,16 @@ pub(crate) struct Writing {
     pub(crate) opened: Instant,
     pub(crate) intake: Arc<Intake>,
     pub(crate) end: TellsEnd,
-    /// How many failures the application knows of.
+    /// Number of failures passed to the application.
     pub(crate) told: usize,
-    /// The application knows how much there is.
+    /// The application has the totals.
     pub(crate) has_totals: bool,
-    /// Gone with the writer.
+    /// Dropped together with the writer.
     pub(crate) alive: oneshot::Sender<()>,
 }
 
 impl Writing {
-    /// Writes until all is written, something makes that impossible, or nobody wants it any more;
-    /// waits.
+    /// Writes until all data is written, an error occurs, or the transfer is stopped; blocks.
     pub(crate) fn run(mut self) {
         let mut patience = PROGRESS_INTERVAL;
         loop {
@@ -419,8 +418,7 @@ impl Writing {
         }
     }
 
-    /// Takes one input, or looks at the time, and does what has become possible. What it gives is
-    /// the end.
+    /// Processes one input, or a timeout, and all work that follows from it. Returns the result at the end.
     pub(crate) fn step(&mut self, input: Option<Input>) -> Option<Result<Written, Failure>> {
         let stopped = || Failure::new(FailureCode::Cancelled, "the transfer was cancelled");
         if self.stop.load(Ordering::Acquire) {
@@ -466,7 +464,8 @@ impl Writing {
         Some(Ok(Written { counts, elapsed: now, not_kept, has_to_be_heard }))
     }
 
-    /// Tells the end; the writer is dropped before, and with it what is half-written, unless the sender has to hear.
+    /// Sends the result. The writer is dropped first, and partial data with it, unless the sender has to confirm the
+    /// result.
     pub(crate) fn finish(self, written: Result<Written, Failure>) -> Option<Unheard> {
         let Self { writer, mut end, inputs, stop, alive, .. } = self;
         if written.as_ref().is_ok_and(|written| written.has_to_be_heard) {
@@ -479,17 +478,17 @@ impl Writing {
     }
 }
 
-/// A writer that has written all, of which the sender does not know.
+/// A finished writer that waits for the sender's confirmation.
 pub(crate) struct Unheard {
     pub(crate) writer: Box<dyn Writer>,
     pub(crate) inputs: Inputs<Input>,
-    /// While it is there, newcomers wait.
+    /// While this value exists, new writers of the same directory wait.
     _stop: Arc<AtomicBool>,
     _alive: oneshot::Sender<()>,
 }
 
 impl Unheard {
-    /// Waits until the sender knows, or will not hear.
+    /// Waits until the sender has confirmed the result, or cannot confirm it.
     fn run(mut self) {
         while let Ok(input) = self.inputs.recv() {
             if self.take(&input) {
@@ -498,7 +497,7 @@ impl Unheard {
         }
     }
 
-    /// Takes one input; tells whether it is the last.
+    /// Processes one input; returns whether it is the last.
     pub(crate) fn take(&mut self, input: &Input) -> bool {
         if matches!(input, Input::Heard) {
             self.writer.conclude();
@@ -508,7 +507,7 @@ impl Unheard {
 }
 
 impl Machine {
-    /// Runs the reader of a transfer.
+    /// Runs the reader of a transfer on a thread.
     pub(crate) fn run_reader(&self, hand: Option<Hand>, reading: Reading) -> Result<(), Error> {
         match self {
             Self::Threads(_) => on_thread(hand, "sabul-read", move || reading.run()),
@@ -520,7 +519,7 @@ impl Machine {
         }
     }
 
-    /// Runs the writer of a transfer.
+    /// Runs the writer of a transfer on a thread.
     pub(crate) fn run_writer(&self, hand: Option<Hand>, writing: Writing) -> Result<(), Error> {
         match self {
             Self::Threads(_) => on_thread(hand, "sabul-write", move || writing.run()),

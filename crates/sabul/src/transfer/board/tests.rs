@@ -4,7 +4,7 @@ use super::*;
 fn a_course_of_any_length_fits_a_bounded_number_of_intervals() {
     let board = Board::new();
     let mut reports = 0;
-    // A day of progress each 100 ms.
+    // A day of progress messages, one each 100 ms.
     for tick in 1..=864_000_u64 {
         board.advance(
             Counts { bytes: tick * 1000, ..Counts::default() },

@@ -1,4 +1,4 @@
-//! Waiting in line before a transfer begins that the peer has asked for: for memory, open files and threads.
+//! Queueing of a transfer that the peer has requested, until memory, open files and threads are available.
 
 use std::io;
 use std::time::Duration;
@@ -10,17 +10,18 @@ use super::Run;
 use crate::budget::{Asker, BlockLoan, Place};
 use crate::error::Error;
 
-/// A transfer that may begin within this time does not count as waiting.
+/// A transfer that can start within this time is not reported as waiting.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How often a place is looked at, and told where it has changed.
+/// Interval between checks of the position in the queue; changes are sent to the peer.
 const LOOK: Duration = Duration::from_secs(1);
-/// Pause after the system had no thread, and how long that may last where no other transfer holds any.
+/// Pause after the system refused a thread, and the longest such wait while no other transfer holds threads.
 const THREAD_PAUSE: Duration = Duration::from_millis(100);
 const THREAD_PATIENCE: Duration = Duration::from_secs(15);
 
 impl Run {
-    /// Memory for this end, in blocks of the size that there is memory for, and its threads. Others that have more than
-    /// a share give it back; where that does not suffice, the transfer waits in line, and the peer is told its place.
+    /// Reserves memory and threads for this end; reduces the block size if memory is short. Other transfers with more
+    /// than their share return memory. If that is not enough, the transfer waits in the queue and sends its position to
+    /// the peer.
     pub(super) async fn wait_in_line(
         &mut self,
         params: &mut ChannelParams,
@@ -43,7 +44,7 @@ impl Run {
                     if alone && began.elapsed() > THREAD_PATIENCE {
                         return Err(Error::Io { action: "start a thread", source });
                     }
-                    // The memory that it gave back would wake it at once.
+                    // Without the pause, the memory that the attempt returned would wake this task at once.
                     tokio::time::sleep(THREAD_PAUSE).await;
                     1
                 }
@@ -60,7 +61,7 @@ impl Run {
             tokio::select! {
                 biased;
                 event = self.mailbox.events.recv() => {
-                    // Before it is accepted, a transfer can only end.
+                    // Before acceptance, an event can only end the transfer.
                     event.map_or(Err(Error::Cancelled), |event| self.check(event))?;
                 }
                 () = place.turn() => {}
@@ -69,7 +70,7 @@ impl Run {
         }
     }
 
-    /// Takes all that a transfer needs to begin, where it is its turn.
+    /// Takes all resources that a transfer needs to start, if it is first in the queue.
     fn enter(&mut self, place: &Place, block_bytes: u32, sends: bool) -> Result<BlockLoan, Wait> {
         let memory = place.take(block_bytes).map_err(Wait::Line)?;
         self.crew = self.cx.machine.hire(sends).map_err(Wait::Thread)?;
@@ -77,10 +78,10 @@ impl Run {
     }
 }
 
-/// Why a transfer cannot begin yet.
+/// Cause of a wait.
 enum Wait {
-    /// It has this place in line.
+    /// The transfer has this position in the queue.
     Line(usize),
-    /// The system gives no thread.
+    /// The system refused a thread.
     Thread(io::Error),
 }

@@ -1,4 +1,4 @@
-//! Opening the UDP path of a transfer.
+//! Opening of a transfer's UDP path.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Context, Side, first_suite};
 use crate::error::Error;
 use crate::path::{self, Attempt, OpenPath};
 
-/// Opens the UDP path of a channel; tries for ever, but not while it is held.
+/// Opens the UDP path of a channel. Retries without limit, and pauses while `is_held` is true.
 pub(super) async fn open_path(
     cx: &Context,
     number: u32,
@@ -50,7 +50,7 @@ pub(super) async fn open_path(
                     },
                     Ok(()) = is_held.changed() => course.0.hold(*is_held.borrow_and_update()),
                     Ok(()) = suites.changed() => {
-                        // The listener prefers another suite than we guessed: begin again.
+                        // The listener chose another suite than the guess: start again.
                         if suites.borrow().is_some_and(|chosen| chosen != suite) {
                             break;
                         }
@@ -61,7 +61,7 @@ pub(super) async fn open_path(
     }
 }
 
-/// Ends the blocking attempt when nobody waits for it any more.
+/// Ends the blocking attempt when no task waits for it.
 struct EndOnDrop(Arc<Attempt>);
 
 impl Drop for EndOnDrop {
