@@ -57,16 +57,16 @@ pub enum Kind {
     Mark = 8,
 }
 
-/// The checked form of the first 16 bytes.
+/// Decoded form of the first 16 bytes of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What follows.
+    /// Kind of the datagram.
     pub kind: Kind,
     /// Bytes of congestion header, a multiple of four up to [`MAX_CONGESTION_HEADER`].
     pub congestion_len: u8,
     /// DATA only: this packet holds the last byte of its block.
     pub ends_block: bool,
-    /// Which channel.
+    /// Channel.
     pub connection: ConnectionId,
     /// Low 32 bits of the packet number; see [`PacketNumber::expand`].
     pub number_low: u32,

@@ -1,6 +1,6 @@
 //! Lets one connector read and write a directory: `receive_file TICKET-FILE DIRECTORY`.
 //!
-//! It writes the ticket that the example `send_file` needs, serves one session, and ends.
+//! The example writes the ticket that the example `send_file` needs, serves one session, and exits.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! How fast this machine seals and opens packets on one core.
+//! Speed of encrypting and decrypting packets on one core of this machine.
 //!
-//! Prints Gb/s (powers of 1000, plaintext bits) per suite, packet size and direction; each number
-//! is the best of several rounds, since interruptions only ever slow a round down. Buffers stay in
-//! the cache, so this is the cost of the cipher and not of memory.
+//! Prints Gb/s (powers of 1000, plaintext bits) per suite, packet size and direction. Each number
+//! is the best of several rounds, because interruptions only slow a round down. Buffers stay in the
+//! cache, so the result is the cost of the cipher without that of memory.
 //!
 //! Run with `cargo run --release -p sabul --example seal_speed`.
 
@@ -14,7 +14,7 @@ use sabul_units::PacketNumber;
 
 const SIZES: [usize; 4] = [1_400, 8_900, 16_384, 65_000];
 const ROUNDS: usize = 7;
-/// Packets between two looks at the clock.
+/// Packets between two reads of the clock.
 const BATCH: u64 = 256;
 const ROUND_TIME: Duration = Duration::from_millis(60);
 
@@ -34,7 +34,7 @@ fn main() {
     }
 }
 
-/// Gb/s of sealing, of opening into another buffer, and of copying then opening in place.
+/// Gb/s of sealing, of opening into another buffer, and of copying followed by opening in place.
 fn measure(suite: Suite, size: usize) -> [f64; 3] {
     let secret = [1; 32];
     let aad = [2; 16];
@@ -49,7 +49,7 @@ fn measure(suite: Suite, size: usize) -> [f64; 3] {
             .expect("numbers only grow");
         number += 1;
     });
-    // One packet opened again and again: replays are not the opener's business.
+    // Opens the same packet repeatedly: the opener does not check for replays.
     let first = PacketNumber(0);
     Sealer::new(suite, secret)
         .seal(first, &aad, &plaintext, &mut packet)

@@ -1,13 +1,13 @@
-//! Loads a server of your own as honest crowds and hostile peers do, for measurements.
+//! Load generator for your own server: crowds of honest clients, and hostile peers.
 //!
 //! ```text
 //! siege crowd TICKET BUSY IDLE BYTES     BUSY transfers of BYTES at once beside IDLE sessions; one line of JSON
-//! siege callers ADDR RATE SECONDS        RATE connections a second that say nothing, held open
-//! siege garbage ADDR MBPS SECONDS        datagrams of noise to the UDP port
-//! siege sources|refused|told TICKET SECONDS   a ticket holder that asks for too much, asks and does not
-//!                                        listen, or tells that files failed which it never sends, again and again
+//! siege callers ADDR RATE SECONDS        RATE silent connections per second, held open
+//! siege garbage ADDR MBPS SECONDS        random datagrams to the UDP port
+//! siege sources|refused|told TICKET SECONDS   a ticket holder that repeats requests with too many sources,
+//!                                        requests whose refusals it does not read, or unrequested lists of failed files
 //! ```
-//! Servers of your own only: it holds thousands of connections and sends what no honest peer does.
+//! For your own servers only: the tool holds thousands of connections and sends messages that no honest peer sends.
 
 #![expect(clippy::unwrap_used, reason = "a tool for measurements may stop where it fails")]
 
@@ -56,14 +56,14 @@ fn seconds_from(text: &str) -> Instant {
     Instant::now() + Duration::from_secs(text.parse().unwrap())
 }
 
-/// Everybody is connected before the first transfer begins; then all begin at once.
+/// All sessions connect before the first transfer; then all transfers start at once.
 async fn crowd(ticket: &Ticket, busy: u64, idle: u64, bytes: u64) {
     let dialled = Instant::now();
     let mut dialling = JoinSet::new();
     let mut sessions: Vec<Session> = Vec::new();
     let mut refused = 0;
     for _ in 0..busy + idle {
-        // As many at a time as one address may have at the door.
+        // At most as many at a time as the listener admits from one address.
         if dialling.len() >= 6 {
             take(&mut dialling, &mut sessions, &mut refused).await;
         }
@@ -88,7 +88,7 @@ async fn crowd(ticket: &Ticket, busy: u64, idle: u64, bytes: u64) {
     let (mut rates, mut waits, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     while let Some(ended) = transfers.join_next().await {
         match ended.unwrap() {
-            // Rates do not count the time in line.
+            // Rates exclude the time in the queue.
             Ok(report) if report.bytes == bytes => {
                 rates.push(report.goodput_bps);
                 waits.push(report.waited.as_secs_f64());
@@ -132,7 +132,7 @@ async fn take(
     }
 }
 
-/// Connections at a steady rate; the oldest go when there are too many for this process.
+/// Opens connections at a steady rate; closes the oldest when there are too many for this process.
 async fn callers(address: SocketAddr, rate: u64, until: Instant) {
     let began = Instant::now();
     let mut held = std::collections::VecDeque::new();
@@ -151,7 +151,7 @@ async fn callers(address: SocketAddr, rate: u64, until: Instant) {
     println!("{{\"made\":{made},\"failed\":{failed}}}");
 }
 
-/// Calls from another address than honest callers, where the server is on this machine.
+/// Connects from another address than honest connectors if the server is on this machine.
 async fn call(address: SocketAddr) -> std::io::Result<TcpStream> {
     if !address.ip().is_loopback() {
         return TcpStream::connect(address).await;
@@ -161,7 +161,7 @@ async fn call(address: SocketAddr) -> std::io::Result<TcpStream> {
     socket.connect(address).await
 }
 
-/// Noise of the size of a hello, since that is what the port looks at.
+/// Random datagrams of the size of a hello, because the port checks the size.
 async fn garbage(address: SocketAddr, mbps: u64, until: Instant) {
     const SIZE: u64 = 1200;
     let socket = UdpSocket::bind("0.0.0.0:0").await.unwrap();
@@ -173,7 +173,7 @@ async fn garbage(address: SocketAddr, mbps: u64, until: Instant) {
             for (n, byte) in noise.iter_mut().enumerate().take(64) {
                 *byte = (sent.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (n % 56)).to_le_bytes()[0];
             }
-            // Every other one looks like a hello at first sight.
+            // Every second datagram looks like a hello at first sight.
             noise[0] = if sent % 2 == 0 { 0x14 } else { noise[0] };
             let _ = socket.send_to(&noise, address).await;
             sent += 1;
@@ -193,7 +193,7 @@ async fn dial(ticket: &Ticket) -> Option<TlsStream<TcpStream>> {
     say(&mut stream, &hello).await.then_some(stream)
 }
 
-/// Says something, however long it is, and waits two seconds at most.
+/// Sends a message of any length; waits at most two seconds.
 async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
     let body = postcard::to_allocvec(message).unwrap();
     let length = u32::try_from(body.len()).unwrap().to_be_bytes();
@@ -216,7 +216,7 @@ fn open(transfer: u32, direction: Direction, request: Request) -> Message {
     Message::Open(Open { transfer, direction, request, channel })
 }
 
-/// Does its mischief until it is thrown out, and then anew.
+/// Sends hostile messages until the server closes the session, then connects again.
 async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
     let (mut sessions, mut said) = (0_u64, 0_u64);
     while Instant::now() < until {

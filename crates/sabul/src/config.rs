@@ -241,7 +241,7 @@ pub struct TransferOptions {
     /// finished. Applies on the receiving side. Without `sync`, a power cut soon after the end may remove or empty
     /// files.
     pub sync: bool,
-    /// Resume from partial data of an interrupted transfer, as far as its content is the same.
+    /// Resume from the unchanged part of an interrupted transfer's data.
     pub resume: bool,
     /// Read written data back from the disk and compare it before a file gets its final name. Applies on the receiving
     /// side. Needs `sync`.

@@ -545,7 +545,7 @@ impl Pending {
             });
         match work {
             Ok(work) => {
-                // For a pull, only the requesting side can tell whether the files reach a disk.
+                // For a pull, the requesting side writes the files, so durability is unknown here.
                 let is_durable = matches!(open.request, control::Request::Put { sync: true, .. });
                 let allowed = self.cx.endpoint.sending.rate_limit_bps;
                 let allowed = allowed.filter(|_| direction == Direction::Send);

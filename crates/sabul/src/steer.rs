@@ -43,7 +43,7 @@ impl Steering {
         [self.wanted, self.told, self.allowed].into_iter().flatten().min()
     }
 
-    /// Whether the settings differ from those of a sender that knows only the request.
+    /// Whether the settings differ from those of a sender that has only the request.
     pub(crate) fn differs_from(&self, asked_bps: Option<u64>) -> bool {
         self.policy != Policy::Fair || self.limit_bps() != asked_bps
     }

@@ -2,9 +2,9 @@
 //!
 //! The journal of a transfer is locked while its writer exists. A sender that was killed and reconnects would find the
 //! journal locked and send everything again. The lock lasts until the end of the old session is detected and written
-//! data is flushed. After a silent network failure that takes as long as the silence timeout.
-//! A new writer therefore waits for writers that were told to stop. It also stops writers of its own directory whose
-//! sender has been silent for [`SILENT_AFTER`].
+//! data is flushed; after a silent network failure, the lock lasts for the silence timeout.
+//! A new writer therefore waits for writers that are stopping. A new writer also stops writers of its own directory
+//! whose sender has been silent for [`SILENT_AFTER`].
 //! Not here:    the locks (`files/journal.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::jail::JailPath;
 /// on a slow or busy disk; sending everything again would take longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(10);
-/// A live sender is heard from twice a second, whatever it sends. Ours: six losses in a row.
+/// A live sender sends at least twice a second, even without data. Ours: six losses in a row.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 
 /// Entry of an active writer.

@@ -1,4 +1,5 @@
-//! Real sockets across the relay's worst path, and with a stranger shouting at the listener.
+//! Transfers over real sockets across the relay's worst path, and with random datagrams sent to the
+//! listener.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -19,14 +20,14 @@ use sabul_path::{LinkConfig, Outage, QueueLimit};
 use sabul_units::{Instant, Probability, Random, Rate, SeededRandom, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Longer than anything here takes, so that a failure ends too.
+/// Longer than any step takes, so that a failure ends too.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 fn run<T>(test: impl Future<Output = T>) -> T {
     common::within(PATIENCE, test)
 }
 
-/// 5 % loss, 1 % duplicates, 1 % reordered by 3 ms, 0.1 % corrupted, out for 3 s.
+/// 5 % loss, 1 % duplicates, 1 % reordered by 3 ms, 0.1 % corrupted, an outage of 3 s.
 fn worst() -> LinkConfig {
     LinkConfig::builder()
         .with_rate(Some(Rate::from_mbps(200)))
@@ -65,7 +66,7 @@ fn random_bytes(count: usize, seed: u64) -> Vec<u8> {
     (0..count).map(|_| u8::try_from(rng.below(256)).unwrap()).collect()
 }
 
-/// One file there and one back; both have to be what they were.
+/// One file in each direction; both must arrive unchanged.
 async fn there_and_back(
     session: &Session,
     near: &Path,
@@ -88,7 +89,7 @@ async fn there_and_back(
     assert!(fs::read(near.join("down")).unwrap() == content, "the file got is whole");
 }
 
-/// At a fixed rate, since `sabul2003` falls to its least rate where 5 % are always lost.
+/// At a fixed rate, because `sabul2003` falls to its least rate at a constant loss of 5 %.
 fn across_the_worst_path(loss_policy: LossPolicy, carrier: Carrier, seed: u64) {
     let rate = vec![("rate_mbps".to_owned(), "40".to_owned())];
     cross(loss_policy, carrier, seed, "fixed", rate, 1_000_000);
@@ -153,8 +154,8 @@ fn files_survive_the_worst_path_reported_by_sequence_number_over_udp() {
     across_the_worst_path(LossPolicy::Historical, Carrier::Udp, 4);
 }
 
-/// Random, truncated and header-like datagrams at the listener's port, before and while a session
-/// runs: counted and ignored, never answered, and nobody's transfer suffers.
+/// Random, truncated and header-like datagrams at the listener's port, before and during a session,
+/// are counted and ignored, never answered, and no transfer suffers.
 #[test]
 fn a_stranger_on_the_udp_port_changes_nothing_and_gets_no_answer() {
     run(async {
@@ -169,7 +170,7 @@ fn a_stranger_on_the_udp_port_changes_nothing_and_gets_no_answer() {
                 let length = usize::try_from(rng.below(1500)).unwrap();
                 let mut datagram = random_bytes(length, round);
                 if let Some(first) = datagram.first_mut() {
-                    // Every kind of packet of this version, under a random connection id.
+                    // Every kind of packet of this version, with a random connection id.
                     *first = 0x10 | u8::try_from(rng.below(8)).unwrap();
                 }
                 let _ = stranger.send(&datagram);
@@ -191,7 +192,7 @@ fn a_stranger_on_the_udp_port_changes_nothing_and_gets_no_answer() {
     });
 }
 
-/// A receiver that stops reading stops the sender, and nothing is lost when it reads again.
+/// A receiver that stops reading stops the sender, and no data is lost when the receiver continues.
 #[test]
 fn a_receiver_that_stops_reading_holds_the_sender_back() {
     run(async {

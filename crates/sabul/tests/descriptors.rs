@@ -1,4 +1,5 @@
-//! A listener that runs out of open files: alone in its process, since the limit is the process's.
+//! A listener that runs out of file descriptors. Alone in its process, because the limit applies to
+//! the process.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use sabul::{
     Service, Session, Ticket, TransferOptions, connect,
 };
 
-/// Open files permitted in this test: half of them may be sessions.
+/// Descriptor limit in this test: half of the descriptors may be sessions.
 const FILES: u64 = 256;
 
 async fn measured(session: &Session) -> Result<u64, Error> {
@@ -19,7 +20,7 @@ async fn measured(session: &Session) -> Result<u64, Error> {
     transfer.finish().await.map(|report| report.bytes)
 }
 
-/// A session with the listener that has moved something, or why there is none.
+/// A session with the listener that has transferred data, or the error.
 async fn session(ticket: &Ticket) -> Result<Session, Error> {
     let session = connect(ticket, ConnectConfig::default()).await?;
     measured(&session).await.map(|_| session)
@@ -55,7 +56,7 @@ fn callers_wait_outside_in_time_and_sessions_that_stand_can_work() {
         };
         assert!(sessions.len() > 30, "{}", sessions.len());
 
-        // Whoever is in goes on, with a hundred files.
+        // An admitted session continues, with a hundred files.
         for number in 0..100 {
             fs::write(from.path().join(number.to_string()), b"content").unwrap();
         }
@@ -66,7 +67,7 @@ fn callers_wait_outside_in_time_and_sessions_that_stand_can_work() {
         let report = transfer.finish().await.unwrap();
         assert_eq!((report.files, report.entries_failed), (100, 0));
 
-        // Once some have left, the one that waits comes in.
+        // After some sessions have closed, the waiting connector is admitted.
         for session in sessions.drain(..10) {
             session.close().await;
         }

@@ -1,5 +1,4 @@
-//! Peers that hold a ticket, or are the listener, and mean harm or are half dead: what they can make
-//! the other end hold, and how long they can make it wait.
+//! Hostile or half-dead peers that hold a ticket or are the listener: bounds on memory and on waiting time.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -22,9 +21,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
 
-/// Longer than anything here takes, so that a failure ends too.
+/// Longer than any step takes, so that a failure ends too.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Most that the whole process may hold. Without bounds each attack takes gigabytes.
+/// Most memory of the whole process. Without bounds each attack takes gigabytes.
 const MEMORY_MAX: u64 = 300 << 20;
 
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -42,7 +41,7 @@ fn hasty() -> Patience {
     Patience { silence: Duration::from_secs(2), ..Patience::default() }
 }
 
-/// A listener that serves a folder, and what its next session came to.
+/// A listener that serves a directory, and the result of its next session.
 async fn serving(patience: Patience) -> (Ticket, JoinHandle<Result<(), Error>>) {
     let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
     config.patience = patience;
@@ -57,7 +56,7 @@ async fn serving(patience: Patience) -> (Ticket, JoinHandle<Result<(), Error>>) 
     (ticket, serving)
 }
 
-/// An authenticated connector that says only what it is told to.
+/// An authenticated connector that sends only the messages of the test.
 async fn dial(ticket: &Ticket) -> TlsStream<TcpStream> {
     let tcp = TcpStream::connect(ticket.addresses()[0].as_str()).await.unwrap();
     let mut stream = tls::connect(tcp, ticket.fingerprint()).await.unwrap();
@@ -69,7 +68,7 @@ async fn dial(ticket: &Ticket) -> TlsStream<TcpStream> {
     stream
 }
 
-/// Says something, however long it is; whether it could be said.
+/// Sends a message of any length; returns whether it could be sent.
 async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
     let body = postcard::to_allocvec(message).unwrap();
     let length = u32::try_from(body.len()).unwrap().to_be_bytes();
@@ -77,7 +76,7 @@ async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
     to.write_all(&bytes).await.is_ok() && to.flush().await.is_ok()
 }
 
-/// The next message, until the other end closes.
+/// Returns the next message; `None` once the other end closes.
 async fn hear(from: &mut (impl AsyncRead + Unpin)) -> Option<Message> {
     let mut length = [0; 4];
     from.read_exact(&mut length).await.ok()?;
@@ -104,7 +103,7 @@ fn long_failure() -> Failure {
     Failure::new(FailureCode::Changed, "x".repeat(1_000_000))
 }
 
-/// Says what `next` gives until the other end has had enough; what it said last.
+/// Sends the messages of `next` until the other end closes; returns the failure of its last cancel.
 async fn flood(
     mut stream: TlsStream<TcpStream>,
     mut next: impl FnMut(u32) -> Message,
@@ -127,7 +126,7 @@ async fn flood(
     last
 }
 
-/// All in one test, since they measure the memory of the whole process.
+/// One test for all, because it measures the memory of the whole process.
 #[test]
 fn a_ticket_holder_cannot_make_a_listener_hold_much() {
     run(async {
@@ -139,17 +138,17 @@ fn a_ticket_holder_cannot_make_a_listener_hold_much() {
             archive: false,
             links_out: false,
         };
-        // More sources than a request may have: not even decoded.
+        // More sources than a request may have: rejected before decoding.
         let (ticket, served) = serving(Patience::default()).await;
         let request = |number| open(2 * number + 1, control::Direction::Pull, get(1_000_000));
         let why = flood(dial(&ticket).await, request, 256).await.expect("a reason");
         assert_eq!(why.code, FailureCode::Protocol, "{why}");
         served.await.unwrap().unwrap_err();
-        // As many as it may have, in as many transfers as there may be, and more.
+        // The maximum of sources, in the maximum number of transfers, and more.
         let (ticket, _served) = serving(Patience::default()).await;
         let request = |number| open(2 * number + 1, control::Direction::Pull, get(MAX_SOURCES));
         flood(dial(&ticket).await, request, 1000).await;
-        // Requests that are refused, by one who does not listen.
+        // Refused requests, from a peer that does not read the answers.
         let (ticket, served) = serving(hasty()).await;
         let stream = |number| {
             let request = Request::Stream { name: String::new() };
@@ -158,7 +157,7 @@ fn a_ticket_holder_cannot_make_a_listener_hold_much() {
         flood(dial(&ticket).await, stream, 300_000).await;
         let error = served.await.unwrap().unwrap_err();
         assert!(matches!(error, Error::PeerGone(_)), "{error:?}");
-        // Texts of a megabyte.
+        // Texts of one megabyte.
         let (ticket, served) = serving(Patience::default()).await;
         let cancel = |_| Message::Cancel { transfer: Some(1), failure: long_failure() };
         flood(dial(&ticket).await, cancel, 200).await;
@@ -166,7 +165,7 @@ fn a_ticket_holder_cannot_make_a_listener_hold_much() {
     });
 }
 
-/// What a hostile listener does with its one caller.
+/// Behaviour of a hostile listener towards its one connector.
 async fn listening<F, G>(act: F) -> Ticket
 where
     F: FnOnce(tokio_rustls::server::TlsStream<TcpStream>) -> G + Send + 'static,
@@ -217,7 +216,7 @@ fn a_listener_cannot_fill_a_client_that_serves_nothing() {
 fn a_listener_that_falls_silent_is_given_up_by_name() {
     run(async {
         let ticket = listening(|stream| async move {
-            // As a process that is stopped: its kernel goes on, it does not.
+            // Like a stopped process: its kernel continues, the process does not.
             tokio::time::sleep(PATIENCE).await;
             drop(stream);
         })
@@ -264,11 +263,11 @@ fn a_request_that_a_living_peer_does_not_answer_ends_after_its_time() {
         let patience = Patience { accept: Duration::from_secs(2), ..Patience::default() };
         let config = ConnectConfig { patience, ..ConnectConfig::default() };
         let session = connect(listener.ticket(), config).await.unwrap();
-        // It lives, and its application does not look at requests.
+        // The peer is alive, but its application does not read requests.
         let peer = listener.accept().await.unwrap();
         let error = ask(&session).await;
         assert!(error.to_string().contains("has not answered the request within 2 s"), "{error}");
-        // For a stream it may think longer.
+        // The answer to a stream has no timeout.
         let stream = session.send_stream("slow", &TransferOptions::default()).await.unwrap();
         tokio::time::sleep(Duration::from_secs(4)).await;
         let sabul::Request::Measure(_) = peer.next_request().await.unwrap() else {
@@ -294,7 +293,7 @@ fn a_peers_words_cannot_steer_the_terminal() {
     });
 }
 
-/// One who asks for a stream and then writes what a terminal obeys in every other text.
+/// A peer that requests a measurement with a terminal escape in the controller's name.
 #[test]
 fn refused_settings_are_shown_and_not_obeyed() {
     run(async {

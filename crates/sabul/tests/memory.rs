@@ -1,5 +1,5 @@
-//! One budget of memory for all sessions of a process: nobody exceeds it, everybody finishes, and
-//! nothing stays lent.
+//! One memory budget for all sessions of a process: no session exceeds the budget, all finish, and
+//! all memory is returned.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -20,7 +20,7 @@ use sabul_lab::{Relay, RelayConfig};
 use sabul_path::LinkConfig;
 use sabul_units::{Rate, Span};
 
-/// Longer than anything here takes, so that a failure ends too.
+/// Longer than any step takes, so that a failure ends too.
 const PATIENCE: Duration = Duration::from_secs(90);
 const MIB: usize = 1 << 20;
 
@@ -28,7 +28,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     common::within(PATIENCE, test)
 }
 
-/// A listener with this budget that serves everything.
+/// A listener with this budget that serves all requests.
 async fn serving(memory: &MemoryBudget, root: &Path) -> (Ticket, SocketAddr) {
     let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
     config.memory = memory.clone();
@@ -53,7 +53,7 @@ async fn measuring(session: &Session, direction: Direction, bytes: u64) -> Trans
     session.measure(direction, limit, &TransferOptions::default()).await.unwrap()
 }
 
-/// Waits until a budget has everything back.
+/// Waits until all memory of a budget is returned.
 async fn all_back(budget: &MemoryBudget) {
     while budget.lent() > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -106,7 +106,7 @@ fn a_fast_long_path_gets_more_memory_than_it_began_with() {
         let root = tempfile::tempdir().unwrap();
         let (there, here) = (MemoryBudget::new(512 * MIB), MemoryBudget::new(512 * MIB));
         let (ticket, target) = serving(&there, root.path()).await;
-        // 200 Mb/s over 400 ms: 10 MB are on the way, and a channel begins with 4 MiB.
+        // 200 Mb/s over 400 ms: 10 MB are in flight, and a channel starts with 4 MiB.
         let link = || {
             let builder = LinkConfig::builder().with_rate(Some(Rate(200_000_000)));
             builder.with_delay(Span::from_millis(200)).build().unwrap()
@@ -207,7 +207,8 @@ fn more_transfers_than_there_is_memory_for_wait_in_line_and_all_finish() {
         while transfers.iter().all(|transfer| place(transfer).is_none()) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // One in line that is given up, and a session that is closed with all that it has there.
+        // A waiting transfer that is cancelled, and a session that is closed with all its waiting
+        // transfers.
         let gone = transfers.iter().position(|transfer| place(transfer).is_some()).unwrap();
         transfers.remove(gone).cancel();
         let mut waited = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! Whole sessions over loopback: files, streams and measurements, and how they fail.
+//! Complete sessions over loopback: files, streams, measurements, and their failures.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -22,10 +22,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 
-/// Longer than anything here takes, so that a failure ends too.
+/// Longer than any step takes, so that a failure ends too.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs a test on a runtime of its own, for a bounded time.
+/// Runs a test on its own runtime, for a bounded time.
 fn run<T>(test: impl Future<Output = T>) -> T {
     common::within(PATIENCE, test)
 }
@@ -59,7 +59,7 @@ fn options() -> TransferOptions {
     TransferOptions { block_bytes: 64 << 10, ..TransferOptions::default() }
 }
 
-/// Bytes that are easy to make and whose order can be seen.
+/// Content that is cheap to make and shows the order of its bytes.
 fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| u8::try_from((i * 31 + i / 251) % 256).unwrap()).collect()
 }
@@ -180,7 +180,7 @@ fn a_place_outside_the_root_is_refused() {
         let transfer = session.put(sources(&[&path]), to("../x"), &options()).await.unwrap();
         let error = transfer.finish().await.unwrap_err();
         assert!(matches!(&error, Error::Failed(f) if f.code == FailureCode::Refused), "{error:?}");
-        // The session goes on.
+        // The session continues.
         assert!(put(&session, &path).await.is_ok());
     });
 }
@@ -227,7 +227,7 @@ fn a_listener_that_is_its_user_takes_that_users_paths_and_follows_links() {
     });
 }
 
-/// Sends on one end of a stream, receives on the other, compares.
+/// Sends on one end of a stream, receives on the other, and compares.
 async fn stream_through(
     mut sender: sabul::SendStream,
     mut receiver: sabul::ReceiveStream,
@@ -322,7 +322,7 @@ fn a_stream_that_nobody_wants_is_refused() {
     });
 }
 
-/// The peer wants transfers opened in the order of their numbers, whichever thread asks first.
+/// The peer requires ascending transfer numbers, whichever thread opens first.
 #[test]
 fn transfers_opened_at_the_same_time_are_all_taken() {
     run(async {
@@ -395,7 +395,7 @@ fn a_wrong_key_and_a_wrong_secret_are_authentication_failures() {
 fn an_absent_listener_is_unreachable() {
     run(async {
         let ticket = listener().await.ticket().clone();
-        // The listener is gone, and its port is closed.
+        // The listener was dropped, and its port is closed.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let error = connect(&ticket, ConnectConfig::default()).await.unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
@@ -413,7 +413,7 @@ fn other_servers_are_not_sabul() {
             let answering = tokio::spawn(async move {
                 let (mut stream, _) = server.accept().await.unwrap();
                 stream.write_all(banner).await.unwrap();
-                // Take the greeting, so that closing does not reset the connection.
+                // Read the hello, so that closing does not reset the connection.
                 let _ = stream.read(&mut [0; 4096]).await;
             });
             let error = connect_to(&address, &ticket, ConnectConfig::default()).await.unwrap_err();
@@ -423,7 +423,7 @@ fn other_servers_are_not_sabul() {
     });
 }
 
-/// A path with this rate through which a listener is reached.
+/// A path with this rate to a listener.
 fn relay(target: SocketAddr, mbps: Option<u64>, udp_blocked: bool) -> Relay {
     let rate = mbps.map(|mbps| sabul_units::Rate(mbps * 1_000_000));
     let link = LinkConfig::builder().with_rate(rate).build().unwrap();
@@ -450,17 +450,17 @@ fn blocked_udp_is_named_within_eight_seconds() {
     });
 }
 
-/// A limit that makes a transfer of a few megabytes take seconds.
+/// A rate limit that makes a transfer of a few megabytes take seconds.
 fn slow() -> TransferOptions {
     TransferOptions { rate_limit_bps: Some(20_000_000), ..options() }
 }
 
-/// Whether nothing is there but what another attempt goes on with.
+/// Whether the directory has only resume data of another attempt.
 fn has_no_file(root: &Path) -> bool {
     names(root).iter().all(|name| name.ends_with(".sabul-part"))
 }
 
-/// Waits until a part file is there, so that there is something to remove.
+/// Waits until a part file exists, so that there is data to remove.
 async fn part_of(root: &Path) {
     while names(root).is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -482,7 +482,7 @@ fn a_cancelled_transfer_leaves_no_file() {
         assert!(matches!(error, Error::Cancelled), "{error:?}");
         assert_eq!(error.kind(), ErrorKind::Interrupt);
         assert!(has_no_file(root.path()));
-        // The other way, what is half-written is closed before the end is told.
+        // In the other direction, partial files are closed before the end is reported.
         file(&root, "b", 20_000_000);
         let destination =
             LocalDestination::Path { path: here.path().to_owned(), into_directory: true };
@@ -509,7 +509,7 @@ fn a_listener_that_dies_fails_the_transfer_and_leaves_no_file() {
         let transfer = session.get(vec![b"b".to_vec()], false, destination, &slow()).await.unwrap();
         part_of(here.path()).await;
         let start = Instant::now();
-        // Its tasks and sockets go as they would with their process.
+        // Tasks and sockets end as they would with their process.
         dying.shutdown_background();
         let error = transfer.finish().await.unwrap_err();
         assert!(matches!(error, Error::PeerGone(_)), "{error:?}");
@@ -599,7 +599,7 @@ fn settings_that_make_no_sense_are_refused_before_anything_is_sent() {
     });
 }
 
-/// Takes its time with the first bytes it gets, as a pipe to a busy program does.
+/// Pauses before the first bytes, like a pipe to a busy program.
 struct SlowWriter {
     rest: Option<Duration>,
     bytes: u64,
@@ -626,8 +626,8 @@ impl Drop for SlowWriter {
     }
 }
 
-/// All of the content is in memory long before it is written; a rest longer than any patience is
-/// no failure while both ends live.
+/// All content is in memory long before it is written. A pause longer than any timeout is no
+/// failure while both ends are alive.
 #[test]
 fn a_consumer_that_rests_gets_everything_all_the_same() {
     run(async {
@@ -653,7 +653,7 @@ fn a_consumer_that_rests_gets_everything_all_the_same() {
     });
 }
 
-/// Panics as a fault of ours would, at its first use.
+/// Panics at its first use, like an internal error.
 struct Faulty;
 
 impl std::io::Read for Faulty {
@@ -690,7 +690,7 @@ fn a_fault_in_a_thread_that_reads_or_writes_ends_its_transfer_by_name() {
             let is_ours = matches!(&error, Error::Failed(f) if f.code == FailureCode::Internal);
             assert!(is_ours && error.to_string().contains("fault of this program"), "{error:?}");
         }
-        // The session and the other side are as before.
+        // The session and the other side still work.
         put(&session, &file(&root, "g", 1000)).await.unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! What of a transfer can change while it runs, over loopback.
+//! Changes of a running transfer's settings, over loopback.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -12,9 +12,9 @@ use sabul::{
     Session, TransferOptions, connect,
 };
 
-/// Longer than anything here takes, so that a failure ends too.
+/// Longer than any step takes, so that a failure ends too.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a transfer at [`SLOW_BPS`] needs 800 s for, and one at full speed no time.
+/// At [`SLOW_BPS`] this takes 800 s; at full speed almost no time.
 const BYTES: u64 = 10_000_000;
 const SLOW_BPS: u64 = 100_000;
 
@@ -22,7 +22,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     common::within(PATIENCE, test)
 }
 
-/// A session with a listener that answers measurements as long as the test runs.
+/// A session with a listener that serves measurements as long as the test runs.
 async fn session() -> Session {
     let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
     let listener = Listener::bind(config).await.unwrap();

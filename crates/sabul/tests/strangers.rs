@@ -1,4 +1,4 @@
-//! Callers without a ticket, many of them, and an honest one who has to get through.
+//! Many connections without a ticket, and an honest connector that must still be admitted.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -15,17 +15,17 @@ use sabul::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Longer than anything here takes, so that a failure ends too.
+/// Longer than any step takes, so that a failure ends too.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What an honest caller may wait at most. Without crowds it waits for milliseconds; a machine under
-/// load is slower, and the listener that let strangers have all places took 10 s and more.
+/// Longest wait of an honest connector. Without load it waits for milliseconds; a busy machine is slower. A listener
+/// that let strangers fill all slots took 10 s and more.
 const PROMPT: Duration = Duration::from_secs(5);
 
 fn run<T>(test: impl Future<Output = T>) -> T {
     common::within(PATIENCE, test)
 }
 
-/// A listener that takes part in measurements.
+/// A listener that serves measurements.
 async fn listening() -> (Ticket, SocketAddr) {
     let listener = Listener::bind(ListenerConfig::new("127.0.0.1:0".parse().unwrap()));
     let listener = listener.await.unwrap();
@@ -39,14 +39,14 @@ async fn listening() -> (Ticket, SocketAddr) {
     (ticket, address)
 }
 
-/// Calls from another address of this machine.
+/// Connects from another address of this machine.
 async fn call_from(source: &str, to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
     socket.connect(to).await.unwrap()
 }
 
-/// Connects and moves a little, which takes the listener's consent.
+/// Connects and transfers a little data, which requires admission by the listener.
 async fn work(ticket: &Ticket) -> Session {
     let session = connect(ticket, ConnectConfig::default()).await.unwrap();
     let limit = MeasureLimit { bytes: Some(1000), time: None };
@@ -115,7 +115,7 @@ fn a_wrong_secret_holds_no_place() {
         let forged = Ticket::generate(ticket.addresses().to_vec(), ticket.fingerprint()).unwrap();
         let mut strangers = Vec::new();
         let begun = Instant::now();
-        // Each would hold its place for a second or more.
+        // Each would hold its slot for a second or more.
         for _ in 0..64 {
             strangers.push(connect(&forged, ConnectConfig::default()).await.unwrap());
         }
@@ -134,7 +134,7 @@ fn a_caller_without_a_proof_is_not_listened_to_for_long() {
             stream.write_all(&length.to_be_bytes()).await.unwrap();
             stream.flush().await.unwrap();
             let mut answer = Vec::new();
-            // The end or a reset, and no waiting for what was announced.
+            // A close or a reset, without waiting for the announced bytes.
             let ended = tokio::time::timeout(PROMPT, stream.read_to_end(&mut answer)).await;
             assert!(ended.is_ok(), "{length} bytes are awaited");
             assert!(answer.is_empty());

@@ -37,8 +37,8 @@ const SUSPECT_AFTER: Span = Span::from_secs(1);
 /// Ours: and when this many DATA packets were sent meanwhile.
 const SUSPECT_PACKETS: u64 = 3;
 /// Ours: acknowledged probes of the smaller size, with none of the present size, that prove a black hole. With 30 %
-/// loss both ways, six come first by chance once in 64 checks, and a check begins only when no DATA packet has arrived
-/// for a second.
+/// loss both ways, six come first by chance once in 64 checks. A check begins only when no DATA packet has arrived for
+/// a second.
 const BLACK_HOLE_ANSWERS: u8 = 6;
 /// Ours: rounds of a check after which the path counts as down and is probed rarely.
 const CHECK_ROUNDS: u8 = 20;

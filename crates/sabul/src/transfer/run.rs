@@ -93,7 +93,7 @@ pub(crate) enum Work {
 /// Whether a sender resumes from partial data of an earlier attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
-    /// Resume, as far as the content is the same.
+    /// Resume from the part whose content is unchanged.
     Yes,
     /// Start anew and ignore the receiver's list.
     No,
