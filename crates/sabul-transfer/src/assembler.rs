@@ -1,23 +1,29 @@
-//! Makes operations on entries of blocks that know what they are.
+//! Block assembler of the receiver: turns a stream of blocks into file operations.
 //!
-//! A block has data and a table that says where it belongs ([`sabul_wire::block`]). So what comes is one stream in
-//! order: an entry is announced, its parts come, it ends, the next is announced. What it asks for is handed out as
-//! an [`Op`]; nothing waits for anything but the next block.
+//! Each block has data and a table that describes the data ([`sabul_wire::block`]). The blocks form
+//! one ordered stream: an entry is announced, its parts arrive, the entry ends, the next entry is
+//! announced. The assembler returns each operation as an [`Op`] and waits for nothing but the next
+//! block.
 //!
+//! States:
 //! ```text
-//! file:  announced --first part: Create or Resume--> begun --parts: Write*--> --end: [ReadBack] Finish--> gone
+//! file:  announced --first part: Create or Resume--> begun --parts: Write*-->
+//!        --end: [ReadBack] Finish--> gone
 //! directory or link:  announced: MakeDirectory or MakeLink --> gone
 //! ```
-//! A stream is begun when it is announced, since whoever takes it may wait for that; an empty file when its end says that it
-//! is good. Of a file that is resumed the first part is not the beginning. What is before is hashed by the driver, from the bytes
-//! that it has, at the latest when the rest is there; so the verdict covers every byte. A sender that finds meanwhile that less of it is so
-//! goes back: the file is resumed again, from an earlier place.
-//! Invariants: each `Create`, or the first `Resume` of an entry, is followed by exactly one `Finish`; a `Finish` comes without one where the entry
-//! is bad before its first byte; of the bytes of a block each is in exactly one part.
-//! Not here: whether two entries have one name. Only the place they go to knows which names it takes for one, and it
-//! needs no memory for that. Whether what a resumed file goes on from was told to the sender: the driver knows.
-//! Input is hostile: whatever breaks the protocol ends the transfer with an error that stays. It holds one entry and the
-//! front of one record.
+//! A stream is created when it is announced, since its reader may wait for the creation. An empty
+//! file is created when its end record reports success. The first part of a resumed file is not at
+//! offset zero. The driver hashes the bytes before that part from its own copy, at the latest when
+//! the rest has arrived, so the verdict covers every byte. If the sender finds that less of the
+//! kept content matches, it goes back: the file is resumed again, from a lower offset.
+//! Invariants: each `Create`, or the first `Resume` of an entry, is followed by exactly one
+//! `Finish`; a `Finish` without `Create` or `Resume` means that the entry failed before its first
+//! byte; each data byte of a block is in exactly one part.
+//! Not here: whether two entries have one name, because only the destination file system can
+//! compare names, and needs no memory for the comparison. Whether the receiver offered the offset
+//! that the sender resumes from: the driver checks this.
+//! Input is untrusted: every protocol violation ends the transfer, and the error is permanent.
+//! Memory use is limited to one entry and one incomplete record.
 
 use std::ops::Range;
 
@@ -31,93 +37,94 @@ use crate::layout::Layout;
 use crate::path::RelativePath;
 use crate::tree::{CHUNK, Tree};
 
-/// One thing to do, always about the entry of this index.
+/// One operation on the entry with the given index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Make a directory; one that exists is fine.
+    /// Make a directory; an existing directory is no error.
     MakeDirectory(u64),
-    /// Make a symbolic link, or another name of an earlier entry; when everything else is there is soon enough.
+    /// Make a symbolic link, or a hard link to an earlier entry. May be deferred until all other
+    /// entries exist.
     MakeLink(u64),
-    /// Begin a file or stream.
+    /// Create a file or stream.
     Create(u64),
-    /// Go on with a file that is there in part, or keep one that is whole; or go back in one that was resumed.
+    /// Continue a partly present file, keep a complete file, or rewind a resumed file.
     Resume {
-        /// Which entry.
+        /// Index of the entry.
         index: u64,
-        /// Bytes that are there: zero only where it goes back.
+        /// Bytes already present, in bytes of the stream; zero only on a rewind.
         offset: u64,
     },
-    /// Hash what was there of a resumed file, and call [`Assembler::resumed`] before anything else, unless the entry
-    /// is given up.
+    /// Hash the bytes that were present of a resumed file, then call [`Assembler::resumed`] before
+    /// the next [`Assembler::poll`]. Not needed if the driver abandons the entry.
     ReadBack(u64),
     /// Append a part of the current block.
     Write {
-        /// Which entry.
+        /// Index of the entry.
         index: u64,
-        /// Which bytes of the current block; never empty.
+        /// Byte range in the current block; never empty.
         range: Range<usize>,
     },
-    /// All bytes were written: keep the entry if they are verified, discard it if not.
+    /// All bytes were written: keep the entry if verified, discard the entry otherwise.
     Finish {
-        /// Which entry.
+        /// Index of the entry.
         index: u64,
-        /// The hash of the content if that is what the sender read, and good.
+        /// The verified hash of the content, or the reason for the rejection.
         verified: Result<[u8; 32], Rejection>,
     },
 }
 
-/// Why an entry must not be kept.
+/// Reason for discarding an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// For the report.
+    /// The failure to report.
     pub failure: Failure,
-    /// The sender said so itself and need not be told.
+    /// The sender reported the failure itself, so no report to the sender is needed.
     pub is_known_to_sender: bool,
 }
 
-/// A step to carry out.
+/// One step of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Do this.
+    /// Carry out the operation.
     Op(Op),
-    /// The current block is used up: free it; from now on the one after it is the current one.
+    /// The current block is used up and can be freed; the next block becomes the current block.
     BlockDone,
 }
 
-/// What an assembler waits for. Never for a time.
+/// Reason why the assembler waits; there are no timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssemblerWait {
     /// The next block.
     Block,
-    /// Nothing: every entry is finished.
+    /// Nothing: all entries are finished.
     Nothing,
 }
 
 type Answer = Polled<Step, AssemblerWait>;
 
-/// The receiving half of the file layer.
+/// Receiver-side assembler of the file layer.
 #[derive(Debug)]
 pub struct Assembler {
     records: Records,
-    /// How far the current block has come, once it has begun.
+    /// Unread rest of the current block, once its table has been split off.
     block: Option<Block>,
-    /// What the table said last, while that is not done.
+    /// The last record read from the table, until it is processed completely.
     record: Option<Record>,
-    /// The entry that was announced last, until the next call after its last operation.
+    /// The entry announced last, until the call after its last operation.
     current: Option<Current>,
-    /// Hashes the stream from where it was begun; none where nobody wants to know.
+    /// Hash state of the current content since its start; `None` if hashes are disabled.
     trees: Option<Trees>,
     entries: u64,
     bytes: u64,
-    /// Nothing more may come.
+    /// The last record was received.
     is_complete: bool,
     broken: Option<Failure>,
 }
 
-/// What has come of a stream since it was begun or resumed, in two stretches.
+/// Hash state of the content received since creation or resume, in two ranges.
 #[derive(Debug)]
 struct Trees {
-    /// Up to the last cut.
+    /// Content up to the last cut.
     before: Tree,
     since: Tree,
 }
@@ -127,7 +134,8 @@ impl Trees {
         Self { before: Tree::new(from), since: Tree::new(from) }
     }
 
-    /// Both as one. Behind the end of a whole file, which need not be that of a chunk, nothing follows.
+    /// Both ranges joined. If `before` ends inside a chunk, it is the end of a whole file and
+    /// `since` is empty.
     fn joined(&self, since: &Tree) -> Tree {
         let mut all = self.before.clone();
         if since.at() > since.from() {
@@ -137,16 +145,16 @@ impl Trees {
     }
 }
 
-/// How far a file has come.
+/// Progress of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// With the hash of what has come since it was begun or resumed.
+    /// All content received since creation or resume, with its hash.
     pub all: Mark,
-    /// With that of what has come since [`Assembler::cut`].
+    /// Content received since the last [`Assembler::cut`], with its hash.
     pub since: Mark,
 }
 
-/// Of the current block: what nobody has looked at.
+/// Unread ranges of the current block.
 #[derive(Debug)]
 struct Block {
     data: Range<usize>,
@@ -157,14 +165,14 @@ struct Block {
 struct Current {
     index: u64,
     entry: Entry,
-    /// Bytes of its content so far, with those that were there.
+    /// Offset in the content, including the resumed bytes.
     at: u64,
-    /// Bytes that were there.
+    /// Bytes that were present at the resume.
     resumed: u64,
-    /// The driver was asked for the hash of those.
+    /// `Op::ReadBack` was returned.
     is_read_back: bool,
     is_begun: bool,
-    /// Its last operation was handed out.
+    /// The last operation was returned.
     is_over: bool,
 }
 
@@ -175,7 +183,7 @@ impl Default for Assembler {
 }
 
 impl Assembler {
-    /// Waits for the first block.
+    /// Creates an assembler that waits for the first block.
     pub fn new() -> Self {
         Self {
             records: Records::default(),
@@ -190,33 +198,34 @@ impl Assembler {
         }
     }
 
-    /// Takes content for good without looking at it.
+    /// Creates an assembler that does not verify content.
     pub fn without_hashes() -> Self {
         Self { trees: None, ..Self::new() }
     }
 
-    /// The entry of an operation; gone once [`Self::poll`] is called after its last operation.
+    /// The entry of an operation; `None` once [`Self::poll`] is called after the entry's last
+    /// operation.
     pub fn entry(&self, index: u64) -> Option<&Entry> {
         self.current.as_ref().filter(|current| current.index == index).map(|it| &it.entry)
     }
 
-    /// Entries announced so far and the sum of their known sizes in bytes.
+    /// Number of entries announced so far, and the sum of their known sizes in bytes.
     pub const fn announced(&self) -> (u64, u64) {
         (self.entries, self.bytes)
     }
 
-    /// Whether there are no more entries, so that [`Self::announced`] is the total.
+    /// Whether all entries were announced, so that [`Self::announced`] is the total.
     pub const fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Memory that the entry under way and a record that has begun are taken to need, in bytes.
+    /// Estimated memory of the current entry and of an incomplete record, in bytes.
     pub fn pending_bytes(&self) -> usize {
         let entry = self.current.as_ref().map_or(0, |current| current.entry.weight());
         entry + self.records.begun_bytes()
     }
 
-    /// What was there of the file that ends now has been read.
+    /// Supplies the hash state of the bytes that were present of the resumed file.
     pub fn resumed(&mut self, mut before: Tree) {
         let resumed = self.current.as_ref().map(|current| current.resumed);
         if let Some(trees) = &mut self.trees
@@ -224,7 +233,7 @@ impl Assembler {
             && Some(before.at()) == resumed
         {
             let rest = trees.joined(&trees.since);
-            // Of a file that was there whole it begins nowhere.
+            // If the whole file was present, no range follows.
             if rest.at() > rest.from() {
                 before.join(&rest);
             }
@@ -232,7 +241,8 @@ impl Assembler {
         }
     }
 
-    /// How far the current file has come in whole chunks, if any has come since it was begun or resumed.
+    /// Index and progress of the current file in whole chunks. Returns `None` before the first
+    /// whole chunk since creation or resume.
     pub fn marks(&self) -> Option<(u64, Marks)> {
         let current = self.current.as_ref().filter(|it| it.is_begun && !it.is_over)?;
         let trees = self.trees.as_ref()?;
@@ -251,7 +261,7 @@ impl Assembler {
         Some((current.index, Marks { all, since }))
     }
 
-    /// From here on [`Marks::since`] counts.
+    /// Restarts the range that [`Marks::since`] covers.
     pub fn cut(&mut self) {
         if let Some(trees) = &mut self.trees {
             let before = trees.since.cut();
@@ -259,11 +269,11 @@ impl Assembler {
         }
     }
 
-    /// The next thing to do, given the block whose turn it is, if there is one. The same block
-    /// has to be given until [`Step::BlockDone`].
+    /// Returns the next step, given the current block if available. The caller passes the same
+    /// block until [`Step::BlockDone`].
     ///
     /// # Errors
-    /// If the block breaks the protocol, or one did before.
+    /// If this block or an earlier block breaks the protocol.
     pub fn poll(&mut self, block: Option<&[u8]>) -> Result<Polled<Step, AssemblerWait>, Failure> {
         if let Some(failure) = &self.broken {
             return Err(failure.clone());
@@ -295,7 +305,8 @@ impl Assembler {
         }
     }
 
-    /// What the table says next; nothing at its end, where all data is used up.
+    /// Returns the next record of the table; `None` at the end of the table, if all data is used
+    /// up.
     fn next_record(&mut self, block: &[u8]) -> Result<Option<Record>, Failure> {
         let state = match &mut self.block {
             Some(state) => state,
@@ -325,7 +336,7 @@ impl Assembler {
         }
     }
 
-    /// Does what a record asks for; what needs more than one operation stays for the next call.
+    /// Processes a record. A record that needs more than one operation is kept for the next call.
     fn act(&mut self, record: Record, block: &[u8]) -> Result<Option<Op>, Failure> {
         match record {
             Record::Entry(entry) => self.announce(entry),
@@ -413,13 +424,13 @@ impl Assembler {
         };
         if !current.is_begun || goes_back {
             current.is_begun = true;
-            // Its bytes are the next operation.
+            // The next call returns the bytes of this part.
             if bytes > 0 {
                 self.record = Some(Record::Part { index, offset, bytes });
             }
             (current.at, current.resumed) = (offset, offset);
             if let Some(trees) = &mut self.trees {
-                // At the end of the file nothing follows.
+                // At the end of the file, no chunk follows.
                 *trees = Trees::new(offset.next_multiple_of(CHUNK));
             }
             let resume = Op::Resume { index, offset };

@@ -1,4 +1,4 @@
-//! What an entry may say beside its name: checked before anything is done with it.
+//! Validation of the metadata of an announced entry, before the receiver acts on the entry.
 
 use sabul_wire::Printable;
 use sabul_wire::control::{Attribute, Entry, EntryKind, MAX_ATTRIBUTE_BYTES, More};
@@ -6,19 +6,20 @@ use sabul_wire::control::{Attribute, Entry, EntryKind, MAX_ATTRIBUTE_BYTES, More
 use crate::layout::Layout;
 use crate::path::RelativePath;
 
-/// The name space of attributes that people and programs give their own files.
+/// Namespace of extended attributes that users and programs set on their own files.
 const USER: &[u8] = b"user.";
-/// Access lists, as Linux calls them.
+/// Extended attributes in which Linux stores POSIX ACLs.
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// Whether an extended attribute of this name is copied: those of users, and access lists. Others belong to one
-/// machine, or lend rights.
+/// Whether an extended attribute of this name is copied. User attributes and ACLs are copied. Other
+/// attributes belong to one machine or grant privileges.
 pub fn is_copied_attribute(name: &[u8]) -> bool {
     let is_users = name.strip_prefix(USER).is_some_and(|rest| !rest.is_empty());
     (is_users || LISTS.contains(&name)) && !name.contains(&0)
 }
 
-/// What is wrong with what an entry says beside its name.
+/// Returns a description of the first flaw in the metadata of an entry. Its path is not checked
+/// here.
 pub(crate) fn flaw(entry: &Entry) -> Option<String> {
     let nothing = More::default();
     let more = entry.more.as_deref().unwrap_or(&nothing);

@@ -1,19 +1,22 @@
-//! Where in a file the bytes of its stream belong: its data, and the holes between.
+//! Sparse file layout: maps offsets in the transferred byte stream to offsets in the file.
 //!
-//! Of a file with holes the stream has its data alone, one stretch behind the other. So that the hash of such a file
-//! says where each byte belongs, it is that of its map and of the hash of the stream:
+//! The stream of a sparse file has only the data extents of the file, one after the other. The hash
+//! of a sparse file covers the extent map and the hash of the stream, so the position of each byte
+//! is verified too. The hashed bytes are:
 //!
 //! ```text
-//! "sabul holes 2\n" | length of the file (8) | number of stretches (8) | offset (8), bytes (8) of each | BLAKE3 of the stream (32)
+//! "sabul holes 2\n" | file length (8) | number of extents (8)
+//!                   | offset (8), bytes (8) of each extent | BLAKE3 of the stream (32)
 //! ```
-//! All little-endian. The hash of a file without holes is that of its content alone.
+//! All integers are little-endian. The hash of a file without holes is the BLAKE3 hash of its
+//! content.
 
 use sabul_wire::control::{Entry, EntryKind, Extent};
 
-/// What is hashed of a file with holes begins with this.
+/// Prefix of the hashed bytes of a sparse file; it separates this hash from other hashes.
 const HEAD: &[u8] = b"sabul holes 2\n";
 
-/// Where the bytes of a stream go.
+/// Mapping from stream offsets to file offsets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     map: Option<Box<Map>>,
@@ -23,17 +26,17 @@ pub struct Layout {
 struct Map {
     /// Length of the file in bytes.
     size: u64,
-    /// In order, each with the bytes of the stream before it.
+    /// Extents in order, each with the number of stream bytes before the extent.
     runs: Vec<(u64, Extent)>,
     stream_bytes: u64,
 }
 
 impl Layout {
-    /// Of a file without holes: each byte is where it is in the stream.
+    /// The layout of a file without holes: stream offset and file offset are equal.
     pub const PLAIN: Self = Self { map: None };
 
-    /// Of a file of this length in bytes with data in these places and holes between. The stretches are in order,
-    /// apart from each other and within the file; none where they are not.
+    /// Returns the layout of a sparse file with a length of `size` bytes and these data extents.
+    /// Returns `None` unless the extents are in order, not empty, not adjacent and inside the file.
     pub fn with_holes(size: u64, data: &[Extent]) -> Option<Self> {
         let (mut end, mut stream_bytes) = (0_u64, 0_u64);
         let mut runs = Vec::with_capacity(data.len());
@@ -49,7 +52,7 @@ impl Layout {
         Some(Self { map: Some(Box::new(Map { size, runs, stream_bytes })) })
     }
 
-    /// Of an entry that was checked.
+    /// Returns the layout of a validated entry.
     pub fn of(entry: &Entry) -> Self {
         let data = entry.more.as_ref().and_then(|more| more.data.as_ref());
         match (entry.kind, data) {
@@ -60,24 +63,24 @@ impl Layout {
         }
     }
 
-    /// Whether it has holes.
+    /// Whether the file is sparse.
     pub const fn has_holes(&self) -> bool {
         self.map.is_some()
     }
 
-    /// The length of the file and where it has data; nothing of one without holes.
+    /// The file length and the data extents; `None` for a file without holes.
     pub fn holes(&self) -> Option<(u64, Vec<Extent>)> {
         let map = self.map.as_ref()?;
         Some((map.size, map.runs.iter().map(|&(_, extent)| extent).collect()))
     }
 
-    /// The length in bytes of a file with so many bytes of stream.
+    /// The file length in bytes, given the length of the stream in bytes.
     pub fn file_bytes(&self, stream_bytes: u64) -> u64 {
         self.map.as_ref().map_or(stream_bytes, |map| map.size)
     }
 
-    /// Where the byte of the stream with this number goes, and how many from it on go side by side. At the end of the
-    /// stream that is the end of the file, and none.
+    /// Returns the file offset of stream byte `at`, and the number of contiguous bytes from there.
+    /// At the end of the stream, returns the file length and zero.
     pub fn place(&self, at: u64) -> (u64, u64) {
         let Some(map) = &self.map else { return (at, u64::MAX - at) };
         if at >= map.stream_bytes {
@@ -88,7 +91,7 @@ impl Layout {
         (extent.offset + (at - before), extent.bytes - (at - before))
     }
 
-    /// How far into the file so many bytes from the beginning of the stream reach.
+    /// The file offset that is reached after the first `bytes` bytes of the stream.
     pub fn reach(&self, bytes: u64) -> u64 {
         match bytes.checked_sub(1) {
             Some(last) if self.has_holes() => {
@@ -99,7 +102,7 @@ impl Layout {
         }
     }
 
-    /// The hash of a file whose stream has this one.
+    /// The hash of the file, given the hash of its stream.
     pub fn hash(&self, stream: [u8; 32]) -> [u8; 32] {
         let Some(map) = &self.map else { return stream };
         let mut hasher = blake3::Hasher::new();

@@ -1,8 +1,9 @@
-//! The file layer without files: which bytes of a stream of blocks belong to which entry.
+//! Sans-IO file layer: maps a stream of blocks to files, directories and links.
 //!
-//! A transfer is a stream of blocks, each with data and a table that says what it is. The [`Packer`] fills
-//! them; the [`Assembler`] checks them and tells its driver what to create, write and finish. Nothing
-//! here opens a file, owns a thread or reads a clock.
+//! A transfer is a stream of blocks, each with data and a table that describes the data. The
+//! [`Packer`] fills blocks. The [`Assembler`] validates blocks and returns the operations that its
+//! driver carries out: create, write, finish. Nothing here opens a file, owns a thread or reads a
+//! clock.
 
 mod assembler;
 mod check;

@@ -1,23 +1,24 @@
-//! Fills blocks: data as it is read, and the table that says what it is.
+//! Block packer of the sender: fills blocks with file data and with the table that describes the
+//! data.
 //!
 //! ```text
 //! record, begin, fill … until is_full; then take, and give a buffer for the next block
 //! ```
-//! Invariants:  a block is never longer than it may be; what the table says of a block's data is in that block; other
-//! records may be cut and go on in the next one's table.
+//! Invariants: no block exceeds its maximum size; each data byte of a block is described by the
+//! table of the same block; other records may be split and continue in the next block's table.
 
 use sabul_wire::block::{BLOCK_END, MAX_PART, Record, end_block};
 
-/// Fills the blocks of one transfer.
+/// Packs the blocks of one transfer.
 #[derive(Debug)]
 pub struct Packer {
-    /// Most bytes of a block.
+    /// Maximum block size in bytes.
     block_bytes: usize,
-    /// Data of the block so far; without capacity before its buffer is given.
+    /// Data of the current block; has no capacity until [`Packer::give`] supplies a buffer.
     block: Vec<u8>,
-    /// Records that are in no block yet.
+    /// Encoded records that are not in a block yet.
     table: Vec<u8>,
-    /// What is being filled in, and not in the table.
+    /// The part that is being filled; not in the table yet.
     part: Option<Part>,
 }
 
@@ -26,15 +27,15 @@ struct Part {
     index: u64,
     offset: u64,
     bytes: u64,
-    /// It is told of even if nothing follows.
+    /// The part is written to the table even if it has no bytes.
     is_news: bool,
 }
 
 impl Packer {
-    /// Least bytes of a block.
+    /// Minimum block size in bytes.
     pub const BLOCK_MIN: usize = BLOCK_END + MAX_PART + 1;
 
-    /// For blocks of so many bytes.
+    /// Creates a packer for blocks of at most `block_bytes` bytes.
     ///
     /// # Panics
     /// Below [`Self::BLOCK_MIN`].
@@ -43,58 +44,59 @@ impl Packer {
         Self { block_bytes, block: Vec::new(), table: Vec::new(), part: None }
     }
 
-    /// Whether there is nothing that a block would be made for.
+    /// Whether no data and no record are pending.
     pub fn is_empty(&self) -> bool {
         let is_told = self.part.is_none_or(|part| part.bytes == 0 && !part.is_news);
         self.block.is_empty() && self.table.is_empty() && is_told
     }
 
-    /// Whether a buffer has to be given before anything is filled in or taken.
+    /// Whether [`Self::give`] must be called before data is filled in or a block is taken.
     pub const fn needs_buffer(&self) -> bool {
         self.block.capacity() == 0
     }
 
-    /// Gives a buffer for the next block.
+    /// Supplies the buffer of the next block.
     pub fn give(&mut self, mut buffer: Vec<u8>) {
-        // Reading needs the memory to be there.
+        // The callback of `fill` appends into capacity that must already be allocated.
         buffer.clear();
         buffer.reserve_exact(self.block_bytes);
         self.block = buffer;
     }
 
-    /// Whether the block has to be taken before more data is filled in; after a record, before anything is.
+    /// Whether the block must be taken before more data is filled in. After a record, check this
+    /// first.
     pub fn is_full(&self) -> bool {
         self.room() == 0
     }
 
-    /// Data that there is room for.
+    /// Remaining room for data, in bytes.
     fn room(&self) -> usize {
         let part = if self.part.is_some() { MAX_PART } else { 0 };
         let rest = self.block_bytes.saturating_sub(BLOCK_END + self.table.len() + part);
         rest.saturating_sub(self.block.len())
     }
 
-    /// The next record, which is no part.
+    /// Appends a record other than a part to the table.
     ///
     /// # Panics
-    /// If it is longer than any may be: entries and failures have limits.
+    /// If the record exceeds the size limits of entries and failures.
     pub fn record(&mut self, record: &Record) {
         self.end_part();
         record.encode(&mut self.table).expect("a record keeps its limits");
     }
 
-    /// What is filled in from now on is content of the entry announced last, from this place on. Another place than its
-    /// beginning is told of even if nothing is filled in.
+    /// Starts a part: the next data is content of the entry announced last, from `offset` on. A
+    /// part with an offset above zero is recorded even if it stays empty.
     pub fn begin(&mut self, index: u64, offset: u64) {
         self.end_part();
         self.part = Some(Part { index, offset, bytes: 0, is_news: offset > 0 });
     }
 
-    /// Fills in what `read` appends to the block, at most so many bytes of it; gives them. Nothing where the block is
-    /// full or nothing was begun.
+    /// Appends at most `most` bytes that `read` adds to the block, and returns the appended bytes.
+    /// Returns an empty slice if the block is full or no part was started.
     ///
     /// # Errors
-    /// As `read` says; nothing is filled in then.
+    /// Returns the error of `read`; the block is then unchanged.
     pub fn fill<E>(
         &mut self,
         most: u64,
@@ -119,7 +121,7 @@ impl Packer {
         }
     }
 
-    /// The block as far as it is filled; what is filled in later goes on behind it.
+    /// Returns the block filled so far. The current part continues in the next block.
     ///
     /// # Panics
     /// Without a buffer.
@@ -158,7 +160,7 @@ mod tests {
         Record::Entry(Entry { path, kind, mode: None, modified_ns: None, more: None })
     }
 
-    /// Sends what there is of blocks that are full.
+    /// Takes blocks while they are full.
     fn send(packer: &mut Packer, blocks: &mut Vec<Vec<u8>>) {
         while packer.is_full() {
             flush(packer, blocks);
@@ -190,7 +192,7 @@ mod tests {
         }
     }
 
-    /// What blocks say, with the data of parts.
+    /// Decodes blocks into records, each with the data of its part.
     fn said(blocks: &[Vec<u8>]) -> Vec<(Record, Vec<u8>)> {
         let (mut records, mut said) = (Records::default(), Vec::new());
         for block in blocks {

@@ -1,15 +1,15 @@
-//! Names that come from the other side: checked before anything is done with them.
+//! Validated relative paths: names received from the peer are checked before use.
 
 use std::fmt;
 
 use sabul_wire::Printable;
 
-/// Longest path in bytes; Linux refuses longer ones too.
+/// Maximum path length in bytes, as PATH_MAX on Linux.
 pub const MAX_PATH: usize = 4096;
-/// Longest component of a path in bytes, as in all common file systems.
+/// Maximum length of a path component in bytes, as in all common file systems.
 pub const MAX_COMPONENT: usize = 255;
 
-/// A relative path of plain components joined by `/`: it can only lead downwards.
+/// A relative path of plain components joined by `/`; the path cannot leave its base directory.
 ///
 /// Components are bytes, since file names need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,22 +18,22 @@ pub struct RelativePath(Vec<u8>);
 /// Bytes that are not a [`RelativePath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathError {
-    /// The bytes, for the message.
+    /// The rejected bytes, for the message.
     pub path: Vec<u8>,
-    /// What is wrong with them.
+    /// The reason for the rejection.
     pub flaw: PathFlaw,
 }
 
-/// What is wrong with a path.
+/// Reason why bytes are not a valid path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathFlaw {
-    /// It has no bytes.
+    /// The path is empty.
     Empty,
-    /// It is longer than [`MAX_PATH`].
+    /// The path is longer than [`MAX_PATH`].
     TooLong,
-    /// It starts with `/`.
+    /// The path starts with `/`.
     Absolute,
-    /// Two slashes in a row, or one at the end.
+    /// The path has two slashes in a row, or ends with a slash.
     EmptyComponent,
     /// A component is `.`.
     Dot,
@@ -46,10 +46,10 @@ pub enum PathFlaw {
 }
 
 impl RelativePath {
-    /// Checks the bytes.
+    /// Validates the bytes.
     ///
     /// # Errors
-    /// If the path could lead anywhere but downwards, or no file system would take it.
+    /// If the path could leave its base directory, or is too long or has a zero byte.
     pub fn new(path: impl Into<Vec<u8>>) -> Result<Self, PathError> {
         let path = path.into();
         match flaw(&path) {
@@ -58,7 +58,7 @@ impl RelativePath {
         }
     }
 
-    /// The checked bytes.
+    /// The validated bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -68,7 +68,7 @@ impl RelativePath {
         self.0.split(|&byte| byte == b'/')
     }
 
-    /// The bytes, without the promise.
+    /// Returns the bytes and discards the type.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }

@@ -1,58 +1,61 @@
-//! The BLAKE3 hash of content whose beginning is read later than the rest.
+//! BLAKE3 tree hash of content that does not arrive in order.
 //!
-//! BLAKE3 hashes content as a tree over chunks of 1024 bytes, whose inner nodes can be made in any order. A [`Tree`] takes
-//! a stretch that begins at a chunk and keeps the roots of the largest subtrees in it: at most two for each power of two.
-//! Two stretches side by side are one, and the one that begins with the content gives the hash of it.
-//! Ours is what stands for a stretch that begins elsewhere, since the tree has no node for that: the BLAKE3 hash of where it
-//! begins, and of its subtrees.
+//! The beginning of a resumed file is read after the rest. BLAKE3 hashes content as a tree over
+//! chunks of 1024 bytes, and inner nodes can be computed in any order. A [`Tree`] covers a
+//! contiguous range that begins at a chunk. It keeps the roots of the largest subtrees in the
+//! range, at most two for each power of two. Two adjacent ranges can be joined. A range that begins
+//! at offset zero yields the BLAKE3 hash of the content.
+//! A range that begins elsewhere has no node in the tree. Its hash here is project-specific: BLAKE3
+//! of the start offset, the end offset and the subtree hashes.
 
 use blake3::hazmat::{
     ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
 
-/// Bytes of a chunk: where a stretch begins is a multiple of this.
+/// Chunk size in bytes; each range begins at a multiple of this.
 pub const CHUNK: u64 = blake3::CHUNK_LEN as u64;
 
-/// The hashes of a stretch of content.
+/// Hash state of a contiguous range of content.
 #[derive(Clone, Debug)]
 pub struct Tree {
     from: u64,
     at: u64,
-    /// Side by side from `from` on. Two that have one root may be the last: that root may be the one of all.
+    /// Adjacent subtrees, starting at `from`. The last two may be unmerged siblings, because their
+    /// parent may be the root of the whole tree.
     subtrees: Vec<Subtree>,
-    /// The chunk under way, which may be full; none where nothing of it has come.
+    /// The current chunk, which may be full; `None` before its first byte.
     chunk: Option<blake3::Hasher>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Subtree {
-    /// First chunk, and how many: a power of two that divides the first.
+    /// First chunk. The number of chunks is a power of two that divides the first chunk's number.
     start: u64,
     chunks: u64,
     value: ChainingValue,
 }
 
 impl Tree {
-    /// Nothing of a stretch that begins here.
+    /// Creates an empty range that begins at `from`.
     ///
     /// # Panics
-    /// If that is no multiple of [`CHUNK`].
+    /// If `from` is not a multiple of [`CHUNK`].
     pub fn new(from: u64) -> Self {
         assert!(from.is_multiple_of(CHUNK), "a stretch begins with a chunk");
         Self { from, at: from, subtrees: Vec::new(), chunk: None }
     }
 
-    /// Where it begins.
+    /// Start offset of the range in bytes.
     pub const fn from(&self) -> u64 {
         self.from
     }
 
-    /// Where it ends.
+    /// End offset of the range in bytes.
     pub const fn at(&self) -> u64 {
         self.at
     }
 
-    /// Takes the next bytes.
+    /// Appends bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.begun() == CHUNK {
@@ -75,15 +78,15 @@ impl Tree {
         }
     }
 
-    /// Bytes of the chunk under way.
+    /// Bytes in the current chunk.
     fn begun(&self) -> u64 {
         self.chunk.as_ref().map_or(0, blake3::Hasher::count)
     }
 
-    /// Takes a stretch that begins where this one ends, which is a chunk.
+    /// Appends the adjacent range `next`, which begins where this range ends.
     ///
     /// # Panics
-    /// If it begins elsewhere.
+    /// If `next` begins elsewhere.
     pub fn join(&mut self, next: &Self) {
         assert_eq!(self.at, next.from, "one stretch follows the other");
         if next.at == next.from {
@@ -96,8 +99,9 @@ impl Tree {
         (self.at, self.chunk) = (next.at, next.chunk.clone());
     }
 
-    /// As far as whole chunks go; nothing where that is one subtree at the beginning, whose hash as all of the content is not
-    /// known any more.
+    /// Returns the range without an incomplete last chunk. Returns an empty range if the rest is
+    /// one subtree at offset zero: its root hash cannot be computed from the non-root hash that was
+    /// kept.
     #[must_use]
     pub fn whole_chunks(&self) -> Self {
         let over = self.begun() % CHUNK;
@@ -109,7 +113,8 @@ impl Tree {
         Self { from: self.from, at, subtrees: self.subtrees.clone(), chunk }
     }
 
-    /// Cuts off what goes on from the last whole chunk, which this is then; gives what is before.
+    /// Splits at the end of the last whole chunk. Keeps the bytes after the split and returns the
+    /// range before the split.
     #[must_use]
     pub fn cut(&mut self) -> Self {
         let before = self.whole_chunks();
@@ -120,7 +125,8 @@ impl Tree {
         before
     }
 
-    /// The hash of the stretch: BLAKE3 of the content up to its end where it begins with it.
+    /// The hash of the range: BLAKE3 of the content if the range begins at zero, else the
+    /// project-specific hash.
     pub fn hash(&self) -> [u8; 32] {
         if self.from > 0 {
             return self.digest();
@@ -154,8 +160,8 @@ impl Tree {
         *hasher.finalize().as_bytes()
     }
 
-    /// Chunks of the largest subtree that can begin here and is in so many bytes; at the beginning of the content, in less
-    /// than all of them: its root may be that of all.
+    /// Chunks in the largest subtree that begins here and fits in `bytes`. At offset zero the
+    /// subtree must be smaller than `bytes`, because its root may be the root of the whole tree.
     fn subtree_in(&self, bytes: u64) -> u64 {
         let here = self.at / CHUNK;
         let most = if here == 0 { (bytes - 1) / CHUNK } else { bytes / CHUNK };
@@ -166,7 +172,7 @@ impl Tree {
         if here == 0 { largest } else { largest.min(1 << here.trailing_zeros()) }
     }
 
-    /// The chunk under way is not the last.
+    /// Finishes the current chunk, which is not the last chunk.
     fn end_chunk(&mut self) {
         if let Some(chunk) = self.chunk.take() {
             let start = (self.at - chunk.count()) / CHUNK;
@@ -179,7 +185,7 @@ impl Tree {
         self.subtrees.push(next);
     }
 
-    /// Merges all that has one root, which is not that of all.
+    /// Merges sibling subtrees whose parent is not the root of the whole tree.
     fn merge(&mut self) {
         while let [.., left, right] = &self.subtrees[..]
             && left.chunks == right.chunks
@@ -199,7 +205,7 @@ fn chunk_at(offset: u64) -> blake3::Hasher {
     chunk
 }
 
-/// A number of bytes of a slice that is there.
+/// A byte count as a slice index; the bytes are in memory, so the conversion cannot overflow.
 fn index(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -243,7 +249,7 @@ mod tests {
                 whole.join(&tree(cut, after, 3000));
                 assert_eq!((whole.from(), whole.at()), (0, end));
                 assert_eq!(whole.hash(), expected, "{end} at {cut}");
-                // And nothing is lost where it goes on.
+                // The joined range still accepts more bytes.
                 whole.update(b"more");
                 assert_eq!(whole.hash(), *blake3::hash(&[content, b"more"].concat()).as_bytes());
             }

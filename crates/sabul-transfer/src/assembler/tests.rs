@@ -1,4 +1,4 @@
-//! A small sender and a file system in memory on both sides of the assembler.
+//! Tests of the assembler, between a minimal sender and an in-memory file system.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,19 +21,19 @@ fn hash(content: &[u8]) -> [u8; 32] {
     blake3::hash(content).into()
 }
 
-/// What a block says, with its data.
+/// One item of a block's content, with its data.
 #[derive(Clone, Debug)]
 enum Say {
     Entry(Entry),
-    /// Of this entry, at this place.
+    /// Entry index, offset and data.
     Part(u64, u64, Vec<u8>),
     End(u64, Result<[u8; 32], Failure>),
     Last(u64, u64),
-    /// Data that nothing speaks of.
+    /// Data that no record describes.
     Data(&'static [u8]),
-    /// A record that is none.
+    /// An invalid record.
     Table(&'static [u8]),
-    /// A part of so many bytes, whatever there is.
+    /// A part record with a free choice of length (entry, offset, bytes).
     Claim(u64, u64, u64),
 }
 
@@ -45,13 +45,13 @@ fn good(index: u64, content: &[u8]) -> Say {
     Say::End(index, Ok(hash(content)))
 }
 
-/// A file of this content, whole.
+/// A complete file with this content.
 fn whole(index: u64, path: &str, content: &[u8]) -> Vec<Say> {
     let announced = Say::Entry(file(path, content.len() as u64));
     vec![announced, part(index, 0, content), good(index, content)]
 }
 
-/// One block that says all of this, however long it is.
+/// Packs all items into one block of any length.
 fn block(said: &[Say]) -> Vec<u8> {
     let (mut data, mut table) = (Vec::new(), Vec::new());
     for say in said {
@@ -80,7 +80,7 @@ fn block(said: &[Say]) -> Vec<u8> {
     data
 }
 
-/// Runs an assembler and keeps what it asks for.
+/// Runs an assembler and carries out its operations in memory.
 #[derive(Default)]
 struct Disk {
     assembler: Assembler,
@@ -90,14 +90,14 @@ struct Disk {
     links: Vec<Vec<u8>>,
     failures: BTreeMap<u64, Failure>,
     queue: VecDeque<Vec<u8>>,
-    /// What an earlier attempt left, by path.
+    /// Files left by an earlier attempt, by path.
     held: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// How much of it an entry goes on from.
+    /// Resumed bytes by entry index.
     there: BTreeMap<u64, usize>,
 }
 
 impl Disk {
-    /// Does all that can be done; returns why it stopped.
+    /// Runs until the assembler waits; returns the reason.
     fn run(&mut self) -> Result<AssemblerWait, Failure> {
         loop {
             let block = self.queue.front().map(Vec::as_slice);
@@ -286,7 +286,7 @@ fn whatever_breaks_the_protocol_ends_the_transfer_for_good() {
     for (message, said) in cases {
         let mut disk = Disk::default();
         disk.give(&[Say::Entry(file("a", 3)), part(0, 0, b"on")]).unwrap();
-        // Most cases need the third byte before they go wrong.
+        // Most cases need the third byte of a block to become invalid.
         if said.iter().any(|say| matches!(say, Say::End(0, _) | Say::Last(..))) {
             disk.give(&[part(0, 2, b"e")]).unwrap();
         }
@@ -320,7 +320,7 @@ fn it_holds_an_entry_and_the_front_of_one_record_and_no_more() {
         assert!(disk.assembler.pending_bytes() < 4200);
     }
     assert_eq!(disk.links, [b"l"]);
-    // A record that never ends is refused when its length is known.
+    // A record that never ends is rejected as soon as its length is known.
     let mut block = Vec::new();
     end_block(&mut block, 0, &[0xFF, 0xFF, 0x7F, 0]);
     disk.queue.push_back(block);
@@ -330,7 +330,7 @@ fn it_holds_an_entry_and_the_front_of_one_record_and_no_more() {
 
 type Files = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a sender would say about random files.
+/// The items that a sender produces for random files, and the expected result.
 fn random_transfer(rng: &mut SeededRandom) -> (Vec<Say>, Files) {
     let (mut said, mut good, mut bytes) = (Vec::new(), BTreeMap::new(), 0);
     let count = rng.below(40);
@@ -363,7 +363,7 @@ fn random_transfer(rng: &mut SeededRandom) -> (Vec<Say>, Files) {
     (said, good)
 }
 
-/// All of it in blocks of this size.
+/// Packs all items into blocks of this size.
 fn pack(said: &[Say], block_bytes: usize) -> Vec<Vec<u8>> {
     let (mut packer, mut blocks) = (Packer::new(block_bytes), Vec::new());
     let send = |packer: &mut Packer, blocks: &mut Vec<Vec<u8>>, rest: bool| {
@@ -423,9 +423,8 @@ fn blocks_of_any_size_give_the_same_files() {
     }
 }
 
-/// Wrong orders, repeats, omissions and values never panic, and never let through a file that
-/// has not exactly the content that some `End` described (`Disk` itself asserts the order
-/// of operations).
+/// Wrong order, duplicates, omissions and wrong values never cause a panic. A file is accepted only
+/// if its content matches the hash of some `End` (`Disk` asserts the order of operations).
 #[test]
 #[expect(clippy::cast_possible_truncation, reason = "small numbers")]
 fn garbage_never_panics_and_never_makes_a_wrong_file() {
@@ -468,7 +467,7 @@ fn garbage_never_panics_and_never_makes_a_wrong_file() {
             })
             .collect();
         let mut disk = Disk::default();
-        // A file that goes on where nothing is has no hash that anybody described.
+        // A resume at a position without content yields a hash that no `End` record has.
         for say in &said {
             if let Say::Entry(entry) = say {
                 disk.held.insert(entry.path.clone(), vec![0; 3000]);
@@ -493,7 +492,7 @@ fn garbage_never_panics_and_never_makes_a_wrong_file() {
     assert!(refused > 200, "the garbage is bad enough to be refused: {refused}");
 }
 
-/// Content that is nowhere the same.
+/// Content without repeated ranges.
 fn long(bytes: u64) -> Vec<u8> {
     (0..bytes).map(|at| (at / 100 % 251).to_le_bytes()[0]).collect()
 }
