@@ -1,9 +1,9 @@
-//! Files at both ends of a transfer.
+//! File I/O at both ends of a transfer.
 //!
-//! The sending end walks its sources and fills blocks ([`SourceSet`], [`send_files`]); the
-//! receiving end takes blocks and writes files ([`FileReceiver`]) or one stream
-//! ([`StreamReceiver`]). Which bytes belong to which entry is `sabul-transfer`'s business; here are
-//! the system calls. Everything blocks, so it belongs on threads of its own.
+//! The sender walks its sources and fills blocks ([`SourceSet`], [`send_files`]). The receiver
+//! takes blocks and writes files ([`FileReceiver`]) or one stream ([`StreamReceiver`]).
+//! `sabul-transfer` maps bytes to entries; this module makes the system calls. All calls block, so
+//! they run on threads of their own.
 
 mod all;
 mod behind;

@@ -1,15 +1,15 @@
-//! A folder that names from a peer, or from a manifest, can never lead out of.
+//! Directory sandbox: paths from a peer or a manifest can never leave the root folder.
 //!
-//! A [`JailPath`] can hold only plain names: no `..`, no absolute path, no NUL. A [`Jail`] resolves
-//! it below one open folder, and symbolic links cannot lead it astray, even when someone swaps
-//! them in while a transfer runs: on Linux the kernel confines each resolution (`openat2`),
-//! elsewhere we walk one name at a time without following links.
+//! A [`JailPath`] holds only plain names: no `..`, no absolute path, no NUL. A [`Jail`] resolves
+//! the path below one open folder. Symbolic links cannot lead out, even if they are created while a
+//! transfer runs. On Linux the kernel confines each resolution (`openat2`); elsewhere the path is
+//! walked name by name without following links.
 //!
-//! Reading follows symbolic links that stay inside. Writing follows none: a link in the way of a
-//! folder or a part file is an error, and a link under a final name is replaced, not written to.
+//! Reading follows symbolic links that stay inside. Writing follows no links: a link in place of a
+//! folder or a part file is an error, and a link under a final name is replaced, not followed.
 //!
-//! The same type serves a served folder and the destination of a local copy; only the root's own
-//! name may be treated differently ([`RootLink`]).
+//! The same type is used for a served folder and for the destination of a local copy; only the
+//! root's own name may be treated differently ([`RootLink`]).
 
 mod fault;
 mod links;
@@ -33,25 +33,25 @@ use resolve::{Links, Resolver};
 /// Whether the root's own path may end in a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootLink {
-    /// Yes: the path is the user's or the administrator's own word.
+    /// Yes: the user or the administrator has chosen the path.
     Follow,
-    /// No: it is a mistake or an attack.
+    /// No: a link here is a mistake or an attack.
     Refuse,
 }
 
-/// Which of the two a last name that is a symbolic link stands for.
+/// Whether the last name of a path is followed if it is a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkTarget {
-    /// What the link leads to, if that is inside.
+    /// The target of the link, if the target is inside.
     Follow,
-    /// The link.
+    /// The link itself.
     Itself,
 }
 
-/// What a name stands for.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A plain file.
+    /// A regular file.
     File,
     /// A folder.
     Directory,
@@ -72,7 +72,7 @@ impl From<FileType> for Kind {
     }
 }
 
-/// A time of modification, counted from 1970-01-01 UTC.
+/// A file time, counted from 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileTime {
     /// Whole seconds; negative before 1970.
@@ -81,52 +81,52 @@ pub struct FileTime {
     pub nanoseconds: u32,
 }
 
-/// Which file it is, whatever its name: no two files share it.
+/// Identity of a file, independent of its name; unique among existing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId {
-    /// Number of the device, as the system gives it.
+    /// Device number, as reported by the system.
     pub device: u64,
-    /// Number of the file on it, which another may get when it is gone.
+    /// Inode number; may be reused once the file is removed.
     pub inode: u64,
-    /// When it was made, in nanoseconds since 1970; zero where the system does not tell.
+    /// Birth time in nanoseconds since 1970; zero if the system does not report it.
     pub born_ns: i64,
 }
 
-/// What is known of a file without reading it.
+/// File metadata, as reported by `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Which file it is.
+    /// Identity of the file.
     pub id: FileId,
-    /// What it is.
+    /// Kind of the file.
     pub kind: Kind,
-    /// Bytes; for anything but a plain file, what the system says.
+    /// Size in bytes; for other kinds than regular files, as reported by the system.
     pub size: u64,
-    /// Bytes that it takes on its disk; less than its size where it has holes.
+    /// Allocated bytes on the disk; less than the size for a sparse file.
     pub allocated: u64,
-    /// How many names it has.
+    /// Number of hard links.
     pub names: u64,
     /// Permission bits, up to 0o7777.
     pub mode: u32,
-    /// When its content last changed, or what somebody set in its place.
+    /// Modification time (mtime); can be set.
     pub mtime: FileTime,
-    /// When anything about it last changed, its names included; nobody can set that.
+    /// Change time (ctime): the last change of content, metadata or names; cannot be set.
     pub ctime: FileTime,
-    /// Number of its owner.
+    /// User id of the owner.
     pub owner: u32,
-    /// Number of its group.
+    /// Group id.
     pub group: u32,
 }
 
 impl Metadata {
-    /// Of a file that is open already.
+    /// The metadata of an open file.
     ///
     /// # Errors
-    /// If the system cannot tell.
+    /// As reported by the system.
     pub fn of(file: &File) -> io::Result<Self> {
         Ok(examine(file.as_fd())?)
     }
 
-    /// Whether this user owns it and no group and nobody else may write to it.
+    /// Whether this user owns the file, and neither its group nor other users may write to it.
     pub const fn is_only_of(&self, user: u32) -> bool {
         self.owner == user && self.mode & 0o022 == 0
     }
@@ -161,10 +161,10 @@ fn wide(count: impl TryInto<u64>) -> u64 {
     count.try_into().unwrap_or(1)
 }
 
-/// Bytes of a block as the system counts them, whatever the file system's own are.
+/// Unit of `st_blocks` in bytes, on all file systems.
 const BLOCK: u64 = 512;
 
-/// What is known of an open file.
+/// Metadata of an open file.
 fn examine(fd: BorrowedFd<'_>) -> Result<Metadata, Errno> {
     #[cfg(target_os = "linux")]
     match statx(fd, c"", AtFlags::EMPTY_PATH) {
@@ -174,7 +174,7 @@ fn examine(fd: BorrowedFd<'_>) -> Result<Metadata, Errno> {
     rustix::fs::fstat(fd).map(|stat| Metadata::from(&stat))
 }
 
-/// What is known of a name in a folder; a link is not followed.
+/// Metadata of a name in a folder; links are not followed.
 fn examine_at(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Metadata, Errno> {
     #[cfg(target_os = "linux")]
     match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -184,7 +184,7 @@ fn examine_at(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Metadata, Errno> {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Metadata::from(&stat))
 }
 
-/// The call that tells when a file was made.
+/// As `stat`, but with the birth time.
 #[cfg(target_os = "linux")]
 fn statx(
     folder: BorrowedFd<'_>,
@@ -219,25 +219,25 @@ fn statx(
 /// A name in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The name's bytes, in no particular encoding.
+    /// The name in bytes; the encoding is unspecified.
     pub name: Vec<u8>,
-    /// What it stands for; links are not followed.
+    /// Kind of the file; links are not followed.
     pub kind: Kind,
 }
 
-/// A folder, and everything below it.
+/// A sandbox: a root folder and everything below it.
 #[derive(Debug)]
 pub struct Jail {
     root: OwnedFd,
     resolver: Resolver,
-    /// A folder that is held open: names in it are found without walking to it.
+    /// A folder that is kept open; names in the folder are found without resolving its path.
     near: Option<(JailPath, OwnedFd)>,
-    /// The path of `root` in messages; empty for the paths as they are.
+    /// Path of `root` in messages; if empty, messages have relative paths.
     name: Vec<u8>,
 }
 
 impl Jail {
-    /// The jail of an existing folder.
+    /// Opens the sandbox of an existing folder.
     ///
     /// # Errors
     /// If `root` is not a folder that can be entered, or is a link that `link` refuses.
@@ -256,14 +256,14 @@ impl Jail {
         Ok(Self { root, resolver, near: None, name: Vec::new() })
     }
 
-    /// The same jail, whose root has this path in messages for its user.
+    /// The same sandbox, with this path of its root in messages.
     #[must_use]
     pub(crate) fn named(self, name: &[u8]) -> Self {
         let name = if name == b"." { Vec::new() } else { name.to_vec() };
         Self { name, ..self }
     }
 
-    /// A path as the user of this jail knows it.
+    /// A path as displayed to the user.
     pub(crate) fn shown(&self, path: &JailPath) -> String {
         sabul_transfer::Printable(&self.join(path)).to_string()
     }
@@ -278,11 +278,12 @@ impl Jail {
         }
     }
 
-    /// The same jail for somebody who does much in one folder: names in it are found where the folder is now, without
-    /// walking there each time. For a moment only: a folder that is moved meanwhile takes with it what is done there.
+    /// The same sandbox with one folder kept open: names in the folder are found without resolving
+    /// its path again. For short-term use only: if the folder is moved, operations follow it to its
+    /// new place.
     ///
     /// # Errors
-    /// If there is none, or a link is in the way.
+    /// If the folder does not exist, or the path has a link.
     pub fn near(&self, folder: &JailPath) -> Result<Self, JailError> {
         let fault = |errno| fail("open folder", folder, errno);
         let held = if folder.is_root() {
@@ -295,21 +296,21 @@ impl Jail {
         Ok(Self { root, resolver, near: Some((folder.clone(), held)), name })
     }
 
-    /// The jail of a folder below.
+    /// The sandbox of a folder below.
     ///
     /// # Errors
-    /// If there is none, or the way to it leads out.
+    /// If the folder does not exist, or the path leads out.
     pub fn within(&self, folder: &JailPath) -> Result<Self, JailError> {
         let root = self.resolve("open", folder, resolve::DIRECTORY, Links::FollowInside)?;
         Ok(Self { root, resolver: self.resolver, near: None, name: self.join(folder) })
     }
 
-    /// Opens a plain file for reading. Links that stay inside are followed.
+    /// Opens a regular file for reading. Links that stay inside are followed.
     ///
     /// # Errors
-    /// If there is none, it is not a plain file, or the way to it leads out.
+    /// If the file does not exist, is not a regular file, or the path leads out.
     pub fn open_read(&self, path: &JailPath) -> Result<File, JailError> {
-        // Without NONBLOCK, a pipe of that name would hang us before we could refuse it.
+        // Without NONBLOCK, opening a FIFO would block before its kind is checked.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = self.resolve("open", path, flags, Links::FollowInside)?;
         let stat = rustix::fs::fstat(&fd).map_err(|errno| fail("examine", path, errno))?;
@@ -317,11 +318,12 @@ impl Jail {
         Ok(File::from(fd))
     }
 
-    /// Creates an empty file for writing and reading under a name that nothing has. Only the
-    /// permission bits of `mode` count, less the umask.
+    /// Creates an empty file for writing and reading under an unused name. Only the permission bits
+    /// of `mode` are used, less the umask.
     ///
     /// # Errors
-    /// If the name is taken, the folder it goes into is missing or reached through a link, or the
+    /// If the name is taken, its folder does not exist or is reached through a link, or the system
+    /// refuses.
     /// system refuses.
     pub fn create_part(&self, path: &JailPath, mode: u32) -> Result<File, JailError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -331,10 +333,11 @@ impl Jail {
         })
     }
 
-    /// Opens an older part file for writing and reading, its content kept.
+    /// Opens an existing part file for writing and reading, and keeps its content.
     ///
     /// # Errors
-    /// If there is none, it is not a plain file, another name shares it, or a link is in the way.
+    /// If the file does not exist, is not a regular file, has other hard links, or the path has a
+    /// link.
     pub fn open_part(&self, path: &JailPath) -> Result<File, JailError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
         let (fd, stat) = self.in_parent("open", path, Links::Refuse, |parent, name| {
@@ -349,11 +352,12 @@ impl Jail {
         Ok(File::from(fd))
     }
 
-    /// Creates a folder in one that exists, and tells whether it was missing; one that exists is
-    /// fine.
+    /// Creates a folder in an existing folder and returns whether it was missing; an existing
+    /// folder is no error.
     ///
     /// # Errors
-    /// If something else than a folder, a link included, has the name or leads to it.
+    /// If the name is taken by something other than a folder, such as a link, or the path has a
+    /// link.
     pub fn create_dir(&self, path: &JailPath) -> Result<bool, JailError> {
         if path.is_root() {
             return Ok(false);
@@ -367,10 +371,10 @@ impl Jail {
         })
     }
 
-    /// Creates a folder and those above it that are missing; one that exists is fine.
+    /// Creates a folder and its missing parents; an existing folder is no error.
     ///
     /// # Errors
-    /// If something else than a folder, a link included, has one of the names.
+    /// If one of the names is taken by something other than a folder, such as a link.
     pub fn create_dir_all(&self, path: &JailPath) -> Result<(), JailError> {
         match self.resolve("open", path, resolve::DIRECTORY, Links::Refuse) {
             Ok(_) => return Ok(()),
@@ -393,17 +397,17 @@ impl Jail {
     /// Opens a folder, to set its mode or time or to flush its names to disk (`sync_all`).
     ///
     /// # Errors
-    /// If there is none, or a link is in the way.
+    /// If the folder does not exist, or the path has a link.
     pub fn open_dir(&self, path: &JailPath) -> Result<File, JailError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         self.resolve("open folder", path, flags, Links::Refuse).map(File::from)
     }
 
-    /// Gives a finished part file its final name in the same folder, in one step; an older file or
-    /// link of that name is replaced.
+    /// Renames a complete part file atomically to its final name in the same folder; replaces an
+    /// existing file or link.
     ///
     /// # Errors
-    /// If the final name is a folder or lies in another one, or the system refuses.
+    /// If the final name is a folder or in another folder, or the system refuses.
     pub fn rename(&self, part: &JailPath, last: &JailPath) -> Result<(), JailError> {
         if part.parent() != last.parent() {
             return Err(JailError::OtherFolder { from: part.to_string(), to: last.to_string() });
@@ -417,7 +421,8 @@ impl Jail {
     /// Removes a file or a link, never a folder.
     ///
     /// # Errors
-    /// If there is none, it is a folder, a link leads to its folder, or the system refuses.
+    /// If the file does not exist, is a folder, its folder is reached through a link, or the system
+    /// refuses.
     pub fn remove_file(&self, path: &JailPath) -> Result<(), JailError> {
         self.in_parent("remove", path, Links::Refuse, |parent, name| {
             rustix::fs::unlinkat(parent, name, AtFlags::empty())
@@ -427,17 +432,18 @@ impl Jail {
     /// Removes an empty folder, never a file or a link.
     ///
     /// # Errors
-    /// If there is none, it is not empty, a link leads to it, or the system refuses.
+    /// If the folder does not exist, is not empty, is reached through a link, or the system
+    /// refuses.
     pub fn remove_dir(&self, path: &JailPath) -> Result<(), JailError> {
         self.in_parent("remove", path, Links::Refuse, |parent, name| {
             rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
         })
     }
 
-    /// What the path stands for. Links on the way are followed as far as they stay inside.
+    /// The metadata of the path. Links in the path are followed if they stay inside.
     ///
     /// # Errors
-    /// If there is nothing, or the way to it leads out.
+    /// If the path does not exist, or leads out.
     pub fn stat(&self, path: &JailPath, link: LinkTarget) -> Result<Metadata, JailError> {
         if link == LinkTarget::Follow || path.is_root() {
             let fd = self.resolve("examine", path, resolve::EXAMINE, Links::FollowInside)?;
@@ -447,10 +453,11 @@ impl Jail {
         }
     }
 
-    /// The names in a folder, in no order. Links to the folder are followed if they stay inside.
+    /// The names in a folder, in no particular order. Links to the folder are followed if they stay
+    /// inside.
     ///
     /// # Errors
-    /// If it is not a folder, or the way to it leads out.
+    /// If the path is not a folder, or leads out.
     pub fn read_dir(&self, path: &JailPath) -> Result<Names, JailError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = self.resolve("list", path, flags, Links::FollowInside)?;
@@ -470,7 +477,7 @@ impl Jail {
             .map_err(|errno| fail(operation, path, errno))
     }
 
-    /// Runs `act` with the path's open folder and its last name.
+    /// Runs `act` with the open parent folder of the path and the last name.
     fn in_parent<T>(
         &self,
         operation: &'static str,
@@ -494,8 +501,8 @@ impl Jail {
     }
 }
 
-/// Sets an open file's permission bits. Only the lowest nine and the sticky bit count: a mode from a peer must
-/// not make a program run as its owner.
+/// Sets the permission bits of an open file. Only the lowest nine bits and the sticky bit are used:
+/// a mode from a peer must not set setuid or setgid.
 ///
 /// # Errors
 /// If the system refuses.
@@ -503,12 +510,12 @@ pub fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     Ok(rustix::fs::fchmod(file, permissions(mode) | Mode::from_bits_truncate(mode & 0o1000))?)
 }
 
-/// Sets an open file's time of modification.
+/// Sets the modification time of an open file.
 ///
 /// # Errors
 /// If the time has 10^9 nanoseconds or more, or the system refuses.
 pub fn set_mtime(file: &File, mtime: FileTime) -> io::Result<()> {
-    // Larger numbers are not only wrong: some of them are commands to the system.
+    // Larger values may have a special meaning for the system, such as `UTIME_OMIT`.
     if mtime.nanoseconds >= 1_000_000_000 {
         let message = format!("{} nanoseconds are over a second", mtime.nanoseconds);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -531,7 +538,7 @@ fn permissions(mode: u32) -> Mode {
     Mode::from_bits_truncate(mode & 0o777)
 }
 
-/// The names in a folder, read bit by bit; ends with the first error.
+/// Iterator over the names in a folder, read on demand; ends with the first error.
 #[derive(Debug)]
 pub struct Names {
     folder: Dir,
@@ -552,14 +559,14 @@ impl Iterator for Names {
     }
 }
 
-/// An entry of a folder; none where it is no name of something below, or is gone.
+/// Kind of a directory entry; `None` for `.` and `..`, and if the entry no longer exists.
 fn classify(folder: &Dir, entry: &DirEntry) -> Result<Option<Entry>, Errno> {
     let name = entry.file_name();
     if matches!(name.to_bytes(), b"." | b"..") {
         return Ok(None);
     }
     let kind = match entry.file_type() {
-        // Some file systems do not say.
+        // Some file systems do not report the kind.
         FileType::Unknown => {
             match rustix::fs::statat(folder.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode).into(),

@@ -1,15 +1,15 @@
 //! Packet protection: one AEAD key per direction, channel and epoch of packet numbers.
 //!
-//! The channel's secret comes from the TLS exporter. Packets of epoch `n` (packet number divided
-//! by 2^[`EPOCH_BITS`]) are sealed under keys expanded from the `n`-th link of a one-way chain of
-//! secrets, so an old secret cannot be had from a newer one. The nonce is the packet number mixed
-//! into a secret IV, as in [RFC 9001 §5.3]; a retransmission has a new packet number, hence no
-//! (key, nonce) pair ever covers two plaintexts.
+//! The channel's secret comes from the TLS exporter. Epoch `n` has the packets whose number divided
+//! by 2^[`EPOCH_BITS`] is `n`. Its keys are expanded from the `n`-th secret of a one-way chain, so
+//! an old secret cannot be computed from a newer secret. The nonce is the packet number XORed into
+//! a secret IV, as in [RFC 9001 §5.3]. A retransmission has a new packet number, so no (key, nonce)
+//! pair ever covers two plaintexts.
 //!
-//! Invariants:  a [`Sealer`] never seals under a number that is not above the last one.
-//!              An [`Opener`] derives at most [`EPOCHS_AHEAD`] keys beyond what it has
-//!              authenticated, however packet numbers are forged.
-//! Not here:    replay protection (the receiver core), negotiation of the [`Suite`].
+//! Invariants: a [`Sealer`] never seals under a number that is not above the last number. An
+//! [`Opener`] derives at most [`EPOCHS_AHEAD`] keys beyond the newest authenticated epoch, even if
+//! packet numbers are forged.
+//! Not here: replay protection (the receiver core), negotiation of the [`Suite`].
 
 use std::fmt;
 
@@ -22,37 +22,37 @@ use zeroize::Zeroizing;
 
 /// Base-2 logarithm of the packets sealed under one key.
 ///
-/// [RFC 9001 §6.6] allows 2^23 packets of up to 2^16 bytes under one AES-GCM key. 2^20 is an
-/// eighth of that, and still costs one derivation (some microseconds) per million packets.
+/// [RFC 9001 §6.6] allows 2^23 packets of up to 2^16 bytes under one AES-GCM key. 2^20 is an eighth
+/// of this limit, and costs one key derivation (some microseconds) per million packets.
 pub const EPOCH_BITS: u32 = 20;
 /// Epochs beyond the newest authenticated one whose packets an [`Opener`] accepts.
 ///
-/// A sender may therefore have 2^21 packets on the way, all lost, and still be understood.
+/// So the receiver can still open packets after up to 2^21 consecutive lost packets.
 pub const EPOCHS_AHEAD: u64 = 2;
-/// Most bytes of plaintext in one packet; the limits of [RFC 9001 §6.6] are for this size.
+/// Maximum plaintext of a packet in bytes; the limits of [RFC 9001 §6.6] are for this size.
 pub const MAX_PLAINTEXT: usize = 1 << 16;
 
 const _: () = assert!(EPOCH_BITS <= 23, "an epoch must stay within the limit of AES-GCM");
-/// The epochs an opener may hold keys of at once: previous, current and those ahead.
+/// Number of epochs for which an opener may hold keys: previous, current and those ahead.
 const WINDOW: usize = 4;
 const _: () = assert!(WINDOW as u64 == EPOCHS_AHEAD + 2, "each epoch of the window has a slot");
 
 /// An AEAD algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
-    /// AES-128-GCM: the fastest wherever the processor has AES instructions.
+    /// AES-128-GCM: fastest on processors with AES instructions.
     Aes128Gcm,
-    /// ChaCha20-Poly1305: fast, and constant in time, without such instructions.
+    /// ChaCha20-Poly1305: fast and constant-time without AES instructions.
     ChaCha20Poly1305,
 }
 
 impl Suite {
-    /// The suite this processor is best at.
+    /// The fastest suite on this processor.
     pub fn fastest() -> Self {
         if has_aes_instructions() { Self::Aes128Gcm } else { Self::ChaCha20Poly1305 }
     }
 
-    /// Every suite, the fastest on this processor first.
+    /// All suites, the fastest on this processor first.
     pub fn preference() -> [Self; 2] {
         match Self::fastest() {
             Self::Aes128Gcm => [Self::Aes128Gcm, Self::ChaCha20Poly1305],
@@ -60,7 +60,7 @@ impl Suite {
         }
     }
 
-    /// The number that stands for this suite on the wire.
+    /// The wire code of this suite.
     pub const fn code(self) -> u8 {
         match self {
             Self::Aes128Gcm => 1,
@@ -68,7 +68,7 @@ impl Suite {
         }
     }
 
-    /// The suite of a wire number, if this version knows it.
+    /// The suite with this wire code; `None` if unknown.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Aes128Gcm),
@@ -77,7 +77,7 @@ impl Suite {
         }
     }
 
-    /// Packets that may fail authentication before the channel must end. [RFC 9001 §6.6]
+    /// Number of packets that may fail authentication before the channel must end. [RFC 9001 §6.6]
     pub const fn integrity_limit(self) -> u64 {
         match self {
             Self::Aes128Gcm => 1 << 52,
@@ -113,27 +113,28 @@ fn has_aes_instructions() -> bool {
     return false;
 }
 
-/// Why a packet was not sealed. All of them are the caller's mistakes; nothing was written.
+/// Reason why a packet was not sealed. All are errors of the caller; nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SealError {
-    /// The packet number is not above the last one used: sealing would repeat a nonce.
+    /// The packet number is not above the last number used; sealing would reuse a nonce.
     NumberUsed {
-        /// The number asked for.
+        /// The requested number.
         number: PacketNumber,
         /// The largest number used so far.
         last: PacketNumber,
     },
-    /// The packet number lies further ahead than any receiver would accept.
+    /// The packet number is further ahead than any receiver accepts.
     TooFarAhead {
-        /// The number asked for.
+        /// The requested number.
         number: PacketNumber,
     },
-    /// The plaintext is over [`MAX_PLAINTEXT`], or the output not exactly [`TAG_LEN`] longer.
+    /// The plaintext exceeds [`MAX_PLAINTEXT`], or the output is not exactly [`TAG_LEN`] bytes
+    /// longer.
     Length {
-        /// Bytes of plaintext.
+        /// Plaintext length in bytes.
         plaintext: usize,
-        /// Bytes of output.
+        /// Output length in bytes.
         output: usize,
     },
 }
@@ -158,17 +159,19 @@ impl fmt::Display for SealError {
 
 impl std::error::Error for SealError {}
 
-/// Why a packet was not opened: drop it, and count it. The output holds nothing of use.
+/// Reason why a packet was not opened. The caller drops and counts the packet; the output has no
+/// valid content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Shorter than a tag, over the limit, or the output not exactly [`TAG_LEN`] shorter.
+    /// The input is shorter than a tag or over the limit, or the output is not exactly [`TAG_LEN`]
+    /// bytes shorter.
     Length,
-    /// The packet number's epoch is too old or too far ahead to have a key.
+    /// There is no key: the epoch of the packet number is too old or too far ahead.
     Epoch,
-    /// Not sealed by the peer under this number, or altered on the way.
+    /// The packet was not sealed by the peer under this number, or was altered in transit.
     Forged,
-    /// So many packets failed that one more could break the AEAD: end the channel.
+    /// The integrity limit of the AEAD is reached: end the channel.
     TooManyForged,
 }
 
@@ -193,7 +196,7 @@ struct EpochKey {
 }
 
 impl EpochKey {
-    /// The IV with the packet number mixed into its last eight bytes. [RFC 9001 §5.3]
+    /// The IV with the packet number XORed into its last eight bytes. [RFC 9001 §5.3]
     fn nonce_bytes(&self, number: PacketNumber) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
         for (byte, mix) in nonce[NONCE_LEN - 8..].iter_mut().zip(number.0.to_be_bytes()) {
@@ -207,7 +210,7 @@ impl EpochKey {
     }
 }
 
-/// The one-way chain of epoch secrets; it holds only the first secret not yet used.
+/// One-way chain of epoch secrets; holds only the first secret that was not used yet.
 struct Ratchet {
     suite: Suite,
     /// The epoch of `secret`.
@@ -220,7 +223,7 @@ impl Ratchet {
         Self { suite, epoch: 0, secret: Zeroizing::new(secret) }
     }
 
-    /// The keys of `self.epoch`; the secret they came from is overwritten by the next one.
+    /// Returns the key and IV of `self.epoch`, and replaces the secret by the next secret.
     fn next_key(&mut self) -> EpochKey {
         let algorithm = self.suite.algorithm();
         let mut key = Zeroizing::new([0; 32]);
@@ -260,9 +263,9 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// A sealer that has used no packet number yet.
+    /// Creates a sealer that has used no packet number yet.
     ///
-    /// Make one per secret: two sealers of one secret would repeat nonces.
+    /// Only one sealer may be created per secret: two sealers of one secret would reuse nonces.
     pub fn new(suite: Suite, secret: [u8; 32]) -> Self {
         let mut ratchet = Ratchet::new(suite, secret);
         let current = ratchet.next_key();
@@ -271,11 +274,11 @@ impl Sealer {
 
     /// Seals `plaintext` into `out`, which must be exactly [`TAG_LEN`] bytes longer.
     ///
-    /// `aad` is authenticated but not sealed. The number counts as used from here on.
+    /// `aad` is authenticated but not encrypted. After success the packet number counts as used.
     ///
     /// # Errors
-    /// If the packet number is not above the last one or leaps over epochs, or a length is wrong;
-    /// then `out` is untouched.
+    /// If the packet number is not above the last number or skips too many epochs, or a length is
+    /// wrong; `out` is then unchanged.
     pub fn seal(
         &mut self,
         packet_number: PacketNumber,
@@ -300,8 +303,8 @@ impl Sealer {
             self.current = self.ratchet.next_key();
         }
         self.last = Some(packet_number);
-        // One pass over the bytes; copying first and sealing in place costs a sixth more at 1400
-        // bytes (`examples/seal_speed.rs` measures the whole).
+        // A single pass over the bytes: copying first and sealing in place costs a sixth more at
+        // 1400 bytes (`examples/seal_speed.rs` measures the total).
         let (sealed, tag) = out.split_at_mut(plaintext.len());
         let nonce = self.current.nonce(packet_number);
         self.current
@@ -324,7 +327,7 @@ impl fmt::Debug for Sealer {
 /// Opens the packets of one direction of one channel, in any order within the key window.
 pub struct Opener {
     ratchet: Ratchet,
-    /// The key of epoch `e` sits in slot `e % WINDOW`; the window is as wide as the slots.
+    /// The key of epoch `e` is in slot `e % WINDOW`.
     keys: [Option<EpochKey>; WINDOW],
     /// The epoch of the largest authenticated packet number.
     current: u64,
@@ -332,16 +335,17 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// An opener that has seen no packet yet.
+    /// Creates an opener that has received no packet yet.
     pub fn new(suite: Suite, secret: [u8; 32]) -> Self {
         let ratchet = Ratchet::new(suite, secret);
         Self { ratchet, keys: [const { None }; WINDOW], current: 0, forged: 0 }
     }
 
-    /// Opens `sealed` (ciphertext and tag) into `out`, which must be exactly [`TAG_LEN`] shorter.
+    /// Opens `sealed` (ciphertext and tag) into `out`, which must be exactly [`TAG_LEN`] bytes
+    /// shorter.
     ///
     /// # Errors
-    /// If the packet is not what the peer sealed under this number; the content of `out` is then
+    /// If the peer did not seal this packet under this number. The content of `out` is then
     /// unspecified, and never the plaintext.
     pub fn open(
         &mut self,
@@ -359,7 +363,7 @@ impl Opener {
         })
     }
 
-    /// Opens `buffer` (ciphertext and tag) where it is and returns the plaintext at its start.
+    /// Opens `buffer` (ciphertext and tag) in place and returns the plaintext at its start.
     ///
     /// # Errors
     /// As [`Opener::open`].
@@ -379,7 +383,7 @@ impl Opener {
         Ok(&mut buffer[..plaintext])
     }
 
-    /// Packets that failed authentication so far.
+    /// Number of packets that failed authentication so far.
     pub const fn forged(&self) -> u64 {
         self.forged
     }
@@ -396,7 +400,7 @@ impl Opener {
         if epoch + 1 < self.current || epoch > self.current + EPOCHS_AHEAD {
             return Err(OpenError::Epoch);
         }
-        // At most `EPOCHS_AHEAD` rounds, and none for an epoch that was asked for before.
+        // At most `EPOCHS_AHEAD` rounds; no round if the epoch's key was already derived.
         while self.ratchet.epoch <= epoch {
             let key = self.ratchet.next_key();
             let slot = slot_of(key.epoch);

@@ -1,16 +1,16 @@
-//! Tickets: one line of text that lets its holder find, recognise and use a listener.
+//! Tickets: one line of text with which a connector finds, authenticates and may use a listener.
 //!
-//! A ticket holds the listener's addresses, the fingerprint of its certificate and a secret. Its
-//! text is `sabul1-` and, in base64 for URLs:
+//! A ticket holds the listener's addresses, the fingerprint of its certificate and a secret. The
+//! text is `sabul1-`, followed by URL-safe base64 of:
 //!
 //! ```text
 //! length (2 bytes, of all that follows it) | postcard of the fields | checksum (4 bytes, BLAKE3)
 //! ```
-//! The length tells a ticket that was cut short from one that was mistyped, the checksum catches
-//! both. Neither is a protection: whoever holds the text holds the secret.
+//! The length distinguishes a truncated ticket from a mistyped ticket; the checksum detects both.
+//! Neither is a protection: anyone with the text has the secret.
 //!
 //! The connector never sends the secret. It sends [`proof`], keyed with the secret, over a value
-//! that TLS exports from this very connection; a proof is worthless on any other.
+//! that TLS exports from this connection. A proof is invalid on any other connection.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -23,13 +23,13 @@ use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// What the text of every ticket of this version starts with.
+/// Prefix of the text of each ticket of this version.
 const PREFIX: &str = "sabul1-";
-/// Most addresses in a ticket: more than any host has reason to offer.
+/// Maximum number of addresses in a ticket; more than any host has reason to offer.
 pub const MAX_ADDRESSES: usize = 16;
-/// Most bytes of one address: a 253-byte DNS name [RFC 1035 §2.3.4], a colon and a port.
+/// Maximum length of an address: a 253-byte DNS name [RFC 1035 §2.3.4], a colon and a port.
 const MAX_ADDRESS: usize = 259;
-/// Most bytes of a ticket's text, white space around it included.
+/// Maximum length of a ticket's text in bytes, with surrounding white space.
 const MAX_TEXT: usize = 8192;
 const LENGTH_LEN: usize = 2;
 const CHECKSUM_LEN: usize = 4;
@@ -39,7 +39,7 @@ const _: () = assert!(
     "the largest ticket must fit its text limit"
 );
 
-/// Where a listener is, how to recognise it, and the secret that it accepts.
+/// Addresses of a listener, its certificate's fingerprint, and the secret that it accepts.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     addresses: Vec<String>,
@@ -48,25 +48,25 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// A ticket with a new random secret for the listener at `addresses`.
+    /// Creates a ticket with a new random secret for the listener at `addresses`.
     ///
-    /// Each address is `host:port` or `[IPv6]:port`, the preferred one first; `fingerprint` is the
+    /// Each address is `host:port` or `[IPv6]:port`, in order of preference; `fingerprint` is the
     /// SHA-256 of the listener's certificate.
     ///
     /// # Errors
-    /// If there is no address, there are over [`MAX_ADDRESSES`], or one has another form; or if
-    /// the system gives no randomness.
+    /// If there is no address, more than [`MAX_ADDRESSES`], or an invalid address; or if the system
+    /// has no random numbers.
     pub fn generate(addresses: Vec<String>, fingerprint: [u8; 32]) -> Result<Self, TicketError> {
         check_addresses(&addresses)?;
         Ok(Self { addresses, fingerprint, secret: random()? })
     }
 
-    /// The listener's addresses, each `host:port` or `[IPv6]:port`, the preferred one first.
+    /// The listener's addresses, each `host:port` or `[IPv6]:port`, in order of preference.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
     }
 
-    /// The SHA-256 of the listener's certificate (DER).
+    /// SHA-256 of the listener's certificate (DER).
     pub const fn fingerprint(&self) -> [u8; 32] {
         self.fingerprint
     }
@@ -78,11 +78,11 @@ impl Ticket {
 
     /// Writes the ticket to a file that only its owner can read (mode 0600).
     ///
-    /// The file appears complete or not at all, in place of an older one of that name.
+    /// The file is created atomically and replaces an existing file of that name.
     ///
     /// # Errors
-    /// If the name stands for anything but a plain file, a symbolic link included, or the folder
-    /// cannot be written.
+    /// If the path exists and is not a regular file (a symbolic link is not), or the folder is not
+    /// writable.
     pub fn write_file(&self, path: &Path) -> Result<(), TicketError> {
         let io_error = |source| TicketError::Write { path: path.to_owned(), source };
         let name = path.file_name().ok_or_else(|| TicketError::NotAFile(path.to_owned()))?;
@@ -92,7 +92,7 @@ impl Ticket {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(io_error(error)),
         }
-        // A name nobody can guess and `create_new` keep links from being planted in our way.
+        // An unpredictable name and `create_new` stop an attacker from placing a link there.
         let mut temporary_name = name.to_owned();
         temporary_name.push(format!(".{}.tmp", HEXLOWER.encode(&random::<8>()?)));
         let temporary = path.with_file_name(temporary_name);
@@ -100,16 +100,16 @@ impl Ticket {
             .and_then(|()| fs::rename(&temporary, path))
             .map_err(io_error);
         if written.is_err() {
-            // Nothing more can be done about a leftover; the first error is the one to report.
+            // If the removal fails, the file stays; the first error is reported.
             let _ = fs::remove_file(&temporary);
         }
         written
     }
 
-    /// Reads a ticket that [`Ticket::write_file`] wrote or a person saved.
+    /// Reads a ticket that [`Ticket::write_file`] or a user has written.
     ///
     /// # Errors
-    /// If the file is missing, can be read by others than its owner, or holds no intact ticket.
+    /// If the file does not exist, is readable by other users, or has no valid ticket.
     pub fn read_file(path: &Path) -> Result<Self, TicketError> {
         let io_error = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => TicketError::Missing(path.to_owned()),
@@ -175,7 +175,7 @@ impl FromStr for Ticket {
             None if is_other_version(text) => return Err(TicketError::OtherVersion),
             _ => return Err(TicketError::NotATicket),
         };
-        // The first four characters hold the length, from which the number of characters follows.
+        // The first four characters hold the length, which determines the number of characters.
         let Some(head) = encoded.get(..4) else {
             return Err(TicketError::CutShort);
         };
@@ -204,24 +204,24 @@ impl FromStr for Ticket {
     }
 }
 
-/// What the connector sends to prove that it holds `secret`, on the one connection that `exporter`
-/// comes from.
+/// The proof that the connector sends: it has `secret`, on the connection that `exporter` comes
+/// from.
 pub fn proof(secret: &[u8; 32], exporter: &[u8]) -> [u8; 32] {
     *blake3::keyed_hash(secret, exporter).as_bytes()
 }
 
-/// Whether `received` is the [`proof`] of `secret` on this connection, in constant time.
+/// Whether `received` is the [`proof`] of `secret` on this connection. Runs in constant time.
 #[must_use]
 pub fn verify_proof(secret: &[u8; 32], exporter: &[u8], received: &[u8; 32]) -> bool {
     // `blake3::Hash` compares in constant time.
     blake3::keyed_hash(secret, exporter) == blake3::Hash::from_bytes(*received)
 }
 
-/// Why there is no ticket.
+/// Reason why a ticket is invalid or was not read or written.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TicketError {
-    /// The text is something else.
+    /// The text is not a ticket.
     NotATicket,
     /// The text is a ticket of another version of the format.
     OtherVersion,
@@ -229,15 +229,15 @@ pub enum TicketError {
     CutShort,
     /// A character was changed, added or lost.
     Damaged,
-    /// No address, or more than [`MAX_ADDRESSES`].
+    /// There is no address, or more than [`MAX_ADDRESSES`].
     AddressCount(usize),
     /// An address is not `host:port`.
     Address(String),
-    /// There is no such file.
+    /// The file does not exist.
     Missing(PathBuf),
-    /// The path is a folder, a symbolic link or anything else that is not a plain file.
+    /// The path is a folder, a symbolic link or another kind that is not a regular file.
     NotAFile(PathBuf),
-    /// Others than the owner can read the file.
+    /// Other users can read the file.
     Exposed {
         /// The file.
         path: PathBuf,
@@ -248,24 +248,24 @@ pub enum TicketError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file cannot be written.
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file's content is at fault.
+    /// The file's content is invalid.
     InFile {
         /// The file.
         path: PathBuf,
-        /// How.
+        /// The error in the content.
         source: Box<Self>,
     },
-    /// The system gave no random bytes.
+    /// The system has no random numbers.
     NoRandomness,
 }
 
@@ -345,7 +345,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
     *blake3::hash(bytes).as_bytes().first_chunk().expect("a hash has 32 bytes")
 }
 
-/// Whether this looks like a ticket with another number after `sabul`.
+/// Whether the text starts like a ticket with another version number after `sabul`.
 fn is_other_version(text: &str) -> bool {
     text.strip_prefix("sabul").and_then(|rest| rest.split_once('-')).is_some_and(|(version, _)| {
         !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit())
@@ -382,12 +382,12 @@ fn is_host_and_port(address: &str) -> bool {
 
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    // The umask may have taken bits away from the owner.
+    // The umask may have cleared bits of the owner.
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
     writeln!(file, "{text}")
 }
 
-/// The path as a person can paste it into a shell.
+/// The path, quoted for a shell.
 fn shell_quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+,:@%".contains(&b);

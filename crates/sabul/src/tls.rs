@@ -1,11 +1,11 @@
-//! TLS of the control connection: who the listener is, and the secrets that both ends export.
+//! TLS of the control connection: authentication of the listener, and export of shared secrets.
 //!
-//! TLS 1.3 only, X25519MLKEM768 only, ALPN `sabul/1`. The listener shows a self-signed
-//! certificate; the connector knows its fingerprint beforehand (from a ticket) and trusts nothing
-//! else, so there are no authorities, names or dates to check. There is no resumption and no early
-//! data: each connection has a full handshake, and its exported secrets are its own.
+//! TLS 1.3 only, X25519MLKEM768 only, ALPN `sabul/1`. The listener has a self-signed certificate.
+//! The connector has its fingerprint from a ticket and accepts no other certificate, so no
+//! authority, name or date is checked. There is no resumption and no early data: each connection
+//! has a full handshake and its own exported secrets.
 //!
-//! Not here:    who may connect: see [`crate::ticket::proof`] over [`proof_exporter`].
+//! Not here: authorization of the connector: see [`crate::ticket::proof`] over [`proof_exporter`].
 
 use std::fmt;
 use std::io;
@@ -26,26 +26,26 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsAcceptor, TlsConnector, client, server};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The application protocol of the control connection.
+/// ALPN identifier of the control connection.
 pub const ALPN: &[u8] = b"sabul/1";
-/// The exporter label of what a ticket's proof is computed over.
+/// Exporter label of the value that a ticket's proof covers.
 const PROOF_LABEL: &[u8] = b"EXPORTER-sabul-ticket-proof";
-/// The exporter label of a channel's secrets; the context is the channel's number.
+/// Exporter label of a channel's secrets; the context is the channel's number.
 const CHANNEL_LABEL: &[u8] = b"EXPORTER-sabul-channel";
-/// The name in certificates and, were it sent, in the handshake; nothing depends on it.
+/// Name in certificates; not verified, and not sent in the handshake.
 const NAME: &str = "sabul";
 
-/// A listener's key and self-signed certificate.
+/// Private key and self-signed certificate of a listener.
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,
 }
 
 impl Identity {
-    /// A new identity with a P-256 key, for as long as the caller keeps it.
+    /// Generates a new identity with a P-256 key.
     ///
     /// # Errors
-    /// If the system gives no randomness.
+    /// If the system has no random numbers.
     pub fn generate() -> Result<Self, TlsError> {
         let other = |error: rcgen::Error| TlsError::Other(error.to_string());
         let key = rcgen::KeyPair::generate().map_err(other)?;
@@ -55,15 +55,15 @@ impl Identity {
         Ok(Self { certificate: certificate.der().clone(), key: key.serialize_der().into() })
     }
 
-    /// The SHA-256 of the certificate (DER): what a ticket holds.
+    /// SHA-256 of the certificate (DER), as in a ticket.
     pub fn fingerprint(&self) -> [u8; 32] {
         fingerprint(&self.certificate)
     }
 
-    /// How a listener with this identity does TLS; one configuration serves all connections.
+    /// The TLS configuration of a listener with this identity; shared by all connections.
     ///
     /// # Errors
-    /// If key and certificate do not belong together.
+    /// If key and certificate do not match.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let key = PrivateKeyDer::Pkcs8(self.key.clone_key());
         let mut config = ServerConfig::builder_with_provider(crypto_provider())
@@ -87,10 +87,10 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// How a connector does TLS with the one listener whose certificate has this fingerprint.
+/// The TLS configuration of a connector that accepts only the certificate with this fingerprint.
 ///
 /// # Errors
-/// If this build's cryptography cannot do TLS 1.3.
+/// If the cryptography of this build does not support TLS 1.3.
 pub fn client_config(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = crypto_provider();
     let verifier = PinnedCertificate { expected: fingerprint, provider: Arc::clone(&provider) };
@@ -106,12 +106,12 @@ pub fn client_config(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>, TlsErro
     Ok(Arc::new(config))
 }
 
-/// The connector's handshake, up to an authenticated listener that speaks [`ALPN`].
+/// Runs the connector's handshake with an authenticated listener that supports [`ALPN`].
 ///
-/// It waits as long as the peer keeps the connection open: bound it by a timeout.
+/// Has no timeout of its own: the caller must limit the duration.
 ///
 /// # Errors
-/// If the peer does not speak this protocol, has another key, or leaves.
+/// If the peer does not support this protocol, has another key, or closes the connection.
 pub async fn connect<S>(stream: S, fingerprint: [u8; 32]) -> Result<client::TlsStream<S>, TlsError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -123,12 +123,13 @@ where
     Ok(stream)
 }
 
-/// The listener's handshake with a connector that speaks [`ALPN`] and has yet to prove its right.
+/// Runs the listener's handshake with a connector that supports [`ALPN`]; the connector is not
+/// authorized yet.
 ///
-/// It waits as long as the peer keeps the connection open: bound it by a timeout.
+/// Has no timeout of its own: the caller must limit the duration.
 ///
 /// # Errors
-/// If the peer does not speak this protocol, refuses our key, or leaves.
+/// If the peer does not support this protocol, rejects the certificate, or closes the connection.
 pub async fn accept<S>(
     stream: S,
     config: Arc<ServerConfig>,
@@ -141,14 +142,14 @@ where
     Ok(stream)
 }
 
-/// What a listener sends to whom it has no room for: a fatal alert of TLS, `internal_error`, in
-/// the clear. [RFC 8446 §6]
+/// Reply of a listener without room for another connector: the fatal TLS alert `internal_error`,
+/// unencrypted. [RFC 8446 §6]
 pub(crate) const BUSY: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
-/// A connector's first message, whole, and nothing done for it yet.
+/// A complete ClientHello of a connector, not processed yet.
 pub(crate) struct ClientHello<S>(StartHandshake<S>);
 
-/// Waits for a connector's first message. That costs memory only, up to the 64 KiB that TLS allows.
+/// Waits for a connector's ClientHello. Costs only memory, up to the 64 KiB that TLS allows.
 pub(crate) async fn client_hello<S>(stream: S) -> Result<ClientHello<S>, TlsError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -160,8 +161,8 @@ impl<S> ClientHello<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    /// Does the listener's part at once, which takes processor time, and gives what then waits for
-    /// the connector, as [`accept`] does.
+    /// Processes the ClientHello at once, which takes processor time. Returns the rest of the
+    /// handshake as a future, with the result of [`accept`].
     pub(crate) fn answer(
         self,
         config: Arc<ServerConfig>,
@@ -175,7 +176,7 @@ where
     }
 }
 
-/// TLS lets a peer without any ALPN pass; we do not.
+/// TLS accepts a peer that sends no ALPN extension; this check does not.
 fn check_alpn(connection: &CommonState) -> Result<(), TlsError> {
     match connection.alpn_protocol() {
         Some(ALPN) => Ok(()),
@@ -183,7 +184,7 @@ fn check_alpn(connection: &CommonState) -> Result<(), TlsError> {
     }
 }
 
-/// `N` bytes that only the two ends of this very connection can compute. [RFC 8446 §7.5]
+/// Exports `N` bytes that only the two ends of this connection can compute. [RFC 8446 §7.5]
 ///
 /// # Errors
 /// If the handshake is not complete.
@@ -195,7 +196,7 @@ pub fn exporter<const N: usize, Side>(
     Ok(connection.export_keying_material([0; N], label, Some(context))?)
 }
 
-/// What a ticket's proof is computed over, so that it holds for this connection only.
+/// The value that a ticket's proof covers, so that the proof is valid only on this connection.
 ///
 /// # Errors
 /// If the handshake is not complete.
@@ -203,18 +204,18 @@ pub fn proof_exporter<Side>(connection: &ConnectionCommon<Side>) -> Result<[u8; 
     exporter(connection, PROOF_LABEL, b"")
 }
 
-/// What both ends of a channel derive from their control connection.
+/// Secrets of a channel, derived by both ends from their control connection.
 pub struct ChannelSecrets {
-    /// Names the channel in datagrams; not a secret.
+    /// Identifier of the channel in datagrams; not a secret.
     pub connection_id: u64,
-    /// Protects datagrams from the connector to the listener.
+    /// Secret for datagrams from the connector to the listener.
     pub to_listener: [u8; 32],
-    /// Protects datagrams from the listener to the connector.
+    /// Secret for datagrams from the listener to the connector.
     pub to_connector: [u8; 32],
 }
 
 impl ChannelSecrets {
-    /// The secrets of channel number `channel` of this control connection.
+    /// Exports the secrets of channel number `channel` of this control connection.
     ///
     /// # Errors
     /// If the handshake is not complete.
@@ -249,27 +250,27 @@ impl fmt::Debug for ChannelSecrets {
     }
 }
 
-/// Why a handshake failed.
+/// Reason why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// The peer does not speak TLS 1.3 with our ALPN: some other service; with a hint of what it
-    /// did.
+    /// The peer does not support TLS 1.3 with this ALPN, so it is another service; with a
+    /// description of its behaviour.
     NotSabul(String),
-    /// The listener's certificate is not the one that was expected.
+    /// The listener's certificate has another fingerprint than expected.
     WrongKey {
         /// The fingerprint in the ticket.
         expected: [u8; 32],
-        /// The fingerprint of the certificate that was shown.
+        /// The fingerprint of the received certificate.
         found: [u8; 32],
     },
-    /// The connector expected another listener and refused our certificate.
+    /// The connector expected another listener and rejected the certificate.
     KeyRefused,
-    /// The connection ended before the handshake did.
+    /// The connection was closed during the handshake.
     Closed,
-    /// The listener has no room for callers now.
+    /// The listener accepts no further connections now.
     Busy,
-    /// Anything else.
+    /// Any other error.
     Other(String),
 }
 
@@ -310,7 +311,7 @@ impl From<rustls::Error> for TlsError {
                     None => Self::Other(error.to_string()),
                 }
             }
-            // What rustls sends when a verifier refuses a certificate for a reason of its own.
+            // Alert that rustls sends if a verifier rejects a certificate for a custom reason.
             Error::AlertReceived(AlertDescription::CertificateUnknown) => Self::KeyRefused,
             Error::AlertReceived(AlertDescription::InternalError) => Self::Busy,
             Error::InvalidMessage(_) => Self::NotSabul("what it sends is not TLS".to_owned()),
@@ -344,14 +345,14 @@ impl From<io::Error> for TlsError {
     }
 }
 
-/// Accepts one certificate, whatever is written in it, from whoever holds its key.
+/// Verifier that accepts one certificate, whatever its fields are, if the peer has its private key.
 #[derive(Debug)]
 struct PinnedCertificate {
     expected: [u8; 32],
     provider: Arc<CryptoProvider>,
 }
 
-/// The way [`PinnedCertificate`]'s verdict travels through rustls.
+/// Cause of a rejection by [`PinnedCertificate`], wrapped in a rustls error.
 #[derive(Debug)]
 struct WrongCertificate {
     expected: [u8; 32],
@@ -412,8 +413,8 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }
 
-/// Both ends are ours, so neither has to take less than the hybrid: what is recorded today stays
-/// closed to a quantum computer.
+/// Only the hybrid key exchange is needed, because both ends are `sabul`. Recorded traffic stays
+/// secure against quantum computers.
 fn crypto_provider() -> Arc<CryptoProvider> {
     let kx_groups = vec![provider::kx_group::X25519MLKEM768];
     Arc::new(CryptoProvider { kx_groups, ..provider::default_provider() })

@@ -1,10 +1,11 @@
-//! A world in virtual time: connectors and listeners as they ship, on simulated hosts and paths.
+//! Simulated network of real connectors and listeners, in virtual time.
 //!
-//! Sessions, control messages, transfers, channels and files are the program's own. What stands in
-//! for the machine: links of `sabul-path` for UDP, [`Wire`]s for TCP and TLS, tasks for threads, and
-//! a runtime whose clock jumps to the next event. One seed decides everything, so a failure repeats.
+//! Sessions, control messages, transfers, channels and files run the product's code. Links of
+//! `sabul-path` replace UDP, [`Wire`]s replace TCP and TLS, tasks replace threads, and the
+//! runtime's clock jumps to the next event. All randomness comes from one seed, so failures are
+//! reproducible.
 //!
-//! Not here: TLS itself, the hellos that open a UDP path, threads racing each other.
+//! Not here: TLS itself, the hello packets that open a UDP path, races between threads.
 
 #![expect(clippy::cast_possible_truncation, reason = "what tests draw is small")]
 
@@ -25,7 +26,7 @@ pub(crate) use net::{End, Socket};
 pub(crate) use run::{run_channel, run_reader, run_writer};
 pub(crate) use wire::Wire;
 
-/// The tasks of a host's process. Clones share them.
+/// Tasks of a simulated process. Clones share the tasks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tasks(Arc<Process>);
 
@@ -37,7 +38,7 @@ struct Process {
     is_at_fault: AtomicBool,
 }
 
-/// Notices a task that ends by a panic.
+/// Guard that detects a panic of a task.
 struct Witness(Tasks);
 
 impl Drop for Witness {
@@ -49,7 +50,7 @@ impl Drop for Witness {
 }
 
 impl Tasks {
-    /// Runs a task, unless the process is dead.
+    /// Runs a task, unless the process was killed.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -68,8 +69,8 @@ impl Tasks {
         handle
     }
 
-    /// Ends the process without a word, as `kill -9` and a power cut do. Whatever its values do
-    /// when they are dropped must not reach anybody: their host is cut off before.
+    /// Kills the process, as `kill -9` or a power failure. Drop handlers of its values must have no
+    /// visible effect, so the host is disconnected first.
     pub(crate) fn kill(&self) {
         self.0.is_dead.store(true, Ordering::Release);
         let handles = self.0.handles.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +79,7 @@ impl Tasks {
         }
     }
 
-    /// Whether it was killed.
+    /// Whether the process was killed.
     pub(crate) fn is_dead(&self) -> bool {
         self.0.is_dead.load(Ordering::Acquire)
     }

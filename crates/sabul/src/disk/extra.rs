@@ -1,4 +1,4 @@
-//! What a file has beside content, bits and time, and where its holes are, by the system's calls.
+//! System calls for extended attributes and for the data extents of sparse files.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) fn attributes(file: &File) -> io::Result<Attributes> {
     let mut bytes = 0;
     for name in names {
         let value = match value(file, name) {
-            // Removed meanwhile, or an access list that says no more than the bits.
+            // The attribute was removed meanwhile, or an ACL is equivalent to the mode.
             Err(Errno::NODATA) => continue,
             result => result?,
         };
@@ -54,13 +54,14 @@ fn value(file: &File, name: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value)
 }
 
-/// Gives a file or folder an extended attribute.
+/// Sets an extended attribute of a file or folder.
 pub(super) fn set_attribute(file: &File, attribute: &Attribute) -> io::Result<()> {
     let Attribute { name, value } = attribute;
     Ok(rustix::fs::fsetxattr(file, &**name, value, XattrFlags::empty())?)
 }
 
-/// Where a file of this length has data; nothing where that is everywhere, or the system does not tell.
+/// The data extents of a file of this length; `None` if there are no holes or the system does not
+/// report them.
 pub(super) fn data(file: &File, size: u64) -> io::Result<Option<Vec<Extent>>> {
     let mut found: Vec<Extent> = Vec::new();
     let mut at = 0;
@@ -76,7 +77,7 @@ pub(super) fn data(file: &File, size: u64) -> io::Result<Option<Vec<Extent>>> {
         }
         let end = match rustix::fs::seek(file, SeekFrom::Hole(start)) {
             Ok(end) => end.min(size),
-            // It was cut off meanwhile, which shows when it is read.
+            // The file was truncated meanwhile; this is detected when the file is read.
             Err(Errno::NXIO) => size,
             Err(errno) => return Err(errno.into()),
         };
@@ -91,7 +92,7 @@ pub(super) fn data(file: &File, size: u64) -> io::Result<Option<Vec<Extent>>> {
     Ok((!is_all).then_some(found))
 }
 
-/// Takes the smallest holes for data until at most so many stretches are left.
+/// Treats the smallest holes as data until at most `most` extents are left.
 fn fill_smallest(data: &mut Vec<Extent>, most: usize) {
     let Some(excess) = data.len().checked_sub(most).filter(|excess| *excess > 0) else { return };
     let mut holes: Vec<(u64, usize)> = data
@@ -99,7 +100,7 @@ fn fill_smallest(data: &mut Vec<Extent>, most: usize) {
         .zip(1..)
         .map(|(pair, at)| (pair[1].offset - (pair[0].offset + pair[0].bytes), at))
         .collect();
-    // With their places, all are different.
+    // Sizes with positions are unique, so the limit selects exactly the excess holes.
     let (_, &mut limit, _) = holes.select_nth_unstable(excess - 1);
     let mut kept: Vec<Extent> = Vec::with_capacity(most);
     for (at, &extent) in data.iter().enumerate() {

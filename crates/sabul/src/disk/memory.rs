@@ -1,10 +1,10 @@
-//! A disk in memory that fails, and loses its power, where a test wants it to.
+//! In-memory disk with fault injection, for tests.
 //!
-//! It keeps apart what everybody sees and what is on the disk for good: what was written and not
-//! flushed may be lost by a cut of power, page by page, and so may each change of a name, in any
-//! combination; a file may have kept its length and lost its bytes. That is more than a journal
-//! would lose, so what survives here survives there. A flush that failed has lost the pages, and
-//! the next one says nothing of that. Draws come from the seed alone.
+//! The disk keeps visible state and durable state apart. A power failure may lose unflushed writes
+//! page by page, and each unflushed name change, in any combination. A file may keep its new length
+//! and lose its bytes. This is more than a journaling file system loses, so content that survives
+//! here survives there. A failed flush loses its pages, and later flushes do not report the loss.
+//! All randomness comes from the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,25 +18,26 @@ use crate::jail::{Entry, FileId, FileTime, JailError, JailPath, Kind, LinkTarget
 
 /// Bytes that survive or are lost together.
 const PAGE: usize = 4096;
-/// The root's number.
+/// Inode of the root.
 const ROOT: u64 = 1;
-/// By how much the clock goes on with each call, in nanoseconds.
+/// Advance of the clock per call, in nanoseconds.
 const CALL_NS: i64 = 1000;
 
-/// What goes wrong at a call.
+/// Fault injected at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails with this and has no effect; a flush loses what it should have flushed.
+    /// The call fails with this error and has no effect; a flush loses the pages to be flushed.
     Error(Errno),
-    /// From here on, nothing can be changed.
+    /// From this call on, the disk is read-only.
     ReadOnly,
-    /// The process that calls is killed before: its locks are free, the disk stays as it is.
+    /// The calling process is killed before the call: its locks are released, the disk is
+    /// unchanged.
     Kill,
-    /// The power goes before: all processes die, what was not flushed may be lost.
+    /// The power fails before the call: all processes die, unflushed data may be lost.
     PowerCut,
 }
 
-/// A disk in memory, as one process sees it; clones are the same process.
+/// An in-memory disk as seen by one process; clones are the same process.
 #[derive(Clone, Debug)]
 pub struct MemoryDisk {
     world: Arc<Mutex<World>>,
@@ -47,11 +48,11 @@ pub struct MemoryDisk {
 struct World {
     random: SeededRandom,
     nodes: BTreeMap<u64, Node>,
-    /// Processes that are no more.
+    /// Processes that were killed.
     dead: BTreeSet<u64>,
     processes: u64,
     handles: u64,
-    /// Who has locked which file: process and handle, by number of the file.
+    /// Locks by inode: process and handle.
     locks: BTreeMap<u64, (u64, u64)>,
     clock_ns: i64,
     calls: Vec<&'static str>,
@@ -59,11 +60,11 @@ struct World {
     chance: Option<(Probability, Errno)>,
     is_read_only: bool,
     has_short_writes: bool,
-    /// Names that differ in case only are one.
+    /// Names are case-insensitive.
     folds_case: bool,
     /// Content is altered when it is flushed.
     alters: bool,
-    /// Writers on other machines do not see locks.
+    /// Locks are invisible to writers on other machines.
     has_own_locks: bool,
     room: Option<u64>,
 }
@@ -76,17 +77,18 @@ struct Node {
     mtime: FileTime,
     ctime_ns: i64,
     born_ns: i64,
-    /// What everybody reads, and what is on the disk.
+    /// Visible content; below, durable content.
     content: Vec<u8>,
     kept: Vec<u8>,
-    /// Ranges that were written since the last flush.
+    /// Ranges written since the last flush.
     written: Vec<(usize, usize)>,
-    /// Some of it could not be written, which its own next flush tells, once. The system thinks that it was.
+    /// Some content could not be written; the next flush of this file reports it, once. The system
+    /// takes the content for written.
     has_lost: bool,
-    /// What everybody sees in a folder, and what is on the disk.
+    /// Visible names of a folder; below, durable names.
     names: BTreeMap<Vec<u8>, u64>,
     kept_names: BTreeMap<Vec<u8>, u64>,
-    /// Changes of names since the last flush; each happens whole or not at all.
+    /// Name changes since the last flush; each is atomic.
     changes: Vec<Vec<(Vec<u8>, Option<u64>)>>,
 }
 
@@ -174,12 +176,12 @@ impl World {
         self.nodes.get_mut(&inode).ok_or(Errno::NOENT)
     }
 
-    /// A name as it is kept.
+    /// A name in its stored form.
     fn fold(&self, name: &[u8]) -> Vec<u8> {
         if self.folds_case { name.to_ascii_lowercase() } else { name.to_vec() }
     }
 
-    /// The folder of a path and its last name.
+    /// The folder of a path, and its last name.
     fn parent(&self, path: &JailPath) -> Result<(u64, Vec<u8>), Errno> {
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(Errno::ISDIR);
@@ -220,7 +222,7 @@ impl World {
         self.dead.extend(0..self.processes);
         self.locks.clear();
         let Self { nodes, random, .. } = self;
-        // Nearly all is lost, nearly all survives, or anything between.
+        // The share of lost changes is random, from nearly none to nearly all.
         let lost = Probability::per_mille(random.below(1001));
         for node in nodes.values_mut() {
             for (start, end) in std::mem::take(&mut node.written) {
@@ -231,7 +233,7 @@ impl World {
                     }
                     let length = node.kept.len().max(end);
                     node.kept.resize(length, 0);
-                    // One time in four the length was kept and the bytes were not.
+                    // In one case out of four, the length survives and the bytes do not.
                     if random.below(4) > 0 {
                         node.kept[start..end].copy_from_slice(&node.content[start..end]);
                     }
@@ -249,7 +251,7 @@ impl World {
 }
 
 impl MemoryDisk {
-    /// An empty disk and a first process.
+    /// Creates an empty disk with a first process.
     pub fn new(seed: u64) -> Self {
         let world = World {
             random: SeededRandom::new(seed),
@@ -272,7 +274,7 @@ impl MemoryDisk {
         Self { world: Arc::new(Mutex::new(world)), process: 0 }
     }
 
-    /// The same disk as a new process sees it.
+    /// The same disk as seen by a new process.
     #[must_use]
     pub fn process(&self) -> Self {
         let mut world = self.lock_world();
@@ -281,64 +283,64 @@ impl MemoryDisk {
         Self { world: Arc::clone(&self.world), process }
     }
 
-    /// Ends this process as `kill -9` does.
+    /// Kills this process, as `kill -9`.
     pub fn kill(&self) {
         self.lock_world().kill(self.process);
     }
 
-    /// Whether this process is dead.
+    /// Whether this process was killed.
     pub fn is_dead(&self) -> bool {
         self.lock_world().dead.contains(&self.process)
     }
 
-    /// Cuts the power: all processes die, what was not flushed may be lost.
+    /// Cuts the power: all processes die, unflushed data may be lost.
     pub fn cut_power(&self) {
         self.lock_world().cut_power();
     }
 
-    /// Has something go wrong at this call from now on, the next one being 0.
+    /// Injects a fault at this call from now on; the next call is number 0.
     pub fn fail_at(&self, call: usize, fault: Fault) {
         let mut world = self.lock_world();
         let at = world.calls.len() + call;
         world.plan.insert(at, fault);
     }
 
-    /// Has calls fail now and then.
+    /// Makes calls fail with this probability.
     pub fn fail_sometimes(&self, probability: Probability, errno: Errno) {
         self.lock_world().chance = Some((probability, errno));
     }
 
-    /// Nothing goes wrong from now on, and everything can be written.
+    /// Ends all faults and limits.
     pub fn heal(&self) {
         let mut world = self.lock_world();
         world.plan.clear();
         (world.chance, world.room, world.is_read_only) = (None, None, false);
     }
 
-    /// Has writes take a part of their bytes now and then.
+    /// Makes writes accept only a part of their bytes now and then.
     pub fn write_in_pieces(&self) {
         self.lock_world().has_short_writes = true;
     }
 
-    /// Takes names that differ in the case of their ASCII letters for one, from now on.
+    /// Makes names case-insensitive for ASCII letters from now on.
     pub fn fold_case(&self) {
         self.lock_world().folds_case = true;
     }
 
-    /// Alters what is flushed, from now on.
+    /// Alters flushed content from now on.
     pub fn alter(&self) {
         self.lock_world().alters = true;
     }
 
-    /// Hides locks from writers on other machines, from now on.
+    /// Hides locks from writers on other machines from now on.
     pub fn keep_locks_to_itself(&self) {
         self.lock_world().has_own_locks = true;
     }
 
-    /// Gives what is at this path to another user, and these bits. Not a call.
+    /// Sets owner and mode of this path. Not counted as a call.
     ///
     /// # Errors
-    /// If nothing is there.
+    /// If the path does not exist.
     pub fn own(&self, path: &JailPath, owner: u32, mode: u32) -> Result<(), JailError> {
         let mut world = self.lock_world();
         let found = world.resolve(path);
@@ -348,25 +350,25 @@ impl MemoryDisk {
         Ok(())
     }
 
-    /// Leaves room for so many bytes more.
+    /// Limits the free space to this many bytes.
     pub fn leave_room(&self, bytes: u64) {
         self.lock_world().room = Some(bytes);
     }
 
-    /// Lets time pass, in seconds.
+    /// Advances the clock, in seconds.
     pub fn wait(&self, seconds: u32) {
         self.lock_world().clock_ns += i64::from(seconds) * 1_000_000_000;
     }
 
-    /// The calls so far, by name.
+    /// Names of the calls so far.
     pub fn calls(&self) -> Vec<&'static str> {
         self.lock_world().calls.clone()
     }
 
-    /// Puts a file there for good, with the folders above it. Not a call.
+    /// Stores a durable file, with its parent folders. Not counted as a call.
     ///
     /// # Errors
-    /// If something is in the way.
+    /// If a component of the path is in the way.
     pub fn put(&self, path: &JailPath, content: &[u8]) -> Result<(), JailError> {
         let mut world = self.lock_world();
         let fail = |errno| made_up("put", path, errno);
@@ -384,7 +386,8 @@ impl MemoryDisk {
         Ok(())
     }
 
-    /// Everything on it as everybody sees it: content by path, nothing for folders. Not a call.
+    /// All visible files and folders by path: content of files, `None` for folders. Not counted as
+    /// a call.
     pub fn tree(&self) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
         let world = self.lock_world();
         let mut found = BTreeMap::new();
@@ -410,7 +413,7 @@ impl MemoryDisk {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a call: counts it, and has it fail where it should.
+    /// Starts a call: counts it and applies a planned fault.
     fn call(&self, name: &'static str) -> Result<MutexGuard<'_, World>, Errno> {
         let mut world = self.lock_world();
         if world.dead.contains(&self.process) {
@@ -641,7 +644,7 @@ impl DiskFile for MemoryFile {
         let now = world.clock_ns;
         let node = world.node(self.inode)?;
         let length = usize::try_from(offset).map_err(|_| Errno::FBIG)?;
-        // Until it is flushed, a cut of power may bring back what was behind.
+        // Until the next flush, a power failure may restore the truncated content.
         node.content.resize(length, 0);
         node.written = node.written.iter().map(|&(a, b)| (a.min(length), b.min(length))).collect();
         (node.mtime, node.ctime_ns) = (time(now), now);
@@ -660,7 +663,7 @@ impl DiskFile for MemoryFile {
     }
 
     fn start_writeback(&self, _offset: u64, _bytes: u64) {
-        // What may survive anyway may also have been written already.
+        // No effect: unflushed writes may survive a power failure anyway.
         drop(self.disk.call("start writeback"));
     }
 

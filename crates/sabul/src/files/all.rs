@@ -1,4 +1,4 @@
-//! What a sender tells of files where all of them is wanted: which names are one file, and extended attributes.
+//! Additional file data sent in archive mode: hard links and extended attributes.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,22 +10,22 @@ use super::tree::Facts;
 use super::trouble::read_failure;
 use crate::disk::DiskFile;
 
-/// Most bytes of names of files that have others. Ours: a million of them; what is beyond is sent as files of their
-/// own.
+/// Maximum memory for names of files with several links. Ours: a million names; beyond this, linked
+/// files are sent as separate files.
 const NAMES_BYTES_MAX: usize = 64 << 20;
-/// What such a name takes beside its bytes, about.
+/// Approximate memory of such a name beyond its bytes.
 const NAME_OVERHEAD: usize = 64;
 
-/// The files with several names that a walk has met.
+/// Files with several names that a walk has found.
 #[derive(Debug, Default)]
 pub(super) struct AllOfFiles {
-    /// Their first names in the transfer, by device and number.
+    /// First name in the transfer, by device and inode.
     first: BTreeMap<(u64, u64), Box<[u8]>>,
     bytes: usize,
 }
 
 impl AllOfFiles {
-    /// The name under which this file was met before, if it was; otherwise it is this one.
+    /// The name under which this file was found before; `None` records this name as the first name.
     pub(super) fn first_name(&mut self, facts: &Facts, name: &[u8]) -> Option<Vec<u8>> {
         if facts.names < 2 {
             return None;

@@ -1,7 +1,8 @@
-//! What is before the place where a file goes on: read while the rest is on its way.
+//! Prefix verifier: reads the kept part of a resumed file while the rest is in transit.
 //!
-//! Both ends do so. The sender finds out from the marks whether its file still begins as it did; the receiver whether what
-//! an earlier attempt left is still there. What both have read becomes, with the rest, the hash that has to be the same.
+//! Both ends verify the prefix. The sender compares the marks with its file. The receiver checks
+//! that the content of an earlier attempt is still there. Prefix and rest together yield the hash
+//! that must match on both ends.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,37 +12,37 @@ use sabul_wire::control::Mark;
 
 use crate::disk::DiskFile;
 
-/// Bytes read at a time.
+/// Read size in bytes.
 const READ_BYTES: usize = 1 << 20;
-/// So many bytes are read of what is before for each that goes on. Ours: at 1 Gb/s a quarter of a processor, and what is
-/// left when the rest is through is read at once.
+/// Bytes of the prefix read per byte of the rest. Ours: at 1 Gb/s this takes a quarter of a
+/// processor; the remaining prefix is read at once when the rest is complete.
 const PACE: u64 = 4;
 
-/// The beginning of a file.
+/// Verification state of a file's prefix.
 #[derive(Debug)]
 pub(super) struct Behind {
     layout: Layout,
-    /// What was read: side by side, each from where the stretch of a mark begins.
+    /// Hash states of the bytes read: adjacent ranges, each from the start of a mark's range.
     read: Vec<Tree>,
-    /// Nearest first, and how many of them it agrees with so far.
+    /// Marks in ascending order, and the number of marks that match so far.
     marks: Vec<Mark>,
     reached: usize,
-    /// Where the stretches of marks begin, in order.
+    /// Starts of the marks' ranges, in order.
     cuts: BTreeSet<u64>,
     until: u64,
-    /// Up to the last mark that it agrees with.
+    /// Hash state up to the last matching mark.
     agreed: Tree,
-    /// Nothing more of it is so.
+    /// A mark does not match, so later marks do not count.
     differs: bool,
 }
 
 impl Behind {
-    /// Nothing was read of a file that goes on at the last of these marks. What is before all their stretches is not
-    /// looked at.
+    /// Starts the verification of a file that resumes at the last of these marks. Bytes before the
+    /// first range of the marks are not read.
     pub(super) fn new(layout: Layout, marks: Vec<Mark>) -> Self {
         let cuts: BTreeSet<u64> = marks.iter().map(|mark| mark.from).collect();
         let from = cuts.first().copied().unwrap_or(0);
-        // Nobody notes other ones.
+        // No sender or receiver writes marks at other offsets.
         let is_bad = |place: &u64| !place.is_multiple_of(CHUNK);
         let differs = cuts.iter().any(is_bad);
         let start = Tree::new(if differs { 0 } else { from });
@@ -57,12 +58,12 @@ impl Behind {
         }
     }
 
-    /// Reads on while so many bytes go on behind it.
+    /// Reads in proportion to `bytes`, the bytes of the rest that were transferred.
     pub(super) fn keep_pace(&mut self, file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
         self.advance(file, bytes.saturating_mul(PACE))
     }
 
-    /// Reads the next so many bytes, as far as they matter.
+    /// Reads up to `bytes` more bytes, no further than the last mark.
     pub(super) fn advance(&mut self, file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
         let end = self.at().saturating_add(bytes);
         while !self.is_done() && self.at() < end {
@@ -85,7 +86,7 @@ impl Behind {
         Ok(())
     }
 
-    /// How many marks it has agreed with so far.
+    /// Number of marks that match so far.
     pub(super) const fn reached(&self) -> usize {
         self.reached
     }
@@ -103,7 +104,7 @@ impl Behind {
         }
     }
 
-    /// All that was read from here on, if that is where the stretch of a mark begins.
+    /// Hash state of all bytes read from `from` on; `None` unless a mark's range begins there.
     fn joined(&self, from: u64) -> Option<Tree> {
         let mut stretches = self.read.iter().skip_while(|tree| tree.from() < from);
         let mut all = stretches.next().filter(|tree| tree.from() == from)?.clone();
@@ -115,34 +116,34 @@ impl Behind {
         self.read.last().map_or(0, Tree::at)
     }
 
-    /// Whether nothing is left to read.
+    /// Whether there is nothing left to read.
     pub(super) fn is_done(&self) -> bool {
         self.differs || self.at() >= self.until
     }
 
-    /// Whether some of it is not what the marks say.
+    /// Whether a mark does not match the file.
     pub(super) const fn differs(&self) -> bool {
         self.differs
     }
 
-    /// Where the file goes on, as far as was found.
+    /// Offset at which the file resumes, as far as verified.
     pub(super) fn goes_on(&self) -> u64 {
         if self.differs { self.agreed.at() } else { self.until }
     }
 
-    /// All up to the last mark that it agrees with.
+    /// Hash state up to the last matching mark.
     pub(super) fn into_agreed(self) -> Tree {
         self.agreed
     }
 
-    /// Reads the rest; gives all up to the last mark that it agrees with.
+    /// Reads the rest; returns the hash state up to the last matching mark.
     pub(super) fn finish(&mut self, file: &dyn DiskFile) -> io::Result<&Tree> {
         self.advance(file, u64::MAX)?;
         Ok(&self.agreed)
     }
 }
 
-/// Reads what follows in a file of this layout, up to a place in its stream or to its end.
+/// Reads on in a file of this layout, up to the stream offset `to` or to the end of the file.
 pub(super) fn read_on(
     file: &dyn DiskFile,
     layout: &Layout,
@@ -152,7 +153,7 @@ pub(super) fn read_on(
     read_from(file, layout, 0, to, tree)
 }
 
-/// As [`read_on`]; the stream begins at this byte of the file.
+/// As [`read_on`]; the stream begins at byte `start` of the file.
 pub(super) fn read_from(
     file: &dyn DiskFile,
     layout: &Layout,
@@ -166,7 +167,7 @@ pub(super) fn read_from(
         let most = run.min(to - tree.at());
         let most = usize::try_from(most).map_or(READ_BYTES, |most| most.min(READ_BYTES));
         buffer.clear();
-        // As much is read as there is room for: a file may be many small stretches.
+        // The buffer's capacity limits each read: a file may have many small extents.
         if buffer.capacity() > most {
             buffer = Vec::new();
         }
@@ -183,8 +184,8 @@ pub(super) fn read_from(
     Ok(())
 }
 
-/// The hash of so many bytes of what a file of this layout has, or of as many as there are; as an entry's, with its
-/// layout.
+/// Number of bytes read, at most `bytes`, and their hash, which includes the layout as in an
+/// entry's hash.
 pub(super) fn hash_of(
     file: &dyn DiskFile,
     layout: &Layout,
@@ -236,7 +237,7 @@ mod tests {
     fn a_file_agrees_up_to_the_mark_before_the_first_change() {
         let old = content(9);
         let mut marks = vec![mark(&old, 0, 2048), mark(&old, 0, 4096)];
-        // Of a second attempt, and of a third.
+        // Marks of a second and a third attempt.
         marks.extend([mark(&old, 4096, 5120), mark(&old, 4096, 6144), mark(&old, 5120, 7168)]);
         assert_eq!(agreed(&old, &marks), (7168, false));
         for (changed, expected) in
@@ -266,7 +267,7 @@ mod tests {
             behind.finish(&*file).unwrap();
             assert_eq!(behind.differs(), !is_same);
         }
-        // What is before is not looked at.
+        // Bytes before the first range are not read.
         assert_eq!(agreed(&old, &[mark(&old, 1024, 2048)]), (2048, false));
     }
 }

@@ -1,18 +1,18 @@
-//! Content of entries as a receiver counts it: what failed has not arrived.
+//! Byte counter of received content, which excludes failed entries.
 
 use std::collections::BTreeMap;
 
 use super::receive::{Counts, Kept};
 
-/// Content of one entry.
+/// Content of one entry, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bytes {
     all: u64,
-    /// How many of them were there before.
+    /// Bytes that were already present.
     resumed: u64,
 }
 
-/// The entry under way, and those that are to be kept later.
+/// Content of the current entry, and of entries that are kept later.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     current: Option<(u64, Bytes)>,
@@ -20,12 +20,12 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// An entry begins without content.
+    /// Starts an entry without content.
     pub(super) fn begin(&mut self, index: u64) {
         self.current = Some((index, Bytes::default()));
     }
 
-    /// An entry goes on from an offset in bytes; what it goes back over does not count.
+    /// Resumes an entry at an offset in bytes; bytes lost by a rewind no longer count.
     pub(super) fn go_on(&mut self, index: u64, offset: u64, counts: &mut Counts) {
         self.lose(index, counts);
         self.current = Some((index, Bytes { all: offset, resumed: offset }));
@@ -33,7 +33,7 @@ impl Content {
         counts.resumed += offset;
     }
 
-    /// So many bytes of the present entry have come.
+    /// Adds received bytes of the current entry.
     pub(super) fn add(&mut self, bytes: u64, counts: &mut Counts) {
         if let Some((_, current)) = &mut self.current {
             current.all += bytes;
@@ -41,7 +41,7 @@ impl Content {
         counts.bytes += bytes;
     }
 
-    /// The present entry is complete.
+    /// Records that the current entry is complete.
     pub(super) fn finish(&mut self, index: u64, kept: Kept) {
         let current = self.current.take();
         if let (Some((_, bytes)), Kept::Later) = (current, kept) {
@@ -49,12 +49,12 @@ impl Content {
         }
     }
 
-    /// An entry that was to be kept later is where it belongs.
+    /// Records that a deferred entry was kept.
     pub(super) fn settle(&mut self, index: u64) {
         self.unsettled.remove(&index);
     }
 
-    /// An entry has failed.
+    /// Removes the bytes of a failed entry from the counts.
     pub(super) fn lose(&mut self, index: u64, counts: &mut Counts) {
         let lost = match self.current.take_if(|(current, _)| *current == index) {
             Some((_, bytes)) => bytes,

@@ -1,11 +1,9 @@
-//! Writing files below a root: part files, then an atomic rename.
+//! File sink of the receiver: writes part files below a root directory and renames them atomically.
 //!
-//! Content goes to a part beside the final name (`part.rs`), so a reader sees the old file or the
-//! whole new one and nothing between. With `sync`, content is on the disk before its file gets its
-//! name, and an entry counts as kept only when its name is on the disk too (`group.rs`). Small files
-//! are written several at a time when they are whole (`destination/small.rs`).
-//!
-//! What an interrupted transfer leaves for the next one is in `destination/held.rs`.
+//! Content goes to a part file next to the final name (`part.rs`), so readers see either the old file or the complete
+//! new file. With `sync`, content is flushed to the disk before its file gets the final name. The entry then counts
+//! as kept only when the name is on the disk too (`group.rs`). Small files are kept in memory and written several at
+//! a time (`destination/small.rs`). Resume of interrupted transfers is in `destination/held.rs`.
 
 mod claims;
 mod held;
@@ -36,44 +34,44 @@ use crate::disk::{Disk, DiskFile};
 use crate::jail::{Jail, JailError, JailPath, Kind, LinkTarget, RootLink};
 pub(super) use held::Ledger;
 
-/// Most bytes of directories that wait for their times and bits, as far as the transfer is not in
-/// them. Ours: beyond, they get them early.
+/// Maximum memory in bytes of directories that wait for their metadata, except directories in use. Ours: beyond this,
+/// unused directories get their metadata early.
 const DIRECTORIES_BYTES: usize = 16 << 20;
-/// What a waiting directory takes beside its path and its entry, in bytes, about.
+/// Approximate memory of a waiting directory beyond its path and entry, in bytes.
 const DIRECTORY_OVERHEAD: usize = 64;
-/// Most folders of which it is remembered that leftovers were looked for. Ours.
+/// Maximum number of folders remembered as searched for stale part files. Ours.
 const SEARCHED_MAX: usize = 4096;
 
-/// Receives entries into a directory tree.
+/// Receiver of entries into a directory tree.
 pub type FileReceiver = Receiver<FileSink>;
 
-/// Where files go and how.
+/// Destination path and write options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destination {
-    /// Relative to the root; empty for the root itself.
+    /// Path relative to the root; empty for the root itself.
     pub path: Vec<u8>,
-    /// The path is a directory to put entries in, made where missing; so is one that ends in `/`.
-    /// Otherwise, entries go into the path if it is a directory, and else take its name.
+    /// Treat the path as a directory and create the directory if missing; a trailing `/` has the same effect.
+    /// Otherwise entries go into the path if it is a directory, and replace its name if not.
     pub into_directory: bool,
-    /// Keep modification times and permission bits, the sticky bit of directories included, without the bits that lend rights (setuid,
-    /// setgid). Otherwise a file that is replaced hands down owner, group and bits, and the umask applies to those of a new one.
+    /// Keep modification times and permission bits, including the sticky bit of directories, but without setuid and
+    /// setgid. Otherwise a replaced file passes on owner, group and mode, and the umask applies to new files.
     pub preserve: bool,
-    /// Have each file on the disk before it gets its name, and its name before it counts as kept.
+    /// Flush each file to the disk before its rename, and flush its name before the file counts as kept.
     pub sync: bool,
-    /// Leave what is there when the transfer is interrupted, and go on with what an earlier one left.
+    /// Keep partial content if the transfer is interrupted, and resume content of an earlier transfer.
     pub resume: bool,
-    /// Read what was written back from the disk and compare it before a file gets its name; with `sync`.
+    /// Read written content back from the disk and verify it before the rename; only with `sync`.
     pub read_back: bool,
-    /// Which sources are sent, as [`SourceSet::origins`](super::SourceSet::origins) says; nothing where that is not known.
-    /// What an interrupted transfer left is gone on with where it sent one of these.
+    /// Identifiers of the sources, as returned by [`SourceSet::origins`](super::SourceSet::origins); empty if
+    /// unknown. An interrupted transfer is resumed only if it has one of these sources.
     pub origins: Vec<[u8; 8]>,
 }
 
 impl FileReceiver {
-    /// Receives a transfer into a place below the root of `disk`.
+    /// Creates a receiver for a destination below the root of `disk`.
     ///
     /// # Errors
-    /// If the destination leaves the root or cannot be what it has to be.
+    /// If the destination leaves the root or is of the wrong kind.
     pub fn new(
         disk: Arc<dyn Disk>,
         destination: &Destination,
@@ -108,11 +106,11 @@ impl FileReceiver {
     }
 }
 
-/// The jail and the destination in it for a path of this machine as its user writes it. The path
-/// may lead through links; what is received may not.
+/// Opens the sandbox root for a local path of the user, and returns the destination inside the sandbox. The local
+/// path may lead through symbolic links; received paths may not.
 ///
 /// # Errors
-/// If there is no directory to begin with, and none can be made.
+/// If the directory does not exist and cannot be created.
 pub fn local_destination(path: &Path, into_directory: bool) -> Result<(Jail, Vec<u8>), Failure> {
     let bytes = path.as_os_str().as_bytes();
     let fail = |error: io::Error| write_failure(bytes, &error);
@@ -132,7 +130,7 @@ pub fn local_destination(path: &Path, into_directory: bool) -> Result<(Jail, Vec
     Ok((jail.named(bytes), Vec::new()))
 }
 
-/// Creates a directory and those above it, each on the disk when this returns.
+/// Creates a directory and its missing parents, and flushes each to the disk.
 fn create_dir_all(path: &Path) -> io::Result<()> {
     let missing: Vec<PathBuf> = path
         .ancestors()
@@ -148,7 +146,7 @@ fn create_dir_all(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes entries as files below a root.
+/// Sink that writes entries as files below a root.
 #[derive(Debug)]
 pub struct FileSink {
     disk: Arc<dyn Disk>,
@@ -157,48 +155,48 @@ pub struct FileSink {
     preserve: bool,
     sync: bool,
     read_back: bool,
-    /// Files under construction that are not verified, by index.
+    /// Part files whose content is not verified yet, by index.
     parts: BTreeMap<u64, Part>,
-    /// Small files, which have none yet.
+    /// Small files still held in memory; no part file exists for them.
     small: small::SmallFiles,
-    /// Files of up to so many bytes are.
+    /// Maximum size of a small file in bytes.
     pub(super) small_max: u64,
-    /// Files and folders on their way to the disk.
+    /// Files and folders that are being flushed.
     group: Group,
-    /// What the group has settled.
+    /// Outcomes collected from the group.
     settled: Vec<Settled>,
-    /// Directories whose times and bits are set last, since writing into them changes the ones
-    /// and may need others than the other.
+    /// Directories that get their metadata last: writing into them changes their times, and may need more permissions
+    /// than their final mode.
     directories: Vec<(u64, JailPath, Entry)>,
-    /// What those take, in bytes, about.
+    /// Approximate memory of those directories, in bytes.
     directories_bytes: usize,
-    /// How much they may take.
+    /// Limit of that memory.
     pub(super) directories_max: usize,
-    /// Those that failed to get them before the end.
+    /// Directories whose metadata could not be set early.
     early_failures: Vec<(u64, Vec<u8>, Failure)>,
     /// Links that are made last.
     links: links::Waiting,
-    /// What was not kept.
+    /// Metadata that was lost.
     lost: Lost,
-    /// What no cut of power takes back; with `sync`.
+    /// Counter of durable bytes; used with `sync`.
     landed: landed::Landed,
-    /// Folders in which nothing is left behind by the dead.
+    /// Folders already searched for stale part files.
     searched: BTreeSet<JailPath>,
-    /// What a later attempt needs to go on, and what earlier ones left; none where that is not wanted.
+    /// Resume state: notes for a later attempt, and content of earlier attempts; `None` without `resume`.
     pub(in crate::files) ledger: Option<Ledger>,
     /// Time since the channel was opened.
     now: Duration,
 }
 
-/// How names of entries become paths below the root.
+/// Mapping from entry names to paths below the root.
 #[derive(Debug)]
 enum Place {
-    /// Below this directory.
+    /// Entries go below this directory.
     Inside(JailPath),
-    /// This in place of the first component, which must be the same for all.
+    /// The path replaces the first component, which must be equal for all entries.
     Instead { path: JailPath, first: Option<Vec<u8>> },
-    /// An earlier attempt made this folder in place of `head` and is not finished: what begins with
-    /// that goes on there, anything else goes inside.
+    /// An unfinished earlier attempt created this folder in place of `head`. Entries below `head` continue there;
+    /// other entries go inside the folder.
     Begun { path: JailPath, head: Vec<u8> },
 }
 
@@ -263,7 +261,7 @@ impl Place {
             .map_err(|error| jail_write_failure(&error))
     }
 
-    /// Where an entry of this path would be, should it come.
+    /// The path at which an entry with this name would be written.
     fn would_be(&self, entry: &[u8]) -> Option<JailPath> {
         let mut names = entry.split(|&byte| byte == b'/');
         let start = match self {
@@ -281,7 +279,7 @@ impl Place {
         names.try_fold(start, |path, name| path.join(name)).ok()
     }
 
-    /// The folder that everything is in or below.
+    /// The folder that contains all entries.
     fn folder(&self) -> JailPath {
         match self {
             Self::Inside(directory) => directory.clone(),
@@ -292,7 +290,7 @@ impl Place {
     }
 }
 
-/// Creates a folder and those above it; tells whether it was missing.
+/// Creates a folder and its missing parents; returns whether the folder was missing.
 fn make_all(disk: &dyn Disk, path: &JailPath) -> Result<bool, JailError> {
     match disk.create_dir(path) {
         Err(error) if error.is_not_found() => {}
@@ -312,7 +310,8 @@ impl FileSink {
         self.parts.get_mut(&index).ok_or_else(|| not_begun(index))
     }
 
-    /// Creates a part, with descriptors of those that wait for their flush where there are no more.
+    /// Creates a part file. If no descriptor is free, closes the descriptors of files that wait for their flush and
+    /// tries again.
     fn create_part(&mut self, target: JailPath, entry: &Entry) -> Result<Part, Trouble> {
         match Part::create(&*self.disk, target.clone(), entry, self.preserve) {
             Err(trouble) if trouble.lacks_descriptors && self.group.free_descriptors() => {
@@ -322,7 +321,7 @@ impl FileSink {
         }
     }
 
-    /// Prepares a verified part for its flush, or gives it its name where nothing is flushed.
+    /// Prepares a verified part for its flush, or renames the part if nothing is flushed.
     fn ready(&mut self, part: &mut Part, entry: &Entry) -> Result<Kept, Trouble> {
         if self.preserve && entry.kind == EntryKind::Stream {
             self.lost.add(part.keep_metadata(entry)?);
@@ -330,19 +329,19 @@ impl FileSink {
         if self.sync {
             return Ok(Kept::Later);
         }
-        // Some file systems tell only now that content is lost.
+        // Some file systems report lost content only on close.
         part.close()?;
         self.group.rename(part)?;
         Ok(Kept::Now)
     }
 
-    /// Bytes of the largest file that is small: no part of it is ever kept.
+    /// Maximum size in bytes of a small file; smaller than any part that is kept for a resume.
     fn small_max(&self) -> u64 {
         let kept = self.ledger.as_ref().map_or(u64::MAX, |ledger| ledger.keep_from);
         self.small_max.min(kept.saturating_sub(1))
     }
 
-    /// Writes the small files that wait.
+    /// Writes all waiting small files.
     fn write_small(&mut self) {
         let mut files = self.small.take();
         while !files.is_empty() {
@@ -359,7 +358,7 @@ impl FileSink {
         }
     }
 
-    /// Writes these; gives back those for which there were no descriptors.
+    /// Writes these files; returns the files for which no descriptor was free.
     fn write_some(&mut self, files: Vec<small::Whole>) -> Vec<(small::Whole, Trouble)> {
         let (mut created, mut lacking) = (Vec::new(), Vec::new());
         for (file, part) in small::create(&*self.disk, &self.hands, files, self.preserve) {
@@ -403,7 +402,7 @@ impl FileSink {
         lacking
     }
 
-    /// Notes what the group has settled; folders that failed there need nothing more.
+    /// Collects the outcomes of the group. Folders that failed need no metadata.
     fn collect_settled(&mut self) {
         let settled = self.group.take_settled();
         let failed: BTreeSet<u64> = settled
@@ -426,7 +425,7 @@ impl FileSink {
         self.settled.extend(settled);
     }
 
-    /// Removes what the dead left in a folder, the first time something is written there.
+    /// Removes stale part files of dead processes in a folder, on the first write to the folder.
     fn tidy(&mut self, part: &Part) {
         let Some(folder) = part.target().parent() else { return };
         if self.searched.contains(&folder) {
@@ -445,8 +444,8 @@ impl FileSink {
         self.searched.insert(folder);
     }
 
-    /// Has a directory get its time and bits in the end; where too many wait for that, those that
-    /// the transfer has left behind get them now.
+    /// Queues a directory for its metadata. If the queue is too large, directories that are no longer in use get
+    /// their metadata now.
     fn note_directory(&mut self, index: u64, path: JailPath, entry: &Entry) {
         self.directories_bytes += directory_bytes(&path, entry);
         if self.directories_bytes > self.directories_max {
@@ -456,7 +455,7 @@ impl FileSink {
     }
 
     fn relieve_directories(&mut self, path: &JailPath) {
-        // A link changes the time of its folder, as a file does.
+        // A link changes the times of its folder, as a file does.
         self.write_small();
         self.make_links();
         self.group.flush_all();
@@ -478,13 +477,13 @@ impl FileSink {
         self.early_failures.extend(failures);
     }
 
-    /// Sets times and bits of directories; tells what went wrong.
+    /// Sets the metadata of directories; returns the failures.
     fn finish_directories(
         &mut self,
         directories: Vec<(u64, JailPath, Entry)>,
     ) -> Vec<(u64, Vec<u8>, Failure)> {
         let mut failures = Vec::new();
-        // Children first: setting the parent's bits may close the way to them.
+        // Children first: the parent's mode may prevent access to its children.
         for (index, path, entry) in directories.into_iter().rev() {
             let sync = self.sync;
             let set = |directory: Box<dyn DiskFile>| {
@@ -515,11 +514,11 @@ fn directory_bytes(path: &JailPath, entry: &Entry) -> usize {
     path.as_bytes().len() + entry.weight() + DIRECTORY_OVERHEAD
 }
 
-/// Takes from a new directory, which has what the umask left, the bits that `mode` lacks; those of
-/// its owner aside, which are needed to fill it.
+/// Removes the permission bits that `mode` lacks from a new directory created with the umask. The owner's bits stay,
+/// because they are needed to fill the directory.
 fn narrow(directory: &dyn DiskFile, mode: u32) -> io::Result<()> {
     let now = directory.metadata()?.mode;
-    // Setting bits also drops an inherited setgid, so it is not done without need.
+    // Setting the mode also clears an inherited setgid bit, so the mode is set only if needed.
     if now & 0o777 & !(mode | 0o700) == 0 {
         Ok(())
     } else {
@@ -640,7 +639,7 @@ impl Sink for FileSink {
         let mut part = self.parts.remove(&index).ok_or_else(|| not_begun(index))?;
         let noted = match &mut self.ledger {
             Some(ledger) if part.noted.number.is_some() => {
-                // Before it has its name, so that whoever is interrupted here finds it by either.
+                // Noted before the rename, so that an attempt after a crash finds the file by either name.
                 let all = Mark { from: 0, bytes: part.written(), hash };
                 let marks = Marks { all, since: all };
                 ledger.note_mark(&*self.disk, entry, &mut part, marks, self.now, self.sync)
@@ -691,7 +690,7 @@ impl Sink for FileSink {
     }
 
     fn idle(&mut self) -> bool {
-        // What cannot be read shows in the end.
+        // Read errors are reported by the later read-back.
         self.parts.values_mut().any(|part| part.read_some().unwrap_or(false))
     }
 
@@ -739,7 +738,7 @@ impl Sink for FileSink {
 
     fn abort(&mut self) {
         if self.ledger.is_some() {
-            // What is complete stays.
+            // Complete entries are kept.
             self.write_small();
             self.group.flush_all();
             self.collect_settled();

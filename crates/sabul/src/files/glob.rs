@@ -1,9 +1,9 @@
-//! Names that a pattern stands for, as shells have them: `*`, `?`, `[…]` and `{…}` within a name.
+//! Glob patterns as in shells: `*`, `?`, `[…]` and `{…}` within a name.
 //!
-//! A name that begins with a dot is meant only where the pattern's does. `?` is one byte. A backslash
-//! takes the meaning from what follows. Whoever asks may be hostile, so a pattern is compiled to a
-//! machine whose time grows with the length of a name and never beyond, and the search is bounded
-//! in names looked at, in matches and in time.
+//! A name with a leading dot matches only if the pattern begins with a dot. `?` matches one byte. A
+//! backslash quotes the next character. The pattern may come from a hostile peer. So a pattern is
+//! compiled to an automaton whose time is linear in the length of a name, and the search is bounded
+//! in names, matches and time.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,53 +17,53 @@ use sabul_wire::control::{Failure, FailureCode, MAX_PATTERN};
 use super::tree::Tree;
 use crate::jail::{Kind, LinkTarget};
 
-/// Most names that the search for one pattern looks at. Ours: seconds on a usual disk.
+/// Maximum number of names that a search examines. Ours: seconds on a usual disk.
 const LOOKED_MAX: usize = 1_000_000;
-/// Most names that one pattern stands for. Ours: whoever wants more copies the directory.
+/// Maximum number of matches of a pattern. Ours: for more, copy the directory.
 const MATCHES_MAX: usize = 100_000;
-/// Most bytes that these take.
+/// Maximum memory of the matches in bytes.
 const MATCHES_BYTES: usize = 32 << 20;
-/// How long the search for one pattern may take.
+/// Maximum duration of a search.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// Most parts of a pattern that are patterns.
+/// Maximum number of path components that are patterns.
 const PARTS_MAX: usize = 16;
 
-/// Whether a path may stand for others.
+/// Whether a path may be a pattern.
 pub(crate) fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[{\\".contains(byte))
 }
 
-/// What a source stands for.
+/// Result of a pattern search.
 #[derive(Debug)]
 pub(super) enum Matches {
-    /// What has this very name.
+    /// A file with this exact name exists.
     Itself,
-    /// These, in order of their bytes.
+    /// Matching paths, sorted by bytes.
     Several(Vec<PathBuf>),
 }
 
-/// A pattern of single names.
+/// Pattern for a single path component.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     matcher: GlobMatcher,
-    /// Also those that begin with a dot.
+    /// Also matches names with a leading dot.
     has_hidden: bool,
 }
 
 impl Pattern {
-    /// Reads a pattern without slashes.
+    /// Compiles a pattern without slashes.
     pub(crate) fn new(pattern: &[u8]) -> Result<Self, Failure> {
         let has_hidden = pattern.starts_with(b".") || pattern.starts_with(b"\\.");
         Ok(Self { matcher: compile(pattern)?, has_hidden })
     }
 
-    /// Whether it stands for this name.
+    /// Whether a name matches.
     pub(crate) fn fits(&self, name: &[u8]) -> bool {
         (self.has_hidden || !name.starts_with(b".")) && is_match(&self.matcher, name)
     }
 }
 
-/// A matcher of paths; stars and question marks stay between slashes, `**` does not.
+/// Compiles a matcher of paths. `*` and `?` do not match slashes; `**` does.
 pub(super) fn compile(pattern: &[u8]) -> Result<GlobMatcher, Failure> {
     let refuse = |why: &str| {
         let text = format!("'{}' is no pattern: {why}", Printable(pattern));
@@ -86,10 +86,10 @@ pub(super) fn is_match(matcher: &GlobMatcher, path: &[u8]) -> bool {
     matcher.is_match(Path::new(OsStr::from_bytes(path)))
 }
 
-/// Looks for what a pattern stands for.
+/// Expands a pattern.
 ///
 /// # Errors
-/// If it is none, stands for nothing or for too much, or a folder on its way cannot be read.
+/// If the pattern is invalid, matches nothing or too much, or its first folder cannot be read.
 pub(super) fn expand(tree: &Tree, pattern: &Path) -> Result<Matches, Failure> {
     if tree.examine(pattern, LinkTarget::Itself).is_ok() {
         return Ok(Matches::Itself);
@@ -112,14 +112,14 @@ struct Search<'a> {
     tree: &'a Tree,
     shown: String,
     parts: Vec<Part<'a>>,
-    /// Paths to go on from, the next one last, with the part that comes next.
+    /// Paths to continue from, each with the index of its next component; a stack.
     todo: Vec<(PathBuf, usize)>,
     matches: Vec<PathBuf>,
-    /// Bytes of paths that are held.
+    /// Bytes of paths in memory.
     held: usize,
     looked: usize,
     deadline: Instant,
-    /// Only folders are meant, and their content.
+    /// Only folders match, and their content is meant.
     wants_content: bool,
 }
 
@@ -156,7 +156,7 @@ impl<'a> Search<'a> {
                 None => self.take(path)?,
                 Some(Part::Name(name)) => {
                     let path = path.join(OsStr::from_bytes(name));
-                    // What is no folder leads nowhere; the last name has to be there.
+                    // A path below a non-folder fails at its last component, which must exist.
                     let link = LinkTarget::Follow;
                     if next + 1 < self.parts.len() || self.tree.examine(&path, link).is_ok() {
                         self.hold(path, next + 1)?;
@@ -168,12 +168,12 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Goes on with those names in a folder that fit.
+    /// Continues with the matching names of a folder.
     fn list(&mut self, path: &Path, next: usize) -> Result<(), Failure> {
         let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let children = match self.tree.list(shown) {
             Ok(children) => children,
-            // Something that is no folder, or that is not ours to read, has nothing that fits.
+            // A non-folder, or a folder that cannot be read, has no matches.
             Err(_) if next > 0 => return Ok(()),
             Err(failure) => return Err(failure),
         };
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// What doubles the time of a naive matcher with each star takes no longer here than its length says.
+    /// Patterns that take exponential time in a backtracking matcher take linear time here.
     #[test]
     fn many_stars_take_no_longer_than_their_number() {
         let name = vec![b'a'; 255];
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn a_pattern_with_too_many_parts_is_refused_before_anything_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        // A link to itself would double what is found with each part.
+        // A link to its own directory would double the matches with each component.
         std::os::unix::fs::symlink(".", folder.path().join("a")).unwrap();
         std::os::unix::fs::symlink(".", folder.path().join("b")).unwrap();
         let jail = Jail::open(folder.path(), RootLink::Follow).unwrap();

@@ -1,15 +1,16 @@
-//! What is complete, on its way to the disk.
+//! Group commit: flushes complete files and their names to the disk in groups.
 //!
-//! Durable means that a power cut takes nothing back: the content was flushed before the file got
-//! its name, and the folder after. Doing so file by file would wait for the disk three times for
-//! each; so files are gathered, and one flush does for all of them what two would for each:
+//! Durable means that a power failure loses nothing: the content is flushed before the file gets
+//! its name, and the folder afterwards. Doing this for each file would wait for the disk three
+//! times per file. So files are gathered, and one flush of a group replaces two per file:
 //!
 //! ```text
 //! verified --flush: content is down; rename--> named --next flush: the name is down--> settled
 //! ```
-//! Where one call flushes the whole file system, a group costs one call; few things, and things on
-//! other file systems, are flushed one by one; and all are once such a call has failed. While one group is flushed, on a thread of its own, the next one is gathered: whoever writes
-//! waits only where that becomes too large.
+//! If one call can flush the whole file system, a group costs one call. Small groups, and groups
+//! with files on file systems without an open folder here, are flushed file by file. After such a
+//! call has failed, all later groups are flushed file by file. While one group is flushed on its
+//! own thread, the next group is gathered. The writer waits only if that group becomes too large.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,23 +28,26 @@ use crate::disk::{Disk, DiskFile};
 use crate::jail::{FileId, JailPath, LinkTarget};
 use crate::machine::thread;
 
-/// A group is flushed when it has so many files, and where the one before is not done at so many: each keeps a
-/// descriptor. Ours: two groups of the most have half of what one process has by default on old systems.
+/// Files in a group: a flush begins at the lower bound if no other flush is running, and waits for
+/// that flush at the upper bound. Each file keeps a descriptor. Ours: two full groups use half of
+/// the default descriptor limit of one process on old systems.
 const FILES: std::ops::RangeInclusive<usize> = 128..=256;
-/// The same for its bytes. Ours: what a disk writes in a fraction of a second.
+/// The same bounds for the bytes of a group. Ours: a disk writes this much in a fraction of a
+/// second.
 const BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
-/// A group is flushed when it is so old, so that a slow transfer loses little.
+/// Maximum age of a group before its flush, so that a slow transfer loses little.
 const AGE_MAX: Duration = Duration::from_secs(1);
-/// Up to so many files and folders are flushed one by one: that concerns nobody else's data.
+/// Up to this many files and folders are flushed one by one, which does not flush data of other
+/// programs.
 const ONE_BY_ONE: usize = 4;
-/// Most file systems below one root that are flushed as a whole.
+/// Maximum number of file systems below one root that are flushed as a whole.
 const ANCHORS_MAX: usize = 8;
-/// Most folders known to be on the disk; beyond, they are asked for again.
+/// Maximum number of folders remembered as flushed; beyond this, folders are flushed again.
 const KEPT_MAX: usize = 4096;
-/// Most files that are remembered as ours. Ours: some 50 MB.
+/// Maximum number of files remembered as made by this transfer. Ours: some 50 MB.
 const OWN_MAX: usize = 1 << 22;
 
-/// A file whose content is complete and verified.
+/// A complete and verified file that waits for its flush.
 #[derive(Debug)]
 pub(super) struct Verified {
     pub(super) index: u64,
@@ -51,7 +55,7 @@ pub(super) struct Verified {
     pub(super) part: Part,
 }
 
-/// A file or folder that has its name, which may not be on the disk.
+/// A file or folder with its final name, which may not be on the disk yet.
 #[derive(Debug)]
 struct Named {
     index: u64,
@@ -62,59 +66,61 @@ struct Named {
 /// A folder with names to be flushed.
 #[derive(Clone, Copy, Debug)]
 struct Unflushed {
-    /// What it is on.
+    /// Device of the folder.
     device: u64,
-    /// A name in it is ours, not only left by somebody before.
+    /// This transfer added a name to the folder; otherwise only an earlier run may have left names
+    /// unflushed.
     is_changed: bool,
 }
 
-/// What one flush is about.
+/// Content of one flush.
 #[derive(Debug, Default)]
 struct Load {
     verified: Vec<Verified>,
     named: Vec<Named>,
     /// Folders with names to be flushed.
     folders: BTreeMap<JailPath, Unflushed>,
-    /// By device, a folder that was open before anything was written there.
+    /// By device, a folder that was opened before anything was written on the device.
     anchors: BTreeMap<u64, Box<dyn DiskFile>>,
-    /// File systems are not flushed as wholes: the one that failed may have been the only one to hear of what else was
-    /// lost. Each file that was open then still hears of its own.
+    /// File systems are not flushed as a whole any more. A failed flush may have consumed the error
+    /// reports of other files. Each file that is still open reports its own error when flushed
+    /// alone.
     is_one_by_one: bool,
 }
 
-/// What came of a flush.
+/// Result of a flush.
 #[derive(Debug)]
 struct Outcome {
-    /// Of the names in its folders.
+    /// Result for the names in all folders.
     names: Result<(), Trouble>,
-    /// Of the content of each file.
+    /// Result for the content of each file.
     contents: Vec<Result<(), Trouble>>,
 }
 
-/// The group that is being gathered, and the one before it.
+/// The group that is being gathered, and the group that is being flushed.
 #[derive(Debug)]
 pub(super) struct Group {
     disk: Arc<dyn Disk>,
     hands: Arc<Hands>,
-    /// What is being gathered.
+    /// The group that is being gathered.
     next: Load,
-    /// The devices of all anchors, those of a flush under way among them.
+    /// Devices of all anchors, including the anchors of a running flush.
     anchored: BTreeSet<u64>,
-    /// Who flushes, once there was need of it; none where no thread is to be had.
+    /// The flush thread, started on first use; `None` if no thread could be started.
     aside: Option<Aside>,
-    /// How many files the flush under way has, if there is one.
+    /// Number of files in the running flush; `None` if no flush is running.
     under_way: Option<usize>,
-    /// Folders whose own name is on the disk, and those of the folders above.
+    /// Folders whose own name and whose parents' names are on the disk.
     kept: BTreeSet<JailPath>,
     bytes: u64,
-    /// Since when there has been anything.
+    /// Time at which the first item was added.
     since: Option<Duration>,
     own: OwnFiles,
     settled: Vec<Settled>,
 }
 
 impl Group {
-    /// Nothing waits.
+    /// Creates an empty group.
     pub(super) fn new(disk: Arc<dyn Disk>, hands: Arc<Hands>) -> Self {
         Self {
             disk,
@@ -131,11 +137,11 @@ impl Group {
         }
     }
 
-    /// Something will be written into this folder, on this device. To be called before.
+    /// Prepares for a write into this folder on this device. Must be called before the write.
     pub(super) fn expect(&mut self, folder: &JailPath, device: u64) {
         if self.anchored.len() < ANCHORS_MAX
             && !self.anchored.contains(&device)
-            // Without one, its files are flushed one by one.
+            // Without an anchor, files on the device are flushed one by one.
             && let Ok(anchor) = self.disk.open_dir(folder)
         {
             self.anchored.insert(device);
@@ -143,13 +149,13 @@ impl Group {
         }
     }
 
-    /// Takes a complete file that waits for the disk.
+    /// Adds a complete file that waits for its flush.
     pub(super) fn add(&mut self, verified: Verified) {
         self.bytes += verified.part.written();
         self.next.verified.push(verified);
     }
 
-    /// Takes an entry that nothing came of.
+    /// Adds an entry that failed.
     pub(super) fn add_failed(&mut self, index: u64, path: Vec<u8>, trouble: Trouble) {
         self.settled.push(Settled { index, path, is_directory: false, result: Err(trouble) });
     }
@@ -159,7 +165,7 @@ impl Group {
         self.kept.contains(folder)
     }
 
-    /// Prepares for a folder that is there; tells its device.
+    /// Prepares for writes into an existing folder; returns the folder's device.
     pub(super) fn expect_in(&mut self, folder: &JailPath) -> Result<u64, Trouble> {
         let found = self.disk.stat(folder, LinkTarget::Itself);
         let found = found.map_err(|error| jail_trouble(&error))?;
@@ -167,14 +173,14 @@ impl Group {
         Ok(found.id.device)
     }
 
-    /// Takes a folder that was made, or found, now.
+    /// Adds a folder that was just made or found.
     pub(super) fn add_folder(&mut self, index: u64, path: Vec<u8>, folder: &JailPath, device: u64) {
         self.note_folder(folder, device);
         self.next.named.push(Named { index, path, is_directory: true });
     }
 
-    /// Takes a file that has had its name for a while, of this transfer or an earlier attempt; or a link, which counts
-    /// as a folder does, with `is_directory`.
+    /// Adds a file of this transfer or of an earlier attempt that already has its name. Also adds
+    /// links, with `is_directory`, since links count as folders do.
     pub(super) fn add_named(
         &mut self,
         index: u64,
@@ -190,7 +196,7 @@ impl Group {
         self.next.named.push(Named { index, path, is_directory });
     }
 
-    /// A file that has its name belongs to this transfer.
+    /// Records that this transfer has made the file with this identity.
     pub(super) fn note_own(&mut self, id: FileId) {
         self.own.insert(id);
     }
@@ -200,12 +206,12 @@ impl Group {
         self.own.contains(id)
     }
 
-    /// The same as far as that is remembered; of a transfer with too many files it is not known.
+    /// As [`Self::has_made`], but also `true` if the transfer had too many files to remember.
     pub(super) fn may_have_made(&self, id: FileId) -> bool {
         self.own.has_forgotten || self.own.contains(id)
     }
 
-    /// Gives descriptors back, and waits for that; tells whether there were any.
+    /// Flushes to release descriptors, and waits; returns whether any were released.
     pub(super) fn free_descriptors(&mut self) -> bool {
         let files = |group: &Self| group.next.verified.len() + group.under_way.unwrap_or(0);
         let before = files(self);
@@ -216,12 +222,12 @@ impl Group {
         files(self) < before
     }
 
-    /// What is known now of entries that were added.
+    /// Returns the outcomes since the last call.
     pub(super) fn take_settled(&mut self) -> Vec<Settled> {
         std::mem::take(&mut self.settled)
     }
 
-    /// Flushes what has waited long enough; `now` is the time since the channel was opened.
+    /// Flushes items that have waited long enough; `now` is the time since the channel was opened.
     pub(super) fn tick(&mut self, now: Duration) {
         self.land_if_done();
         if self.next.is_empty() {
@@ -231,7 +237,8 @@ impl Group {
         }
     }
 
-    /// Flushes if there is enough of it; waits only for what has waited too long.
+    /// Flushes if the group is large enough; waits for a running flush only if the group is too
+    /// large.
     pub(super) fn flush_if_full(&mut self) {
         let (files, bytes) = (self.next.verified.len(), self.bytes);
         if files < *FILES.start() && bytes < *BYTES.start() && self.next.named.len() <= KEPT_MAX {
@@ -246,7 +253,7 @@ impl Group {
         }
     }
 
-    /// Flushes until nothing waits.
+    /// Flushes until the group is empty.
     pub(super) fn flush_all(&mut self) {
         self.land();
         while !self.next.is_empty() {
@@ -255,7 +262,7 @@ impl Group {
         }
     }
 
-    /// Throws away what has no name yet.
+    /// Discards files without a final name.
     pub(super) fn abort(&mut self) {
         self.land();
         for verified in self.next.verified.drain(..) {
@@ -264,14 +271,14 @@ impl Group {
         self.next.named.clear();
     }
 
-    /// Gives a complete file its name, whether its content is on the disk or not.
+    /// Renames a complete file to its final name, whether or not its content is on the disk.
     pub(super) fn rename(&mut self, part: &mut Part) -> Result<(), Trouble> {
         give_name(&*self.disk, part, |id| self.own.contains(id))?;
         self.own.insert(part.id());
         Ok(())
     }
 
-    /// Gives complete files their names, folder by folder.
+    /// Renames complete files to their final names, folder by folder.
     fn rename_all(&mut self, list: Vec<Verified>) -> Vec<(Verified, Result<(), Trouble>)> {
         let (disk, own) = (&*self.disk, &self.own);
         let in_folder = |list: Vec<Verified>| {
@@ -296,7 +303,7 @@ impl Group {
         all
     }
 
-    /// Complete files that are not flushed get their names.
+    /// Renames complete files that are not flushed.
     pub(super) fn settle_now(&mut self, list: Vec<Verified>) {
         for (Verified { index, path, part }, result) in self.rename_all(list) {
             if result.is_err() {
@@ -306,8 +313,8 @@ impl Group {
         }
     }
 
-    /// Begins a flush of what was gathered; there is none under way. Where no thread is to be had, or the disk wants
-    /// none, it is done at once.
+    /// Starts a flush of the gathered items; no other flush may be running. The flush is done at
+    /// once if no thread can be started or the disk does not support concurrent calls.
     fn begin(&mut self) {
         (self.bytes, self.since) = (0, None);
         let mut load = std::mem::take(&mut self.next);
@@ -328,7 +335,7 @@ impl Group {
         self.end(load, outcome);
     }
 
-    /// Waits for the flush under way, if there is one.
+    /// Waits for the running flush, if any.
     fn land(&mut self) {
         if let (Some(_), Some(aside)) = (self.under_way.take(), &self.aside) {
             let (load, outcome) = aside.done.recv().expect("who flushes does not panic");
@@ -344,7 +351,7 @@ impl Group {
         }
     }
 
-    /// After a flush: what was verified gets its names, what had them is settled.
+    /// After a flush: renames verified files and settles named entries.
     fn end(&mut self, load: Load, Outcome { names, contents }: Outcome) {
         let Load { verified, named, folders, mut anchors, is_one_by_one } = load;
         self.next.anchors.append(&mut anchors);
@@ -387,10 +394,11 @@ impl Group {
         self.add_failed(index, path, trouble);
     }
 
-    /// A name in this folder is new.
+    /// Marks this folder as changed.
     fn note_folder(&mut self, folder: &JailPath, device: u64) {
         self.next.folders.insert(folder.clone(), Unflushed { device, is_changed: true });
-        // Above it, only what nobody may have flushed yet: an earlier run that was killed, say.
+        // Its parents are flushed too unless known to be on the disk: a killed run may have left
+        // them unflushed.
         let mut folder = folder.clone();
         while !self.kept.contains(&folder)
             && let Some(parent) = folder.parent()
@@ -402,7 +410,7 @@ impl Group {
     }
 }
 
-/// A thread that flushes, until this is dropped.
+/// A flush thread, which ends when this is dropped.
 #[derive(Debug)]
 struct Aside {
     loads: Sender<Load>,
@@ -431,7 +439,7 @@ impl Load {
         self.verified.is_empty() && self.named.is_empty()
     }
 
-    /// Waits until all of it is on the disk.
+    /// Blocks until all items are on the disk.
     fn flush(&self, disk: &dyn Disk) -> Outcome {
         let content = |whole: Result<(), Trouble>, verified: &Verified| {
             whole.and_then(|()| verified.part.check_disk())
@@ -448,7 +456,7 @@ impl Load {
         Outcome { names, contents }
     }
 
-    /// Flushes the file systems concerned as wholes; nothing where that is not done.
+    /// Flushes the affected file systems as a whole; `None` if that is not possible here.
     fn flush_whole(&self) -> Option<Result<(), Trouble>> {
         if self.is_one_by_one || self.verified.len() + self.folders.len() <= ONE_BY_ONE {
             return None;
@@ -469,7 +477,7 @@ impl Load {
     }
 }
 
-/// Gives a complete file its name, where that of no other file of this transfer is replaced.
+/// Renames a complete file, unless the target is another file of this transfer.
 fn give_name(
     disk: &dyn Disk,
     part: &mut Part,
@@ -484,7 +492,7 @@ fn give_name(
     part.rename(disk)
 }
 
-/// What is wrong with a name that this transfer has given before.
+/// The failure for a name that this transfer has already used.
 pub(super) fn comes_twice(target: &JailPath) -> Failure {
     let message = format!(
         "'{target}' comes twice in this transfer, or under two names that this file system takes for one; rename \
@@ -498,7 +506,7 @@ fn sync_folder(disk: &dyn Disk, folder: &JailPath, unflushed: Unflushed) -> Resu
         Ok(open) => open,
         Err(error) if error.io_kind() == Some(io::ErrorKind::PermissionDenied) => {
             if !unflushed.is_changed {
-                // Somebody else's, who has to see to it.
+                // The folder belongs to another user, and this transfer has not changed the folder.
                 return Ok(());
             }
             let mut trouble = jail_trouble(&error);
@@ -510,11 +518,11 @@ fn sync_folder(disk: &dyn Disk, folder: &JailPath, unflushed: Unflushed) -> Resu
     open.sync().map_err(|error| trouble(folder.as_bytes(), &error))
 }
 
-/// The files that this transfer has given names to, by a hash of what identifies them.
+/// Files made by this transfer, as hashes of their identity.
 #[derive(Debug, Default)]
 struct OwnFiles {
     known: BTreeSet<u64>,
-    /// There were too many.
+    /// Files were dropped because there were too many.
     has_forgotten: bool,
 }
 
@@ -525,7 +533,7 @@ impl OwnFiles {
 
     fn insert(&mut self, id: FileId) {
         if self.known.len() >= OWN_MAX {
-            // From here on, names that come twice are found among the files that follow.
+            // From here on, duplicate names are detected only among later files.
             self.known.clear();
             self.has_forgotten = true;
         }

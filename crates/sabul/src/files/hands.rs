@@ -1,9 +1,9 @@
-//! Several hands for what a file system answers slowly, one file at a time.
+//! Thread pool for file system calls on many small files.
 //!
-//! Small files cost a handful of calls each, and the one who writes or reads them waits for each: for the disk where it is
-//! cold, for the network where it is elsewhere, for a processor otherwise. So what is to be done for many files is done
-//! by several threads side by side, and whoever asked goes on when all of it is done: what comes of it is looked at
-//! in one place, in order.
+//! A small file costs a handful of calls, and each call may wait: for the disk if not cached, for
+//! the network on a network file system, else for a processor. So work on many files is spread over
+//! several threads, and the caller blocks until all of it is done. The caller processes the results
+//! in one place and in order.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -15,31 +15,32 @@ use super::tree::Tree;
 use crate::disk::Disk;
 use crate::jail::JailPath;
 
-/// Files of up to so many bytes are small. Ours: to copy them once more costs less than a call.
+/// Maximum size of a small file in bytes. Ours: copying this much once more costs less than a
+/// system call.
 pub(super) const SMALL_BYTES: u64 = 128 << 10;
-/// Threads of one transfer. Ours: a disk that has to be waited for answers that many at a time, and a server has many
-/// transfers.
+/// Threads of one transfer. Ours: a disk with latency answers this many calls at a time, and a
+/// server has many transfers.
 const HANDS: usize = 4;
 
-/// Files that one of them takes at least. Ours: what is handed over is worth the hand.
+/// Minimum number of files per thread. Ours: fewer files are not worth the handover.
 pub(super) const RUN: usize = 8;
 
-/// The threads of one transfer, once there was need of them.
+/// Thread pool of one transfer, started on first use.
 #[derive(Debug, Default)]
 pub(super) struct Hands {
-    /// None where no threads are to be had.
+    /// `None` if the threads could not be started.
     pool: OnceLock<Option<ThreadPool>>,
-    /// Everything is done by whoever asks, one after the other.
+    /// All work is done by the caller, one item after the other.
     is_alone: bool,
 }
 
 impl Hands {
-    /// For this disk.
+    /// Creates a pool for calls to this disk.
     pub(super) fn for_disk(disk: &dyn Disk) -> Self {
         Self { is_alone: !disk.takes_several(), ..Self::default() }
     }
 
-    /// For files of this tree.
+    /// Creates a pool for files of this tree.
     pub(super) fn for_tree(tree: &Tree) -> Self {
         match tree {
             Tree::Local => Self::default(),
@@ -47,8 +48,8 @@ impl Hands {
         }
     }
 
-    /// Does this for each, several at a time; gives what comes of it in their order. One thread takes at least `run` of
-    /// them, one after the other.
+    /// Applies `act` to each item, several at a time; returns the results in order. One thread
+    /// takes at least `run` items.
     pub(super) fn each<T: Send, R: Send>(
         &self,
         items: Vec<T>,
@@ -73,7 +74,7 @@ impl Hands {
     }
 }
 
-/// What is about things of the same folder, by folder; in the order in which it came.
+/// Groups items by the folder of their path; keeps the order within a folder.
 pub(super) fn by_folder<T>(items: Vec<T>, path: impl Fn(&T) -> &JailPath) -> Vec<Vec<T>> {
     let mut folders: BTreeMap<Option<JailPath>, Vec<T>> = BTreeMap::new();
     for item in items {
@@ -82,7 +83,7 @@ pub(super) fn by_folder<T>(items: Vec<T>, path: impl Fn(&T) -> &JailPath) -> Vec
     folders.into_values().collect()
 }
 
-/// A disk whose caller mostly stays in one folder.
+/// Disk wrapper that keeps the last used folder open.
 #[derive(Debug)]
 pub(super) struct Nearby<'a> {
     disk: &'a dyn Disk,
@@ -90,12 +91,12 @@ pub(super) struct Nearby<'a> {
 }
 
 impl<'a> Nearby<'a> {
-    /// Nowhere in particular.
+    /// Creates the wrapper without an open folder.
     pub(super) const fn new(disk: &'a dyn Disk) -> Self {
         Self { disk, near: None }
     }
 
-    /// The disk for something in the folder of this path. To be asked anew for each.
+    /// Returns the disk for calls in the folder of this path. Must be called again for each path.
     pub(super) fn at(&mut self, path: &JailPath) -> &dyn Disk {
         let Some(folder) = path.parent() else { return self.disk };
         if self.near.as_ref().is_none_or(|(near, _)| *near != folder) {
@@ -123,7 +124,8 @@ mod tests {
         let (tell, hear) = channel();
         let hear = Mutex::new(hear);
         let act = |item: usize| match item {
-            // The first one would wait in vain for the last one, were it done before.
+            // The first item would time out waiting for the last item if items ran one after the
+            // other.
             0 => hear.lock().unwrap().recv_timeout(Duration::from_secs(30)).unwrap(),
             99 => {
                 tell.send(99).unwrap();

@@ -1,4 +1,4 @@
-//! What the receiver has from earlier attempts, and how much of it is what would be sent.
+//! Sender-side index of the content that the receiver has from earlier attempts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,37 +10,38 @@ use tracing::debug;
 use super::behind::hash_of;
 use crate::disk::DiskFile;
 
-/// Files of up to so many bytes are told of without their names. Ours: to read one again because it has changed costs
-/// little, and there may be millions.
+/// Files of up to this size are reported by hash instead of name. Ours: reading a changed file
+/// again costs little, and there may be millions of such files.
 pub(super) const WHOLE_BYTES_MAX: u64 = 16 << 20;
 
-/// Most files that are named in the log.
+/// Maximum number of files named in the log.
 const FILES_LOGGED: usize = 20;
 
-/// What the receiver has told, by path of the entry.
+/// Content reported by the receiver, by path of the entry.
 #[derive(Debug, Default)]
 pub struct Have {
     files: BTreeMap<Vec<u8>, Vec<Mark>>,
-    /// Small files that are there whole, as they came: by their names, or those out of order are not found.
+    /// Messages with complete small files, in order of arrival. Lookups expect names in ascending
+    /// order; files out of order are not found.
     wholes: Vec<Vec<Whole>>,
     is_complete: bool,
 }
 
-/// What the receiver has of a file.
+/// Content that the receiver has of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// What is before these places.
+    /// The content up to these marks.
     Marks(Vec<Mark>),
-    /// All, and this is how the hash of its content begins.
+    /// The complete file, with the first 8 bytes of its hash.
     Whole([u8; 8]),
 }
 
-/// How a small file is told of that has this hash.
+/// Report record of a small file with this hash.
 pub(super) fn whole(path: &[u8], hash: &[u8; 32]) -> Whole {
     Whole { name: name_of(path), content: front(hash) }
 }
 
-/// What stands for the path of an entry there.
+/// Short hash that identifies the path of an entry.
 pub(super) fn name_of(path: &[u8]) -> [u8; 8] {
     front(blake3::hash(path).as_bytes())
 }
@@ -50,7 +51,7 @@ fn front(hash: &[u8; 32]) -> [u8; 8] {
 }
 
 impl Have {
-    /// Takes what came in one message.
+    /// Adds the content of one message.
     pub fn add(&mut self, files: Vec<Held>, wholes: Vec<Whole>, is_last: bool) {
         if !self.is_complete {
             self.wholes.extend(Some(wholes).filter(|wholes| !wholes.is_empty()));
@@ -67,22 +68,22 @@ impl Have {
         }
     }
 
-    /// Whether the receiver has told all.
+    /// Whether the last message was received.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Whether the receiver has told of places in this file.
+    /// Whether the receiver reported marks of this file.
     pub(super) fn has_marks(&self, path: &[u8]) -> bool {
         self.files.contains_key(path)
     }
 
-    /// Whether a small file that has this hash is there whole.
+    /// Whether the receiver has the complete small file with this hash.
     pub(super) fn has_whole(&self, path: &[u8], size: u64, hash: &[u8; 32]) -> bool {
         self.whole(path, size) == Some(front(hash))
     }
 
-    /// First 8 bytes of the hash of a small file that the receiver holds whole; `None` without one.
+    /// First 8 bytes of the hash of a complete small file at the receiver, if any.
     pub(super) fn whole(&self, path: &[u8], size: u64) -> Option<[u8; 8]> {
         if self.wholes.is_empty() || !(1..=WHOLE_BYTES_MAX).contains(&size) {
             return None;
@@ -94,13 +95,13 @@ impl Have {
         some.get(place).map(|whole| whole.content)
     }
 
-    /// What the receiver has of a file, at most up to its size.
+    /// Removes and returns the content that the receiver has of a file, limited to the file's size.
     pub(super) fn take(&mut self, path: &[u8], size: u64) -> Option<Known> {
         let Some(mut marks) = self.files.remove(path) else {
             return self.whole(path, size).map(Known::Whole);
         };
         let mut places = vec![0];
-        // Hostile ones may be in any order, and say of stretches that begin anywhere.
+        // A hostile receiver may send marks in any order and with any start.
         marks.retain(|mark| {
             let is_next = places.last().is_some_and(|last| mark.bytes > *last)
                 && mark.bytes <= size
@@ -113,7 +114,7 @@ impl Have {
     }
 }
 
-/// Reads a small file whole; gives its mark where its hash begins so.
+/// Reads a complete small file; returns its mark if the hash begins with `content`.
 pub(super) fn same_whole(
     file: &dyn DiskFile,
     layout: &Layout,

@@ -1,17 +1,17 @@
-//! What of an unfinished transfer is on the disk, for the next attempt: append-only, checked, never believed.
+//! Append-only, checksummed journal of an unfinished transfer, used as a hint when resuming.
 //!
-//! It lies in the folder that the transfer writes to, under one of a few fixed names, and belongs to
-//! whoever has it locked. A transfer that is over soon makes none, and one that comes to its end
-//! removes it. What it says is a hint where to look: every byte that it speaks of is read and hashed
-//! again, and compared with the source's, before it counts.
+//! The journal is in the transfer's destination folder, under one of a few fixed names. The process
+//! that holds its lock owns the journal. A short transfer makes no journal, and a finished transfer
+//! removes its journal. Records are only hints: all content that a record describes is read and
+//! hashed again, and compared with the source, before the content counts.
 //!
 //! ```text
 //! head     "sabul resume 4\n"
 //! record   length (4, little-endian) | check (8) | body (postcard)
 //! ```
-//! A check is the start of the BLAKE3 hash of the check before and the body, so records count up to
-//! the first that is torn, altered or from somewhere else.
-//! Not here: which of it is still true (`destination/held.rs`).
+//! A check is the beginning of the BLAKE3 hash of the previous check and the body. Reading stops at
+//! the first record that is torn, altered or from another journal.
+//! Not here: whether records still match the files (`destination/held.rs`).
 
 use std::io;
 use std::sync::Arc;
@@ -25,22 +25,23 @@ use super::part::SUFFIX;
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::jail::{FileId, FileTime, JailError, JailPath, LinkTarget};
 
-/// The first bytes; the number grows with the format.
+/// Magic bytes at the start; the number is the format version.
 const HEAD: &[u8] = b"sabul resume 4\n";
-/// Length and check of a record, in bytes.
+/// Length of a record before its body, in bytes.
 const FRONT: usize = 4 + CHECK;
 const CHECK: usize = 8;
-/// Longest body, in bytes: a path and a map of holes.
+/// Maximum body length in bytes; fits a path and an extent map.
 const BODY_MAX: usize = 128 << 10;
-/// What was noted is handed over when it is so long, in bytes.
+/// Pending records are written once they have this many bytes.
 const WRITE_FROM: usize = 16 << 10;
-/// How many may lie in a folder. Ours: as many transfers into it at a time can be resumed.
+/// Maximum number of journals in a folder. Ours: this many concurrent transfers into one folder can
+/// be resumed.
 const SLOTS: usize = 16;
-/// Longest that is read, in bytes. Ours: some 25 million files.
+/// Maximum journal size that is read, in bytes. Ours: some 25 million files.
 const READ_MAX: u64 = 4 << 30;
-/// How much is read at a time, in bytes; more than a record.
+/// Read size in bytes; larger than a record.
 const READ_BYTES: usize = 1 << 20;
-/// Which file it is on its device, whose own number may change when the machine starts anew.
+/// Identity of a file within its device; the device number may change at a reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
     inode: u64,
@@ -53,55 +54,56 @@ impl From<FileId> for Stamp {
     }
 }
 
-/// What stands for a source.
+/// Short hash that identifies a source.
 pub(super) type Origin = [u8; 8];
 
-/// One thing to know.
+/// One record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Record {
-    /// A part that will be there.
+    /// A part file that exists, or will exist soon.
     Part {
-        /// For its marks.
+        /// Number that the part's marks refer to.
         number: u32,
         /// Path of the entry.
         entry: Vec<u8>,
-        /// Where it will be and its part, relative to the folder of the journal.
+        /// Path of the finished file and path of the part, relative to the folder of the journal.
         target: Vec<u8>,
         part: Vec<u8>,
         stamp: Stamp,
-        /// Permission bits that the finished file has.
+        /// Mode of the finished file.
         mode: u32,
     },
-    /// So much of a part is there.
+    /// Progress of a part.
     Mark {
         number: u32,
-        /// Where the stretch begins that the hash is of.
+        /// Start of the range that the hash covers.
         from: u64,
         bytes: u64,
         hash: [u8; 32],
-        /// It is on the disk.
+        /// Whether the content is on the disk.
         is_synced: bool,
     },
-    /// A file that has its name.
+    /// A complete file under its final name.
     Whole {
         entry: Vec<u8>,
         target: Vec<u8>,
         bytes: u64,
         hash: [u8; 32],
         stamp: Stamp,
-        /// Seconds and nanoseconds of its last change, of whatever kind.
+        /// Change time (ctime) in seconds and nanoseconds.
         changed: (i64, u32),
     },
-    /// Comes before what is said of a file with holes: how long it is, and where it has data.
+    /// Length and data extents of a sparse file; precedes other records of the file.
     Holes { entry: Vec<u8>, bytes: u64, data: Vec<Extent> },
-    /// A transfer ended early, and its part last changed at this time: seconds and nanoseconds.
+    /// The transfer ended early; the part's ctime in seconds and nanoseconds.
     Left { number: u32, changed: (i64, u32) },
-    /// Comes first: which sources the transfer sends.
+    /// Identifiers of the sources; always the first record.
     Origins(Vec<Origin>),
 }
 
 impl Record {
-    /// What has to be noted before anything else of a file of this layout.
+    /// The record that must precede other records of a file with this layout; `None` for a file
+    /// without holes.
     pub(super) fn holes(entry: &[u8], layout: &Layout) -> Option<Self> {
         let (bytes, data) = layout.holes()?;
         Some(Self::Holes { entry: entry.to_vec(), bytes, data })
@@ -113,13 +115,14 @@ impl Record {
     }
 }
 
-/// Whether a name is that of a journal.
+/// Whether a file name is that of a journal.
 pub(super) fn is_journal(name: &[u8]) -> bool {
     let number = name.strip_prefix(b".resume-").and_then(|name| name.strip_suffix(SUFFIX));
     number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
-/// Whether a journal that begins with this record is of a transfer of one of these sources, or of nobody.
+/// Whether a journal with this first record belongs to a transfer of one of these sources, or is
+/// empty.
 fn fits(first: Option<&Record>, origins: &[Origin]) -> bool {
     match first {
         None => true,
@@ -139,7 +142,8 @@ fn check(before: [u8; CHECK], body: &[u8]) -> [u8; CHECK] {
     check
 }
 
-/// Appends a record behind the one that has this check; the result is its own.
+/// Appends a record to `out`; `before` is the check of the previous record. Returns the record's
+/// own check.
 fn encode(record: &Record, before: [u8; CHECK], out: &mut Vec<u8>) -> Option<[u8; CHECK]> {
     let body = postcard::to_stdvec(record).ok().filter(|body| body.len() <= BODY_MAX)?;
     let check = check(before, &body);
@@ -149,24 +153,24 @@ fn encode(record: &Record, before: [u8; CHECK], out: &mut Vec<u8>) -> Option<[u8
     Some(check)
 }
 
-/// Reads what a journal says, record by record, up to the first that is not good.
+/// Reads a journal record by record, up to the first invalid record.
 struct Reading<R> {
-    /// Reads into what is unused of a buffer, from this place on; tells how many bytes.
+    /// Reads into the spare capacity of a buffer, from this offset on; returns the number of bytes.
     read: R,
-    /// What was read and is not used up, from `at` on.
+    /// Bytes read; the bytes before `at` are used up.
     bytes: Vec<u8>,
     at: usize,
-    /// Where the next bytes are.
+    /// Offset of the next read.
     next: u64,
     is_end: bool,
-    /// Bytes that are good.
+    /// Length of the valid records, in bytes.
     length: u64,
-    /// The check of the last record.
+    /// Check of the last record.
     check: [u8; CHECK],
 }
 
 impl<R: FnMut(&mut Vec<u8>, u64) -> io::Result<usize>> Reading<R> {
-    /// Reads the head; tells whether it is that of a journal, or begins like one.
+    /// Reads the head. Returns whether the file is a journal or could be the start of a journal.
     fn start(read: R) -> io::Result<(Self, bool)> {
         let bytes = Vec::with_capacity(READ_BYTES);
         let (at, next, is_end, length, check) = (0, 0, false, 0, [0; CHECK]);
@@ -222,37 +226,38 @@ fn decode_one(bytes: &[u8], before: [u8; CHECK]) -> Option<(Record, usize, [u8; 
     Some((postcard::from_bytes(body).ok()?, FRONT + length, *found))
 }
 
-/// A journal that is locked for this transfer.
+/// A journal that this transfer has locked.
 #[derive(Debug)]
 struct Open {
     path: JailPath,
     id: FileId,
     file: Box<dyn DiskFile>,
     check: [u8; CHECK],
-    /// Its length when this transfer took it over.
+    /// Length when this transfer took over the journal.
     length_before: u64,
-    /// Its name is on the disk.
+    /// The name of the journal is on the disk.
     has_name: bool,
 }
 
-/// The journals of a folder that a transfer has: those that others left, and its own.
+/// The journals that a transfer has locked in a folder: journals of earlier transfers, or its own.
 #[derive(Debug)]
 pub(super) struct Journal {
     disk: Arc<dyn Disk>,
     folder: JailPath,
     origins: Vec<Origin>,
-    /// The first is written to.
+    /// Only the first journal is written to.
     open: Vec<Open>,
-    /// What is not written.
+    /// Encoded records that are not written yet.
     pending: Vec<u8>,
     next_number: u32,
-    /// It cannot be written.
+    /// Writing failed; nothing is noted any more.
     is_broken: bool,
 }
 
 impl Journal {
-    /// Takes over what earlier transfers of one of these sources left in this folder; tells what it says, with the number of
-    /// the journal. Other journals are not even locked.
+    /// Takes over journals of earlier transfers of one of these sources in this folder. Calls
+    /// `tell` with each record and the index of its journal. Journals of other sources are not even
+    /// locked.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         folder: JailPath,
@@ -276,7 +281,8 @@ impl Journal {
         journal
     }
 
-    /// The first that `wanted` finds in what this user's journals of a folder say, whoever has them locked.
+    /// Returns the first result of `wanted` for a record in this user's journals, including locked
+    /// journals.
     pub(super) fn find<T>(
         disk: &dyn Disk,
         folder: &JailPath,
@@ -302,12 +308,12 @@ impl Journal {
         (0..SLOTS).find_map(find_in)
     }
 
-    /// How many of others it has taken over.
+    /// Number of journals taken over.
     pub(super) const fn taken_over(&self) -> usize {
         self.open.len()
     }
 
-    /// Where it lies.
+    /// The folder of the journals.
     pub(super) fn folder(&self) -> &JailPath {
         &self.folder
     }
@@ -330,7 +336,7 @@ impl Journal {
             Err(error) if error.is_not_found() => return Ok(()),
             result => result?,
         };
-        // Nobody makes us go on with what another user left, or may have altered.
+        // Journals of other users, or writable by other users, are not used.
         if !file.metadata()?.is_only_of(self.disk.user()) {
             return Ok(());
         }
@@ -342,7 +348,7 @@ impl Journal {
             return Ok(());
         }
         let found = file.metadata()?;
-        // Whoever had it may have removed it before it was locked here.
+        // The previous owner may have removed the file before it was locked here.
         match self.disk.stat(&path, LinkTarget::Itself) {
             Ok(there) if there.id == found.id => {}
             _ => return Ok(()),
@@ -375,14 +381,14 @@ impl Journal {
         Ok(())
     }
 
-    /// A number for a part.
+    /// Returns an unused number for a part.
     pub(super) fn number(&mut self) -> u32 {
         let number = self.next_number;
         self.next_number = number.saturating_add(1);
         number
     }
 
-    /// Notes something; on the disk after [`Self::sync`] only.
+    /// Appends a record; the record is on the disk only after [`Self::sync`].
     pub(super) fn note(&mut self, record: &Record) {
         if self.is_broken {
             return;
@@ -416,7 +422,7 @@ impl Journal {
                 result => result.map_err(io::Error::other)?,
             };
             let id = file.metadata()?.id;
-            // Another transfer may have met it before it was locked, and has taken it over.
+            // Another transfer may have opened and taken over the file before it was locked.
             if file.lock()? == Lock::Held
                 && self.disk.stat(&path, LinkTarget::Itself).is_ok_and(|it| it.id == id)
             {
@@ -453,7 +459,7 @@ impl Journal {
         self.pending = Vec::new();
     }
 
-    /// Hands what was noted to the system.
+    /// Writes pending records to the file, without a flush to the disk.
     pub(super) fn flush(&mut self) {
         if !self.is_broken
             && let Err(error) = self.write()
@@ -462,7 +468,7 @@ impl Journal {
         }
     }
 
-    /// Has all that was noted, and the journal's own name, on the disk.
+    /// Flushes all records, and the name of the journal, to the disk.
     pub(super) fn sync(&mut self) {
         self.flush();
         let Some(open) = self.open.first_mut().filter(|_| !self.is_broken) else { return };
@@ -478,17 +484,18 @@ impl Journal {
         }
     }
 
-    /// Whether it notes nothing.
+    /// Whether writing failed, so that nothing is noted any more.
     pub(super) const fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Whether there is one in the folder that is ours.
+    /// Whether this transfer has a journal in the folder.
     pub(super) const fn is_there(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// The transfer has come to its end. What others noted stays where `is_wanted`, by journal.
+    /// Ends the notes of a finished transfer. Removes the journals, except those that `is_wanted`
+    /// marks by index.
     pub(super) fn finish(&mut self, is_wanted: &[bool]) {
         self.pending = Vec::new();
         self.is_broken = true;
@@ -507,7 +514,7 @@ impl Journal {
     }
 }
 
-/// A time in a form to keep.
+/// A time in the form in which it is stored.
 pub(super) const fn kept_time(time: FileTime) -> (i64, u32) {
     (time.seconds, time.nanoseconds)
 }
@@ -546,7 +553,8 @@ mod tests {
         out
     }
 
-    /// What is read of these bytes, a few at a time, and how many are good.
+    /// Decodes bytes that arrive a few at a time; returns the records and the number of valid
+    /// bytes.
     fn decode(bytes: &[u8]) -> (Vec<Record>, u64) {
         let read = |into: &mut Vec<u8>, at: u64| {
             let rest = &bytes[usize::try_from(at).unwrap()..];

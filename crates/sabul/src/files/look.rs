@@ -1,4 +1,4 @@
-//! What there is in places, without reading content; and folders made and files removed.
+//! Directory listings without reading content; also makes folders and removes files.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,10 +16,10 @@ use super::trouble::jail_write_failure;
 use crate::disk::Disk;
 use crate::jail::{Jail, JailPath, Kind, LinkTarget, Metadata, RootLink};
 
-/// Names of a folder that are held while it is looked through or removed. Ours: some 5 MB.
+/// Maximum number of names held while a folder is listed or removed. Ours: some 5 MB.
 const NAMES_HELD: usize = 100_000;
 
-/// What a local copy would send, entry by entry.
+/// Entries that a copy of local files would send, in order.
 #[derive(Debug)]
 pub struct Planned {
     pub(super) walk: Walk,
@@ -33,34 +33,34 @@ impl Iterator for Planned {
     }
 }
 
-/// Files that somebody asks about.
+/// A listing in progress.
 #[derive(Debug)]
 pub(crate) struct Looked(About);
 
 #[derive(Debug)]
 enum About {
-    /// What is there, link by link.
+    /// A plain listing; symbolic links are shown as links.
     Places(Places),
-    /// What a copy would find.
+    /// Entries that a copy would send.
     Copy(Box<Walk>),
 }
 
-/// What comes of a step.
+/// Result of a step of a listing.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// The next one.
+    /// The next item.
     Seen(Seen),
-    /// Nothing yet: a moment to ask whether this is still wanted.
+    /// No item yet; the caller should check for cancellation.
     Pause,
-    /// There is no more.
+    /// The listing is complete.
     End,
 }
 
 impl Looked {
-    /// Looks below a root, or at what the user of this process may reach where there is none.
+    /// Starts a listing below a root, or of local files if `disk` is `None`.
     ///
     /// # Errors
-    /// If a rule is none.
+    /// If a rule is invalid.
     pub(crate) fn new(
         disk: Option<Arc<dyn Disk>>,
         places: Vec<Vec<u8>>,
@@ -86,7 +86,7 @@ impl Looked {
         Ok(Self(About::Copy(Box::new(set.into_parts().0))))
     }
 
-    /// Goes on to the next one, or for a while.
+    /// Continues to the next item, or up to a pause.
     pub(crate) fn step(&mut self) -> Look {
         match &mut self.0 {
             About::Places(places) => places.step(),
@@ -104,7 +104,7 @@ fn path_of(place: Vec<u8>) -> PathBuf {
     OsString::from_vec(place).into()
 }
 
-/// A walk's finding in the form in which it is told.
+/// Converts an entry of the walk to an item of the listing.
 fn seen(found: Found) -> Seen {
     let Found { entry, failure, owner: (owner, group), .. } = found;
     let (kind, size) = match entry.kind {
@@ -131,19 +131,19 @@ fn facts(metadata: &Metadata) -> Facts {
     Facts { kind, size, mode, modified_ns: modified_ns(mtime), owner, group }
 }
 
-/// A walk that follows no links but those that were named.
+/// A walk that follows only links that were named.
 #[derive(Debug)]
 struct Places {
     tree: Tree,
     view: View,
-    /// The next one last.
+    /// A stack: the next task is last.
     todo: Vec<Todo>,
 }
 
 enum Todo {
-    /// One that was asked for; it may be a pattern.
+    /// A requested path; the flag means that the path may be a pattern.
     Place(PathBuf, bool),
-    /// A folder: names that were read, last one first, and those that were not.
+    /// A folder: names already read, in reverse order, and names not read yet.
     Folder(PathBuf, Vec<Vec<u8>>, Option<Children>),
 }
 
@@ -173,7 +173,7 @@ impl Places {
         }
     }
 
-    /// Shows a name in a folder, and goes into it where all below is wanted.
+    /// Shows a name in a folder, and enters the folder if the view is recursive.
     fn child(&mut self, path: PathBuf) -> Look {
         let look = self.show(&path, LinkTarget::Itself);
         let is_folder = matches!(&look, Look::Seen(Seen { outcome: Ok(facts), .. })
@@ -202,7 +202,7 @@ impl Places {
         names.sum()
     }
 
-    /// Begins with a place; nothing where others come in its stead.
+    /// Starts a path; returns `None` if the path was replaced by matches of its pattern.
     fn begin(&mut self, path: PathBuf, may_be_pattern: bool) -> Option<Look> {
         let was_pattern = !may_be_pattern;
         if may_be_pattern && glob::is_pattern(path.as_os_str().as_bytes()) {
@@ -225,12 +225,12 @@ impl Places {
                 let failure = result.map(|_| unreadable(&path, "is no folder"));
                 Some(failed(&path, failure.unwrap_or_else(|failure| failure)))
             }
-            // A link that leads nowhere is there itself.
+            // A broken link is shown itself.
             _ => Some(self.show(&path, LinkTarget::Itself)),
         }
     }
 
-    /// Goes on with what is in a folder after `shown`.
+    /// Returns `shown` and continues with the content of the folder.
     fn enter(&mut self, path: PathBuf, shown: Option<Look>) -> Look {
         match self.tree.list(&path) {
             Ok(children) => {
@@ -249,7 +249,7 @@ impl Places {
     }
 }
 
-/// A path as it is told: without a `./` that nobody asked for.
+/// A path as displayed: without the leading `./` that was added here.
 fn told(path: &Path) -> Vec<u8> {
     let bytes = path.as_os_str().as_bytes();
     bytes.strip_prefix(b"./").filter(|rest| !rest.is_empty()).unwrap_or(bytes).to_vec()
@@ -259,27 +259,27 @@ fn failed(path: &Path, failure: Failure) -> Look {
     Look::Seen(Seen { path: told(path), outcome: Err(failure) })
 }
 
-/// What is to be done to the names of a place.
+/// A change to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Remove it, with what is in it or not.
+    /// Remove a file or folder.
     Remove {
-        /// Folders with all that is in them.
+        /// Also remove folders with their content.
         recursive: bool,
     },
-    /// Make a folder of that name.
+    /// Make a folder.
     Make {
-        /// Those above, too; one that exists is fine.
+        /// Also make missing parents, and accept an existing folder.
         parents: bool,
     },
 }
 
 impl Change {
-    /// Does it below a root, or to what the user of this process may reach where there is none; tells
-    /// how many names were removed or made.
+    /// Applies the change below a root, or to local files if `disk` is `None`. Returns the number
+    /// of names removed or made.
     ///
     /// # Errors
-    /// Why not, or why not all of it.
+    /// If the change was not made, or only in part.
     pub(crate) fn apply(
         self,
         disk: Option<&dyn Disk>,
@@ -318,8 +318,8 @@ impl Change {
     }
 }
 
-/// Where to begin, and the names below, of a path as the user of this process writes it. What is
-/// above the name itself may lead through links and upwards, as in any program of that user.
+/// Splits a local path into a start directory and names below. Components above the last name may
+/// be links or `..`, as in other programs.
 fn user_place<'a>(
     place: &[u8],
     mut names: Vec<&'a [u8]>,
@@ -329,7 +329,7 @@ fn user_place<'a>(
         let text = format!("'{}' names no file of its own", Printable(place));
         return Err(Failure::new(FailureCode::Refused, text));
     };
-    // As far as there are folders, they are gone into as anybody would.
+    // Existing folders are entered as usual, through links too.
     let mut start = PathBuf::from(start);
     while names.len() > 1 {
         let next = start.join(OsStr::from_bytes(names[0]));
@@ -367,7 +367,7 @@ fn make(disk: &dyn Disk, path: &JailPath, parents: bool) -> Result<u64, Failure>
     Ok(made)
 }
 
-/// Removes a name; links are removed and not followed. Ends with the first thing that stays.
+/// Removes a name; links are removed and not followed. Stops at the first error.
 fn remove(
     disk: &dyn Disk,
     path: &JailPath,

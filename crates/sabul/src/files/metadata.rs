@@ -1,4 +1,4 @@
-//! What a file or folder gets beside its content, and what of it could not be kept.
+//! File metadata: applies the metadata of an entry and counts metadata that was lost.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -9,31 +9,32 @@ use sabul_wire::control::{Entry, EntryKind, NotKept, Owner, Trait};
 use crate::disk::DiskFile;
 use crate::jail::FileTime;
 
-/// The bits that let the owner read and write.
+/// Permission bits that let the owner read and write.
 const OWNERS: u32 = 0o600;
-/// The bits that are never kept: setuid and setgid. Of files the sticky one neither: it has no meaning there.
+/// Bits that are never kept: setuid and setgid. The sticky bit of files is not kept either; it has
+/// no meaning there.
 const LENDING: u32 = 0o6000;
-/// The bit of a folder in which nobody may rename or remove files of others.
+/// The sticky bit of a folder, which stops users from renaming or removing files of others.
 const STICKY: u32 = 0o1000;
 
-/// What was not kept of entries that are otherwise there, and why the first of each kind.
+/// Lost metadata of entries that are otherwise complete: a count per kind, with the first reason.
 #[derive(Debug, Default)]
 pub(super) struct Lost(BTreeMap<Trait, (u64, String)>);
 
 impl Lost {
-    /// So many of a kind were not kept.
+    /// Counts lost metadata of one kind.
     pub(super) fn note(&mut self, what: Trait, count: u64, why: impl Display) {
         self.0.entry(what).or_insert_with(|| (0, why.to_string())).0 += count;
     }
 
-    /// Takes what somebody else noted.
+    /// Adds the counts of `other`.
     pub(super) fn add(&mut self, other: Self) {
         for (what, (count, why)) in other.0 {
             self.note(what, count, why);
         }
     }
 
-    /// All of it.
+    /// Returns all counts.
     pub(super) fn list(&self) -> Vec<NotKept> {
         let list = self.0.iter();
         list.map(|(&what, (count, why))| NotKept { what, count: *count, why: why.clone() })
@@ -41,13 +42,13 @@ impl Lost {
     }
 }
 
-/// Sets owner, extended attributes, permission bits and modification time of a file or folder as announced. That owner
-/// and attributes are not kept is no error.
+/// Sets owner, extended attributes, mode and modification time of a file or folder, as announced.
+/// Failures to set owner or attributes are counted as lost, and are no error.
 pub(super) fn keep_metadata(file: &dyn DiskFile, entry: &Entry) -> io::Result<Lost> {
     let mut lost = Lost::default();
     let mode = entry.mode;
     if let Some(more) = &entry.more {
-        // The system takes rights away from what changes hands, so bits come after.
+        // The system clears bits when the owner changes, so the mode is set afterwards.
         if let Some(owner) = more.owner {
             keep_owner(file, owner, &mut lost)?;
         }
@@ -89,7 +90,7 @@ fn keep_owner(file: &dyn DiskFile, owner: Owner, lost: &mut Lost) -> io::Result<
     Ok(())
 }
 
-/// Gives something to its owner by `set`, or at least to the group.
+/// Changes owner and group by `set`; if that fails, tries to change only the group.
 pub(super) fn give<E: Display>(
     owner: Owner,
     now: (u32, u32),
@@ -103,13 +104,13 @@ pub(super) fn give<E: Display>(
     if let Err(error) = set(user) {
         lost.note(Trait::Owner, 1, error);
         if user.is_some() && now.1 != owner.group {
-            // Whoever is a member may do that much.
+            // A member of the group may change the group alone.
             let _ = set(None);
         }
     }
 }
 
-/// A time as announced, in the form that the system takes.
+/// Converts an announced time in nanoseconds since the Unix epoch.
 pub(super) fn file_time(ns: i64) -> FileTime {
     const SECOND: i64 = 1_000_000_000;
     // The remainder of a euclidean division is not negative and below a second.

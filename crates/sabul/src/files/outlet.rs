@@ -1,38 +1,39 @@
-//! What the sending end of a transfer gives its blocks to, and tells what it does.
+//! Output interface of the file sender: takes blocks and events.
 
 use sabul_wire::control::{Entry, Failure};
 
-/// Where the sending end puts what it produces; every call may wait.
+/// Consumer of the sender's output; every call may block.
 pub trait Outlet {
-    /// An empty buffer with room for one block; waits until one is free.
+    /// Returns an empty buffer with room for one block; blocks until a buffer is free.
     ///
     /// # Errors
     /// If the transfer is over.
     fn buffer(&mut self) -> Result<Vec<u8>, Stopped>;
 
-    /// The next block of the stream; short ones are the last, and those after which a stream had
-    /// nothing more for a while.
+    /// Takes the next block of the stream. A block is short only at the end, and where a stream
+    /// paused.
     ///
     /// # Errors
     /// If the transfer is over.
     fn block(&mut self, block: Vec<u8>) -> Result<(), Stopped>;
 
-    /// The next entry is announced in a block.
+    /// Reports that the next entry is in a block.
     fn announced(&mut self, _entry: &Entry) {}
 
-    /// All entries were found: so many, of so many bytes, where each size is known.
+    /// Reports the total number of entries, and the total bytes if every size is known.
     fn totals(&mut self, _entries: u64, _bytes: Option<u64>) {}
 
-    /// An entry failed at this end, with the path as it is known here. Told at once; the summary has it, too.
+    /// Reports a local failure of an entry, with its local path. Called at once; the failure is
+    /// also in the summary.
     fn failed(&mut self, _path: &[u8], _failure: &Failure) {}
 
-    /// Whether the transfer is over, for one who has nothing to hand over for a while.
+    /// Whether the transfer is over; used while no block is produced.
     fn is_over(&self) -> bool {
         false
     }
 }
 
-/// The transfer is over before its end; whoever stopped it knows why.
+/// The transfer ended early; the outlet knows the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 

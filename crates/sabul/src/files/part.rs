@@ -1,17 +1,15 @@
-//! Files under construction: parts, and what stays of them when their writer dies.
+//! Part files: files under construction, and their cleanup after their writer dies.
 //!
-//! A part lies beside the name it will have, under one of its own: the start of that name, 64
-//! random bits and [`SUFFIX`]. It is created where nothing has that name, and locked until it is
-//! renamed or removed; both happen only while the name still leads to the very file that was
-//! written. So two writers of one name never touch each other's bytes, and the lock of a dead one
-//! is free: what it left is removed when a later transfer writes into the folder.
+//! A part is next to its final name, under a name of its own: the start of the final name, 64 random bits and
+//! [`SUFFIX`]. It is created exclusively, and locked until it is renamed or removed. Rename and removal happen only
+//! while the name still leads to the file that was written. So two writers of one final name never touch each other's
+//! bytes. The lock of a dead writer is free: a later transfer into the folder removes the dead writer's parts.
 //!
-//! A leftover counts only if this user owns it and nobody else may write to it: bytes that another user left, or may
-//! change later, become no file of ours. A part that is kept has mode 0600 until it gets its final name.
+//! A leftover part is used only if this user owns it and no other user may write to it. Content that another user left
+//! or may change later is never used. A kept part has mode 0600 until it gets its final name.
 //!
-//! A part that is worth going on with is kept: it gets a name that says so, and what there is of it
-//! is in the journal of its transfer (`journal.rs`). When its writer dies, or gives up, it stays for
-//! [`KEPT_PATIENCE`].
+//! A part that is worth resuming is kept: it is renamed to a name that marks it as kept, and its progress is in the
+//! journal of its transfer (`journal.rs`). If its writer dies or gives up, the part stays for [`KEPT_PATIENCE`].
 
 use std::io;
 
@@ -28,36 +26,36 @@ use crate::jail::{
     Entry as Name, FileId, JailError, JailPath, Kind, LinkTarget, MAX_NAME, Metadata,
 };
 
-/// What the name of a file under construction ends in.
+/// Suffix of the name of a part.
 pub(crate) const SUFFIX: &[u8] = b".sabul-part";
-/// What stands before the suffix of one that is kept.
+/// Part of the name before the suffix that marks a kept part.
 const KEPT: &[u8] = b".kept";
-/// Random bits of a name in hexadecimal digits.
+/// Hexadecimal digits for the random bits of a name.
 const DIGITS: usize = 16;
-/// Times a name is drawn before we believe that something is wrong.
+/// Maximum number of attempts to find a free name.
 const ATTEMPTS: usize = 8;
-/// Files of at least this many bytes get space before their content, so that they are in few
-/// pieces. Ours: below it, the extra call costs more.
+/// Minimum size of a file whose space is reserved in advance, to avoid fragmentation. Ours: for smaller files, the
+/// extra call costs more.
 const RESERVE_FROM: u64 = 1 << 20;
-/// Space is reserved so many bytes ahead: little at first, so that an announcement alone takes no
-/// disk away from others, then more.
+/// Space reserved ahead of the content, in bytes. Small at first, so that an announcement alone takes no disk space
+/// from others; then doubled up to the limit.
 const RESERVE_STEPS: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
-/// The system is asked to begin writing whenever so many bytes have come. Ours: a disk takes them
-/// in one sweep, and what is left at the end is flushed in a fraction of a second.
+/// Writeback is started each time this many bytes were written. Ours: a disk writes them in one sweep, and the rest at
+/// the end is flushed in a fraction of a second.
 const WRITEBACK_BYTES: u64 = 8 << 20;
-/// How long a kept part may be waited for, in seconds: a week.
+/// How long a kept part waits for a resume, in seconds: a week.
 pub(super) const KEPT_PATIENCE: i64 = 7 * 86_400;
-/// How long any part is left alone after its last change, in seconds, where a writer on another machine may have a lock that
-/// is not seen here. Ours: a live writer changes its part every few seconds.
+/// Minimum age of a part before removal, in seconds, if locks of other machines may be invisible here. Ours: a live
+/// writer changes its part every few seconds.
 const LOCAL_LOCK_PATIENCE: i64 = 600;
-/// Permission bits of a part that is kept.
+/// Mode of a kept part.
 pub(super) const KEPT_MODE: u32 = 0o600;
-/// What is read behind at a time where nothing comes, as bytes that came. Ours: some milliseconds.
+/// Amount of prefix verification per idle call, given as received bytes. Ours: some milliseconds.
 const IDLE_BYTES: u64 = 4 << 20;
-/// Most names of a folder that are searched for parts left behind. Ours: a tenth of a second.
+/// Maximum number of names searched for stale parts in a folder. Ours: a tenth of a second.
 const NAMES_SEARCHED: usize = 100_000;
 
-/// Whether a name is kept for files under construction.
+/// Whether a name is reserved for parts and journals.
 pub(super) fn is_reserved(name: &[u8]) -> bool {
     name.ends_with(SUFFIX)
 }
@@ -66,20 +64,19 @@ pub(super) fn is_reserved(name: &[u8]) -> bool {
 fn part_name(name: &[u8], bits: u64) -> Vec<u8> {
     let most = MAX_NAME - 1 - DIGITS - KEPT.len() - SUFFIX.len();
     let mut kept = name.len().min(most);
-    // Some file systems refuse half a character.
+    // Some file systems reject incomplete UTF-8 characters.
     while kept < name.len() && kept > most - 3 && name[kept] & 0xC0 == 0x80 {
         kept -= 1;
     }
     [&name[..kept], b".", format!("{bits:016x}").as_bytes(), SUFFIX].concat()
 }
 
-/// The name of a part when it is kept.
+/// The name of a part once it is kept.
 fn kept_name(name: &[u8]) -> Vec<u8> {
     [name.strip_suffix(SUFFIX).unwrap_or(name), KEPT, SUFFIX].concat()
 }
 
-/// How long a part of this name may be waited for when nobody has it locked, in seconds; nothing
-/// where the name is none that a part gets.
+/// How long an unlocked part with this name may wait, in seconds; `None` if this is not the name of a part.
 fn recognise(name: &[u8]) -> Option<i64> {
     let stem = name.strip_suffix(SUFFIX)?;
     let (stem, patience) = stem.strip_suffix(KEPT).map_or((stem, 0), |stem| (stem, KEPT_PATIENCE));
@@ -88,7 +85,7 @@ fn recognise(name: &[u8]) -> Option<i64> {
     (start.ends_with(b".") && start.len() > 1 && digits.iter().all(is_hex)).then_some(patience)
 }
 
-/// Whether a path is one of a part that is kept.
+/// Whether a path has the name of a kept part.
 pub(super) fn is_kept_name(path: &JailPath) -> bool {
     path.name().and_then(recognise) == Some(KEPT_PATIENCE)
 }
@@ -99,44 +96,44 @@ pub(super) struct Part {
     path: JailPath,
     target: JailPath,
     id: FileId,
-    /// None once it is closed.
+    /// `None` once the part is closed.
     file: Option<Box<dyn DiskFile>>,
-    /// Bytes of the stream that were announced, and where they go.
+    /// Announced bytes of the stream, and their layout in the file.
     size: Option<u64>,
     layout: Layout,
     written: u64,
     reserved: u64,
     step: u64,
-    /// The system was asked to write what is before this.
+    /// Writeback was started for the content before this offset.
     handed_over: u64,
-    /// What was there when it was gone on with.
+    /// Verification of the content that was present at the resume.
     behind: Option<Behind>,
-    /// Permission bits that it has when it gets its final name.
+    /// Mode that the part gets with its final name.
     mode: u32,
-    /// The hash that it has when it is read from the disk again, where that is wanted.
+    /// Hash for the verification by reading back from the disk; `None` if not requested.
     pub(super) read_back: Option<[u8; 32]>,
-    /// A file that it replaces hands down owner and bits, and what that file was at the beginning.
+    /// Whether a replaced file passes on owner and mode; and the metadata of that file at creation.
     keeps_old: bool,
     old: Option<Metadata>,
-    /// What is in the journal of it.
+    /// State of the part in the journal.
     pub(super) noted: Noted,
 }
 
-/// What is in the journal of a part.
+/// State of a part in the journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Noted {
-    /// Its number there, once it is kept.
+    /// Number of the part in the journal, once kept.
     pub(super) number: Option<u32>,
     /// Bytes up to the last mark.
     pub(super) bytes: u64,
-    /// Bytes up to the last durable mark, and when that was.
+    /// Bytes up to the last durable mark, and the time of that mark.
     pub(super) durable: u64,
     pub(super) at: std::time::Duration,
 }
 
 impl Part {
-    /// Begins a file, without its space. With `preserve` it has the bits that are announced for it in the end; otherwise those of
-    /// a file that it replaces.
+    /// Creates a part without reserving space. With `preserve` the file gets the announced mode in the end; otherwise
+    /// the mode of the file that it replaces.
     pub(super) fn create(
         disk: &dyn Disk,
         target: JailPath,
@@ -155,7 +152,7 @@ impl Part {
         let fail = |error: io::Error| trouble(target.as_bytes(), &error);
         let keeps_old = !preserve || entry.mode.is_none();
         let old = replaced(disk, &target, keeps_old);
-        // Under construction it is open to nobody to whom the old file was closed.
+        // Users without access to the old file have no access to the part.
         let mode = entry.mode.unwrap_or(0o666) & old.map_or(0o777, |old| old.mode | 0o600);
         for _ in 0..ATTEMPTS {
             let path = parent
@@ -169,7 +166,7 @@ impl Part {
             let (Metadata { id, mode, .. }, lock) = match begun {
                 Ok(begun) => begun,
                 Err(error) => {
-                    // It is empty; what else it may be, its lock is free soon.
+                    // The part is empty; if the removal fails, its lock is released soon.
                     let _ = disk.remove_file(&path);
                     return Err(fail(error));
                 }
@@ -184,7 +181,7 @@ impl Part {
                 path, target, id, file, size, layout, written, reserved, step, handed_over, behind, mode, keeps_old,
                 old, noted, read_back: None,
             };
-            // Somebody who tidies up may have met it before it was locked, and will remove it.
+            // A concurrent cleanup may have found the part before it was locked, and may remove it.
             if lock != Lock::Busy && part.has_its_name(disk)? {
                 part.leave_hole()?;
                 return Ok(part);
@@ -194,7 +191,7 @@ impl Part {
         Err(Failure::new(FailureCode::Unwritable, message).into())
     }
 
-    /// Goes on with a part that is kept, from the last of these marks on. The finished file has the bits of `mode`.
+    /// Opens a kept part and continues from the last of these marks. The finished file gets `mode`.
     pub(super) fn reopen(
         disk: &dyn Disk,
         path: JailPath,
@@ -242,14 +239,14 @@ impl Part {
         Ok(part)
     }
 
-    /// Goes on from the last of these marks; what is there behind it goes.
+    /// Continues from the last of these marks; truncates the content after the mark.
     pub(super) fn go_on(&mut self, marks: Vec<Mark>) -> Result<(), Trouble> {
         let offset = marks.last().map_or(0, |mark| mark.bytes);
         let fail = |error: io::Error| trouble(self.target.as_bytes(), &error);
         if let Some(file) = &mut self.file {
             file.resume_at(self.layout.reach(offset)).map_err(fail)?;
             if self.layout.has_holes() {
-                // What is between here and the next data is a hole again.
+                // The range up to the next data becomes a hole again.
                 file.resume_at(self.layout.place(offset).0).map_err(fail)?;
             }
         }
@@ -258,7 +255,8 @@ impl Part {
         Ok(())
     }
 
-    /// The hashes of what was there when it was gone on with, read to its end; nothing where that is not so any more.
+    /// Completes the verification of the content present at the resume. Returns its hash state; `None` if the content
+    /// does not match.
     pub(super) fn read_back(&mut self) -> Result<Option<Tree>, Trouble> {
         let (Some(file), Some(behind)) = (&self.file, &mut self.behind) else { return Ok(None) };
         let tree = behind.finish(&**file);
@@ -266,8 +264,7 @@ impl Part {
         Ok((!behind.differs()).then_some(tree))
     }
 
-    /// Reads on in what was there, for so many bytes that were written, or that there was time for; tells whether there is
-    /// more of it.
+    /// Verifies more of the prefix, in proportion to `bytes`; returns whether more remains.
     fn read_behind(&mut self, bytes: u64) -> Result<bool, Trouble> {
         let (Some(file), Some(behind)) = (&self.file, &mut self.behind) else { return Ok(false) };
         let read = behind.keep_pace(&**file, bytes);
@@ -275,12 +272,12 @@ impl Part {
         Ok(!behind.is_done())
     }
 
-    /// Reads on in what was there, for some milliseconds; tells whether there is more of it.
+    /// Verifies more of the prefix, for some milliseconds; returns whether more remains.
     pub(super) fn read_some(&mut self) -> Result<bool, Trouble> {
         self.read_behind(IDLE_BYTES)
     }
 
-    /// The path that it has, or will have, when it is kept.
+    /// The path of the part once it is kept.
     pub(super) fn kept_path(&self) -> Result<JailPath, Trouble> {
         if is_kept_name(&self.path) {
             return Ok(self.path.clone());
@@ -290,7 +287,7 @@ impl Part {
         parent.join(name).map_err(|error| jail_trouble(&error))
     }
 
-    /// Gives it the name of a part that is kept.
+    /// Renames the part to the name of a kept part.
     pub(super) fn keep(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
         let path = self.kept_path()?;
         if path != self.path {
@@ -304,47 +301,47 @@ impl Part {
         Ok(())
     }
 
-    /// Permission bits that it has when it gets its final name.
+    /// Mode that the part gets with its final name.
     pub(super) const fn mode(&self) -> u32 {
         self.mode
     }
 
-    /// Where it will be.
+    /// The final path.
     pub(super) fn target(&self) -> &JailPath {
         &self.target
     }
 
-    /// Which file it is.
+    /// Identity of the file.
     pub(super) fn id(&self) -> FileId {
         self.id
     }
 
-    /// Whether all that was announced is there.
+    /// Whether all announced bytes were written.
     pub(super) fn is_full(&self) -> bool {
         self.size == Some(self.written)
     }
 
-    /// Bytes of its stream in all, where that was announced.
+    /// Announced bytes of the stream, if announced.
     pub(super) fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// Where they go.
+    /// Layout of the file.
     pub(super) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Bytes of content so far.
+    /// Bytes of content written so far.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    /// What the disk says of it.
+    /// Current metadata of the part on the disk.
     pub(super) fn metadata(&self) -> Option<Metadata> {
         self.file.as_ref().and_then(|file| file.metadata().ok())
     }
 
-    /// Fails at once where the disk has no room for what was announced.
+    /// Returns an error if the disk has less free space than the announced size.
     pub(super) fn check_room(&self) -> Result<(), Trouble> {
         let size = self.size.filter(|&size| size >= RESERVE_FROM);
         let (Some(size), Some(file)) = (size, &self.file) else { return Ok(()) };
@@ -354,7 +351,7 @@ impl Part {
         }
     }
 
-    /// Appends content; with `hand_over`, has the system begin to write it down.
+    /// Appends content; with `hand_over`, also starts the writeback.
     pub(super) fn write(&mut self, mut content: &[u8], hand_over: bool) -> Result<(), Trouble> {
         let end = self.written + content.len() as u64;
         self.reserve(end)?;
@@ -392,7 +389,7 @@ impl Part {
         Ok(())
     }
 
-    /// Goes on to where the next byte belongs: nothing is written in between, and the file ends where it should.
+    /// Moves to the file offset of the next byte; a hole remains in between, and the file gets its correct length.
     fn leave_hole(&mut self) -> Result<(), Trouble> {
         let (place, _) = self.layout.place(self.written);
         match &mut self.file {
@@ -419,7 +416,7 @@ impl Part {
         Ok(())
     }
 
-    /// Sets what was announced beside the content; tells what could not be kept.
+    /// Sets the announced metadata; returns metadata that was lost.
     pub(super) fn keep_metadata(&mut self, entry: &Entry) -> Result<Lost, Trouble> {
         let Some(file) = &self.file else { return Ok(Lost::default()) };
         let result = match entry.mode {
@@ -433,7 +430,7 @@ impl Part {
         result.map_err(|error| self.trouble(&error))
     }
 
-    /// Gives it the permission bits that it has from now on.
+    /// Sets the final mode, owner and group.
     fn open_up(&mut self) -> Result<(), Trouble> {
         if let (Some(old), Some(_)) = (self.old.take(), &self.file) {
             self.take_after(&old, None)?;
@@ -446,7 +443,7 @@ impl Part {
         }
     }
 
-    /// Prepares it to replace this file.
+    /// Prepares the part to replace this file.
     pub(super) fn replace(&mut self, disk: &dyn Disk, old: &Metadata) -> Result<(), Trouble> {
         if !self.keeps_old || old.kind != Kind::File {
             return Ok(());
@@ -465,8 +462,8 @@ impl Part {
         self.take_after(old, Some(&*file))
     }
 
-    /// Gives it permission bits, owner and group of the file that it replaces, as far as the system allows; by `file` where
-    /// it is closed. Where the group stays another one, its members may do no more than everybody.
+    /// Applies mode, owner and group of the replaced file, as far as permitted; `file` is used if the part is closed.
+    /// If the group cannot be set, the group gets no more rights than other users.
     fn take_after(&mut self, old: &Metadata, file: Option<&dyn DiskFile>) -> Result<(), Trouble> {
         let Some(file) = file.or(self.file.as_deref()) else { return Ok(()) };
         let fail = |error: io::Error| trouble(self.target.as_bytes(), &error);
@@ -474,7 +471,7 @@ impl Part {
         if (now.owner, now.group) != (old.owner, old.group) {
             let owner = Some(old.owner).filter(|owner| *owner != now.owner);
             if file.set_owner(owner, old.group).is_err() && now.group != old.group {
-                // A member of the group may do that much.
+                // A member of the group may change the group alone.
                 let _ = file.set_owner(None, old.group);
             }
             now = file.metadata().map_err(fail)?;
@@ -490,7 +487,7 @@ impl Part {
         Ok(())
     }
 
-    /// Waits until its content is on the disk.
+    /// Flushes the content to the disk.
     pub(super) fn sync(&self) -> Result<(), Trouble> {
         match &self.file {
             Some(file) => file.sync().map_err(|error| self.trouble(&error)),
@@ -498,7 +495,7 @@ impl Part {
         }
     }
 
-    /// Reads what is on the disk, where that is wanted: it has to be what was written. After [`Self::sync`].
+    /// Reads the content back from the disk and verifies it, if requested. Must follow [`Self::sync`].
     pub(super) fn check_disk(&self) -> Result<(), Trouble> {
         let (Some(hash), Some(file)) = (self.read_back, &self.file) else { return Ok(()) };
         file.drop_cache();
@@ -509,7 +506,7 @@ impl Part {
         Err(differs_on_disk(&self.target))
     }
 
-    /// Closes it; its lock is free then.
+    /// Closes the file, which releases its lock.
     pub(super) fn close(&mut self) -> Result<(), Trouble> {
         self.open_up()?;
         match self.file.take() {
@@ -518,16 +515,16 @@ impl Part {
         }
     }
 
-    /// Gives it its final name; what had that name is replaced.
+    /// Renames the part to its final name and replaces an existing file.
     pub(super) fn rename(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
         self.require_its_name(disk)?;
         self.open_up()?;
         disk.rename(&self.path, &self.target).map_err(|error| jail_trouble(&error))
     }
 
-    /// Throws it away.
+    /// Removes the part.
     pub(super) fn remove(self, disk: &dyn Disk) {
-        // What cannot be removed now is removed when somebody writes into the folder later.
+        // If this fails, a later transfer into the folder removes the part.
         if matches!(self.has_its_name(disk), Ok(true))
             && let Err(error) = disk.remove_file(&self.path)
         {
@@ -569,7 +566,7 @@ impl Part {
     }
 }
 
-/// A name for something that is to be put in place of what is there.
+/// A temporary name for an object that will replace an existing object.
 pub(super) fn fresh_name(disk: &dyn Disk, target: &JailPath) -> Result<JailPath, Trouble> {
     let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
         return Err(jail_trouble(&JailError::IsADirectory(target.to_string())));
@@ -578,7 +575,7 @@ pub(super) fn fresh_name(disk: &dyn Disk, target: &JailPath) -> Result<JailPath,
     parent.join(part_name(name, bits)).map_err(|error| jail_trouble(&error))
 }
 
-/// What was read from the disk is not what was written.
+/// The failure for content that reads back differently from the disk.
 pub(super) fn differs_on_disk(target: &JailPath) -> Trouble {
     let message = format!(
         "the disk returns other bytes for '{target}' than were written to it; the file got no name: check the disk"
@@ -586,7 +583,7 @@ pub(super) fn differs_on_disk(target: &JailPath) -> Trouble {
     Failure::new(FailureCode::Verification, message).into()
 }
 
-/// The file that has this name now, where one that replaces it is to be like it.
+/// The file that will be replaced, if its owner and mode are to be kept.
 fn replaced(disk: &dyn Disk, target: &JailPath, keeps_old: bool) -> Option<Metadata> {
     if !keeps_old {
         return None;
@@ -594,8 +591,8 @@ fn replaced(disk: &dyn Disk, target: &JailPath, keeps_old: bool) -> Option<Metad
     disk.stat(target, LinkTarget::Itself).ok().filter(|old| old.kind == Kind::File)
 }
 
-/// Removes the parts and journals in a folder that nobody writes any more; tells how many. `own` is a file that was just made
-/// there: only what has the same owner is removed, and its time is that of the disk.
+/// Removes stale parts and journals in a folder; returns their number. `own` is a file that was just created there.
+/// Only files of the same owner are removed, and its time serves as the disk's clock.
 pub(super) fn reclaim(disk: &dyn Disk, folder: &JailPath, own: &Metadata) -> usize {
     let Ok(names) = disk.names(folder) else { return 0 };
     let mut removed = 0;
@@ -628,10 +625,10 @@ fn remove_if_dead(
     }
     let patience =
         if file.has_shared_locks()? { patience } else { patience.max(LOCAL_LOCK_PATIENCE) };
-    // Only now nobody writes to it.
+    // The metadata is read again now that no other process writes to the file.
     let found = file.metadata()?;
     let is_recent = own.ctime.seconds.saturating_sub(found.ctime.seconds) < patience;
-    // Its writer may have renamed it before it was locked here.
+    // The writer may have renamed the file before it was locked here.
     if is_recent || disk.stat(path, LinkTarget::Itself)?.id != found.id {
         return Ok(false);
     }

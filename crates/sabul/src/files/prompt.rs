@@ -1,4 +1,4 @@
-//! Standard input that says when it has nothing for now, so that what was read can leave.
+//! Standard input reader that reports a pause in the input, so that partial blocks are sent early.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Longest time for which bytes of a stream wait for more to fill their block. Ours: what a person
-/// takes for at once, and a handful of blocks a second.
+/// Maximum time that bytes of a stream wait for a full block. Ours: a delay that a person does not
+/// notice, and a handful of blocks a second.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(200);
 
-/// Reads a file that may keep us waiting. It fails with [`io::ErrorKind::WouldBlock`] when the first
-/// byte since the last such failure was given [`FLUSH_AFTER`] ago, or nothing came for that time.
+/// Reader of a file that may block. Returns [`io::ErrorKind::WouldBlock`] if the first byte since
+/// the last such error was read [`FLUSH_AFTER`] ago, or no input arrived for that time.
 #[derive(Debug)]
 pub(super) struct Prompt {
     file: File,
@@ -24,7 +24,7 @@ impl Prompt {
         Self { file, since: None }
     }
 
-    /// Standard input, past the buffer of the standard library: nobody else reads it.
+    /// Opens standard input without the standard library's buffer, which has no other reader here.
     pub(super) fn stdin() -> io::Result<Self> {
         Ok(Self::new(File::from(io::stdin().as_fd().try_clone_to_owned()?)))
     }
@@ -36,7 +36,7 @@ impl Read for Prompt {
             self.since.map_or(FLUSH_AFTER, |since| FLUSH_AFTER.saturating_sub(since.elapsed()));
         let timeout = Timespec::try_from(wait).map_err(io::Error::other)?;
         let mut waiting = [PollFd::new(&self.file, PollFlags::IN)];
-        // Where waiting is not possible, reading will say why, or will wait.
+        // If `poll` fails, the read reports the error or blocks.
         let is_late = wait.is_zero() || poll(&mut waiting, Some(&timeout)) == Ok(0);
         if is_late {
             self.since = None;
@@ -74,7 +74,8 @@ mod tests {
         assert_eq!(prompt.read(&mut buffer).unwrap(), 0);
     }
 
-    /// A pipe that always has something would otherwise hold a byte until its block is full.
+    /// Without the interruption, a pipe that always has input would hold a byte until its block is
+    /// full.
     #[test]
     fn a_pipe_that_trickles_is_interrupted_too() {
         let (mut prompt, mut writer) = pipe();

@@ -1,4 +1,4 @@
-//! The receiving end without a place to write: takes blocks, drives a [`Sink`].
+//! Receiver of a transfer, independent of the destination: takes blocks and drives a [`Sink`].
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,53 +17,53 @@ use super::content::Content;
 use super::trouble::{LostFolder, MAX_KEPT_FAILURES, Trouble};
 use crate::jail::JailPath;
 
-/// Most that parts and large files weigh which the sender is told of. Ours: a hundred thousand; what is not told of is
-/// sent again.
+/// Maximum weight in bytes of the parts and large files reported to the sender. Ours: room for about 100,000 files;
+/// unreported files are sent again.
 const FILES_WEIGHT_MAX: usize = 24 << 20;
-/// Most small files that it is told of, with which all of it keeps the limit.
+/// Maximum number of small files reported, so that the whole report keeps the protocol's limit.
 const WHOLES_MAX: usize = (HAVE_WEIGHT_MAX as usize / 4 * 3) / size_of::<Whole>();
 
-/// Least time between two progress messages.
+/// Minimum interval between two progress messages.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Whether an entry is where it belongs.
+/// Whether an entry has reached its final state on the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Yes, as far as the sink promises anything.
+    /// The entry is complete, as far as the sink gives guarantees.
     Now,
-    /// Not yet; [`Sink::settled`] tells.
+    /// The entry is not complete yet; [`Sink::settled`] returns the outcome.
     Later,
 }
 
-/// What became of an entry that was to be kept later.
+/// Outcome of an entry for which [`Kept::Later`] was returned.
 #[derive(Debug)]
 pub struct Settled {
-    /// Which entry.
+    /// Index of the entry.
     pub index: u64,
     /// Its path as announced.
     pub path: Vec<u8>,
-    /// It is a directory or a link, and no file.
+    /// Whether the entry is a directory or a link.
     pub is_directory: bool,
-    /// Whether it is where it belongs.
+    /// Whether the entry was kept.
     pub result: Result<(), Trouble>,
 }
 
-/// What earlier attempts left.
+/// Content that earlier attempts left.
 #[derive(Debug, Default)]
 pub struct Left {
-    /// Parts, and files of any size.
+    /// Part files, and complete files of any size.
     pub files: Vec<Held>,
-    /// Small files that are whole, by name.
+    /// Complete small files, by name.
     pub wholes: Arc<Vec<Whole>>,
 }
 
-/// What there is to tell of that, message by message.
+/// Iterator over the `Have` messages that report this content to the sender.
 #[derive(Debug)]
 pub struct HaveMessages {
     transfer: u32,
     messages: std::vec::IntoIter<Message>,
     wholes: Arc<Vec<Whole>>,
-    /// So many of those were told.
+    /// Number of small files reported so far.
     at: usize,
 }
 
@@ -92,176 +92,175 @@ impl Iterator for HaveMessages {
     }
 }
 
-/// A place where entries are written. A call that fails is the last for its entry, except for
-/// [`Self::discard`]: the entry fails alone and its content is dropped, unless the trouble ends the
-/// transfer.
+/// Destination of entries. A failed call is the last call for its entry, except for [`Self::discard`]. Only that
+/// entry fails and its content is dropped, unless the trouble ends the transfer.
 pub trait Sink {
-    /// Most entries it can take.
+    /// Maximum number of entries that the sink accepts.
     fn max_entries(&self) -> u64 {
         u64::MAX
     }
 
-    /// Makes a directory, or accepts one that is there.
+    /// Makes a directory, or accepts an existing directory.
     ///
     /// # Errors
-    /// Why there is none now.
+    /// If the directory cannot be made.
     fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble>;
 
-    /// Makes a symbolic link, or another name of an earlier entry: now, or later at the latest when it settles.
+    /// Makes a symbolic link, or a hard link to an earlier entry. May be deferred until [`Self::settle`].
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// If the link cannot be made.
     fn make_link(&mut self, _index: u64, entry: &Entry) -> Result<Kept, Trouble> {
         let message = format!("'{}' is a link and cannot go to a stream", Printable(&entry.path));
         Err(Failure::new(FailureCode::BadSetting, message).into())
     }
 
-    /// What was not kept of entries that are otherwise there.
+    /// Metadata that was lost of entries that are otherwise complete.
     fn not_kept(&self) -> Vec<NotKept> {
         Vec::new()
     }
 
-    /// Begins a file or stream.
+    /// Starts a file or stream.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    /// If the entry cannot be written.
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble>;
 
-    /// The place of an entry as the user of this end knows it, where there is one.
+    /// Path of an entry as displayed to the local user, if there is a path.
     fn shown(&self, _path: &[u8]) -> Option<String> {
         None
     }
 
-    /// The folder in or below which everything is, where it is one.
+    /// The folder that contains all entries, if the sink writes to a folder.
     fn folder(&self) -> Option<JailPath> {
         None
     }
 
-    /// What earlier attempts left, for the sender to go on from. Asked once, before anything comes.
+    /// Returns content that earlier attempts left, for the sender to resume from. Called once, before the first
+    /// block.
     fn held(&mut self) -> Left {
         Left::default()
     }
 
-    /// Goes on with a file that is there up to `offset`, as [`Self::held`] told, or keeps one that is
-    /// whole; or goes back in one that is gone on with, to its beginning or to an earlier place that was told.
+    /// Resumes a file at `offset`, as reported by [`Self::held`], or keeps a complete file. Also rewinds a resumed
+    /// file, to its beginning or to a lower reported offset.
     ///
     /// # Errors
-    /// Why that cannot be.
+    /// If the file cannot be resumed there.
     fn resume(&mut self, _index: u64, entry: &Entry, _offset: u64) -> Result<(), Trouble> {
         let text = format!("nothing is there of '{}'", Printable(&entry.path));
         Err(Failure::new(FailureCode::Protocol, text).into())
     }
 
-    /// The hashes of what was there of a file that was gone on with; reads some of what was not read meanwhile, and gives
-    /// nothing while there is more.
+    /// Reads back part of the bytes that were present of a resumed file. Returns their hash state once all bytes are
+    /// read, and `None` until then.
     ///
     /// # Errors
-    /// If it cannot be read, or is not what it was.
+    /// If the bytes cannot be read or have changed.
     fn read_back(&mut self, index: u64) -> Result<Option<Tree>, Trouble> {
         let text = format!("nothing is there of entry {index}");
         Err(Failure::new(FailureCode::Internal, text).into())
     }
 
-    /// Whether enough of an entry has come since its last mark.
+    /// Whether a mark is due for an entry.
     fn wants_mark(&self, _index: u64) -> bool {
         false
     }
 
-    /// So much of an entry has come; a later attempt may go on there. Tells whether [`Assembler::cut`] is wanted.
+    /// Records a mark, from which a later attempt can resume the entry. Returns whether the caller must call
+    /// [`Assembler::cut`].
     ///
     /// # Errors
-    /// If what came is lost.
+    /// If content written earlier is lost.
     fn mark(&mut self, _index: u64, _entry: &Entry, _marks: Marks) -> Result<bool, Trouble> {
         Ok(false)
     }
 
-    /// Appends to an entry that was begun; never nothing.
+    /// Appends content to a started entry; `content` is never empty.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    /// If the content cannot be written.
     fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble>;
 
-    /// Keeps an entry, whose content is complete and verified to have this hash.
+    /// Keeps an entry whose content is complete and verified against this hash.
     ///
     /// # Errors
-    /// Why it cannot be kept.
+    /// If the entry cannot be kept.
     fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> Result<Kept, Trouble>;
 
-    /// Throws away what there is of an entry; fine if there is nothing.
+    /// Removes all content of an entry; does nothing if there is no content.
     fn discard(&mut self, index: u64);
 
-    /// How much of the content no cut of power takes back, in bytes; zero where that is not promised.
+    /// Content bytes that survive a power failure; zero if the sink gives no such guarantee.
     fn durable(&self) -> u64 {
         0
     }
 
-    /// Time goes on: `now` is that since the channel was opened. Called several times a second.
+    /// Timer callback, called several times a second. `now` is the time since the channel was opened.
     fn tick(&mut self, _now: Duration) {}
 
-    /// Nothing comes: does a little of what has to be done some time; tells whether there is more of it.
+    /// Called while no block arrives. Does one step of deferred work and returns whether more remains.
     fn idle(&mut self) -> bool {
         false
     }
 
-    /// The block is used up: does what was put off.
+    /// Called when a block is used up. Does work that was deferred to the end of the block.
     fn block_done(&mut self) {}
 
-    /// What it holds of an entry that has not ended, in bytes.
+    /// Memory held for an unfinished entry, in bytes.
     fn pending_bytes(&self) -> usize {
         0
     }
 
-    /// Settles all that was to be kept later, however long that takes.
+    /// Completes all deferred entries; blocks until they are done.
     fn settle(&mut self) {}
 
-    /// What was settled since the last call, in the order of keeping.
+    /// Returns the outcomes since the last call, in the order of keeping.
     fn settled(&mut self) -> Vec<Settled> {
         Vec::new()
     }
 
-    /// Every entry is finished. Returns the directories that are not as they should be after all,
-    /// by index and entry path.
+    /// Called when all entries are finished. Returns the directories that lack their metadata, by index and entry
+    /// path.
     fn complete(&mut self) -> Vec<(u64, Vec<u8>, Failure)> {
         Vec::new()
     }
 
-    /// Nothing can be written any more: as [`Self::discard`], unless a later attempt may go on with
-    /// it.
+    /// Called when nothing more can be written. As [`Self::discard`], unless a later attempt can resume the entry.
     fn give_up(&mut self, index: u64) {
         self.discard(index);
     }
 
-    /// Whether it keeps what a next attempt goes on with until [`Self::conclude`].
+    /// Whether the sink keeps resume data until [`Self::conclude`] is called.
     fn has_to_be_heard(&self) -> bool {
         false
     }
 
-    /// All is kept, and the sender knows it.
+    /// Called when all entries are kept and the sender has confirmed this.
     fn conclude(&mut self) {}
 
-    /// The transfer is over before its end: leaves nothing half-written but what a later attempt may
-    /// go on with.
+    /// Called when the transfer ends early. Removes partial content that no later attempt can resume.
     fn abort(&mut self);
 }
 
-/// What a transfer came to.
+/// Totals of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Content bytes handed to the sink or there before, those of entries that failed aside.
+    /// Content bytes written or already present, without failed entries.
     pub bytes: u64,
-    /// How many of them were there before.
+    /// Bytes that were already present.
     pub resumed: u64,
-    /// How many are durable, as [`Sink::durable`] counts them.
+    /// Durable bytes, as defined by [`Sink::durable`].
     pub durable: u64,
-    /// Entries complete, verified and kept as the sink promises.
+    /// Entries that are complete, verified and kept as the sink guarantees.
     pub entries: u64,
-    /// How many of those are neither directories nor links.
+    /// Kept entries that are neither directories nor links.
     pub files: u64,
-    /// Entries that are not.
+    /// Entries that failed.
     pub failed: u64,
 }
 
-/// Lets entries through, or ends the transfer.
+/// Callback that admits an entry or ends the transfer.
 struct Gate(Box<Judge>);
 
 type Judge = dyn FnMut(&Entry) -> Result<(), Failure> + Send;
@@ -272,32 +271,32 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// Receives one transfer into a sink. Dropping it before the end aborts.
+/// Receives one transfer into a sink. Dropping an unfinished receiver aborts the transfer.
 #[derive(Debug)]
 pub struct Receiver<S: Sink> {
     transfer: u32,
     assembler: Assembler,
     sink: S,
     gate: Gate,
-    /// Entries that it has let through.
+    /// Number of entries that the gate has checked.
     admitted: u64,
-    /// The block under way.
+    /// The current block.
     block: Option<Vec<u8>>,
-    /// Blocks that are used up.
+    /// Used blocks, for reuse.
     free: Vec<Vec<u8>>,
-    /// Entries that failed and whose content is still coming.
+    /// Failed entries whose content is still arriving.
     dropping: BTreeSet<u64>,
     content: Content,
     counts: Counts,
     lost_folder: LostFolder,
     failures: Vec<(Vec<u8>, Failure)>,
     messages: Vec<Message>,
-    /// When the last progress was told, and what it was.
+    /// Time and values of the last progress message.
     told: Option<(Duration, Counts)>,
     is_finished: bool,
-    /// Why nothing more can be done.
+    /// The error that ended the transfer.
     over: Option<Failure>,
-    /// Nobody wants it any more.
+    /// Cancel flag.
     stop: Arc<AtomicBool>,
 }
 
@@ -307,7 +306,7 @@ fn stopped() -> Trouble {
 }
 
 impl<S: Sink> Receiver<S> {
-    /// Receives a transfer of this number.
+    /// Creates a receiver for the transfer with this number.
     pub fn with_sink(sink: S, transfer: u32) -> Self {
         Self {
             transfer,
@@ -330,12 +329,12 @@ impl<S: Sink> Receiver<S> {
         }
     }
 
-    /// Stops what takes long when this says so.
+    /// Sets the cancel flag; long operations stop once the flag is set.
     pub fn heed(&mut self, stop: Arc<AtomicBool>) {
         self.stop = stop;
     }
 
-    /// Looks at each entry before anything is done about it; what is wrong with one ends the transfer.
+    /// Sets a check that runs on each entry before the sink receives the entry. A failed check ends the transfer.
     #[must_use]
     pub fn with_gate(
         mut self,
@@ -345,12 +344,12 @@ impl<S: Sink> Receiver<S> {
         self
     }
 
-    /// The folder in or below which it writes, where it writes files.
+    /// The folder that contains all entries, if the sink writes files.
     pub fn folder(&self) -> Option<JailPath> {
         self.sink.folder()
     }
 
-    /// What to tell the sender before it sends anything: what earlier attempts left. May take long.
+    /// Returns the messages that report content of earlier attempts; the sender needs them first. May take long.
     pub fn have(&mut self) -> HaveMessages {
         let transfer = self.transfer;
         let mut messages = Vec::new();
@@ -374,23 +373,23 @@ impl<S: Sink> Receiver<S> {
         HaveMessages { transfer, messages: messages.into_iter(), wholes: left.wholes, at: 0 }
     }
 
-    /// Takes the next block and writes what is in it.
+    /// Takes the next block and writes its content.
     ///
     /// # Errors
-    /// If the sender breaks the protocol or sends what the sink can never take. The transfer is
-    /// over then: tell the sender, and [`Self::abort`].
+    /// If the sender breaks the protocol or sends content that the sink cannot accept. The transfer is then over:
+    /// report the failure to the sender and call [`Self::abort`].
     pub fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {
         self.block = Some(block);
         self.run()
     }
 
-    /// A block that is used up, for the next bytes from the network.
+    /// Returns a used block for reuse by the network side.
     pub fn poll_free(&mut self) -> Option<Vec<u8>> {
         self.free.pop()
     }
 
-    /// Messages for the sender: failures at once, progress at most every [`PROGRESS_INTERVAL`]
-    /// and at the end. `now` is the time since the channel was opened.
+    /// Messages for the sender: failures at once, progress at most every [`PROGRESS_INTERVAL`] and at the end. `now`
+    /// is the time since the channel was opened.
     pub fn poll_messages(&mut self, now: Duration) -> Vec<Message> {
         if !self.is_finished {
             self.sink.tick(now);
@@ -415,60 +414,59 @@ impl<S: Sink> Receiver<S> {
         std::mem::take(&mut self.messages)
     }
 
-    /// Nothing comes: does a little of what has to be done some time; tells whether there is more of it.
+    /// Called while no block arrives. Does one step of deferred work and returns whether more remains.
     pub fn idle(&mut self) -> bool {
         !self.is_finished && self.sink.idle()
     }
 
-    /// Whether it keeps what a next attempt goes on with until the sender knows that none is needed.
+    /// Whether resume data is kept until the sender has confirmed the end of the transfer.
     pub fn has_to_be_heard(&self) -> bool {
         self.sink.has_to_be_heard()
     }
 
-    /// The sender knows that all was written.
+    /// Called when the sender has confirmed the end of the transfer.
     pub fn conclude(&mut self) {
         self.sink.conclude();
     }
 
-    /// What has been written so far.
+    /// Totals so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What the transfer came to, once every entry is finished.
+    /// Final totals, once every entry is finished.
     pub fn finished(&self) -> Option<Counts> {
         self.is_finished.then_some(self.counts)
     }
 
-    /// The first failures, by entry path, those that the sender reported among them.
+    /// The first failures, by entry path, including failures that the sender reported.
     pub fn failures(&self) -> &[(Vec<u8>, Failure)] {
         &self.failures
     }
 
-    /// What was not kept of entries that are complete.
+    /// Metadata that was lost of entries that are otherwise complete.
     pub fn not_kept(&self) -> Vec<NotKept> {
         self.sink.not_kept()
     }
 
-    /// Entries and bytes announced so far, and whether that is all.
+    /// Entries and bytes announced so far, and whether these are the totals.
     pub fn announced(&self) -> (u64, u64, bool) {
         let (entries, bytes) = self.assembler.announced();
         (entries, bytes, self.assembler.is_complete())
     }
 
-    /// What an entry holds that is not finished, in bytes.
+    /// Memory held for unfinished entries, in bytes.
     pub fn pending_bytes(&self) -> usize {
         self.assembler.pending_bytes() + self.sink.pending_bytes()
     }
 
-    /// Gives up: removes what is half-written, unless a later attempt may go on with it, and frees
-    /// all blocks.
+    /// Aborts: removes partial content that no later attempt can resume, and frees all blocks.
     pub fn abort(&mut self) {
         if let Some((index, marks)) = self.assembler.marks()
             && !self.dropping.contains(&index)
             && let Some(entry) = self.assembler.entry(index)
         {
-            // It is the last chance; the marks before stay.
+            // Last chance for a mark; if the mark fails, earlier marks remain valid.
             let _ = self.sink.mark(index, entry, marks);
         }
         self.sink.abort();
@@ -489,7 +487,7 @@ impl<S: Sink> Receiver<S> {
         }
         let result = self.work();
         if let Err(failure) = &result {
-            // What is complete stays.
+            // Complete entries are kept.
             self.sink.settle();
             self.take_settled();
             self.over = Some(failure.clone());
@@ -532,7 +530,7 @@ impl<S: Sink> Receiver<S> {
         }
     }
 
-    /// Looks at an entry that is new, before anything is done about it.
+    /// Checks a newly announced entry before any operation on the entry.
     fn admit(&mut self) -> Result<(), Failure> {
         let (announced, most) = (self.assembler.announced().0, self.sink.max_entries());
         if announced == self.admitted {
@@ -586,7 +584,7 @@ impl<S: Sink> Receiver<S> {
                 .map(|()| self.content.go_on(index, offset, &mut self.counts)),
             Op::ReadBack(_) => loop {
                 match self.sink.read_back(index) {
-                    // There may be hours of it.
+                    // Reading back may take hours.
                     Ok(None) if self.stop.load(Ordering::Acquire) => break Err(stopped()),
                     Ok(None) => {}
                     Ok(tree) => {
@@ -725,7 +723,7 @@ mod tests {
         }
     }
 
-    /// A place where there was something of everything, which is never read to its end.
+    /// A sink with resumable content that never finishes reading back.
     #[derive(Debug, Default)]
     struct Endless(u32);
 

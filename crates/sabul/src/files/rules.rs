@@ -1,16 +1,16 @@
-//! What of a tree is copied and what is left out: `--include` and `--exclude`, as rsync has them.
+//! Include and exclude rules: `--include` and `--exclude`, as in rsync.
 //!
-//! The first rule whose pattern fits decides; what none fits is taken. A folder that is left out is not
-//! looked into. A pattern with a `/` in front is held against the whole name in the transfer, any
-//! other one against its end; one with a `/` at its end fits folders alone. `*` and `?` stay between
-//! slashes, `**` does not.
+//! The first matching rule decides; a name without a matching rule is included. An excluded folder
+//! is not read. A pattern with a leading `/` must match the whole name in the transfer; any other
+//! pattern must match the end of the name. A pattern with a trailing `/` matches only folders. `*`
+//! and `?` do not match slashes; `**` does.
 
 use globset::GlobMatcher;
 use sabul_wire::control::{Failure, Rule};
 
 use super::glob::{compile, is_match};
 
-/// Rules in their order; without any, everything is taken.
+/// Ordered rules; an empty list includes everything.
 #[derive(Clone, Debug, Default)]
 pub struct Rules(Vec<Compiled>);
 
@@ -22,20 +22,20 @@ struct Compiled {
 }
 
 impl Rules {
-    /// Reads rules.
+    /// Compiles rules.
     ///
     /// # Errors
-    /// If a pattern is none.
+    /// If a pattern is invalid.
     pub fn new(rules: &[Rule]) -> Result<Self, Failure> {
         rules.iter().map(Compiled::new).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Nothing is left out.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a file or folder is taken, by its name in the transfer.
+    /// Whether a file or folder is included; `name` is its name in the transfer.
     pub fn take(&self, name: &[u8], is_folder: bool) -> bool {
         let first = self
             .0

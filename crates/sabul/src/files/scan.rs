@@ -1,9 +1,10 @@
-//! How much there is to send, found out ahead of the reading: names and sizes alone.
+//! Parallel count of the entries and bytes to send, ahead of the sending walk.
 //!
-//! What is sent is decided by the walk that reads ([`super::source`]); this one only counts what that one will find,
-//! so that totals are known early, at both ends. A tree that changes meanwhile makes the two differ, and the walk is right.
+//! The sending walk ([`super::source`]) decides which entries are sent. This scan only counts the
+//! entries that the walk will find, so that both ends know the totals early. If the tree changes
+//! meanwhile, the two differ and the walk is right.
 //!
-//! Where each look at a file waits for a far disk, it is the waiting that takes long: so several threads look at once.
+//! Each lookup may wait for a remote disk, so several threads look up names in parallel.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,29 +17,31 @@ use super::source::{SourceSet, is_content};
 use super::tree::{FactKind, Facts, Links, Tree};
 use crate::machine::thread;
 
-/// Looks at the same time. Ours: a network disk of 1 ms answers 32 000 of them in a second.
+/// Number of parallel lookups. Ours: a network disk with 1 ms latency answers 32 000 lookups a
+/// second.
 const LOOKS_MAX: usize = 32;
-/// Names that one thread takes at a time.
+/// Number of names in a portion, the unit of work of a thread.
 const NAMES_AT_ONCE: usize = 64;
-/// Portions of names that may wait; whoever finds more looks at them itself.
+/// Maximum number of waiting portions; beyond this, the thread that lists names also looks them up.
 const PORTIONS_MAX: usize = 1024;
-/// Directories that may wait; of a tree that has more, the total stays a lower bound. Ours: some 20 MB.
+/// Maximum number of waiting directories; for a tree with more, the total remains a lower bound.
+/// Ours: some 20 MB.
 const DIRECTORIES_MAX: usize = 100_000;
 
-/// A scan under way on threads of its own, which end when this is dropped.
+/// A scan on its own threads, which end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Scan {
     shared: Arc<Shared>,
 }
 
-/// What there is to send, as far as somebody has counted.
+/// Entries and bytes to send, as counted so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Files, directories and what will fail.
+    /// Files, directories and entries that will fail.
     pub entries: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// There is no more. Otherwise there is at least so much.
+    /// Whether the count is complete; otherwise it is a lower bound.
     pub is_all: bool,
 }
 
@@ -51,17 +54,17 @@ struct Shared {
     bytes: AtomicU64,
     work: Mutex<Work>,
     changed: Condvar,
-    /// Nobody wants it any more, or it is too much.
+    /// The scan was cancelled, or the tree is too large.
     is_over: AtomicBool,
     is_done: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Work {
-    /// What is done first stands last, so that little waits at a time.
+    /// Stacks: the last item is processed first, which keeps the number of waiting items low.
     directories: Vec<Arc<Directory>>,
     portions: Vec<Portion>,
-    /// Threads that are at something, which may bring more.
+    /// Threads at work; their work may add more items.
     busy: usize,
 }
 
@@ -71,7 +74,7 @@ enum Task {
     Portion(Portion),
 }
 
-/// Some of the names in a directory, or sources as they were named.
+/// Names in a directory, or sources as given.
 #[derive(Debug)]
 struct Portion {
     of: Option<Arc<Directory>>,
@@ -82,14 +85,14 @@ struct Portion {
 struct Directory {
     path: PathBuf,
     above: Option<Arc<Self>>,
-    /// Device and inode, where links to directories are followed.
+    /// Device and inode; set if links to directories are followed.
     identity: Option<(u64, u64)>,
-    /// It was counted as an entry.
+    /// The directory was counted as an entry.
     is_entry: bool,
 }
 
 impl Scan {
-    /// Begins to count what is in these sources; a stream has no size.
+    /// Starts to count these sources; a stream has no known size.
     pub(crate) fn start(set: &SourceSet) -> Self {
         let names = set.roots().iter().map(|root| root.as_os_str().as_bytes().to_vec());
         let names: Vec<_> = names.collect();
@@ -110,15 +113,15 @@ impl Scan {
         });
         for _ in 0..threads.clamp(1, LOOKS_MAX) {
             let shared = Arc::clone(&shared);
-            // With fewer it takes longer; without any, totals come from the walk alone.
+            // Fewer threads take longer; without any thread, totals come from the walk alone.
             let _ = thread("sabul-scan", move || shared.run());
         }
         Self { shared }
     }
 
-    /// What was found so far.
+    /// The count so far.
     pub(crate) fn totals(&self) -> Totals {
-        // First whether that is all, so that what is then read is complete.
+        // Read the flag first: if it is set, the counts read afterwards are final.
         let is_all = self.shared.is_done.load(Ordering::Acquire);
         let entries = self.shared.entries.load(Ordering::Relaxed);
         Totals { entries, bytes: self.shared.bytes.load(Ordering::Relaxed), is_all }
@@ -140,7 +143,7 @@ impl Shared {
             }
             self.lock().busy -= 1;
         }
-        // Whoever ends has seen that nothing can come, which those who wait have not.
+        // This thread found that no work can arrive; waiting threads must be woken to see this too.
         self.changed.notify_all();
     }
 
@@ -158,14 +161,14 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// What to do next; none at the end.
+    /// Waits for the next task; returns `None` at the end.
     fn next(&self) -> Option<Task> {
         let mut work = self.lock();
         loop {
             if self.is_over() {
                 return None;
             }
-            // Names first, since they are what waits in numbers.
+            // Portions first, because portions are the more numerous items.
             let portion = work.portions.pop().map(Task::Portion);
             let task = portion.or_else(|| work.directories.pop().map(Task::Directory));
             if task.is_some() {
@@ -185,10 +188,10 @@ impl Shared {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Hands out the names in a directory.
+    /// Lists a directory and distributes its names.
     fn list(&self, directory: &Arc<Directory>) {
         let Ok(names) = self.tree.list(&directory.path) else {
-            // It fails, and that is the entry that it has or now gets.
+            // An unreadable directory counts as one failed entry.
             if !directory.is_entry {
                 self.count(0);
             }
@@ -228,7 +231,7 @@ impl Shared {
         }
     }
 
-    /// Counts what has these names.
+    /// Counts the entries with these names.
     fn look(&self, portion: &Portion) {
         for name in &portion.names {
             if self.is_over() {
@@ -242,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// Counts one; what cannot be looked at counts as an entry without bytes, as it will when it is sent.
+    /// Counts one entry; a failed lookup counts as an entry without bytes, as in the walk.
     fn visit(&self, path: PathBuf, name: &[u8], above: Option<&Arc<Directory>>) {
         let is_source = above.is_none();
         let ancestors = || std::iter::successors(above, |directory| directory.above.as_ref());
@@ -257,7 +260,8 @@ impl Shared {
                 }
                 return;
             }
-            // Of a file with holes its data goes; with two names it is counted twice and sent once. Both are near enough.
+            // A sparse file counts with its allocated bytes. A file with several names is counted
+            // several times and sent once. Both are accurate enough.
             Ok(FactKind::File(_)) if holes => return self.count(allocated),
             Ok(FactKind::File(size)) => return self.count(size),
             Ok(FactKind::Directory(identity)) => identity,
@@ -265,7 +269,8 @@ impl Shared {
                 return self.count(0);
             }
         };
-        // The content of a source that ends in '/' or '.' goes to the top, without an entry of its own.
+        // A source that ends in '/' or '.' has no entry of its own; its content goes to the top
+        // level.
         let is_entry = !(is_source && is_content(name) && self.is_recursive);
         if is_entry {
             self.count(0);
@@ -311,7 +316,7 @@ mod tests {
         scan.totals()
     }
 
-    /// What the walk comes to.
+    /// Totals of the sending walk.
     fn walked(set: SourceSet) -> Totals {
         let (walk, _) = set.into_parts();
         let mut totals = Totals { is_all: true, ..Totals::default() };
@@ -360,7 +365,7 @@ mod tests {
             assert_eq!(counted, walked(set), "{sources:?} {recursive}");
         }
         let all = totals(&local(&[&path], true));
-        // tree, a, b, many, its 300, x, y, z, loop, link and the broken one.
+        // Entries: tree, a, b, many, its 300 files, x, y, z, loop, link and the broken link.
         assert_eq!(all, Totals { entries: 310, bytes: 3220 + 44_850, is_all: true });
     }
 
@@ -385,18 +390,18 @@ mod tests {
         }
     }
 
-    /// Answers none of its first looks before several wait.
+    /// A disk that answers no lookup below `many` until several lookups wait.
     #[derive(Debug)]
     struct SlowDisk {
         jail: Jail,
-        /// Now, and the most ever.
+        /// Current and maximum number of waiting lookups.
         waiting: Mutex<(usize, usize)>,
         more: Condvar,
     }
 
     impl Disk for SlowDisk {
         fn stat(&self, path: &JailPath, link: LinkTarget) -> Result<Metadata, JailError> {
-            // The first file is one of few; behind it stand many.
+            // The first file is one of few; the many files come later.
             if path.to_string().contains("many/") {
                 let mut waiting = self.waiting.lock().unwrap();
                 waiting.0 += 1;
@@ -450,7 +455,7 @@ mod tests {
         let disk = Arc::new(SlowDisk { jail, waiting, more });
         let set = SourceSet::in_disk(Arc::clone(&disk) as _, vec![b"tree".to_vec()], true);
         assert!(totals(&set).is_all);
-        // 300 names are five portions.
+        // 300 names make five portions.
         let most = disk.waiting.lock().unwrap().1;
         assert!(most >= 4, "{most} at once");
     }

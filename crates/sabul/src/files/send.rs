@@ -1,7 +1,7 @@
-//! The sending end: announces, reads, hashes and packs, in one pass over the bytes.
+//! File sender: announces, reads, hashes and packs entries in one pass over the bytes.
 //!
-//! Names, content and hashes go into blocks one behind the other and without gaps: a block holds the tail of one file,
-//! many small ones, and the head of the next.
+//! Names, content and hashes are packed into blocks without gaps: a block may hold the tail of one
+//! file, many small files, and the head of the next file.
 
 use std::convert::Infallible;
 use std::io::{self, Read};
@@ -22,39 +22,40 @@ use super::trouble::{MAX_KEPT_FAILURES, read_failure};
 use crate::disk::DiskFile;
 use crate::jail::Metadata;
 
-/// Entries that are looked for before the first of them is sent: where that finds all, the totals are known at once.
+/// Number of entries found before the first is sent. If these are all entries, the totals are known
+/// at once.
 const AHEAD_ENTRIES: usize = 1000;
-/// What they take at most, in bytes, about.
+/// Approximate maximum memory of these entries, in bytes.
 const AHEAD_BYTES: usize = 256 << 10;
-/// Most entries of which the small files are read at once, as far as their content is no more than a block.
+/// Maximum number of entries whose small files are read at once, as long as their content fits in a
+/// block.
 const READ_AT_ONCE: usize = 64;
-/// Bytes of what the receiver has that are read before it is asked whether anybody still wants them.
+/// Bytes of a prefix that are verified between two checks for cancellation.
 const BEHIND_BYTES: u64 = 64 << 20;
-/// Times a file is read again whose last change has another time.
+/// How many times a file is read again after its ctime changed.
 const READ_AGAIN_MAX: u32 = 3;
 
-/// How to send.
+/// Options of a send.
 #[derive(Clone, Copy, Debug)]
 pub struct SendOptions {
-    /// Announce modification times, so that the receiver can keep them. Modes are always
-    /// announced.
+    /// Announce modification times, so that the receiver can keep them. Modes are always announced.
     pub preserve: bool,
     /// Size of a block in bytes; not zero.
     pub block_bytes: usize,
 }
 
-/// What was sent.
+/// Totals of a send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SendSummary {
     /// Entries announced.
     pub entries: u64,
-    /// Content bytes of what was sent, in bytes.
+    /// Content bytes of all entries.
     pub bytes: u64,
-    /// How many of them the receiver had.
+    /// Bytes that the receiver already had.
     pub resumed: u64,
-    /// Entries that failed, missing sources among them.
+    /// Failed entries, including missing sources.
     pub failed: u64,
-    /// The first [`MAX_KEPT_FAILURES`] of them, with the path as this end knows it.
+    /// The first [`MAX_KEPT_FAILURES`] failures, with local paths.
     pub failures: Vec<(Vec<u8>, Failure)>,
 }
 
@@ -67,11 +68,11 @@ impl SendSummary {
     }
 }
 
-/// Sends everything that the receiver does not have, and returns when the last block is handed over.
-/// What cannot be read is in the summary; the rest goes nevertheless.
+/// Sends all content that the receiver does not have; returns once the last block is passed to the
+/// outlet. Unreadable sources are listed in the summary, and the other sources are still sent.
 ///
 /// # Errors
-/// If the outlet says that the transfer is over.
+/// If the outlet reports that the transfer is over.
 pub fn send_files(
     set: SourceSet,
     options: SendOptions,
@@ -149,7 +150,7 @@ pub fn send_files(
     Ok(summary)
 }
 
-/// How many of these entries are read at once.
+/// Number of entries to read at once.
 fn read_at_once(entries: &[Found], block_bytes: usize) -> usize {
     let mut bytes = 0;
     let fits = |found: &&Found| {
@@ -159,7 +160,8 @@ fn read_at_once(entries: &[Found], block_bytes: usize) -> usize {
     entries.iter().take(READ_AT_ONCE).take_while(fits).count().max(1)
 }
 
-/// Whether a file is read whole before its turn comes: a small one of which the receiver has nothing, or all.
+/// Whether a file is read completely in advance: a small file that the receiver has completely or
+/// not at all.
 fn is_read_ahead(found: &Found, have: &Have) -> bool {
     if !matches!(found.entry.kind, EntryKind::File(size) if size <= SMALL_BYTES) {
         return false;
@@ -168,7 +170,7 @@ fn is_read_ahead(found: &Found, have: &Have) -> bool {
     is_plain && !Layout::of(&found.entry).has_holes() && !have.has_marks(&found.entry.path)
 }
 
-/// A small file as it was read.
+/// A small file after reading.
 struct Small {
     content: Vec<u8>,
     outcome: Result<[u8; 32], Failure>,
@@ -184,7 +186,7 @@ fn read_whole(found: &Found, tree: &Tree, content: &mut Vec<u8>) -> Result<[u8; 
     let size = found.entry.stream_bytes().unwrap_or(0);
     let most = usize::try_from(size).unwrap_or(usize::MAX);
     let file = tree.open(&found.path)?;
-    // One byte more, to see whether it has grown.
+    // One more byte, to detect growth.
     content.reserve_exact(most + 1);
     while content.len() <= most {
         match file.read_at(content, content.len() as u64) {
@@ -203,9 +205,9 @@ fn read_whole(found: &Found, tree: &Tree, content: &mut Vec<u8>) -> Result<[u8; 
     Ok(hash)
 }
 
-/// Whether a file is what was announced, now that so much of it was read, with this hash. Where nothing but the time of its
-/// last change differs, which a new name or other bits change too, it is read again: it is the same if that gives the same
-/// hash.
+/// Checks that a file is still as announced, after `sent` bytes with this hash were read. If only
+/// the ctime differs, which a new link or mode also changes, the file is read again and must have
+/// the same hash.
 fn confirm(
     found: &Found,
     file: &dyn DiskFile,
@@ -234,14 +236,14 @@ fn confirm(
         match hash_again(found, file, size, &is_over).map_err(|error| read_failure(path, &error))? {
             Some(again) if again == hash => {}
             Some(_) => return changed("changed"),
-            // Nobody wants it any more.
+            // The transfer was cancelled.
             None => return Ok(()),
         }
     }
     changed("changed again and again")
 }
 
-/// The hash of what a file has now; nothing where it is over before.
+/// Hash of the current content of a file; `None` if cancelled.
 fn hash_again(
     found: &Found,
     file: &dyn DiskFile,
@@ -265,7 +267,7 @@ fn hash_again(
     Ok(Some(layout.hash(tree.hash())))
 }
 
-/// What the receiver has of a file, to be found to be so.
+/// Prefix that the receiver claims to have, with verification started.
 fn find_known(
     found: &Found,
     file: &dyn DiskFile,
@@ -273,7 +275,7 @@ fn find_known(
 ) -> Result<Option<Behind>, Failure> {
     let EntryKind::File(_) = found.entry.kind else { return Ok(None) };
     let (layout, size) = (Layout::of(&found.entry), found.entry.stream_bytes().unwrap_or(0));
-    // What is there of a stretch says nothing of the file.
+    // Kept content of a range says nothing about the file.
     if found.part.is_some() {
         return Ok(None);
     }
@@ -289,7 +291,8 @@ fn find_known(
             Vec::from_iter(mark)
         }
     };
-    // Of another file nothing is sent that has to come again; and of what is there whole nothing is sent meanwhile.
+    // Reads up to the first mark before sending, so that nothing of a different file is sent twice.
+    // A complete file is verified before anything is sent.
     let at_once = match &marks[..] {
         [.., last] if last.bytes == size => size,
         [first, ..] => first.bytes,
@@ -313,7 +316,7 @@ struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// Begins the next entry; gives its index.
+    /// Announces the next entry; returns its index.
     fn announce(&mut self, entry: Entry) -> Result<u64, Stopped> {
         let index = self.summary.entries;
         self.summary.entries += 1;
@@ -328,7 +331,7 @@ impl Sender<'_> {
         self.announce(Entry { modified_ns, ..found.entry.clone() })
     }
 
-    /// Sends a file that was read.
+    /// Sends a small file that was read in advance.
     fn send_small(&mut self, found: &Found, small: Small, have: &Have) -> Result<(), Stopped> {
         let index = self.announce_found(found)?;
         let size = small.content.len() as u64;
@@ -378,8 +381,8 @@ impl Sender<'_> {
         self.end(index, sent, outcome, path)
     }
 
-    /// Sends up to `size` bytes of a file, those aside that are the same; tells how many there were
-    /// in all, and their hash.
+    /// Sends up to `size` bytes of a file, without the verified prefix. Returns the number of bytes
+    /// including the prefix, and their hash.
     fn send_content(
         &mut self,
         index: u64,
@@ -391,7 +394,7 @@ impl Sender<'_> {
         let path = found.path.as_os_str().as_bytes();
         let layout = Layout::of(&found.entry);
         let mut grew = false;
-        // Of a stretch of a file, the rest is somebody else's.
+        // For a range of a file, bytes after the range do not matter.
         let before = found.part.map_or(0, |(before, _)| before);
         let is_part = found.part.is_some();
         let mut start = known.as_ref().map_or(0, Behind::goes_on);
@@ -399,7 +402,7 @@ impl Sender<'_> {
         loop {
             if let Some(behind) = known.as_mut().filter(|it| sent >= size || it.differs()) {
                 while !behind.is_done() {
-                    // There may be hours of it.
+                    // Verifying may take hours.
                     if self.outlet.is_over() {
                         return Err(Stopped);
                     }
@@ -409,7 +412,7 @@ impl Sender<'_> {
                 }
                 let goes_on = behind.goes_on();
                 if goes_on < start {
-                    // What was read meanwhile is not what the receiver has.
+                    // The verified prefix is shorter than the assumed prefix: go back.
                     tell_changed(found, goes_on);
                     self.summary.resumed -= start;
                     start = goes_on;
@@ -447,7 +450,7 @@ impl Sender<'_> {
                 Err(error) => return Ok((sent, Err(read_failure(path, &error)))),
             }
         }
-        // Of a file that is shorter now nobody asks.
+        // The hash of a file that shrank is not needed.
         if let Some(mut all) = known.map(Behind::into_agreed).filter(|_| sent >= size) {
             if sent > start {
                 all.join(&tree);
@@ -459,11 +462,12 @@ impl Sender<'_> {
         Ok((sent, outcome.map(|()| hash)))
     }
 
-    /// Goes on with a file at this place: where that is, and what hashes from there on.
+    /// Starts the content of a file at this offset; returns the offset and an empty hash state from
+    /// there on.
     fn begin_at(&mut self, index: u64, place: u64) -> (u64, ContentTree) {
         self.summary.resumed += place;
         self.packer.begin(index, place);
-        // Behind the end of a file, which need not be that of a chunk, nothing follows.
+        // At the end of a file, which may be inside a chunk, no further bytes follow.
         (place, ContentTree::new(place.next_multiple_of(CHUNK)))
     }
 
@@ -486,7 +490,7 @@ impl Sender<'_> {
                 Ok([]) => break Ok(tree.hash()),
                 Ok(content) => tree.update(content),
                 Err(error) => match io::Error::kind(&error) {
-                    // Nothing more for now: whoever reads the stream should have what there is.
+                    // No more input for now: send the partial block to the reader.
                     io::ErrorKind::WouldBlock => self.flush()?,
                     io::ErrorKind::Interrupted => {}
                     _ => break Err(read_failure(&name, &error)),
@@ -519,7 +523,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Makes sure that the block has room for at least one byte.
+    /// Makes room for at least one byte in the block.
     fn make_room(&mut self) -> Result<(), Stopped> {
         while self.packer.is_full() {
             self.flush()?;
@@ -550,7 +554,7 @@ impl Sender<'_> {
     }
 }
 
-/// Appends so many bytes at most: what is behind them is a hole.
+/// Appends at most `most` bytes; the bytes after them are a hole.
 fn read_some(
     file: &dyn DiskFile,
     into: &mut Vec<u8>,
@@ -564,7 +568,7 @@ fn read_some(
     Ok(scratch.len())
 }
 
-/// How a file changed since it was announced, if it did.
+/// How a file changed since its announcement; `None` if it did not change.
 fn change(
     now: &Metadata,
     (sent, wanted): (u64, u64),
@@ -583,8 +587,8 @@ fn change(
     }
 }
 
-/// Whether there is a byte behind the announced size. Only asked of files that claim to be empty:
-/// those of /proc do, and are not.
+/// Whether there is a byte after the announced size. Checked only for files of announced size zero:
+/// files in /proc report size zero and are not empty.
 fn is_longer(file: &dyn DiskFile, size: u64) -> bool {
     size == 0 && file.read_at(&mut Vec::with_capacity(1), 0).is_ok_and(|read| read > 0)
 }

@@ -1,12 +1,14 @@
-//! What to send: local files and directories, a stream, or what a listener's root holds.
+//! Sources of a transfer: local files and directories, a stream, or paths below a listener's root.
 //!
-//! The walk is lazy and sorted by bytes, so that two runs send the same order; of a directory with
-//! more than [`NAMES_HELD`] names it sorts one part after the other, so that memory stays bounded.
-//! Links are followed as far as they stay in the directory that was named, unless all of files is wanted (`all.rs`); one that
-//! leads out of it is followed on request only, since whoever made the tree would decide what leaves this machine. A link to a
-//! directory that contains it is reported. Below a listener's root, links to files are followed as
-//! far as they stay inside, and links to directories are reported. Nothing but regular files is ever opened: opening a
-//! FIFO or a device can wait for ever or act on hardware.
+//! The walk is lazy and sorted by bytes, so two runs send the same order. A directory with more
+//! than [`NAMES_HELD`] names is sorted in sections, to bound memory.
+//! Symbolic links are followed if they stay in the named directory, unless they are sent as links
+//! (`all.rs`). A link that leads out of the directory is followed only on request. Otherwise the
+//! author of the tree could choose which other files leave this machine. A link to a directory that
+//! contains the link is reported as a failure. Below a listener's root, links to files are followed
+//! if they stay inside, and links to directories are reported.
+//! Only regular files are ever opened: opening a FIFO or a device may block for ever or act on
+//! hardware.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -33,30 +35,30 @@ use super::trouble::read_failure;
 use crate::disk::Disk;
 use crate::jail::FileTime;
 
-/// Name of the entry that carries standard input, until the destination names it.
+/// Entry name of standard input, until the destination sets the name.
 const STDIN_NAME: &[u8] = b"stdin";
 
-/// Most names of directories that a walk holds at a time, as far as each directory on the way
-/// down may have a hundredth of them. Ours: some 5 MB of usual names.
+/// Maximum number of names that a walk holds, except that each directory on the current path may
+/// hold a hundredth of it. Ours: some 5 MB of typical names.
 const NAMES_HELD: usize = 100_000;
 
-/// Why a directory is not sent.
+/// Reason why a directory is not sent.
 const NOT_RECURSIVE: &str = "is a directory; copy it with -r";
 
-/// Names that a walk looks at and leaves out before it pauses.
+/// Number of skipped names after which a walk returns [`Step::Pause`].
 const PAUSE_AFTER: usize = 1000;
 
-/// One thing to send.
+/// One source.
 pub enum Source {
     /// A file or directory. A trailing `/` means the content of a directory, as in rsync.
     Path(PathBuf),
-    /// Bytes until the end of the reader, under a name.
+    /// A byte stream up to the end of the reader, sent as an entry.
     Stream {
         /// Name of the entry; one plain component.
         name: Vec<u8>,
-        /// Where the bytes come from. Where it fails with [`io::ErrorKind::WouldBlock`], what was
-        /// read leaves, though no block is full, and it is asked again at once: it has to wait a
-        /// little itself before it fails so.
+        /// Source of the bytes. If a read fails with [`io::ErrorKind::WouldBlock`], the bytes so
+        /// far are sent in a partial block and the reader is called again at once. The reader must
+        /// therefore wait a little itself before it returns this error.
         reader: Box<dyn Read + Send>,
     },
 }
@@ -73,7 +75,7 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// A source as written on a command line: a path, or `-` for standard input.
+    /// Parses a command-line argument: a path, or `-` for standard input.
     pub fn from_argument(argument: &OsStr) -> Self {
         if argument == "-" {
             let reader: Box<dyn Read + Send> = match Prompt::stdin() {
@@ -87,7 +89,7 @@ impl Source {
     }
 }
 
-/// Everything that one transfer sends.
+/// All sources of one transfer.
 #[derive(Debug)]
 pub struct SourceSet {
     tree: Tree,
@@ -96,13 +98,13 @@ pub struct SourceSet {
     recursive: bool,
     rules: Rules,
     range: Option<Range>,
-    /// Sources may be patterns.
+    /// Sources may be glob patterns.
     are_patterns: bool,
-    /// Kept, all is kept: links, owners and extended attributes.
+    /// How links are treated. With `Keep`, owners and extended attributes are sent too.
     links: Links,
 }
 
-/// The reader of a stream entry.
+/// Reader of a stream entry.
 pub(super) struct Stream(pub(super) Box<dyn Read + Send>);
 
 impl std::fmt::Debug for Stream {
@@ -112,10 +114,10 @@ impl std::fmt::Debug for Stream {
 }
 
 impl SourceSet {
-    /// Sources on this machine.
+    /// Creates a set of sources on this machine.
     ///
     /// # Errors
-    /// If there is more than one stream, or its name is none.
+    /// If there is more than one stream, or a stream's name is invalid.
     pub fn local(sources: Vec<Source>, recursive: bool) -> Result<Self, Failure> {
         let (mut roots, mut stream) = (Vec::new(), None);
         for source in sources {
@@ -142,7 +144,8 @@ impl SourceSet {
         })
     }
 
-    /// Sources below a listener's root, as a peer asks for them. A `/` in front is the root.
+    /// Creates a set of sources below a listener's root, as requested by a peer. A leading `/` is
+    /// the root.
     pub fn in_disk(disk: Arc<dyn Disk>, sources: Vec<Vec<u8>>, recursive: bool) -> Self {
         let roots = sources.into_iter().map(|path| OsString::from_vec(path).into()).collect();
         Self {
@@ -157,7 +160,8 @@ impl SourceSet {
         }
     }
 
-    /// Sources as the user of this process would write them; nothing is the current directory.
+    /// Creates a set of sources as paths of this process's user; an empty path is the current
+    /// directory.
     pub(crate) fn as_user(sources: Vec<Vec<u8>>, recursive: bool) -> Self {
         let path = |path: Vec<u8>| {
             let path = if path.is_empty() { b".".to_vec() } else { path };
@@ -175,7 +179,7 @@ impl SourceSet {
         }
     }
 
-    /// What stands for each source, by which what an interrupted transfer of it left is found again.
+    /// Short hashes of the sources. A later transfer finds its interrupted predecessor by them.
     pub fn origins(&self) -> Vec<[u8; 8]> {
         let absolute = |root: &PathBuf| match &self.tree {
             Tree::Local => std::path::absolute(root).unwrap_or_else(|_| root.clone()),
@@ -185,44 +189,45 @@ impl SourceSet {
         origins_of(roots.iter().map(|root| root.as_os_str().as_bytes()))
     }
 
-    /// Leaves out what these rules leave out.
+    /// Excludes entries by these rules.
     #[must_use]
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
     }
 
-    /// Sends this stretch of files alone.
+    /// Sends only this byte range of files.
     #[must_use]
     pub(crate) fn with_range(self, range: Option<Range>) -> Self {
         Self { range, ..self }
     }
 
-    /// Takes a source under whose very name there is nothing for a pattern of names.
+    /// Treats a source as a glob pattern if no file has that exact name.
     #[must_use]
     pub(crate) fn with_patterns(self) -> Self {
         Self { are_patterns: true, ..self }
     }
 
-    /// Sends symbolic links as links, hard links as what they are to each other, and owners and extended attributes;
-    /// or follows links and sends no more than modes and times.
+    /// Whether to send symbolic links as links, and hard links, owners and extended attributes.
+    /// Otherwise links are followed, and only modes and times are sent.
     #[must_use]
     pub fn with_all_of_files(self, is_wanted: bool) -> Self {
         Self { links: if is_wanted { Links::Keep } else { self.links }, ..self }
     }
 
-    /// Follows symbolic links out of the named directories too.
+    /// Whether to follow symbolic links that lead out of the named directories.
     #[must_use]
     pub fn with_links_out(self, is_wanted: bool) -> Self {
         Self { links: if is_wanted { Links::Follow } else { self.links }, ..self }
     }
 
-    /// What would be sent, in order, without reading any of it; standard input aside.
+    /// Lists the entries in order without reading content; standard input is not listed.
     pub fn plan(self) -> Planned {
         Planned { walk: self.into_parts().0 }
     }
 
-    /// Why each source cannot be sent, where none of them can: nothing is there, or it is a directory and the set is not
-    /// recursive. A look at each.
+    /// Failures by source, if no source can be sent because it does not exist or is a directory
+    /// without `recursive`. Returns an empty list if any source may be sent. Costs one `stat` per
+    /// source.
     pub fn none_to_send(&self) -> Vec<(Vec<u8>, Failure)> {
         if self.stream.is_some() {
             return Vec::new();
@@ -243,25 +248,24 @@ impl SourceSet {
         self.roots.iter().map(failure).collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// Whether the destination has to be a directory: with several sources, or when the content
-    /// of a directory is sent.
+    /// Whether the destination must be a directory: several sources, or the content of a directory.
     pub fn needs_directory(&self) -> bool {
         let count = self.roots.len() + usize::from(self.stream.is_some());
         count > 1 || self.roots.iter().any(|root| is_content(root.as_os_str().as_bytes()))
     }
 
-    /// Where it is looked up.
+    /// The tree in which sources are looked up.
     pub(super) const fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// The files and directories that were named.
+    /// The named files and directories.
     pub(super) fn roots(&self) -> &[PathBuf] {
         &self.roots
     }
 
-    /// Whether what is below the named places is what is sent, so that it can be counted ahead: no stream, no rules, no
-    /// stretch of a file and no patterns.
+    /// Whether everything below the named paths is sent, so that it can be counted ahead: no
+    /// stream, no rules, no range and no patterns.
     pub(crate) fn can_be_counted(&self) -> bool {
         let is_name =
             |root: &PathBuf| !self.are_patterns || !glob::is_pattern(root.as_os_str().as_bytes());
@@ -271,7 +275,7 @@ impl SourceSet {
             && self.roots.iter().all(is_name)
     }
 
-    /// What becomes of links.
+    /// How links are treated.
     pub(super) const fn links(&self) -> Links {
         self.links
     }
@@ -280,7 +284,7 @@ impl SourceSet {
         self.recursive
     }
 
-    /// The walk, the tree it happens in, and the stream that comes last.
+    /// The walk, and the stream that is sent last.
     pub(super) fn into_parts(self) -> (Walk, Option<(Vec<u8>, Stream)>) {
         let Self { tree, roots, stream, recursive, rules, range, are_patterns, links } = self;
         let roots = roots.into();
@@ -302,45 +306,45 @@ impl SourceSet {
     }
 }
 
-/// What stands for each of these sources, up to a bound.
+/// Short hashes of these sources, at most `MAX_ORIGINS`.
 pub(crate) fn origins_of<'a>(sources: impl Iterator<Item = &'a [u8]>) -> Vec<[u8; 8]> {
     sources.take(MAX_ORIGINS).map(name_of).collect()
 }
 
-/// Whether a source stands for what is in a directory: it ends in `/`, `.` or `..`.
+/// Whether a source means the content of a directory: its path ends in `/`, `.` or `..`.
 pub(super) fn is_content(path: &[u8]) -> bool {
     matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
 }
 
-/// Something to send, or to say that it cannot be sent.
+/// An entry to send, or a failure to report.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// As announced; an empty file where there is a failure.
+    /// The announced entry; an empty file in case of a failure.
     pub(super) entry: Entry,
-    /// Where to open it.
+    /// Path to open.
     pub(super) path: PathBuf,
-    /// Why it cannot be sent.
+    /// Reason why the entry cannot be sent.
     pub(super) failure: Option<Failure>,
-    /// Which part of the file the entry is, where it is not all; and bytes of all.
+    /// Offset of the requested range and size of the whole file, if only a range is sent.
     pub(super) part: Option<(u64, u64)>,
-    /// Numbers of its owner and group.
+    /// User and group number of the owner.
     pub(super) owner: (u32, u32),
-    /// When anything about it last changed, as the system counts.
+    /// Change time (ctime).
     pub(super) changed: FileTime,
 }
 
-/// What comes of a step of a walk.
+/// Result of a step of a walk.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// The next one.
+    /// The next entry.
     Found(Found),
-    /// Much was left out: a moment to ask whether this is still wanted.
+    /// Many names were skipped; the caller should check for cancellation.
     Pause,
-    /// There is no more.
+    /// The walk is complete.
     End,
 }
 
-/// A walk under way.
+/// A walk in progress.
 #[derive(Debug)]
 pub(super) struct Walk {
     tree: Tree,
@@ -350,7 +354,7 @@ pub(super) struct Walk {
     range: Option<Range>,
     are_patterns: bool,
     links: Links,
-    /// Links and the like are kept.
+    /// State for links and hard links, if they are kept.
     all: Option<AllOfFiles>,
     stack: Vec<Level>,
     names_held: usize,
@@ -361,12 +365,12 @@ pub(super) struct Walk {
 /// A directory whose children are being visited.
 struct Level {
     path: PathBuf,
-    /// Name of the directory in the transfer; empty where its content goes to the top.
+    /// Path prefix of the directory in the transfer; empty if its content goes to the top level.
     name: Vec<u8>,
     children: std::vec::IntoIter<Vec<u8>>,
-    /// Gives the children after those, if there are any.
+    /// Children after those, if any.
     rest: Option<Children>,
-    /// Device and inode, where links to directories are followed.
+    /// Device and inode; used if links to directories are followed.
     identity: Option<(u64, u64)>,
 }
 
@@ -376,7 +380,7 @@ impl std::fmt::Debug for Level {
     }
 }
 
-/// What a path is, what is known of it, and what else is kept of it.
+/// Kind, file facts and further metadata of a visited path.
 type Visited = (EntryKind, Facts, Option<Box<More>>);
 
 impl Iterator for Walk {
@@ -394,7 +398,7 @@ impl Iterator for Walk {
 }
 
 impl Walk {
-    /// Goes on to the next one, or for a while.
+    /// Continues to the next entry, or up to a pause.
     pub(super) fn step(&mut self) -> Step {
         for _ in 0..PAUSE_AFTER {
             let most = self.room_for_names();
@@ -430,18 +434,19 @@ impl Walk {
         Step::Pause
     }
 
-    /// Where it happens.
+    /// The tree of the walk.
     pub(super) const fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// Begins one source; nothing where the content of a directory begins.
+    /// Starts one source. Returns `None` if the content of a directory follows, or the source was
+    /// replaced by matches of its pattern.
     fn start(&mut self, root: PathBuf) -> Option<Found> {
         let bytes = root.as_os_str().as_bytes();
         let name = last_component(bytes);
         if self.are_patterns && glob::is_pattern(bytes) {
             match glob::expand(&self.tree, &root) {
-                // What came of it is taken as it is, and comes before the next source.
+                // Matches are taken literally, and come before the next source.
                 Ok(glob::Matches::Several(paths)) => {
                     for path in paths.into_iter().rev() {
                         self.roots.push_front(path);
@@ -465,7 +470,7 @@ impl Walk {
         result.err().map(|failure| failed(name, root, failure))
     }
 
-    /// Looks at a path; nothing where it is a file under construction.
+    /// Examines a path; returns `None` for excluded files and part files.
     fn visit(&mut self, path: PathBuf, name: Vec<u8>) -> Option<Found> {
         match self.try_visit(&path, &name) {
             Ok(Some((kind, Facts { mode, modified_ns, changed, owner, group, .. }, more))) => {
@@ -519,8 +524,8 @@ impl Walk {
                 EntryKind::Directory
             }
             FactKind::File(size) => {
-                // Opened now so that a file without permission costs a message and not its size in
-                // zeros; closed again so that a batch may exceed the limit of open files.
+                // Opened now, so that an unreadable file costs a message and not its size in zeros.
+                // Closed again, so that a batch may exceed the limit of open files.
                 let file = self.tree.open(path)?;
                 let first = self.all.as_mut().and_then(|all| all.first_name(&facts, name));
                 match (first, &mut more) {
@@ -555,7 +560,7 @@ impl Walk {
         Ok(Some((kind, facts, more.map(Box::new))))
     }
 
-    /// The stretch that is wanted of a file, as its own entry.
+    /// Restricts a file to the requested range.
     fn part_of(
         &self,
         kind: EntryKind,
@@ -571,17 +576,17 @@ impl Walk {
         Ok((EntryKind::File(length), Some((range.offset, size))))
     }
 
-    /// Links that were met and lead out of what is sent.
+    /// Number of links found that lead out of the sources.
     pub(super) fn led_out(&self) -> u64 {
         self.led_out
     }
 
-    /// Files under construction that were met and left out.
+    /// Number of part files found and skipped.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Goes on with the children of a directory, which have `name` in front of theirs.
+    /// Descends into a directory whose children get the prefix `name`.
     fn enter(
         &mut self,
         path: &Path,
@@ -608,7 +613,7 @@ impl Walk {
 }
 
 fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
-    // The receiver is told as well, so it needs some name that it can accept.
+    // The receiver gets the failure too, so the entry needs a valid name.
     let name = if RelativePath::new(&*name).is_ok() { name } else { b"unnamed".to_vec() };
     let entry =
         Entry { path: name, kind: EntryKind::File(0), mode: None, modified_ns: None, more: None };
@@ -616,7 +621,7 @@ fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
     Found { entry, path, failure: Some(failure), part: None, owner: (0, 0), changed }
 }
 
-/// What comes behind the last slash, those at the end aside.
+/// The last component of a path, without trailing slashes.
 fn last_component(path: &[u8]) -> Vec<u8> {
     path.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty()).unwrap_or(path).to_vec()
 }

@@ -1,4 +1,4 @@
-//! A destination that is no file: standard output, a pipe, or whatever the application reads.
+//! Stream sink of the receiver: standard output, a pipe, or a reader in the application.
 
 use std::io::{self, Write};
 
@@ -8,26 +8,26 @@ use sabul_wire::control::{Entry, Failure, FailureCode};
 use super::receive::{Kept, Receiver, Sink};
 use super::trouble::{Trouble, write_failure};
 
-/// Receives one file or stream into a writer.
+/// Receiver of one file or stream into a writer.
 pub type StreamReceiver<W> = Receiver<StreamSink<W>>;
 
-/// Writes the content of one entry as it comes. It is verified at the end, when the bytes are
-/// already out: whoever uses them should wait for the verdict.
+/// Writes the content of one entry as it arrives. Verification completes only after all bytes were
+/// written, so the reader should wait for the verdict before it uses them.
 #[derive(Debug)]
 pub struct StreamSink<W: Write> {
     writer: W,
-    /// Where the bytes of the entry belong: what is between is written as zeros.
+    /// Layout of the file; holes are written as zeros.
     layout: Layout,
-    /// Bytes of the entry so far, in its stream and written.
+    /// Stream bytes received; below, file bytes written.
     at: u64,
     written: u64,
 }
 
-/// What is written where a file has a hole.
+/// Zeros that are written in place of holes.
 const ZEROS: &[u8] = &[0; 64 << 10];
 
 impl<W: Write> StreamSink<W> {
-    /// Writes zeros up to this place.
+    /// Writes zeros up to this file offset.
     fn fill(&mut self, place: u64) -> io::Result<()> {
         while self.written < place {
             let rest = usize::try_from(place - self.written).unwrap_or(usize::MAX);
@@ -54,17 +54,17 @@ impl<W: Write> StreamSink<W> {
 }
 
 impl<W: Write> StreamReceiver<W> {
-    /// Receives the only entry of a transfer into a writer.
+    /// Creates a receiver for a transfer with a single entry, into a writer.
     pub fn new(writer: W, transfer: u32) -> Self {
         Self::with_sink(StreamSink { writer, layout: Layout::PLAIN, at: 0, written: 0 }, transfer)
     }
 
-    /// The writer.
+    /// Returns the writer.
     pub fn writer(&self) -> &W {
         &self.sink().writer
     }
 
-    /// The writer, to take something out of it.
+    /// Returns the writer for mutation.
     pub fn writer_mut(&mut self) -> &mut W {
         &mut self.sink_mut().writer
     }

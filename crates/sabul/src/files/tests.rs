@@ -1,4 +1,4 @@
-//! Both ends joined in memory, on real directories.
+//! Tests with both ends of a transfer joined in memory, on real directories.
 
 mod all;
 mod crashes;
@@ -30,14 +30,14 @@ use crate::jail::{Jail, RootLink};
 
 const TRANSFER: u32 = 7;
 
-/// Keeps what the sending end produces.
+/// Outlet that records the sender's output.
 #[derive(Default)]
 struct Record {
     blocks: VecDeque<Vec<u8>>,
     entries: Vec<Entry>,
     totals: Option<(u64, Option<u64>)>,
     block_bytes: usize,
-    /// Blocks in the middle need not be full.
+    /// Allows partial blocks in the middle.
     may_be_short: bool,
     /// Runs when the first entry is announced, before any content is read.
     after_first: Option<Box<dyn FnMut()>>,
@@ -80,7 +80,7 @@ fn content_bytes(block: &[u8]) -> u64 {
     split_block(block).unwrap().0.len() as u64
 }
 
-/// Says in blocks what a test wants said.
+/// Builder of blocks for tests.
 struct Said {
     packer: Packer,
     entries: u64,
@@ -94,7 +94,7 @@ impl Default for Said {
 }
 
 impl Said {
-    /// The next entry.
+    /// Adds the next entry.
     fn entry(&mut self, entry: Entry) -> &mut Self {
         self.entries += 1;
         self.bytes = self.bytes.saturating_add(entry.stream_bytes().unwrap_or(0));
@@ -103,7 +103,7 @@ impl Said {
         self
     }
 
-    /// Some content of it.
+    /// Adds content of the entry.
     fn content(&mut self, content: &[u8]) -> &mut Self {
         if self.packer.needs_buffer() {
             self.packer.give(Vec::new());
@@ -116,14 +116,14 @@ impl Said {
         self
     }
 
-    /// Its end; it should have this content.
+    /// Ends the entry; its expected content is `content`.
     fn end(&mut self, content: &[u8]) -> &mut Self {
         let (index, outcome) = (self.entries - 1, Ok(blake3::hash(content).into()));
         self.packer.record(&Sent::End { index, outcome });
         self
     }
 
-    /// A file of this content.
+    /// Adds a complete file with this content.
     fn file(&mut self, path: &str, content: &[u8]) -> &mut Self {
         self.entry(entry(path, EntryKind::File(content.len() as u64)));
         if !content.is_empty() {
@@ -132,13 +132,13 @@ impl Said {
         self.end(content)
     }
 
-    /// The end of all.
+    /// Adds the last record.
     fn last(&mut self) -> &mut Self {
         self.packer.record(&Sent::Last { entries: self.entries, bytes: self.bytes });
         self
     }
 
-    /// A block with what was said since the one before.
+    /// Takes a block with everything added since the previous block.
     fn block(&mut self) -> Vec<u8> {
         if self.packer.needs_buffer() {
             self.packer.give(Vec::new());
@@ -157,7 +157,7 @@ fn record(set: SourceSet, options: SendOptions) -> (Record, SendSummary) {
     (outlet, summary)
 }
 
-/// Gives everything to a receiver.
+/// Passes all blocks to a receiver.
 fn replay<S: Sink>(from: Record, to: &mut Receiver<S>) -> Vec<Message> {
     for block in from.blocks {
         to.on_block(block).unwrap();
@@ -187,7 +187,7 @@ fn jail(root: &Path) -> Arc<Jail> {
     Arc::new(Jail::open(root, RootLink::Follow).unwrap())
 }
 
-/// Sends paths into a root; all of it must arrive.
+/// Copies paths into a root; all entries must arrive.
 fn copy(paths: &[&Path], root: &Path, path: &str, into_directory: bool) -> Counts {
     let (sent, summary) = record(local(paths), OPTIONS);
     assert_eq!(summary.failures, []);
@@ -199,7 +199,7 @@ fn copy(paths: &[&Path], root: &Path, path: &str, into_directory: bool) -> Count
     counts
 }
 
-/// Everything below a directory: content by path, that of a link being its text, and nothing for directories.
+/// All paths below a directory with their content: bytes of files, text of links, `None` for directories.
 fn tree(root: &Path) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     let mut todo = vec![root.to_path_buf()];
@@ -232,7 +232,7 @@ fn write(root: &Path, path: impl AsRef<Path>, content: &[u8]) -> PathBuf {
     path
 }
 
-/// A directory `src` with something of every kind that is copied.
+/// Makes a directory `src` with an example of every kind that is copied.
 fn sample() -> TempDir {
     let dir = TempDir::new().unwrap();
     let root = dir.path().join("src");
@@ -609,7 +609,7 @@ fn entries_that_do_not_belong_here_are_refused() {
         let failure = receiver.on_block(Said::default().entry(bad).block()).unwrap_err();
         assert_eq!(failure.code, FailureCode::Protocol);
     }
-    // Whoever asked for something else may say so, before anything of it is made.
+    // The gate can reject an entry before anything is made for it.
     let odd = |entry: &Entry| match &entry.path[..] {
         b"a" => Ok(()),
         _ => Err(Failure::new(FailureCode::Refused, "nobody asked for that")),
@@ -708,7 +708,7 @@ fn a_listener_serves_what_is_below_its_root_and_nothing_else() {
     );
     let expected = ["d", "d/inner", "d/x", "y"];
     assert_eq!(names(to.path()), expected);
-    // A link named as a source is meant.
+    // A link that is named as a source is followed.
     let set = SourceSet::in_disk(jail(from.path()), vec![b"d/loop/".to_vec()], true);
     let (sent, _) = record(set, OPTIONS);
     assert_eq!(sent.entries[0].path, b"d");
@@ -737,7 +737,7 @@ fn a_stopped_outlet_stops_the_sender() {
     assert_eq!(send_files(set, OPTIONS, Have::default(), &mut Closed), Err(Stopped));
 }
 
-/// Joins both ends with a handful of buffers, as a real channel does.
+/// Joins both ends with a few buffers, as a real channel does.
 struct Direct {
     receiver: FileReceiver,
     free: Vec<Vec<u8>>,
@@ -759,7 +759,7 @@ impl Outlet for Direct {
 #[test]
 fn tens_of_thousands_of_tiny_files_need_little_memory_and_time() {
     const COUNT: usize = 20_000;
-    // In memory where possible: ext4 is slow to reuse what earlier tests have just deleted.
+    // In memory where possible: ext4 is slow to reuse space that earlier tests have just freed.
     let memory = Some(PathBuf::from("/dev/shm")).filter(|path| path.is_dir());
     let base = memory.unwrap_or_else(std::env::temp_dir);
     let from = TempDir::new_in(&base).unwrap();

@@ -1,4 +1,4 @@
-//! Where paths are looked up: on this machine as its user sees it, or below a listener's root.
+//! File tree access for the walks: the local file system as its user sees it, or a listener's root.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -14,31 +14,32 @@ use super::trouble::{jail_read_failure, read_failure};
 use crate::disk::{Disk, DiskFile};
 use crate::jail::{FileTime, JailPath, Kind, LinkTarget, Metadata};
 
-/// What nobody can copy.
+/// Reason for files of a kind that is not copied.
 const SPECIAL: &str = "a device, pipe or socket; only files and directories are copied";
 
-/// Smaller files are sent as they are, holes or not. Ours: to ask costs as much as to send.
+/// Minimum size of a file that is checked for holes. Ours: for smaller files, the check costs as
+/// much as sending the zeros.
 const HOLES_FROM: u64 = 64 << 10;
 
-/// Names in a directory as they are read.
+/// Iterator over the names in a directory.
 pub(super) type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
 
-/// Where paths are looked up.
+/// The tree in which paths are looked up.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
-    /// This machine, as the user sees it.
+    /// The local file system, with the rights of this process.
     Local,
-    /// A listener's root, which nothing leaves.
+    /// A listener's root; no path leaves the root.
     Disk(Arc<dyn Disk>),
 }
 
-/// What the walk needs to know of a file or directory.
+/// Metadata of a file or directory that the walk needs.
 pub(super) struct Facts {
     pub(super) kind: FactKind,
-    /// Device and number, and how many names it has.
+    /// Device and inode; below, the number of hard links.
     pub(super) identity: (u64, u64),
     pub(super) names: u64,
-    /// Bytes that it takes on its disk.
+    /// Allocated bytes on the disk.
     pub(super) allocated: u64,
     pub(super) mode: u32,
     pub(super) modified_ns: Option<i64>,
@@ -49,29 +50,30 @@ pub(super) struct Facts {
 
 pub(super) enum FactKind {
     File(u64),
-    /// With device and inode where a link may have led here.
+    /// Device and inode, if a link may have led here.
     Directory(Option<(u64, u64)>),
-    /// A symbolic link, where they are not followed.
+    /// A symbolic link, if links are not followed.
     Link,
     /// A symbolic link that leads out of the named directory.
     LinkOut,
-    /// Something that is not copied.
+    /// A kind that is not copied.
     Other(&'static str),
 }
 
-/// What becomes of symbolic links.
+/// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
-    /// They are followed, as far as that is allowed.
+    /// Links are followed, as far as allowed.
     Follow,
-    /// They are followed as far as they stay in the directory that was named, and where they were named themselves.
+    /// Links are followed if they stay in the named directory, or are named sources themselves.
     Inside,
-    /// They are what they are.
+    /// Links are reported as links.
     Keep,
 }
 
 impl Tree {
-    /// What a path is, or leads to where links are followed. It is below `named`, which the user named, or was named itself.
+    /// Looks up a path, following links as `links` says. `named` is the source above the path;
+    /// `None` if the path is a source itself.
     pub(super) fn look(
         &self,
         path: &Path,
@@ -96,7 +98,8 @@ impl Tree {
         }
     }
 
-    /// What a path below this directory is, or leads to if that is below it too.
+    /// Looks up a path below the directory `named`; follows a link only if its target is below
+    /// `named` too.
     fn inside(&self, path: &Path, named: &Path) -> Result<Facts, Failure> {
         let found = self.examine(path, LinkTarget::Itself)?;
         let kind = match found.kind {
@@ -112,7 +115,7 @@ impl Tree {
         Ok(Facts::new(kind, &found))
     }
 
-    /// Whether a link leads to something outside of this directory. One that leads nowhere does not.
+    /// Whether a link leads out of this directory. A broken link does not.
     fn leads_out(&self, link: &Path, named: &Path) -> bool {
         match self {
             Self::Local => match (fs::canonicalize(link), fs::canonicalize(named)) {
@@ -131,7 +134,7 @@ impl Tree {
         }
     }
 
-    /// The text of a symbolic link.
+    /// The target text of a symbolic link.
     pub(super) fn read_link(&self, path: &Path) -> Result<Vec<u8>, Failure> {
         match self {
             Self::Local => fs::read_link(path)
@@ -143,7 +146,7 @@ impl Tree {
         }
     }
 
-    /// Opens a directory for what it has beside its names.
+    /// Opens a directory to read its metadata.
     pub(super) fn open_directory(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
         match self {
             Self::Local => fs::File::open(path)
@@ -155,8 +158,8 @@ impl Tree {
         }
     }
 
-    /// What a path leads to. What the user named is followed wherever it goes; see the module's
-    /// head for the rest.
+    /// Looks up a path and follows links. For a source itself (`is_root`), links are always
+    /// followed; see the header of `source.rs` for other paths.
     pub(super) fn facts(&self, path: &Path, is_root: bool) -> Result<Facts, Failure> {
         match self {
             Self::Local => fs::metadata(path)
@@ -183,10 +186,10 @@ impl Tree {
         }
     }
 
-    /// What a path stands for, whatever that is.
+    /// The metadata of a path.
     ///
     /// # Errors
-    /// If there is nothing, or the way to it leads out.
+    /// If the path does not exist, or leads out of the root.
     pub(super) fn examine(&self, path: &Path, link: LinkTarget) -> Result<Metadata, Failure> {
         match self {
             Self::Local => {
@@ -206,7 +209,8 @@ impl Tree {
     pub(super) fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
         match self {
             Self::Local => {
-                // The file may have been replaced since it was looked at; a FIFO must not hold us.
+                // The file may have been replaced by a FIFO since its lookup; opening a FIFO must
+                // not block.
                 let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
                 OpenOptions::new()
                     .read(true)
@@ -221,7 +225,7 @@ impl Tree {
         }
     }
 
-    /// The names in a directory, in no order.
+    /// The names in a directory, in no particular order.
     pub(super) fn list(&self, path: &Path) -> Result<Children, Failure> {
         match self {
             Self::Local => {
@@ -267,7 +271,7 @@ impl Facts {
         }
     }
 
-    /// Whether it is a file of which it is worth asking where its data is.
+    /// Whether the file may be sparse, so that its data extents should be queried.
     pub(super) fn may_have_holes(&self) -> bool {
         matches!(self.kind, FactKind::File(size) if size >= HOLES_FROM && self.allocated < size)
     }
@@ -300,12 +304,13 @@ fn local_facts(metadata: &fs::Metadata) -> Facts {
     }
 }
 
-/// A time in nanoseconds since 1970; none beyond the years 1678 to 2262.
+/// Nanoseconds since 1970; `None` beyond the years 1678 to 2262.
 pub(super) fn modified_ns(time: FileTime) -> Option<i64> {
     time.seconds.checked_mul(1_000_000_000)?.checked_add(time.nanoseconds.into())
 }
 
-/// The next names of a directory, at most so many, sorted by their bytes; none at its end.
+/// Returns at most `most` further names of a directory, sorted by bytes; returns no names at the
+/// end.
 pub(super) fn sorted_part(
     rest: &mut Option<Children>,
     most: usize,

@@ -1,4 +1,4 @@
-//! What can go wrong with files, as reports tell it.
+//! File errors, in the form in which they are reported.
 
 use std::io;
 
@@ -10,22 +10,23 @@ use sabul_wire::control::{Failure, FailureCode};
 use crate::error::os_text;
 use crate::jail::JailError;
 
-/// Most failures that a [`SendSummary`](super::SendSummary) keeps; more are only counted.
+/// Maximum number of failures in a [`SendSummary`](super::SendSummary); further failures are only
+/// counted.
 pub const MAX_KEPT_FAILURES: usize = 10_000;
 
-/// Why an entry could not be written, and whether that ends the transfer: where one file finds no
-/// room, or a disk that can only be read, so will the others.
+/// Reason why an entry could not be written, and whether the transfer must end. A full or read-only
+/// disk ends the transfer, because later files would fail too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// For the report.
+    /// The failure to report.
     pub failure: Failure,
-    /// No entry can be written any more.
+    /// No further entry can be written.
     pub ends_transfer: bool,
-    /// Too many files are open; it may go well once others are closed.
+    /// Too many open files; a retry may succeed once files are closed.
     pub lacks_descriptors: bool,
-    /// Something on the way to the entry is missing.
+    /// A component of the path is missing.
     pub is_not_found: bool,
-    /// Why, and what to do, without the path; where the failure is about writing the entry.
+    /// Reason and advice without the path; set if the failure is about writing the entry.
     pub reason: Option<String>,
 }
 
@@ -36,29 +37,29 @@ impl From<Failure> for Trouble {
     }
 }
 
-/// [`write_failure`] with what it means for the transfer.
+/// Converts an I/O error like [`write_failure`], with its effect on the transfer.
 pub(super) fn trouble(path: &[u8], error: &io::Error) -> Trouble {
     let reason = os_text(error) + advise(error.kind()).1;
     Trouble::new(write_failure(path, error), reason, Some(error))
 }
 
-/// [`jail_write_failure`] with what it means for the transfer.
+/// Converts an error like [`jail_write_failure`], with its effect on the transfer.
 pub(super) fn jail_trouble(error: &JailError) -> Trouble {
     let advice = error.io_kind().map_or("", |kind| advise(kind).1);
     Trouble::new(jail_write_failure(error), error.reason() + advice, error.io_error())
 }
 
-/// The first folder of a transfer that could not be made, and why.
+/// The first folder that could not be made, with the reason.
 #[derive(Debug, Default)]
 pub(super) struct LostFolder(Option<(Vec<u8>, Trouble)>);
 
 impl LostFolder {
-    /// A folder could not be made.
+    /// Records that a folder could not be made.
     pub(super) fn note(&mut self, path: &[u8], trouble: &Trouble) {
         self.0.get_or_insert_with(|| (path.to_vec(), trouble.clone()));
     }
 
-    /// Why an entry fails: below that folder, because of the same.
+    /// Returns the original reason if an entry fails because it is below the recorded folder.
     pub(super) fn explain(&self, path: &[u8], trouble: Trouble) -> Trouble {
         let below =
             |folder: &[u8]| path.strip_prefix(folder).is_some_and(|it| it.starts_with(b"/"));
@@ -86,7 +87,7 @@ impl Trouble {
         Self { failure, ends_transfer, lacks_descriptors, is_not_found, reason: Some(reason) }
     }
 
-    /// The disk has less room than is needed, by so many bytes.
+    /// Adds to the reason that at least `missing` more bytes of disk space are needed.
     pub(super) fn with_missing(mut self, missing: u64) -> Self {
         if let (Some(reason), 1..) = (&mut self.reason, missing) {
             *reason = format!(
@@ -97,7 +98,7 @@ impl Trouble {
         self
     }
 
-    /// The failure, of an entry that its user knows by this path.
+    /// Returns the failure, with the path as displayed to the local user.
     pub(super) fn at(self, shown: Option<String>) -> Failure {
         match (self.reason, shown) {
             (Some(reason), Some(shown)) => {
@@ -108,7 +109,7 @@ impl Trouble {
     }
 }
 
-/// Why a source could not be read.
+/// Failure of reading a source.
 pub(super) fn read_failure(path: &[u8], error: &io::Error) -> Failure {
     let code = match error.kind() {
         io::ErrorKind::NotFound => FailureCode::NotFound,
@@ -117,7 +118,7 @@ pub(super) fn read_failure(path: &[u8], error: &io::Error) -> Failure {
     Failure::new(code, format!("cannot read '{}': {}", Printable(path), os_text(error)))
 }
 
-/// Why something below a root could not be read.
+/// Failure of reading a path below a root.
 pub(super) fn jail_read_failure(error: &JailError) -> Failure {
     let code = match error {
         JailError::Escapes(_) | JailError::BadName { .. } => FailureCode::Refused,
@@ -127,7 +128,7 @@ pub(super) fn jail_read_failure(error: &JailError) -> Failure {
     Failure::new(code, format!("cannot read '{}': {}", error.path(), error.reason()))
 }
 
-/// Why something below a root could not be written.
+/// Failure of writing a path below a root.
 pub(super) fn jail_write_failure(error: &JailError) -> Failure {
     let (code, advice) = match error {
         JailError::Escapes(_) | JailError::BadName { .. } => (FailureCode::Refused, ""),
@@ -136,13 +137,13 @@ pub(super) fn jail_write_failure(error: &JailError) -> Failure {
     Failure::new(code, format!("{error}{advice}"))
 }
 
-/// Why a destination could not be written.
+/// Failure of writing a destination.
 pub(super) fn write_failure(path: &[u8], error: &io::Error) -> Failure {
     let (code, advice) = advise(error.kind());
     Failure::new(code, format!("cannot write '{}': {}{advice}", Printable(path), os_text(error)))
 }
 
-/// The class of an error of writing, and what to do about it.
+/// Failure code and advice for a write error.
 fn advise(kind: io::ErrorKind) -> (FailureCode, &'static str) {
     use io::ErrorKind as Kind;
     match kind {

@@ -1,4 +1,4 @@
-//! Why an operation in a jail failed, in words for whoever asked for it.
+//! Errors of operations in a sandbox, with messages for the user.
 
 use std::{fmt, io};
 
@@ -7,28 +7,28 @@ use rustix::io::Errno;
 use super::path::NameFault;
 use crate::error::os_text;
 
-/// Why an operation in a jail failed.
+/// Reason why an operation in a sandbox failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JailError {
-    /// A name that no entry of a folder can have.
+    /// A name that is invalid for an entry of a folder.
     BadName {
-        /// The name, made printable and cut.
+        /// The name, made printable and shortened.
         name: String,
-        /// What is wrong with it.
+        /// The flaw of the name.
         fault: NameFault,
     },
-    /// A symbolic link on the way leads out of the jail.
+    /// A symbolic link in the path leads out of the sandbox.
     Escapes(String),
-    /// A symbolic link is in the way where none is followed, or links lead in circles.
+    /// A symbolic link where no link is followed, or a loop of links.
     Link(String),
-    /// Another name shares the file (a hard link), so writing to it could change another file.
+    /// The file has other hard links, so writing to it could change another file.
     Shared(String),
-    /// The operation is for files, and this is a folder.
+    /// The operation is for files, and the path is a folder.
     IsADirectory(String),
-    /// The operation is for folders, and this (or something above it) is none.
+    /// The operation is for folders, and the path or one of its parents is not a folder.
     NotADirectory(String),
-    /// Neither a plain file nor a folder.
+    /// The path is neither a regular file nor a folder.
     NotAFile(String),
     /// A rename from one folder to another.
     OtherFolder {
@@ -37,29 +37,29 @@ pub enum JailError {
         /// Its final name.
         to: String,
     },
-    /// The system refused.
+    /// The system returned an error.
     Io {
-        /// What was tried, as a verb.
+        /// The failed operation, as a verb.
         operation: &'static str,
-        /// On what.
+        /// The path of the operation.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl JailError {
-    /// Whether the only fault is that the thing does not exist.
+    /// Whether the error means only that the path does not exist.
     pub fn is_not_found(&self) -> bool {
         self.io_kind() == Some(io::ErrorKind::NotFound)
     }
 
-    /// The kind of the system's error, if it is one: no space, no permission and so on.
+    /// The kind of the system error, if there is one: no space, no permission and so on.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         self.io_error().map(io::Error::kind)
     }
 
-    /// The system's error, if it is one.
+    /// The system error, if there is one.
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {
             Self::Io { source, .. } => Some(source),
@@ -69,7 +69,7 @@ impl JailError {
 }
 
 impl JailError {
-    /// Why it failed, without the path.
+    /// The reason, without the path.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Io { source, .. } => os_text(source),
@@ -86,7 +86,7 @@ impl JailError {
         }
     }
 
-    /// The path that it is about, relative to the jail.
+    /// The path of the error, relative to the sandbox.
     pub(crate) fn path(&self) -> &str {
         match self {
             Self::BadName { name: path, .. }

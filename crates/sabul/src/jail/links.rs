@@ -1,4 +1,4 @@
-//! Links as data: made, read and dated, and never followed.
+//! Operations on links themselves: created, read and dated, never followed.
 
 use rustix::fs::{AtFlags, Timespec, Timestamps};
 use rustix::io::Errno;
@@ -8,18 +8,19 @@ use super::resolve::{DIRECTORY, Links};
 use super::{FileTime, Jail, JailError, JailPath, fail};
 
 impl Jail {
-    /// The text of a symbolic link. Links on the way to it are followed as far as they stay inside.
+    /// The target text of a symbolic link. Links in the path before the last name are followed if
+    /// they stay inside.
     ///
     /// # Errors
-    /// If there is none, or the way to it leads out.
+    /// If the link does not exist, or the path leads out.
     pub fn read_link(&self, path: &JailPath) -> Result<Vec<u8>, JailError> {
         self.in_parent("read link", path, Links::FollowInside, |parent, name| {
             rustix::fs::readlinkat(parent, name, Vec::new()).map(std::ffi::CString::into_bytes)
         })
     }
 
-    /// Makes a symbolic link of this text under a name that nothing has. Where the text leads does not matter: nobody
-    /// follows it here.
+    /// Makes a symbolic link with this target text under an unused name. The target is not checked,
+    /// because links are never followed here.
     ///
     /// # Errors
     /// If the name is taken, its folder is missing or reached through a link, or the system refuses.
@@ -29,10 +30,11 @@ impl Jail {
         })
     }
 
-    /// Gives a file another name that nothing has.
+    /// Makes a hard link under an unused name.
     ///
     /// # Errors
-    /// If the name is taken, there is no such file, a link leads to either, or the system refuses.
+    /// If the name is taken, the file does not exist, either folder is reached through a link, or
+    /// the system refuses.
     pub fn make_hard_link(&self, first: &JailPath, path: &JailPath) -> Result<(), JailError> {
         let (Some(folder), Some(first_name)) = (first.parent(), first.name()) else {
             return Err(JailError::IsADirectory(first.to_string()));
@@ -47,15 +49,15 @@ impl Jail {
             self.resolve("link", &folder, DIRECTORY, Links::Refuse)?
         };
         self.in_parent("link", path, Links::Refuse, |parent, name| {
-            // Without a flag, a symbolic link is linked itself.
+            // Without a flag, a hard link to a symbolic link is made, not to its target.
             rustix::fs::linkat(&folder, first_name, parent, name, AtFlags::empty())
         })
     }
 
-    /// Sets the owner and group of a name, of a symbolic link itself; nothing where one is to stay.
+    /// Sets the group and, if given, the owner of a name, without following a symbolic link.
     ///
     /// # Errors
-    /// If there is no such name, a link leads to its folder, or the system refuses.
+    /// If the name does not exist, its folder is reached through a link, or the system refuses.
     pub fn set_link_owner(
         &self,
         path: &JailPath,
@@ -68,11 +70,11 @@ impl Jail {
         })
     }
 
-    /// Sets the time of modification of a name, of a symbolic link itself.
+    /// Sets the modification time of a name, without following a symbolic link.
     ///
     /// # Errors
-    /// If the time has 10^9 nanoseconds or more, there is no such name, a link leads to its folder, or the system
-    /// refuses.
+    /// If the time has 10^9 nanoseconds or more, the name does not exist, its folder is reached
+    /// through a link, or the system refuses.
     pub fn set_link_mtime(&self, path: &JailPath, mtime: FileTime) -> Result<(), JailError> {
         if mtime.nanoseconds >= 1_000_000_000 {
             return Err(fail("date", path, Errno::INVAL));
@@ -87,7 +89,8 @@ impl Jail {
     }
 }
 
-/// Numbers of owners as the system takes them; the highest one is a command to it.
+/// Converts user and group ids; rejects the highest value, which has a special meaning for the
+/// system.
 pub(crate) fn owner(user: Option<u32>, group: u32) -> Result<(Option<Uid>, Option<Gid>), Errno> {
     if group == u32::MAX || user == Some(u32::MAX) {
         return Err(Errno::INVAL);

@@ -1,35 +1,35 @@
-//! Relative names that cannot say anything but "below here".
+//! Sandbox paths: relative paths that cannot leave their root.
 
 use std::fmt;
 
 use super::fault::JailError;
 
-/// Most bytes of one name (`NAME_MAX` of Linux and the BSDs).
+/// Maximum length of a name in bytes (`NAME_MAX` of Linux and the BSDs).
 pub const MAX_NAME: usize = 255;
-/// Most bytes of a whole path, slashes included (`PATH_MAX` of Linux, less its NUL).
+/// Maximum length of a path in bytes, including slashes (`PATH_MAX` of Linux, less its NUL).
 pub const MAX_PATH: usize = 4095;
-/// Most bytes of a refused name that an error repeats.
+/// Maximum number of bytes of a rejected name in an error message.
 const MAX_SHOWN: usize = 64;
 
-/// A path below a jail's root: a list of plain names, empty for the root itself.
+/// A path below the root of a sandbox: a list of plain names, empty for the root itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JailPath {
     /// The names, joined by slashes.
     joined: Vec<u8>,
 }
 
-/// What is wrong with a name.
+/// Flaw of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameFault {
-    /// It has no bytes.
+    /// The name is empty.
     Empty,
-    /// It is `.` or `..`.
+    /// The name is `.` or `..`.
     Dots,
-    /// It has a slash in it; absolute paths have.
+    /// The name contains a slash, as absolute paths do.
     Slash,
-    /// It has a NUL byte in it.
+    /// The name contains a NUL byte.
     Nul,
-    /// It is longer than [`MAX_NAME`], or makes its path longer than [`MAX_PATH`].
+    /// The name is longer than [`MAX_NAME`], or makes its path longer than [`MAX_PATH`].
     TooLong,
 }
 
@@ -46,15 +46,15 @@ impl fmt::Display for NameFault {
 }
 
 impl JailPath {
-    /// The root of the jail.
+    /// The root of the sandbox.
     pub const fn root() -> Self {
         Self { joined: Vec::new() }
     }
 
-    /// The path of these names, outermost first.
+    /// Builds the path of these names, outermost first.
     ///
     /// # Errors
-    /// If one of them is not the plain name of an entry in a folder, or there are too many.
+    /// If a name is invalid, or the path is too long.
     pub fn new<N: AsRef<[u8]>>(names: impl IntoIterator<Item = N>) -> Result<Self, JailError> {
         names.into_iter().try_fold(Self::root(), |path, name| path.joined_with(name.as_ref()))
     }
@@ -67,7 +67,7 @@ impl JailPath {
         self.clone().joined_with(name.as_ref())
     }
 
-    /// The folder it is in; `None` for the root.
+    /// The parent folder; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         let parent = match self.last_slash() {
             Some(slash) => &self.joined[..slash],
@@ -125,7 +125,7 @@ impl JailPath {
     }
 }
 
-/// Printable: control characters, which could play tricks on a terminal, are escaped.
+/// Printable form: control characters are escaped, because they could manipulate a terminal.
 impl fmt::Display for JailPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&printable(self.as_bytes()))

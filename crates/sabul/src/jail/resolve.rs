@@ -1,4 +1,4 @@
-//! Two ways from a jail's root to what a path stands for, neither of which leaves the root.
+//! Path resolution below a root: by the kernel, or by a walk in user space.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -7,49 +7,51 @@ use rustix::io::Errno;
 
 use super::path::JailPath;
 
-/// Opens a folder only to go on from it: needs no permission to list it.
+/// Flags to open a folder as a starting point; on Linux no read permission is needed.
 #[cfg(target_os = "linux")]
 pub(super) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Opens a folder only to go on from it.
+/// Flags to open a folder as a starting point.
 #[cfg(not(target_os = "linux"))]
 pub(super) const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
-/// Opens anything only to ask what it is: needs no permission to read it.
+/// Flags to open a path for its metadata; on Linux no read permission is needed.
 #[cfg(target_os = "linux")]
 pub(super) const EXAMINE: OFlags = OFlags::PATH;
-/// Opens anything only to ask what it is.
+/// Flags to open a path for its metadata.
 #[cfg(not(target_os = "linux"))]
 pub(super) const EXAMINE: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
-/// Symbolic links followed in one resolution (as many as Linux follows).
+/// Maximum number of symbolic links followed in one resolution, as on Linux.
 const MAX_LINKS: usize = 40;
-/// Times `openat2` is asked again when renames elsewhere made it give up.
+/// Maximum number of retries of `openat2`, which fails with `AGAIN` during concurrent renames.
 #[cfg(target_os = "linux")]
 const MAX_RETRIES: usize = 32;
 
-/// What to do about symbolic links.
+/// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
-    /// Follow those that lead to a place inside.
+    /// Follow links whose target is inside the root.
     FollowInside,
-    /// Follow none.
+    /// Follow no links.
     Refuse,
 }
 
-/// How paths are resolved.
+/// Method of path resolution.
 ///
-/// Both ways fail with `XDEV` on what leads out and with `LOOP` on a link that is not followed.
+/// Both methods fail with `XDEV` if the path leads out, and with `LOOP` on a link that is not
+/// followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resolver {
-    /// In one system call, confined by the kernel (Linux 5.6 and later).
+    /// One system call, confined by the kernel (Linux 5.6 and later).
     #[cfg(target_os = "linux")]
     Kernel,
-    /// Name by name, by us.
+    /// A walk in user space, name by name.
     Walk,
 }
 
 impl Resolver {
-    /// The kernel's way if it has one; old kernels lack it and some sandboxes forbid it.
+    /// Selects the kernel's method if available: old kernels lack it, and some container sandboxes
+    /// forbid it.
     pub(super) fn detect(root: BorrowedFd<'_>) -> Self {
         #[cfg(target_os = "linux")]
         if beneath(root, b".", DIRECTORY, Links::Refuse).is_ok() {
@@ -59,7 +61,7 @@ impl Resolver {
         Self::Walk
     }
 
-    /// Opens what `path` stands for. `flags` must not create anything.
+    /// Opens `path`. `flags` must not create a file.
     pub(super) fn open(
         self,
         root: BorrowedFd<'_>,
@@ -96,10 +98,11 @@ fn beneath(
     rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Opens name after name without ever letting the system follow a link.
+/// Opens name after name; the system never follows a link.
 ///
-/// Links are read and their targets walked the same way. `..` in a target goes back to the folder
-/// we came from, which we still hold, and not to what the disk calls its parent by now.
+/// Links are read, and their targets are walked the same way. `..` in a target returns to the
+/// previous folder, which is still open. The current parent on the disk is not used, because it may
+/// have changed.
 fn walk(
     root: BorrowedFd<'_>,
     path: &JailPath,
@@ -107,7 +110,7 @@ fn walk(
     links: Links,
 ) -> Result<OwnedFd, Errno> {
     let mut entered: Vec<OwnedFd> = Vec::new();
-    // The names still to go, next one last.
+    // Remaining names; the next name is last.
     let mut ahead: Vec<Vec<u8>> = path.components().rev().map(<[u8]>::to_vec).collect();
     let mut followed = 0;
     while let Some(name) = ahead.pop() {
@@ -133,17 +136,17 @@ fn walk(
             Err(errno) => return Err(errno),
         }
     }
-    // The path, or a link's target, ended on a folder that we hold.
+    // The path, or a link's target, ended at a folder that is already open.
     let here = entered.last().map_or(root, |fd| fd.as_fd());
     rustix::fs::openat(here, ".", flags | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Opens the folder `name` in `here`; `LOOP` if it is a link.
+/// Opens the folder `name` in `here`; returns `LOOP` if `name` is a link.
 pub(super) fn enter(here: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     open_one(here, name, DIRECTORY)
 }
 
-/// Opens `name` in `here`; `LOOP` if it is a link, whatever the flags make the system say.
+/// Opens `name` in `here`; returns `LOOP` if `name` is a link, whatever the flags are.
 fn open_one(here: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let is_link = |mode| FileType::from_raw_mode(mode) == FileType::Symlink;
@@ -151,7 +154,7 @@ fn open_one(here: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd,
         // `O_PATH` opens the link itself.
         Ok(fd) if is_link(rustix::fs::fstat(&fd)?.st_mode) => Err(Errno::LOOP),
         Ok(fd) => Ok(fd),
-        // `O_DIRECTORY` calls a link "not a directory".
+        // `O_DIRECTORY` fails with `NOTDIR` on a link.
         Err(Errno::NOTDIR) => {
             let stat = rustix::fs::statat(here, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
             Err(if is_link(stat.st_mode) { Errno::LOOP } else { Errno::NOTDIR })

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A folder `inside` to jail and a folder `outside` beside it with a file that must not leak.
+/// A sandboxed folder `inside`, next to a folder `outside` with a file that must not leak.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -33,7 +33,7 @@ impl Place {
         self.folder.path().join("outside").join(path)
     }
 
-    /// The jail of `inside`, once for each way of resolving.
+    /// The sandbox of `inside`, once for each method of resolution.
     fn jails(&self) -> Vec<Jail> {
         let open = || Jail::open(&self.inside(""), RootLink::Refuse).unwrap();
         vec![open(), Jail { resolver: Resolver::Walk, ..open() }]
@@ -53,7 +53,7 @@ fn path(text: &str) -> JailPath {
     JailPath::new(text.split('/').filter(|name| !name.is_empty())).unwrap()
 }
 
-/// What a folder holds, by name.
+/// Entries of a folder, sorted by name.
 fn sorted(jail: &Jail, path: &JailPath) -> Result<Vec<Entry>, JailError> {
     let mut entries = jail.read_dir(path)?.collect::<Result<Vec<_>, _>>()?;
     entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -151,7 +151,8 @@ fn links_that_lead_out_are_never_followed() {
     symlink("/", place.inside("slash")).unwrap();
     symlink("sub/../../outside/secret", place.inside("zigzag")).unwrap();
     symlink("relative-dir", place.inside("twice")).unwrap();
-    // Absolute, though it points inside: where it leads depends on where the root is.
+    // An absolute target inside the root also leads out: its meaning depends on the position of the
+    // root.
     symlink(place.inside("sub/file"), place.inside("absolute-inside")).unwrap();
     let top = place.folder.path().to_str().unwrap()[1..].to_owned();
     for jail in place.jails() {
@@ -242,8 +243,8 @@ fn writing_follows_no_link_at_all() {
             assert!(matches!(error, JailError::Link(_)), "{name}: {error}");
         }
     }
-    // A link under the part's name is in the way, one under the final name is replaced; what it led
-    // to stays as it was.
+    // A link under the part's name is an error, a link under the final name is replaced; its target
+    // is unchanged.
     for jail in place.jails() {
         for name in ["file-link", "dangling"] {
             assert_taken(jail.create_part(&path(name), 0o644));
@@ -262,8 +263,8 @@ fn writing_follows_no_link_at_all() {
     place.assert_outside_untouched();
 }
 
-/// Someone with an account on the machine swaps a folder for a link to the outside, and back, as
-/// fast as they can, while we read and write below it.
+/// A local attacker swaps a folder for a link to the outside, and back, as fast as possible, while
+/// this test reads and writes below the folder.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_link_swapped_in_midway_gains_nothing() {

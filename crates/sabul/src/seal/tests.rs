@@ -199,8 +199,8 @@ fn a_channel_ends_when_forgeries_reach_the_integrity_limit() {
     }
 }
 
-/// Random retransmission patterns: the caller numbers most attempts right, repeats some numbers
-/// and leaps over others. Whatever is sealed, the pair of key and nonce is new.
+/// Random retransmission patterns: most packet numbers are correct, some are reused, some skip
+/// ahead. Each sealed packet has a new pair of key and nonce.
 #[test]
 fn no_key_and_nonce_pair_is_ever_used_twice() {
     for seed in 0..20 {

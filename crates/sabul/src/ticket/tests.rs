@@ -53,7 +53,7 @@ fn one_wrong_character_is_noticed_wherever_it_is() {
             }
             let mistyped = format!("{}{wrong}{}", &text[..at], &text[at + 1..]);
             let error = mistyped.parse::<Ticket>().unwrap_err();
-            // A wrong character in the length looks like a missing end.
+            // A wrong character in the length may look like a truncated text.
             let expected = matches!(error, TicketError::Damaged)
                 || at < PREFIX.len() + 3 && matches!(error, TicketError::CutShort);
             assert!(expected, "{wrong} at {at}: {error}");
@@ -84,7 +84,7 @@ fn random_bytes_behind_the_prefix_never_panic() {
     for _ in 0..2_000 {
         let length = usize::try_from(random.below(200)).unwrap();
         let bytes: Vec<u8> = (0..length).map(|_| random.next_u64().to_le_bytes()[0]).collect();
-        // A right length and checksum, so that the decoder behind them is reached.
+        // Correct length and checksum, so that the decoder after these checks is reached.
         let mut framed = u16::try_from(length + CHECKSUM_LEN).unwrap().to_be_bytes().to_vec();
         framed.extend_from_slice(&bytes);
         let sum = checksum(&framed);

@@ -9,7 +9,7 @@ use super::*;
 type Client = Result<client::TlsStream<DuplexStream>, TlsError>;
 type Server = Result<server::TlsStream<DuplexStream>, TlsError>;
 
-/// Both halves of a test, within ten seconds.
+/// Runs both halves of a test, within ten seconds.
 async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
     tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(a, b) })
         .await
@@ -21,7 +21,7 @@ async fn handshake(expected: [u8; 32], config: Arc<ServerConfig>) -> (Client, Se
     both(connect(near, expected), accept(far, config)).await
 }
 
-/// A connector against a peer that reads something, answers `reply` and leaves.
+/// Runs a connector against a peer that reads once, sends `reply` and closes.
 async fn against(reply: &[u8]) -> TlsError {
     let (near, mut far) = duplex(1 << 16);
     let peer = async move {
@@ -69,7 +69,8 @@ async fn another_key_is_refused_and_both_ends_know_why() {
 #[tokio::test]
 async fn the_pinned_certificate_without_its_key_is_refused() {
     let (victim, thief) = (Identity::generate().unwrap(), Identity::generate().unwrap());
-    // A resolver does not check that key and certificate belong together, as a thief would not.
+    // A custom resolver does not check that key and certificate match; an impostor could do the
+    // same.
     let key = PrivateKeyDer::Pkcs8(thief.key.clone_key());
     let certified = rustls::sign::CertifiedKey::new(
         vec![victim.certificate.clone()],

@@ -1,4 +1,4 @@
-//! Hosts of a world: a process with its tasks and its disk, which can die and come back.
+//! Simulated hosts: a process with tasks and a disk, which can be killed and restarted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,13 +24,13 @@ use crate::seal::Suite;
 use crate::session::{Session, software};
 use crate::transfer::{Report, Side};
 
-/// Memory of a process, in bytes.
+/// Memory budget of a process, in bytes.
 const MEMORY: usize = 64 << 20;
-/// How long a server is away.
+/// Duration of a server restart.
 const DOWNTIME: Duration = Duration::from_millis(1500);
 const SUITE: Suite = Suite::Aes128Gcm;
 
-/// A process: what it runs, and the disk as it sees it.
+/// A process: its tasks, and its view of the disk.
 #[derive(Debug)]
 struct Process {
     tasks: Tasks,
@@ -57,9 +57,9 @@ impl Process {
         Self { tasks, disk, is_up: true, endpoint }
     }
 
-    /// Ends without a word, and is there anew.
+    /// Kills the process and starts a new one.
     fn restart(&mut self, is_power_cut: bool) {
-        // The disk first: what is dropped with the tasks must not reach it.
+        // The disk first: drop handlers of the tasks must not reach it.
         if is_power_cut {
             self.disk.cut_power();
         } else {
@@ -70,13 +70,13 @@ impl Process {
     }
 }
 
-/// A listener's host.
+/// Host of a listener.
 #[derive(Debug)]
 pub(super) struct Server {
     net: Net,
     rtt: Duration,
     process: Mutex<Process>,
-    /// The disk from outside, whatever process uses it.
+    /// The disk, independent of processes.
     disk: MemoryDisk,
     faults: Mutex<Vec<Tasks>>,
 }
@@ -96,7 +96,7 @@ impl Server {
         &self.disk
     }
 
-    /// Whether a fault of the disk has killed the process.
+    /// Whether an injected disk fault has killed the process.
     pub(super) fn disk_is_dead(&self) -> bool {
         lock(&self.process).disk.is_dead()
     }
@@ -105,7 +105,7 @@ impl Server {
         lock(&self.faults).iter().any(Tasks::is_at_fault)
     }
 
-    /// Ends without a word, and comes back after a while.
+    /// Kills the process, and starts a new one after the downtime.
     pub(super) async fn restart(&self, is_power_cut: bool) {
         {
             let mut process = lock(&self.process);
@@ -117,13 +117,13 @@ impl Server {
         lock(&self.process).is_up = true;
     }
 
-    /// Memory lent, and how much there is.
+    /// Lent and total bytes of the memory budget.
     pub(super) fn memory(&self) -> (usize, usize) {
         let memory = &lock(&self.process).endpoint.memory;
         (memory.lent(), memory.bytes())
     }
 
-    /// Lets a hostile peer in.
+    /// Connects a hostile peer.
     pub(super) fn haunt(&self, seed: u64) -> impl Future<Output = ()> + use<> {
         let secret = blake3::hash(&seed.to_be_bytes()).into();
         let (near, far, _) = Wire::pair(self.rtt / 2, secret);
@@ -135,7 +135,7 @@ impl Server {
         }
     }
 
-    /// Takes a call, and greets.
+    /// Accepts a connection, and sends the Welcome message.
     fn accept(&self, far: Wire) -> Result<(), Error> {
         let process = lock(&self.process);
         if !process.is_up {
@@ -161,7 +161,7 @@ impl Server {
     }
 }
 
-/// A connector's host.
+/// Host of a connector.
 #[derive(Debug)]
 pub(super) struct Client {
     process: Mutex<Process>,
@@ -170,7 +170,7 @@ pub(super) struct Client {
     grips: Mutex<Vec<Grip>>,
     calls: Mutex<u32>,
     number: usize,
-    /// Uploads wait until they are on the disk.
+    /// Uploads with flushes to the disk (`sync`).
     is_durable: bool,
 }
 
@@ -190,7 +190,7 @@ impl Client {
         lock(&self.faults).iter().any(Tasks::is_at_fault)
     }
 
-    /// Waits for the end of the process that runs now.
+    /// Waits until the current process is killed.
     pub(super) fn death(&self) -> impl Future<Output = ()> + use<> {
         let tasks = lock(&self.process).tasks.clone();
         async move {
@@ -200,19 +200,19 @@ impl Client {
         }
     }
 
-    /// Ends without a word, and is there anew.
+    /// Kills the process and starts a new one at once.
     pub(super) fn restart(&self) {
         let mut process = lock(&self.process);
         process.restart(false);
         lock(&self.faults).push(process.tasks.clone());
     }
 
-    /// Resets its control connections.
+    /// Resets the control connections.
     pub(super) fn reset(&self) {
         lock(&self.grips).iter().for_each(Grip::cut);
     }
 
-    /// Lets nothing pass on its control connections before this time.
+    /// Blocks the control connections until this time.
     pub(super) fn hold(&self, until: Instant) {
         lock(&self.grips).iter().for_each(|grip| grip.hold(until));
     }
@@ -221,7 +221,7 @@ impl Client {
         let secret = {
             let mut calls = lock(&self.calls);
             *calls += 1;
-            // Each call of each client has channels of its own.
+            // Each call of each client has its own channel secrets.
             blake3::hash(format!("{} {calls}", self.number).as_bytes()).into()
         };
         let (near, far, grip) = Wire::pair(server.rtt / 2, secret);
@@ -247,7 +247,7 @@ impl Client {
         TransferOptions { block_bytes: 4096, sync, ..TransferOptions::default() }
     }
 
-    /// Uploads what is below `source` to the server's root.
+    /// Uploads everything below `source` to the server's root.
     pub(super) async fn put(&self, server: &Server, source: Vec<u8>) -> Result<Report, Error> {
         let session = self.dial(server)?;
         let disk = Arc::new(lock(&self.process).disk.clone());
@@ -259,7 +259,7 @@ impl Client {
         result
     }
 
-    /// Fetches a folder into another.
+    /// Downloads a folder into another folder.
     pub(super) async fn get(
         &self,
         server: &Server,

@@ -1,4 +1,4 @@
-//! Peers that hold a ticket and mean harm: they say anything at any time, and listen or not.
+//! Hostile peers with a valid ticket: they send arbitrary messages at any time, and may not read.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::{sleep, timeout};
 
 use super::wire::Wire;
 
-/// Where a hostile peer asks to write; nothing honest goes there.
+/// Upload destination of hostile peers; no honest transfer uses it.
 pub(crate) const LAIR: &[u8] = b"lair";
 
-/// Draws what a hostile peer does.
+/// Random generator of hostile messages.
 pub(crate) struct Malice(SeededRandom);
 
 impl Malice {
@@ -77,7 +77,8 @@ impl Malice {
         Entry { path: self.name(), kind, mode: Some(0o7777), modified_ns: Some(i64::MIN), more }
     }
 
-    /// Links out, owners that are commands to the system, attributes that lend rights, and maps of anything.
+    /// Metadata with links that lead out, reserved owner ids, forbidden attributes and invalid
+    /// extents.
     fn more(&mut self) -> More {
         const ATTRIBUTES: [&[u8]; 4] =
             [b"user.a", b"security.capability", b"system.posix_acl_access", b"user.a\0b"];
@@ -201,7 +202,7 @@ impl Malice {
         }
     }
 
-    /// Bytes of one message, or of none that anybody sends.
+    /// Encodes a message, or bytes that are no valid message.
     fn bytes(&mut self) -> Vec<u8> {
         let body = match self.0.below(30) {
             0 => (0..self.0.below(300)).map(|n| (n * 37) as u8).collect(),
@@ -212,7 +213,7 @@ impl Malice {
     }
 }
 
-/// Greets, and then says anything until it is thrown out or has said enough.
+/// Sends a Hello, then arbitrary messages until the connection ends or enough were sent.
 pub(super) async fn haunt(mut wire: Wire, seed: u64) {
     let mut malice = Malice::new(seed);
     let software = "haunt".to_owned();
@@ -225,7 +226,7 @@ pub(super) async fn haunt(mut wire: Wire, seed: u64) {
     let listens = malice.0.below(2) == 0;
     for _ in 0..malice.0.below(60) {
         let bytes = malice.bytes();
-        // A peer that is read no more must not keep us.
+        // The server may stop reading; the test must not wait for ever.
         match timeout(Duration::from_secs(5), wire.write_all(&bytes)).await {
             Ok(Ok(())) => {}
             _ => break,

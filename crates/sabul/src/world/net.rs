@@ -1,4 +1,4 @@
-//! UDP in a world: sockets in memory over the links of `sabul-path`.
+//! Simulated UDP: in-memory sockets over the links of `sabul-path`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::path::OpenPath;
 use crate::seal::{Opener, Sealer, Suite};
 use crate::tls::ChannelSecrets;
 
-/// IPv4 and UDP headers, which links count.
+/// Size of the IPv4 and UDP headers in bytes; links count them.
 const HEADERS: u32 = 28;
 
-/// Which end of a channel.
+/// End of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
     Connector,
@@ -38,15 +38,15 @@ impl Role {
     }
 }
 
-/// Addresses are for messages only.
+/// Addresses appear only in messages.
 fn address(role: Role) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1 + role as u8], 4850))
 }
 
-/// A datagram under way, and whom it is for.
+/// A datagram in transit, with its connection and destination.
 type Parcel = (u64, Role, Vec<u8>);
 
-/// The UDP of a world: one link each way, shared by all channels. Clones are the same.
+/// Simulated UDP network: one link per direction, shared by all channels. Clones share the network.
 #[derive(Clone)]
 pub(crate) struct Net(Arc<Shared>);
 
@@ -57,10 +57,10 @@ struct Shared {
 }
 
 struct State {
-    /// From connectors to the listener, and back.
+    /// Link from connectors to the listener, and the link back.
     links: [Link<Parcel>; 2],
     sockets: BTreeMap<(u64, Role), Arc<Inbox>>,
-    /// Channels that one end has opened.
+    /// Channels that only one end has opened so far.
     opened: BTreeMap<u64, Arc<Notify>>,
 }
 
@@ -77,7 +77,7 @@ struct Inbox {
 }
 
 impl Net {
-    /// The net of these two links, and the task that drives it.
+    /// Creates a network with these two links, and spawns the task that drives it.
     pub(crate) fn new(forward: LinkConfig, back: LinkConfig, seed: u64) -> Self {
         let random = SeededRandom::new(seed);
         let links =
@@ -149,7 +149,7 @@ impl Net {
         self.0.pushed.notify_one();
     }
 
-    /// What carries UDP from now on.
+    /// Replaces the links.
     pub(crate) fn set_links(&self, forward: LinkConfig, back: LinkConfig, seed: u64) {
         let random = SeededRandom::new(seed);
         self.lock().links =
@@ -158,7 +158,7 @@ impl Net {
     }
 }
 
-/// How a host of a world opens UDP paths.
+/// A host's access to UDP paths.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     net: Net,
@@ -175,12 +175,12 @@ impl End {
         Self { net, role: Role::Listener, rtt }
     }
 
-    /// Where the other end is, for messages.
+    /// Address of the other end, for messages.
     pub(crate) fn peer(&self) -> SocketAddr {
         address(self.role.other())
     }
 
-    /// Numbers of transfers that this end gives, and the parity of those of its peer.
+    /// First transfer number of this end, and parity of the peer's numbers.
     pub(crate) const fn parities(&self) -> (u32, u32) {
         match self.role {
             Role::Connector => (1, 0),
@@ -188,7 +188,7 @@ impl End {
         }
     }
 
-    /// Opens the path once both ends want it, as the hellos do.
+    /// Opens the path once both ends have called this; replaces the exchange of hello packets.
     pub(crate) async fn open_path(&self, secrets: &ChannelSecrets) -> OpenPath {
         let connection = secrets.connection_id;
         let (inbox, meeting) = {
@@ -226,7 +226,7 @@ impl End {
     }
 }
 
-/// A UDP socket in memory.
+/// An in-memory UDP socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
     net: Net,
@@ -236,7 +236,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Notified when a datagram came, or a waker was used.
+    /// Notified when a datagram arrives or a waker is called.
     pub(crate) fn ready(&self) -> Arc<Notify> {
         Arc::clone(&self.inbox.ready)
     }

@@ -1,4 +1,4 @@
-//! What runs as threads elsewhere, as tasks.
+//! Tasks that replace the threads of the product.
 
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::control::Input;
 use crate::files::{Outlet, Stopped, send_files};
 use crate::transfer::{Load, Reading, Writing};
 
-/// How often a task looks for what a thread would be woken by.
+/// Interval at which a task polls for events that would wake a thread.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Runs an end of a channel.
+/// Runs one end of a channel.
 pub(crate) async fn run_channel(job: Job) {
     let Job { mut engine, shared, on_end, .. } = job;
     let result = turn_until_over(&mut *engine).await;
@@ -40,7 +40,7 @@ async fn turn_until_over(engine: &mut dyn Engine) -> Result<(), ChannelError> {
         if let Some(rest) = pause.rest {
             tokio::time::sleep(engine.until(rest)).await;
         }
-        // Nothing takes no time at all, or a turn without effect would go on for ever.
+        // Always advance the clock, since a turn without effect would otherwise repeat for ever.
         let wait = engine.until(pause.until).max(Duration::from_micros(1));
         tokio::select! {
             biased;
@@ -50,7 +50,7 @@ async fn turn_until_over(engine: &mut dyn Engine) -> Result<(), ChannelError> {
     }
 }
 
-/// What a reader hands over, in order.
+/// Output of a reader, in order.
 struct Script {
     block_bytes: usize,
     blocks: Vec<Vec<u8>>,
@@ -77,7 +77,8 @@ impl Outlet for Script {
     }
 }
 
-/// Runs the reader of a transfer: it reads everything at once, and that is handed over as room comes.
+/// Runs the reader of a transfer: reads everything at once, and hands over blocks as buffers become
+/// free.
 pub(crate) async fn run_reader(mut reading: Reading) {
     let Some(Load::Set(set, options, have)) = reading.load.take() else {
         return reading.finish(None);

@@ -1,4 +1,4 @@
-//! A second copy to the same machine.
+//! Test of a second copy to the same host, which reuses the path state of the first copy.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! Many worlds, each drawn from a seed: paths, files, transfers, and what strikes them.
+//! Randomized simulation tests: each seed draws paths, files, transfers and faults.
 //!
-//! Checked all the time: a final name leads to the whole of something that was sent under it, and to
-//! nothing else; no task of the program panics; every transfer ends within its bounds, well or with a
-//! reason. Checked in the end: what was told to be complete survives a cut of power; after the last
-//! blow the same transfers succeed, and nothing half-made is left. `SABUL_WORLD_SEED=n` repeats one
-//! seed, `SABUL_WORLD_SEEDS=n` runs the first n.
+//! Checked throughout: a final name leads to the complete content of a version sent under that
+//! name; no task panics; every transfer ends within its time limit, with success or a reason.
+//! Checked at the end: entries reported as complete survive a power failure. After the last fault,
+//! the same transfers succeed and leave no partial files. `SABUL_WORLD_SEED=n` runs one seed,
+//! `SABUL_WORLD_SEEDS=n` runs the first n.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,23 +25,23 @@ use crate::files::part::SUFFIX as PART_SUFFIX;
 use crate::jail::JailPath;
 
 const SEEDS_BY_DEFAULT: u64 = 1000;
-/// How long a transfer may take that nothing strikes any more.
+/// Time limit of a transfer; after the last fault, transfers must succeed within it.
 const BOUND: Duration = Duration::from_secs(240);
-/// How often everything is looked at while it runs.
+/// Interval of the checks.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// Contents that a path may have, by path.
+/// Possible contents by path.
 type Versions = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
 
 #[derive(Clone, PartialEq, Eq)]
 struct Job {
-    /// Which client does it.
+    /// Index of the client.
     client: usize,
-    /// From the client to the server, or the other way.
+    /// Upload to the server; otherwise a download.
     is_upload: bool,
-    /// Waits so long before it begins.
+    /// Delay before the start.
     after: Duration,
-    /// Names below the folder that is copied, with their contents.
+    /// Names below the copied folder, with their contents.
     files: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -58,30 +58,30 @@ impl fmt::Debug for Job {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blow {
-    /// kill -9 of the server, which comes back after a while.
+    /// Kills the server process; it restarts after a while.
     KillServer,
-    /// Its power goes.
+    /// Power failure of the server.
     CutPower,
-    /// kill -9 of a client, which tries again.
+    /// Kills a client process; the client retries.
     KillClient(usize),
     /// All control connections are reset.
     Reset,
-    /// Nothing passes for so long.
+    /// No packet or byte passes for this time.
     Outage(Duration),
-    /// This call to the server's disk and all that follow in a while fail so.
+    /// A fault at this disk call of the server; the disk is healed after a while.
     Disk(usize, Fault),
-    /// Calls fail now and then.
+    /// Some disk calls fail with this error.
     Flaky(Errno),
-    /// Room for so many bytes more.
+    /// The disk has this much room left, in bytes.
     Full(u64),
-    /// A peer with a ticket says anything at any time.
+    /// A hostile peer with a valid ticket connects.
     Haunt(u64),
     Nothing,
 }
 
 #[derive(Clone, Debug)]
 struct Plan {
-    /// Uploads wait until they are on the disk.
+    /// Uploads with flushes to the disk (`sync`).
     is_durable: bool,
     forward: LinkConfig,
     back: LinkConfig,
@@ -133,12 +133,12 @@ impl Draw {
         let folder = self.between(0, 2);
         let mut files = BTreeMap::new();
         for _ in 0..count {
-            // Few names, so that transfers meet.
+            // Few names, so that transfers collide.
             let deep = if self.one_in(3) { "deep/" } else { "" };
             let name = format!("f{folder}/{deep}{}", self.between(0, 9));
             let length = if self.one_in(4) { 0 } else { self.between(1, 60_000) };
             let fill = u8::try_from(self.between(0, 255)).unwrap();
-            // No two pages alike, so that a torso is no prefix of anything.
+            // No two pages are equal, so torn content cannot pass for a complete version.
             let content = (0..length).map(|i| fill.wrapping_add((i / 97) as u8)).collect();
             files.insert(name.into_bytes(), content);
         }
@@ -197,23 +197,23 @@ fn path(bytes: &[u8]) -> JailPath {
     JailPath::new(bytes.split(|byte| *byte == b'/')).unwrap()
 }
 
-/// The name of a job's folder on the client's disk, and where downloads go.
+/// Folder of a job on the client's disk.
 fn folder(job: usize) -> Vec<u8> {
     format!("job{job}").into_bytes()
 }
 
-/// What may stand where, on the server's disk and on the clients'.
+/// Permitted contents on the disks of the server and the clients.
 #[derive(Debug, Default)]
 struct Truth {
     server: Versions,
     clients: Vec<Versions>,
-    /// Content that was told to be durable on the server, by the last upload that said so; any later
-    /// version of another upload may stand there too.
+    /// Names reported as durable on the server by an upload; the content may be that of a later
+    /// upload.
     kept: BTreeSet<Vec<u8>>,
 }
 
 impl Truth {
-    /// Every final name leads to the whole of something that was sent there.
+    /// Checks that every final name leads to a complete version sent there.
     fn check(versions: &Versions, disk: &MemoryDisk, whose: &str) {
         for (name, content) in disk.tree() {
             let Some(content) = content else { continue };
@@ -264,7 +264,7 @@ impl World {
                     know(mine, below(&folder(n)));
                     know(&mut truth.server, name.clone());
                 } else {
-                    // What is fetched lies where nobody uploads to.
+                    // Download sources are in folders that no upload uses.
                     let there = below(format!("for{n}").as_bytes());
                     server.disk().put(&path(&there), content).unwrap();
                     know(&mut truth.server, there.clone());
@@ -288,7 +288,7 @@ impl World {
         assert!(!self.clients.iter().any(Client::is_at_fault), "a task of a client panicked");
     }
 
-    /// Does a job once; ends within its bound.
+    /// Runs a job once, within the time limit.
     async fn attempt(&self, n: usize) -> Result<(), Error> {
         let job = &self.plan.jobs[n];
         let client = &self.clients[job.client];
@@ -363,7 +363,7 @@ impl World {
         self.check();
     }
 
-    /// The disk works again; a process that died of it is started anew.
+    /// Heals the disk, and restarts the server if a disk fault has killed it.
     async fn heal(&self) {
         self.server.disk().heal();
         if self.server.disk_is_dead() {
@@ -377,7 +377,7 @@ impl World {
             let world = Arc::clone(self);
             jobs.spawn(async move {
                 sleep(world.plan.jobs[n].after).await;
-                // Whatever it comes to now; what counts is that it ends.
+                // The result does not matter here, only that the attempt ends.
                 let _ = world.attempt(n).await;
             });
         }
@@ -401,16 +401,16 @@ impl World {
         self.end().await;
     }
 
-    /// Now everything has to come to its end, and to stay.
+    /// Final phase: all transfers must succeed, and their files must stay.
     async fn end(self: &Arc<Self>) {
-        // What was told to be complete is still there after a cut of power.
+        // Entries reported as complete must survive a power failure.
         self.server.restart(true).await;
         self.check();
         let tree = self.server.disk().tree();
         for name in &self.truth.lock().unwrap().kept {
             assert!(tree.contains_key(name), "{} is gone", String::from_utf8_lossy(name));
         }
-        // Whoever had a part here is dead, or its process has nothing more to do with it.
+        // Writers of parts were killed, or their process no longer uses the parts.
         self.clients.iter().for_each(Client::restart);
         for n in 0..self.plan.jobs.len() {
             let mut last = None;
@@ -437,7 +437,7 @@ impl World {
     }
 }
 
-/// Runs the world of a seed; a digest of what happened.
+/// Runs the simulation of a seed; returns a digest of the run.
 fn run(seed: u64) -> String {
     run_plan(seed, Draw(SeededRandom::new(seed)).plan())
 }
@@ -498,7 +498,7 @@ fn a_seed_gives_the_same_world_again() {
     }
 }
 
-/// What would not be noticed would prove nothing.
+/// Control test: without flushes, the checks must detect lost files.
 #[test]
 fn what_is_not_flushed_is_missed_after_a_cut_of_power() {
     let loses = |seed: u64| {

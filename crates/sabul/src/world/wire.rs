@@ -1,4 +1,4 @@
-//! What stands in for TCP and TLS between two hosts: bytes in order, late, or not at all.
+//! Simulated TCP and TLS connection between two hosts: an ordered, delayed byte stream.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,19 +12,19 @@ use tokio::time::{Instant, Sleep};
 
 use crate::tls::ChannelSecrets;
 
-/// Bytes under way at most, each way; a writer waits for a peer that reads nothing.
+/// Maximum number of bytes in transit per direction; beyond this, the writer blocks.
 const WINDOW: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 struct Pipe {
-    /// What is under way, with the time at which it arrives.
+    /// Bytes in transit, with their arrival times.
     chunks: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
-    /// Nothing more will be written.
+    /// The writer has closed the stream.
     is_closed: bool,
     /// The connection is reset.
     is_broken: bool,
-    /// Nothing passes before this time; TCP repeats what is lost until then.
+    /// No byte arrives before this time; TCP retransmissions would deliver lost bytes then.
     held_until: Option<Instant>,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -43,16 +43,16 @@ pub(crate) struct Wire {
     outgoing: Shared,
     delay: Duration,
     sleep: Pin<Box<Sleep>>,
-    /// Both ends have the same, as both ends of a TLS connection export the same.
+    /// Equal at both ends, like a value exported from a TLS connection.
     secret: [u8; 32],
 }
 
-/// A hand on a connection from outside.
+/// Handle for faults of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Grip([Shared; 2]);
 
 impl Grip {
-    /// Resets the connection: both ends see an error.
+    /// Resets the connection: both ends receive an error.
     pub(crate) fn cut(&self) {
         for pipe in &self.0 {
             let mut pipe = lock(pipe);
@@ -61,7 +61,7 @@ impl Grip {
         }
     }
 
-    /// Lets nothing pass before this time.
+    /// Delays all bytes until this time.
     pub(crate) fn hold(&self, until: Instant) {
         for pipe in &self.0 {
             let mut pipe = lock(pipe);
@@ -80,7 +80,7 @@ fn wake(pipe: &mut Pipe) {
 }
 
 impl Wire {
-    /// Both ends of a connection whose bytes take `delay` each way.
+    /// Creates both ends of a connection with a one-way delay of `delay`, and a fault handle.
     pub(crate) fn pair(delay: Duration, secret: [u8; 32]) -> (Self, Self, Grip) {
         let [there, back]: [Shared; 2] = std::array::from_fn(|_| Shared::default());
         let end = |incoming: &Shared, outgoing: &Shared| Self {
@@ -199,7 +199,7 @@ impl AsyncWrite for Wire {
 }
 
 impl Drop for Wire {
-    /// As the kernel does with the socket of a process that ended.
+    /// Resets the connection, as the kernel does for the socket of a killed process.
     fn drop(&mut self) {
         let mut pipe = lock(&self.outgoing);
         if !pipe.is_closed {

@@ -1,7 +1,8 @@
-//! What journals of earlier attempts claim, as far as it is so.
+//! Validation of the claims in journals of earlier attempts.
 //!
-//! Invariants:  nothing is believed: a name leads to the file that was noted, unchanged since, or it does not count.
-//! Not here:    what becomes of it (`held.rs`).
+//! Invariants: no record is trusted: a name must lead to the recorded file, unchanged since, or the record is
+//! ignored.
+//! Not here: use of the valid claims (`held.rs`).
 
 use std::collections::BTreeMap;
 
@@ -17,49 +18,49 @@ use crate::files::journal::{Record, Stamp, kept_time};
 use crate::files::part::{KEPT_MODE, is_kept_name};
 use crate::jail::{FileId, JailPath, Kind, LinkTarget, Metadata};
 
-/// What is there of a file.
+/// Kept content of one file.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) target: JailPath,
     pub(super) what: What,
     pub(super) layout: Layout,
-    /// Permission bits that the finished file has.
+    /// Mode of the finished file.
     pub(super) mode: u32,
     pub(super) marks: Vec<Mark>,
-    /// Which of the journals says so, and by which number.
+    /// Index of the journal with this claim, and the part's number in that journal.
     pub(super) journal: usize,
     pub(super) number: u32,
-    /// So many bytes from the beginning were on the disk.
+    /// Bytes from the beginning that were flushed to the disk.
     pub(super) synced: u64,
-    /// When it last changed, if its transfer could tell.
+    /// Time of the last change of the part, if its transfer recorded the time.
     left: Option<(i64, u32)>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    /// A part of it, here.
+    /// A part file at this path.
     Part(JailPath),
-    /// All of it, under its name.
+    /// The complete file under its final name.
     Whole(FileId),
 }
 
-/// What journals claim, as far as it is so.
+/// Collects and validates the claims of journals.
 pub(super) struct Claims<'a> {
-    /// Where the journals lie, and where an entry of this path would be, should it come.
+    /// Folder of the journals, and the mapping from the path of an entry to its target path.
     folder: JailPath,
     place: &'a dyn Fn(&[u8]) -> Option<JailPath>,
     disk: &'a dyn Disk,
     near: Nearby<'a>,
     sync: bool,
-    /// By path of the entry.
+    /// Valid claims, by path of the entry.
     found: BTreeMap<Vec<u8>, Claim>,
-    /// Small files that are whole.
+    /// Complete small files.
     small: Vec<Told>,
-    /// Of the journal that is read now: which it is,
+    /// State of the journal that is being read: its index,
     journal: usize,
-    /// layouts of files with holes, by paths of entries,
+    /// layouts of sparse files, by path of the entry,
     layouts: BTreeMap<Vec<u8>, Layout>,
-    /// parts by number, with their files' paths of entries.
+    /// parts by number, each with the path of its entry.
     parts: BTreeMap<u32, (Vec<u8>, Claim, Stamp)>,
 }
 
@@ -92,13 +93,13 @@ impl<'a> Claims<'a> {
         Claim { target, what, layout, mode, marks, journal, number, synced, left: None }
     }
 
-    /// Where a claim of this entry may be about.
+    /// Target path of a claim; `None` unless the entry would be written to this path now.
     fn target(&self, entry: &[u8], target: &[u8]) -> Option<JailPath> {
         let target = above(&self.folder, target)?;
         ((self.place)(entry).as_ref() == Some(&target)).then_some(target)
     }
 
-    /// Takes the next record of this journal.
+    /// Processes the next record of this journal.
     pub(super) fn take(&mut self, journal: usize, record: Record) {
         if self.journal != journal {
             self.end_journal();
@@ -121,7 +122,7 @@ impl<'a> Claims<'a> {
                 let (Some(target), Some(part)) = (self.target(&entry, &target), part) else {
                     return;
                 };
-                // Nobody makes us take another file for a part.
+                // A hostile journal cannot pass off another file as a part.
                 if is_kept_name(&part) && part.parent() == target.parent() {
                     let mut claim = self.claim(target, What::Part(part), &entry, number);
                     claim.mode = mode & 0o777;
@@ -165,7 +166,7 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// What is said of parts counts when all of it was said.
+    /// Claims about parts are validated once all records of the journal were read.
     fn end_journal(&mut self) {
         self.layouts.clear();
         let disk = self.disk;
@@ -175,12 +176,12 @@ impl<'a> Claims<'a> {
             let find = |path| {
                 let found = disk.stat(path, LinkTarget::Itself).ok()?;
                 let is_it = Stamp::from(found.id) == stamp && found.kind == Kind::File;
-                // Somebody else's, or one that somebody else may write to, is left alone.
+                // Files of other users, and files writable by other users, are left alone.
                 (is_it && found.owner == disk.user()).then_some(found)
             };
             let is_kept = |found: &Metadata| found.is_only_of(disk.user());
             let Some(Metadata { size, ctime, .. }) = find(part).filter(is_kept) else {
-                // It may have its name by now.
+                // The part may have been renamed to its final name since.
                 let last = claim.marks.last().copied();
                 if let (Some(found), Some(last)) = (find(&claim.target), last)
                     && last.from == 0
@@ -193,10 +194,10 @@ impl<'a> Claims<'a> {
             };
             claim.marks.retain(|mark| (1..=size).contains(&claim.layout.reach(mark.bytes)));
             if claim.left.is_some_and(|left| left != kept_time(ctime)) {
-                // Somebody has changed it since, so all of it is read again.
+                // The file was changed since, so all of it is read again.
                 claim.synced = 0;
             }
-            // What was not flushed counts only as far as it can be, and is read again.
+            // Content that was not flushed counts only if it can be read and matches.
             if claim.marks.last().is_some_and(|last| last.bytes > claim.synced) {
                 keep_true(disk, part, &mut claim, self.sync);
             }
@@ -208,7 +209,8 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// All that is so; small files by their names, each once, as it was noted last.
+    /// Returns all valid claims, and the small files sorted by name. Of duplicate small files, the last
+    /// record counts.
     pub(super) fn end(mut self) -> (BTreeMap<Vec<u8>, Claim>, Vec<Told>) {
         self.end_journal();
         self.small.reverse();
@@ -218,8 +220,8 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// Whether a file is as it was noted. One that got another name since, as a hard link, has changed as the system counts;
-/// what counts then is its content.
+/// Whether a file is as recorded. A new hard link also changes the ctime, so the content of a file with
+/// several links is compared instead.
 fn is_unchanged(
     disk: &dyn Disk,
     target: &JailPath,
@@ -234,8 +236,8 @@ fn is_unchanged(
     kept_time(found.ctime) == changed || (found.names > 1 && has_content().unwrap_or(false))
 }
 
-/// Keeps the marks of what was flushed, and of the others those that the file agrees with; none of these where the disk
-/// has lost what it was given, which it tells by the next flush, and shows only when the power was cut.
+/// Keeps flushed marks, and later marks that match the file's content. If the flush fails, the disk has lost
+/// content, and later marks are dropped: such a loss shows only after a power failure.
 fn keep_true(disk: &dyn Disk, part: &JailPath, claim: &mut Claim, sync: bool) {
     let flushed = claim.marks.iter().filter(|mark| mark.bytes <= claim.synced).count();
     let others = claim.marks[flushed..].to_vec();
@@ -243,13 +245,13 @@ fn keep_true(disk: &dyn Disk, part: &JailPath, claim: &mut Claim, sync: bool) {
     if let Ok(file) = disk.open_read(part)
         && (!sync || file.sync().is_ok())
     {
-        // What cannot be read is not there.
+        // Unreadable content does not count.
         let _ = behind.finish(&*file);
     }
     claim.marks.truncate(flushed + behind.reached());
 }
 
-/// Removes a part that nobody goes on with.
+/// Removes a part that cannot be resumed.
 pub(super) fn remove_part(disk: &dyn Disk, part: &JailPath) {
     if let Err(error) = disk.remove_file(part) {
         debug!(%part, %error, "a part stays behind");

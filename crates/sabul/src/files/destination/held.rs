@@ -1,10 +1,10 @@
-//! What an interrupted transfer leaves, and how the next one goes on with it.
+//! Resume of interrupted transfers at the receiver.
 //!
-//! While a transfer runs, it notes in a journal how far its large files have come, each time after
-//! that much is on the disk, and which files have their names. The next transfer to the same place
-//! takes the journal over, leaves out what is not so any more, and tells the sender the rest. The
-//! sender reads its own files up to there, and says for each where it goes on. Only then what is
-//! there is read here too, into the hash that the sender's has to be equal to in the end.
+//! A running transfer keeps a journal: marks of its large files, each written after the content before the
+//! mark, and the names of complete files. The next transfer to the same destination takes over the journal,
+//! drops stale records and reports the rest to the sender. The sender reads its own files up to the marks and
+//! sends the offset at which each file resumes. Then the receiver also reads its kept content, because the
+//! hash of the whole file must match in the end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,23 +27,24 @@ use crate::files::receive::{Kept, Left, Settled};
 use crate::files::trouble::{Trouble, jail_trouble, trouble};
 use crate::jail::{FileId, JailPath, LinkTarget};
 
-/// A part is worth going on with from so many bytes on. Ours: what a slow path carries in seconds.
+/// Minimum size of a part that is kept for a resume. Ours: a slow path carries this in seconds.
 const KEEP_FROM: u64 = 1 << 20;
-/// Bytes between two durable marks of a file: this share of it, within these bounds. Ours: a power cut
-/// costs less than 2 % of a file, and a disk is made to write a few times a second at most.
+/// Bytes between two durable marks: this share of the file, within the bounds below. Ours: a power failure
+/// loses less than 2 % of a file, and the disk is flushed a few times a second at most.
 const MARK_SHARE: u64 = 64;
 const MARK_BYTES: std::ops::RangeInclusive<u64> = 8 << 20..=256 << 20;
-/// Light marks between two durable ones: the bytes before them are with the system, not on the disk, which
-/// is enough where a process or the network ends. What they say is read again before it counts.
+/// Light marks between two durable marks. The bytes before a light mark are only in the page cache, which
+/// survives the end of a process or of the network. Content before a light mark is read again before it
+/// counts.
 const LIGHT_MARKS: u64 = 16;
-/// A mark is made after this time too, so that a slow path loses little.
+/// A mark is also made after this time, so that a slow path loses little.
 const MARK_AFTER: Duration = Duration::from_secs(5);
-/// Files that have their names are noted when there are so many, or after this time: a transfer that
-/// is over before makes no journal.
+/// Complete files are noted in batches of this number or after the time below. A shorter transfer makes no
+/// journal.
 const WHOLES_MAX: usize = 1024;
 const WHOLES_AFTER: Duration = Duration::from_secs(1);
 
-/// A file that has its name, and is not noted.
+/// A complete file with its final name, not noted in the journal yet.
 #[derive(Debug)]
 struct Whole {
     entry: Vec<u8>,
@@ -53,25 +54,25 @@ struct Whole {
     hash: [u8; 32],
 }
 
-/// The notes of a transfer.
+/// Resume state of a transfer.
 #[derive(Debug)]
 pub(in crate::files) struct Ledger {
     journal: Option<Journal>,
-    /// Which sources come.
+    /// Identifiers of the sources of this transfer.
     origins: Vec<Origin>,
-    /// What earlier attempts left, by path of the entry.
+    /// Content of earlier attempts, by path of the entry.
     claims: BTreeMap<Vec<u8>, Claim>,
-    /// Small files that they left whole, by name.
+    /// Complete small files of earlier attempts, by name.
     small: Arc<Vec<Told>>,
     journals: usize,
-    /// Files that wait for their names, by index.
+    /// Complete files that wait for their rename, by index.
     finished: BTreeMap<u64, Whole>,
-    /// Those that have them.
+    /// Renamed files that wait to be noted.
     wholes: Vec<Whole>,
     wholes_since: Option<Duration>,
-    /// What was claimed of files that are gone on with, by index.
+    /// Claims of files that are being resumed, by index.
     going_on: BTreeMap<u64, Claim>,
-    /// Files of earlier attempts that are whole, by index, with what was read of them.
+    /// Complete files of earlier attempts, by index, with the hash state of their content.
     adopted: BTreeMap<u64, (JailPath, FileId, Tree)>,
     pub(in crate::files) keep_from: u64,
     pub(in crate::files) mark_bytes: std::ops::RangeInclusive<u64>,
@@ -97,12 +98,12 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Of a transfer of these sources.
+    /// Creates the resume state of a transfer of these sources.
     pub(in crate::files) fn new(origins: &[Origin]) -> Self {
         Self { origins: origins.to_vec(), ..Self::default() }
     }
 
-    /// Whether enough of a part has come since its last mark.
+    /// Whether a mark is due for a part.
     pub(super) fn wants_mark(&self, part: &Part, now: Duration) -> bool {
         let Some(size) = part.size().filter(|_| self.can_note() && !part.is_full()) else {
             return false;
@@ -112,7 +113,7 @@ impl Ledger {
         light || self.is_durable_due(part, now)
     }
 
-    /// Whether enough of a part has come since its last durable mark.
+    /// Whether a durable mark is due for a part.
     fn is_durable_due(&self, part: &Part, now: Duration) -> bool {
         let new = part.written() - part.noted.durable;
         new >= self.step(part.size().unwrap_or(0))
@@ -128,7 +129,7 @@ impl Ledger {
         self.journal.as_ref().is_some_and(|journal| !journal.is_broken())
     }
 
-    /// A part is complete, and has its name or will get it.
+    /// Records that a part is complete and is renamed now or later.
     pub(super) fn finished(
         &mut self,
         index: u64,
@@ -137,7 +138,7 @@ impl Ledger {
         hash: [u8; 32],
         kept: Kept,
     ) {
-        // An empty one costs no more to send than to tell of.
+        // An empty file costs no more to send than to report.
         if !self.can_note() || part.size().is_none() || part.written() == 0 {
             return;
         }
@@ -150,7 +151,7 @@ impl Ledger {
         }
     }
 
-    /// A file has its name, or failed to get it.
+    /// Records the outcome of a rename.
     pub(super) fn settled(&mut self, settled: &Settled) {
         if let Some(whole) = self.finished.remove(&settled.index)
             && settled.result.is_ok()
@@ -159,7 +160,7 @@ impl Ledger {
         }
     }
 
-    /// Notes what has waited long enough.
+    /// Notes complete files that have waited long enough.
     pub(super) fn tick(&mut self, disk: &dyn Disk, now: Duration) {
         if self.wholes.is_empty() {
             self.wholes_since = None;
@@ -176,7 +177,7 @@ impl Ledger {
         let mut near = Nearby::new(disk);
         for Whole { entry, target, layout, bytes, hash } in self.wholes.drain(..) {
             let Some(relative) = below(journal.folder(), &target) else { continue };
-            // What somebody has changed since is not what came.
+            // A file that was changed since is not what was received.
             let Ok(found) = near.at(&target).stat(&target, LinkTarget::Itself) else { continue };
             let (stamp, changed) = (found.id.into(), kept_time(found.ctime));
             if let Some(holes) = Record::holes(&entry, &layout) {
@@ -187,7 +188,7 @@ impl Ledger {
         journal.flush();
     }
 
-    /// A part is gone on with from the last of these marks; those behind it count no more.
+    /// Notes that a part resumes from the last of these marks; later marks become invalid.
     fn note_resumed(
         &mut self,
         entry: &Entry,
@@ -198,13 +199,13 @@ impl Ledger {
     ) {
         let Some(journal) = &mut self.journal else { return };
         let mut news = &marks[marks.len().saturating_sub(1)..];
-        // Only the first is written to.
+        // Only the first journal is written to.
         if claim.journal > 0 {
             (claim.journal, claim.number) = (0, journal.number());
             news = marks;
         }
         if news.len() == marks.len() {
-            // Whatever was noted of it.
+            // Supersedes earlier records of this part.
             note_part(journal, claim.number, entry, part);
         }
         for mark in news {
@@ -215,8 +216,8 @@ impl Ledger {
         part.noted = Noted { number: Some(claim.number), bytes, durable, at: now };
     }
 
-    /// Has what there is of a part on the disk, where a durable mark is due, and then in the journal; tells whether one was
-    /// made.
+    /// Notes a mark in the journal. If a durable mark is due, first flushes the part. Returns whether a
+    /// durable mark was made.
     pub(super) fn note_mark(
         &mut self,
         disk: &dyn Disk,
@@ -252,7 +253,7 @@ impl Ledger {
                 let number = journal.number();
                 note_part(journal, number, entry, part);
                 if sync {
-                    // Before it has a name that nobody removes who does not know of it.
+                    // The journal is flushed first: nothing removes a kept part that no journal names.
                     journal.sync();
                 }
                 part.keep(disk)?;
@@ -274,7 +275,7 @@ impl Ledger {
         Ok(true)
     }
 
-    /// A part stays for the next attempt as it is now.
+    /// Notes that a part stays for the next attempt in its current state.
     pub(super) fn note_left(&mut self, part: &Part) {
         if let (Some(journal), Some(number), Some(found)) =
             (&mut self.journal, part.noted.number, part.metadata())
@@ -283,7 +284,7 @@ impl Ledger {
         }
     }
 
-    /// The transfer ends before its end.
+    /// Writes the notes of a transfer that ends early.
     pub(super) fn interrupt(mut self, disk: &dyn Disk, sync: bool) {
         self.note_wholes(disk);
         if let Some(journal) = &mut self.journal {
@@ -295,7 +296,7 @@ impl Ledger {
         }
     }
 
-    /// All is there. Notes that, where anything was noted; tells whether it was.
+    /// Notes that all files are complete, if a journal exists; returns whether the journal exists.
     pub(super) fn complete(&mut self, disk: &dyn Disk, sync: bool) -> bool {
         if !self.journal.as_ref().is_some_and(|journal| journal.is_there() && !journal.is_broken())
         {
@@ -312,7 +313,7 @@ impl Ledger {
         true
     }
 
-    /// The transfer has come to its end. What belongs to others stays.
+    /// Removes the journals of a finished transfer, except journals with claims of other transfers.
     pub(super) fn finish(self) {
         let is_wanted: Vec<bool> = (0..self.journals)
             .map(|journal| {
@@ -338,7 +339,7 @@ fn note_part(journal: &mut Journal, number: u32, entry: &Entry, part: &Part) {
     }
 }
 
-/// The names of a path below a folder, joined.
+/// The path of `path` relative to `folder`; `None` if `path` is not below `folder`.
 fn below(folder: &JailPath, path: &JailPath) -> Option<Vec<u8>> {
     if folder.is_root() {
         return Some(path.as_bytes().to_vec());
@@ -347,7 +348,7 @@ fn below(folder: &JailPath, path: &JailPath) -> Option<Vec<u8>> {
     Some(rest.to_vec())
 }
 
-/// What an unfinished transfer made a folder in place of: the first name of its entries.
+/// First component of the entries for which an unfinished transfer created the folder `path`.
 pub(super) fn begun_for(disk: &dyn Disk, path: &JailPath, origins: &[Origin]) -> Option<Vec<u8>> {
     let folder = path.parent()?;
     let name = path.name()?;
@@ -362,7 +363,7 @@ pub(super) fn begun_for(disk: &dyn Disk, path: &JailPath, origins: &[Origin]) ->
 }
 
 impl FileSink {
-    /// Takes over what earlier attempts left.
+    /// Takes over the content that earlier attempts left.
     pub(super) fn find_held(&mut self) -> Left {
         let Some(ledger) = &mut self.ledger else { return Left::default() };
         let (disk, folder) = (Arc::clone(&self.disk), self.place.folder());
@@ -379,7 +380,7 @@ impl FileSink {
             marks: thinned(&claim.marks),
         };
         let mut files: Vec<Held> = ledger.claims.iter().map(held).collect();
-        // There is room for some; what is worth most goes first.
+        // The report has limited room, so the largest progress goes first.
         files.sort_by_key(|held| std::cmp::Reverse(held.marks.last().map(|mark| mark.bytes)));
         if !files.is_empty() || !ledger.small.is_empty() {
             let (large, small, folder) = (files.len(), ledger.small.len(), self.place.folder());
@@ -388,7 +389,7 @@ impl FileSink {
         Left { files, wholes: Arc::clone(&ledger.small) }
     }
 
-    /// What was left of a file counts no more: it comes from its beginning.
+    /// Drops the kept content of an entry that is sent from its beginning.
     pub(super) fn drop_held(&mut self, entry: &Entry) {
         let claims = self.ledger.as_mut().map(|ledger| &mut ledger.claims);
         let claim = claims.and_then(|claims| claims.remove(&entry.path));
@@ -398,7 +399,7 @@ impl FileSink {
         }
     }
 
-    /// Goes on with what is there of a file, or goes back in one that is gone on with.
+    /// Resumes a file, or rewinds a resumed file.
     pub(super) fn resume_held(
         &mut self,
         index: u64,
@@ -435,7 +436,7 @@ impl FileSink {
         }
     }
 
-    /// Whether it was told of a small file that it is there whole, and nothing else is claimed of it.
+    /// Whether the entry was reported as a complete small file and has no other claim.
     fn has_small(&self, entry: &Entry, offset: u64) -> bool {
         let Some(ledger) = &self.ledger else { return false };
         let name = name_of(&entry.path);
@@ -445,7 +446,7 @@ impl FileSink {
             && ledger.small.binary_search_by_key(&name, |told| told.name).is_ok()
     }
 
-    /// The part of a claim, which goes on where the claim ends.
+    /// Opens the part of a claim, positioned at the last mark.
     fn resume_part(
         &mut self,
         index: u64,
@@ -496,7 +497,7 @@ impl FileSink {
         Ok(())
     }
 
-    /// The hashes of what was there of a file that was gone on with; nothing while there is more to be read.
+    /// The hash state of the kept bytes of a resumed file; `None` while more must be read.
     pub(super) fn read_back_held(&mut self, index: u64) -> Result<Option<Tree>, Trouble> {
         if let Some(ledger) = &self.ledger
             && let Some((_, _, tree)) = ledger.adopted.get(&index)
@@ -511,7 +512,7 @@ impl FileSink {
         part.read_back()?.map(Some).ok_or_else(|| damaged(&target))
     }
 
-    /// Takes a file that is whole, as far as anybody knows.
+    /// Adopts a file of an earlier attempt that appears to be complete, and hashes its content.
     fn adopt(
         &mut self,
         index: u64,
@@ -543,7 +544,7 @@ impl FileSink {
         Ok(())
     }
 
-    /// A file that was whole from the beginning is verified.
+    /// Completes an adopted file after its verification; `None` if the entry was not adopted.
     pub(super) fn finish_whole(
         &mut self,
         index: u64,
@@ -551,7 +552,7 @@ impl FileSink {
     ) -> Option<Result<Kept, Trouble>> {
         let (target, id, _) = self.ledger.as_mut()?.adopted.remove(&index)?;
         if self.preserve {
-            // Other names may share it, of an earlier attempt.
+            // An earlier attempt may have made hard links to the file.
             let kept = self.disk.open_read(&target).map_err(|error| jail_trouble(&error));
             let kept = kept.and_then(|file| {
                 let fail = |error: std::io::Error| trouble(target.as_bytes(), &error);
@@ -584,7 +585,7 @@ impl FileSink {
         }
     }
 
-    /// Has what there is of a file on the disk, and then in the journal.
+    /// Notes a mark of a file and counts its durable bytes.
     pub(super) fn note_mark(
         &mut self,
         index: u64,
@@ -598,7 +599,7 @@ impl FileSink {
             }
             None => Ok(false),
         };
-        // What could not be noted is not found again.
+        // Content without a note in the journal cannot be found again.
         if self.sync && result.is_ok() && self.ledger.as_ref().is_some_and(Ledger::can_note) {
             self.landed.marked(index, part.noted.durable);
         }
@@ -614,7 +615,8 @@ fn damaged(target: &JailPath) -> Trouble {
     Failure::new(FailureCode::Verification, message).into()
 }
 
-/// Some of the marks: those that the last one needs, where stretches begin, and as many others as may be told of.
+/// Selects marks to report: the chain that the last mark depends on, and evenly spaced others up to the
+/// limit.
 fn thinned(marks: &[Mark]) -> Vec<Mark> {
     let mut needed = Vec::new();
     let mut place = marks.last().map(|mark| mark.bytes);
@@ -624,7 +626,7 @@ fn thinned(marks: &[Mark]) -> Vec<Mark> {
     }
     needed.reverse();
     if needed.len() >= MAX_MARKS {
-        // Interrupted so often, the rest is sent again.
+        // After so many interruptions, the rest is sent again.
         needed.truncate(MAX_MARKS);
         return needed;
     }

@@ -1,45 +1,46 @@
-//! How much of the content no cut of power takes back.
+//! Counter of durable bytes: content that survives a power failure.
 //!
-//! Of files whose names are on the disk that is all of it; of parts, what is before their last durable mark, since the
-//! next attempt goes on there. Nothing else counts, however much of it the system has written.
+//! All content of a file counts once its name is on the disk. Content of a part counts up to its
+//! last durable mark, because the next attempt resumes there. Nothing else counts, even if the
+//! system has written it.
 
 use std::collections::BTreeMap;
 
-/// What has landed of one transfer.
+/// Durable bytes of one transfer.
 #[derive(Debug, Default)]
 pub(super) struct Landed {
     bytes: u64,
-    /// How much of `bytes` is of files that have no names yet, by index.
+    /// Durable bytes of files without a final name, by index; included in `bytes`.
     parts: BTreeMap<u64, u64>,
-    /// Content of files that are verified and wait for the disk, by index, in bytes.
+    /// Content of verified files that wait for their flush, by index, in bytes.
     verified: BTreeMap<u64, u64>,
 }
 
 impl Landed {
-    /// Content that is durable, in bytes. It falls where a file that had come some way fails.
+    /// Durable content in bytes. The value falls if a partly durable file fails.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The durable mark of a file is here.
+    /// Records a durable mark of a file.
     pub(super) fn marked(&mut self, index: u64, bytes: u64) {
         let before = self.parts.insert(index, bytes).unwrap_or(0);
         self.bytes = self.bytes - before + bytes;
     }
 
-    /// A file with so much content waits for the disk.
+    /// Records that a file with this much content waits for its flush.
     pub(super) fn verified(&mut self, index: u64, bytes: u64) {
         self.verified.insert(index, bytes);
     }
 
-    /// A file has its name on the disk.
+    /// Records that the name of a file is on the disk.
     pub(super) fn settled(&mut self, index: u64) {
         let bytes = self.verified.remove(&index).unwrap_or(0);
         self.marked(index, bytes);
         self.parts.remove(&index);
     }
 
-    /// Nothing of a file stays.
+    /// Removes a failed file from the count.
     pub(super) fn gone(&mut self, index: u64) {
         self.verified.remove(&index);
         self.settled(index);

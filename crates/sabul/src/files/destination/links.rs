@@ -1,9 +1,10 @@
-//! Links of a transfer: made when everything else is there, and never followed.
+//! Links of a transfer: made after all other entries, and never followed.
 //!
-//! A symbolic link is a text. Where it leads does not matter here, since nothing that is received is written through
-//! any link; whoever uses the files later follows it, as in the source. A hard link names an earlier entry, and only
-//! a file that this very transfer has made can get another name. While a transfer runs, no link of its own stands in
-//! its way, but for those that are too many to wait.
+//! A symbolic link is only a text here. Its target does not matter, because no received content is
+//! written through a link. Programs that use the files later follow the link, as at the source. A
+//! hard link names an earlier entry, and only a file that this transfer has made can get another
+//! name. Links are made last, so no link is in the path of a later entry, except links made early
+//! to save memory.
 
 use sabul_transfer::Printable;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
@@ -16,17 +17,17 @@ use crate::files::receive::{Kept, Settled};
 use crate::files::trouble::{Trouble, jail_trouble};
 use crate::jail::{FileId, JailError, JailPath, Kind, LinkTarget, Metadata};
 
-/// Most bytes of links that wait for the end. Ours: beyond, they are made early.
+/// Maximum memory of waiting links in bytes. Ours: beyond this, waiting links are made early.
 const WAITING_BYTES: usize = 16 << 20;
-/// What a waiting link takes beside its path and what it says, in bytes, about.
+/// Approximate memory of a waiting link beyond its path and entry, in bytes.
 const OVERHEAD: usize = 64;
 
-/// Links that wait until everything else is there.
+/// Links that wait until all other entries exist.
 #[derive(Debug)]
 pub(super) struct Waiting {
     list: Vec<(u64, JailPath, Entry)>,
     bytes: usize,
-    /// How much they may take.
+    /// Limit of the memory.
     pub(super) bytes_max: usize,
 }
 
@@ -42,7 +43,7 @@ impl FileSink {
         self.links.bytes_max = 0;
     }
 
-    /// Takes a link, to be made later.
+    /// Queues a link.
     pub(super) fn note_link(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
         let path = self.place.target(entry)?;
         if path.name().is_none_or(is_reserved) {
@@ -57,12 +58,12 @@ impl FileSink {
         Ok(Kept::Later)
     }
 
-    /// Makes the links that wait; with `sync`, the next flush has their names on the disk.
+    /// Makes all queued links; with `sync`, the next flush also flushes their names.
     pub(super) fn make_links(&mut self) {
         if self.links.list.is_empty() {
             return;
         }
-        // A hard link needs the file to have its name.
+        // A hard link needs the final name of its file.
         self.group.flush_all();
         self.collect_settled();
         self.links.bytes = 0;
@@ -160,7 +161,7 @@ impl FileSink {
             }
             Some(_) => self.replace(path, |name| self.disk.make_hard_link(&first, name))?,
         }
-        // Somebody may have put another file there meanwhile, which is not ours to share.
+        // Another process may have replaced the file meanwhile; its file must not be shared.
         match self.disk.stat(path, LinkTarget::Itself) {
             Ok(made) if made.id == id => Ok(()),
             _ => {
@@ -170,7 +171,7 @@ impl FileSink {
         }
     }
 
-    /// Makes something under a name of its own and then puts it in place of what is there, in one step.
+    /// Creates an object under a temporary name and renames it over the existing object.
     fn replace(
         &self,
         path: &JailPath,
@@ -192,7 +193,7 @@ impl FileSink {
             });
         }
         if let Some(time) = entry.modified_ns.map(file_time) {
-            // Some file systems have no time of a link's own; nobody misses it.
+            // Some file systems do not store times of links; this is not reported.
             let _ = self.disk.set_link_mtime(path, time);
         }
     }

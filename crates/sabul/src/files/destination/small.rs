@@ -1,10 +1,12 @@
-//! Small files: in memory until they are whole, then written several at a time.
+//! Small file buffer: small files stay in memory until they are complete, then several are written
+//! at a time.
 //!
-//! Source:      ours. What a small file costs is calls of the file system, not bytes, so they are made for many files at
-//!              once, by several threads, with each folder held open; in steps, so that each folder is prepared in between.
-//! Invariants:  nothing of such a file is on the disk before it is whole and verified; none waits longer than the
-//!              block in which it ends.
-//! Not here:    how they get their names (`group.rs`).
+//! Source: ours. The cost of a small file is file system calls, not bytes. The calls are made for
+//! many files at once, by several threads, with each folder held open. They are made in steps, so
+//! that each folder is prepared in between.
+//! Invariants: no byte of a small file is on the disk before the file is complete and verified; no
+//! file waits longer than the block in which it ends.
+//! Not here: the rename to the final name (`group.rs`).
 
 use sabul_wire::control::{Entry, EntryKind};
 
@@ -15,15 +17,15 @@ use crate::files::part::Part;
 use crate::files::trouble::Trouble;
 use crate::jail::JailPath;
 
-/// Most files that wait: each will have a descriptor.
+/// Maximum number of waiting files; each needs a descriptor.
 const FILES_MAX: usize = 128;
-/// Bytes that wait at most, about.
+/// Approximate maximum of waiting bytes.
 const BYTES_MAX: usize = 2 << 20;
 
-/// Those that are not on the disk.
+/// Small files that are not on the disk yet.
 #[derive(Debug, Default)]
 pub(super) struct SmallFiles {
-    /// The one that comes now.
+    /// The file that is arriving.
     coming: Option<Coming>,
     whole: Vec<Whole>,
     bytes: usize,
@@ -36,7 +38,7 @@ struct Coming {
     content: Vec<u8>,
 }
 
-/// One that is verified.
+/// A verified small file.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) index: u64,
@@ -47,7 +49,7 @@ pub(super) struct Whole {
 }
 
 impl SmallFiles {
-    /// Begins a file of at most so many bytes, if this is one.
+    /// Starts a file if it has at most `most` bytes; returns whether it was started.
     pub(super) fn begin(
         &mut self,
         index: u64,
@@ -62,13 +64,13 @@ impl SmallFiles {
         true
     }
 
-    /// Appends to the file that comes, if it is this one.
+    /// Appends to the arriving file; returns `false` if this is another file.
     pub(super) fn write(&mut self, index: u64, content: &[u8]) -> bool {
         let coming = self.coming.as_mut().filter(|coming| coming.index == index);
         coming.map(|coming| coming.content.extend_from_slice(content)).is_some()
     }
 
-    /// Keeps the file that comes, if it is this one: it has this hash.
+    /// Queues the verified file; returns `false` if this is another file.
     pub(super) fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> bool {
         let coming = self.coming.take_if(|coming| coming.index == index);
         let Some(Coming { index, target, content }) = coming else { return false };
@@ -77,34 +79,34 @@ impl SmallFiles {
         true
     }
 
-    /// Throws away what has come of a file.
+    /// Discards the arriving file.
     pub(super) fn discard(&mut self, index: u64) {
         self.coming.take_if(|coming| coming.index == index);
     }
 
-    /// Throws away all.
+    /// Discards all files.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Those that wait.
+    /// Returns the waiting files.
     pub(super) fn take(&mut self) -> Vec<Whole> {
         self.bytes = 0;
         std::mem::take(&mut self.whole)
     }
 
-    /// Whether enough of them wait.
+    /// Whether the waiting files should be written now.
     pub(super) fn is_full(&self) -> bool {
         self.whole.len() >= FILES_MAX || self.bytes >= BYTES_MAX
     }
 
-    /// What the file that comes takes, in bytes.
+    /// Memory of the arriving file, in bytes.
     pub(super) fn coming_bytes(&self) -> usize {
         self.coming.as_ref().map_or(0, |coming| coming.content.capacity())
     }
 }
 
-/// Creates the parts of these.
+/// Creates the part files.
 pub(super) fn create(
     disk: &dyn Disk,
     hands: &Hands,
@@ -124,7 +126,7 @@ pub(super) fn create(
     hands.each(folders, 1, in_folder).into_iter().flatten().collect()
 }
 
-/// Writes content, and metadata where they are kept; what will not be flushed is closed.
+/// Writes content and, with `preserve`, metadata; without `sync` closes the files.
 pub(super) fn write(
     hands: &Hands,
     files: Vec<(Whole, Part)>,
@@ -133,7 +135,7 @@ pub(super) fn write(
     let write = |(file, mut part): (Whole, Part)| {
         let result = part.write(&file.content, sync).and_then(|()| {
             let lost = if preserve { part.keep_metadata(&file.entry)? } else { Lost::default() };
-            // Some file systems tell only now that content is lost.
+            // Some file systems report lost content only on close.
             if sync { Ok(lost) } else { part.close().map(|()| lost) }
         });
         (file, part, result)

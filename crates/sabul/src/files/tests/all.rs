@@ -1,4 +1,4 @@
-//! All of a file: links that mean harm, and holes that are gone on with.
+//! Tests of links in archive mode, including hostile links, and of resumed sparse files.
 
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
@@ -13,7 +13,7 @@ fn link(path: &str, kind: EntryKind, target: &str) -> Entry {
     Entry { more: Some(Box::new(more)), ..entry(path, kind) }
 }
 
-/// Receives these entries, whose files are one byte `x` each; tells what failed.
+/// Receives these entries, where each file is one byte `x`; returns the failures.
 fn receive(root: &Path, sync: bool, entries: Vec<Entry>) -> Vec<String> {
     let destination = Destination { preserve: true, sync, ..Destination::default() };
     let mut receiver = FileReceiver::new(jail(root), &destination, TRANSFER).unwrap();
@@ -80,7 +80,7 @@ fn nothing_is_written_through_a_link_of_the_same_transfer() {
         assert!(!failures.is_empty(), "one of them is in the way of the other");
         assert!(names(outside.path()).is_empty(), "{:?}", names(outside.path()));
     }
-    // Links that are too many to wait are made early, and lead nowhere all the same.
+    // Links beyond the memory limit are made early, and still lead nowhere.
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
     receiver.sink_mut().make_links_early();

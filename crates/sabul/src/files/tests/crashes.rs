@@ -1,8 +1,8 @@
-//! A process or a machine that dies between any two calls to the disk, and disks that refuse one.
+//! Crash tests: a process or machine dies between any two disk calls, or a disk call fails.
 //!
-//! Whatever happens: a final name leads to the whole old content, the whole new content, or
-//! nothing where there was nothing; what was told to be finished is there after the power came
-//! back; and the next transfer to the same place comes to its end and leaves no parts.
+//! After every crash, a final name leads to the complete old content, the complete new content, or
+//! nothing if nothing was there. Files reported as finished survive a power failure. The next
+//! transfer to the same destination completes and leaves no parts.
 
 use rustix::io::Errno;
 
@@ -11,10 +11,10 @@ use crate::disk::Disk;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::jail::JailPath;
 
-/// What is sent: directories and files by path, in order.
+/// Directories and files to send, by path, in order.
 type Tree = Vec<(String, Option<Vec<u8>>)>;
 
-/// A few of everything: new folders, a file that replaces another, an empty one.
+/// A small tree: new folders, a file that replaces another, and an empty file.
 fn few() -> Tree {
     let file = |path: &str, fill: u8, len: usize| (path.to_owned(), Some(vec![fill; len]));
     let folder = |path: &str| (path.to_owned(), None);
@@ -41,7 +41,7 @@ fn old() -> MemoryDisk {
     old_with(0)
 }
 
-/// The disk before: a file that will be replaced and one that will not.
+/// The disk before the transfer: a file that will be replaced, and another that stays.
 fn old_with(seed: u64) -> MemoryDisk {
     let disk = MemoryDisk::new(seed);
     disk.put(&path("d/old"), b"old content").unwrap();
@@ -53,7 +53,7 @@ fn path(text: &str) -> JailPath {
     JailPath::new(text.split('/')).unwrap()
 }
 
-/// The blocks of a transfer; where they `lag`, each file ends in the block behind its content.
+/// The blocks of a transfer; with `lag`, each file ends in the block after its content.
 fn steps(tree: &Tree, lag: bool) -> Vec<Vec<u8>> {
     let (mut said, mut blocks) = (Said::default(), Vec::new());
     for (path, content) in tree {
@@ -73,7 +73,7 @@ fn steps(tree: &Tree, lag: bool) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// A transfer under way on a disk in memory.
+/// A transfer in progress on an in-memory disk.
 struct Copy {
     receiver: FileReceiver,
     steps: std::vec::IntoIter<Vec<u8>>,
@@ -96,14 +96,14 @@ impl Copy {
         };
         let mut receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
         if lag {
-            // Small files take the way of large ones.
+            // Small files are treated as large files.
             receiver.sink_mut().small_max = 0;
         }
         let (steps, pace) = (steps(tree, lag).into_iter(), Duration::from_millis(400));
         Ok(Self { receiver, steps, at: 0, pace, error: None })
     }
 
-    /// Goes one step further; tells whether there is another.
+    /// Runs one step; returns whether another follows.
     fn step(&mut self) -> bool {
         let Some(block) = self.steps.next().filter(|_| self.error.is_none()) else { return false };
         self.error = self.receiver.on_block(block).err();
@@ -117,8 +117,8 @@ impl Copy {
         self
     }
 
-    /// Files and directories that were told to be finished, in the order of the manifest: those
-    /// that failed are not among them.
+    /// Files and directories reported as finished, in the order of the manifest, without failed
+    /// entries.
     fn told<'a>(&self, tree: &'a Tree) -> Vec<&'a (String, Option<Vec<u8>>)> {
         let counts = self.receiver.counts();
         let failed = |path: &str| {
@@ -133,7 +133,7 @@ impl Copy {
     }
 }
 
-/// Every final name has the whole old or the whole new content; returns the names of parts.
+/// Every final name has the complete old or new content; returns the names of parts.
 #[track_caller]
 fn check_whole(disk: &MemoryDisk, trees: &[&Tree], what: &str) -> Vec<String> {
     let mut parts = Vec::new();
@@ -160,7 +160,7 @@ fn check_whole(disk: &MemoryDisk, trees: &[&Tree], what: &str) -> Vec<String> {
     parts
 }
 
-/// All that was told to be finished is there.
+/// All entries reported as finished exist.
 #[track_caller]
 fn check_told(disk: &MemoryDisk, copy: &Copy, tree: &Tree, what: &str) {
     let there = disk.tree();
@@ -169,7 +169,7 @@ fn check_told(disk: &MemoryDisk, copy: &Copy, tree: &Tree, what: &str) {
     }
 }
 
-/// The same transfer once more, hours later: it comes to its end and nothing else stays.
+/// The same transfer again, hours later, completes and leaves nothing else.
 #[track_caller]
 fn check_repeat(disk: &MemoryDisk, tree: &Tree, what: &str) {
     disk.heal();
@@ -185,12 +185,12 @@ fn check_repeat(disk: &MemoryDisk, tree: &Tree, what: &str) {
     }
 }
 
-/// Both transfers, with both ways to end files.
+/// Both trees, with both positions of end records.
 fn scripts() -> [(Tree, bool); 4] {
     [(few(), false), (few(), true), (many(), false), (many(), true)]
 }
 
-/// How many calls the transfer makes when nothing goes wrong.
+/// Number of disk calls of a transfer without errors.
 fn calls(tree: &Tree, lag: bool) -> usize {
     let disk = old();
     let copy = Copy::start(&disk, tree, lag).unwrap().run();
@@ -226,7 +226,7 @@ fn a_power_cut_takes_back_nothing_that_was_told_to_be_finished() {
                 disk.fail_at(call, Fault::PowerCut);
                 if let Ok(copy) = Copy::start(&disk, &tree, lag) {
                     let copy = copy.run();
-                    // What was finished before the last call stays so after it.
+                    // Files finished before the last call survive a power failure after the call.
                     disk.cut_power();
                     check_whole(&disk, &[&tree], &what);
                     check_told(&disk, &copy, &tree, &what);
@@ -293,7 +293,7 @@ fn a_disk_that_refuses_one_call_fails_files_and_makes_no_false_ones() {
                 check_told(&disk, &copy, &tree, &what);
                 drop(copy);
                 let parts = check_whole(&disk, &[&tree], &what);
-                // Where looking at a part or removing it is what fails, it waits for the next.
+                // If examining or removing a part fails, the part waits for the next transfer.
                 if !matches!(name, "examine" | "remove" | "examine open" | "lock") {
                     assert_eq!(parts, [""; 0], "{what}");
                 }
@@ -416,7 +416,8 @@ fn what_a_flush_of_everything_lost_of_a_file_under_way_is_not_told_to_be_there()
     let mut copy = Copy::start(&disk, &tree, false).unwrap();
     copy.pace = Duration::from_millis(1);
     copy.receiver.sink_mut().small_max = 100;
-    // The first small files are flushed while the big one is under way, which takes its first bytes along.
+    // The first small files are flushed while the large file is arriving; the flush includes its
+    // first bytes.
     while copy.receiver.counts().bytes < 800 + 4000 {
         assert!(copy.step());
     }

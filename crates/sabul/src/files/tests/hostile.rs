@@ -1,4 +1,5 @@
-//! A sender that announces anything: what it can reach, and that it ends in order.
+//! Tests with a hostile sender that announces arbitrary entries: paths stay inside, and transfers
+//! end in order.
 
 use sabul_units::{Random, SeededRandom};
 
@@ -23,7 +24,7 @@ fn whatever_is_announced_nothing_outside_of_its_folder_is_touched() {
         for _ in 0..rng.below(12) {
             let entry = malice.entry();
             let is_long = Sent::Entry(entry.clone()).encode(&mut Vec::new()).is_err();
-            // What is refused for its name or its size tells nothing of what comes after it.
+            // A rejected name or size says nothing about later entries.
             let is_bad = entry.path.is_empty() || entry.stream_bytes() > Some(1 << 40);
             if is_long || (is_bad && rng.below(8) > 0) {
                 continue;

@@ -1,4 +1,4 @@
-//! Names removed and folders made on a disk that fails, and what is told of one.
+//! Tests of listing, removing and making names on a disk that fails.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn disk() -> MemoryDisk {
     disk
 }
 
-/// All names below the root, as they are told.
+/// All names below the root, as listed.
 fn names(disk: &MemoryDisk) -> Vec<String> {
     let disk = Arc::new(disk.clone());
     let mut looked = Looked::new(Some(disk), vec![Vec::new()], View::All, &[]).unwrap();

@@ -1,5 +1,5 @@
-//! Files of other users and other transfers, links that lead out, and what stays of a file that is replaced or changed: bits,
-//! owners, times of change.
+//! Tests with files of other users and other transfers, with links that lead out, and of mode,
+//! owner and change times of replaced or changed files.
 
 use std::os::unix::fs::chown;
 
@@ -39,7 +39,7 @@ fn what_others_left_or_may_write_to_is_left_alone_and_the_copy_begins_anew() {
             let before = disk.tree();
             let second = attempt(&from, &disk.process(), true);
             assert_eq!(second.receiver.failures(), [], "{what}");
-            // What has its name is ours, but for the journal that says so.
+            // A file with its final name counts, unless the journal that records it is rejected.
             let whole = if both { 0 } else { total(&files) - second.sent };
             assert!(whole < 100_000, "{what}: {whole} bytes of the part count");
             drop(second);
@@ -52,7 +52,7 @@ fn what_others_left_or_may_write_to_is_left_alone_and_the_copy_begins_anew() {
             assert_eq!(found.owner, 0, "{what}");
         }
     }
-    // Its own is gone on with, as long as nobody else may write to it.
+    // The own part is resumed if no other user may write to it.
     let (disk, part) = interrupted(&from);
     let kept = disk.stat(&part, LinkTarget::Itself).unwrap();
     assert_eq!((kept.owner, kept.mode), (0, 0o600), "nobody else reads it either");
@@ -84,7 +84,7 @@ fn an_unlocked_part_stays_for_ten_minutes_where_other_machines_do_not_show_their
     disk.put(&dead, b"x").unwrap();
     let mut clock = 0;
     let mut reclaim = || {
-        // By the clock of the disk, as a file tells it that was just made.
+        // Time by the clock of the disk, as in the metadata of a new file.
         let new = path(&format!("d/{clock}"));
         clock += 1;
         disk.put(&new, b"").unwrap();
@@ -99,7 +99,7 @@ fn an_unlocked_part_stays_for_ten_minutes_where_other_machines_do_not_show_their
     assert_eq!(reclaim(), 1);
 }
 
-/// Sends a file of 4000 bytes in place of another; gives what is known of it then.
+/// Sends a file of 4000 bytes over another file; returns the resulting metadata.
 fn replace(bits: u32, old: u32, preserve: bool, sync: bool, small: bool) -> fs::Metadata {
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let source = write(from.path(), "f", &[1; 4000]);
@@ -167,7 +167,7 @@ fn folders_keep_the_sticky_bit_and_bits_that_lend_rights_are_counted() {
     assert_eq!(receiver.not_kept().iter().map(|lost| lost.count).sum::<u64>(), 1);
 }
 
-/// Sends three files, of which the second is changed when the first was announced.
+/// Sends three files; the second is changed once the first was announced.
 fn send_changed(change: impl FnOnce(&Path) + 'static) -> SendSummary {
     let from = TempDir::new().unwrap();
     let [first, second, last] = ["a", "b", "c"].map(|name| write(from.path(), name, &[2; 400_000]));
@@ -176,7 +176,7 @@ fn send_changed(change: impl FnOnce(&Path) + 'static) -> SendSummary {
     let mut sent = Record {
         block_bytes: 100_000,
         after_first: Some(Box::new(move || {
-            // The clock of the file system may go on in steps.
+            // The file system's clock may be coarse.
             std::thread::sleep(Duration::from_millis(30));
             change.take().expect("once")(&second);
         })),
@@ -186,7 +186,7 @@ fn send_changed(change: impl FnOnce(&Path) + 'static) -> SendSummary {
     send_files(set, options, Have::default(), &mut sent).unwrap()
 }
 
-/// Rewrites the last half of a file and puts its time back.
+/// Rewrites the last half of a file and restores its modification time.
 fn rewrite(path: &Path) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     let file = File::options().write(true).open(path).unwrap();
@@ -202,7 +202,7 @@ fn other_bits_and_another_name_are_no_change_of_a_source() {
     assert_eq!(bits.failures, []);
     let name = send_changed(|path| fs::hard_link(path, path.with_extension("2")).unwrap());
     assert_eq!(name.failures, []);
-    // Rewritten before any of it was read: what was sent is what is there.
+    // Rewritten before any byte was read: the sent content is the current content.
     assert_eq!(send_changed(rewrite).failures, []);
 }
 
@@ -213,7 +213,7 @@ fn a_source_that_is_rewritten_while_it_is_read_is_found_though_its_time_is_put_b
     let (to_change, mut blocks) = (file.clone(), 0);
     let mut sent = Record {
         block_bytes: 100_000,
-        // Half of it is read by now.
+        // Half of the file was read by now.
         before_block: Some(Box::new(move || {
             blocks += 1;
             if blocks == 3 {
@@ -243,7 +243,7 @@ fn what_was_left_of_another_source_is_neither_told_of_nor_locked() {
     let mut stranger = receive(&others);
     assert!(!told(&mut stranger).has_marks(b"big"), "a stranger is not told");
     assert!(!told(&mut receive(&[])).has_marks(b"big"), "nor one that names no source");
-    // Meanwhile, and with one source more, it is gone on with.
+    // The copy is also resumed meanwhile, and with an additional source.
     let again = attempt_with(receive(&[[9; 8], [2; 8]]), &from, usize::MAX);
     assert_eq!(again.receiver.failures(), []);
     assert!(again.sent < total(&files) - came + 4096 + 3000, "{} after {came}", again.sent);
@@ -305,7 +305,7 @@ fn a_disk_that_returns_other_bytes_is_found_by_reading_back() {
     }
 }
 
-/// A tree with links that stay in it and links that lead out.
+/// A tree with links that stay inside and links that lead out.
 fn tree_with_links() -> TempDir {
     let dir = TempDir::new().unwrap();
     let root = dir.path();
@@ -337,13 +337,13 @@ fn links_are_followed_inside_of_what_was_named_and_out_of_it_on_request() {
     let (names, failed) = received(local(&[&folder]));
     assert_eq!((names.as_slice(), failed.len()), (&inside.map(str::to_owned)[..], 3));
     assert!(failed.iter().all(|why| why.contains("leads out") && why.contains("-L")), "{failed:?}");
-    // The content of a folder is what was named as well, and so is a link itself.
+    // The content of a folder also counts as named, and so does a link that is a source.
     let (names, failed) = received(local(&[&folder.join("")]));
     assert_eq!((names.len(), failed.len()), (5, 3));
     assert_eq!(received(local(&[&folder.join("out")])), (vec!["out".to_owned()], vec![]));
     let (names, failed) = received(local(&[&folder]).with_links_out(true));
     assert_eq!((names.len(), failed.len()), (inside.len() + 4, 0), "{names:?}");
-    // Below a root the same, and nothing leads out of that.
+    // The same below a root, and no link leads out of the root.
     let set = || SourceSet::in_disk(jail(from.path()), vec![b"d".to_vec()], true);
     let (names, failed) = received(set());
     assert_eq!(names, inside);

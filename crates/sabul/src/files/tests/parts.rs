@@ -1,4 +1,4 @@
-//! Files on their way: under the name of a part until they are complete and verified.
+//! Tests of part files: content stays under a part's name until it is complete and verified.
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn a_file_larger_than_the_disk_ends_the_transfer_before_its_first_byte() {
     assert_eq!(names(to.path()), ["a"]);
 }
 
-/// A transfer of one file in two halves, whose end can wait.
+/// A transfer of one file in two halves, whose end can be delayed.
 fn halfway(to: &Path, content: &[u8], sync: bool) -> (FileReceiver, Said) {
     let destination = Destination {
         path: Vec::new(),
@@ -128,12 +128,12 @@ fn of_two_writers_to_one_name_each_writes_its_own_file() {
         second_half(&mut first, &one);
         assert_eq!(first.0.finished().unwrap().files, 1);
         assert_eq!(fs::read(to.path().join("x")).unwrap(), one);
-        // The slower one dies: what the faster one wrote stays.
+        // The slower transfer dies: the content of the faster transfer stays.
         second.0.abort();
         assert_eq!(fs::read(to.path().join("x")).unwrap(), one);
         assert_eq!(names(to.path()), ["x"]);
 
-        // Or comes to its end: the last whole file has the name.
+        // The slower transfer completes: the last complete file has the name.
         let mut second = halfway(to.path(), &two, sync);
         let mut first = halfway(to.path(), &one, sync);
         second_half(&mut first, &one);
@@ -191,7 +191,7 @@ fn what_the_dead_left_is_removed_and_what_the_living_write_is_not() {
     for name in foreign {
         write(to.path(), name, b"not ours");
     }
-    // Its transfer may come back to it within the week.
+    // A kept part may be resumed within a week.
     write(to.path(), "p.0123456789abcdef.kept.sabul-part", b"kept");
     copy(&[&file], to.path(), "", true);
     let mut expected: Vec<String> = foreign.map(str::to_owned).to_vec();

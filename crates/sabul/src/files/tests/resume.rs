@@ -1,4 +1,5 @@
-//! Transfers that are interrupted, and what the next one to the same place makes of what is left.
+//! Tests of interrupted transfers, and of their resume by the next transfer to the same
+//! destination.
 
 use rustix::io::Errno;
 use sabul_transfer::CHUNK;
@@ -9,7 +10,7 @@ use crate::disk::memory::{Fault, MemoryDisk};
 use crate::files::destination::Ledger;
 use crate::jail::JailPath;
 
-/// Marks in the tests are this far apart.
+/// Distance of marks in the tests, in bytes.
 const STEP: u64 = 8192;
 
 pub(super) type Files = Vec<(String, Vec<u8>)>;
@@ -20,7 +21,7 @@ fn content(seed: u8, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Some that are large beside the marks, some that are not.
+/// Some files that are large compared with the mark distance, and some small files.
 pub(super) fn few() -> Files {
     let file = |path: &str, seed, length| (path.to_owned(), content(seed, length));
     vec![
@@ -44,12 +45,12 @@ pub(super) fn path(text: &str) -> JailPath {
     JailPath::new(text.split('/')).unwrap()
 }
 
-/// A receiver whose marks are close together.
+/// A receiver with a short mark distance.
 fn receiver_on(disk: &MemoryDisk, sync: bool) -> Result<FileReceiver, Failure> {
     receiver_of(disk, sync, false, &[])
 }
 
-/// A receiver of these sources.
+/// A receiver for these sources.
 pub(super) fn receiver_of(
     disk: &MemoryDisk,
     sync: bool,
@@ -73,26 +74,26 @@ pub(super) fn receiver_of(
     Ok(receiver)
 }
 
-/// What one attempt came to.
+/// Result of one attempt.
 pub(super) struct Attempt {
     pub(super) receiver: FileReceiver,
     pub(super) summary: SendSummary,
     error: Option<Failure>,
-    /// Bytes that went over the network.
+    /// Bytes sent over the network.
     pub(super) sent: u64,
 }
 
-/// Sends everything below a folder to a disk; time goes on with each step.
+/// Sends everything below a folder to a disk; time advances with each step.
 pub(super) fn attempt(from: &TempDir, disk: &MemoryDisk, sync: bool) -> Attempt {
     attempt_until(from, disk, sync, usize::MAX)
 }
 
-/// As [`attempt`], on a disk that may be gone before it begins.
+/// As [`attempt`]; returns `None` if the disk fails before the start.
 fn attempt_if_there(from: &TempDir, disk: &MemoryDisk) -> Option<Attempt> {
     Some(attempt_with(receiver_on(disk, true).ok()?, from, usize::MAX))
 }
 
-/// As [`attempt`]; the connection is lost after so many blocks.
+/// As [`attempt`]; the connection is lost after this many blocks.
 pub(super) fn attempt_until(
     from: &TempDir,
     disk: &MemoryDisk,
@@ -107,7 +108,7 @@ pub(super) fn attempt_with(receiver: FileReceiver, from: &TempDir, blocks: usize
     attempt_of(receiver, SourceSet::local(all, true).unwrap(), blocks)
 }
 
-/// What a receiver tells of earlier attempts.
+/// The report of a receiver about earlier attempts.
 pub(super) fn told(receiver: &mut FileReceiver) -> Have {
     let mut have = Have::default();
     for message in receiver.have() {
@@ -143,7 +144,7 @@ pub(super) fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usi
     Attempt { receiver, summary, error, sent }
 }
 
-/// Every name leads to the whole of what it should; returns what has the names of parts and notes.
+/// Every name leads to its complete content; returns the names of parts and journals.
 #[track_caller]
 pub(super) fn check_whole(disk: &MemoryDisk, files: &Files, what: &str) -> Vec<String> {
     let mut rest = Vec::new();
@@ -159,7 +160,7 @@ pub(super) fn check_whole(disk: &MemoryDisk, files: &Files, what: &str) -> Vec<S
     rest
 }
 
-/// The transfer comes to its end and leaves nothing but what was sent; tells what it cost.
+/// The transfer completes and leaves only the files sent; returns the bytes sent.
 #[track_caller]
 fn check_end(from: &TempDir, disk: &MemoryDisk, files: &Files, sync: bool, what: &str) -> u64 {
     disk.heal();
@@ -169,7 +170,7 @@ fn check_end(from: &TempDir, disk: &MemoryDisk, files: &Files, sync: bool, what:
     let counts = receiver.finished().expect("it comes to its end");
     assert_eq!(counts.resumed, summary.resumed, "{what}");
     assert_eq!(counts.bytes, summary.bytes, "{what}");
-    // What is sent before it shows that the source is another comes again.
+    // Content sent before the sender finds that the source differs is sent again.
     let again = sent - (counts.bytes - counts.resumed);
     assert!(again == 0 || what == "changed", "{what}: {again}");
     drop(receiver);
@@ -195,7 +196,7 @@ fn a_connection_that_is_lost_costs_nothing_that_had_come() {
             drop(first);
             check_whole(&disk, &files, &what);
             let sent = check_end(&from, &disk, &files, sync, &what);
-            // A file that had just begun begins again, and so may one that is small.
+            // A file that had just begun starts again, and so may a small file.
             assert!(sent <= total(&files) - came + 4096 + 3000, "{what}: {came} {sent}");
         }
     }
@@ -217,7 +218,7 @@ fn a_killed_process_costs_a_mark_and_no_byte_is_wrong() {
         check_whole(&disk, &files, &what);
         let sent = check_end(&from, &disk, &files, true, &what);
         let most = total(&files) - came + STEP / 16 + 4096 + 23_001 + 1000;
-        // Where all was done and the notes are gone, it was over.
+        // If everything was done and the journal is gone, the transfer was complete.
         assert!(sent <= most || came == total(&files), "{what}: {came} {sent}");
     }
 }
@@ -244,7 +245,7 @@ fn a_power_cut_leaves_nothing_that_is_wrong_and_what_was_marked() {
     assert!(resumed > calls as u64, "{resumed} of {calls} times four went on");
 }
 
-/// Content that an attempt could do without: of whole files, and of parts up to where it would go on.
+/// Bytes that an attempt need not send: complete files, and parts up to their resume offset.
 fn found(disk: &MemoryDisk, files: &Files) -> u64 {
     let there = disk.tree();
     let whole = |(path, content): &&(String, Vec<u8>)| {
@@ -297,12 +298,12 @@ fn of_a_large_file_what_was_flushed_counts_before_all_of_it_is_there_and_goes_wi
     let from = source(&files);
     let half = attempt_until(&from, &MemoryDisk::new(0), true, 50).receiver.counts();
     assert!((STEP * 3..=half.bytes).contains(&half.durable), "{half:?}");
-    // The next one begins with it.
+    // The next attempt begins with this content.
     let disk = MemoryDisk::new(0);
     drop(attempt_until(&from, &disk, true, 50));
     let next = attempt_until(&from, &disk.process(), true, 1).receiver.counts();
     assert!((STEP * 3..=next.resumed).contains(&next.durable), "{next:?}");
-    // Without flushing nothing is promised.
+    // Without flushes, no byte counts as durable.
     let counts = attempt(&from, &MemoryDisk::new(0), false).receiver.finished().unwrap();
     assert_eq!((counts.bytes, counts.durable), (100_000, 0));
 }
@@ -372,11 +373,12 @@ fn a_source_that_changed_is_sent_from_the_mark_before_the_change() {
     changed[0].1[50_000] ^= 1;
     write(from.path(), "big", &changed[0].1);
     let sent = check_end(&from, &disk, &changed, true, "changed");
-    // Marks are a block and a chunk apart at most, and every other is told; four times as much is read behind as goes on.
+    // Marks are at most a block and a chunk apart, and every other mark is reported. The prefix is
+    // verified at four times the rate of the rest.
     let least = total(&files) - 50_000;
     let again = (50_000 + 4096) / 4 + 1000;
     assert!((least..least + 4096 + again).contains(&sent), "{sent}");
-    // One that has grown, and one that is another altogether.
+    // A file that has grown, and a different file.
     for (bytes, is_same) in [(content(1, 150_000), true), (content(9, 100_000), false)] {
         let from = source(&files);
         let disk = MemoryDisk::new(0);
@@ -396,7 +398,7 @@ fn a_copy_that_is_cut_again_and_again_goes_on_from_stretches_that_nobody_read_ba
         let disk = MemoryDisk::new(0);
         let (mut cuts, mut there) = (0, 0);
         let counts = loop {
-            // Too little comes each time to read all that was there meanwhile.
+            // Each attempt receives too little to verify the whole prefix meanwhile.
             let attempt = attempt_until(&from, &disk, sync, 10);
             let counts = attempt.receiver.counts();
             assert_eq!(attempt.receiver.failures(), []);
@@ -479,7 +481,7 @@ fn the_rest_of_a_file_comes_before_what_is_there_was_read() {
 fn what_was_changed_at_the_destination_does_not_count() {
     let files = few();
     let from = source(&files);
-    // Interrupted in the last file: those before are whole.
+    // Interrupted in the last file: the earlier files are complete.
     let disk = MemoryDisk::new(0);
     drop(attempt_until(&from, &disk, true, 157));
     assert!(disk.tree().contains_key(&b"to/small"[..]));
@@ -516,8 +518,8 @@ fn notes_that_are_damaged_or_of_others_are_no_danger() {
         let is_left = |name: &String| name.contains(".kept.") || name == ".resume-0.sabul-part";
         assert!(rest.iter().all(is_left), "altered at {at}: {rest:?}");
     }
-    // A part whose bytes are not what was noted, of a writer that could not note its end: it is thrown away, and the next
-    // attempt is whole.
+    // A part that differs from its notes, and whose writer could not note its end, fails and is
+    // discarded; the next attempt completes.
     let disk = make();
     disk.remove_file(&path(note)).unwrap();
     disk.put(&path(note), &written[..written.len() - 1]).unwrap();
@@ -544,7 +546,7 @@ fn two_transfers_to_one_place_keep_their_own_notes() {
     let from = source(&files);
     let disk = MemoryDisk::new(0);
     drop(attempt_until(&from, &disk, true, 90));
-    // One goes on with it and has it locked; the other begins anew.
+    // One process resumes the part and holds its lock; the other starts anew.
     let (one, two) = (disk.process(), disk.process());
     let mut holder = receiver_on(&one, true).unwrap();
     let held: Vec<_> = holder.have().collect();
@@ -625,7 +627,7 @@ fn a_folder_that_got_another_name_is_gone_on_with_and_not_put_inside() {
     }
     assert_eq!(there.get(&b"archive/music/song"[..]), Some(&Some(b"la".to_vec())));
     assert!(!there.keys().any(|path| path.ends_with(b".sabul-part")));
-    // Once it is finished, it is a folder like any other.
+    // Once it is finished, the folder is treated as any other folder.
     drop(copy(&photos, usize::MAX));
     assert!(disk.tree().contains_key(&b"archive/photos/big"[..]));
 }

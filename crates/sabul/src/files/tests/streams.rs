@@ -1,4 +1,4 @@
-//! Streams as sources, and writers as destinations.
+//! Tests of streams as sources and writers as destinations.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn a_stream_arrives_as_a_file_or_in_a_writer() {
     }
 }
 
-/// Reads in small pieces, as a pipe may.
+/// A reader that returns small pieces, as a pipe may.
 struct Trickle(io::Cursor<Vec<u8>>);
 
 impl Read for Trickle {
@@ -36,7 +36,7 @@ impl Read for Trickle {
     }
 }
 
-/// Has nothing for now between its pieces.
+/// A reader that returns `WouldBlock` between its pieces.
 struct Halting(Trickle, bool);
 
 impl Read for Halting {
@@ -56,7 +56,7 @@ fn what_a_stream_has_leaves_when_it_has_no_more_for_now() {
     let set = SourceSet::local(vec![source], false).unwrap();
     send_files(set, OPTIONS, Have::default(), &mut sent).unwrap();
     let lengths: Vec<_> = sent.blocks.iter().map(|block| content_bytes(block)).collect();
-    // Before the first is its name, behind the last its end.
+    // The name precedes the first piece, and the end follows the last piece.
     assert_eq!((lengths.len(), lengths[1], lengths[17]), (19, 617, 10_000 - 16 * 617));
     let mut stream = StreamReceiver::new(Vec::new(), TRANSFER);
     replay(sent, &mut stream);
