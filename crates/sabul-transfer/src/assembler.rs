@@ -14,7 +14,7 @@
 //! A stream is created when it is announced, since its reader may wait for the creation. An empty
 //! file is created when its end record reports success. The first part of a resumed file is not at
 //! offset zero. The driver hashes the bytes before that part from its own copy, at the latest when
-//! the rest has arrived, so the verdict covers every byte. If the sender finds that less of the
+//! the rest has arrived. So the verdict covers every byte. If the sender finds that less of the
 //! kept content matches, it goes back: the file is resumed again, from a lower offset.
 //! Invariants: each `Create`, or the first `Resume` of an entry, is followed by exactly one
 //! `Finish`; a `Finish` without `Create` or `Resume` means that the entry failed before its first

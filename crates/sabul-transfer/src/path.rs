@@ -4,7 +4,7 @@ use std::fmt;
 
 use sabul_wire::Printable;
 
-/// Maximum path length in bytes, as PATH_MAX on Linux.
+/// Maximum path length in bytes; Linux rejects longer paths too.
 pub const MAX_PATH: usize = 4096;
 /// Maximum length of a path component in bytes, as in all common file systems.
 pub const MAX_COMPONENT: usize = 255;

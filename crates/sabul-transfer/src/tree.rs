@@ -5,8 +5,8 @@
 //! contiguous range that begins at a chunk. It keeps the roots of the largest subtrees in the
 //! range, at most two for each power of two. Two adjacent ranges can be joined. A range that begins
 //! at offset zero yields the BLAKE3 hash of the content.
-//! A range that begins elsewhere has no node in the tree. Its hash here is project-specific: BLAKE3
-//! of the start offset, the end offset and the subtree hashes.
+//! A range that begins elsewhere has no node in the tree. Ours: its hash here is BLAKE3 of
+//! the start offset, the end offset and the subtree hashes.
 
 use blake3::hazmat::{
     ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root,

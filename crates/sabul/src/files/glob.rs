@@ -2,8 +2,8 @@
 //!
 //! A name with a leading dot matches only if the pattern begins with a dot. `?` matches one byte. A
 //! backslash quotes the next character. The pattern may come from a hostile peer. So a pattern is
-//! compiled to an automaton whose time is linear in the length of a name, and the search is bounded
-//! in names, matches and time.
+//! compiled to an automaton whose time is linear in the length of a name. The search is bounded in
+//! names, matches and time.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

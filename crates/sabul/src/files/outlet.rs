@@ -33,7 +33,7 @@ pub trait Outlet {
     }
 }
 
-/// The transfer ended early; the outlet knows the reason.
+/// The transfer ended early; the outlet has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 

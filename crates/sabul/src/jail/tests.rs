@@ -263,8 +263,8 @@ fn writing_follows_no_link_at_all() {
     place.assert_outside_untouched();
 }
 
-/// A local attacker swaps a folder for a link to the outside, and back, as fast as possible, while
-/// this test reads and writes below the folder.
+/// A local attacker swaps a folder for a link to the outside, and back, as fast as possible.
+/// Meanwhile this test reads and writes below the folder.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_link_swapped_in_midway_gains_nothing() {

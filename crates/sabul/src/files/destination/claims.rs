@@ -209,8 +209,8 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Returns all valid claims, and the small files sorted by name. Of duplicate small files, the last
-    /// record counts.
+    /// Returns all valid claims, and the small files sorted by name. The last record counts for
+    /// duplicate small files.
     pub(super) fn end(mut self) -> (BTreeMap<Vec<u8>, Claim>, Vec<Told>) {
         self.end_journal();
         self.small.reverse();

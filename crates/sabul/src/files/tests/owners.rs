@@ -1,5 +1,5 @@
-//! Tests with files of other users and other transfers, with links that lead out, and of mode,
-//! owner and change times of replaced or changed files.
+//! Tests of ownership and metadata: files of other users and transfers, links that lead out,
+//! replaced and changed files.
 
 use std::os::unix::fs::chown;
 
