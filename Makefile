@@ -98,7 +98,7 @@ sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time; 200 cop
 reproduce: build ## the papers' tables and figures in virtual time; fails if a verdict changed; OUT=results
 	$(SABUL) reproduce run all --out $(or $(OUT),results)
 
-picture: ## draw the picture of the README again: speed over loss, and what is left to TCP
+picture: ## draw the picture of the laboratory tour: goodput over loss, and CUBIC beside each controller
 	$(CARGO) run $(CARGOFLAGS) --release -p sabul-study --example picture -- docs/pictures/loss-and-tcp.svg
 
 arms: build ## ten scenarios in the simulator and in the lab, side by side; a quarter of an hour; OUT=results
