@@ -1,4 +1,5 @@
-//! A copy of this program that is sent along through ssh: its progress, and whether to send one.
+//! Progress of `--push`, the upload of this program through ssh, and the question whether to upload
+//! it.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
@@ -10,16 +11,16 @@ use sabul_front::ssh::Watch;
 
 use crate::{json, output};
 
-/// Time between two lines where there is no terminal, and between two lines of JSON.
+/// Interval between two lines without a terminal, and between two lines of JSON.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Before that nobody can say how long the rest takes.
+/// Ours: no time estimate is shown before this; the first second's rate is not representative.
 const FORESEEABLE: Duration = Duration::from_secs(1);
 
-/// Shows on standard error how far a program is, or prints a line of JSON.
+/// Shows the progress of the upload on standard error, or prints JSON Lines.
 #[derive(Debug)]
 pub(crate) struct Along {
     style: Style,
-    /// Somebody can answer a question.
+    /// Whether a user at the terminal can answer a question.
     may_ask: bool,
     times: Mutex<Times>,
 }
@@ -32,7 +33,7 @@ enum Style {
     Json(Teller),
 }
 
-/// When sending began, and when a line is due.
+/// Time at which sending began, and time of the next line.
 #[derive(Debug, Default)]
 struct Times {
     begun: Option<Instant>,
@@ -40,7 +41,8 @@ struct Times {
 }
 
 impl Along {
-    /// For people, who are asked if `may_ask` and they are at a terminal; or silent.
+    /// Creates the progress display for users, or a silent one. With `may_ask` the user is asked,
+    /// provided that standard input and standard error are terminals.
     pub(crate) fn new(is_quiet: bool, may_ask: bool) -> Self {
         let is_terminal = io::stderr().is_terminal();
         let style = match (is_quiet, is_terminal) {
@@ -57,7 +59,7 @@ impl Along {
         Self { style, may_ask, times: Mutex::default() }
     }
 
-    /// For programs: a line of JSON now and then.
+    /// Creates the display that prints JSON Lines.
     pub(crate) fn in_json(teller: Teller) -> Self {
         Self { style: Style::Json(teller), may_ask: false, times: Mutex::default() }
     }
@@ -108,7 +110,7 @@ impl Watch for Along {
     }
 }
 
-/// One line of progress.
+/// Formats one line of progress.
 fn line(host: &str, sent: u64, total: u64, elapsed: Duration) -> String {
     let mut line =
         format!("sending sabul to {host}: {:.1} of {}", sent as f64 / 1e6, megabytes(total));

@@ -1,4 +1,5 @@
-//! The command line: every command and flag, once.
+//! Command line definition: all commands and flags. Doc comments of fields and variants are help
+//! texts.
 
 mod card;
 mod channel;
@@ -48,7 +49,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The commands.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Copy files to or from another machine, through ssh or a `sabul serve`
@@ -121,7 +122,7 @@ pub(crate) enum PolicyArg {
 }
 
 impl PolicyArg {
-    /// Its name in JSON documents.
+    /// Returns the name in JSON documents.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Fair => "fair",
@@ -131,7 +132,7 @@ impl PolicyArg {
         }
     }
 
-    /// What a controller is told; none where it is one.
+    /// Returns the policy of the controller, or `None` for a fixed rate.
     pub(crate) const fn of_controller(self) -> Option<Policy> {
         match self {
             Self::Fair => Some(Policy::Fair),
@@ -471,7 +472,7 @@ pub(crate) enum SimCommand {
     Run(SimRunArgs),
 }
 
-/// A scenario file and what is to be different in it.
+/// Scenario file, and changes to its settings.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioArgs {
     /// The scenario file.
@@ -485,7 +486,7 @@ pub(crate) struct ScenarioArgs {
     pub(crate) set: Vec<sabul_scenario::Override>,
 }
 
-/// Where the results of runs go.
+/// Output of the results.
 #[derive(Debug, Args)]
 pub(crate) struct OutputArgs {
     /// Write numbers, charts and report into this directory.
@@ -624,7 +625,7 @@ pub(crate) struct ModelGridArgs {
     pub(crate) json: bool,
 }
 
-/// Where a scenario runs.
+/// Backend that runs a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Arm {
     /// In virtual time.

@@ -1,4 +1,4 @@
-//! `sabul card`: one congestion controller, measured by every test, on one page.
+//! `sabul card`: runs every test on one congestion controller and reports the results on one page.
 
 use sabul_lab::isolate;
 use sabul_study::Observer;
@@ -10,7 +10,7 @@ use crate::exit::{self, FAILED};
 use crate::output;
 use crate::stop::{Stop, isolated};
 
-/// Runs `sabul card`. For the lab the process must have one thread until then.
+/// Runs `sabul card`. For the lab the process must have a single thread until this call.
 pub(crate) fn run(args: &CardArgs) -> Result<u8, CliError> {
     if isolate::is_inside() {
         isolate::settle()?;
@@ -61,7 +61,7 @@ fn request(args: &CardArgs) -> Request {
     }
 }
 
-/// Prints the card; the result is the exit code.
+/// Prints the card and returns the exit code.
 fn show(args: &CardArgs, card: &Card) -> Result<u8, CliError> {
     if args.output.json {
         output::print_line(card.to_json()?)?;

@@ -1,4 +1,4 @@
-//! `sabul cp`: files to or from a listener.
+//! `sabul cp`: copies files to or from another machine.
 
 mod dry;
 mod whole;
@@ -39,15 +39,15 @@ use crate::progress::{Meter, follow};
 use crate::{desk, json, output};
 use whole::Whole;
 
-/// Time between two lines while there is no connection.
+/// Ours: interval between two lines while there is no connection.
 const LINE_INTERVAL: Duration = Duration::from_millis(1800);
-/// Most lines about failures of single files on standard error.
+/// Ours: maximum number of lines on standard error for failures of single files.
 const FAILURES_SHOWN: usize = 20;
 
-/// From this time on it is said what limited a transfer.
+/// Ours: shorter transfers do not report their limiter.
 const WORTH_A_WORD: Duration = Duration::from_secs(1);
 
-/// Runs the command; the result is the exit code.
+/// Runs `sabul cp` and returns the exit code.
 pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
     if let Some(reason) = args.foreign.refusal() {
         return Err(CliError::usage(reason));
@@ -84,22 +84,22 @@ pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
     result.map(|()| code)
 }
 
-/// What there is to tell, however it ends.
+/// Results of a copy, complete at any end of the command.
 #[derive(Debug)]
 struct Outcome {
     json: TransferJson,
     code: u8,
-    /// A line for each thing that happens.
+    /// JSON Lines, if requested.
     lines: Option<Teller>,
-    /// For whoever asks from outside.
+    /// State for `sabul ps` and `sabul set`.
     job: Job,
-    /// All attempts together.
+    /// Sum of all attempts.
     whole: Whole,
-    /// The two machines, for messages.
+    /// Names of the two machines, for messages.
     machines: Machines,
 }
 
-/// The copy as `sabul ps` shows it.
+/// Returns the copy as `sabul ps` shows it.
 fn job(args: &CpArgs) -> Job {
     let places: Vec<_> =
         args.places.iter().map(|place| Printable(place.as_bytes()).to_string()).collect();
@@ -161,7 +161,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
             Err(CliError::interrupted(format!("interrupted: {}", what_stays(outcome))))
         }
         Err(error) => {
-            // A failure of a file that ended everything names its machine, too.
+            // The message of a failed file names the file's machine.
             let message = match error.failure_code() {
                 Some(code) => outcome.machines.place(code, &error.to_string()),
                 None => error.to_string(),
@@ -175,7 +175,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     }
 }
 
-/// What is left of a copy that was cut off. More may have arrived than is known here.
+/// Describes the data that an interrupted copy keeps. More may have arrived than this side knows.
 fn what_stays(outcome: &Outcome) -> String {
     let stays = match (outcome.json.files, outcome.json.durable_bytes) {
         (0, 0) => String::new(),
@@ -189,7 +189,7 @@ fn what_stays(outcome: &Outcome) -> String {
     stays + "run the same command again to go on"
 }
 
-/// Connects and copies, as often as it takes and may take.
+/// Connects and copies; repeats after a lost connection as `--retry` allows.
 async fn attempts(
     args: &CpArgs,
     plan: Plan,
@@ -226,7 +226,8 @@ async fn attempts(
                 let pipe = Pipe::closing(pipe_closed);
                 let result =
                     transfer(args, plan.clone(), &session, options, interrupt, outcome, pipe).await;
-                // In order, also where it failed: the other end would take it for a broken connection.
+                // Closed in order even after a failure: otherwise the peer reports a broken
+                // connection.
                 session.close().await;
                 if let (Ok(_), Some(bridge)) = (&result, bridge) {
                     bridge.close().await;
@@ -265,7 +266,7 @@ async fn attempts(
 }
 
 impl Outcome {
-    /// Waits for something between two attempts, and says meanwhile that there is no connection.
+    /// Waits for `work` between two attempts and reports meanwhile that there is no connection.
     async fn meanwhile<T>(&self, args: &CpArgs, work: impl Future<Output = T>) -> T {
         let Some(since) = self.whole.lost_at else { return work.await };
         let meter = Meter::new(args.quiet || args.json_lines, true);
@@ -287,7 +288,7 @@ impl Outcome {
     }
 }
 
-/// Runs the transfer, noting in `outcome` how far it came.
+/// Runs the transfer and records its progress in `outcome`.
 async fn transfer(
     args: &CpArgs,
     plan: Plan,
@@ -316,7 +317,7 @@ async fn transfer(
             outcome.whole.add(&progress);
             let finished = transfer.finish().await.map_err(CliError::from);
             match slow {
-                // What came before it was looked at is done all the same.
+                // A transfer that completed before the cancellation counts as complete.
                 Some(text) if finished.is_err() => Err(CliError::too_slow(text)),
                 _ => finished,
             }
@@ -327,11 +328,11 @@ async fn transfer(
     result
 }
 
-/// Tells how a transfer went that reached its end.
+/// Reports the result of a transfer that reached its end.
 fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &mut Outcome) {
     outcome.json = TransferJson::of_report(controller(args), report);
     if pipe_closed.load(Ordering::Acquire) {
-        // Whoever reads standard output has had enough, which is no failure of ours.
+        // The reader of standard output closed the pipe, which is not an error.
         outcome.json.errors.clear();
         return;
     }
@@ -352,13 +353,13 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
     }
 }
 
-/// One line about a transfer that reached its end: how much arrived, how, in what time, and what did not.
+/// Formats the summary of a transfer that reached its end: amount, time, rate and failures.
 fn summary(report: &Report, json: &TransferJson) -> String {
     let mut line = format!("{} in {}", show_bytes(json.bytes), count(json.files, "file"));
     if json.resumed_bytes > 0 {
         line += &format!(" ({} were there)", show_bytes(json.resumed_bytes));
     }
-    // Said of the files before it alone.
+    // "verified" and "durable" apply only to the files named before them.
     line += match (report.entries > 0 && report.verified, report.durable) {
         (true, true) => ", verified, durable",
         (true, false) => ", verified",
@@ -382,7 +383,7 @@ fn summary(report: &Report, json: &TransferJson) -> String {
     line
 }
 
-/// Line about the path, for `--verbose`.
+/// Formats the line about the path for `--verbose`.
 fn path_line(copy: &TransferJson) -> String {
     format!(
         "path: RTT {:.2} ms (least {:.2}), loss {:.3} %, packets of {} bytes, {} sent, {} of them again, controller {}",
@@ -396,7 +397,8 @@ fn path_line(copy: &TransferJson) -> String {
     )
 }
 
-/// Tells what failed, `count` entries in all, those that were told before aside; the gravest decides the exit code.
+/// Prints failures that were not printed before, of `count` failed entries in all. The most severe
+/// failure determines the exit code.
 fn tell_failures(failures: &[(Vec<u8>, Failure)], count: u64, outcome: &mut Outcome) {
     if let Some(teller) = &mut outcome.lines {
         let late = failures.get(teller.failures()..).unwrap_or_default();
@@ -412,7 +414,7 @@ fn tell_failures(failures: &[(Vec<u8>, Failure)], count: u64, outcome: &mut Outc
     }
 }
 
-/// What is copied where.
+/// Sources and destination of a copy.
 #[derive(Clone, Debug)]
 enum Plan {
     Put { sources: Vec<OsString>, destination: Remote },
@@ -470,7 +472,7 @@ impl Plan {
         matches!(self, Self::Get { destination, .. } if destination == "-")
     }
 
-    /// The names of the two machines.
+    /// Returns the names of the two machines.
     fn machines(&self) -> Machines {
         let name = match self.server() {
             Server::Ticket => "the server".to_owned(),
@@ -483,7 +485,8 @@ impl Plan {
         }
     }
 
-    /// Why each local source cannot be sent, where none of them can: nothing is dialled then.
+    /// Returns the reason for each local source if no source can be sent; otherwise an empty list.
+    /// Avoids a useless connection.
     fn none_to_send(&self, args: &CpArgs) -> Result<Vec<(Vec<u8>, Failure)>, CliError> {
         match self {
             // Standard input can always be sent.
@@ -524,7 +527,7 @@ impl Plan {
     }
 }
 
-/// Files and folders as the command line names them.
+/// Returns the source set for the paths of the command line.
 fn source_set(sources: &[OsString], is_recursive: bool) -> Result<SourceSet, CliError> {
     let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
     SourceSet::local(sources, is_recursive).map_err(|failure| CliError::usage(failure.to_string()))
@@ -537,7 +540,7 @@ fn sources_count(plan: &Plan) -> usize {
     }
 }
 
-/// The one server and the paths of remote sources.
+/// Returns the common server and the paths of remote sources.
 fn remote_sources(sources: &[Place]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
     let mut server: Option<&Server> = None;
     let mut paths = Vec::with_capacity(sources.len());
@@ -559,15 +562,15 @@ fn remote_sources(sources: &[Place]) -> Result<(Server, Vec<Vec<u8>>), CliError>
     Ok((server.clone(), paths))
 }
 
-/// Whether a local destination has to be a directory.
+/// Returns whether a local destination must be a directory.
 fn is_into(sources: &[Vec<u8>], destination: &OsStr) -> bool {
     sources.len() > 1
         || sources.iter().any(|source| means_content(source))
         || destination.as_bytes().ends_with(b"/")
 }
 
-/// Whether a remote source stands for the content of a directory: the root, or an end in `/`, `.`
-/// or `..`.
+/// Returns whether a remote source means the content of a directory: the root, or a path that ends
+/// in `/`, `.` or `..`.
 fn means_content(path: &[u8]) -> bool {
     matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
 }

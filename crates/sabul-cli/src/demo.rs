@@ -1,7 +1,8 @@
-//! `sabul demo`: one file by the kernel's TCP and by sabul, over an emulated path.
+//! `sabul demo`: one file over an emulated path, by the kernel's TCP and by sabul.
 //!
-//! Where hosts can be made, TCP and sabul run between them, alone and together. Elsewhere, or where asked for, sender and
-//! receiver are children of this process, a relay plays the path, and there is no TCP.
+//! Where the system allows network namespaces, TCP and sabul run between two emulated hosts, alone
+//! and together. Otherwise, and with `--relay`, sender and receiver are child processes, a relay
+//! emulates the path, and TCP is left out.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -22,10 +23,10 @@ use crate::options::check_controller;
 use crate::output;
 use crate::stop::Stop;
 
-/// Flows that run at the same time.
+/// Number of flows that run at the same time.
 const FLOWS: usize = 2;
 
-/// Runs the command. The process must have one thread until then.
+/// Runs `sabul demo`. The process must have a single thread until this call.
 pub(crate) fn run(args: &DemoArgs) -> Result<u8, CliError> {
     if isolate::is_inside() {
         isolate::settle()?;
@@ -60,7 +61,7 @@ const fn is_loud(args: &DemoArgs) -> bool {
     !args.quiet && !args.json
 }
 
-/// A live line for each flow.
+/// Creates one live line for each flow.
 fn bars() -> [ProgressBar; FLOWS] {
     let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{msg}").expect("the template is right");
@@ -89,7 +90,7 @@ fn read_address(ticket: &Path) -> Result<SocketAddr, String> {
     address.ok_or_else(|| "the ticket of the demo's server holds no IP address".to_owned())
 }
 
-/// Prints what was shown and writes the page; the result is the exit code.
+/// Prints the results, writes the page and returns the exit code.
 fn show(args: &DemoArgs, shown: &Shown) -> Result<u8, CliError> {
     if args.json {
         json::print(&shown.json())?;
@@ -109,7 +110,7 @@ fn show(args: &DemoArgs, shown: &Shown) -> Result<u8, CliError> {
     Ok(VERIFICATION)
 }
 
-/// Writes the page into this file, or into a new one in the folder for temporary files.
+/// Writes the page into this file, or into a new file in the directory for temporary files.
 fn write_page(at: Option<&Path>, page: &str) -> Result<PathBuf, CliError> {
     let fail = |place: &Path, error: std::io::Error| {
         CliError::failed(format!("cannot write the page '{}': {error}", place.display()))

@@ -1,4 +1,4 @@
-//! `sabul ps` and `sabul set`: what runs, and changing it; and the control sockets that both use.
+//! `sabul ps` and `sabul set`, and the control socket of running commands.
 
 use sabul_front::desk::client::{self, AskError};
 use sabul_front::desk::{Desk, Job};
@@ -7,12 +7,12 @@ use crate::args::{PsArgs, SetArgs};
 use crate::error::CliError;
 use crate::{exit, json, output};
 
-/// Opens the control socket of this command. Without one the command runs all the same, and a note says so where
-/// another user could be the reason.
+/// Opens the control socket of this command. Without a socket the command runs anyway. A note is
+/// printed if another user could be the cause.
 pub(crate) fn open(job: &Job) -> Option<Desk> {
     match Desk::open(job.clone()) {
         Ok(desk) => Some(desk),
-        // An error of the system, such as a file system that is read-only: nobody stands in the way.
+        // System error, such as a read-only file system: no other user is involved.
         Err(why) if why.raw_os_error().is_some() => None,
         Err(why) => {
             output::note(format_args!(
@@ -23,7 +23,7 @@ pub(crate) fn open(job: &Job) -> Option<Desk> {
     }
 }
 
-/// Runs `sabul ps`; the result is the exit code.
+/// Runs `sabul ps` and returns the exit code.
 pub(crate) fn list(args: &PsArgs) -> Result<u8, CliError> {
     let (jobs, silent) = client::list(args.sockets.as_deref());
     for job in &jobs {
@@ -40,7 +40,7 @@ pub(crate) fn list(args: &PsArgs) -> Result<u8, CliError> {
     Ok(if silent.is_empty() { exit::DONE } else { exit::FAILED })
 }
 
-/// Runs `sabul set`; the result is the exit code.
+/// Runs `sabul set` and returns the exit code.
 pub(crate) fn set(args: &SetArgs) -> Result<u8, CliError> {
     let sockets = args.sockets.as_deref();
     let job = client::set(sockets, args.pid, &args.change()).map_err(|error| match error {

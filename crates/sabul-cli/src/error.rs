@@ -1,4 +1,4 @@
-//! What ends the program early.
+//! Error type of the program.
 
 use std::fmt;
 
@@ -9,32 +9,32 @@ use sabul_router::RouterError;
 
 use crate::exit::End;
 
-/// One sentence for the user, and what made the program end.
+/// Error message for the user, with the cause that determines the exit code.
 #[derive(Debug)]
 pub(crate) struct CliError {
     end: End,
     message: String,
-    /// The class of the failure of a transfer, where it was one.
+    /// Failure code of the transfer, if a transfer failed.
     failure: Option<FailureCode>,
 }
 
 impl CliError {
-    /// What was asked for cannot be meant or done as it is.
+    /// Error in usage or configuration.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::of(ErrorKind::Request, message)
     }
 
-    /// It was tried and went wrong.
+    /// Error of an attempted operation.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::of(ErrorKind::Failure, message)
     }
 
-    /// It was slower than it was allowed to be.
+    /// Error of a transfer below the minimum rate.
     pub(crate) fn too_slow(message: impl Into<String>) -> Self {
         Self { end: End::Slow, message: message.into(), failure: None }
     }
 
-    /// A person stopped it.
+    /// Error of an interrupted command.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::of(ErrorKind::Interrupt, message)
     }
@@ -43,29 +43,29 @@ impl CliError {
         Self { end: End::Error(kind), message: message.into(), failure: None }
     }
 
-    /// The same end in other words.
+    /// Replaces the message.
     pub(crate) fn in_words(self, message: String) -> Self {
         Self { message, ..self }
     }
 
-    /// What made the program end.
+    /// Returns the cause.
     pub(crate) const fn end(&self) -> End {
         self.end
     }
 
-    /// The class of the failure of a transfer, where it was one.
+    /// Returns the failure code of the transfer, if a transfer failed.
     pub(crate) const fn failure_code(&self) -> Option<FailureCode> {
         self.failure
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) const fn code(&self) -> u8 {
         self.end.code()
     }
 }
 
 impl fmt::Display for CliError {
-    /// A sentence, and where it is followed by a list, a line for each of that.
+    /// Writes the first line, then each further line indented.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = self.message.lines().map(str::trim).filter(|line| !line.is_empty());
         f.write_str(&without_number(lines.next().unwrap_or("failed")))?;
@@ -73,7 +73,7 @@ impl fmt::Display for CliError {
     }
 }
 
-/// The text without the numbers that Rust puts behind the system's words for an error.
+/// Removes the errno number that Rust appends to system error messages.
 fn without_number(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! `--events FILE`: a line of JSON for each event, or a qlog where the name ends in `.qlog` or `.sqlog`.
+//! Event log file (`--events FILE`): JSON Lines, or qlog if the name ends in `.qlog` or `.sqlog`.
 
 use std::fs::File;
 use std::io::{LineWriter, Write as _};
@@ -10,7 +10,7 @@ use sabul_study::qlog::Qlog;
 
 use crate::error::CliError;
 
-/// A file of events that is being written; clones share it.
+/// Open event log. Clones share the file.
 #[derive(Clone, Debug)]
 pub(crate) struct EventFile {
     path: PathBuf,
@@ -37,11 +37,11 @@ impl EventFile {
         Ok(Self { path: path.to_owned(), writer: Arc::new(Mutex::new(writer)) })
     }
 
-    /// One more line. Whether all were written, [`Self::finish`] says.
+    /// Writes one event. [`Self::finish`] reports write errors.
     pub(crate) fn tell(&self, line: &str) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let Writer { file, qlog } = &mut *writer;
-        // An error stays: the next flush fails as well.
+        // The error is not lost: the next flush fails as well.
         let _ = match qlog {
             Some(qlog) => file.write_all(qlog.records(line).as_bytes()),
             None => file.write_all(line.as_bytes()).and_then(|()| file.write_all(b"\n")),
@@ -53,14 +53,14 @@ impl EventFile {
         EventSink::new(move |told| file.tell(&told.to_json()))
     }
 
-    /// Everything has happened.
+    /// Flushes the file after the last event and reports write errors.
     pub(crate) fn finish(&self) -> Result<(), CliError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.file.flush().map_err(|error| cannot_write(&self.path, &error))
     }
 }
 
-/// `--events` takes one run.
+/// Rejects `--events` for more than one run.
 pub(crate) fn check_for_one_run(path: Option<&Path>, count: usize) -> Result<(), CliError> {
     if path.is_some() && count > 1 {
         return Err(CliError::usage(format!(

@@ -1,39 +1,39 @@
-//! Exit codes: all of them, and which one an error means. Nothing below the program knows them.
+//! Exit codes, and their mapping from errors. No other crate uses exit codes.
 
 use sabul::{ErrorKind, Failure, FailureCode};
 use sabul_study::Cause;
 
-/// Everything was done.
+/// Success.
 pub(crate) const DONE: u8 = 0;
-/// It was tried and went wrong, all or some of it.
+/// An operation failed, completely or in part.
 pub(crate) const FAILED: u8 = 1;
-/// Usage and configuration.
+/// Error in usage or configuration.
 pub(crate) const USAGE: u8 = 2;
-/// Content that arrived is not what was sent.
+/// Received content differs from the sent content.
 pub(crate) const VERIFICATION: u8 = code_of(ErrorKind::Verification);
-/// A transfer was slower than `--min-rate`.
+/// The transfer was slower than `--min-rate`.
 const SLOW: u8 = 7;
-/// A person stopped it.
+/// The user interrupted the command.
 pub(crate) const INTERRUPTED: u8 = code_of(ErrorKind::Interrupt);
 
-/// Meaning of the exit codes, for help texts.
+/// Explanation of the exit codes for help texts.
 pub(crate) const LIST: &str = "Exit codes: 0 done, 1 some or all of the transfer failed, \
     2 usage or configuration, 3 peer unreachable, 4 authentication failed, 5 verification failed, \
     6 no space or no permission at the destination, 7 slower than --min-rate, 130 interrupted.";
 
-/// What made the program end early.
+/// Cause of an early end of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// An error of this kind.
+    /// Error of this kind.
     Error(ErrorKind),
-    /// It was slower than it was allowed to be.
+    /// Transfer below the minimum rate.
     Slow,
-    /// A program that it started, whose exit code is passed on.
+    /// Exit code of a program that this program started, passed on unchanged.
     Program(u8),
 }
 
 impl End {
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Error(kind) => code_of(kind),
@@ -54,7 +54,7 @@ impl From<Cause> for End {
     }
 }
 
-/// The exit code of a program that ends because of an error of this kind.
+/// Returns the exit code for an error of this kind.
 pub(crate) const fn code_of(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Failure | ErrorKind::Internal => FAILED,
@@ -67,7 +67,7 @@ pub(crate) const fn code_of(kind: ErrorKind) -> u8 {
     }
 }
 
-/// The word for a kind in JSON documents.
+/// Returns the word for a cause in JSON documents.
 pub(crate) const fn word_of(end: End) -> &'static str {
     match end {
         End::Error(ErrorKind::Failure) | End::Program(_) => "failed",
@@ -82,7 +82,7 @@ pub(crate) const fn word_of(end: End) -> &'static str {
     }
 }
 
-/// The exit code for the failures of single files: the gravest of theirs.
+/// Returns the exit code for failures of single files: that of the most severe failure.
 pub(crate) fn code_of_failures<'a>(failures: impl IntoIterator<Item = &'a Failure>) -> u8 {
     failures
         .into_iter()
@@ -100,7 +100,7 @@ pub(crate) fn code_of_failures<'a>(failures: impl IntoIterator<Item = &'a Failur
 mod tests {
     use super::*;
 
-    /// But for [`ErrorKind::Internal`], which shares its code.
+    /// All kinds except [`ErrorKind::Internal`], which shares its code with [`ErrorKind::Failure`].
     const KINDS: [(ErrorKind, &str); 7] = [
         (ErrorKind::Failure, "some or all of the transfer failed"),
         (ErrorKind::Request, "usage or configuration"),

@@ -1,4 +1,4 @@
-//! `sabul ls`, `stat`, `cat`, `rm` and `mkdir`: one thing done to files of another machine.
+//! File commands on another machine: `sabul ls`, `stat`, `cat`, `rm` and `mkdir`.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use crate::interrupt::Interrupt;
 use crate::json;
 use crate::output;
 
-/// Runs `sabul ls`; the result is the exit code.
+/// Runs `sabul ls` and returns the exit code.
 pub(crate) async fn ls(args: LsArgs) -> Result<u8, CliError> {
     let view = if args.recursive { View::All } else { View::Content };
     tell(&args.at, view, args.json, args.long).await
 }
 
-/// Runs `sabul stat`; the result is the exit code.
+/// Runs `sabul stat` and returns the exit code.
 pub(crate) async fn stat(args: StatArgs) -> Result<u8, CliError> {
     tell(&args.at, View::Itself, args.json, true).await
 }
 
 async fn tell(at: &PlacesArgs, view: View, is_json: bool, is_long: bool) -> Result<u8, CliError> {
     let (server, paths) = one_server(&at.places)?;
-    // The one place that was named need not be repeated with each name in it.
+    // A single listed place is not repeated in front of each name.
     let place = match &paths[..] {
         [place] if view != View::Itself => Some(Printable(place).to_string()),
         _ => None,
@@ -69,7 +69,7 @@ async fn tell(at: &PlacesArgs, view: View, is_json: bool, is_long: bool) -> Resu
     .await
 }
 
-/// Runs `sabul cat`; the result is the exit code.
+/// Runs `sabul cat` and returns the exit code.
 pub(crate) async fn cat(args: CatArgs) -> Result<u8, CliError> {
     let at = PlacesArgs { places: vec![args.place], reach: args.reach };
     let (server, paths) = one_server(&at.places)?;
@@ -85,7 +85,7 @@ pub(crate) async fn cat(args: CatArgs) -> Result<u8, CliError> {
         let transfer = session.get(paths, false, to, &options).await?;
         let result = transfer.finish().await;
         if is_closed.load(Ordering::Acquire) {
-            // Whoever reads has seen what they wanted.
+            // The reader closed the pipe, which is not an error.
             return Ok(exit::DONE);
         }
         let report = result?;
@@ -98,7 +98,7 @@ pub(crate) async fn cat(args: CatArgs) -> Result<u8, CliError> {
     .await
 }
 
-/// Runs `sabul rm`; the result is the exit code.
+/// Runs `sabul rm` and returns the exit code.
 pub(crate) async fn rm(args: RmArgs) -> Result<u8, CliError> {
     let (server, paths) = one_server(&args.at.places)?;
     args.at
@@ -108,7 +108,7 @@ pub(crate) async fn rm(args: RmArgs) -> Result<u8, CliError> {
         .await
 }
 
-/// Runs `sabul mkdir`; the result is the exit code.
+/// Runs `sabul mkdir` and returns the exit code.
 pub(crate) async fn mkdir(args: MkdirArgs) -> Result<u8, CliError> {
     let (server, paths) = one_server(&args.at.places)?;
     args.at
@@ -118,7 +118,7 @@ pub(crate) async fn mkdir(args: MkdirArgs) -> Result<u8, CliError> {
         .await
 }
 
-/// Says what went wrong; the result is the exit code.
+/// Prints the failures and returns the exit code.
 fn concluded(places: &[OsString], changed: &Changed) -> u8 {
     for (at, failure) in &changed.failures {
         let place = places.get(*at).map(|place| place.to_string_lossy()).unwrap_or_default();
@@ -129,7 +129,7 @@ fn concluded(places: &[OsString], changed: &Changed) -> u8 {
 }
 
 impl PlacesArgs {
-    /// Connects, does it, and closes in order; an interrupt ends it.
+    /// Connects, runs `act` and closes the session in order. An interrupt ends the command.
     async fn run(
         &self,
         server: &Server,
@@ -145,7 +145,7 @@ impl PlacesArgs {
             code = act(&session) => code,
             () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
         };
-        // In order, also where it was refused: the other end would take it for a broken connection.
+        // Closed in order even after a refusal: otherwise the peer reports a broken connection.
         session.close().await;
         let code = code?;
         if let Some(bridge) = bridge {
@@ -156,7 +156,7 @@ impl PlacesArgs {
     }
 }
 
-/// Connects, through ssh where the place says so.
+/// Connects to a server, through ssh if the place requires it.
 pub(crate) async fn dial(
     channel: &ChannelArgs,
     ssh: &SshArgs,
@@ -176,7 +176,7 @@ pub(crate) async fn dial(
     }
 }
 
-/// The one server of these places, and their paths there.
+/// Returns the common server of these places and their paths.
 fn one_server(places: &[OsString]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
     let mut server = None;
     let mut paths = Vec::with_capacity(places.len());

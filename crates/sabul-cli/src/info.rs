@@ -1,4 +1,4 @@
-//! What the program knows about itself: controllers, completions, manual pages.
+//! Information about the program itself: controllers, completions, manual pages.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::error::CliError;
 use crate::exit;
 use crate::output;
 
-/// Runs `sabul cc`.
+/// Runs `sabul cc` and returns the exit code.
 pub(crate) fn controllers(args: &CcArgs) -> Result<u8, CliError> {
     match &args.command {
         CcCommand::List => output::print(list())?,
@@ -61,7 +61,7 @@ fn show(entry: &registry::Entry) -> String {
     text
 }
 
-/// Prints the completion script of one shell.
+/// Prints the completion script of a shell.
 pub(crate) fn completion(shell: Shell) -> Result<u8, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "sabul", &mut script);
@@ -69,7 +69,7 @@ pub(crate) fn completion(shell: Shell) -> Result<u8, CliError> {
     Ok(exit::DONE)
 }
 
-/// Prints the manual page, or writes those of all commands into a directory.
+/// Prints the manual page of `sabul`, or writes the pages of all commands into a directory.
 pub(crate) fn man(out: Option<&Path>) -> Result<u8, CliError> {
     let Some(directory) = out else {
         let mut page = Vec::new();

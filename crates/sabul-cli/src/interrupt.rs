@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM: the first stops cleanly, the second at once. SIGUSR1 asks how far it is.
+//! Signal handling for asynchronous commands. The first SIGINT or SIGTERM stops cleanly, the second
+//! ends the process at once. SIGUSR1 requests a progress line.
 
 use std::io;
 use std::sync::Arc;
@@ -12,19 +13,20 @@ use tokio::sync::watch;
 use crate::error::CliError;
 use crate::exit::INTERRUPTED;
 
-/// Tells when the user wants the program to end. Clones see the same signal.
+/// Receiver of interrupts and progress requests. Clones see the same signals.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     seen: watch::Receiver<bool>,
     questions: watch::Receiver<()>,
 }
 
-/// The same signals before there is a runtime: the first is kept for [`Interrupt::listen_after`].
+/// Signal flag for the time before a runtime exists. [`Interrupt::listen_after`] takes the first
+/// signal over.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Early(Arc<AtomicBool>);
 
 impl Early {
-    /// Takes over the handling of these signals.
+    /// Installs the handlers for SIGINT and SIGTERM.
     pub(crate) fn catch() -> Result<Self, CliError> {
         let early = Self::default();
         for kind in [SIGINT, SIGTERM] {
@@ -39,12 +41,12 @@ fn no_signals(error: &io::Error) -> CliError {
 }
 
 impl Interrupt {
-    /// Takes over the handling of these signals.
+    /// Installs the handlers for SIGINT, SIGTERM and SIGUSR1.
     pub(crate) fn listen() -> Result<Self, CliError> {
         Self::listen_after(&Early::default())
     }
 
-    /// The same; a signal that has come before counts.
+    /// Like [`Interrupt::listen`]; a signal that `early` has recorded counts as the first one.
     pub(crate) fn listen_after(early: &Early) -> Result<Self, CliError> {
         let catch = |kind| signal(kind).map_err(|error| no_signals(&error));
         let (interrupt, terminate) =
@@ -61,18 +63,18 @@ impl Interrupt {
         Ok(Self { seen, questions })
     }
 
-    /// Changes whenever somebody asks how far it is.
+    /// Returns a receiver that changes on each SIGUSR1.
     pub(crate) fn questions(&self) -> watch::Receiver<()> {
         self.questions.clone()
     }
 
-    /// Returns once a first signal has come; at once if it has.
+    /// Waits for the first SIGINT or SIGTERM. Returns at once if the signal has already arrived.
     pub(crate) async fn wait(&self) {
-        // The sending half lives in a task that never ends by itself.
+        // The sender lives in a task that never ends by itself.
         let _ = self.seen.clone().wait_for(|&seen| seen).await;
     }
 
-    /// Whether a signal has come.
+    /// Returns whether SIGINT or SIGTERM has arrived.
     pub(crate) fn is_seen(&self) -> bool {
         *self.seen.borrow()
     }

@@ -1,4 +1,4 @@
-//! Printing JSON documents: one, or a line for each thing that happens.
+//! JSON output: single documents and JSON Lines.
 
 use std::io;
 
@@ -12,12 +12,12 @@ use crate::error::CliError;
 use crate::exit;
 use crate::output;
 
-/// The error that ended everything.
+/// Returns the JSON form of the error that ended the command.
 pub(crate) fn error(error: &CliError) -> ErrorJson {
     ErrorJson::of_all(exit::word_of(error.end()), error.to_string())
 }
 
-/// Prints one document on a line.
+/// Prints one document as one line.
 pub(crate) fn print(document: &impl Serialize) -> Result<(), CliError> {
     let mut text = Vec::new();
     document
@@ -27,7 +27,7 @@ pub(crate) fn print(document: &impl Serialize) -> Result<(), CliError> {
     output::print(text)
 }
 
-/// Compact JSON in which characters that steer a terminal are escapes of JSON, beyond those that JSON asks for.
+/// Compact JSON formatter that also escapes characters that control a terminal.
 struct Escaping;
 
 impl Formatter for Escaping {
@@ -49,14 +49,15 @@ impl Formatter for Escaping {
     }
 }
 
-/// Prints a line of what happens, where lines are wanted. One that cannot be written is told of by the last.
+/// Prints one event if JSON Lines are requested. A write error is ignored here; printing the last
+/// line reports write errors.
 pub(crate) fn tell(teller: Option<&Teller>, event: CopyEvent) {
     if let Some(teller) = teller {
         let _ = print(&teller.line(event));
     }
 }
 
-/// Prints what is new of a transfer.
+/// Prints new failures and, when due, the progress of a transfer.
 pub(crate) fn follow(teller: &mut Teller, transfer: &Transfer, progress: &Progress) {
     let failed = teller.failed(&transfer.failures_after(teller.failures()));
     for line in failed.into_iter().chain(teller.look(progress)) {

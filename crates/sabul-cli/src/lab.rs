@@ -1,8 +1,8 @@
 //! `sabul lab`: real programs and scenario files over emulated paths.
 //!
-//! Whatever makes hosts runs in a second process of this program with namespaces of its own, so that
-//! nothing is left behind however it ends ([`isolated`]). All that can be refused is refused before
-//! that, without needing privileges.
+//! Commands that create hosts run in a second process of this program with its own namespaces, so
+//! nothing is left behind at any end ([`isolated`]). All checks of the input come before that and
+//! need no privileges.
 
 mod compare;
 mod presets;
@@ -14,7 +14,8 @@ use sabul_lab::isolate;
 use crate::args::{LabArgs, LabCommand};
 use crate::error::CliError;
 
-/// Runs `sabul lab`. The process must have one thread until then.
+/// Runs `sabul lab` and returns the exit code. The process must have a single thread until this
+/// call.
 pub(crate) fn run(args: LabArgs) -> Result<u8, CliError> {
     if isolate::is_inside() {
         isolate::settle()?;

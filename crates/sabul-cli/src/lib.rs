@@ -1,9 +1,9 @@
-//! The `sabul` program: copy files, measure paths, and show what the transport can do.
+//! Library behind the `sabul` program: command line, output and exit codes.
 //!
-//! Results go to standard output and everything else to standard error. The exit code tells
-//! causes apart; `sabul help` lists them.
+//! Results go to standard output, everything else to standard error. Each cause of a failure has its
+//! own exit code; `sabul help` lists them.
 //!
-//! A program of one line has all of it, and congestion controllers of its own beside:
+//! A program of one line gets all commands, with congestion controllers of its own in addition:
 //!
 //! ```no_run
 //! # mod gentle { pub const ENTRY: sabul_cc::registry::Entry = sabul_cc::registry::ENTRIES[0]; }
@@ -54,11 +54,12 @@ use tracing_subscriber::filter::LevelFilter;
 use args::{Cli, Command, PerfCommand, ReproduceCommand, SimCommand};
 use error::CliError;
 
-/// The whole program, with these controllers beside its own: listed, shown and taken wherever a
-/// controller is named. Gives the exit code, which is 2 if they cannot be added ([`registry::add`]).
+/// Runs the whole program with additional congestion controllers. Every command lists, shows and
+/// accepts them like the built-in ones. Returns the exit code, which is 2 if the controllers cannot
+/// be added ([`registry::add`]).
 ///
-/// Call it first thing in `main`, while there is no other thread: some commands start the program
-/// again, with the same arguments and under another name.
+/// Must be the first call in `main`, while the process has a single thread: some commands start the
+/// program again, with the same arguments and under another name.
 pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
     if let Err(error) = registry::add(controllers) {
         output::complain(&error);
@@ -74,7 +75,8 @@ pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let error = args::without_far_tips(error);
-            // Help and version go to standard output; whoever closed it does not want them.
+            // Help and version go to standard output. An error means that the reader closed the
+            // pipe.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { exit::DONE });
         }
@@ -85,17 +87,18 @@ pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
     }))
 }
 
-/// A write beyond the limit of file size (`ulimit -f`, `LimitFSIZE=`) fails with EFBIG and ends one transfer; without a
-/// handler the signal would end the process. Rust ignores SIGPIPE by itself.
+/// Makes a write beyond the file size limit (`ulimit -f`, `LimitFSIZE=`) fail with EFBIG, which
+/// ends one transfer. Without a handler, SIGXFSZ would end the process. Rust ignores SIGPIPE by
+/// itself.
 fn fail_writes_beyond_the_size_limit() {
-    // Only signals that cannot be caught are refused.
+    // Registration fails only for signals that cannot be caught.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
-/// Runs a command; the result is the exit code.
+/// Runs a command and returns its exit code.
 fn run(command: Command) -> Result<u8, CliError> {
     match command {
-        // Before anything starts a thread.
+        // These commands must run before any thread starts.
         Command::Lab(args) => lab::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Card(args) => card::run(&args),
@@ -111,7 +114,7 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Mkdir(args) => block_on(files::mkdir(args)),
         Command::Ps(args) => desk::list(&args),
         Command::Set(args) => desk::set(&args),
-        // Before anything starts a thread.
+        // Must run before any thread starts.
         Command::Serve(args) => serve::files(&args),
         Command::Perf(args) => match args.command {
             Some(PerfCommand::Serve(args)) => serve::perf(&args),
@@ -132,12 +135,12 @@ fn run(command: Command) -> Result<u8, CliError> {
     }
 }
 
-/// Runs one command to its end on a runtime of its own.
+/// Runs one command to completion on its own runtime.
 fn block_on(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliError> {
     block_on_at(output::WARN, work)
 }
 
-/// The same with this level of the log.
+/// Like [`block_on`], with this log level.
 fn block_on_at(
     level: LevelFilter,
     work: impl Future<Output = Result<u8, CliError>>,
@@ -150,7 +153,7 @@ fn block_on_at(
         .map_err(|error| CliError::failed(format!("cannot start the runtime: {error}")))?;
     let result = runtime.block_on(work);
     paths::keep();
-    // A thread may still sit in a read of standard input that never returns.
+    // A thread may still be blocked in a read of standard input that never returns.
     runtime.shutdown_timeout(Duration::from_millis(200));
     result
 }

@@ -1,4 +1,4 @@
-//! `sabul model`: the deterministic model of SABUL 2002 and its lemmas.
+//! `sabul model`: deterministic model of SABUL 2002 and its lemmas.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -13,7 +13,7 @@ use crate::error::CliError;
 use crate::exit;
 use crate::output;
 
-/// Runs `sabul model`.
+/// Runs `sabul model` and returns the exit code.
 pub(crate) fn run(args: &ModelArgs) -> Result<u8, CliError> {
     match &args.command {
         ModelCommand::Check(args) => check(args),
@@ -22,8 +22,8 @@ pub(crate) fn run(args: &ModelArgs) -> Result<u8, CliError> {
     }
 }
 
-/// Holds the eight lemmas against the model. The code is 0 also where a lemma as printed fails,
-/// which is a result; it is 1 where one as corrected does.
+/// Checks the eight lemmas against the model. The exit code is 0 even if a lemma as printed fails,
+/// because that is a result. It is 1 if a corrected lemma fails.
 fn check(args: &ModelCheckArgs) -> Result<u8, CliError> {
     let started = Instant::now();
     let given = match &args.params {
@@ -39,7 +39,7 @@ fn check(args: &ModelCheckArgs) -> Result<u8, CliError> {
     Ok(exit::DONE)
 }
 
-/// Follows one parameter set round by round.
+/// Iterates one parameter set round by round.
 fn iterate(args: &ModelIterateArgs) -> Result<u8, CliError> {
     let found = report::iterate(read(&args.params, file::read_params)?, args.rounds);
     if let Some(dir) = &args.out {
@@ -53,7 +53,7 @@ fn iterate(args: &ModelIterateArgs) -> Result<u8, CliError> {
     Ok(exit::DONE)
 }
 
-/// Maps the regions of many parameter sets.
+/// Classifies many parameter sets into regions.
 fn grid(args: &ModelGridArgs) -> Result<u8, CliError> {
     let started = Instant::now();
     let report = report::grid(&read(&args.grid, grid::read_grid)?);
@@ -83,10 +83,10 @@ fn write(
     })
 }
 
-/// The largest file in bytes. Larger ones are something else.
+/// Ours: largest input file in bytes. Parameter files are far smaller.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a file and parses it; an error names the file, and the line where there is one.
+/// Reads and parses a file. Errors name the file and, where known, the line.
 fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, ParamsError>) -> Result<T, CliError> {
     let refuse = |what: String| CliError::usage(format!("{}: {what}", path.display()));
     let mut bytes = Vec::new();
@@ -101,7 +101,7 @@ fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, ParamsError>) -> Resul
     parse(&text).map_err(|error| refuse(error.to_string()))
 }
 
-/// Durations are for people: a document is the same on every machine.
+/// Prints the run time for users only, because a JSON document must be equal on every machine.
 fn say_duration(is_json: bool, started: Instant) {
     if !is_json {
         output::note(format_args!("took {:.1} s", started.elapsed().as_secs_f64()));

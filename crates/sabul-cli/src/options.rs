@@ -1,4 +1,4 @@
-//! From flags to what the library takes.
+//! Conversion of command line flags into library options, and connecting.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::paths;
 
 impl ChannelArgs {
-    /// Reads the ticket that was named.
+    /// Reads the ticket file of `--ticket` or SABUL_TICKET_FILE.
     pub(crate) fn read_ticket(&self) -> Result<Ticket, CliError> {
         let path: &Path = self.ticket.as_deref().ok_or_else(|| {
             CliError::usage(
@@ -24,12 +24,13 @@ impl ChannelArgs {
         Ticket::read_file(path).map_err(|error| CliError::usage(error.to_string()))
     }
 
-    /// The controller: the one that was named, or the default.
+    /// Returns the name of the congestion controller: `--cc` if given, otherwise the default.
     pub(crate) fn controller(&self) -> &str {
         self.cc.as_deref().unwrap_or(sabul_cc::registry::DEFAULT)
     }
 
-    /// The options of a transfer with this controller; its name and the parameters are checked.
+    /// Returns the transfer options with this controller. Checks the controller's name and
+    /// parameters.
     pub(crate) fn transfer_options(&self, controller: &str) -> Result<TransferOptions, CliError> {
         check_controller(controller, &self.cc_params)?;
         Ok(TransferOptions {
@@ -40,12 +41,12 @@ impl ChannelArgs {
         })
     }
 
-    /// Where events go.
+    /// Creates the event log of `--events`, if given.
     pub(crate) fn event_file(&self) -> Result<Option<EventFile>, CliError> {
         self.events.as_deref().map(EventFile::create).transpose()
     }
 
-    /// Connects to the listener at this address, or at those of its ticket, as long as nobody interrupts.
+    /// Connects to the listener at `host`, or at the addresses of the ticket. An interrupt cancels.
     pub(crate) async fn connect(
         &self,
         host: Option<&Host>,
@@ -67,7 +68,7 @@ impl ChannelArgs {
         }
     }
 
-    /// Starts a sabul on another machine through ssh and connects to it, as long as nobody interrupts.
+    /// Starts sabul on another machine through ssh and connects to it. An interrupt cancels.
     pub(crate) async fn connect_by_ssh(
         &self,
         order: &Order,
@@ -93,8 +94,8 @@ fn interrupted_early() -> CliError {
     CliError::interrupted("interrupted while connecting; nothing was transferred")
 }
 
-/// Checks a controller's name and parameters before anything is sent. The size of a packet is not
-/// known yet; any will do for that.
+/// Checks a controller's name and parameters before anything is sent. The packet size is not known
+/// yet; any value serves for this check.
 pub(crate) fn check_controller(name: &str, params: &[(String, String)]) -> Result<(), CliError> {
     sabul_cc::registry::find(name)?.build(params, Bytes(1500))?;
     Ok(())

@@ -1,5 +1,5 @@
-//! Writing to standard output and standard error. Names, errors and log lines hold text from files and from other
-//! machines; this module escapes everything but results.
+//! Output on standard output and standard error. Names, errors and log lines contain text from
+//! files and other machines, so everything except results is escaped here.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -12,8 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::error::CliError;
 
-/// Writes a result to standard output. A reader that has gone away is no error: it has seen
-/// what it wanted.
+/// Writes a result to standard output. A closed pipe is not an error.
 pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes.as_ref()).and_then(|()| out.flush()) {
@@ -24,12 +23,12 @@ pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), CliError> {
     }
 }
 
-/// Writes a line of results to standard output.
+/// Writes one line of results to standard output.
 pub(crate) fn print_line(line: impl Display) -> Result<(), CliError> {
     print(format!("{line}\n"))
 }
 
-/// Prints what a run has shown.
+/// Prints the results of a run.
 pub(crate) fn show(
     run: &Run,
     finished: &Finished,
@@ -43,28 +42,29 @@ pub(crate) fn show(
     }
 }
 
-/// How many columns standard output has, where it is a terminal.
+/// Returns the width of the terminal on standard output in columns, if there is a terminal.
 pub(crate) fn width() -> Option<usize> {
     terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into())
 }
 
-/// The same of standard error.
+/// Returns the width of the terminal on standard error in columns, if there is a terminal.
 pub(crate) fn error_width() -> Option<usize> {
     terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into())
 }
 
-/// Writes a line for people to standard error, where a failure has no one left to be told to.
+/// Writes a line for users to standard error. A write error is ignored, because it cannot be
+/// reported.
 pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{}", escaped(line.to_string().as_bytes()));
 }
 
-/// Lines for a terminal: only their ends steer the terminal.
+/// Escapes control characters, except ends of lines.
 fn escaped(text: &[u8]) -> String {
     let lines = text.split(|&byte| byte == b'\n').map(|line| Printable(line).to_string());
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Where log lines go: each comes whole.
+/// Writer for log lines; writes each line as a whole.
 struct Log;
 
 impl Write for Log {
@@ -83,19 +83,20 @@ pub(crate) fn complain(error: impl Display) {
     note(format_args!("sabul: {error}"));
 }
 
-/// Says that speeds of a build without optimisation mean nothing.
+/// Warns that rates of a build without optimisation are meaningless.
 pub(crate) fn warn_of_debug_build() {
     if cfg!(debug_assertions) {
         note("sabul: unoptimised build: speeds mean nothing");
     }
 }
 
-/// Warnings and errors.
+/// Log level of normal runs.
 pub(crate) const WARN: LevelFilter = LevelFilter::WARN;
-/// Level of output for developers.
+/// Log level of `-vv`, for developers.
 pub(crate) const DEBUG: LevelFilter = LevelFilter::DEBUG;
 
-/// Sends what the library logs to standard error, up to this level or that of SABUL_LOG: error, warn, info, debug, trace.
+/// Starts the log on standard error, at this level or at that of SABUL_LOG: error, warn, info,
+/// debug, trace.
 pub(crate) fn start_log(level: LevelFilter) {
     let asked = std::env::var("SABUL_LOG").ok().and_then(|level| level.parse().ok());
     tracing_subscriber::fmt()

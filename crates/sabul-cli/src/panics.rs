@@ -1,7 +1,8 @@
-//! Panics of controllers, told by the fault they become and by nothing else.
+//! Panic hook for congestion controllers.
 //!
-//! The core catches them (`sabul_cc::Guarded`) and has neither threads nor an environment, so what a
-//! hook can say of one, its place in the source, comes from here.
+//! The core catches panics of controllers (`sabul_cc::Guarded`) and reports them as faults. The
+//! core has neither threads nor an environment, so the hook that records the source location is
+//! here.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::{Cell, RefCell};
@@ -10,15 +11,15 @@ use std::panic;
 use sabul_cc::Panic;
 
 thread_local! {
-    /// Whether this thread is in a controller's code.
+    /// Whether this thread is executing controller code.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Where a controller's code panicked last.
+    /// Source location of the last panic in controller code.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From now on a panic of a controller is told by its fault alone, which names the place in the source;
-/// any other panic goes to the hook before, as does every one where `RUST_BACKTRACE` asks for traces.
-/// Call it once, at the start.
+/// Installs the hook. A panic of a controller is then reported only by its fault, which names the
+/// source location. Other panics go to the previous hook, and so do all panics if `RUST_BACKTRACE`
+/// requests traces. Call once, at the start.
 pub(crate) fn tell_as_faults() {
     if !sabul_cc::catch_panics_with(caught) {
         return;

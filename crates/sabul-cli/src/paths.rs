@@ -1,4 +1,4 @@
-//! What this process knows of the paths to its peers.
+//! Cache of known paths (rate and RTT per peer) of this process.
 
 use std::sync::OnceLock;
 
@@ -7,12 +7,13 @@ use sabul_front::paths::PathFile;
 
 static PATHS: OnceLock<PathFile> = OnceLock::new();
 
-/// What earlier ones saw, and for this one to add to.
+/// Returns the path memory, loaded from the user's cache on the first call.
 pub(crate) fn memory() -> PathMemory {
     PATHS.get_or_init(PathFile::of_user).memory()
 }
 
-/// At the end: what this one saw is for the next. A cache that cannot be written is no failure of what was asked.
+/// Saves the path memory for later processes. A write error is ignored: the cache only speeds up
+/// the start.
 pub(crate) fn keep() {
     if let Some(file) = PATHS.get() {
         let _ = file.keep();

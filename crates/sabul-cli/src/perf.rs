@@ -1,4 +1,4 @@
-//! `sabul perf`: how fast a path is from memory to memory, and what that costs.
+//! `sabul perf`: memory-to-memory throughput of a path, and its processor cost.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::{desk, json, output};
 
-/// How long a test takes where nothing else is asked for, in seconds.
+/// Default duration of a test in seconds.
 const DEFAULT_TIME_S: f64 = 10.0;
 
-/// Runs the command; the result is the exit code.
+/// Runs `sabul perf` and returns the exit code.
 pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
     output::warn_of_debug_build();
     let role = if args.reverse { "receiver" } else { "sender" };
@@ -85,7 +85,7 @@ async fn test(args: &TestArgs, document: &mut PerfJson, teller: &Teller) -> Resu
     Ok(())
 }
 
-/// Whom the test is with: `HOST:` through ssh, `ADDR:PORT` with a ticket.
+/// Parses the server: `HOST:` through ssh, `ADDR:PORT` with a ticket.
 fn server(args: &TestArgs) -> Result<Server, CliError> {
     const FORMS: &str = "write HOST: for a host that ssh reaches, or ADDR:PORT for a `sabul perf serve`, an IPv6 \
          address in brackets";
@@ -101,7 +101,7 @@ fn server(args: &TestArgs) -> Result<Server, CliError> {
     host.map(Server::Listener).map_err(|why| CliError::usage(format!("'{address}' {why}; {FORMS}")))
 }
 
-/// The options of each stream.
+/// Returns the options of each stream.
 fn options(args: &TestArgs) -> Result<TransferOptions, CliError> {
     let mut channel = args.channel.clone();
     let mut rate_limit_bps = None;
@@ -121,7 +121,7 @@ fn options(args: &TestArgs) -> Result<TransferOptions, CliError> {
         TransferOptions { rate_limit_bps, ..channel.transfer_options(channel.controller())? };
     if let Some(window) = args.window {
         options.window_bytes = window;
-        // A block has to fit the window; blocks are powers of two.
+        // A block must fit into the window. Block sizes are powers of two.
         while u64::from(options.block_bytes) > window && options.block_bytes > 4096 {
             options.block_bytes /= 2;
         }
@@ -129,8 +129,8 @@ fn options(args: &TestArgs) -> Result<TransferOptions, CliError> {
     Ok(options)
 }
 
-/// Starts all streams and follows them to their end, or to an interrupt: then the second value is
-/// true.
+/// Starts all streams and follows them until they end or an interrupt arrives. The second value is
+/// true after an interrupt.
 async fn measure(
     args: &TestArgs,
     session: &Session,
@@ -168,7 +168,7 @@ async fn measure(
         let elapsed = begun.elapsed().as_secs_f64();
         let progress: Vec<_> = transfers.iter().map(Transfer::progress).collect();
         let is_finished = progress.iter().all(|progress| progress.is_finished);
-        // The rest after the last whole interval is for the summary.
+        // The remainder after the last whole interval belongs to the summary.
         if elapsed >= next && !is_finished {
             let bytes = progress.iter().map(|progress| progress.bytes).sum();
             let channels: Vec<_> = progress.iter().map(|progress| &progress.channel).collect();
@@ -194,14 +194,14 @@ async fn measure(
     }
 }
 
-/// The lines that appear while a test runs.
+/// Interval lines of a running test.
 #[derive(Debug)]
 struct Lines<'a> {
     is_silent: bool,
-    /// In JSON.
+    /// Present if the lines are JSON.
     teller: Option<&'a Teller>,
     has_head: bool,
-    /// End of the last line, in seconds, and the bytes until then.
+    /// End of the previous line in seconds, and the byte count at that time.
     last: (f64, u64),
 }
 
@@ -238,12 +238,12 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The mean; zero of nothing.
+/// Returns the mean, or 0 for no values.
 fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     statistics::mean(values).unwrap_or(0.0)
 }
 
-/// Sums up all streams.
+/// Fills in the totals over all streams.
 fn fill(document: &mut PerfJson, args: &TestArgs, reports: &[Report]) {
     let total = TransferJson::of_report(args.channel.controller(), &Report::together(reports));
     let stretches = Stretch::of_all(reports, args.interval);
@@ -258,7 +258,7 @@ fn fill(document: &mut PerfJson, args: &TestArgs, reports: &[Report]) {
     document.transfer = total;
 }
 
-/// The result in words.
+/// Formats the result for users.
 fn summary(document: &PerfJson) -> String {
     let transfer = &document.transfer;
     let mut text = format!(

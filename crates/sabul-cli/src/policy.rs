@@ -1,4 +1,4 @@
-//! `cp --policy`, `--rate` and `--min-rate`: what is asked for together.
+//! Policy and rate options of `sabul cp`: `--policy`, `--rate`, `--bwlimit` and `--min-rate`.
 
 use sabul::TransferOptions;
 use sabul_cc::registry;
@@ -7,10 +7,10 @@ use sabul_units::Rate;
 use crate::args::{CpArgs, PolicyArg};
 use crate::error::CliError;
 
-/// The highest rate that can be asked for, in bit/s: that of the fastest links there are.
+/// Ours: highest accepted rate in bit/s, above the fastest links in use.
 const RATE_MAX: u64 = 1_000_000_000_000;
-/// The controller of a copy: the one that was named, `fixed` for a fixed rate, else the default, which follows
-/// policies.
+/// Returns the name of the congestion controller: `--cc` if given, `fixed` for `--policy fixed`,
+/// otherwise the default, which supports policies.
 pub(crate) fn controller(args: &CpArgs) -> &str {
     match (&args.channel.cc, args.policy) {
         (Some(name), _) => name,
@@ -19,7 +19,11 @@ pub(crate) fn controller(args: &CpArgs) -> &str {
     }
 }
 
-/// Puts policy and rates into the options of a transfer; contradictions are refused.
+/// Writes policy and rates into the transfer options.
+///
+/// # Errors
+///
+/// If a rate is out of range or options contradict each other.
 pub(crate) fn apply(args: &CpArgs, options: &mut TransferOptions) -> Result<(), CliError> {
     let refuse = |text: String| Err(CliError::usage(text));
     for (flag, rate) in

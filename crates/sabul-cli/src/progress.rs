@@ -1,4 +1,4 @@
-//! Progress on standard error: one live line on a terminal, a plain line now and then elsewhere.
+//! Progress on standard error: one live line on a terminal, periodic lines elsewhere.
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
@@ -12,17 +12,18 @@ use tokio::time::MissedTickBehavior;
 use crate::interrupt::Interrupt;
 use crate::{json, output};
 
-/// Time between two lines where there is no terminal. A line leaves at the first tick after this, so
-/// that two lines are never more than 2 s apart.
+/// Ours: interval between two lines without a terminal. A line is printed at the first tick after
+/// this interval, so two lines are at most 2 s apart.
 const LINE_INTERVAL: Duration = Duration::from_millis(1800);
-/// Time between two looks at a transfer, whether anything has come or not.
+/// Interval between two updates of the display, with or without new data.
 const TICK: Duration = Duration::from_millis(200);
-/// How often a minimum is looked at.
+/// Interval between two checks of the minimum rate.
 const LOOK: Duration = Duration::from_secs(1);
-/// A transfer that has brought nothing is shown from this time on: most refusals come before.
+/// Ours: a transfer without any data is shown only after this time, because most refusals arrive
+/// earlier.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 
-/// Shows how far a transfer has come: bytes that have arrived at the receiver.
+/// Progress display of a transfer: bytes that arrived at the receiver.
 #[derive(Debug)]
 pub(crate) struct Meter {
     style: Style,
@@ -37,7 +38,8 @@ enum Style {
 }
 
 impl Meter {
-    /// For standard error as it is, or silent; of a copy that dials again when it has given up, or does not.
+    /// Creates the display for standard error, or a silent one. `is_repeated` marks a copy that
+    /// reconnects after a lost connection.
     pub(crate) fn new(is_quiet: bool, is_repeated: bool) -> Self {
         let style = if is_quiet {
             Style::Quiet
@@ -51,7 +53,7 @@ impl Meter {
         Self { style, course: Course::new(is_repeated) }
     }
 
-    /// Takes in the latest state.
+    /// Updates the display with the latest progress.
     fn update(&mut self, progress: &Progress) {
         let view = self.course.look(progress);
         match &mut self.style {
@@ -71,7 +73,7 @@ impl Meter {
         }
     }
 
-    /// Shows this text in place of the state of a transfer.
+    /// Shows this text instead of the progress of a transfer.
     pub(crate) fn say(&self, text: String) {
         match &self.style {
             Style::Live(bar) => bar.set_message(text),
@@ -80,7 +82,7 @@ impl Meter {
         }
     }
 
-    /// Says how far it is now, because somebody asked.
+    /// Prints the progress now, in response to SIGUSR1.
     fn tell(&mut self, progress: &Progress) {
         let line = self.course.look(progress).line();
         match &self.style {
@@ -89,7 +91,7 @@ impl Meter {
         }
     }
 
-    /// Takes the live line away.
+    /// Removes the live line.
     pub(crate) fn clear(&self) {
         if let Style::Live(bar) = &self.style {
             bar.finish_and_clear();
@@ -97,8 +99,8 @@ impl Meter {
     }
 }
 
-/// Follows a transfer to its end, or to an interrupt, which it passes on. The last state seen
-/// comes back; and what there is to say of a transfer that was slower than `minimum`, which ends it.
+/// Follows a transfer until its end. An interrupt cancels the transfer, and so does a rate below
+/// `minimum`. Returns the last progress, and the error text if the transfer was too slow.
 pub(crate) async fn follow(
     transfer: &mut Transfer,
     meter: &mut Meter,
@@ -125,7 +127,7 @@ pub(crate) async fn follow(
         }
         is_due = false;
         tokio::select! {
-            // By the clock: an outage changes nothing that would wake this up.
+            // Timer: during an outage no change of the transfer wakes this loop.
             _ = ticks.tick() => is_due = true,
             () = transfer.changed() => {}
             Ok(()) = questions.changed() => meter.tell(&transfer.progress()),

@@ -1,4 +1,4 @@
-//! `sabul reproduce`: tables and figures of the papers, run again and judged.
+//! `sabul reproduce`: reruns tables and figures of the papers and checks the verdicts.
 
 use sabul_study::{Observer, reproduce};
 use sabul_units::count;
@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::exit;
 use crate::output;
 
-/// Lists what can be reproduced.
+/// Lists the reproductions.
 pub(crate) fn list() -> Result<u8, CliError> {
     let all = reproduce::list()?;
     let width = all.iter().map(|one| one.name.len()).max().unwrap_or(0);

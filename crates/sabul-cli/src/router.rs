@@ -1,4 +1,4 @@
-//! `sabul router`: a forwarder for a box that owns a bottleneck.
+//! `sabul router`: forwarder for a machine in front of a bottleneck.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use crate::json;
 use crate::output;
 use crate::stop::Stop;
 
-/// How soon a signal is noticed.
+/// Polling interval for signals.
 const TURN: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Runs `sabul router`.
+/// Runs `sabul router` and returns the exit code.
 pub(crate) fn run(args: RouterArgs) -> Result<u8, CliError> {
     let is_json = args.json;
     let stop = Stop::listen()?;
@@ -53,7 +53,7 @@ fn plan(args: RouterArgs) -> Result<SessionPlan, CliError> {
     if !args.rate_mbps.is_finite() || args.rate_mbps < 0.0 {
         return Err(CliError::usage("--rate-mbps is a number of Mb/s, 0.1 to 100000"));
     }
-    // So that two routers on a path differ.
+    // A random id, so that two routers on one path differ.
     let drawn = SeededRandom::new(seed()).next_u64();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let (rate, id) = (Rate((args.rate_mbps * 1e6) as u64), (drawn as u32).max(1));
@@ -74,7 +74,7 @@ fn plan(args: RouterArgs) -> Result<SessionPlan, CliError> {
     })
 }
 
-/// The time and this process.
+/// Returns a seed from the process id and the sub-second time.
 fn seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanos = since.unwrap_or_default().subsec_nanos();

@@ -1,12 +1,14 @@
-//! Server sandbox: Landlock and a seccomp filter, in force before the first byte comes from the network.
+//! Server sandbox: Landlock and a seccomp filter, in force before the first byte arrives from the
+//! network.
 //!
-//! Both hold for the calling thread and every thread that it starts, so [`enter`] runs before there are any. Neither
-//! can be taken back. A kernel without them leaves the server as it was, which [`Sandbox`] says.
+//! Both apply to the calling thread and to all threads that it starts later, so [`enter`] must run
+//! while the process has a single thread. Neither can be removed again. A kernel without them leaves
+//! the server unrestricted, which [`Sandbox`] reports.
 //!
-//! Landlock:    files below the root only (reading only with `--read-only`), no TCP connections to elsewhere and no more
-//!              TCP ports, no signals to other processes.
-//! seccomp:     no programs, no other processes, no other sockets than IP and Unix ones, no new executable memory, and
-//!              none of the calls that take or change privileges, namespaces, mounts, clocks or the kernel.
+//! Landlock:    only files below the root (read-only with `--read-only`), no outgoing TCP
+//!              connections, no further TCP listeners, no signals to other processes.
+//! seccomp:     no programs, no other processes, only IP and Unix sockets, no new executable memory,
+//!              and no calls that change privileges, namespaces, mounts, clocks or the kernel.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,18 +26,18 @@ use seccompiler::{
 /// Files that the memory budget reads.
 const FACTS: [&str; 3] = ["/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"];
 
-/// Which files a server reaches.
+/// Files that a server may access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Files<'a> {
-    /// None.
+    /// No files.
     None,
-    /// Those below a folder.
+    /// Files below a directory.
     Below { root: &'a Path, read_only: bool },
-    /// All that its user reaches: Landlock leaves files alone.
+    /// All files of the server's user: Landlock does not restrict files.
     All,
 }
 
-/// What keeps a server in.
+/// Result of entering the sandbox: for each part, success or the reason for its absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sandbox {
     landlock: Result<(), String>,
@@ -43,7 +45,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// What is in force, in words for programs.
+    /// Returns the names of the active parts, for JSON.
     pub(crate) fn in_force(&self) -> Vec<&'static str> {
         let parts = [(&self.landlock, "landlock"), (&self.seccomp, "seccomp")];
         parts.iter().filter(|(part, _)| part.is_ok()).map(|(_, name)| *name).collect()
@@ -65,7 +67,8 @@ impl fmt::Display for Sandbox {
     }
 }
 
-/// Gives up everything that a server with these files does not need. `sockets` is the folder of its control socket.
+/// Enters the sandbox for a server with these files. `sockets` is the directory of the control
+/// socket.
 pub(crate) fn enter(files: Files<'_>, sockets: Option<&Path>) -> Sandbox {
     let landlock = match restrict(files, sockets) {
         Ok(RulesetStatus::NotEnforced) => Err("this kernel has none".to_owned()),
@@ -101,7 +104,8 @@ fn restrict(files: Files<'_>, sockets: Option<&Path>) -> Result<RulesetStatus, R
     Ok(rules.restrict_self()?.ruleset)
 }
 
-/// Rights below the root: everything that copying, removing and making files and folders needs, and nothing with devices.
+/// Returns the rights below the root: all that copying, removing and creating files and directories
+/// requires, and none for devices.
 fn rights(read_only: bool) -> BitFlags<AccessFs> {
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
     let writing = AccessFs::WriteFile
@@ -115,20 +119,20 @@ fn rights(read_only: bool) -> BitFlags<AccessFs> {
     if read_only { reading } else { reading | writing }
 }
 
-/// Allows `rights` at a place, where there is one.
+/// Grants `rights` at a path, if the path exists.
 fn allow(
     rules: RulesetCreated,
     place: &Path,
     rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
     let Ok(fd) = PathFd::new(place) else { return Ok(rules) };
-    // A file takes no rights of folders.
+    // Directory rights are not valid for a file.
     let rights = if place.is_dir() { rights } else { rights & AccessFs::from_file(ABI::V5) };
     rules.add_rule(PathBeneath::new(fd, rights))
 }
 
-/// Two programs for the kernel: calls that are refused with EPERM, and clone3, whose flags no filter can read, with
-/// ENOSYS, after which C libraries take clone.
+/// Returns two filters. The first refuses calls with EPERM. The second refuses clone3 with ENOSYS,
+/// because no filter can read the flags of clone3; C libraries then fall back to clone.
 fn filters() -> Result<[BpfProgram; 2], String> {
     let refused = filter(refused()?, libc::EPERM)?;
     let absent = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
@@ -144,7 +148,7 @@ fn filter(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<BpfProgr
         .map_err(|error| error.to_string())
 }
 
-/// Calls that a server never needs, whatever their arguments.
+/// Calls that are refused with any arguments.
 const NEVER: &[i64] = &[
     // Programs and other processes.
     libc::SYS_execve,
@@ -160,7 +164,7 @@ const NEVER: &[i64] = &[
     libc::SYS_rt_tgsigqueueinfo,
     libc::SYS_memfd_create,
     libc::SYS_personality,
-    // Ways around the root and the filter.
+    // Bypasses of the root and of the filter.
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     libc::SYS_io_uring_setup,
@@ -196,7 +200,7 @@ const NEVER: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
-    // The kernel and the machine.
+    // Kernel and machine.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_init_module,
@@ -219,7 +223,7 @@ const NEVER: &[i64] = &[
     libc::SYS_setdomainname,
 ];
 
-/// The same of calls that only x86 has, most of them older forms of those.
+/// Refused calls that exist only on x86, most of them older forms of the calls above.
 #[cfg(target_arch = "x86_64")]
 const NEVER_ON_X86: &[i64] = &[
     libc::SYS_fork,
@@ -233,28 +237,29 @@ const NEVER_ON_X86: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_ON_X86: &[i64] = &[];
 
-/// Puts a sign into the input of a terminal; the same number on every processor of these filters.
+/// Ioctl that inserts a character into the input of a terminal. The number is equal on all
+/// processors of these filters.
 const TIOCSTI: u64 = 0x5412;
-/// Numbers of the calls of x32, a second way to every call, start here.
+/// Offset of x32 call numbers, a second entry to every call.
 const X32: i64 = 0x4000_0000;
 
-/// A value of an argument with which a call is refused: number of the argument, comparison, value.
+/// Condition under which a call is refused: argument index, comparison, value.
 type Refused = (u8, Compare, u64);
 
-/// Calls that are refused, always or with some arguments.
+/// Returns the calls that are refused, always or with certain arguments.
 fn refused() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let never = NEVER.iter().chain(NEVER_ON_X86).map(|&call| (call, Vec::new()));
     let mut rules: BTreeMap<_, _> = never.collect();
     let [unix, v4, v6] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(word);
     let executable = [(2, Compare::MaskedEq(word(libc::PROT_EXEC)), word(libc::PROT_EXEC))];
     let some: &[(i64, &[Refused])] = &[
-        // Threads only.
+        // Allows new threads only.
         (libc::SYS_clone, &[(0, Compare::MaskedEq(word(libc::CLONE_THREAD)), 0)]),
-        // Whether a process is there may be asked.
+        // Allows signal 0, which tests whether a process exists.
         (libc::SYS_kill, &[(1, Compare::Ne, 0)]),
         (libc::SYS_tgkill, &[(0, Compare::Ne, u64::from(std::process::id()))]),
         (libc::SYS_socket, &[(0, Compare::Ne, unix), (0, Compare::Ne, v4), (0, Compare::Ne, v6)]),
-        // Signs put into a terminal's input.
+        // Refuses insertion into a terminal's input.
         (libc::SYS_ioctl, &[(1, Compare::Eq, TIOCSTI)]),
         (libc::SYS_mmap, &executable),
         (libc::SYS_mprotect, &executable),
@@ -274,7 +279,7 @@ fn refused() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     Ok(rules)
 }
 
-/// A constant of C as the kernel compares it.
+/// Converts a C constant into the form that the kernel compares.
 fn word(constant: i32) -> u64 {
     u64::from(constant.unsigned_abs())
 }
@@ -289,7 +294,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs a test in a thread of its own, since a sandbox is for ever; not at all where the kernel has none.
+    /// Runs a test in its own thread, because a sandbox is permanent. Skips the test if the kernel
+    /// lacks a part.
     fn inside(files: Files<'_>, test: impl FnOnce() + Send) {
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -320,7 +326,7 @@ mod tests {
             denied(fs::write(outer.path().join("new"), "x"));
             denied(fs::remove_file(&secret));
             denied(fs::rename(&secret, root.join("secret")));
-            // All that a copy does inside.
+            // All operations of a copy inside the root.
             assert_eq!(fs::read(root.join("file")).unwrap(), b"x");
             fs::write(root.join("new"), "x").unwrap();
             fs::rename(root.join("new"), root.join("folder/new")).unwrap();
@@ -351,7 +357,7 @@ mod tests {
             assert!(Command::new("/bin/true").status().is_err());
             assert_eq!(TcpStream::connect(address).unwrap_err().kind(), PermissionDenied);
             assert_eq!(TcpListener::bind("127.0.0.1:0").unwrap_err().kind(), PermissionDenied);
-            // Channels have sockets of their own, and threads.
+            // Channels have their own sockets and threads.
             UdpSocket::bind("127.0.0.1:0").unwrap().connect("127.0.0.1:9").unwrap();
             thread::spawn(|| vec![0_u8; 1 << 24].len()).join().unwrap();
         });

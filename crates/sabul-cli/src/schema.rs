@@ -1,4 +1,4 @@
-//! `sabul schema`: JSON Schemas of what commands print.
+//! `sabul schema`: JSON Schemas of the documents that commands print.
 
 use sabul_front::json::Document;
 use schemars::schema_for;
@@ -8,10 +8,10 @@ use crate::error::CliError;
 use crate::exit;
 use crate::output;
 
-/// For a document that is put together here: its name, and what prints it.
+/// Documents that are assembled in this crate: name, and the command that prints the document.
 const DOCUMENTS: &[(&str, &str)] = &[("router", "a line of sabul router --json")];
 
-/// Prints a schema, or what there is.
+/// Prints the schema with this name, or the list of all schemas.
 pub(crate) fn run(name: Option<&str>) -> Result<u8, CliError> {
     let Some(name) = name else {
         let lines = documents().map(|(name, what)| format!("{name:13}  {what}\n"));
@@ -26,7 +26,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<u8, CliError> {
     Ok(exit::DONE)
 }
 
-/// All documents that have a schema, and what prints them.
+/// Returns all documents that have a schema: name, and the command that prints the document.
 fn documents() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     sabul_front::schema::DOCUMENTS
         .iter()
@@ -35,7 +35,7 @@ fn documents() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
         .chain(sabul_model::schema::DOCUMENTS)
 }
 
-/// The schema of a document, which has what prints it as its title.
+/// Returns the schema of a document. Its title is the command that prints the document.
 fn of(name: &str) -> Option<Value> {
     let (_, what) = documents().find(|(known, _)| *known == name)?;
     let mut schema = match name {
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(of("nothing"), None);
     }
 
-    /// Each property has a description, its own or that of what it refers to.
+    /// Checks that each property has a description, its own or that of the referenced type.
     fn check(schema: &Value, at: &str) {
         let Value::Object(fields) = schema else { return };
         for (name, property) in

@@ -1,4 +1,4 @@
-//! `sabul serve` and `sabul perf serve`: answer the requests of ticket holders.
+//! `sabul serve` and `sabul perf serve`: servers for clients with a ticket.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -22,12 +22,14 @@ use crate::interrupt::{Early, Interrupt};
 use crate::sandbox::{self, Files, Sandbox};
 use crate::{block_on, desk, json, output, paths};
 
-/// How long sessions get to clean up after an interrupt.
+/// Ours: time for sessions to clean up after an interrupt.
 const CLEAN_UP: Duration = Duration::from_secs(3);
-/// How long a server that ssh started waits for a session; ssh may not notice that its other end is gone.
+/// Ours: time that a server started by ssh waits without a session. ssh may not detect that its
+/// client is gone.
 const ALONE: Duration = Duration::from_secs(600);
 
-/// Runs `sabul serve`; the result is the exit code. Call it while there is no other thread.
+/// Runs `sabul serve` and returns the exit code. Must be called while the process has a single
+/// thread.
 pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
     let Some(root) = &args.root else { return over_ssh(args) };
     let refuse = |why: String| CliError::usage(format!("cannot serve '{}': {why}", root.display()));
@@ -58,16 +60,17 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
     run("serve", &args.listen, service, files, controllers, &what, example)
 }
 
-/// Runs `sabul perf serve`; the result is the exit code. Call it while there is no other thread.
+/// Runs `sabul perf serve` and returns the exit code. Must be called while the process has a single
+/// thread.
 pub(crate) fn perf(args: &ListenArgs) -> Result<u8, CliError> {
     output::warn_of_debug_build();
     let service = Service { read_only: true, measure: true, ..Service::default() };
-    // Measuring is what it is for.
+    // Measuring is the purpose of this server.
     let example = |address: &str| format!("sabul perf {address}");
     run("perf serve", args, service, Files::None, Controllers::Any, "answering tests", example)
 }
 
-/// Which controllers clients may choose.
+/// Returns the controllers that clients may choose.
 fn controllers(args: &AllowArgs) -> Result<Controllers, CliError> {
     for name in &args.allow_cc {
         sabul_cc::registry::find(name)?;
@@ -79,7 +82,8 @@ fn controllers(args: &AllowArgs) -> Result<Controllers, CliError> {
     })
 }
 
-/// Serves until an interrupt. Everything that the sandbox forbids comes before it: ports, files and the ticket.
+/// Serves until an interrupt. Ports, files and the ticket are opened before the sandbox, which
+/// forbids these operations.
 fn run(
     command: &'static str,
     args: &ListenArgs,
@@ -125,16 +129,17 @@ fn run(
     })
 }
 
-/// Gives up what the server does not need; none where that was not wanted.
+/// Enters the sandbox. Returns `None` with `--no-sandbox`.
 fn confine(args: &ListenArgs, files: Files<'_>) -> Option<Sandbox> {
-    // Made now, since no folder can be made later; where it cannot be made, the desk says so.
+    // The directory must exist before the sandbox, which forbids its creation. If it cannot be
+    // created, opening the control socket reports the error.
     let sockets = Desk::folder().ok();
     (!args.no_sandbox).then(|| sandbox::enter(files, sockets.as_deref()))
 }
 
-/// Serves the user who started this process over ssh, until standard input ends.
+/// Serves the user who started this process through ssh, until standard input ends.
 fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
-    // Who may log in may run any program.
+    // A user with a login can run any program anyway.
     let ready = prepare(&args.listen, Controllers::Any).and_then(|(config, events)| {
         let connection = std::env::var("SSH_CONNECTION").ok();
         Ok((ssh::bind(config, args.ports, connection.as_deref())?, events))
@@ -146,7 +151,7 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
             return Ok(error.code());
         }
     };
-    // What is in force has nowhere to be said: standard error is the terminal of the user at the other end.
+    // The state of the sandbox is not printed: standard error is the remote user's terminal.
     confine(&args.listen, Files::All);
     block_on(async {
         let interrupt = Interrupt::listen()?;
@@ -156,7 +161,7 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
         let service = Service {
             as_user: true,
             read_only: args.read_only,
-            // As anybody can who may log in.
+            // A user with a login can remove files anyway.
             remove: true,
             measure: true,
             ..Service::default()
@@ -169,7 +174,7 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
     })
 }
 
-/// How to listen, and where events go.
+/// Returns the listener configuration and the event log.
 fn prepare(
     args: &ListenArgs,
     controllers: Controllers,
@@ -189,32 +194,33 @@ fn prepare(
     let events = args.events.as_deref().map(EventFile::create).transpose()?;
     config.events = events.as_ref().map(EventFile::sink);
     config.paths = paths::memory();
-    // Lines carry as much each way. Without a rate they are there to be set while it runs.
+    // Links are full duplex, so each direction has its own limit. Limits also exist without a rate,
+    // so that `sabul set` can change them.
     let ceiling = || args.bwlimit_total.map_or_else(Ceiling::open, |rate| Ceiling::new(rate.0));
     config.sending = SendPolicy { controllers, rate_limit_bps, ceiling: Some(ceiling()) };
     config.receiving = Some(ceiling());
     Ok((config, events))
 }
 
-/// What is given to whom, and for how long.
+/// State shared by all sessions of a server.
 #[derive(Clone, Debug)]
 struct Answering {
     service: Service,
     interrupt: Interrupt,
-    /// One session is all.
+    /// Whether the server ends after one session.
     once: bool,
     log: Log,
     job: Job,
 }
 
-/// Where is said how it goes.
+/// Log of a server.
 #[derive(Clone, Debug)]
 enum Log {
-    /// Nowhere: whoever is served says how it went.
+    /// No log: the client reports the results.
     Silent,
-    /// For people, on standard error.
+    /// Lines for users on standard error.
     Text,
-    /// A line of JSON each, on standard output.
+    /// JSON Lines on standard output.
     Json(Box<Teller>),
 }
 
@@ -225,7 +231,7 @@ impl Log {
 
     fn json(&self, event: impl FnOnce() -> ServeEvent) {
         if let Self::Json(teller) = self {
-            // Whoever does not read it any more does not want it; serving goes on.
+            // A closed pipe is ignored; the server continues.
             let _ = json::print(&teller.line(event()));
         }
     }
@@ -238,12 +244,12 @@ impl Log {
 }
 
 impl Answering {
-    /// Serves every session until an interrupt, or until `over`; the result is the exit code.
+    /// Serves every session until an interrupt or until `over` completes. Returns the exit code.
     async fn all(self, listener: Listener, over: impl Future<Output = ()>) -> Result<u8, CliError> {
         let mut over = pin!(over);
         let mut sessions = JoinSet::new();
         loop {
-            // The interrupt first: sessions that it ended must still count as cut off.
+            // The interrupt has priority: sessions that it ends must still count as cut off.
             tokio::select! {
                 biased;
                 () = self.interrupt.wait() => break,
@@ -251,7 +257,7 @@ impl Answering {
                 accepted = listener.accept() => {
                     drop(sessions.spawn(answer(accepted?, self.clone())));
                     if self.once {
-                        // Whoever else calls is not answered, and hears so at once.
+                        // Further clients are refused at once.
                         drop(listener);
                         let code = sessions.join_next().await.and_then(Result::ok);
                         return Ok(code.unwrap_or(FAILED));
@@ -270,7 +276,8 @@ impl Answering {
     }
 }
 
-/// Says what is there, and hands out the ticket last: its holder may call at once.
+/// Prints the address and the example, then the ticket. The ticket comes last, because its holder
+/// may connect at once.
 fn announce(
     args: &ListenArgs,
     bound: &Bound,
@@ -300,7 +307,7 @@ fn announce(
     Ok(())
 }
 
-/// Serves one session to its end, or to an interrupt; the result is the exit code for it.
+/// Serves one session until its end or an interrupt. Returns the exit code of the session.
 async fn answer(session: Session, answering: Answering) -> u8 {
     let Answering { service, interrupt, log, job, .. } = answering;
     let peer = served::canonical(session.peer_addr());

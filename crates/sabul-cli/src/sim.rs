@@ -1,6 +1,7 @@
 //! `sabul sim`: scenario files in virtual time.
 //!
-//! A run whose controller is at fault has no results. It is named, and the others stand.
+//! A run in which a controller fails has no results. The command reports that run and keeps the
+//! results of the others.
 
 use sabul_study::{runs, simulate_telling};
 
@@ -10,7 +11,7 @@ use crate::events::{self, EventFile};
 use crate::exit::{self, FAILED};
 use crate::output;
 
-/// Runs `sabul sim run`.
+/// Runs `sabul sim run` and returns the exit code.
 pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
     let overrides = runs::overrides(&args.file.set, args.file.seed)?;
     let all = sabul_scenario::read_file(&args.file.scenario, &overrides)
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
     end(failures, count)
 }
 
-/// What the command ends with; of several runs, each that failed is named.
+/// Returns the exit code. If there are several runs, prints an error for each failed run.
 fn end(mut failures: Vec<CliError>, count: usize) -> Result<u8, CliError> {
     if count == 1
         && let Some(only) = failures.pop()

@@ -1,4 +1,4 @@
-//! Whether a person wants runs to end, for work without a runtime; and that work in a lab of its own.
+//! Interrupt flag for commands without a runtime, and the entry into lab namespaces.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
@@ -13,21 +13,23 @@ use crate::error::CliError;
 use crate::exit::INTERRUPTED;
 use crate::output;
 
-/// Does `work` in namespaces of its own: here if this is the inner process, otherwise by starting it.
+/// Runs `work` in its own namespaces: directly in the inner process, otherwise by starting that
+/// process.
 pub(crate) fn isolated(work: impl FnOnce() -> Result<u8, CliError>) -> Result<u8, CliError> {
     if isolate::is_inside() { work() } else { Ok(isolate::run_inside()?) }
 }
 
-/// Whether a person wants the runs to end. The second signal ends the process at once.
+/// Interrupt flag for running simulations and lab runs. A second signal ends the process at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Takes over Ctrl-C and SIGTERM, for good.
+    /// Installs handlers for SIGINT and SIGTERM for the rest of the process.
     pub(crate) fn listen() -> Result<Self, CliError> {
         let seen = Arc::new(AtomicBool::new(false));
         let catch = |signal| -> io::Result<()> {
-            // In this order: the first signal sets the flag that the second one finds set.
+            // The order matters: the first signal sets the flag, the second signal finds the flag
+            // set.
             flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&seen))?;
             flag::register(signal, Arc::clone(&seen)).map(drop)
         };
@@ -37,7 +39,7 @@ impl Stop {
         Ok(Self(seen))
     }
 
-    /// Somebody who hears of progress unless it is to be quiet, and ends runs when a person asks.
+    /// Returns an observer that stops runs on an interrupt and, unless `is_quiet`, prints progress.
     pub(crate) fn observer(self, is_quiet: bool) -> Observer {
         let observer = Observer::silent().with_interrupt(move || self.is_asked());
         if is_quiet {

@@ -1,8 +1,8 @@
-//! A program with controllers of its own, good and broken: all commands know them, and a fault ends
-//! the run with the controller's name.
+//! Program with additional controllers, good and broken. All commands accept these controllers, and
+//! a fault ends the run with the controller's name.
 //!
-//! This file is that program, and the tests of it: with [`PLAY`] in its environment it is the former.
-//! A lab starts its own program again, so they have to be one.
+//! This file is both that program and its tests: with [`PLAY`] in the environment it is the
+//! program. A lab starts its own program again, so both must be one executable.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -19,7 +19,7 @@ use tempfile::{TempDir, tempdir};
 
 use common::{Bench, content, expect_code, run, stderr};
 
-/// Environment variable that makes this the program.
+/// Environment variable that selects the program instead of the tests.
 const PLAY: &str = "SABUL_TEST_PLAYS_PROGRAM";
 
 // ---- the program --------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ const PARAMS: &[ParamSpec] = &[
         doc: "How many packets it has on the way",
         source: "made up",
     },
-    // Words for what goes wrong once 200 packets have arrived.
+    // Kinds of faults, which occur once 200 packets have arrived.
     ParamSpec {
         name: "then",
         unit: Unit::Word(&["on", "panic", "shut"]),
@@ -85,7 +85,7 @@ impl Same {
 
 impl Controller for Same {
     fn limits(&self) -> SendLimits {
-        // As slow as the smallest link here, so that nothing depends on the machine.
+        // The rate of the slowest link here, so that the machine's speed does not matter.
         let gap = Gap(Span::from_micros(1200));
         SendLimits { gap, window: Some(Packets(self.window)), hold_until: None }
     }
@@ -104,7 +104,7 @@ impl Controller for Same {
 
 // ---- the tests ----------------------------------------------------------------------------------
 
-/// Each with the name that a filter on the command line has to be part of.
+/// The tests, each with the name that a filter on the command line matches.
 const TESTS: &[(&str, fn())] = &[
     ("added_controllers_are_listed_and_shown", added_controllers_are_listed_and_shown),
     ("a_wrong_name_or_parameter_is_refused", a_wrong_name_or_parameter_is_refused),
@@ -184,7 +184,8 @@ fn sim(folder: &Path, arguments: &[&str]) -> Output {
     run(program().current_dir(folder).args(["sim", "run", "s.toml"]).args(arguments))
 }
 
-/// One line on standard error that says whose fault it is; nothing of the panic itself.
+/// Checks for one line on standard error that names the faulty controller, without the panic
+/// itself.
 #[track_caller]
 fn expect_fault(output: &Output, cc: &str, what: &str) {
     expect_code(output, 1);
@@ -286,7 +287,7 @@ fn a_card_names_the_controller_at_fault() {
     }
 }
 
-/// A plain `sabul serve`, which has none of the controllers above, and a file to send there.
+/// A plain `sabul serve` without the controllers above, and a file to send.
 fn serve() -> (Bench, Vec<u8>) {
     let bench = Bench::new();
     let bytes = content(1, 600_000);
@@ -294,7 +295,7 @@ fn serve() -> (Bench, Vec<u8>) {
     (bench, bytes)
 }
 
-/// What this program's `cp` does there.
+/// Runs this program's `cp` to that server.
 fn copy(bench: &Bench, cc: &str, from: &str, to: &str) -> Output {
     let mut command = program();
     command.current_dir(bench.folder.path()).env("SABUL_TICKET_FILE", "ticket");
@@ -333,7 +334,7 @@ fn the_lab_starts_the_program_it_is_part_of() {
         let arguments = ["lab", "run", "s.toml", "--skip-calibration", "--quiet"];
         run(program().current_dir(folder.path()).args(arguments))
     };
-    // Whether a busy machine makes the run invalid does not matter here.
+    // A busy machine may make the run invalid; that does not matter here.
     let good = lab("sturdy");
     assert!(stdout(&good).contains("short"), "{}", stderr(&good));
     assert!(!stderr(&good).contains("fault"), "{}", stderr(&good));

@@ -1,4 +1,4 @@
-//! The addresses that a server puts into its ticket.
+//! Addresses in the ticket of a server.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -12,14 +12,15 @@ use tempfile::tempdir;
 
 use common::{Running, sabul, stderr, wait_for};
 
-/// Two interfaces and no default route.
+/// Commands for two interfaces without a default route.
 const NETWORK: &str = "ip link set lo up
     for n in 1 2; do
         ip link add d$n type veth peer name e$n && ip addr add 10.55.$n.1/24 dev d$n && ip link set d$n up || exit 9
     done
     exec \"$@\"";
 
-/// Serves with these arguments in a network of its own; the addresses of the ticket, and what it said.
+/// Serves with these arguments in its own network namespace. Returns the addresses of the ticket,
+/// and the output.
 fn serve(arguments: &[&str]) -> Option<(Vec<String>, String)> {
     let folder = tempdir().unwrap();
     let probe =

@@ -1,4 +1,4 @@
-//! All of a file: links, owners, extended attributes, times of folders, and holes, through the built program.
+//! Archive mode: links, owners, extended attributes, directory times, and holes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use common::{Bench, content, expect_code, json, run, stderr};
 
-/// A tree with a link inward, outward and to nowhere, two names of one file, an empty folder and bits and times.
+/// Creates a tree with links inside, outside and to nowhere, a hard link, an empty directory, and
+/// modes and times.
 fn make_tree(top: &Path) {
     fs::create_dir_all(top.join("sub/empty")).unwrap();
     fs::write(top.join("a"), content(1, 3000)).unwrap();
@@ -29,7 +30,7 @@ fn make_tree(top: &Path) {
     }
 }
 
-/// Checks that what is there is what [`make_tree`] made.
+/// Checks that the tree is the one of [`make_tree`].
 fn expect_tree(top: &Path) {
     let text = |name: &str| fs::read_link(top.join(name)).unwrap();
     assert_eq!(text("inward"), Path::new("a"));
@@ -66,7 +67,7 @@ fn all_of_a_tree_arrives_up_and_down_and_again_the_same() {
         expect_code(&run(&mut bench.cp(["-a", &bench.url("tree"), "down"])), 0);
         expect_tree(&bench.path("down"));
         assert_eq!(time(&bench.path("down")), 1_000_000_000);
-        // The second one goes to where it is.
+        // The second copy goes to an existing tree.
         fs::create_dir_all(bench.path("again")).unwrap();
         expect_code(&run(&mut bench.cp(["-a", &bench.url("tree/"), "again"])), 0);
         expect_tree(&bench.path("again"));
@@ -79,7 +80,7 @@ fn without_a_links_are_followed_inside_of_what_was_named() {
     let bench = Bench::new();
     make_tree(&bench.path("tree"));
     fs::remove_file(bench.path("tree/sub/broken")).unwrap();
-    // One that leads out is reported, and followed on request; both ways.
+    // A link to the outside is reported, and followed on request, in both directions.
     make_tree(&bench.root("far"));
     fs::remove_file(bench.root("far/sub/broken")).unwrap();
     for (from, to) in [("tree".to_owned(), bench.url("")), (bench.url("far"), "near".to_owned())] {
@@ -93,7 +94,7 @@ fn without_a_links_are_followed_inside_of_what_was_named() {
     expect_code(&run(&mut bench.cp(["-rL", "tree", &bench.url("")])), 0);
     let passwd = fs::read("/etc/passwd").unwrap();
     assert_eq!(fs::read(bench.root("tree/outward")).unwrap(), passwd);
-    // Nothing leads out of what a server serves.
+    // No link leads out of a served directory.
     expect_code(&run(&mut bench.cp(["-rL", &bench.url("far"), "nearer"])), 1);
     assert!(bench.root("tree/inward").symlink_metadata().unwrap().is_file());
     let inode = |name: &str| fs::metadata(bench.root(name)).unwrap().ino();
@@ -114,7 +115,7 @@ fn a_link_takes_the_place_of_a_file_and_nothing_is_written_through_one() {
     assert_eq!(fs::read_link(bench.root("tree/x")).unwrap(), Path::new("elsewhere"));
     assert_eq!(fs::read(bench.root("tree/y")).unwrap(), b"new");
     assert_eq!(fs::read(bench.path("secret")).unwrap(), b"secret", "the link was replaced");
-    // A folder that is in the way stays, and is said.
+    // A directory in the way stays and is reported.
     fs::remove_file(bench.root("tree/x")).unwrap();
     fs::create_dir(bench.root("tree/x")).unwrap();
     let failed = run(&mut bench.cp(["-a", "tree", &bench.url("")]));
@@ -125,7 +126,7 @@ fn a_link_takes_the_place_of_a_file_and_nothing_is_written_through_one() {
 
 #[test]
 fn an_owner_that_cannot_be_kept_is_one_line_and_counted() {
-    // Only who may make files of others can try.
+    // The owner check needs the right to change owners.
     let bench = Bench::new();
     fs::write(bench.path("f"), "x").unwrap();
     fs::set_permissions(bench.path("f"), fs::Permissions::from_mode(0o4755)).unwrap();
@@ -143,7 +144,7 @@ fn an_owner_that_cannot_be_kept_is_one_line_and_counted() {
     }
 }
 
-/// Sets an extended attribute; false where the file system has none.
+/// Sets an extended attribute. Returns false if the file system does not support them.
 fn set_attribute(path: &Path, name: &str, value: &[u8]) -> bool {
     rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).is_ok()
 }
@@ -164,7 +165,7 @@ fn extended_attributes_of_files_and_folders_arrive_and_those_of_the_system_do_no
         return;
     }
     assert!(set_attribute(&tree, "user.empty", b""));
-    // Where this needs rights that we lack, it is not there to be left out.
+    // Fails without privileges; then there is no such attribute to leave out.
     set_attribute(&tree.join("f"), "trusted.x", b"1");
     fs::set_permissions(tree.join("f"), fs::Permissions::from_mode(0o444)).unwrap();
     expect_code(&run(&mut bench.cp(["-a", "tree", &bench.url("")])), 0);
@@ -177,7 +178,7 @@ fn extended_attributes_of_files_and_folders_arrive_and_those_of_the_system_do_no
     assert_eq!(attribute(&bench.path("plain"), "user.origin"), None, "only with -a");
 }
 
-/// A file of this length with some data at the front, in the middle and near the end.
+/// Creates a file of this length with data at the start, in the middle and near the end.
 fn make_sparse(path: &Path, size: u64) -> bool {
     let file = fs::File::create(path).unwrap();
     file.set_len(size).unwrap();

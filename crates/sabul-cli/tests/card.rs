@@ -1,4 +1,4 @@
-//! `sabul card`: a small card from end to end, and what is refused.
+//! `sabul card`: a small card from start to end, and rejected arguments.
 
 mod common;
 
@@ -11,10 +11,10 @@ use tempfile::tempdir;
 use common::schema::expect;
 use common::{expect_code, files_below, json, run, sabul, stderr};
 
-/// Makes everything small: links of 3 Mb/s and regions of two seconds.
+/// Arguments that make everything small: links of 3 Mb/s and regions of two seconds.
 const SMALL: [&str; 4] = ["--seconds-per-flow", "2", "--set", "link.bottleneck.rate_mbps=3"];
 
-/// A command that has to end at once, saying why.
+/// Checks that a command ends at once with a reason.
 #[track_caller]
 fn refused(arguments: &[&str]) -> String {
     let output = run(sabul().arg("card").args(arguments));
@@ -23,7 +23,7 @@ fn refused(arguments: &[&str]) -> String {
     stderr(&output)
 }
 
-/// Every number below a value, with nulls as none.
+/// Returns every number below a value, with `None` for null.
 fn numbers(value: &Value, found: &mut Vec<Option<f64>>) {
     match value {
         Value::Number(number) => found.push(number.as_f64()),
@@ -79,7 +79,7 @@ fn a_small_card_has_every_test_as_numbers_page_and_scenarios() {
         ["mean_ms", "p99_ms", "full_ms"].map(|key| queue[key].as_f64().unwrap());
     assert!(0.0 < mean && mean <= p99 && p99 <= full, "{queue}");
     let mice = &card["mice"];
-    // Of so slow a link the short flows alone want more than there is, so who has it harder is chance.
+    // Short flows alone exceed such a slow link, so the order of the two is random.
     for times in [&mice["beside"], &mice["alone"]] {
         let [median, p99] = ["median_s", "p99_s"].map(|key| times[key].as_f64().unwrap());
         assert!(0.0 < median && median <= p99, "{mice}");
@@ -88,7 +88,7 @@ fn a_small_card_has_every_test_as_numbers_page_and_scenarios() {
     assert!(card.get("convergence_s").is_some());
     let mut all = Vec::new();
     numbers(&card, &mut all);
-    // With 3 Mb/s and cross traffic of 50 nothing is left to divide by.
+    // Cross traffic of 50 Mb/s fills a link of 3 Mb/s, so no share can be computed.
     assert!(all.len() > 200 && all.iter().filter(|number| number.is_none()).count() <= 2, "{card}");
 
     let files = files_below(&out);
@@ -122,7 +122,7 @@ fn a_small_card_has_every_test_as_numbers_page_and_scenarios() {
         assert!(page.contains(part), "{part}");
     }
 
-    // A scenario of the card repeats its numbers by itself.
+    // A scenario of the card reproduces its numbers on its own.
     let one = run(sabul().args(["sim", "run", "--json"]).arg(out.join("scenarios/loss-1pct.toml")));
     expect_code(&one, 0);
     assert_eq!(json(&one)["flows"][0]["goodput_bps"], loss[3]["goodput_bps"]);

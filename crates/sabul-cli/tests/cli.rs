@@ -1,4 +1,4 @@
-//! The program as its users meet it: `sabul cp` against `sabul serve`, and the small commands.
+//! Main tests of the program: `sabul cp` with `sabul serve`, and the small commands.
 
 mod common;
 
@@ -66,7 +66,7 @@ fn what_listen_takes_is_an_address_or_a_port() {
         wait_for("the ticket", || folder.path().join("t").exists());
         server.signal(Signal::TERM);
         let said = stderr(&server.finish());
-        // A machine without IPv6 takes what it has.
+        // Falls back to IPv4 on a machine without IPv6.
         assert!(said.contains(&format!(", at {at}")) || said.contains(", at 0.0.0.0:"), "{said}");
         fs::remove_file(folder.path().join("t")).unwrap();
     }
@@ -150,7 +150,7 @@ fn a_directory_is_copied_with_r_and_refused_without() {
     expect_code(&run(&mut bench.cp(["-r", "tree", &bench.url("")])), 0);
     assert_eq!(files_below(&bench.root("tree")), files_below(&bench.path("tree")));
     assert!(bench.root("tree/hollow").is_dir());
-    // The content alone, as in rsync.
+    // Only the content, as in rsync.
     expect_code(&run(&mut bench.cp(["-r", "tree/", &bench.url("flat/")])), 0);
     assert_eq!(files_below(&bench.root("flat")), files_below(&bench.path("tree")));
     expect_code(&run(&mut bench.cp(["-r", &bench.url("tree"), "back"])), 0);
@@ -236,7 +236,7 @@ fn json_has_the_promised_fields() {
     assert_eq!(document["cc"], "fixed");
     assert_eq!(document["verified"], true);
     assert_eq!(document["durable"], true);
-    // No packet holds more than 65 536 bytes: the figures are those of the whole transfer.
+    // No packet holds more than 65,536 bytes, so these numbers cover the whole transfer.
     assert!(document["packets_sent"].as_u64().unwrap() >= 1_000_000_u64.div_ceil(65_536));
     for key in ["seconds", "goodput_bps", "rtt_ms_min", "rtt_ms"] {
         assert!(document[key].as_f64().unwrap() > 0.0, "{key}");
@@ -280,7 +280,7 @@ fn two_copies_to_one_name_are_each_whole_or_nothing() {
     expect_code(&run(&mut bench.cp(["small", &bench.url("x")])), 0);
     assert_eq!(fs::read(bench.root("x")).unwrap(), small, "the faster one is there whole");
     slower.signal(Signal::KILL);
-    // A retry while the server still waits for the dead one.
+    // A retry while the server still waits for the dead client.
     expect_code(&run(&mut bench.cp(["large", &bench.url("x")])), 0);
     assert!(fs::read(bench.root("x")).unwrap() == large);
     drop(slower);
@@ -383,7 +383,7 @@ fn another_servers_ticket_is_refused_with_4() {
     expect_code(&output, 4);
     assert_eq!(json(&output)["errors"][0]["code"], "authentication");
     assert!(files_below(&bench.root("")).is_empty());
-    // The refusal harms nobody else.
+    // The refusal does not affect other transfers.
     expect_code(&run(&mut bench.cp(["a", &bench.url("")])), 0);
 }
 
@@ -422,7 +422,7 @@ fn sources_that_are_all_missing_are_said_before_anybody_is_dialled() {
         command.current_dir(folder.path()).arg("cp").args(arguments);
         run(&mut command)
     };
-    // Nobody listens there, and there is no ticket: whoever dialled would say so.
+    // No server listens there and there is no ticket, so a connection attempt would be reported.
     let url = "sabul://127.0.0.1:1/";
     let output = cp(&["nope", "d/none", url]);
     expect_code(&output, 1);
@@ -557,7 +557,7 @@ fn a_killed_server_ends_the_client_with_3() {
     assert!(!bench.root("big").exists());
 }
 
-/// Files that are not kept for another attempt.
+/// Returns all files except unfinished ones.
 fn finished_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     let is_finished = |path: &std::path::PathBuf| !path.to_string_lossy().ends_with(".sabul-part");
     files_below(directory).into_iter().filter(is_finished).collect()
@@ -575,7 +575,7 @@ fn ctrl_c_while_sending_leaves_what_the_same_command_goes_on_with() {
     expect_code(&output, 130);
     assert!(stderr(&output).contains("same command again"), "{}", stderr(&output));
     assert!(finished_below(&bench.root("")).is_empty());
-    // The server goes on, and so does the copy.
+    // The server continues, and so does the copy.
     let kept = || files_below(&bench.root("")).len() != 1;
     wait_for("the server to keep the part, or to remove it", kept);
     let again = run(&mut bench.cp(["--json", "big", &bench.url("")]));
@@ -676,7 +676,7 @@ fn a_server_sends_by_its_own_rules() {
         let output = run(lenient.cp(["--memory", "32M", &lenient.url("a"), "."]).args(fixed));
         expect_code(&output, 0);
     }
-    // The client's own data goes as the client likes.
+    // The client chooses the controller for its own data.
     fs::write(strict.path("b"), "x").unwrap();
     expect_code(&run(strict.cp(["b", &strict.url("")]).args(fixed)), 0);
 }

@@ -1,4 +1,4 @@
-//! What runs is seen and changed from outside: `sabul ps` and `sabul set`.
+//! `sabul ps` and `sabul set`: observing and changing running commands.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -17,7 +17,7 @@ use common::{
     Bench, PATIENCE, Running, content, expect_code, json, run, sabul_apart, stderr, wait_for,
 };
 
-/// At [`SLOW`] this takes 13 minutes, at full speed no time.
+/// Takes 13 minutes at [`SLOW`], and almost no time at full speed.
 const BYTES: usize = 10_000_000;
 const SLOW: &str = "100k";
 
@@ -25,7 +25,7 @@ fn at(bench: &Bench, arguments: &[&str]) -> Output {
     run(bench.sabul().args(arguments))
 }
 
-/// What runs, as `ps --json` tells.
+/// Returns the running commands of `ps --json`.
 fn listed(bench: &Bench) -> Vec<Value> {
     let output = at(bench, &["ps", "--json"]);
     expect_code(&output, 0);
@@ -33,7 +33,7 @@ fn listed(bench: &Bench) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Waits until the command with this process id has a transfer, and gives what is told of it.
+/// Waits until the process with this id has a transfer, and returns its state.
 #[track_caller]
 fn transferring(bench: &Bench, pid: u32) -> Value {
     let deadline = Instant::now() + PATIENCE;
@@ -81,7 +81,7 @@ fn a_server_that_runs_has_another_ceiling_for_what_it_receives() {
     let server = bench.server.as_ref().unwrap().id();
     let copy = Running::start(&mut bench.cp(["-q", "a", &bench.url("")]));
     let server_now = || listed(&bench).into_iter().find(|job| job["pid"] == server).unwrap();
-    // The sender knows first how much it will be.
+    // The sender knows the total first.
     wait_for("the server's start of the copy", || {
         server_now()["running"][0]["bytes_total"] == BYTES
     });
@@ -121,7 +121,7 @@ fn what_was_killed_is_listed_no_more_and_leaves_no_socket() {
         assert!(Instant::now() < deadline, "a dead server is listed");
     }
     let socket = bench.path("sabul").join(format!("{}.sock", server.id()));
-    // Until somebody has taken notice of its end, there is still a process with this id.
+    // The process id exists until the parent has waited for the process.
     drop(bench.server);
     let output = run(sabul_apart(bench.folder.path()).arg("ps"));
     expect_code(&output, 0);
@@ -129,7 +129,7 @@ fn what_was_killed_is_listed_no_more_and_leaves_no_socket() {
     assert!(!socket.exists());
 }
 
-/// As the unit of the Debian package starts it: its folder is made before, and the ticket is in it.
+/// Like the systemd unit of the Debian package: its directory exists before, and holds the ticket.
 #[test]
 fn a_service_is_asked_in_the_folder_that_systemd_makes_for_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ fn a_change_names_what_is_to_change_and_whom() {
     expect_code(&at(&bench, &["set", "1"]), 2);
     expect_code(&at(&bench, &["set", "--bwlimit", "0"]), 2);
     expect_code(&at(&bench, &["set", "--policy", "rude"]), 2);
-    // The server is the only one that runs.
+    // The server is the only running command.
     let set = at(&bench, &["set", "--bwlimit-total", "1G"]);
     expect_code(&set, 0);
     let said = String::from_utf8(set.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! One thing done to files of another machine: `ls`, `stat`, `cat`, `rm`, `mkdir`, and patterns of names.
+//! File commands on another machine: `ls`, `stat`, `cat`, `rm`, `mkdir`, and file name patterns.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -26,7 +26,7 @@ fn lines(output: &Output) -> Vec<Value> {
     stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A bench with a tree below its root, a secret beside it, and a link to that.
+/// A bench with a tree below its root, a secret beside it, and a link to the secret.
 fn with_tree(arguments: &[&str]) -> Bench {
     let bench = Bench::with(arguments);
     fs::create_dir_all(bench.root("data/sub")).unwrap();
@@ -88,7 +88,7 @@ fn nothing_outside_the_root_is_listed_or_read() {
         for command in [&["ls"][..], &["ls", "-r"], &["cat"]] {
             let output = at(&bench, &[command, &[&bench.url(place)]].concat());
             let text = stdout(&output);
-            // The link's own name is no secret.
+            // The name of the link is not secret.
             assert!(!text.contains("key") && !text.contains("secret"), "{place}: {text}");
             assert!(code(&output) == 1 || text == "out\n", "{place}: {}", stderr(&output));
         }
@@ -134,7 +134,7 @@ fn nothing_is_removed_where_the_server_does_not_allow_it() {
     expect_code(&refused, 1);
     assert!(stderr(&refused).contains("--allow-rm"), "{}", stderr(&refused));
     assert!(bench.root("x").exists());
-    // Folders are made where files are written.
+    // Directories are created where files are written.
     expect_code(&at(&bench, &["mkdir", &bench.url("new")]), 0);
     assert!(bench.root("new").is_dir());
     let reading = with_tree(&["serve", "--root", "root", "--read-only"]);
@@ -189,7 +189,7 @@ fn a_pattern_stands_for_the_names_that_fit_below_the_root() {
     expect_code(&run(&mut bench.cp([&bench.url("data/*.nc"), "here"])), 0);
     let names = files_below(&bench.path("here"));
     assert_eq!(names, ["a.nc", "b.nc"].map(std::path::PathBuf::from));
-    // A single one takes the name of the destination, as with any source.
+    // A single match takes the name of the destination, like any source.
     expect_code(&run(&mut bench.cp([&bench.url("data/a.*"), "renamed"])), 0);
     assert_eq!(fs::read(bench.path("renamed")).unwrap(), content(7, 10));
     let several = run(&mut bench.cp([&bench.url("data/*.nc"), "one"]));
@@ -245,7 +245,7 @@ fn patterns_that_would_take_for_ever_are_refused_or_done_soon() {
     }
 }
 
-/// What a dry run would send, make and leave out.
+/// Returns the sent, made and skipped entries of a dry run.
 fn entries(output: &Output) -> Vec<(String, String)> {
     let document = common::json(output);
     assert_eq!(document["dry_run"], true);
@@ -276,7 +276,7 @@ fn a_dry_run_up_says_what_would_happen_and_changes_nothing() {
     let sums =
         ["files", "replaced", "bytes", "folders", "skipped"].map(|key| document[key].as_u64());
     assert_eq!(sums, [2, 1, 14, 1, 0].map(Some));
-    // Where there is nothing yet, all of it would be made.
+    // Into an empty destination everything would be created.
     let far = run(&mut bench.cp(["-rn", "data", &bench.url("far/away")]));
     expect_code(&far, 0);
     let text = stdout(&far);
@@ -291,13 +291,13 @@ fn a_dry_run_up_says_what_would_happen_and_changes_nothing() {
     };
     let made =
         |paths: &[&str]| (paths.len() as u64, paths.iter().map(|&it| it.to_owned()).collect());
-    // In place of the last name, or below it.
+    // At the last component of the path, or below it.
     assert_eq!(folders(&bench.url("far/away")), made(&["far", "data", "data/new"]));
     assert_eq!(folders(&bench.url("far/away/")), made(&["far", "far/away", "data", "data/new"]));
     let missing = run(&mut bench.cp(["-n", "none", "x", &bench.url("")]));
     expect_code(&missing, 1);
     assert!(stderr(&missing).contains("would not be copied"), "{}", stderr(&missing));
-    // A copy of one file makes no folder above it.
+    // A copy of one file creates no parent directories.
     for (from, to) in [("data/a.nc", bench.url("no/such/file")), ("data/a.nc", bench.url("no/x"))] {
         let dry = run(&mut bench.cp(["-n", "--json", from, &to]));
         expect_code(&dry, 1);
@@ -337,7 +337,7 @@ fn a_dry_run_down_says_what_would_happen_and_changes_nothing() {
     expect_code(&nowhere, 2);
 }
 
-/// A tree with objects, sources and a cache, on either side.
+/// Creates a tree with objects, sources and a cache, on either side.
 fn sources(root: &std::path::Path) {
     for name in ["src/a.c", "src/a.o", "src/sub/b.c", "src/sub/keep.o", "src/cache/x.c"] {
         let path = root.join(name);
@@ -362,7 +362,7 @@ fn the_first_rule_that_fits_decides_what_is_copied_whichever_side_reads() {
     let dry = run(&mut bench.cp([&flags[..], &["-n", "--json", &there, "new/"]].concat()));
     let files = entries(&dry).into_iter().filter(|(what, _)| what == "send").count();
     assert_eq!(files, 3);
-    // The order counts: what is left out first stays out.
+    // The order counts: an entry excluded first stays excluded.
     let other = ["-r", "--exclude", "*.o", "--include", "keep.o"];
     expect_code(&run(&mut bench.cp([&other[..], &["src", &bench.url("o/")]].concat())), 0);
     assert!(!bench.root("o/src/sub/keep.o").exists());

@@ -1,4 +1,4 @@
-//! What commands print for programs, held against the schemas that they print too.
+//! JSON output of the commands, validated against the printed schemas.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -26,7 +26,7 @@ fn lines(output: &Output) -> Vec<Value> {
     text.lines().map(parse).collect()
 }
 
-/// The names of all fields of an object, repeated ones too, which a `Value` hides.
+/// Names of all fields of an object. Includes repeated names, which a `Value` hides.
 struct Keys(Vec<String>);
 
 impl<'de> serde::Deserialize<'de> for Keys {
@@ -101,7 +101,7 @@ fn what_happens_to_a_copy_is_told_line_by_line() {
     assert_eq!(events(&lines), ["started", "failed", "done"], "{lines:#?}");
     assert_eq!((&lines[1]["path"], &lines[1]["code"]), (&"missing".into(), &"not-found".into()));
     assert_eq!((&lines[2]["files"], &lines[2]["exit"]), (&1.into(), &1.into()));
-    // Standard output cannot be both.
+    // Standard output cannot carry both.
     let both = run(&mut bench.cp(["--json-lines", &bench.url("to/a"), "-"]));
     expect_code(&both, 2);
 }
@@ -128,7 +128,7 @@ fn a_copy_that_takes_its_time_tells_how_far_it_is() {
 fn attempts_after_the_first_are_told() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
-    // Nobody listens there, so it is tried again until that is too long.
+    // No server listens there, so the copy is retried until the time limit.
     let gone = "sabul://127.0.0.1:1/";
     let output = run(&mut bench.cp(["--json-lines", "--retry", "1s", "a", gone]));
     expect_code(&output, 3);

@@ -1,5 +1,4 @@
-//! `sabul lab` as far as it needs no privileges: what is refused before anything is made, the named
-//! paths, and help.
+//! `sabul lab` without privileges: early rejections, presets, and help.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -38,7 +37,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Refused as usage or configuration, with a word on what to do, before anything is written.
+/// Checks that a command is rejected with advice before anything is written.
 #[test]
 fn what_is_wrong_is_refused_before_hosts_are_made_or_files_written() {
     let folder = tempdir().unwrap();
@@ -123,6 +122,6 @@ fn help_completions_and_manual_pages_know_the_lab_and_not_its_inner_process() {
     for part in ["skip-calibration", "discipline", "presets", "compare"] {
         assert!(written.contains(part), "{part}");
     }
-    // The inner process is the same program by another name, and no command.
+    // The inner process is the same program under another name, and not a command.
     assert!(!written.contains("inner"));
 }

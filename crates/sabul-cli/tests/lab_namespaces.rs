@@ -1,5 +1,5 @@
-//! `sabul lab` on real hosts; needs the rights to make them. Nothing here depends on how fast the
-//! machine is: a run may be invalid, and then has to say so everywhere.
+//! `sabul lab` on real hosts; needs the right to create namespaces. No check depends on the
+//! machine's speed: a run may be invalid, but must then be reported as invalid everywhere.
 
 #![cfg(feature = "namespaces")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
@@ -58,7 +58,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Whether the files of a run are those of a valid one or of an invalid one, and all of one kind.
+/// Checks that the files of a run all belong to a valid run, or all to an invalid one.
 #[track_caller]
 fn expect_files(dir: &Path, is_valid: bool) {
     let mut wanted: Vec<PathBuf> = REASONS.into_iter().map(PathBuf::from).collect();
@@ -228,7 +228,7 @@ fn a_run_tells_the_events_of_both_ends_and_of_the_router_in_one_file() {
         are(&[("source", "link:wire"), ("event", "drop"), ("why", "full"), ("flow", "tcp")]) > 0
     );
     assert_eq!(are(&[("source", "flow:tcp")]), 0, "the kernel gives no reasons");
-    // One clock for all, which starts with the run.
+    // All events share one clock, which starts with the run.
     let times: Vec<f64> = events.iter().map(|event| event["t_s"].as_f64().unwrap()).collect();
     assert!(times.iter().all(|t_s| (0.0..60.0).contains(t_s)), "{times:?}");
 

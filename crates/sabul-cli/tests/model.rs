@@ -15,7 +15,7 @@ use tempfile::tempdir;
 use common::schema::expect;
 use common::{expect_code, json, run, sabul, stderr};
 
-/// A file of the repository.
+/// Returns the path of a file in the repository.
 fn published(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reproductions/model/models").join(name)
 }
@@ -104,7 +104,7 @@ fn the_published_sets_are_checked_from_their_files() {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
-    // The two sets differ where the paper says so.
+    // The two parameter sets differ as the paper states.
     let k2 = |file| {
         let found = document(&["check", published(file).to_str().unwrap(), "--grid", "0"]);
         found["sets"][0]["report"]["params"]["k2"].as_f64().unwrap()

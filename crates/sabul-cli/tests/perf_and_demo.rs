@@ -76,7 +76,7 @@ fn perf_keeps_a_fixed_rate() {
     let output = perf(&bench, &[&["-t", "2", "--json"], &fixed[..]].concat());
     expect_code(&output, 0);
     let rate = json(&output)["goodput_bps"].as_f64().unwrap();
-    // Headers take their part of 20 Mb/s, and the start and end theirs of 2 s.
+    // Headers use a part of the 20 Mb/s, and start and end use a part of the 2 s.
     assert!((14e6..20e6).contains(&rate), "{rate}");
 }
 

@@ -1,4 +1,4 @@
-//! More copies at once than a server has memory for.
+//! More simultaneous copies than a server's memory allows.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use common::{Bench, Running, content, expect_code};
 
-/// More than find memory at once.
+/// More copies than the memory can hold at once.
 const COPIES: usize = 26;
 
 fn lines(output: &std::process::Output) -> Vec<Value> {
@@ -37,7 +37,7 @@ fn copies_beyond_the_memory_of_a_server_wait_in_line_and_none_is_refused() {
         (name, Running::start(&mut command))
     };
     let copies: Vec<_> = (0..COPIES).map(copy).collect();
-    // One that goes away leaves nothing behind, wherever it was.
+    // A client that disconnects leaves no state behind, in any phase.
     copies[COPIES - 1].1.signal(Signal::KILL);
     let mut in_line = 0;
     for (name, running) in copies.into_iter().take(COPIES - 1) {

@@ -1,4 +1,4 @@
-//! What a person sees of a copy: on a terminal of 80 columns, without one, and when it fails.
+//! Progress display of a copy: on a terminal of 80 columns, without a terminal, and after failures.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -18,7 +18,7 @@ use common::{
     Bench, Running, content, expect_code, run, slow_link, stderr, terminal, wait_for_part,
 };
 
-/// Runs a command with a terminal as its standard output, and gives its lines.
+/// Runs a command with a terminal as standard output and returns its lines.
 fn on_terminal(command: &mut Command, columns: u16) -> Vec<String> {
     let (mut terminal, slave) = terminal(columns);
     let mut child = command.stdout(slave).stderr(Stdio::null()).spawn().unwrap();
@@ -32,16 +32,16 @@ fn on_terminal(command: &mut Command, columns: u16) -> Vec<String> {
     String::from_utf8_lossy(&seen).lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Runs a command with a terminal as its standard error, and gives each state of its line.
+/// Runs a command with a terminal as standard error and returns each state of its line.
 fn screens(command: &mut Command, input: &[u8], columns: u16) -> Vec<String> {
     let (mut terminal, slave) = terminal(columns);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(slave).env("TERM", "xterm");
     let mut child = command.spawn().unwrap();
-    // The slave is held by the command's settings too.
+    // The command's settings also hold the slave end.
     command.stderr(Stdio::null());
     let reader = std::thread::spawn(move || {
         let (mut seen, mut part) = (Vec::new(), [0; 4096]);
-        // The end of the last slave is an error of the terminal.
+        // Closing the last slave end is a read error on Linux.
         while let Ok(n @ 1..) = terminal.read(&mut part) {
             seen.extend_from_slice(&part[..n]);
         }
@@ -51,7 +51,7 @@ fn screens(command: &mut Command, input: &[u8], columns: u16) -> Vec<String> {
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
         for part in input.chunks(100_000) {
-            // It may have had enough.
+            // The program may have exited.
             let _ = stdin.write_all(part);
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
@@ -64,7 +64,7 @@ fn screens(command: &mut Command, input: &[u8], columns: u16) -> Vec<String> {
         let mut signs = line.chars();
         while let Some(sign) = signs.next() {
             match sign {
-                // What moves the cursor, up to its letter.
+                // Cursor movements, up to the final letter.
                 '\u{1b}' => while signs.next().is_some_and(|sign| !sign.is_ascii_alphabetic()) {},
                 sign if sign.is_control() => {}
                 sign => text.push(sign),
@@ -101,9 +101,9 @@ fn a_tree_has_its_true_total_from_the_start_and_fits_the_terminal() {
     assert!(bars.is_sorted(), "{bars:?}");
     for line in screens.iter().filter(|line| percent(line).is_some()) {
         assert!(line.contains(" of 2.9 MiB, "), "{line}");
-        // 300 files and their folder.
+        // 300 files and their directory.
         assert!(line.contains(" of 301 entries"), "{line}");
-        // What the bar says is what the text beside it says.
+        // The bar agrees with the text beside it.
         let is_none = line.contains("% 0 B of");
         assert!(!is_none || percent(line) == Some(0), "{line}");
     }
@@ -113,7 +113,7 @@ fn a_tree_has_its_true_total_from_the_start_and_fits_the_terminal() {
 fn a_download_has_its_true_total_while_the_names_are_still_coming() {
     let bench = Bench::new();
     fs::create_dir(bench.root("tree")).unwrap();
-    // More than one message of names, so that the last of them comes late.
+    // More than one message of names, so that the last names arrive late.
     for n in 0..2500 {
         fs::write(bench.root(format!("tree/{n}")), content(n, 2000)).unwrap();
     }
@@ -127,7 +127,7 @@ fn a_download_has_its_true_total_while_the_names_are_still_coming() {
         assert_eq!(is_certain, line.contains(" of 4.8 MiB, "), "{line}");
         assert!(is_certain || line.contains(" of at least "), "{line}");
     }
-    // A third of it has not come when all is known.
+    // A third of the content is missing when the totals are final.
     let first = screens.iter().find_map(|line| percent(line));
     assert!(first.is_some_and(|first| first < 67), "{screens:#?}");
 }
@@ -171,7 +171,7 @@ fn a_signal_asks_how_far_it_is() {
     assert!(stderr(&output).contains("of 5.7 MiB, "), "{}", stderr(&output));
 }
 
-/// A link of 20 Mb/s that carries nothing from this second on, for so many.
+/// A link of 20 Mb/s with an outage that starts at this second and lasts this long.
 fn link_with_outage(from_s: u64, for_s: u64) -> LinkConfig {
     let outage =
         Outage { at: Instant::ZERO + Span::from_secs(from_s), lasts: Span::from_secs(for_s) };
@@ -195,7 +195,7 @@ fn an_outage_is_on_the_screen_by_the_clock() {
     }
     let last = screens.last().unwrap();
     assert!(last.contains("limited by ") && last.contains("outage "), "{last}");
-    // Each state is drawn once: two in a row differ, or a fifth of a second is between them.
+    // Each state is drawn once: two successive states differ, or are 0.2 s apart.
     assert!(screens.len() < 5 * 40, "{}", screens.len());
 }
 
@@ -210,7 +210,7 @@ fn without_a_terminal_lines_of_an_outage_are_at_most_two_seconds_apart() {
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let times: Vec<f64> = lines.iter().map(|line| line["t_s"].as_f64().unwrap()).collect();
-    // Half a second for a busy machine.
+    // Half a second of tolerance for a busy machine.
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 2.5), "{times:?}");
     let silent = |line: &&Value| line["silence_s"].as_f64().is_some_and(|silence| silence > 2.5);
     let silent: Vec<_> = lines.iter().filter(silent).collect();
@@ -249,7 +249,7 @@ fn only_what_arrived_is_counted_and_many_failures_are_one_line() {
         fs::write(bench.path(format!("run7/f{n}.nc")), content(n, 200_000)).unwrap();
     }
     fs::write(bench.path("run7/small"), "xy").unwrap();
-    // Folders stand where files should be written.
+    // Directories exist under the names of the files.
     fs::create_dir_all(bench.root("to/run7")).unwrap();
     for n in 0..9 {
         fs::create_dir(bench.root(format!("to/run7/f{n}.nc"))).unwrap();

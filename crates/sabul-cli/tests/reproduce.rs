@@ -1,5 +1,5 @@
-//! `sabul reproduce`: what it offers, and what it refuses. The reproductions take minutes to hours;
-//! what they are made of is tested beside the code.
+//! `sabul reproduce`: its list and its rejections. The reproductions take minutes to hours; their
+//! parts have unit tests.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -15,7 +15,7 @@ use tempfile::tempdir;
 use common::schema::expect;
 use common::{expect_code, run, sabul, stderr};
 
-/// Folders of the repository that hold a plan.
+/// Directories of the repository that hold a plan.
 fn folders() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reproductions");
     let folders = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
@@ -27,7 +27,7 @@ fn folders() -> Vec<String> {
     names
 }
 
-/// A command that has to end at once, saying why.
+/// Checks that a command ends at once with a reason.
 #[track_caller]
 fn refused(arguments: &[&str], expected: i32) -> String {
     let begun = Instant::now();
@@ -102,7 +102,7 @@ fn an_out_that_cannot_be_written_is_named_before_hours_have_passed() {
     assert_eq!(fs::read_to_string(&taken).unwrap(), "mine");
 }
 
-/// The one that needs no simulated minutes: the deterministic model.
+/// The deterministic model, the only reproduction without simulated minutes.
 #[test]
 fn a_reproduction_prints_judges_and_writes() {
     let dir = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `sabul router`: what is refused before anything is made, and its lines, for which it needs the rights to make devices.
+//! `sabul router`: early rejections, and its output lines, which need the right to create devices.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn a_line_is_as_its_schema_says_with_and_without_what_may_be_missing() {
     }
 }
 
-/// In a host of the lab, which has rights and devices of its own.
+/// Runs in a host of the lab, which has its own rights and devices.
 #[cfg(feature = "namespaces")]
 #[test]
 fn lines_of_a_router_that_runs_are_as_their_schema_says() {

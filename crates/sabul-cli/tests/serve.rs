@@ -1,4 +1,4 @@
-//! A server and the system around it: the sandbox, limits of the process, folders of other users.
+//! Servers and the system: sandbox, process limits, and directories of other users.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, prlimit};
 
 use common::{Bench, Running, content, expect_code, run, sabul, stderr, wait_for};
 
-/// How every thread of a process stands: values of `Seccomp` and `NoNewPrivs`, each once.
+/// Returns the values of `Seccomp` and `NoNewPrivs` over all threads of a process, each value once.
 fn confinement(pid: u32) -> Vec<(String, String)> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let mut found: Vec<_> = threads
@@ -30,7 +30,7 @@ fn confinement(pid: u32) -> Vec<(String, String)> {
     found
 }
 
-/// Ends the server and gives what it said.
+/// Ends the server and returns its output.
 fn end(bench: &mut Bench) -> Output {
     let server = bench.server.take().unwrap();
     server.signal(Signal::TERM);
@@ -127,7 +127,7 @@ fn a_folder_of_sockets_that_is_another_users_is_left_alone_with_a_word_for_root_
     expect_code(&output, 1);
     assert!(stderr(&output).contains("belongs to another user"), "{}", stderr(&output));
     expect_code(&apart(&["ps", "--sockets", planted.to_str().unwrap()]), 0);
-    // A command goes on without a control socket.
+    // A command continues without a control socket.
     let mut server = sabul();
     server.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", folder.path()).current_dir(folder.path());
     server.args(["serve", "--root", ".", "--listen", "127.0.0.1:0", "--ticket-file", "ticket"]);

@@ -1,4 +1,4 @@
-//! `sabul sim run`: scenario files in virtual time, their results, and what is said of bad ones.
+//! `sabul sim run`: scenario files in virtual time, their results, and errors in them.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -16,7 +16,7 @@ use tempfile::{TempDir, tempdir};
 use common::schema::expect;
 use common::{code, expect_code, files_below, json, run, sabul, stderr};
 
-/// Two long flows and three short ones over 10 Mb/s, with chance in it.
+/// Two long and three short flows over 10 Mb/s, with random loss and times.
 const SCENARIO: &str = r#"name = "three"
 duration_s = 4
 warmup_s = 1
@@ -55,7 +55,7 @@ count = 3
 spread_s = 0.5
 "#;
 
-/// The example that the description of the format begins with, as it is published.
+/// The first example in the description of the format, as published.
 const PUBLISHED: &str = r#"
 name = "two-flows"
 duration_s = 60.0
@@ -94,7 +94,7 @@ arrivals = { process = "poisson", mean_interval_s = 0.2 }
 size = { distribution = "pareto", shape = 1.4, mean_packets = 100 }
 "#;
 
-/// What a run leaves behind.
+/// Results of a run.
 const FILES: [&str; 7] = [
     "links.csv",
     "manifest.json",
@@ -107,7 +107,7 @@ const FILES: [&str; 7] = [
 
 const SWEEP: [&str; 4] = ["--set", "link.bottleneck.rate_mbps=5,10", "--set", "seed=1..2"];
 
-/// A folder with a scenario file in it.
+/// A directory with a scenario file.
 struct Desk(TempDir);
 
 impl Desk {
@@ -130,14 +130,14 @@ impl Desk {
         run(command.current_dir(self.0.path()).args(["sim", "run"]).args(arguments))
     }
 
-    /// A run of `s.toml` that has to succeed; its documents, `wall_s` taken out.
+    /// Runs `s.toml`, which must succeed. Returns the documents without `wall_s`.
     fn documents(&self, arguments: &[&str]) -> Vec<String> {
         let output = self.sim(&[&["s.toml", "--json"], arguments].concat());
         expect_code(&output, 0);
         String::from_utf8(output.stdout).unwrap().lines().map(without_wall).collect()
     }
 
-    /// A command that has to be refused before anything is done.
+    /// Checks that a command is rejected before it does anything.
     #[track_caller]
     fn refuses(&self, arguments: &[&str], parts: &[&str]) {
         let before = files_below(self.0.path());
@@ -154,7 +154,7 @@ impl Desk {
     }
 }
 
-/// A document without the time it took, all other bytes as they are.
+/// Returns a document without its run time; all other bytes stay.
 fn without_wall(line: &str) -> String {
     let (before, rest) = line.split_once("\"wall_s\":").expect("every document has wall_s");
     let (wall_s, after) = rest.split_once(',').expect("which is not last");
@@ -170,7 +170,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-/// Names of everything in a folder.
+/// Returns the names of all entries in a directory.
 fn entries(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> =
@@ -248,8 +248,8 @@ fn results_are_possible_on_the_path_they_come_from() {
         assert!((1e5..1e7).contains(&number(&flow["throughput_bps"])), "{flow}");
         assert!(number(&flow["stability"]) >= 0.0);
         let [min, mean, p99] = ["min", "mean", "p99"].map(|key| number(&flow["rtt_ms"][key]));
-        // The base is 20 ms; 51 packets of 1500 bytes at 10 Mb/s add at most 61.2 ms one way, and the
-        // host's timers hold acknowledgements back for a while.
+        // The base RTT is 20 ms. 51 packets of 1500 bytes at 10 Mb/s add at most 61.2 ms one way,
+        // and the host's timers delay acknowledgements.
         assert!(20.0 <= min && min <= mean && mean <= p99 && p99 < 250.0, "{flow}");
         if id == "file" {
             assert_eq!((&flow["started"], &flow["completed"]), (&3.into(), &3.into()), "{flow}");
@@ -271,7 +271,7 @@ fn results_are_possible_on_the_path_they_come_from() {
     assert!(link["drops"].as_u64().unwrap() > 0 && link["marks"] == 0, "{link}");
     let [mean, p99, max] = ["mean", "p99", "max"].map(|key| number(&link["queue_packets"][key]));
     assert!(0.0 < mean && mean <= max && p99 <= max && max <= 50.0, "{link}");
-    // Two flows without an end: from one of them takes all to both take the same.
+    // Jain's index of two endless flows: 0.5 if one flow takes everything, 1 for equal shares.
     assert!((0.5..=1.0).contains(&number(&document["jain"])));
     let regions = document["regions"].as_array().unwrap();
     assert_eq!(regions[0]["from_s"], 0.0);
@@ -307,7 +307,7 @@ fn the_published_example_runs() {
         ["a", "sabul2003", "mice", "newreno"]
     );
     assert!(number(&a["goodput_bps"]) > 2.8e8, "not below its first rate on an empty path: {a}");
-    // One in 0.2 s on average for 3 s.
+    // One flow per 0.2 s on average, for 3 s.
     assert!((4..40).contains(&mice["started"].as_u64().unwrap()), "{mice}");
 }
 
@@ -371,19 +371,19 @@ fn out_writes_every_promised_file() {
     assert_eq!(manifest["settings"]["flow.b.cc"], "cubic");
     assert_eq!(manifest["scenario"], desk.text("deep/out/scenario.toml"));
 
-    // The scenario has every setting applied, and gives the same again.
+    // The scenario contains every setting and reproduces the results.
     let again = desk.sim(&["deep/out/scenario.toml", "--json"]);
     expect_code(&again, 0);
     let results =
         |line: &str| without_wall(line).rsplit_once(",\"settings\":").unwrap().0.to_owned();
     assert_eq!(results(&String::from_utf8(again.stdout).unwrap()), results(&printed));
 
-    // A second time over what is there.
+    // Repeats the run over existing results.
     expect_code(&desk.sim(&["s.toml", "--json", "--out", "deep/out"]), 0);
     assert_eq!(entries(&desk.path("deep/out")), FILES);
 }
 
-/// Where the manifest is, everything is, and of the same run.
+/// Checks that a directory with a manifest holds all results, and those of one run.
 #[test]
 fn a_run_that_cannot_be_written_leaves_no_manifest_of_the_one_before() {
     let desk = Desk::new(SCENARIO);
@@ -603,7 +603,7 @@ fn a_wrong_setting_is_refused_by_its_own_text() {
         ("flow.b.cc=cubik", &["cubik", "cubic"]),
         ("nonsense", &["KEY"]),
         ("seed=1..20000", &["10000"]),
-        // The second run of the sweep is wrong, so that the first does not happen either.
+        // The second run of the sweep is invalid, so the first does not start either.
         ("link.bottleneck.rate_mbps=10,-5", &["-5", "from 0.001 to 1000000"]),
     ] {
         desk.refuses(&["s.toml", "--set", set], &[&["--set", set], parts].concat());

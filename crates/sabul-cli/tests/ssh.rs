@@ -1,4 +1,5 @@
-//! `sabul cp` to and from `host:path`, through a program in the place of ssh that runs the other end here.
+//! `sabul cp` to and from `host:path`, with a replacement for ssh that runs the far end on this
+//! machine.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -15,8 +16,8 @@ use tempfile::TempDir;
 
 use common::{Running, content, expect_code, run, run_with_input, sabul, stderr, wait_for};
 
-/// What stands in for ssh: takes its arguments apart as ssh does, and runs the command in the other home.
-/// The host's name says what else happens.
+/// Replacement for ssh: parses its arguments like ssh and runs the command in the other home
+/// directory. The host's name selects special behaviour.
 const SSH: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >> "$here/calls"
@@ -42,7 +43,7 @@ echo $$ > "$here/pid"
 exec sh -c "exec $command"
 "#;
 
-/// A home of another machine beside a folder of this one.
+/// Home directory of the other machine, beside a directory of this machine.
 struct Bridge {
     folder: TempDir,
 }
@@ -69,12 +70,12 @@ impl Bridge {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// `sabul cp` in the near folder.
+    /// Returns `sabul cp` in the near directory.
     fn cp(&self, arguments: &[&str]) -> Command {
         self.sabul(&[&["cp"], arguments].concat())
     }
 
-    /// The program in the near folder.
+    /// Returns the program in the near directory.
     fn sabul(&self, arguments: &[&str]) -> Command {
         let mut command = sabul();
         command.current_dir(self.path("near")).env("SABUL_SSH", self.path("ssh"));
@@ -93,7 +94,7 @@ impl Bridge {
         fs::read_to_string(self.path("calls")).unwrap_or_default()
     }
 
-    /// The process at the other end.
+    /// Returns the process at the far end.
     fn far(&self) -> Pid {
         let text = fs::read_to_string(self.path("pid")).unwrap();
         Pid::from_raw(text.trim().parse().unwrap()).unwrap()
@@ -132,7 +133,7 @@ fn files_go_there_and_back_and_nothing_runs_on() {
     bridge.expect_nobody_there();
 }
 
-/// An account may do with its files what it may do with them anyway.
+/// An account may change its own files without further permission.
 #[test]
 fn files_of_an_account_are_listed_removed_and_named_by_patterns() {
     let bridge = Bridge::new();
@@ -273,7 +274,7 @@ fn push_takes_the_program_along_once() {
     let made = fs::metadata(&first).unwrap().modified().unwrap();
     expect_code(&bridge.try_cp(&["--push", "a", "bare:two"]), 0);
     assert_eq!(fs::metadata(pushed(&cache)).unwrap().modified().unwrap(), made);
-    // What was pushed is found without it too.
+    // A pushed program is also found without `--push`.
     expect_code(&bridge.try_cp(&["a", "bare:three"]), 0);
     let names = ["one", "two", "three"].map(|name| bridge.path("home").join(name).exists());
     assert_eq!(names, [true; 3]);
@@ -293,7 +294,7 @@ fn a_terminal_is_asked_whether_to_send_the_program_along() {
         drop(command);
         let (mut seen, mut part) = (Vec::new(), [0; 4096]);
         let mut is_answered = false;
-        // The end of the last slave is an error of the terminal.
+        // Closing the last slave end is a read error on Linux.
         while let Ok(n @ 1..) = terminal.read(&mut part) {
             seen.extend_from_slice(&part[..n]);
             if !is_answered && String::from_utf8_lossy(&seen).contains("[y/N]") {
@@ -330,7 +331,7 @@ fn push_refuses_a_machine_of_another_kind() {
     fs::write(bridge.path("near/a"), "x").unwrap();
     bridge.program("bin/uname", "#!/bin/sh\necho Linux pdp11\n");
     expect_words(&bridge.try_cp(&["--push", "a", "host:"]), 2, &["Linux pdp11", "--push=FILE"]);
-    // As a program for riscv64 begins.
+    // ELF header of a program for riscv64.
     let other = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\xf3\0";
     fs::write(bridge.path("near/other"), other).unwrap();
     let output = bridge.try_cp(&["--push=other", "a", "host:"]);
@@ -353,7 +354,7 @@ fn ports_that_are_taken_are_named() {
 fn the_address_is_that_of_ssh_or_else_that_of_the_name() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
-    // Nothing answers at 192.0.2.1, which is for documentation; the name leads here.
+    // No host answers at 192.0.2.1, a documentation address; the host's name leads to this machine.
     expect_code(&bridge.try_cp(&["a", "elsewhere:b"]), 0);
     assert_eq!(fs::read(bridge.path("home/b")).unwrap(), b"x");
 }

@@ -1,4 +1,4 @@
-//! How a copy goes, as people read it: one line for a state, and whether it is too slow.
+//! Progress line of a copy, and detection of copies below a minimum rate.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,38 +8,40 @@ use sabul_units::{Rate, show_bytes, show_rate};
 
 use crate::limiter;
 
-/// Over how long the shown rate is averaged.
+/// Ours: averaging window of the displayed rate.
 const RATE_WINDOW: Duration = Duration::from_secs(2);
-/// The same where nothing has come for longer.
+/// Ours: longest averaging window, for paths on which no block arrives for longer than
+/// [`RATE_WINDOW`].
 const RATE_WINDOW_MAX: Duration = Duration::from_secs(20);
-/// Time from the start that no minimum counts.
+/// Ours: start-up time that the minimum rate does not cover.
 const START_UP: Duration = Duration::from_secs(5);
-/// Over how long a transfer has to be too slow.
+/// Ours: averaging window of the minimum rate.
 const MINIMUM_WINDOW: Duration = Duration::from_secs(30);
 
-/// Silence of the peer that is mentioned. An idle peer answers a ping each half second.
+/// Ours: shortest silence of the peer that is displayed. An idle peer answers a ping every 0.5 s.
 const SILENCE_SHOWN: Duration = Duration::from_secs(2);
-/// Columns of a bar, its brackets aside: wide, and narrow.
+/// Columns of the progress bar without its brackets: wide and narrow.
 const BARS: [usize; 2] = [16, 8];
 
-/// Follows a copy.
+/// Progress of a copy over time.
 #[derive(Debug, Default)]
 pub struct Course {
     samples: VecDeque<Sample>,
-    /// Whether the copy dials again after it has given up the present connection.
+    /// Whether the copy reconnects after the connection is lost.
     is_repeated: bool,
 }
 
-/// How far a copy was at a time.
+/// Progress at one time.
 #[derive(Clone, Debug, Default)]
 struct Sample {
     at: Duration,
     bytes: u64,
-    /// Seconds spent for each limiter.
+    /// Seconds for which each limiter held the transfer back.
     spent: Vec<(&'static str, f64)>,
 }
 
-/// How much a part of the line matters; the least goes first where there is little room.
+/// Priority of a part of the line. Parts of the lowest priority are dropped first on a narrow
+/// terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
     Loss,
@@ -51,22 +53,22 @@ enum Weight {
     Always,
 }
 
-/// A state of a copy.
+/// Progress of a copy, formatted in parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     parts: Vec<(Weight, String)>,
-    /// How much of it has arrived, 0..=1; none where nobody knows how much there is. Below 1 where
-    /// something failed.
+    /// Share that has arrived, 0 to 1, or `None` if the total is unknown. Below 1 if an entry
+    /// failed.
     pub share: Option<f64>,
 }
 
 impl View {
-    /// Everything as one line.
+    /// Returns all parts as one line.
     pub fn line(&self) -> String {
         self.from(Weight::Loss, "limited by ")
     }
 
-    /// A bar, and as much of the line as fits so many columns, in whole parts.
+    /// Returns a progress bar and as many whole parts as fit into `columns`.
     pub fn fitting(&self, columns: usize) -> String {
         let full = "limited by ";
         let [wide, narrow] = BARS;
@@ -87,7 +89,7 @@ impl View {
         lines.into_iter().find(|line| line.chars().count() <= columns).unwrap_or_else(smallest)
     }
 
-    /// The parts that matter so much.
+    /// Returns the parts of at least this priority.
     fn from(&self, least: Weight, prefix: &str) -> String {
         let parts = self.parts.iter().filter(|(weight, _)| *weight >= least);
         let text = |(weight, text): &(Weight, String)| match weight {
@@ -97,7 +99,8 @@ impl View {
         parts.map(text).collect::<Vec<_>>().join(", ")
     }
 
-    /// A bar of so many columns and the percentage, where that is known.
+    /// Returns a bar of `columns` columns and the percentage, or an empty text if the share is
+    /// unknown.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=100")]
     fn bar(&self, columns: usize) -> String {
         let Some(share) = self.share else { return String::new() };
@@ -112,12 +115,13 @@ impl View {
 }
 
 impl Course {
-    /// Of a copy that dials again when it has given up, or does not.
+    /// Creates the progress of a copy. `is_repeated` marks a copy that reconnects after a lost
+    /// connection.
     pub fn new(is_repeated: bool) -> Self {
         Self { is_repeated, ..Self::default() }
     }
 
-    /// Takes in a state.
+    /// Records the progress and returns its view.
     pub fn look(&mut self, progress: &Progress) -> View {
         if let Some(place) = progress.place {
             let line = format!("waiting for the server: place {place} in line");
@@ -136,8 +140,9 @@ impl Course {
         View { parts: self.describe(progress, totals, rate), share: share(progress, totals) }
     }
 
-    /// Keeps a sample; the rate in bit/s since the oldest sample that is kept. That is some two seconds old, or older as
-    /// long as nothing has come since and the peer answers: content comes in blocks, which take their time on slow paths.
+    /// Records a sample and returns the rate in bit/s since the oldest sample kept. The oldest
+    /// sample is about two seconds old. It is older if nothing has arrived since and the peer still
+    /// answers, because content arrives in blocks, which take long on slow paths.
     fn take(&mut self, sample: Sample, is_silent: bool) -> f64 {
         let (at, bytes) = (sample.at, sample.bytes);
         self.samples.push_back(sample);
@@ -154,7 +159,7 @@ impl Course {
         })
     }
 
-    /// The limiter of the most time since the oldest sample.
+    /// Returns the limiter with the largest share of the time since the oldest sample.
     fn limiter(&self) -> Option<&'static str> {
         let (first, last) = (self.samples.front()?, self.samples.back()?);
         let before = |name| first.spent.iter().find(|(it, _)| *it == name).map_or(0.0, |it| it.1);
@@ -163,7 +168,7 @@ impl Course {
         most.filter(|(_, time)| *time > 0.0).map(|(name, _)| name)
     }
 
-    /// How much, how fast, how long still, what limits it, over what kind of path.
+    /// Returns the parts: amount, rate, remaining time, entries, limiter, RTT and loss.
     fn describe(
         &self,
         progress: &Progress,
@@ -182,7 +187,7 @@ impl Course {
             let left = show_time(Duration::from_secs_f64(seconds));
             parts.push((Weight::Time, format!("{left} left")));
         }
-        // All is there, and the receiver still waits for its disk.
+        // All content has arrived; the receiver still waits for its disk.
         if left == Some(0) && (1..progress.bytes).contains(&progress.bytes_durable) {
             parts.push((Weight::Time, format!("{} on disk", show_bytes(progress.bytes_durable))));
         }
@@ -208,7 +213,8 @@ impl Course {
     }
 }
 
-/// A bar is drawn from certain totals alone: a bar that shrinks is worse than none.
+/// Returns the share for the bar. Only final totals count, because a shrinking bar is worse than
+/// none.
 fn share(progress: &Progress, totals: Option<Totals>) -> Option<f64> {
     let totals = totals.filter(|totals| totals.is_all)?;
     let arrived = progress.entries.saturating_sub(progress.entries_failed);
@@ -222,7 +228,7 @@ fn share(progress: &Progress, totals: Option<Totals>) -> Option<f64> {
     share
 }
 
-/// How much of all, such as `10.0 of 40.0 MiB`.
+/// Formats the amount, such as `10.0 of 40.0 MiB`.
 fn amount(bytes: u64, totals: Option<Totals>) -> String {
     let done = show_bytes(bytes);
     let Some(Totals { bytes, is_all, .. }) = totals else { return done };
@@ -234,7 +240,7 @@ fn amount(bytes: u64, totals: Option<Totals>) -> String {
     format!("{done} of {}{all}", if is_all { "" } else { "at least " })
 }
 
-/// How many entries of all, where there are several.
+/// Formats the number of entries, if there are several.
 fn entries(progress: &Progress, totals: Option<Totals>) -> Option<String> {
     let done = progress.entries;
     match totals {
@@ -245,7 +251,7 @@ fn entries(progress: &Progress, totals: Option<Totals>) -> Option<String> {
     }
 }
 
-/// A time as `m:ss`, or `h:mm:ss` from an hour on.
+/// Formats a time as `m:ss`, or as `h:mm:ss` from one hour on.
 pub(crate) fn show_time(time: Duration) -> String {
     let s = time.as_secs();
     if s >= 3600 {
@@ -260,8 +266,8 @@ fn rate_bps(bytes: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { bytes as f64 * 8.0 / time.as_secs_f64() }
 }
 
-/// Looks whether a copy is slower than it may be: content that has arrived over the last half a minute, from the
-/// fifth second on, until all of it has.
+/// Minimum rate of a copy: mean rate of arriving content over 30 s, from the fifth second on, until
+/// all content has arrived.
 #[derive(Debug)]
 pub struct Minimum {
     least: Rate,
@@ -269,12 +275,12 @@ pub struct Minimum {
 }
 
 impl Minimum {
-    /// At least this.
+    /// Creates the check for this minimum rate.
     pub const fn new(least: Rate) -> Self {
         Self { least, seen: VecDeque::new() }
     }
 
-    /// Takes in how far a transfer is; its rate in bit/s, if that is too low.
+    /// Records the bytes at a time. Returns the rate in bit/s if the rate is below the minimum.
     #[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
     pub fn look(&mut self, at: Duration, bytes: u64, total: Option<u64>) -> Option<f64> {
         if at < START_UP || total.is_some_and(|total| bytes >= total) {
@@ -290,7 +296,7 @@ impl Minimum {
         (time >= MINIMUM_WINDOW && rate < self.least.0 as f64).then_some(rate)
     }
 
-    /// What is said of a transfer that was so slow.
+    /// Returns the error message for a transfer at this rate.
     #[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
     pub fn verdict(&self, rate_bps: f64, channel: &ChannelStats) -> String {
         let limiter = match limiter::shares(channel) {
@@ -340,7 +346,7 @@ mod tests {
         assert!(view.line().contains(", 90 of 800 entries"), "{}", view.line());
     }
 
-    /// A copy of a tree, two seconds after its start.
+    /// State of a directory copy, two seconds after its start.
     fn tree(bytes: u64, all: u64, done: u64, entries: u64, limiter: &'static str) -> View {
         let mut course = Course::default();
         let totals = Totals { entries, bytes: all, is_all: true };
@@ -395,7 +401,7 @@ mod tests {
         let mut course = Course::new(false);
         let total = Totals { entries: 1, bytes: 20 << 20, is_all: true };
         let mut line = String::new();
-        // 1 MiB a second for 5 s, then nothing, looked at ten times a second.
+        // 1 MiB per second for 5 s, then nothing; sampled ten times a second.
         for tenth in 0..=120 {
             let time = Duration::from_millis(tenth * 100);
             let mut state = with(progress((tenth.min(50) << 20) / 10, 0), total);
@@ -423,7 +429,7 @@ mod tests {
             let cap = f64::from(s.saturating_sub(6)) / f64::from(s.max(1));
             state.channel.limiter = vec![("path", 1.0 - cap), ("cap", cap)];
             let line = course.look(&state).line();
-            // Half of the two seconds each, at 7 s.
+            // At 7 s the two limiters share the window equally.
             assert!(s == 7 || line.contains("limited by cap") == (s >= 8), "{s}: {line}");
         }
     }
@@ -500,7 +506,7 @@ mod tests {
     fn the_rate_is_that_of_the_last_two_seconds() {
         let sample = |s, bytes| Sample { at: second(s), bytes, spent: Vec::new() };
         let mut course = Course::default();
-        // 1 MB a second for 10 s, then nothing.
+        // 1 MB per second for 10 s, then nothing.
         for s in 0..=10 {
             let rate = course.take(sample(s, s * 1_000_000), false);
             assert!(s == 0 || (rate - 8e6).abs() < 1.0, "{rate} at {s}");
@@ -516,7 +522,7 @@ mod tests {
     fn a_slow_path_has_a_rate_between_two_blocks() {
         let sample = |s, bytes| Sample { at: second(s), bytes, spent: Vec::new() };
         let mut course = Course::default();
-        // A block of 1 MB every four seconds.
+        // One block of 1 MB every four seconds.
         for s in 0..40 {
             let rate = course.take(sample(s, s / 4 * 1_000_000), false);
             assert!(s < 4 || (1e6..=4.1e6).contains(&rate), "{rate} at {s}");
@@ -530,7 +536,7 @@ mod tests {
     #[test]
     fn half_a_minute_below_the_minimum_is_too_slow_and_less_is_not() {
         let mut watch = Minimum::new(Rate(8_000_000));
-        // 1 MB a second is the minimum itself; then half of it.
+        // 1 MB per second is exactly the minimum; half of it follows.
         for s in 0..60 {
             assert_eq!(watch.look(second(s), s * 1_000_000, None), None, "{s}");
         }
@@ -538,7 +544,7 @@ mod tests {
             let bytes = 59_000_000 + (s - 59) * 500_000;
             watch.look(second(s), bytes, None).map(|rate| (s, rate))
         });
-        // The second of half a megabyte takes the mean of the thirty below.
+        // One second at half the rate lowers the 30 s mean below the minimum.
         let (at, rate) = slow.unwrap();
         assert_eq!(at, 60);
         assert!(rate < 8e6 && rate > 7.8e6, "{rate}");

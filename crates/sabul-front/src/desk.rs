@@ -1,10 +1,12 @@
-//! Running commands that can be asked and told: what `sabul ps` and `sabul set` speak with.
+//! Control socket of a running command, used by `sabul ps` and `sabul set`.
 //!
-//! Model:       each running command has a [`Desk`], a Unix socket that is named by its process id in a folder of its user
-//!              (`folder`); who connects asks once ([`words`]), is answered once, and is let go.
-//! Trust:       the folder is its user's alone (0700, checked, for root too), no other user can replace it (`own`), a
-//!              desk turns away everybody else but root, and texts of an answer are escaped where they enter.
-//! Bounds:      `GUESTS_MAX` at a time, [`words::ASK_MAX`] bytes and `PATIENCE` for each.
+//! Model:       each running command has a [`Desk`]: a Unix socket, named by its process id, in a
+//!              directory of its user (`folder`). A client sends one request ([`words`]), receives one
+//!              answer, and is disconnected.
+//! Trust:       the directory belongs to its user alone (0700, checked, for root too), and no other user
+//!              can replace it (`own`). The socket refuses all users except its own and root. Texts of
+//!              an answer are escaped on input.
+//! Bounds:      `GUESTS_MAX` clients at a time, [`words::ASK_MAX`] bytes and `PATIENCE` for each.
 
 pub mod client;
 mod folder;
@@ -25,14 +27,15 @@ use tokio::task::AbortHandle;
 pub use job::Job;
 use words::{ASK_MAX, Answer, Ask};
 
-/// Who is answered at the same time; others wait in the socket's queue.
+/// Ours: maximum number of clients served at the same time. Further clients wait in the socket's
+/// backlog.
 const GUESTS_MAX: usize = 4;
-/// How long one may take to ask and to take the answer.
+/// Ours: time for one request and its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Pause after the system could not hand over a guest.
+/// Ours: pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where a running command is asked and told; it goes when it is dropped.
+/// Open control socket. Dropping it removes the socket.
 #[derive(Debug)]
 pub struct Desk {
     socket: PathBuf,
@@ -40,18 +43,22 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// The folder of this user's sockets, for a process that soon may make none any more.
+    /// Returns the directory of this user's sockets and creates it if it is missing. For a process
+    /// that soon loses the right to create directories.
     ///
     /// # Errors
+    ///
     /// As [`Self::open`].
     pub fn folder() -> io::Result<PathBuf> {
         folder::own()
     }
 
-    /// Opens the desk of this process. Sockets that crashed ones left in the folder are removed.
+    /// Opens the control socket of this process. Removes stale sockets of crashed processes.
     ///
     /// # Errors
-    /// If there is no folder that is this user's alone, or no socket in it. Commands run without a desk, too.
+    ///
+    /// If the directory does not belong to this user alone, or the socket cannot be created.
+    /// Commands also run without a control socket.
     pub fn open(job: Job) -> io::Result<Self> {
         Self::open_in(folder::own()?, job)
     }
@@ -68,7 +75,7 @@ impl Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         self.answering.abort();
-        // Whoever has removed it already has done what there was to do.
+        // An error means that the socket is already removed.
         let _ = std::fs::remove_file(&self.socket);
     }
 }
@@ -84,13 +91,13 @@ async fn answer_all(listener: UnixListener, job: Job) {
         let job = job.clone();
         tokio::spawn(async move {
             let _place = place;
-            // A guest that goes has no use for an answer.
+            // A client that disconnects needs no answer.
             let _ = tokio::time::timeout(PATIENCE, answer(guest, &job)).await;
         });
     }
 }
 
-/// Answers one guest.
+/// Serves one client.
 async fn answer(mut guest: UnixStream, job: &Job) -> io::Result<()> {
     let who = guest.peer_cred()?.uid();
     if who != 0 && who != geteuid().as_raw() {

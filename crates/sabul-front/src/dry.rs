@@ -1,4 +1,4 @@
-//! What a copy would do, found out by asking and looking: nothing is changed on either side.
+//! Dry run of a copy: determines every step without changing anything on either side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -12,26 +12,26 @@ use sabul::{
     Session, View,
 };
 
-/// Most places that are asked about at once.
+/// Ours: maximum number of paths in one request to the peer.
 const PLACES_MAX: usize = 500;
 
-/// What would be done with an entry.
+/// Step of a copy for one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A file would be sent to where nothing is.
+    /// A file would be sent to a path where nothing exists.
     Send,
-    /// A file would be sent, or the rest of it, and take the place of the one that is there.
+    /// A file, or its remainder, would be sent and would replace an existing file.
     Replace,
-    /// A folder would be made.
+    /// A directory would be created.
     Make,
-    /// A folder is there.
+    /// The directory exists already.
     Keep,
-    /// It would not be copied.
+    /// The entry would not be copied.
     Skip(Failure),
 }
 
 impl What {
-    /// The word for it.
+    /// Returns the word for the step in JSON documents.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Send => "send",
@@ -46,31 +46,31 @@ impl What {
 /// One entry of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Its name in the transfer.
+    /// Path of the entry in the transfer.
     pub path: Vec<u8>,
-    /// Bytes of its content.
+    /// Size of the content in bytes.
     pub bytes: u64,
-    /// What would be done with it.
+    /// Step for this entry.
     pub what: What,
 }
 
-/// How much would be done.
+/// Totals of a dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Files that would be sent to where nothing is, and those that would replace others.
+    /// Number of files that would be sent, including those that would replace others.
     pub files: u64,
-    /// How many of them would replace others.
+    /// Number of files that would replace others.
     pub replaced: u64,
-    /// Bytes of them.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// Folders that would be made.
+    /// Number of directories that would be created.
     pub folders: u64,
-    /// Entries that would not be copied.
+    /// Number of entries that would not be copied.
     pub skipped: u64,
 }
 
 impl Sums {
-    /// Of these steps.
+    /// Returns the totals of these steps.
     pub fn of(steps: &[Step]) -> Self {
         let mut sums = Self::default();
         for step in steps {
@@ -89,10 +89,11 @@ impl Sums {
     }
 }
 
-/// What a copy of files of this machine to the peer would do.
+/// Returns the steps of a copy from this machine to the peer.
 ///
 /// # Errors
-/// If the peer cannot be asked.
+///
+/// If a request to the peer fails.
 pub async fn upload(
     session: &Session,
     sources: SourceSet,
@@ -107,7 +108,7 @@ pub async fn upload(
         Some(name) => plain(&joined(place, name)).to_vec(),
         None => plain(place).to_vec(),
     };
-    // The destination itself is made where it is a folder, and what is missing above it.
+    // A destination directory is created, and so are missing directories above it.
     let is_folder = into
         || matches!(&sources[..], [Seen { outcome: Ok(first), .. }, ..] if first.kind == SeenKind::Directory);
     let above = missing(session, folders(plain(place), is_folder && into)).await?;
@@ -127,10 +128,12 @@ pub async fn upload(
     Ok(steps)
 }
 
-/// What a copy of files of the peer to this machine would do; `view` is what of them a copy would send.
+/// Returns the steps of a copy from the peer to this machine. `view` selects the entries that the
+/// copy would send.
 ///
 /// # Errors
-/// If the peer cannot be asked, or several entries would go to one place.
+///
+/// If a request to the peer fails, or several entries would get the same path.
 pub async fn download(
     session: &Session,
     sources: Vec<Vec<u8>>,
@@ -186,8 +189,8 @@ pub async fn download(
     Ok(steps)
 }
 
-/// Where entries go below their destination: under their names, or in the place of the first part of
-/// those; none is the destination itself.
+/// Returns the path of each entry below the destination: its name, or its name without the first
+/// component. `None` is the destination itself.
 fn targets(sources: &[Seen], into: bool) -> Vec<Option<&[u8]>> {
     let target = |seen: &'_ Seen| -> Option<std::ops::Range<usize>> {
         let path = &seen.path;
@@ -218,7 +221,7 @@ fn step(seen: &Seen, there: Option<SeenKind>) -> Step {
     Step { path, bytes: facts.size, what }
 }
 
-/// A file would not be copied: a copy makes no folder above it.
+/// Returns the failure of a file in a missing directory: a copy does not create this directory.
 fn without_folder(seen: &Seen, place: &[u8]) -> Step {
     let text = format!("cannot write '{}': No such file or directory", Printable(place));
     let failure = Failure::new(FailureCode::Unwritable, text);
@@ -226,12 +229,12 @@ fn without_folder(seen: &Seen, place: &[u8]) -> Step {
     Step { path: seen.path.clone(), bytes: 0, what: What::Skip(failure) }
 }
 
-/// A folder of the destination that would be made, under the name that it was given.
+/// Returns the step that creates a directory of the destination.
 fn made(path: Vec<u8>) -> Step {
     Step { path, bytes: 0, what: What::Make }
 }
 
-/// The folders above a place, from the outermost in; and itself, where it is one.
+/// Returns the directories above a path, outermost first, and with `with_itself` the path too.
 fn folders(place: &[u8], with_itself: bool) -> Vec<Vec<u8>> {
     let ends = place.iter().enumerate().filter(|(at, byte)| **byte == b'/' && *at > 0);
     let above = ends.map(|(at, _)| place[..at].to_vec()).filter(|folder| !folder.ends_with(b"/"));
@@ -239,7 +242,7 @@ fn folders(place: &[u8], with_itself: bool) -> Vec<Vec<u8>> {
     above.chain(itself).collect()
 }
 
-/// Which of these places of the peer are not there.
+/// Returns those of these paths that do not exist at the peer.
 async fn missing(session: &Session, places: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Error> {
     let mut there = BTreeSet::new();
     for some in places.chunks(PLACES_MAX) {
@@ -254,11 +257,11 @@ async fn missing(session: &Session, places: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>
     Ok(places.into_iter().filter(|place| !there.contains(place)).collect())
 }
 
-/// Whether a place of the peer is a folder.
+/// Returns whether a path of the peer is a directory.
 async fn is_remote_folder(session: &Session, place: &[u8]) -> Result<bool, Error> {
     let mut listing = session.look(vec![escaped(place)], View::Content, Vec::new())?;
     Ok(match listing.next().await? {
-        // An empty one.
+        // An empty directory.
         None => true,
         Some(Seen { path, outcome: Ok(facts) }) => {
             plain(&path) != plain(place) || facts.kind == SeenKind::Directory
@@ -268,7 +271,7 @@ async fn is_remote_folder(session: &Session, place: &[u8]) -> Result<bool, Error
     })
 }
 
-/// What there is under these names, and below.
+/// Returns the existing entries at and below these paths of the peer.
 async fn what_is_there(
     session: &Session,
     places: Vec<Vec<u8>>,
@@ -307,7 +310,7 @@ fn joined(place: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A path without `./` in front and `/` at its end, as the peer tells it.
+/// Removes leading `./` and trailing `/`, as the peer reports paths.
 fn plain(mut path: &[u8]) -> &[u8] {
     while let Some(rest) = path.strip_prefix(b"./") {
         path = rest;
@@ -318,7 +321,7 @@ fn plain(mut path: &[u8]) -> &[u8] {
     path
 }
 
-/// A path that is no pattern, whatever is in it.
+/// Escapes a path so that no character acts as a pattern.
 fn escaped(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     for &byte in path {

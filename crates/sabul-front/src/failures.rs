@@ -1,21 +1,21 @@
-//! Failures of single files as people read them: with the machine, and one line for many of a kind.
+//! Messages for failures of single files: with the machine's name, and grouped by kind.
 
 use sabul::{Failure, FailureCode, Printable};
 
-/// From so many failures of one kind on there is one line for all of them.
+/// Ours: number of failures of one kind from which they are grouped into one line.
 const MANY: usize = 4;
 
-/// Names of the two machines of a copy, as in `host:path`; none is this one.
+/// Names of the two machines of a copy, as in `host:path`. `None` is this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Machines {
-    /// The machine that has the sources.
+    /// Machine of the sources.
     pub source: Option<String>,
-    /// The machine that is copied to.
+    /// Machine of the destination.
     pub destination: Option<String>,
 }
 
 impl Machines {
-    /// The machine that a failure is about.
+    /// Returns the machine that a failure concerns.
     fn of(&self, code: FailureCode) -> Option<&str> {
         use FailureCode as Code;
         match code {
@@ -25,7 +25,7 @@ impl Machines {
         }
     }
 
-    /// The message of a failure with the machine before its path.
+    /// Returns the message with the machine's name before the path.
     pub fn place(&self, code: FailureCode, message: &str) -> String {
         match (self.of(code), message.split_once('\'')) {
             (None, _) => message.to_owned(),
@@ -35,7 +35,7 @@ impl Machines {
     }
 }
 
-/// A failure whose message is `cannot VERB 'PATH': REASON`.
+/// Failure with a message of the form `cannot VERB 'PATH': REASON`.
 struct Kind<'a> {
     verb: &'a str,
     folder: &'a str,
@@ -50,7 +50,7 @@ fn kind(message: &str) -> Option<Kind<'_>> {
     Some(Kind { verb, folder, reason })
 }
 
-/// Lines for these failures, of `total` in all; at most `most` lines.
+/// Returns at most `most` lines for these failures, of `total` in all.
 pub fn lines(
     failures: &[(Vec<u8>, Failure)],
     total: u64,
@@ -101,7 +101,7 @@ fn is_alike(own: &Kind<'_>, failure: &Failure) -> bool {
     kind(&failure.message).is_some_and(|it| (it.verb, it.reason) == (own.verb, own.reason))
 }
 
-/// The innermost folder that all of these are in or below.
+/// Returns the deepest directory that contains all of these paths.
 fn shared_folder<'a>(failures: impl Iterator<Item = &'a Failure>) -> String {
     let folders = failures.filter_map(|failure| kind(&failure.message)).map(|kind| kind.folder);
     let shared =
@@ -114,7 +114,7 @@ fn shared_folder<'a>(failures: impl Iterator<Item = &'a Failure>) -> String {
     }
 }
 
-/// The message, with the path of the entry before it where it names none.
+/// Returns the message, with the path of the entry in front if the message names no path.
 fn with_path(path: &[u8], failure: &Failure) -> String {
     let (path, text) = (Printable(path).to_string(), &failure.message);
     let name = path.rsplit('/').next().unwrap_or(&path);

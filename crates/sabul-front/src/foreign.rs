@@ -1,20 +1,21 @@
-//! Text from elsewhere (the far end of ssh, other processes' control sockets), escaped where it enters, so that
-//! no error, log, terminal or JSON line can be steered by it.
+//! Escaping of untrusted text (from the far end of ssh, and from control sockets of other
+//! processes) on input, so that it cannot control a terminal, log or JSON line.
 
 use sabul::Printable;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A line as text; tabs, which separate its parts, stay.
+/// Returns a line as escaped text. Tabs are kept, because they separate the fields of a line.
 pub(crate) fn line(bytes: &[u8]) -> String {
     let parts = bytes.split(|&byte| byte == b'\t').map(|part| Printable(part).to_string());
     parts.collect::<Vec<_>>().join("\t")
 }
 
-/// A JSON document whose texts and keys are all escaped.
+/// Parses a JSON document and escapes all its strings and keys.
 ///
 /// # Errors
-/// If it is no JSON, or not of this form.
+///
+/// If the text is not JSON, or does not match the type.
 pub(crate) fn document<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     serde_json::from_value(printable(serde_json::from_slice(bytes)?))
 }

@@ -1,4 +1,4 @@
-//! The JSON documents of copies and measurements.
+//! JSON documents of copies and measurements.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,99 +11,99 @@ use crate::dry::{Step, Sums, What};
 use crate::kept::NotKeptJson;
 use crate::show;
 
-/// Version of all documents; it grows when a field changes its meaning or goes.
+/// Version of all documents. The version increases when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// A document of its own; lines have their own version.
+/// A single document with its version. JSON Lines carry their own version.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Document<T> {
     /// Version of this document.
     pub schema: u32,
-    /// What it says.
+    /// Fields of the document.
     #[serde(flatten)]
     pub content: T,
 }
 
 impl<T> Document<T> {
-    /// With the present version.
+    /// Creates a document of the current version.
     pub const fn of(content: T) -> Self {
         Self { schema: SCHEMA, content }
     }
 }
 
-/// What a copy did: what `sabul cp --json` prints.
+/// Result of a copy, printed by `sabul cp --json`.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct TransferJson {
-    /// Content bytes at the receiver, those that were there before among them.
+    /// Content bytes at the receiver, including those from earlier attempts.
     pub bytes: u64,
-    /// Files that are complete and verified.
+    /// Number of files that are complete and verified.
     pub files: u64,
-    /// Files and directories that failed; their content is not in `bytes`.
+    /// Number of files and directories that failed; their content is not counted in `bytes`.
     pub failed: u64,
-    /// From the opening of the first transfer to the end of the last, in seconds.
+    /// Time from the start of the first transfer to the end of the last, in seconds.
     pub seconds: f64,
-    /// How much of `seconds` the transfer waited in line at the server.
+    /// Part of `seconds` in which the transfer waited in line at the server.
     pub waited_s: f64,
     /// New content bytes over `seconds` without `waited_s`, in bit/s.
     pub goodput_bps: f64,
-    /// The congestion controller.
+    /// Name of the congestion controller.
     pub cc: String,
-    /// How it stood beside other traffic: fair, high, low or fixed. Of copies alone.
+    /// Sharing policy: `fair`, `high`, `low` or `fixed`. Only for copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<&'static str>,
-    /// The least round trip, in milliseconds.
+    /// Minimum RTT in milliseconds.
     pub rtt_ms_min: f64,
-    /// The averaged round trip at the end, in milliseconds.
+    /// Smoothed RTT at the end, in milliseconds.
     pub rtt_ms: f64,
     /// Share of this side's packets that the path lost, 0 to 1.
     pub loss_rate: f64,
     /// DATA packets that this side sent or received.
     pub packets_sent: u64,
-    /// Those among them whose content was sent before.
+    /// Retransmissions among `packets_sent`.
     pub packets_retransmitted: u64,
-    /// Those that the path lost.
+    /// Packets that the path lost.
     pub packets_lost: u64,
-    /// Those that the receiver's own socket lost.
+    /// Packets that the receiver's own socket dropped.
     pub packets_overflowed: u64,
-    /// Size of the largest packet, in bytes with the IP header.
+    /// Size of the largest packet including the IP header, in bytes.
     pub mtu: u32,
-    /// Bytes of `bytes` that were there before, from an earlier attempt.
+    /// Part of `bytes` that existed from an earlier attempt.
     pub resumed_bytes: u64,
-    /// Connections after the first.
+    /// Number of connections after the first.
     pub reconnects: u64,
-    /// Every file that counts was compared with its hash.
+    /// Whether every counted file was compared with its hash.
     pub verified: bool,
-    /// Every file that counts was on the receiver's disk with its name.
+    /// Whether every counted file was on the receiver's disk under its final name.
     pub durable: bool,
-    /// Bytes of `bytes` that no cut of power takes back; 0 with `--no-sync`.
+    /// Part of `bytes` that survives a power failure; 0 with `--no-sync`.
     pub durable_bytes: u64,
-    /// Share of the time by what limited the sender, 0 to 1; empty where this side does not send.
+    /// Share of the time for each limiter of the sender, 0 to 1; empty if this side does not send.
     pub limiter: BTreeMap<String, f64>,
-    /// Processor time of the sending program, in seconds, where known.
+    /// Processor time of the sending program in seconds; null if unknown.
     pub cpu_seconds_sender: Option<f64>,
-    /// Processor time of the receiving program, in seconds, where known.
+    /// Processor time of the receiving program in seconds; null if unknown.
     pub cpu_seconds_receiver: Option<f64>,
-    /// The exit code of the program.
+    /// Exit code of the program.
     pub exit: u8,
-    /// What was not kept of files that count.
+    /// File attributes that could not be kept.
     pub not_kept: NotKeptJson,
-    /// What went wrong, of single files or of all.
+    /// Errors of single files, or the error that ended the command.
     pub errors: Vec<ErrorJson>,
 }
 
-/// One thing that went wrong.
+/// One error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ErrorJson {
-    /// The file or directory, where it is about one.
+    /// File or directory; null if the error concerns the whole command.
     pub path: Option<String>,
-    /// The class of failure, a word of the manual's list.
+    /// Error code; the manual lists all codes.
     pub code: String,
-    /// What happened, to what, and what to do.
+    /// Message: what failed, on which object, and what to do.
     pub message: String,
 }
 
 impl ErrorJson {
-    /// What became of one entry.
+    /// Returns the failure of one entry.
     pub fn of_entry(path: &[u8], failure: &Failure) -> Self {
         Self {
             path: Some(Printable(path).to_string()),
@@ -112,48 +112,48 @@ impl ErrorJson {
         }
     }
 
-    /// What ended everything, with its word.
+    /// Returns the error that ended the command.
     pub fn of_all(word: &str, message: String) -> Self {
         Self { path: None, code: word.to_owned(), message }
     }
 }
 
-/// One name of another machine, a line of `ls --json` and `stat --json`.
+/// One entry on another machine: a line of `ls --json` and `stat --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SeenJson {
-    /// The number of this form.
+    /// Version of this document.
     pub schema: u32,
-    /// Its path, as it can be shown.
+    /// Path of the entry, with unprintable characters escaped.
     pub path: String,
-    /// What it is; nothing where it cannot be looked at.
+    /// Attributes of the entry; absent if it cannot be examined.
     #[serde(flatten)]
     pub facts: Option<FactsJson>,
-    /// Why it cannot be looked at.
+    /// Reason why the entry cannot be examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorJson>,
 }
 
-/// What a file or directory is.
+/// Attributes of a file or directory.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FactsJson {
     /// `file`, `directory`, `link` or `other`.
     pub kind: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its permission bits in octal digits.
+    /// Permission bits in octal digits.
     pub mode: String,
-    /// When it was changed last, in UTC.
+    /// Modification time in UTC.
     pub modified: Option<String>,
-    /// The same in nanoseconds since 1970.
+    /// Modification time in nanoseconds since 1970.
     pub modified_ns: Option<i64>,
-    /// Number of its owner.
+    /// User id of the owner.
     pub owner: u32,
-    /// Number of its group.
+    /// Group id.
     pub group: u32,
 }
 
 impl SeenJson {
-    /// What was seen, or why not.
+    /// Returns the attributes of an entry, or the reason for their absence.
     pub fn of(seen: &Seen) -> Self {
         let facts = seen.outcome.as_ref().ok().map(|facts| FactsJson {
             kind: show::word(facts.kind).to_owned(),
@@ -171,42 +171,43 @@ impl SeenJson {
     }
 }
 
-/// What `cp --dry-run --json` prints.
+/// Result of a dry run, printed by `sabul cp --dry-run --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DryJson {
-    /// The number of this form.
+    /// Version of this document.
     pub schema: u32,
-    /// Always so.
+    /// Always true.
     pub dry_run: bool,
-    /// Files that would be sent.
+    /// Number of files that would be sent.
     pub files: u64,
-    /// Those of them that stand in place of others.
+    /// Number of those files that would replace others.
     pub replaced: u64,
-    /// Bytes of these files.
+    /// Total size of those files in bytes.
     pub bytes: u64,
-    /// Folders that would be made.
+    /// Number of directories that would be created.
     pub folders: u64,
-    /// Entries that would not be copied.
+    /// Number of entries that would not be copied.
     pub skipped: u64,
-    /// All of that, in order.
+    /// All steps, in order.
     pub entries: Vec<StepJson>,
-    /// What would go wrong.
+    /// Errors that would occur.
     pub errors: Vec<ErrorJson>,
 }
 
 /// One step of a dry run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepJson {
-    /// Its path at the destination, as it can be shown; of a folder of the destination itself, the one that was given.
+    /// Path at the destination, with unprintable characters escaped; for a directory of the
+    /// destination itself, the path as given.
     pub path: String,
-    /// What would be done.
+    /// `send`, `replace`, `make`, `keep` or `skip`.
     pub what: String,
     /// Bytes that would be sent.
     pub bytes: u64,
 }
 
 impl DryJson {
-    /// What would be done; skipped entries are among the errors as well.
+    /// Returns the document. Skipped entries are also listed as errors.
     pub fn of(steps: &[Step], sums: &Sums, mut errors: Vec<ErrorJson>) -> Self {
         let entries = steps.iter().map(|step| StepJson {
             path: Printable(&step.path).to_string(),
@@ -224,12 +225,12 @@ impl DryJson {
 }
 
 impl TransferJson {
-    /// A transfer that has not done anything.
+    /// Returns the result of a transfer that has not started.
     pub fn nothing(cc: &str) -> Self {
         Self { cc: cc.to_owned(), ..Self::default() }
     }
 
-    /// A transfer that reached its end.
+    /// Returns the result of a complete transfer.
     pub fn of_report(cc: &str, report: &Report) -> Self {
         let mut json = Self::nothing(cc).with_channel(&report.channel);
         json.bytes = report.bytes;
@@ -251,7 +252,7 @@ impl TransferJson {
         json
     }
 
-    /// A transfer that was cut off: how far it had come.
+    /// Returns the result of an aborted transfer, from its last progress.
     pub fn of_progress(cc: &str, progress: &Progress) -> Self {
         let mut json = Self::nothing(cc).with_channel(&progress.channel);
         json.bytes = progress.bytes;
@@ -281,47 +282,47 @@ impl TransferJson {
     }
 }
 
-/// The shares by name.
+/// Returns the limiters and their shares.
 pub(crate) fn limiter(channel: &ChannelStats) -> BTreeMap<String, f64> {
     channel.limiter.iter().map(|&(name, share)| (name.to_owned(), share)).collect()
 }
 
-/// What `perf --json` prints: all that `cp --json` has, and more.
+/// Result of a measurement, printed by `sabul perf --json`: all fields of `cp --json`, and more.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct PerfJson {
-    /// All streams together.
+    /// Totals over all streams.
     #[serde(flatten)]
     pub transfer: TransferJson,
-    /// What this side did: `sender` or `receiver`.
+    /// Role of this side: `sender` or `receiver`.
     pub role: &'static str,
-    /// Transfers at the same time.
+    /// Number of parallel transfers.
     pub streams: u16,
-    /// The course of it.
+    /// Results over time.
     pub intervals: Vec<IntervalJson>,
     /// Processor time of the sending program over `seconds`, in percent of one core.
     pub cpu_percent_sender: Option<f64>,
     /// Processor time of the receiving program over `seconds`, in percent of one core.
     pub cpu_percent_receiver: Option<f64>,
-    /// What a megabit per second costs the sending machine, in MHz.
+    /// Processor cost of 1 Mbit/s on the sending machine, in MHz.
     pub mhz_per_mbps_sender: Option<f64>,
-    /// What a megabit per second costs the receiving machine, in MHz.
+    /// Processor cost of 1 Mbit/s on the receiving machine, in MHz.
     pub mhz_per_mbps_receiver: Option<f64>,
-    /// Clock of this machine's processor, in MHz, where known.
+    /// Clock rate of this machine's processor in MHz; null if unknown.
     pub cpu_mhz: Option<f64>,
 }
 
-/// One interval, as counted at the receiver.
+/// One interval, counted at the receiver.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct IntervalJson {
     /// End of the interval, in seconds since the start.
     pub t_s: f64,
-    /// New content bytes in it, in bit/s.
+    /// New content bytes in the interval, in bit/s.
     pub goodput_bps: f64,
-    /// The averaged round trip at its end, in milliseconds.
+    /// Smoothed RTT at the end of the interval, in milliseconds.
     pub rtt_ms: f64,
-    /// Share of the packets lost in it, 0 to 1.
+    /// Share of the packets lost in the interval, 0 to 1.
     pub loss_rate: f64,
-    /// Time between two packets at its end, in nanoseconds; zero where this side does not pace.
+    /// Inter-packet gap at the end of the interval, in nanoseconds; 0 if this side does not pace.
     pub gap_ns: f64,
 }
 
@@ -332,7 +333,7 @@ impl From<Stretch> for IntervalJson {
     }
 }
 
-/// Bits per second; zero where no time has passed.
+/// Returns the rate in bit/s, or 0 for an empty time.
 #[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
 pub fn rate_bps(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }

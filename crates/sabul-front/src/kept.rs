@@ -1,23 +1,23 @@
-//! What a copy could not keep of files that are otherwise there.
+//! File attributes that a copy could not keep.
 
 use sabul::{NotKept, Trait};
 use sabul_units::count;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How much was not kept.
+/// Number of attributes that were not kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NotKeptJson {
-    /// Entries whose owner or group is another.
+    /// Entries with another owner or group.
     pub owners: u64,
-    /// Extended attributes and access lists that are missing.
+    /// Missing extended attributes and access control lists.
     pub attributes: u64,
     /// Entries without their setuid, setgid or sticky bits, which are never kept.
     pub bits: u64,
 }
 
 impl NotKeptJson {
-    /// The counts.
+    /// Returns the counts.
     pub fn of(list: &[NotKept]) -> Self {
         let mut counts = Self::default();
         for not_kept in list {
@@ -32,7 +32,7 @@ impl NotKeptJson {
     }
 }
 
-/// One line for people; nothing where all was kept.
+/// Returns one line for users, or `None` if everything was kept.
 pub fn line(list: &[NotKept]) -> Option<String> {
     let parts = list.iter().filter(|it| it.count > 0).map(|NotKept { what, count: n, why }| {
         let what = match what {

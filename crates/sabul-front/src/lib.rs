@@ -1,7 +1,7 @@
-//! Copies as people meet them, for any program: hosts that are reached through their own [`ssh`], what a copy
-//! would do ([`dry`]), how it goes ([`course`]), what limits it ([`limiter`]), what there is on the other side
-//! ([`show`]), what earlier transfers saw of paths ([`paths`]), what a server logs ([`served`]), what runs and how it is
-//! changed ([`desk`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
+//! User-facing side of copies, for any program: hosts reached through [`ssh`], dry runs ([`dry`]),
+//! progress ([`course`]), limiters ([`limiter`]), listings of remote files ([`show`]), the cache of
+//! known paths ([`paths`]), server logs ([`served`]), the control socket of running commands
+//! ([`desk`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
 
 pub mod course;
 pub mod desk;

@@ -1,11 +1,11 @@
-//! What held a transfer back, in words, and what there is to do about it.
+//! Limiters of a transfer: names, explanations and advice.
 
 use sabul::ChannelStats;
 
-/// Below this share of the time nothing is named.
+/// Ours: smaller shares of the time are not reported.
 const NOTABLE: f64 = 0.01;
 
-/// For each name of [`ChannelStats::limiter`]: its meaning, and what to do.
+/// For each name in [`ChannelStats::limiter`]: explanation, and advice.
 pub const MEANINGS: &[(&str, &str, &str)] = &[
     ("source", "reading the files to send", "use a faster disk or program on the sending machine"),
     ("sender-cpu", "the work of this program", "use a faster processor on the sending machine"),
@@ -47,25 +47,25 @@ pub const MEANINGS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What took most of the time, the most first, as `path 70 %, destination 20 %`. Empty where this end does not
-/// know, since the other one sends.
+/// Returns the limiters by decreasing share, as `path 70 %, destination 20 %`. Empty if this end
+/// does not send and therefore does not know them.
 pub fn shares(channel: &ChannelStats) -> String {
     listed(channel.limiter.iter().copied())
 }
 
-/// The same of shares from elsewhere.
+/// Like [`shares`], for shares from another source.
 pub fn listed<'a>(shares: impl Iterator<Item = (&'a str, f64)>) -> String {
     let notable = sorted(shares).into_iter();
     let notable = notable.map(|(name, share)| format!("{name} {:.0} %", share * 100.0));
     notable.collect::<Vec<_>>().join(", ")
 }
 
-/// The name of what took most of the time.
+/// Returns the name of the limiter with the largest share.
 pub fn main(channel: &ChannelStats) -> Option<&'static str> {
     sorted(channel.limiter.iter().copied()).first().map(|&(name, _)| name)
 }
 
-/// One sentence: what limited a transfer most, and what to do.
+/// Returns one sentence with the main limiter and advice.
 pub fn advice(channel: &ChannelStats) -> Option<String> {
     let &(name, share) = sorted(channel.limiter.iter().copied()).first()?;
     let (_, what, remedy) = MEANINGS.iter().find(|(known, ..)| *known == name)?;

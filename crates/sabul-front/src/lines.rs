@@ -1,4 +1,4 @@
-//! What happens, as one line of JSON each: `--json-lines`.
+//! Events of running commands as JSON Lines (`--json-lines`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,174 +10,175 @@ use serde::Serialize;
 use crate::json::{ErrorJson, IntervalJson, PerfJson, SCHEMA, TransferJson, limiter, rate_bps};
 use crate::served;
 
-/// Time between two lines of progress.
+/// Interval between two lines of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A line of a command that runs.
+/// One line of a running command.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Line<E> {
     /// Version of this document.
     pub schema: u32,
-    /// Since the command began, in seconds.
+    /// Time since the start of the command, in seconds.
     pub t_s: f64,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: E,
 }
 
-/// What happens to a copy.
+/// Events of a copy.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum CopyEvent {
-    /// A copy of this program is being sent to a host that has none (`--push`).
+    /// This program is being uploaded to a host without it (`--push`).
     Push {
-        /// So much is on its way.
+        /// Bytes sent so far.
         bytes: u64,
-        /// All of it, as it is sent: compressed, if the host can unpack it.
+        /// Total bytes to send; compressed if the host has gzip.
         bytes_total: u64,
     },
-    /// A transfer has begun; once for each attempt.
+    /// A transfer has started; once for each attempt.
     Started {
-        /// The controller.
+        /// Name of the congestion controller.
         cc: String,
-        /// How it stands beside other traffic.
+        /// Sharing policy.
         policy: String,
     },
-    /// It waits in line at the server; a line whenever its place has changed.
+    /// The transfer waits in line at the server; one line for each change of its place.
     Waiting {
-        /// Its place, counted from 1.
+        /// Place in line, counted from 1.
         place: u32,
     },
-    /// It has come so far; about once a second, also while nothing comes.
+    /// Progress; about once a second, even if nothing arrives.
     Progress(ProgressJson),
-    /// A file or directory failed, and the rest goes on.
+    /// A file or directory failed; the others continue.
     Failed(ErrorJson),
-    /// The other end was lost and is dialled again.
+    /// The connection was lost and will be opened again.
     Reconnect {
-        /// Which attempt comes next, from 1 for the first after the first.
+        /// Number of the next attempt; the first repetition is 1.
         attempt: u64,
-        /// How long it waits before, in seconds.
+        /// Pause before the next attempt, in seconds.
         pause_s: f64,
-        /// Why.
+        /// Reason.
         error: ErrorJson,
     },
-    /// It is over, well or badly; the last line.
+    /// The copy has ended, with or without success; the last line.
     Done(Box<TransferJson>),
 }
 
-/// What happens to a measurement.
+/// Events of a measurement.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum PerfEvent {
-    /// All streams have begun.
+    /// All streams have started.
     Started {
-        /// The controller.
+        /// Name of the congestion controller.
         cc: String,
-        /// Transfers at the same time.
+        /// Number of parallel transfers.
         streams: u16,
     },
-    /// An interval is over.
+    /// An interval has ended.
     Interval {
-        /// What it showed.
+        /// Results of the interval.
         interval: IntervalJson,
     },
-    /// It is over, well or badly; the last line.
+    /// The measurement has ended, with or without success; the last line.
     Done(Box<PerfJson>),
 }
 
-/// What happens to a server.
+/// Events of a server.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum ServeEvent {
-    /// It listens.
+    /// The server listens.
     Started {
-        /// Where, for TCP and UDP.
+        /// Address for TCP and UDP.
         address: String,
-        /// What keeps the server in: `landlock`, `seccomp`; empty with `--no-sandbox` and where the kernel has neither.
+        /// Active parts of the sandbox: `landlock`, `seccomp`; empty with `--no-sandbox` and on a
+        /// kernel without them.
         sandbox: Vec<&'static str>,
     },
-    /// A transfer is over, well or badly, or another request was refused or failed.
+    /// A transfer has ended, with or without success, or another request was refused or failed.
     Transfer(ServedJson),
-    /// A session is over.
+    /// A session has ended.
     Session {
-        /// Whose.
+        /// Address of the client.
         peer: String,
-        /// Transfers that reached their end.
+        /// Number of transfers that reached their end.
         transfers: u64,
-        /// Bytes of their content.
+        /// Content bytes of those transfers.
         bytes: u64,
-        /// Why it ended, where it was not closed.
+        /// Reason for the end, if the session was not closed in order.
         error: Option<ErrorJson>,
     },
     /// The server ends; the last line.
     Done {
-        /// The exit code of the program.
+        /// Exit code of the program.
         exit: u8,
     },
 }
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProgressJson {
-    /// Content bytes that have arrived, those that were there before among them.
+    /// Content bytes that have arrived, including those from earlier attempts.
     pub bytes: u64,
-    /// How many of them no cut of power takes back; 0 with `--no-sync`.
+    /// Part of `bytes` that survives a power failure; 0 with `--no-sync`.
     pub durable_bytes: u64,
-    /// All content bytes, or as many as were found so far; none of a pipe.
+    /// Total content bytes, or the number found so far; null for a pipe.
     pub bytes_total: Option<u64>,
-    /// Files and directories that are finished, well or badly.
+    /// Number of finished files and directories, including failed ones.
     pub entries: u64,
-    /// How many of them failed.
+    /// Number of failed entries.
     pub failed: u64,
-    /// All of them, or as many as were found so far.
+    /// Total number of entries, or the number found so far.
     pub entries_total: Option<u64>,
-    /// The totals are all there is; otherwise there is at least so much.
+    /// Whether the totals are final; otherwise they are lower bounds.
     pub is_total_certain: bool,
-    /// What has arrived since the last line, in bit/s.
+    /// Content that arrived since the last line, in bit/s.
     pub goodput_bps: f64,
-    /// How long the other end has not answered over UDP though an answer was due, in seconds.
+    /// Time for which the peer has owed an answer over UDP, in seconds.
     pub silence_s: f64,
-    /// The averaged round trip, in milliseconds.
+    /// Smoothed RTT in milliseconds.
     pub rtt_ms: f64,
     /// Share of this side's packets that the path lost, 0 to 1.
     pub loss_rate: f64,
-    /// Share of the time by what limited the sender, 0 to 1; empty where this side does not send.
+    /// Share of the time for each limiter of the sender, 0 to 1; empty if this side does not send.
     pub limiter: BTreeMap<String, f64>,
 }
 
-/// A transfer that a server took part in.
+/// A transfer of a server.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ServedJson {
-    /// Who asked for it.
+    /// Address of the client.
     pub peer: String,
-    /// What the server did: `sent` or `received`.
+    /// Direction seen from the server: `sent` or `received`.
     pub direction: &'static str,
-    /// What the peer wanted: `files`, `measurement`, `stream`, `listing`, `removal` or `folders`.
+    /// Request of the client: `files`, `measurement`, `stream`, `listing`, `removal` or `folders`.
     pub purpose: &'static str,
-    /// It was from memory to memory.
+    /// Whether the transfer was a measurement from memory to memory.
     pub is_measurement: bool,
-    /// The paths that the peer named.
+    /// Paths of the request.
     pub names: Vec<String>,
     /// Content bytes at the receiver.
     pub bytes: u64,
-    /// Files complete and verified.
+    /// Number of files that are complete and verified.
     pub files: u64,
-    /// Entries that failed.
+    /// Number of failed entries.
     pub failed: u64,
-    /// From its opening to its end, in seconds.
+    /// Time from start to end, in seconds.
     pub seconds: f64,
-    /// How much of `seconds` it waited in line.
+    /// Part of `seconds` in which the transfer waited in line.
     pub waited_s: f64,
     /// New content bytes over `seconds` without `waited_s`, in bit/s.
     pub goodput_bps: f64,
-    /// Share of the time by what limited the sender, 0 to 1; empty where the server received.
+    /// Share of the time for each limiter of the sender, 0 to 1; empty if the server received.
     pub limiter: BTreeMap<String, f64>,
-    /// Why all of it failed, where it did.
+    /// Reason, if the whole transfer failed.
     pub error: Option<ErrorJson>,
 }
 
 impl ServedJson {
-    /// What became of a transfer; `word` is that of its error.
+    /// Returns the result of a transfer. `word` returns the code of an error.
     pub fn of(served: &Served<'_>, word: impl Fn(&sabul::Error) -> &'static str) -> Self {
         let Served { peer, order, result } = served;
         let report = result.ok().cloned().unwrap_or_default();
@@ -202,16 +203,16 @@ impl ServedJson {
     }
 }
 
-/// Makes the lines of one run of a command.
+/// Generator of the JSON Lines of one command.
 #[derive(Clone, Debug)]
 pub struct Teller {
     begun: Instant,
     next: Instant,
     last: (Duration, u64),
-    /// The newest line of progress, and when it left.
+    /// The latest progress, and when its line was created.
     newest: Option<(ProgressJson, Instant)>,
     failures: usize,
-    /// The place in line that was told last.
+    /// The place in line that was reported last.
     place: Option<u32>,
 }
 
@@ -223,30 +224,30 @@ impl Default for Teller {
 }
 
 impl Teller {
-    /// A line for what happens now.
+    /// Returns a line for an event at this time.
     pub fn line<E>(&self, event: E) -> Line<E> {
         Line { schema: SCHEMA, t_s: self.begun.elapsed().as_secs_f64(), event }
     }
 
-    /// A transfer begins, the first or one that goes on.
+    /// Starts a transfer: resets the interval, the rate and the failure count.
     pub fn start(&mut self) {
         (self.next, self.last, self.failures) =
             (Instant::now() + PROGRESS_INTERVAL, (Duration::ZERO, 0), 0);
     }
 
-    /// How many failures were told of.
+    /// Returns the number of reported failures of this transfer.
     pub const fn failures(&self) -> usize {
         self.failures
     }
 
-    /// Lines for these failures, which come next.
+    /// Returns lines for new failures and counts them.
     pub fn failed(&mut self, failures: &[(Vec<u8>, Failure)]) -> Vec<Line<CopyEvent>> {
         self.failures += failures.len();
         let event = |(path, why): &(Vec<u8>, _)| CopyEvent::Failed(ErrorJson::of_entry(path, why));
         failures.iter().map(|failure| self.line(event(failure))).collect()
     }
 
-    /// A line of how far it is, where one is due.
+    /// Returns a progress line, if one is due.
     pub fn look(&mut self, progress: &Progress) -> Option<Line<CopyEvent>> {
         let before = std::mem::replace(&mut self.place, progress.place);
         if let Some(place) = progress.place {
@@ -282,7 +283,8 @@ impl Teller {
         Some(self.line(CopyEvent::Progress(newest)))
     }
 
-    /// The same state again, while there is no connection; nothing before the first.
+    /// Returns the latest progress again with rate 0, while there is no connection. `None` before
+    /// the first progress.
     pub fn still(&self) -> Option<Line<CopyEvent>> {
         let (newest, at) = self.newest.clone()?;
         let silence_s = newest.silence_s + at.elapsed().as_secs_f64();

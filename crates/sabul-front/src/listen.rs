@@ -1,19 +1,20 @@
-//! Where to listen, as people write it, and on machines without IPv6.
+//! Listen addresses: parsing, and fallback on machines without IPv6.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sabul::{Bound, Error, ListenerConfig};
 
-/// Port that listeners take where none is written.
+/// Default port of listeners.
 const PORT: u16 = 4850;
-/// All addresses of this machine, IPv4 among them.
+/// All addresses of this machine, including IPv4.
 pub const DEFAULT: &str = "[::]:4850";
 
-/// Reads `ADDR:PORT`, `ADDR` or `PORT`.
+/// Parses `ADDR:PORT`, `ADDR` or `PORT`.
 ///
 /// # Errors
-/// How to write it.
+///
+/// Returns the valid forms.
 pub fn parse(text: &str) -> Result<SocketAddr, &'static str> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let port = text.strip_prefix(':').unwrap_or(text).parse();
@@ -26,9 +27,11 @@ pub fn parse(text: &str) -> Result<SocketAddr, &'static str> {
         )
 }
 
-/// Takes the port; where all addresses were asked for and there is no IPv6, at those of IPv4.
+/// Binds the port. If the address is unspecified and the machine has no IPv6, binds all IPv4
+/// addresses.
 ///
 /// # Errors
+///
 /// As [`Bound::new`].
 pub fn bind(config: ListenerConfig) -> Result<Bound, Error> {
     let SocketAddr::V6(address) = config.address else { return Bound::new(config) };

@@ -1,7 +1,8 @@
-//! Folders that belong to this process's user and that no other user can replace, for files between two processes
-//! of that user. Root is a user like any other here: in another user's folder root reads and writes nothing.
+//! Ownership checks for directories that hold files shared by processes of one user. No other user may
+//! be able to replace such a directory. Root is treated like any other user: in another user's
+//! directory root reads and writes nothing.
 //!
-//! Source: sshd's check of the way to `authorized_keys` (`safe_path`), without its rule on groups.
+//! Source: sshd's check of the path to `authorized_keys` (`safe_path`), without its rule on groups.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -10,14 +11,16 @@ use std::path::Path;
 
 use rustix::process::geteuid;
 
-/// Write permission of others, and the bit that lets only owners rename and remove.
+/// Write permission of others, and the bit that restricts renaming and removal to owners.
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// Refuses a folder that is a link, another user's, or on a way that another user can redirect.
+/// Rejects a directory that is a link, belongs to another user, or lies on a path that another user
+/// can redirect.
 ///
 /// # Errors
-/// If it is one of these, names the folder; or if it cannot be looked at.
+///
+/// Returns an error that names the directory; or the system error if it cannot be examined.
 pub(crate) fn check(folder: &Path) -> io::Result<Metadata> {
     let facts = fs::symlink_metadata(folder)?;
     if !facts.is_dir() {
@@ -30,11 +33,12 @@ pub(crate) fn check(folder: &Path) -> io::Result<Metadata> {
     Ok(facts)
 }
 
-/// The same for a folder that may not be there yet: then the nearest that is there has to be our own.
+/// Like [`check`], for a directory that may not exist yet: then the nearest existing ancestor must
+/// belong to this user.
 pub(crate) fn check_place(folder: &Path) -> io::Result<()> {
     for folder in folder.ancestors() {
         match fs::metadata(folder) {
-            // A link may stand on the way to it, if it is ours or root's.
+            // A link on the path is allowed if it belongs to this user or root.
             Ok(_) => return check(&fs::canonicalize(folder)?).map(drop),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -43,7 +47,8 @@ pub(crate) fn check_place(folder: &Path) -> io::Result<()> {
     Err(io::Error::from(io::ErrorKind::NotFound))
 }
 
-/// Refuses a folder that is not ours or root's, or lies in such a folder, or in which any user may rename.
+/// Rejects a path if it or a directory above it belongs to another user than this one or root, or
+/// if any user may rename entries in it.
 pub(crate) fn check_way(folder: &Path) -> io::Result<()> {
     for folder in fs::canonicalize(folder)?.ancestors() {
         let facts = fs::metadata(folder)?;

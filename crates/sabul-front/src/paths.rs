@@ -1,7 +1,8 @@
-//! The file in which programs keep what earlier transfers saw of paths: a cache, that nothing depends on.
+//! Cache file of known paths: rate and RTT to each peer, as earlier transfers measured them.
 //!
-//! States:      read once, at the start; at the end what is new goes into what stands there by then.
-//! Invariants:  the file is whole at any time, and its owner's alone; who cannot read or write it goes without.
+//! States:      read once at the start; at the end, new values are merged into the file's content of
+//!              that time.
+//! Invariants:  the file is complete at any time and private to its owner. Transfers work without it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -19,12 +20,12 @@ use tempfile::NamedTempFile;
 
 use crate::own;
 
-/// Its place below the user's folder for caches.
+/// Path of the file below the user's cache directory.
 const PLACE: &str = "sabul/paths.json";
-/// Ours: nothing that this writes is longer.
+/// Ours: maximum size read, in bytes; the program never writes a longer file.
 const SIZE_MAX: u64 = 4 << 20;
 
-/// A path as the file has it.
+/// Known path as written to the file.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Written {
     rate_bps: u64,
@@ -46,7 +47,7 @@ impl Written {
     }
 }
 
-/// What a program knows of paths, and where it keeps that.
+/// Known paths of a program, and the file that keeps them.
 #[derive(Debug)]
 pub struct PathFile {
     file: Option<PathBuf>,
@@ -54,9 +55,10 @@ pub struct PathFile {
 }
 
 impl PathFile {
-    /// That of this user: `sabul/paths.json` in the folder for caches that `XDG_CACHE_HOME` names, or in `.cache` of the
-    /// home. Without either, and where the file cannot be read or is none of ours, nothing is known. Nothing is read
-    /// or kept in a folder of another user, or on a way that another user can redirect.
+    /// Opens the file of this user: `sabul/paths.json` in `XDG_CACHE_HOME`, or in `.cache` of the
+    /// home directory. Without either, or with an unreadable or invalid file, no path is known.
+    /// Nothing is read or written in a directory of another user, or on a path that another user
+    /// can redirect.
     pub fn of_user() -> Self {
         let absolute =
             |name: &str| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
@@ -72,15 +74,16 @@ impl PathFile {
         Self { file, memory }
     }
 
-    /// What is known, for the transfers of this program to use and to add to.
+    /// Returns the known paths, for transfers to use and to extend.
     pub fn memory(&self) -> PathMemory {
         self.memory.clone()
     }
 
-    /// Writes down what is known by now, beside what others have written meanwhile.
+    /// Writes the known paths, merged with those that other processes wrote meanwhile.
     ///
     /// # Errors
-    /// If the file cannot be written; nothing is lost but the next transfer's faster start.
+    ///
+    /// If the file cannot be written. The only loss is a slower start of the next transfer.
     pub fn keep(&self) -> io::Result<()> {
         let Some(file) = self.file.as_deref().filter(|_| !self.memory.paths().is_empty()) else {
             return Ok(());
@@ -95,7 +98,7 @@ impl PathFile {
         let folder = file.parent().unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(folder)?;
         own::check(folder)?;
-        // A new file of mode 0600, under a name that nobody can guess.
+        // A new file of mode 0600 with an unpredictable name.
         let mut aside = NamedTempFile::new_in(folder)?;
         aside.write_all(&serde_json::to_vec(&all)?)?;
         aside.persist(file)?;
@@ -103,7 +106,8 @@ impl PathFile {
     }
 }
 
-/// Opens a regular file of this user, not through a link, and without waiting for the writer of a FIFO.
+/// Opens a regular file of this user. Does not follow a link and does not wait for the writer of a
+/// FIFO.
 fn open(file: &Path) -> io::Result<fs::File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::File::from(rustix::fs::open(file, flags, Mode::empty())?);
@@ -114,7 +118,7 @@ fn open(file: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Notes what a file has, as far as it is one of ours.
+/// Adds the paths of a valid file to `memory`.
 fn read(file: &Path, memory: &PathMemory) {
     let mut text = Vec::new();
     let is_read = open(file).and_then(|it| it.take(SIZE_MAX).read_to_end(&mut text));

@@ -4,14 +4,14 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Standard output as the destination of a transfer; remembers that its reader went away.
+/// Writer to standard output that records a closed pipe.
 #[derive(Debug, Default)]
 pub struct Pipe {
     is_closed: Arc<AtomicBool>,
 }
 
 impl Pipe {
-    /// One that tells here when its reader has gone away.
+    /// Creates a writer that sets `is_closed` when the reader closes the pipe.
     pub fn closing(is_closed: &Arc<AtomicBool>) -> Self {
         Self { is_closed: Arc::clone(is_closed) }
     }

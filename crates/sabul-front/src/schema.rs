@@ -1,4 +1,4 @@
-//! JSON Schemas of what commands print.
+//! JSON Schemas of the documents that commands print.
 
 use schemars::schema_for;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::desk::words::JobJson;
 use crate::json::{Document, DryJson, PerfJson, SeenJson, TransferJson};
 use crate::lines::{CopyEvent, Line, PerfEvent, ServeEvent};
 
-/// For each document: its name, and what prints it.
+/// For each document: its name, and the command that prints it.
 pub const DOCUMENTS: &[(&str, &str)] = &[
     ("cp", "sabul cp --json"),
     ("cp-lines", "a line of sabul cp --json-lines"),
@@ -21,7 +21,8 @@ pub const DOCUMENTS: &[(&str, &str)] = &[
     ("set", "sabul set --json"),
 ];
 
-/// The schema of a document (JSON Schema 2020-12), to which its title comes; none of a name that [`DOCUMENTS`] does not have.
+/// Returns the schema of a document (JSON Schema 2020-12) without its title, or `None` for a name
+/// that [`DOCUMENTS`] lacks.
 pub fn of(name: &str) -> Option<Value> {
     Some(match name {
         "cp" => schema_for!(Document<TransferJson>).to_value(),

@@ -1,4 +1,4 @@
-//! The log of a server: a line for each transfer, session and request that failed, with its time.
+//! Log lines of a server: one for each transfer, session and failed request.
 
 use std::net::SocketAddr;
 
@@ -11,24 +11,25 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::limiter;
 
-/// Names of one transfer that are spelt out.
+/// Ours: maximum number of names of a transfer in one line.
 const NAMES_SHOWN: usize = 3;
-/// Characters of each that `ps` tells.
+/// Ours: maximum length of each name in `ps`, in characters.
 const NAME_CHARACTERS: usize = 120;
 
-/// Now, as `2026-11-23T03:04:05Z`.
+/// Returns the current time, as `2026-11-23T03:04:05Z`.
 pub fn now() -> String {
     let now = OffsetDateTime::now_utc();
     let now = now.replace_nanosecond(0).unwrap_or(now);
     now.format(&Rfc3339).unwrap_or_else(|_| now.unix_timestamp().to_string())
 }
 
-/// A peer as people know it: who came by IPv4 to a socket of both families has an address of IPv4.
+/// Returns the address of a peer in canonical form: an IPv4 peer of a dual-stack socket gets its
+/// IPv4 address.
 pub fn canonical(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
 
-/// What became of a transfer: who asked, which way it went, what it was, how much and how fast.
+/// Formats the result of a transfer: client, direction, names, amount and rate.
 pub fn transfer_line(served: &Served<'_>) -> String {
     let Served { order, result, .. } = served;
     let peer = canonical(served.peer);
@@ -59,26 +60,26 @@ pub fn transfer_line(served: &Served<'_>) -> String {
     }
 }
 
-/// What of a request `ps` tells: a few of its names, and not all of long ones.
+/// Returns the first names of a request, shortened, for `ps`.
 pub(crate) fn names(order: &Order) -> Vec<String> {
     let shown = order.names.iter().take(NAMES_SHOWN);
     shown.map(|name| Printable(name).to_string().chars().take(NAME_CHARACTERS).collect()).collect()
 }
 
-/// The names of a request, as far as they are worth a line.
+/// Formats the first names of a request.
 fn what(order: &Order) -> String {
     if order.names.is_empty() && order.purpose == Purpose::Measurement {
         return "a measurement".to_owned();
     }
     let shown = order.names.iter().take(NAMES_SHOWN);
-    // No name at all is the directory that is served.
+    // An empty name is the served directory itself.
     let name = |name: &Vec<u8>| if name.is_empty() { b"/".to_vec() } else { name.clone() };
     let shown: Vec<_> = shown.map(|it| format!("'{}'", Printable(&name(it)))).collect();
     let rest = order.names.len() - shown.len();
     shown.join(", ") + &if rest > 0 { format!(" and {rest} more") } else { String::new() }
 }
 
-/// What was done and what would have been, in front of the names.
+/// Returns the words before the names: for a completed and for a failed request.
 fn words(order: &Order) -> (&'static str, &'static str) {
     match (order.purpose, order.direction) {
         (Purpose::Listing, _) => ("listed", "listing"),
@@ -90,7 +91,7 @@ fn words(order: &Order) -> (&'static str, &'static str) {
     }
 }
 
-/// The word for a purpose in JSON.
+/// Returns the word for a purpose in JSON documents.
 pub(crate) fn purpose(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Measurement => "measurement",
@@ -102,7 +103,7 @@ pub(crate) fn purpose(purpose: Purpose) -> &'static str {
     }
 }
 
-/// What a session came to.
+/// Formats the totals of a session.
 pub fn session_line(summary: &ServeSummary) -> String {
     let mut line = count(summary.transfers, "transfer");
     if summary.answers > 0 {

@@ -1,4 +1,4 @@
-//! Files of another machine as people read them: a line each.
+//! Formatting of remote files for users, one line each.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use sabul::{Facts, SeenKind};
 use sabul_units::show_bytes;
 use time::OffsetDateTime;
 
-/// The word for a kind, as in JSON documents.
+/// Returns the word for a kind in JSON documents.
 pub const fn word(kind: SeenKind) -> &'static str {
     match kind {
         SeenKind::File => "file",
@@ -16,7 +16,8 @@ pub const fn word(kind: SeenKind) -> &'static str {
     }
 }
 
-/// A time in UTC to the second, as `2026-11-23 02:45:56Z`; none beyond the years 1678 to 2262.
+/// Formats a time in UTC to the second, as `2026-11-23 02:45:56Z`. `None` outside the years 1678 to
+/// 2262.
 pub fn time(modified_ns: Option<i64>) -> Option<String> {
     let time = OffsetDateTime::from_unix_timestamp_nanos(modified_ns?.into()).ok()?;
     let (date, hours, minutes, seconds) = (time.date(), time.hour(), time.minute(), time.second());
@@ -28,7 +29,7 @@ pub fn time(modified_ns: Option<i64>) -> Option<String> {
     ))
 }
 
-/// Kind and permission bits as `ls -l` writes them, such as `drwxr-xr-x`.
+/// Formats kind and permission bits like `ls -l`, such as `drwxr-xr-x`.
 pub fn bits(facts: &Facts) -> String {
     let mut text = String::with_capacity(10);
     text.push(match facts.kind {
@@ -51,7 +52,8 @@ pub fn bits(facts: &Facts) -> String {
     text
 }
 
-/// A name as it is listed: a folder with a `/` at its end, and without the place that was asked for.
+/// Returns a name for a listing: a directory with a trailing `/`, and without the listed place in
+/// front.
 pub fn name<'a>(path: &'a str, facts: &Facts, place: Option<&str>) -> Cow<'a, str> {
     let short = place.and_then(|place| {
         let rest = path.strip_prefix(place.trim_end_matches('/'))?.trim_start_matches('/');
@@ -64,7 +66,7 @@ pub fn name<'a>(path: &'a str, facts: &Facts, place: Option<&str>) -> Cow<'a, st
     }
 }
 
-/// What is known of a file before its name: bits, owner and group by number, size, time.
+/// Formats the columns before the name: permission bits, numeric owner and group, size, time.
 pub fn facts(facts: &Facts) -> String {
     format!(
         "{} {:>5} {:>5} {:>10} {:<20}",

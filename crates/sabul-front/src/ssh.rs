@@ -1,9 +1,9 @@
-//! A sabul on another machine, started through the user's own `ssh`.
+//! Servers on other machines, started through the user's own `ssh`.
 //!
-//! The near end runs `ssh HOST 'sh -c …'`. The little script (`script.rs`) finds or installs a `sabul` there and
-//! turns into `sabul serve --stdio`, which listens and says so in one line on its standard output: with a ticket,
-//! so ssh is the secure channel that carries the secret, and no command line or environment ever holds it. What
-//! else is said there, by banners and the like, is passed over. The far end ends when its standard input does.
+//! The near end runs `ssh HOST 'sh -c …'`. A short script (`script.rs`) finds or installs `sabul` there
+//! and executes `sabul serve --stdio`, which listens and prints one line with its ticket on standard
+//! output. ssh is therefore the secure channel for the secret, and no command line or environment holds
+//! it. Other output, such as banners, is skipped. The far end exits at the end of its standard input.
 
 mod answer;
 mod bridge;

@@ -1,4 +1,4 @@
-//! The command line of `sabul card`.
+//! Arguments of `sabul card`.
 
 use clap::{Args, ValueEnum};
 
@@ -6,14 +6,15 @@ use sabul_study::card::{DrawSeed, PATHS_MAX};
 
 use super::{Arm, OutputArgs, parse_count, parse_param};
 
-/// From where each flow has a few seconds of its own to where a run takes eight and a half hours.
+/// Ours: range in seconds. At the minimum each flow runs a few seconds alone; at the maximum a run
+/// takes 8.5 hours.
 const REGION_SECONDS: (f64, f64) = (1.0, 3600.0);
 
 const CODES: &str = "Exit codes: 0 done, 1 the controller failed in a run, a run in the lab was \
     invalid, or the results cannot be written, 2 usage, or a system that does not let the lab make hosts, \
     130 interrupted.";
 
-/// What can carry the flows of a card's controller.
+/// Transport for the flows of the tested controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CardTransport {
     /// Our protocol with that controller.
@@ -22,7 +23,7 @@ pub(crate) enum CardTransport {
     Tcp,
 }
 
-/// Who starts first in the contract.
+/// Order in which the flows of the contract start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ContractOrder {
     /// CUBIC.

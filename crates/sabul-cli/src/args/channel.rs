@@ -1,4 +1,4 @@
-//! Flags about connections and their channels.
+//! Flags for connections and their channels.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::values::{ControllerName, parse_memory, parse_param, parse_timeout};
 
-/// How a connection is made and how its channel behaves.
+/// Connection and channel options.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ChannelArgs {
     /// The ticket that the server wrote.

@@ -1,4 +1,4 @@
-//! Arguments of the commands about what runs: `ps` and `set`.
+//! Arguments of `sabul ps` and `sabul set`.
 
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ pub(crate) struct SetArgs {
     pub(crate) json: bool,
 }
 
-/// What is to be different.
+/// Settings to change.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 struct ChangeArgs {
@@ -67,7 +67,7 @@ Examples:
 Exit codes: 0 done, 1 nobody there or no answer, 2 usage, or refused with nothing changed.";
 
 impl SetArgs {
-    /// What is to be different.
+    /// Returns the requested change.
     pub(crate) fn change(&self) -> Change {
         let ChangeArgs { bwlimit, policy, bwlimit_total } = &self.change;
         Change {
@@ -78,7 +78,7 @@ impl SetArgs {
     }
 }
 
-/// A rate in bit/s; 0 for none.
+/// Parses a rate in bit/s; `none` is 0.
 fn parse_limit(text: &str) -> Result<u64, String> {
     if text.trim() == "none" {
         return Ok(0);

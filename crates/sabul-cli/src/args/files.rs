@@ -1,4 +1,4 @@
-//! Arguments of the commands that do one thing to files of another machine.
+//! Arguments of the file commands on another machine.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use super::channel::ChannelArgs;
 use super::ssh::SshArgs;
 use crate::exit;
 
-/// Places of another machine, and how it is reached.
+/// Places on another machine, and the connection options.
 #[derive(Debug, Args)]
 pub(crate) struct PlacesArgs {
     /// `[USER@]HOST:PATH` or `sabul://[HOST[:PORT]]/PATH`, all of one host.
@@ -19,7 +19,7 @@ pub(crate) struct PlacesArgs {
     pub(crate) reach: ReachArgs,
 }
 
-/// How another machine is reached, in the order of the help.
+/// Connection options, in the order of the help.
 #[derive(Debug, Args)]
 pub(crate) struct ReachArgs {
     #[command(flatten)]
@@ -95,7 +95,7 @@ pub(crate) struct MkdirArgs {
     pub(crate) parents: bool,
 }
 
-/// A number of bytes, none of them included.
+/// Parses a number of bytes; 0 is allowed.
 fn parse_count(text: &str) -> Result<u64, String> {
     if text.trim() == "0" { Ok(0) } else { parse_bytes(text) }
 }

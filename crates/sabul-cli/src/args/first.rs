@@ -1,9 +1,9 @@
-//! The first screen, and what to do about a flag that does not exist.
+//! First screen without arguments, and suggestions for unknown flags.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use sabul_units::nearest;
 
-/// First screen: the commands to type first.
+/// Commands for new users.
 pub(super) const START: &str = "\
 Start here:
   sabul cp big.iso host:       copy to another machine through ssh (--push: it has no sabul)
@@ -11,14 +11,14 @@ Start here:
   sabul demo                   see it beside TCP on an emulated path, here alone
   sabul help cp                all about copying";
 
-/// The commands for copying files.
+/// Commands for copies and servers.
 const COPYING: &[&str] = &["cp", "ls", "stat", "cat", "rm", "mkdir", "serve", "ps", "set", "perf"];
-/// The commands for experiments.
+/// Commands for experiments.
 const LABORATORY: &[&str] = &["demo", "cc", "sim", "lab", "card", "reproduce", "model", "router"];
-/// The commands about the program itself.
+/// Commands about the program itself.
 const PROGRAM: &[&str] = &["help", "completion", "man", "schema"];
 
-/// The screen that `sabul` without arguments prints.
+/// Returns the screen that `sabul` without arguments prints.
 pub(crate) fn first_screen() -> String {
     let [copying, laboratory, program] =
         [COPYING, LABORATORY, PROGRAM].map(|commands| commands.join(" "));
@@ -31,8 +31,8 @@ pub(crate) fn first_screen() -> String {
     )
 }
 
-/// The error without advice that is far from the flag that was typed: clap suggests flags that share few letters, and
-/// to pass every unknown flag as a value.
+/// Removes unhelpful suggestions from an error. clap suggests flags that share few letters with the
+/// typed one, and suggests passing every unknown flag as a value.
 pub(crate) fn without_far_tips(mut error: clap::Error) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;

@@ -1,4 +1,4 @@
-//! Flags that people know from other programs, and that are refused with the reason.
+//! Flags of other programs, refused with a reason.
 
 use clap::Args;
 
@@ -17,7 +17,7 @@ pub(crate) struct ForeignArgs {
 }
 
 impl ForeignArgs {
-    /// Why the first of these flags that was given is refused.
+    /// Returns the reason for refusing the first of these flags, if any is given.
     pub(crate) const fn refusal(self) -> Option<&'static str> {
         if self.compress {
             Some(

@@ -1,4 +1,4 @@
-//! The command line of `sabul lab`.
+//! Arguments of `sabul lab`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -76,7 +76,8 @@ scenario file: docs/manual/scenarios.md.
 Exit codes: 0 done, 1 a run is invalid or failed, 2 usage, a scenario that the lab cannot carry, \
 or a system that does not let it make hosts, 130 interrupted.";
 
-/// What a path is to be like. What is not given is the preset's, or the default's where there is none.
+/// Properties of an emulated path. Missing values come from the preset, or from the defaults
+/// without a preset.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PathArgs {
     /// Begin with a named path; `sabul lab presets` lists them.
@@ -115,7 +116,7 @@ pub(crate) struct PathArgs {
     pub(crate) router: Option<String>,
 }
 
-/// Disciplines that a path can have without settings.
+/// Queue disciplines that need no further settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum QueueDiscipline {
     /// First in, first out.

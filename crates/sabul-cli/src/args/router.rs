@@ -1,4 +1,4 @@
-//! Flags of the forwarder.
+//! Arguments of `sabul router`.
 
 use std::net::SocketAddr;
 

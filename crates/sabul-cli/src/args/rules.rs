@@ -1,4 +1,4 @@
-//! `--include` and `--exclude`, whose order between each other counts.
+//! `--include` and `--exclude`. Their relative order matters, so clap's derive does not suffice.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, val
 use sabul::Rule;
 use sabul::files::Rules;
 
-/// What is taken and what is left out, in the order in which it was written.
+/// Filter rules in the order of the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RulesArgs(pub(crate) Vec<Rule>);
 

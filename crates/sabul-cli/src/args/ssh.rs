@@ -1,4 +1,4 @@
-//! Flags about hosts that ssh reaches.
+//! Flags for hosts reached through ssh.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use sabul_front::ssh::{Order, Ports, Program, Push, Watch};
 
-/// How `[USER@]HOST:PATH` is reached.
+/// Options of a connection to `[USER@]HOST:PATH`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Hosts reached through ssh")]
 pub(crate) struct SshArgs {
@@ -27,7 +27,7 @@ pub(crate) struct SshArgs {
 }
 
 impl SshArgs {
-    /// What is asked of ssh for this account.
+    /// Returns the parameters of a connection to this account.
     pub(crate) fn order(&self, account: &str, watch: &Arc<dyn Watch>) -> Order {
         Order {
             account: account.to_owned(),

@@ -1,4 +1,4 @@
-//! How values are read that commands of several files take.
+//! Value parsers shared by several commands.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use sabul_cc::registry;
 
 use sabul_units::parse_bytes;
 
-/// Reads a parameter as its name and its value.
+/// Splits `KEY=VALUE`.
 pub(super) fn parse_param(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -16,7 +16,8 @@ pub(super) fn parse_param(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The name of a controller. Completions list the controllers; an unknown name is the command's to refuse.
+/// Parser for the name of a controller. Completions list the controllers; the command rejects
+/// unknown names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ControllerName;
 
@@ -37,7 +38,7 @@ impl TypedValueParser for ControllerName {
     }
 }
 
-/// Reads bytes of memory.
+/// Parses an amount of memory in bytes.
 pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(parse_bytes(text)?).unwrap_or(usize::MAX);
     let least = sabul::MemoryBudget::BYTES_MIN;
@@ -47,10 +48,10 @@ pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
     Ok(bytes)
 }
 
-/// Reads seconds of silence that are borne.
+/// Parses a timeout in seconds.
 pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
     let seconds = text.trim().trim_end_matches('s').parse::<u64>().ok();
-    // Below, a lost packet or two would end a session.
+    // With a shorter timeout, one or two lost packets would end a session.
     seconds
         .filter(|seconds| (3..=86_400).contains(seconds))
         .map(Duration::from_secs)

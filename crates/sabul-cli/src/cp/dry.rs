@@ -1,4 +1,4 @@
-//! `sabul cp --dry-run`: what would be copied, and nothing is.
+//! `sabul cp --dry-run`: reports the steps of a copy without performing them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::interrupt::Interrupt;
 use crate::json;
 use crate::output;
 
-/// Runs the command; the result is the exit code.
+/// Runs the dry run and returns the exit code.
 pub(super) async fn run(args: &CpArgs) -> Result<u8, CliError> {
     let found = find(args).await;
     let steps = found.as_deref().unwrap_or_default();

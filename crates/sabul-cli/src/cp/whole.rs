@@ -1,4 +1,4 @@
-//! All attempts of a copy together: their time, and what limited it.
+//! Totals over all attempts of a copy: time, rate and limiters.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,32 +6,32 @@ use std::time::{Duration, Instant};
 use sabul::Progress;
 use sabul_front::json::{TransferJson, rate_bps};
 
-/// The sum of the attempts so far.
+/// Sum of all attempts so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Whole {
-    /// When the first transfer was opened.
+    /// Start of the first transfer.
     begun: Option<Instant>,
-    /// Bytes that were there before the first attempt that brought any.
+    /// Bytes that existed before the first attempt that transferred any.
     resumed: Option<u64>,
-    /// Seconds in which each limiter held the transfers up.
+    /// Seconds for which each limiter held the transfers back.
     spent: BTreeMap<String, f64>,
-    /// Time in transfers.
+    /// Total time in transfers.
     busy: Duration,
-    /// Time in line at the server.
+    /// Total time in the server's waiting line.
     waited: Duration,
-    /// Since when there is no connection, after one that was lost.
+    /// End of the last attempt, since which there is no connection; `None` in the first attempt.
     pub(super) lost_at: Option<Instant>,
-    /// Connections, lost ones among them.
+    /// Number of connections, including lost ones.
     connections: u64,
 }
 
 impl Whole {
-    /// There is a connection, the first or another.
+    /// Counts a new connection.
     pub(super) const fn connected(&mut self) {
         self.connections += 1;
     }
 
-    /// Adds an attempt that is over.
+    /// Adds a finished attempt.
     pub(super) fn add(&mut self, progress: &Progress) {
         let now = Instant::now();
         self.begun.get_or_insert_with(|| now.checked_sub(progress.elapsed).unwrap_or(now));
@@ -47,7 +47,7 @@ impl Whole {
         self.lost_at = Some(now);
     }
 
-    /// Puts all attempts in place of the last, where there were several.
+    /// Replaces the values of the last attempt by the totals, if there were several connections.
     pub(super) fn complete(&self, json: &mut TransferJson) {
         json.reconnects = self.connections.saturating_sub(1);
         let Some(begun) = self.begun.filter(|_| json.reconnects > 0) else { return };

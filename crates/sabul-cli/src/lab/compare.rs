@@ -1,4 +1,4 @@
-//! `sabul lab compare`: scenarios in the simulator and in the lab, side by side.
+//! `sabul lab compare`: compares scenarios in the simulator with the lab.
 
 use sabul_study::compare::{self, Request};
 use sabul_study::runs;
@@ -9,7 +9,7 @@ use crate::exit::{self, FAILED};
 use crate::output;
 use crate::stop::{Stop, isolated};
 
-/// Runs `sabul lab compare`.
+/// Runs `sabul lab compare` and returns the exit code.
 pub(super) fn run(args: &LabCompareArgs) -> Result<u8, CliError> {
     let mut pairs = Vec::new();
     for file in &args.scenarios {

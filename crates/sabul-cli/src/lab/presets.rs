@@ -1,4 +1,4 @@
-//! `sabul lab presets`: the named paths.
+//! `sabul lab presets`: predefined paths.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::error::CliError;
 use crate::exit;
 use crate::{json, output};
 
-/// Runs `sabul lab presets`.
+/// Runs `sabul lab presets` and returns the exit code.
 pub(super) fn run(args: &LabPresetsArgs) -> Result<u8, CliError> {
     let chosen = match &args.name {
         Some(name) => vec![path::find_preset(name)?],

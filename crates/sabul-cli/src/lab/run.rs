@@ -14,7 +14,7 @@ use crate::exit::{self, End, FAILED};
 use crate::output;
 use crate::stop::{Stop, isolated};
 
-/// Runs `sabul lab run`.
+/// Runs `sabul lab run` and returns the exit code.
 pub(super) fn run(args: &LabRunArgs) -> Result<u8, CliError> {
     let overrides = runs::overrides(&args.file.set, args.file.seed)?;
     let all = sabul_scenario::read_file_for(Arm::Lab, &args.file.scenario, &overrides)
@@ -31,7 +31,7 @@ pub(super) fn run(args: &LabRunArgs) -> Result<u8, CliError> {
     isolated(|| measure_all(args, &all))
 }
 
-/// Says whether the lab could run this here, as far as that can be told beforehand.
+/// Checks in advance whether the lab can run these scenarios on this system.
 fn check(all: &[Run]) -> Result<u8, CliError> {
     isolate::probe()?;
     let seconds: f64 = all.iter().map(|run| run.scenario.duration.as_secs_f64()).sum();
@@ -42,8 +42,7 @@ fn check(all: &[Run]) -> Result<u8, CliError> {
     Ok(exit::DONE)
 }
 
-/// Each run is shown and written as soon as it is over, so that a later one that fails takes nothing
-/// with it.
+/// Shows and writes each run when it ends, so a later failure does not affect its results.
 fn measure_all(args: &LabRunArgs, all: &[Run]) -> Result<u8, CliError> {
     output::warn_of_debug_build();
     let observer = Stop::listen()?.observer(args.output.quiet);
@@ -91,7 +90,7 @@ fn title(run: &Run, index: usize, count: usize) -> String {
     }
 }
 
-/// The same failure, with the run it happened in and what is there already.
+/// Adds the failed run and the state of the earlier runs to an error.
 fn in_run(error: CliError, index: usize, args: &LabRunArgs, run: Option<&Run>) -> CliError {
     let is_interrupted = error.end() == End::Error(ErrorKind::Interrupt);
     let mut text = match run {

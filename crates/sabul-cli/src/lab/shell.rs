@@ -1,4 +1,4 @@
-//! `sabul lab shell` and `sabul lab far`: a person's own programs at both ends of a path.
+//! `sabul lab shell` and `sabul lab far`: user programs at both ends of an emulated path.
 
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::output;
 use crate::stop::isolated;
 
-/// Runs `sabul lab shell`.
+/// Runs `sabul lab shell` and returns the exit code.
 pub(super) fn run(args: LabShellArgs) -> Result<u8, CliError> {
     let wishes = args.path.into();
     let link = path::plan(&wishes)?;
@@ -35,7 +35,7 @@ pub(super) fn run(args: LabShellArgs) -> Result<u8, CliError> {
     })
 }
 
-/// Runs `sabul lab far`.
+/// Runs `sabul lab far` and returns the exit code.
 pub(super) fn far(command: Vec<OsString>) -> Result<u8, CliError> {
     Ok(shell::join_far(command)?)
 }

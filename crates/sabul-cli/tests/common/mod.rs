@@ -1,4 +1,5 @@
-//! A server and a client of the built program, bounded in time, ended by their ids.
+//! Test bench: a server and clients of the built program, limited in time and ended by their
+//! process ids.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(dead_code, reason = "each test program uses its own part")]
@@ -22,26 +23,26 @@ use sabul_units::{Rate, Span};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Longer than any command here takes, so that a failure ends too.
+/// Longer than any command here takes, so that a hanging command ends too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The built program, without settings of the user who runs the tests.
+/// The built program without the user's settings.
 pub(crate) fn sabul() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sabul"));
     command.env_remove("SABUL_TICKET_FILE").stdin(Stdio::null());
-    // Apart from what the user runs.
+    // Separate from the commands that the user runs.
     command.env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 
-/// The program in this folder, where it sees no other commands than those begun there.
+/// The program in this directory, where only commands started there are visible.
 pub(crate) fn sabul_apart(folder: &Path) -> Command {
     let mut command = sabul();
     command.current_dir(folder).env("XDG_RUNTIME_DIR", folder).env("TMPDIR", folder);
     command
 }
 
-/// A terminal: the end of whoever looks at it, and the end of programs.
+/// Opens a pseudo-terminal: the test's end, and the end for programs.
 pub(crate) fn terminal(columns: u16) -> (fs::File, fs::File) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
@@ -53,7 +54,7 @@ pub(crate) fn terminal(columns: u16) -> (fs::File, fs::File) {
     (fs::File::from(terminal), slave)
 }
 
-/// A child with its output on the way; ended when dropped.
+/// Child process whose output is being read. Killed on drop.
 pub(crate) struct Running {
     child: Child,
     out: Option<JoinHandle<Vec<u8>>>,
@@ -76,7 +77,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -102,7 +103,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only where it has ended.
+        // Both fail only if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -113,7 +114,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
     Running::start(command).finish()
 }
 
-/// Runs a command that reads `input`.
+/// Runs a command with `input` on standard input.
 pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Output {
     let mut running = Running::start(command.stdin(Stdio::piped()));
     let mut stdin = running.child.stdin.take().unwrap();
@@ -130,7 +131,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Checks the exit code and shows what was said where it is another.
+/// Checks the exit code and shows the output on a mismatch.
 #[track_caller]
 pub(crate) fn expect_code(output: &Output, expected: i32) {
     assert_eq!(code(output), expected, "{}", stderr(output));
@@ -143,7 +144,7 @@ pub(crate) fn json(output: &Output) -> Value {
     })
 }
 
-/// A server of a directory, with room for the client's files beside it.
+/// Server of a directory, with a place for the client's files beside it.
 pub(crate) struct Bench {
     pub(crate) folder: TempDir,
     pub(crate) server: Option<Running>,
@@ -172,12 +173,12 @@ impl Bench {
         Self { folder, server: Some(server), address }
     }
 
-    /// A path beside the root.
+    /// Returns a path beside the root.
     pub(crate) fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {
         self.folder.path().join(name.as_ref())
     }
 
-    /// A path below the root.
+    /// Returns a path below the root.
     pub(crate) fn root(&self, name: impl AsRef<OsStr>) -> PathBuf {
         self.folder.path().join("root").join(name.as_ref())
     }
@@ -186,21 +187,21 @@ impl Bench {
         format!("sabul://{}/{path}", self.address)
     }
 
-    /// `sabul cp` beside the root, with the ticket.
+    /// Returns `sabul cp`, run beside the root with the ticket.
     pub(crate) fn cp<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
         let mut command = self.sabul();
         command.arg("cp").args(arguments);
         command
     }
 
-    /// The program beside the root, with the ticket.
+    /// Returns the program, run beside the root with the ticket.
     pub(crate) fn sabul(&self) -> Command {
         let mut command = sabul_apart(self.folder.path());
         command.env("SABUL_TICKET_FILE", "ticket");
         command
     }
 
-    /// A relay in front of the server, over this link both ways.
+    /// Returns a relay in front of the server, over this link in both directions.
     pub(crate) fn relay(&self, link: LinkConfig, udp_blocked: bool) -> Relay {
         let listen = "127.0.0.1:0".parse().unwrap();
         let target = self.address.parse().unwrap();
@@ -210,7 +211,7 @@ impl Bench {
     }
 }
 
-/// A link of 20 Mb/s and 5 ms, on which a transfer can be caught in the middle.
+/// A link of 20 Mb/s and 5 ms, slow enough to interrupt a transfer.
 pub(crate) fn slow_link() -> LinkConfig {
     LinkConfig::builder()
         .with_rate(Some(Rate::from_mbps(20)))
@@ -219,7 +220,7 @@ pub(crate) fn slow_link() -> LinkConfig {
         .unwrap()
 }
 
-/// Bytes that differ from place to place and from `seed` to `seed`.
+/// Returns bytes that depend on the position and on `seed`.
 pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let mut hasher = blake3::Hasher::new();
@@ -227,12 +228,12 @@ pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// All files below a directory, by relative path.
+/// Returns all files below a directory, by relative path.
 pub(crate) fn files_below(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut todo = vec![directory.to_path_buf()];
     while let Some(next) = todo.pop() {
-        // What vanishes meanwhile is not there.
+        // A file may vanish during the scan.
         for entry in fs::read_dir(next).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
@@ -246,7 +247,7 @@ pub(crate) fn files_below(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Waits until a condition holds.
+/// Waits for a condition.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

@@ -1,17 +1,18 @@
-//! What commands print, held against the schemas that they print too.
+//! Validation of the printed JSON against the printed schemas.
 
 use serde_json::Value;
 
 use super::{expect_code, json, run, sabul};
 
-/// The schema of this name.
+/// Returns the schema with this name.
 pub(crate) fn schema(name: &str) -> Value {
     let output = run(sabul().args(["schema", name]));
     expect_code(&output, 0);
     json(&output)
 }
 
-/// What of a value is not as its schema says: the part of JSON Schema that ours use.
+/// Returns the violations of a schema by a value. Supports the part of JSON Schema that our schemas
+/// use.
 fn faults(value: &Value, schema: &Value, root: &Value, at: &str) -> Vec<String> {
     let schema = match schema.get("$ref").and_then(Value::as_str) {
         Some(place) => root.pointer(place.trim_start_matches('#')).unwrap(),
@@ -75,7 +76,7 @@ fn faults(value: &Value, schema: &Value, root: &Value, at: &str) -> Vec<String> 
     found
 }
 
-/// All fields that a schema names, in whichever variant and of the line itself.
+/// Returns all fields in a schema, of every variant and of the line itself.
 fn names(schema: &Value, root: &Value) -> Vec<String> {
     let schema = match schema.get("$ref").and_then(Value::as_str) {
         Some(place) => root.pointer(place.trim_start_matches('#')).unwrap(),
@@ -97,7 +98,8 @@ fn names(schema: &Value, root: &Value) -> Vec<String> {
     found
 }
 
-/// Checks a value against the schema of this name, and that the schema tells of each of its fields.
+/// Checks a value against the schema with this name, and that the schema contains each of its
+/// fields.
 #[track_caller]
 pub(crate) fn expect(value: &Value, name: &str) {
     let schema = schema(name);

@@ -1,4 +1,4 @@
-//! Asking running commands of this user.
+//! Client of the control sockets of this user's running commands.
 
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -10,22 +10,22 @@ use super::folder;
 use super::words::{ANSWER_MAX, Answer, Ask, Change, JobJson};
 use crate::foreign;
 
-/// How long an answer may take.
+/// Ours: time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Why a running command was not changed.
+/// Reason for a failed request to a running command.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AskError {
-    /// None is meant: none runs, or none with this process id.
+    /// No matching process: none at all, or none with this process id.
     Nobody(Option<u32>),
-    /// Several run, and none was named.
+    /// Several commands run and no process id was given.
     Several(Vec<u32>),
-    /// It did not answer in time, or not as a sabul does.
+    /// The process did not answer in time, or gave an invalid answer.
     NoAnswer(u32, io::Error),
-    /// It refuses.
+    /// The process refused the change.
     Refused(String),
-    /// Control sockets may be in a folder that is not this user's alone.
+    /// A directory for control sockets does not belong to this user alone, so it is not used.
     Foreign(io::Error),
 }
 
@@ -55,8 +55,9 @@ impl fmt::Display for AskError {
 
 impl std::error::Error for AskError {}
 
-/// What runs, in the order of process ids; and what went wrong with those that do not answer. Of this user, or with
-/// sockets in a folder that the caller names, which may be another user's.
+/// Returns the running commands in order of process id, and an error for each that does not answer.
+/// Covers the sockets of this user, or those in the directory `named`, which may belong to another
+/// user.
 pub fn list(named: Option<&Path>) -> (Vec<JobJson>, Vec<AskError>) {
     let (mut jobs, mut silent) = (Vec::new(), Vec::new());
     let (sockets, foreign) = sockets(named);
@@ -72,8 +73,9 @@ pub fn list(named: Option<&Path>) -> (Vec<JobJson>, Vec<AskError>) {
     (jobs, silent)
 }
 
-/// Sockets in the folders of this user, from which those that crashed commands left are removed; or in a folder that the
-/// caller names, where nothing is removed. Also why folders of that name are left alone.
+/// Returns the sockets in the directories of this user, after removing stale sockets; or those in
+/// the directory `named`, where nothing is removed. Also returns the reasons for unused
+/// directories.
 fn sockets(named: Option<&Path>) -> (Vec<(u32, PathBuf)>, Vec<io::Error>) {
     let (mut sockets, mut foreign) = (Vec::new(), Vec::new());
     if let Some(named) = named {
@@ -91,7 +93,7 @@ fn sockets(named: Option<&Path>) -> (Vec<(u32, PathBuf)>, Vec<io::Error>) {
     (sockets, foreign)
 }
 
-/// Asks everybody; those that ended meanwhile are left out.
+/// Queries all sockets. Processes that ended meanwhile are left out.
 pub(super) fn ask_all(sockets: Vec<(u32, PathBuf)>) -> Vec<(u32, io::Result<Answer>)> {
     let asked = sockets.into_iter().map(|(pid, path)| (pid, ask(&path, &Ask::Look)));
     let is_over = |error: &io::Error| {
@@ -100,10 +102,12 @@ pub(super) fn ask_all(sockets: Vec<(u32, PathBuf)>) -> Vec<(u32, io::Result<Answ
     asked.filter(|(_, answer)| !answer.as_ref().is_err_and(is_over)).collect()
 }
 
-/// Changes the command with this process id, or the only one that runs; gives how it is then.
+/// Changes the command with this process id, or the only running command. Returns its state after
+/// the change.
 ///
 /// # Errors
-/// If it is not known which, it does not answer, or it refuses.
+///
+/// If no or several commands match, the command does not answer, or it refuses.
 pub fn set(named: Option<&Path>, pid: Option<u32>, change: &Change) -> Result<JobJson, AskError> {
     let (sockets, _) = sockets(named);
     let is_meant = |found: u32| pid.is_none_or(|pid| pid == found);
@@ -120,7 +124,7 @@ pub fn set(named: Option<&Path>, pid: Option<u32>, change: &Change) -> Result<Jo
     }
 }
 
-/// Asks at one socket; once more where whoever was asked went meanwhile.
+/// Sends a request, and repeats it once if the connection breaks.
 pub(super) fn ask(socket: &Path, ask: &Ask) -> io::Result<Answer> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     match ask_once(socket, ask) {

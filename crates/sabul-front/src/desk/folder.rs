@@ -1,4 +1,4 @@
-//! Where the sockets of this user's running commands are.
+//! Directory of the control sockets of this user's running commands.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -10,12 +10,13 @@ use rustix::process::{Pid, geteuid, test_kill_process};
 
 use crate::own;
 
-/// What sockets are called behind the process id.
+/// File name suffix of a socket, after the process id.
 const SUFFIX: &str = ".sock";
-/// Most names in the folder that are looked at.
+/// Ours: maximum number of directory entries that are read.
 const NAMES_MAX: usize = 10_000;
 
-/// The folder of this user, made where it is missing: in `XDG_RUNTIME_DIR`, or beside temporary files.
+/// Returns the directory of this user, created if missing: in `XDG_RUNTIME_DIR`, otherwise in the
+/// directory for temporary files.
 pub(super) fn own() -> io::Result<PathBuf> {
     let mut last = io::Error::other("there is no folder for it");
     for folder in places() {
@@ -27,8 +28,8 @@ pub(super) fn own() -> io::Result<PathBuf> {
     Err(last)
 }
 
-/// All folders in which commands of this user may be, since another one may have been started without the variable;
-/// and why a folder of that name is not looked into.
+/// Returns all directories in which commands of this user may have sockets, because another command
+/// may run without the variable. For an unusable directory returns the reason.
 pub(super) fn all() -> Vec<io::Result<PathBuf>> {
     let found = places().into_iter().map(|folder| check(&folder).map(|()| folder));
     found.filter(|it| !it.as_ref().is_err_and(|why| why.kind() == ErrorKind::NotFound)).collect()
@@ -42,7 +43,7 @@ fn places() -> Vec<PathBuf> {
 }
 
 pub(super) fn make(folder: &Path) -> io::Result<()> {
-    // Nothing is made where another user could replace it.
+    // The parent directory must not allow another user to replace the new directory.
     if let Some(outer) = folder.parent() {
         own::check_way(outer)?;
     }
@@ -52,7 +53,7 @@ pub(super) fn make(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Refuses a folder that is not this user's alone, whoever the user is.
+/// Rejects a directory that other users can access, for root too.
 fn check(folder: &Path) -> io::Result<()> {
     let facts = own::check(folder)?;
     if facts.mode() & 0o077 != 0 {
@@ -62,12 +63,12 @@ fn check(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The socket of this process.
+/// Returns the path of the socket of a process.
 pub(super) fn socket(folder: &Path, pid: u32) -> PathBuf {
     folder.join(format!("{pid}{SUFFIX}"))
 }
 
-/// All sockets in the folder, with the ids of their processes, in their order.
+/// Returns all sockets in the directory with their process ids, sorted.
 pub(super) fn sockets(folder: &Path) -> Vec<(u32, PathBuf)> {
     let names = fs::read_dir(folder).into_iter().flatten().flatten().take(NAMES_MAX);
     let mut found: Vec<_> = names
@@ -81,7 +82,7 @@ pub(super) fn sockets(folder: &Path) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// Removes the sockets of processes that are gone, and that of an earlier process with our own id.
+/// Removes the sockets of dead processes, and that of an earlier process with our own id.
 pub(super) fn sweep(folder: &Path) {
     for (pid, path) in sockets(folder) {
         if pid == std::process::id() || is_gone(pid) {
@@ -90,16 +91,16 @@ pub(super) fn sweep(folder: &Path) {
     }
 }
 
-/// Removes a socket at which nobody answers.
+/// Removes a socket that refuses connections.
 fn remove_dead(path: &Path) {
     let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
-    // One that answers belongs to a process of another container that shares the folder.
+    // A live socket belongs to a process of another container that shares the directory.
     if UnixStream::connect(path).is_err_and(refused) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// There is no process with this id.
+/// Returns whether no process has this id.
 pub(super) fn is_gone(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.is_none_or(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))

@@ -1,4 +1,4 @@
-//! What a running command does, as its desk tells it, and what of that can be changed.
+//! State of a running command for its control socket, and changes to it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -10,14 +10,15 @@ use super::words::{Change, JobJson, RunningJson};
 use crate::json::{SCHEMA, rate_bps};
 use crate::served;
 
-/// Characters of what a command works on that are told.
+/// Ours: maximum length of the description, in characters.
 const WHAT_MAX: usize = 300;
-/// Most transfers of a server that are told one by one: the answer has to fit.
+/// Ours: maximum number of transfers of a server in one answer, which bounds the size of the
+/// answer.
 const RUNNING_MAX: usize = 50;
-/// The highest rate that can be asked for, in bit/s: that of the fastest links there are.
+/// Ours: highest accepted rate in bit/s, above the fastest links in use.
 const RATE_MAX: u64 = 1_000_000_000_000;
 
-/// A running command; clones are of the same one.
+/// Running command. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Job {
     state: Arc<Mutex<State>>,
@@ -28,16 +29,16 @@ struct State {
     command: &'static str,
     what: String,
     begun: Instant,
-    /// Those that run, and the last that ran.
+    /// Running transfers and the last finished one.
     transfers: Vec<TransferHandle>,
-    /// As it was asked for, or changed since.
+    /// As requested at the start or changed since.
     policy: Option<String>,
     rate_limit_bps: Option<u64>,
-    /// What was changed, for transfers that begin later.
+    /// Changes that also apply to later transfers.
     wishes: Wishes,
-    /// Below this it would end.
+    /// Minimum rate in bit/s, below which the command ends.
     least_bps: Option<u64>,
-    /// Of a server.
+    /// Present for servers only.
     served: Option<Served>,
 }
 
@@ -47,11 +48,11 @@ struct Wishes {
     rate_limit_bps: Option<Option<u64>>,
 }
 
-/// What a server did.
+/// State of a server.
 #[derive(Debug)]
 struct Served {
     ceilings: [Ceiling; 2],
-    /// What runs.
+    /// Running transfers.
     running: Vec<Begun>,
     sessions: u64,
     transfers: u64,
@@ -59,7 +60,7 @@ struct Served {
 }
 
 impl Job {
-    /// A command of this name that works on this.
+    /// Creates the state of a command with this name and description.
     pub fn new(command: &'static str, what: &str) -> Self {
         let state = State {
             command,
@@ -75,7 +76,7 @@ impl Job {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Its transfers begin with this policy and these rates in bit/s, highest and least.
+    /// Sets the policy, the maximum rate and the minimum rate in bit/s with which transfers start.
     #[must_use]
     pub fn with_rates(self, policy: &str, most_bps: Option<u64>, least_bps: Option<u64>) -> Self {
         let mut state = self.lock();
@@ -86,7 +87,7 @@ impl Job {
         self
     }
 
-    /// It serves below these ceilings of what it sends and of what it receives.
+    /// Marks the command as a server with these ceilings for sent and received data.
     #[must_use]
     pub fn serving(self, sent: &Ceiling, received: &Ceiling) -> Self {
         let ceilings = [sent.clone(), received.clone()];
@@ -95,12 +96,12 @@ impl Job {
         self
     }
 
-    /// A transfer has begun; what was changed before holds for it, too.
+    /// Adds a transfer and applies earlier changes to it.
     pub fn begins(&self, transfer: &Transfer) {
         let handle = transfer.handle();
         let mut state = self.lock();
         let Wishes { policy, rate_limit_bps } = state.wishes;
-        // Both were possible with the same options before.
+        // The same options accepted both changes before.
         if let Some(policy) = policy {
             let _ = handle.set_policy(policy);
         }
@@ -111,21 +112,21 @@ impl Job {
         state.transfers.push(handle);
     }
 
-    /// A session of a server has begun.
+    /// Counts a new session of a server.
     pub fn session_begins(&self) {
         if let Some(served) = &mut self.lock().served {
             served.sessions += 1;
         }
     }
 
-    /// One has ended.
+    /// Counts the end of a session.
     pub fn session_ends(&self) {
         if let Some(served) = &mut self.lock().served {
             served.sessions = served.sessions.saturating_sub(1);
         }
     }
 
-    /// A transfer of a server has begun.
+    /// Adds a running transfer of a server.
     pub fn serves(&self, begun: &Begun) {
         if let Some(served) = &mut self.lock().served {
             served.running.retain(|known| !known.transfer.progress().is_finished);
@@ -133,7 +134,7 @@ impl Job {
         }
     }
 
-    /// A transfer of a server has reached its end, with so many bytes of content.
+    /// Counts a finished transfer of a server and its content bytes.
     pub fn served(&self, bytes: u64) {
         if let Some(served) = &mut self.lock().served {
             served.transfers += 1;
@@ -141,7 +142,7 @@ impl Job {
         }
     }
 
-    /// How it is now.
+    /// Returns the current state.
     pub fn look(&self) -> JobJson {
         let state = self.lock();
         let mut json = JobJson {
@@ -187,10 +188,11 @@ impl Job {
         json
     }
 
-    /// Goes on otherwise.
+    /// Applies a change.
     ///
     /// # Errors
-    /// If something of it is not possible; then nothing is changed.
+    ///
+    /// If a part of the change is impossible; then the command stays as it was.
     pub fn set(&self, change: &Change) -> Result<(), String> {
         let mut state = self.lock();
         let command = state.command;
@@ -253,7 +255,7 @@ impl Job {
     }
 }
 
-/// A transfer of a server, as it is told.
+/// Returns the state of one transfer of a server.
 fn running(begun: &Begun, progress: &Progress) -> RunningJson {
     let Begun { peer, order, .. } = begun;
     let (bytes_total, is_certain) = total(progress);
@@ -274,13 +276,13 @@ fn running(begun: &Begun, progress: &Progress) -> RunningJson {
     }
 }
 
-/// New content over the time so far.
+/// Returns the rate of new content over the time so far, in bit/s.
 fn goodput_bps(progress: &Progress) -> f64 {
     let new = progress.bytes.saturating_sub(progress.bytes_resumed);
     rate_bps(new, progress.elapsed.as_secs_f64())
 }
 
-/// How much there is in all, and whether that is certain.
+/// Returns the total number of bytes, and whether the total is final.
 fn total(progress: &Progress) -> (Option<u64>, bool) {
     match (progress.entries_total, progress.ahead) {
         (None, Some(ahead)) => (Some(ahead.bytes), ahead.is_all),

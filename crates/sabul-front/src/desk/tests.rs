@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::words::Change;
 use super::*;
 
-/// A folder as a desk's is, a desk of a server in it, and its ceilings.
+/// A directory for control sockets, the socket of a server in it, and the server's ceilings.
 fn desk() -> (TempDir, Desk, [Ceiling; 2]) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -55,7 +55,7 @@ async fn whoever_talks_nonsense_is_answered_and_keeps_nobody_out() {
         guest.read_to_string(&mut answer).unwrap();
         assert!(answer.contains("refused") && answer.contains("understand"), "{answer}");
     }
-    // So many that say nothing; they are let go in time.
+    // Clients that send nothing; the server disconnects them after a time.
     let silent: Vec<_> = (0..GUESTS_MAX).map(|_| Guest::connect(&desk.socket).unwrap()).collect();
     let mut answer = None;
     for _ in 0..20 {
@@ -73,7 +73,7 @@ async fn whoever_talks_nonsense_is_answered_and_keeps_nobody_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_crash_left_is_removed_and_what_lives_stays() {
     let (folder, desk, _) = desk();
-    // Nobody has the first id, and the second is that of somebody who has no desk here.
+    // No process has the first id. The process with the second id has no socket here.
     let (gone, alive) = (folder.path().join("4194999.sock"), folder.path().join("1.sock"));
     for socket in [&gone, &alive] {
         drop(std::os::unix::net::UnixListener::bind(socket).unwrap());
@@ -118,7 +118,7 @@ fn a_desk_in_a_folder_of_another_user_is_neither_made_nor_asked_even_by_root() {
     let why = folder::make(&folder).unwrap_err();
     assert!(why.to_string().contains("belongs to another user"), "{why}");
     assert_eq!(why.raw_os_error(), None, "the program says this");
-    // Whoever owns the folder above can put another one in its place.
+    // The owner of the parent directory can replace the directory.
     let inner = folder.join("sabul");
     assert!(folder::make(&inner).is_err() && !inner.exists());
 }

@@ -1,113 +1,114 @@
-//! What is asked and answered: a line of JSON each way.
+//! Messages of the control socket: one line of JSON in each direction.
 
 use sabul_units::{count, show_bytes, show_rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Longest question in bytes.
+/// Maximum length of a request in bytes.
 pub const ASK_MAX: u64 = 4096;
-/// Longest answer in bytes that is read.
+/// Maximum length of an answer in bytes.
 pub const ANSWER_MAX: u64 = 1 << 16;
 
-/// What is asked of a running command.
+/// Request to a running command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Ask {
-    /// What it does and how far it is.
+    /// Report the current state.
     Look,
-    /// To go on otherwise.
+    /// Change settings.
     Set(Change),
 }
 
-/// What is to be different; all of it, or nothing where something is refused.
+/// Settings to change. Either all of them change or, after a refusal, none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Change {
-    /// How its transfers stand beside other traffic: `fair`, `high` or `low`.
+    /// Sharing policy of the transfers: `fair`, `high` or `low`.
     pub policy: Option<String>,
-    /// The highest rate of each of its transfers in bit/s; 0 lifts it.
+    /// Maximum rate of each transfer in bit/s; 0 removes the limit.
     pub rate_limit_bps: Option<u64>,
-    /// The highest rate of all transfers of a server together, each way, in bit/s; 0 lifts it.
+    /// Maximum total rate of a server in each direction, in bit/s; 0 removes the limit.
     pub rate_limit_total_bps: Option<u64>,
 }
 
-/// What is answered.
+/// Answer of a running command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// How it is now.
+    /// State after the request.
     Job(JobJson),
-    /// Why nothing was changed.
+    /// Reason for a refusal. Nothing was changed.
     Refused(String),
 }
 
-/// A running command: a line of `ps --json`, and what `set --json` prints.
+/// A running command: one line of `ps --json`, and the document of `set --json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobJson {
     /// Version of this document.
     pub schema: u32,
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
-    /// Which command: `cp`, `perf`, `serve` or `perf serve`.
+    /// Command: `cp`, `perf`, `serve` or `perf serve`.
     pub command: String,
-    /// What it works on, as it was asked.
+    /// Places that the command copies, or the served directory or address.
     pub what: String,
-    /// For how long, in seconds.
+    /// Time since the start, in seconds.
     pub seconds: f64,
-    /// Transfers that run now.
+    /// Number of running transfers.
     pub transfers: u64,
-    /// Content bytes that have arrived so far, those that were there before among them.
+    /// Content bytes that have arrived so far, including those from earlier attempts.
     pub bytes: u64,
-    /// All content bytes, or as many as were found so far; none of a pipe, a measurement or a server.
+    /// Total content bytes, or the number found so far; null for a pipe, a measurement and a
+    /// server.
     pub bytes_total: Option<u64>,
-    /// The total is all there is; otherwise there is at least so much.
+    /// Whether the total is final; otherwise it is a lower bound.
     pub is_total_certain: bool,
-    /// New content bytes over the time of the transfers that run, in bit/s.
+    /// New content bytes over the duration of the running transfers, in bit/s.
     pub goodput_bps: f64,
-    /// How its transfers stand beside other traffic; none of a server, whose clients say that.
+    /// Sharing policy of the transfers; null for a server, whose clients choose the policy.
     pub policy: Option<String>,
-    /// The highest rate of each of its transfers in bit/s, where there is one.
+    /// Maximum rate of each transfer in bit/s; null without a limit.
     pub rate_limit_bps: Option<u64>,
-    /// The highest rate of all transfers of a server together, each way, in bit/s, where there is one.
+    /// Maximum total rate of a server in each direction, in bit/s; null without a limit.
     pub rate_limit_total_bps: Option<u64>,
-    /// Sessions that a server has now; none of other commands.
+    /// Number of current sessions of a server; null for other commands.
     pub sessions: Option<u64>,
-    /// Transfers that a server has finished.
+    /// Number of finished transfers of a server; null for other commands.
     pub transfers_done: Option<u64>,
-    /// Those of a server that run now, fifty at most.
+    /// Running transfers of a server, at most 50.
     #[serde(default)]
     pub running: Vec<RunningJson>,
 }
 
-/// A transfer of a server that runs.
+/// A running transfer of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunningJson {
-    /// Who asked for it.
+    /// Address of the client.
     pub peer: String,
-    /// What the server does: `sending` or `receiving`.
+    /// Direction seen from the server: `sending` or `receiving`.
     pub direction: String,
-    /// What the peer wanted: `files` or `measurement`.
+    /// Request of the client: `files` or `measurement`.
     pub purpose: String,
-    /// The first paths that the peer named.
+    /// The first paths of the request.
     pub names: Vec<String>,
-    /// For how long, in seconds.
+    /// Time since the start, in seconds.
     pub seconds: f64,
-    /// Content bytes that have arrived so far, those that were there before among them.
+    /// Content bytes that have arrived so far, including those from earlier attempts.
     pub bytes: u64,
-    /// All content bytes, or as many as were found so far.
+    /// Total content bytes, or the number found so far; null if unknown.
     pub bytes_total: Option<u64>,
-    /// The total is all there is; otherwise there is at least so much.
+    /// Whether the total is final; otherwise it is a lower bound.
     pub is_total_certain: bool,
-    /// New content bytes over its time, in bit/s.
+    /// New content bytes over the duration of the transfer, in bit/s.
     pub goodput_bps: f64,
 }
 
 impl RunningJson {
-    /// All of it for people.
+    /// Formats the transfer as one line.
     fn line(&self) -> String {
         let what = match (&self.names[..], self.purpose.as_str()) {
             ([], "measurement") => "a measurement".to_owned(),
-            // No name at all is the directory that is served.
+            // An empty name is the served directory itself.
             ([name], _) if name.is_empty() => "/".to_owned(),
             (names, _) => names.join(" "),
         };
@@ -118,7 +119,7 @@ impl RunningJson {
     }
 }
 
-/// How much has come of how much.
+/// Formats the amount and the total.
 fn come(bytes: u64, total: Option<u64>, is_certain: bool) -> String {
     let total = match (total, is_certain) {
         (None, _) => String::new(),
@@ -129,13 +130,13 @@ fn come(bytes: u64, total: Option<u64>, is_certain: bool) -> String {
 }
 
 impl JobJson {
-    /// All of it for people: a line, and one more for each transfer of a server.
+    /// Formats the command as one line, and each transfer of a server as a further line.
     pub fn lines(&self) -> String {
         let all = std::iter::once(self.line()).chain(self.running.iter().map(RunningJson::line));
         all.collect::<Vec<_>>().join("\n")
     }
 
-    /// It on a line.
+    /// Formats the command as one line.
     #[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
     fn line(&self) -> String {
         let mut parts = Vec::new();
@@ -158,7 +159,7 @@ impl JobJson {
     }
 }
 
-/// A time as `m:ss`, or `h:mm:ss` from an hour on.
+/// Formats a time as `m:ss`, or as `h:mm:ss` from one hour on.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a process")]
 fn show_time(seconds: f64) -> String {
     crate::course::show_time(std::time::Duration::from_secs(seconds.max(0.0) as u64))

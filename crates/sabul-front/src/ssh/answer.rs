@@ -1,4 +1,5 @@
-//! The far end: listens for the one who started it, says so, and ends with its input.
+//! Far end of an ssh connection: listens, prints its ticket, and exits at the end of standard
+//! input.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read as _};
@@ -11,10 +12,11 @@ use tokio::sync::oneshot;
 use super::lines::{LINES, MARK};
 use crate::listen;
 
-/// Free ports that are tried where any will do: another may take one meanwhile, or have it for UDP.
+/// Ours: number of free ports to try for port 0. Another process may take a port meanwhile, or use
+/// it for UDP.
 const ANY_ATTEMPTS: usize = 8;
 
-/// Ports to listen at, the first free one of them, for TCP and UDP alike.
+/// Range of ports. A listener takes the first that is free for both TCP and UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
     first: u16,
@@ -22,7 +24,7 @@ pub struct Ports {
 }
 
 impl Default for Ports {
-    /// The port of standing servers and those after it.
+    /// The port of permanent servers and those after it.
     fn default() -> Self {
         Self { first: 4850, last: 4949 }
     }
@@ -48,7 +50,7 @@ impl fmt::Display for Ports {
 }
 
 impl Ports {
-    /// Those to try. A ticket names its port, so one that is free is found out before.
+    /// Returns the ports to try. A ticket names its port, so a free port is determined in advance.
     fn candidates(self) -> Vec<u16> {
         let free = |_| {
             let listener = std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
@@ -62,11 +64,12 @@ impl Ports {
     }
 }
 
-/// Takes the first free one of these ports, at all addresses. The ticket names the address at which ssh
-/// came in, by `connection`, the value of SSH_CONNECTION.
+/// Binds the first free port of the range at all addresses. `connection` is the value of
+/// SSH_CONNECTION; the ticket names the server address in it.
 ///
 /// # Errors
-/// If none of the ports is free for TCP and UDP.
+///
+/// If no port is free for TCP and UDP.
 pub fn bind(
     config: ListenerConfig,
     ports: Ports,
@@ -87,26 +90,27 @@ pub fn bind(
     )))
 }
 
-/// Our own address in `client-ip client-port server-ip server-port`.
+/// Returns the server address in `client-ip client-port server-ip server-port`.
 fn own_address(connection: &str) -> Option<IpAddr> {
     let address: IpAddr = connection.split_whitespace().nth(2)?.parse().ok()?;
     Some(address.to_canonical())
 }
 
-/// The line that tells the near end that a listener is ready; it holds the ticket, **secret included**.
+/// Returns the line that reports a ready listener to the near end. The line holds the ticket,
+/// **secret included**.
 pub fn ready_line(ticket: &Ticket, version: &str) -> String {
     format!("{MARK}ready {LINES} {PROTOCOL_VERSION} {version} {ticket}")
 }
 
-/// The line that tells the near end why there will be no listener.
+/// Returns the line that reports a failure to the near end.
 pub fn failed_line(why: impl fmt::Display) -> String {
     format!("{MARK}failed {}", why.to_string().replace(['\n', '\t'], " "))
 }
 
-/// Returns when standard input has ended, which is when whoever started this process is gone.
+/// Waits for the end of standard input, which is the end of the client's ssh.
 pub async fn input_end() {
     let (sender, ended) = oneshot::channel::<()>();
-    // A read of standard input may never return, so it is no thread that anybody waits for.
+    // A read of standard input may never return, so nothing joins this thread.
     std::thread::spawn(move || {
         let mut scrap = [0; 4096];
         let mut input = io::stdin().lock();
@@ -119,7 +123,7 @@ pub async fn input_end() {
         }
         drop(sender);
     });
-    // It can only be dropped.
+    // The sender is only dropped, never used.
     let _ = ended.await;
 }
 

@@ -1,4 +1,4 @@
-//! A running ssh, and the far end that lives as long as it.
+//! Running ssh process that keeps the far end alive.
 
 use std::time::Duration;
 
@@ -7,24 +7,25 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use super::lines::Lines;
 
-/// How long ssh may take to end once its input has.
+/// Ours: time for ssh to exit after the end of its input.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// A running ssh with a sabul at its other end. Dropping it ends both, less politely than [`Bridge::close`].
+/// Running ssh with a sabul server at its far end. Dropping it kills ssh; [`Bridge::close`] ends
+/// both in order.
 #[derive(Debug)]
 pub struct Bridge {
     pub(super) child: Child,
     pub(super) input: ChildStdin,
-    /// Kept open: the far end would fail to write into what is closed.
+    /// Kept open: the far end would fail to write into a closed pipe.
     pub(super) lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Bridge {
-    /// Lets the far end know that it is done, and waits for it, for a bounded time.
+    /// Closes the input of ssh and waits for its exit, for a limited time.
     pub async fn close(self) {
         let Self { mut child, input, lines } = self;
         drop(input);
-        // Dropping the child ends one that takes too long.
+        // Dropping the child kills a process that does not exit in time.
         let _ = tokio::time::timeout(FAREWELL, child.wait()).await;
         drop(lines);
     }

@@ -1,4 +1,4 @@
-//! The ssh program as its user writes it, and how it is run.
+//! The ssh command: parsing of the user's setting, and execution.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-/// What scp tells OpenSSH too: no terminal, no forwarding, and no other command than ours, whatever the
-/// user's configuration has for logins to this host.
+/// Options that scp also passes to OpenSSH: no terminal, no forwarding, and no other command than
+/// ours, whatever the user's configuration of this host says.
 const OPENSSH: &[&str] = &[
     "-x",
     "-T",
@@ -18,21 +18,21 @@ const OPENSSH: &[&str] = &[
     "-oPermitLocalCommand=no",
     "-oRemoteCommand=none",
 ];
-/// Longest time that reading ssh's configuration may take.
+/// Ours: time limit for `ssh -G`.
 const CONFIGURATION: Duration = Duration::from_secs(5);
 
-/// The ssh program and the options that the user gives it.
+/// The ssh program and the user's options for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     words: Vec<String>,
 }
 
-/// A command line that cannot be taken apart.
+/// Error in splitting a command line into words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitError {
-    /// There is nothing in it.
+    /// The command line is empty.
     Empty,
-    /// A quote has no end.
+    /// A quote is not closed.
     Quote(char),
 }
 
@@ -48,11 +48,12 @@ impl fmt::Display for SplitError {
 impl std::error::Error for SplitError {}
 
 impl Program {
-    /// A program with options in front of the host, such as `ssh -p 2222 -J gate`; words are told apart as
-    /// by a shell, with quotes and `\`, and nothing is expanded.
+    /// Parses a program with options, such as `ssh -p 2222 -J gate`. Words are split like in a
+    /// shell, with quotes and `\`; nothing is expanded.
     ///
     /// # Errors
-    /// If it is empty or a quote has no end.
+    ///
+    /// If the text is empty or a quote is not closed.
     pub fn parse(text: &str) -> Result<Self, SplitError> {
         let words = split(text)?;
         if words.first().is_none_or(String::is_empty) {
@@ -61,17 +62,18 @@ impl Program {
         Ok(Self { words })
     }
 
-    /// The program's name, as it is looked for.
+    /// Returns the name of the program as given.
     pub fn name(&self) -> &str {
         &self.words[0]
     }
 
-    /// Whether it takes the options of OpenSSH, by its name.
+    /// Returns whether the program accepts the options of OpenSSH, judged by its name.
     fn is_openssh(&self) -> bool {
         Path::new(self.name()).file_name() == Some(OsStr::new("ssh"))
     }
 
-    /// Runs `remote` at the other end, with pipes for its input, output and messages. What ssh asks reaches the terminal.
+    /// Returns the command that runs `remote` on the far end, with pipes for standard input, output
+    /// and error. Prompts of ssh use the terminal.
     pub(super) fn command(&self, account: &str, remote: &str) -> Command {
         let mut command = Command::new(self.name());
         if self.is_openssh() {
@@ -83,8 +85,9 @@ impl Program {
         command
     }
 
-    /// The host's name or address that ssh dials for this account, by its configuration, and whether it goes
-    /// through another host. None where that cannot be had.
+    /// Returns the host name or address that ssh uses for this account, and whether ssh goes
+    /// through another host. `None` if the program is not OpenSSH or the configuration cannot be
+    /// read.
     pub(super) async fn resolve(&self, account: &str) -> Option<Resolved> {
         if !self.is_openssh() {
             return None;
@@ -97,7 +100,7 @@ impl Program {
     }
 }
 
-/// What ssh's configuration makes of a host.
+/// Host as resolved by the configuration of ssh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resolved {
     pub(super) host: String,
@@ -105,7 +108,7 @@ pub(super) struct Resolved {
 }
 
 impl Resolved {
-    /// Reads what `ssh -G` prints.
+    /// Parses the output of `ssh -G`.
     fn read(text: &str) -> Option<Self> {
         let value = |key: &str| {
             text.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(' ')?.trim()))

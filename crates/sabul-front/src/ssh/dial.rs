@@ -1,4 +1,4 @@
-//! The near end: starts ssh, finds the greeting, and connects to what it names.
+//! Near end of an ssh connection: starts ssh, reads the ticket, and connects to its addresses.
 
 use std::io;
 use std::process::ExitStatus;
@@ -20,46 +20,47 @@ use super::push::{Parcel, Push};
 use super::script;
 use super::watch::Watch;
 
-/// Pause before the next address of a host is tried beside those that have not answered. That of RFC 8305 §8.
+/// Delay between connection attempts to several addresses of a host [RFC8305 §8].
 const STAGGER: Duration = Duration::from_millis(250);
-/// Bytes of a program that are sent between two looks at the progress.
+/// Ours: bytes of the program that are sent between two progress reports.
 const PIECE: usize = 64 << 10;
-/// What ssh ends with where it did not come as far as the command.
+/// Exit code of ssh if it fails before the remote command runs.
 const SSH_FAILED: i32 = 255;
 
-/// What is asked of ssh.
+/// Parameters of a connection through ssh.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The host, as ssh knows it: `[user@]host`.
+    /// Account in the form of ssh: `[user@]host`.
     pub account: String,
-    /// The ssh program with its options.
+    /// The ssh program and its options.
     pub program: Program,
-    /// Path of the sabul at the other end; none has it looked for.
+    /// Path of sabul on the far end; `None` searches for it.
     pub remote_path: Option<String>,
-    /// Ports that it may listen at.
+    /// Ports on which the far end may listen.
     pub ports: Ports,
-    /// The program to take along.
+    /// Program to upload.
     pub push: Push,
-    /// This program's version, for errors.
+    /// Version of this program, for error messages.
     pub version: &'static str,
-    /// Who sees a program being sent, and decides whether to send one.
+    /// Receives the progress of an upload, and decides whether to upload.
     pub watch: Arc<dyn Watch>,
 }
 
-/// A session with a sabul that ssh started.
+/// Session with a server that ssh started.
 #[derive(Debug)]
 pub struct Dialled {
     /// The session.
     pub session: Session,
-    /// What keeps the other end alive.
+    /// The ssh process that keeps the far end alive.
     pub bridge: Bridge,
 }
 
-/// Starts a sabul on a host through ssh and connects to it. Dropping the future ends ssh.
+/// Starts sabul on a host through ssh and connects to it. Dropping the future ends ssh.
 ///
 /// # Errors
-/// If ssh cannot be run or does not get there, no sabul is found or started, its version is another, or its
-/// ports cannot be reached.
+///
+/// If ssh cannot run or cannot log in, sabul is missing there or does not start, its version
+/// differs, or its ports are unreachable.
 pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, SshError> {
     let parcel = order.push.parcel()?.map(Arc::new);
     let pushed = parcel.as_ref().map(|parcel| parcel.hash.as_str());
@@ -84,14 +85,14 @@ pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, Ss
     Dialling { order, parcel, bridge, messages, found: None }.run(config).await
 }
 
-/// On the way there.
+/// Connection in progress.
 struct Dialling<'a> {
     order: &'a Order,
     parcel: Option<Arc<Parcel>>,
     bridge: Bridge,
-    /// What ssh says.
+    /// Standard error of ssh.
     messages: Messages,
-    /// Path and version of the program that runs at the other end.
+    /// Path and version of the program on the far end.
     found: Option<(String, String)>,
 }
 
@@ -118,7 +119,7 @@ impl Dialling<'_> {
         }
     }
 
-    /// Listens to what comes through ssh until the other end is ready.
+    /// Processes the lines from the far end until it is ready.
     async fn greeting(&mut self) -> Result<Ticket, SshError> {
         let account = &self.order.account;
         loop {
@@ -159,7 +160,8 @@ impl Dialling<'_> {
         }
     }
 
-    /// Offers to send this program to a host that has none; true if it was accepted and the other end knows.
+    /// Offers to upload this program to a host that lacks it. Returns true after the user agreed
+    /// and the hash was sent.
     async fn offer(&mut self, system: &str) -> Result<bool, SshError> {
         let order = self.order;
         if order.remote_path.is_some() || order.push != Push::No {
@@ -178,7 +180,7 @@ impl Dialling<'_> {
         if !asked.await.unwrap_or(false) {
             return Ok(false);
         }
-        // If ssh has ended, that is the next thing that is read.
+        // If ssh has ended, the next read reports it.
         let _ = self.bridge.input.write_all(format!("{}\n", parcel.hash).as_bytes()).await;
         self.parcel = Some(parcel);
         Ok(true)
@@ -211,7 +213,7 @@ impl Dialling<'_> {
         let bytes = if has_gzip { parcel.packed() } else { &parcel.bytes };
         let (watch, total) = (&self.order.watch, bytes.len() as u64);
         let input = &mut self.bridge.input;
-        // If the program cannot be sent, ssh has ended, and that is the next thing that is read.
+        // If the upload fails, ssh has ended, and the next read reports it.
         let mut result = input.write_all(format!("{total}\n").as_bytes()).await;
         let mut sent = 0;
         for piece in bytes.chunks(PIECE) {
@@ -227,7 +229,7 @@ impl Dialling<'_> {
         Ok(())
     }
 
-    /// Why ssh ended before the other end was ready.
+    /// Returns the error for an end of ssh before the far end was ready.
     async fn ended(&mut self) -> SshError {
         let account = &self.order.account;
         let (code, how) = how_it_ended(&mut self.bridge.child).await;
@@ -268,7 +270,7 @@ impl Dialling<'_> {
         }
     }
 
-    /// The other end has another version.
+    /// Returns the error for a far end of another version.
     fn skew(&self, theirs: &str) -> SshError {
         let path = self.found.as_ref().map_or_else(String::new, |(path, _)| format!(" ({path})"));
         let theirs = match &self.found {
@@ -283,7 +285,7 @@ impl Dialling<'_> {
         SshError::new(ErrorKind::Unreachable, text)
     }
 
-    /// ssh gets through, and we do not.
+    /// Returns the error for a far end whose ports are unreachable although ssh works.
     fn unreachable(
         &self,
         error: &Error,
@@ -325,7 +327,7 @@ fn missing(order: &Order, system: &str, searched: &str) -> SshError {
     SshError::new(ErrorKind::Failure, text)
 }
 
-/// A file of this machine of which somebody may have thought.
+/// Hints at a local file whose name contains a colon and may have been meant.
 fn local_file_hint(account: &str) -> String {
     let name = format!("{account}:");
     let is_here = std::fs::read_dir(".").is_ok_and(|entries| {
@@ -338,9 +340,9 @@ fn local_file_hint(account: &str) -> String {
     }
 }
 
-/// The exit code, and the end in words.
+/// Returns the exit code and a description of the end.
 async fn how_it_ended(child: &mut Child) -> (Option<i32>, String) {
-    // Its output has ended, so it has too, or will at once.
+    // The output has ended, so the process has ended or will end soon.
     let wait = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;
     let status: Option<ExitStatus> = wait.ok().and_then(Result::ok);
     match status.and_then(|status| status.code()) {
@@ -349,7 +351,7 @@ async fn how_it_ended(child: &mut Child) -> (Option<i32>, String) {
     }
 }
 
-/// The first session that comes about, each address given a little time before the next is tried beside it.
+/// Returns the first session that succeeds. Attempts start [`STAGGER`] apart and run in parallel.
 async fn first_that_answers(
     addresses: &[String],
     ticket: &Ticket,
@@ -372,7 +374,7 @@ async fn first_that_answers(
                     first = Some((turn, error));
                 }
             }
-            // A task that panicked has said so itself.
+            // The panic of a task is reported by its hook.
             Err(_) => {}
         }
     }

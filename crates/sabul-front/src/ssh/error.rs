@@ -1,10 +1,10 @@
-//! Why there is no sabul at the other end of ssh.
+//! Error type of connections through ssh.
 
 use std::fmt;
 
 use sabul::{Error, ErrorKind};
 
-/// Why there is no sabul at the other end of ssh: what happened, where, and what to do.
+/// Error of a connection through ssh: what failed, on which host, and what to do.
 #[derive(Debug)]
 pub struct SshError {
     kind: ErrorKind,
@@ -16,7 +16,7 @@ impl SshError {
         Self { kind, message: message.into() }
     }
 
-    /// What kind of failure this is.
+    /// Returns the kind of the failure.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }

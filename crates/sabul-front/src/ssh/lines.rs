@@ -1,4 +1,5 @@
-//! The lines by which the two ends find each other in what else comes through ssh.
+//! Line protocol between the two ends of an ssh connection, embedded in other output such as
+//! banners.
 
 use std::collections::VecDeque;
 
@@ -6,44 +7,45 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
 use crate::foreign;
 
-/// What each of our lines starts with.
+/// Prefix of each line of the protocol.
 pub(super) const MARK: &str = "@sabul ";
-/// Version of these lines.
+/// Version of the line protocol.
 pub(super) const LINES: u32 = 1;
-/// Longest line that is kept, in bytes: a ticket has at most 8192.
+/// Ours: maximum length of a line in bytes; longer lines are cut. A ticket has at most 8192 bytes.
 const LINE_MAX: usize = 16 << 10;
-/// Most bytes before a greeting; a message of the day is smaller.
+/// Ours: maximum number of bytes before the ready line. A message of the day is smaller.
 const BEFORE_MAX: usize = 1 << 20;
-/// Lines kept of what else was said.
+/// Ours: number of foreign lines kept for error messages.
 const TAIL_LINES: usize = 5;
-/// Signs kept of each of those.
+/// Ours: maximum length of each kept line, in characters.
 const TAIL_SIGNS: usize = 200;
 
-/// One of our lines.
+/// Parsed line of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// The script has no sabul to run; this is the system, `uname -sm`, and where it looked.
+    /// The script found no sabul. Holds the system (`uname -sm`) and the places searched.
     Missing { system: String, searched: String },
-    /// The script wants the program, for this system, and unpacks it where the system has gzip.
+    /// The script requests the program for this system, compressed if the system has gzip.
     Wants { system: String, has_gzip: bool },
-    /// What arrived is not what was sent.
+    /// The received program is damaged.
     Damaged { why: String },
-    /// The script runs this program, of this version.
+    /// The script executes this program of this version.
     Found { path: String, version: String },
     /// The program could not listen.
     Failed { why: String },
-    /// It listens.
+    /// The program listens.
     Ready { protocol: u32, version: String, ticket: String },
-    /// One of ours that this version does not know.
+    /// A line of the protocol that this version does not support.
     Unknown,
 }
 
 impl Said {
-    /// Reads a line; none if it is none of ours. A banner without an end of line may stand in front.
+    /// Parses a line. Returns `None` for foreign output. A banner without a line end may precede
+    /// the prefix.
     pub(super) fn read(line: &str) -> Option<Self> {
         let (_, text) = line.split_once(MARK)?;
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
-        // The parts of a line that may hold spaces have a tab in front.
+        // A tab precedes each field that may contain spaces.
         let mut parts = rest.split('\t').map(|part| part.trim().to_owned());
         let mut part = || parts.next().unwrap_or_default();
         Some(match word {
@@ -68,7 +70,7 @@ impl Said {
     }
 }
 
-/// Reads lines, bounded, and keeps the last ones that are none of ours.
+/// Bounded reader of lines. Keeps the last foreign lines.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     reader: R,
@@ -76,11 +78,11 @@ pub(super) struct Lines<R> {
     tail: VecDeque<String>,
 }
 
-/// The next thing that is heard.
+/// Next event of the reader.
 #[derive(Debug)]
 pub(super) enum Heard {
     Said(Said),
-    /// Something else is said, and no end of it.
+    /// More than [`BEFORE_MAX`] bytes without an expected line.
     TooMuch,
     End,
 }
@@ -90,7 +92,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         Self { reader, seen: 0, tail: VecDeque::new() }
     }
 
-    /// The next line of ours.
+    /// Returns the next line of the protocol.
     pub(super) async fn next(&mut self) -> Heard {
         loop {
             let Some(line) = self.line().await else { return Heard::End };
@@ -105,11 +107,11 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         }
     }
 
-    /// A line without its end, cut at [`LINE_MAX`]; none at the end of everything.
+    /// Returns a line without its end, cut at [`LINE_MAX`], or `None` at the end of input.
     async fn line(&mut self) -> Option<Vec<u8>> {
         let mut line = Vec::new();
         loop {
-            // What cannot be read any more has ended.
+            // A read error counts as the end of input.
             let chunk = self.reader.fill_buf().await.ok().filter(|chunk| !chunk.is_empty());
             let Some(chunk) = chunk else { return (!line.is_empty()).then_some(line) };
             let end = chunk.iter().position(|&byte| byte == b'\n');
@@ -135,7 +137,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         self.tail.push_back(line);
     }
 
-    /// The last lines that were none of ours, for an error.
+    /// Returns the last foreign lines, for an error message.
     pub(super) fn tail(&self) -> String {
         let lines: Vec<&str> = self.tail.iter().map(String::as_str).collect();
         match lines.as_slice() {
@@ -183,7 +185,7 @@ mod tests {
         );
         let shown = format!("{said:?}");
         assert_eq!(said.0.len(), 6, "{shown}");
-        // Debug escapes an escape character, and leaves a text that is escaped already with two backslashes.
+        // Debug formatting escapes ESC, and adds a backslash to text that is already escaped.
         assert!(!shown.replace("\\\\u{", "").contains("\\u{"), "{shown}");
         assert!(said.1.contains("\\u{1b}[2Jbanner"), "{}", said.1);
     }

@@ -1,4 +1,4 @@
-//! Standard error of ssh: passed on as it comes, and the end of it kept.
+//! Standard error of ssh: forwarded to the user; its last bytes are kept.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,15 +8,16 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
 
-/// Bytes that are kept.
+/// Ours: number of bytes kept.
 const KEPT: usize = 4096;
-/// How long the rest may take after ssh has ended. A master that ssh left in the background keeps standard error open.
+/// Ours: time to read the rest after ssh has ended. A background master of ssh keeps standard error
+/// open.
 const REST: Duration = Duration::from_millis(300);
-/// Messages of the OpenSSH client where the other end answered and one of both was not let in or not trusted.
+/// Messages of the OpenSSH client for a failed login or a host key that does not verify.
 const REFUSALS: &[&str] =
     &["Permission denied (", "Too many authentication failures", "Host key verification failed"];
 
-/// What ssh wrote to standard error.
+/// Standard error of ssh.
 #[derive(Debug)]
 pub(super) struct Messages {
     tail: Arc<Mutex<Vec<u8>>>,
@@ -24,7 +25,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Passes on to standard error what comes.
+    /// Forwards `from` to standard error.
     pub(super) fn pass_on(from: Option<ChildStderr>) -> Self {
         let tail = Arc::<Mutex<Vec<u8>>>::default();
         let kept = Arc::clone(&tail);
@@ -32,7 +33,7 @@ impl Messages {
             tokio::spawn(async move {
                 let mut buffer = [0; 1024];
                 while let Ok(length @ 1..) = from.read(&mut buffer).await {
-                    // Where nobody reads standard error, ssh goes on.
+                    // ssh continues even if nobody reads standard error.
                     let _ = std::io::stderr().write_all(&buffer[..length]);
                     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                     kept.extend_from_slice(&buffer[..length]);
@@ -44,7 +45,7 @@ impl Messages {
         Self { tail, reader }
     }
 
-    /// Whether ssh, which has ended, said that a login or a host key was refused.
+    /// Returns whether ssh, which has ended, reported a refused login or host key.
     pub(super) async fn name_a_refusal(&mut self) -> bool {
         if let Some(reader) = &mut self.reader {
             let _ = tokio::time::timeout(REST, reader).await;

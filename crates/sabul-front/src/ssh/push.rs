@@ -1,4 +1,4 @@
-//! A program to take along: our own, or one for another system.
+//! Programs for `--push`: this program, or a file for another system.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,25 +14,25 @@ use sabul::ErrorKind;
 use super::error::SshError;
 use super::strip::stripped;
 
-/// The program that the other end is to run.
+/// Program that the far end runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Push {
-    /// One that it has.
+    /// The program installed there.
     #[default]
     No,
-    /// A copy of the one that runs here.
+    /// A copy of this program.
     Own,
-    /// A copy of this file, which is made for the system of the other end.
+    /// A copy of this file, built for the far end's system.
     File(PathBuf),
 }
 
-/// A program in memory, with its hash.
+/// Program in memory, with its hash.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) bytes: Vec<u8>,
     pub(super) hash: String,
     packed: OnceLock<Vec<u8>>,
-    /// The system it is made for, as `uname -sm` says it; none where we do not know.
+    /// System of the program in the form of `uname -sm`; `None` if unknown.
     pub(super) system: Option<&'static str>,
 }
 
@@ -40,7 +40,7 @@ impl Push {
     pub(super) fn parcel(&self) -> Result<Option<Parcel>, SshError> {
         let path = match self {
             Self::No => return Ok(None),
-            // The running program itself, also where its file was replaced since.
+            // The running program itself, even if its file was replaced meanwhile.
             Self::Own => Path::new("/proc/self/exe"),
             Self::File(path) => path.as_path(),
         };
@@ -55,27 +55,28 @@ impl Push {
 }
 
 impl Parcel {
-    /// As gzip compresses it. Every Unix has gzip; zstd and xz save a quarter more and are often missing.
+    /// Returns the program compressed with gzip. Every Unix has gzip; zstd and xz save another
+    /// quarter but are often missing.
     pub(super) fn packed(&self) -> &[u8] {
         self.packed.get_or_init(|| {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-            // Memory takes all that is written.
+            // Writing to memory cannot fail.
             let _ = encoder.write_all(&self.bytes);
             encoder.finish().unwrap_or_default()
         })
     }
 }
 
-/// SHA-256 in hexadecimal, as `sha256sum` prints it.
+/// Returns the SHA-256 hash in hexadecimal, as `sha256sum` prints it.
 pub(super) fn hash(bytes: &[u8]) -> String {
     HEXLOWER.encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref())
 }
 
-/// The system that a program is made for, by the head of its file, of which elf(5) tells; none of a script, and of
-/// machines that have several names.
+/// Returns the system of a program from its ELF header [elf(5)]. `None` for a script, and for
+/// machines with several names.
 fn system_of(program: &[u8]) -> Option<&'static str> {
     let (ident, rest) = program.split_first_chunk::<16>()?;
-    // 64 bit, lowest byte first.
+    // 64 bit, little-endian.
     if !ident.starts_with(b"\x7fELF\x02\x01") {
         return None;
     }

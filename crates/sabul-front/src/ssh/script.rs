@@ -1,24 +1,26 @@
-//! What runs at the other end before a sabul does: one line for its `sh`.
+//! Shell script for the far end that finds or installs sabul: one line for `sh`.
 //!
-//! The account's own shell may be any, so all that it has to understand are words in single quotes. What users
-//! say travels as arguments of the script, never as part of it. Parts of what it says that may hold spaces have a
-//! tab in front, as `lines.rs` reads them.
+//! The account's own shell may be any, so it only needs to support words in single quotes. User
+//! input travels as arguments of the script, never as part of it. In the script's output a tab
+//! precedes each field that may contain spaces, as `lines.rs` expects.
 
 use super::lines::MARK;
 
-/// Where a sabul may be, beside the PATH, which is short for commands over ssh: what installers for one user
-/// take.
+/// Places of sabul outside PATH, where installers for one user put programs. PATH is short for
+/// commands over ssh.
 const PLACES: &str = "\"$HOME\"/.local/bin/sabul \"$HOME\"/.cargo/bin/sabul /usr/local/bin/sabul \
     /opt/sabul/bin/sabul";
 
-/// The account's folder of pushed programs, `$d`; `o FILE` is true where the file or folder is the account's own and no
-/// link. `k` is true where the folder is, and no other user can write to it from then on.
+/// Shell definitions: `$d` is the account's directory of pushed programs. `o FILE` is true for a
+/// file or directory that the account owns and that is no link. `k` is true if `$d` is such a
+/// directory, and removes write permission of other users.
 const CACHE: &str = "d=${XDG_CACHE_HOME:-$HOME/.cache}/sabul; \
     o() { [ -O \"$1\" ] && [ ! -L \"$1\" ]; }; \
     k() { o \"$d\" && chmod 700 \"$d\"; }";
 
-/// Finds a program: `$1` is its path or nothing. Leaves it in `f`. Where there is none, the near end may name the hash of
-/// one that it sends along, as a line; the end of standard input is a no.
+/// Returns the script that finds a program and leaves its path in `f`. `$1` is a path or empty. If
+/// no program is found, the near end may send the hash of a program to upload, as a line. End of
+/// standard input means that no upload follows.
 fn find() -> String {
     format!(
         "{CACHE}; f=; case $1 in \
@@ -34,9 +36,9 @@ fn find() -> String {
     )
 }
 
-/// A function that has the program of this hash in the account's cache: `$1` is its SHA-256. A program that is not
-/// there yet comes by standard input: a line with the number of bytes, then these, as gzip packs them where the system
-/// has gzip. Leaves the program in `f`.
+/// Returns a shell function that provides the program with the SHA-256 hash `$1` in the account's
+/// cache. A missing program is read from standard input: a line with the number of bytes, then the
+/// bytes, compressed with gzip if the system has gzip. Leaves the path in `f`.
 fn push() -> String {
     format!(
         "p() {{ m=$(umask); umask 077; {CACHE}; f=$d/sabul-$1; \
@@ -59,7 +61,7 @@ fn push() -> String {
     )
 }
 
-/// Turns into the program: `$2` are the ports.
+/// Returns the script that executes the program. `$2` is the range of ports.
 fn serve() -> String {
     format!(
         "printf \"{MARK}found %s\\t%s\\n\" \"$f\" \"$(\"$f\" --version 2>&1 | head -n 1)\"; \
@@ -67,7 +69,7 @@ fn serve() -> String {
     )
 }
 
-/// The whole command for the other end. `pushed` is the hash of a program to have there.
+/// Returns the whole command for the far end. `pushed` is the hash of a program to upload.
 pub(super) fn remote(path: &str, ports: &str, pushed: Option<&str>) -> String {
     let get = if pushed.is_some() { "p \"$3\"".to_owned() } else { find() };
     let script = format!("{}; {get}; {}", push(), serve());
@@ -76,7 +78,7 @@ pub(super) fn remote(path: &str, ports: &str, pushed: Option<&str>) -> String {
     words.join(" ")
 }
 
-/// A word in single quotes, which every shell takes as it is. Inside, `'` becomes `'\''`.
+/// Quotes a word with single quotes, which every shell supports. `'` becomes `'\''`.
 fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {
@@ -94,14 +96,14 @@ mod tests {
     use std::path::Path;
     use std::process::{Command, Output, Stdio};
 
-    /// Runs the command by a shell in a home of its own.
+    /// Runs the command by a shell with its own home directory.
     fn run(home: &Path, command: &str, input: &[u8]) -> Output {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(command).current_dir(home);
         shell.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin");
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = shell.spawn().unwrap();
-        // A script that wants no input may be gone already.
+        // A script that needs no input may have exited already.
         let _ = child.stdin.take().unwrap().write_all(input);
         child.wait_with_output().unwrap()
     }
@@ -110,7 +112,7 @@ mod tests {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A program that says how it was called.
+    /// Writes a program that prints its arguments.
     fn program(path: &Path) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, PROGRAM).unwrap();
@@ -124,7 +126,7 @@ mod tests {
     fn a_line_has_no_end_of_line_and_no_history_of_csh() {
         for command in [remote("a'b", "1-2", None), remote("", "1-2", Some("00"))] {
             assert!(!command.contains('\n'));
-            // csh takes `!x` for history, also in quotes; `[ ! -x ]` has a space behind.
+            // csh treats `!x` as history, even in quotes; `[ ! -x ]` has a space after `!`.
             assert!(command.match_indices('!').all(|(at, _)| command[at..].starts_with("! ")));
         }
     }
@@ -166,7 +168,7 @@ mod tests {
         assert!(text(&output).ends_with("\t/none/sabul\n"), "{output:?}");
     }
 
-    /// What the near end sends of a program: as gzip packs it, or as it is.
+    /// Input that the near end sends for a program: compressed with gzip, or plain.
     fn parcel(program: &[u8], is_packed: bool) -> Vec<u8> {
         let mut bytes = program.to_vec();
         if is_packed {
@@ -194,13 +196,13 @@ mod tests {
         assert_eq!(mode & 0o777, 0o700);
         let said = text(&run(home.path(), &command, b""));
         assert!(said.starts_with("@sabul found "), "{said}");
-        // Somebody changed it: it is wanted again.
+        // A modified program is requested again.
         fs::write(cache.join(format!("sabul-{hash}")), "x").unwrap();
         let said = text(&run(home.path(), &command, &parcel));
         assert!(said.starts_with("@sabul wants ") && said.contains("ran serve"), "{said}");
     }
 
-    /// A pushed program that prints its umask where it is to serve.
+    /// A pushed program that prints its umask for `serve`.
     const WITH_UMASK: &str = "#!/bin/sh\nif [ \"$1\" = serve ]; then umask; fi\n";
 
     #[test]
@@ -227,8 +229,8 @@ mod tests {
         let open = || fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
         fs::create_dir_all(&cache).unwrap();
         open();
-        // Links to a program with the right content, and at the name under which the next one arrives: `exec` keeps
-        // the process id.
+        // Links to a program with the right content, and at the name of the next upload: `exec`
+        // keeps the process id.
         let (outside, victim) = (home.path().join("outside"), home.path().join("victim"));
         program(&outside);
         fs::write(&victim, "as it was").unwrap();
@@ -240,7 +242,8 @@ mod tests {
         let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&cache) & 0o777, 0o700);
         assert!(!cache.join(format!("sabul-{hash}")).is_symlink());
-        // Where nothing is pushed, the program that lies there is found, and its folder is closed first.
+        // Without a push, the program in the cache is found, and its directory is first made
+        // private.
         open();
         let said = text(&run(home.path(), &remote("", "1-2", None), b""));
         assert!(said.contains("/.cache/sabul/sabul-") && said.contains("ran serve"), "{said}");

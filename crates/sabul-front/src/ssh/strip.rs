@@ -1,20 +1,21 @@
-//! A program without what only debuggers read.
+//! Removes symbols and debug information from a program.
 //!
-//! A loader reads the segments of a program. Section headers, symbols and debug information stand behind the last
-//! segment, so a copy that ends there runs as the whole does [elf(5)].
+//! A loader reads only the segments of a program. Section headers, symbols and debug information
+//! follow the last segment, so a copy cut there still runs [elf(5)].
 
-/// Where the parts of the header of a 64-bit file are, in bytes from its start.
+/// Byte offsets of fields in the header of a 64-bit file.
 const SEGMENTS_AT: usize = 32;
 const SECTIONS_AT: usize = 40;
 const SEGMENT_SIZE: usize = 54;
 const SEGMENT_COUNT: usize = 56;
-/// Size, count and names of the sections.
+/// Size, count and name index of the section headers.
 const SECTION_FIELDS: std::ops::Range<usize> = 58..64;
-/// Where offset and size are in a segment's header.
+/// Byte offsets of offset and size in a segment header.
 const SEGMENT_OFFSET: usize = 8;
 const SEGMENT_FILE_SIZE: usize = 32;
 
-/// The program without sections, as far as this is a 64-bit ELF file with the lowest byte first; others as they are.
+/// Returns the program without its sections, if it is a 64-bit little-endian ELF file; otherwise
+/// unchanged.
 pub(super) fn stripped(mut program: Vec<u8>) -> Vec<u8> {
     if let Some(end) = end_of_segments(&program) {
         program.truncate(end);
@@ -24,7 +25,8 @@ pub(super) fn stripped(mut program: Vec<u8>) -> Vec<u8> {
     program
 }
 
-/// Where the last segment ends; none of other files, and of files whose segments are not all there.
+/// Returns the end of the last segment. `None` for other files, and for files with missing
+/// segments.
 fn end_of_segments(program: &[u8]) -> Option<usize> {
     if !program.starts_with(b"\x7fELF\x02\x01") {
         return None;
@@ -59,7 +61,7 @@ mod tests {
     fn a_stripped_program_is_smaller_and_runs_as_the_whole_does() {
         let whole = std::fs::read("/proc/self/exe").unwrap();
         let stripped = stripped(whole.clone());
-        // A program that was built without debug information still has its symbols.
+        // A program built without debug information still has symbols.
         assert!(stripped.len() < whole.len() * 9 / 10, "{} of {}", stripped.len(), whole.len());
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("program");
@@ -67,7 +69,7 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let output = Command::new(&path).arg("--list").output().unwrap();
         assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
-        // A stripped program has nothing left to strip.
+        // Stripping twice changes nothing.
         assert!(super::stripped(stripped.clone()) == stripped);
     }
 

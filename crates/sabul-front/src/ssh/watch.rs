@@ -1,18 +1,18 @@
-//! What a user sees and decides while ssh makes the other end ready.
+//! Callbacks for the progress of an upload through ssh, and for the user's decision.
 
 use std::fmt;
 
-/// Gets the progress of a program that is sent to the other end, and decides whether to send one.
+/// Receives the progress of an upload to the far end, and decides whether to upload.
 pub trait Watch: fmt::Debug + Send + Sync {
-    /// `sent` bytes of `total` are on their way to this host.
+    /// `sent` of `total` bytes are on their way to this host.
     fn sending(&self, host: &str, sent: u64, total: u64);
 
-    /// Whether to send this program to a host of this system, which has none. `bytes` returns how much is sent; that takes
-    /// a second. May wait for a person.
+    /// Returns whether to upload this program to a host of this system, which lacks it. `bytes`
+    /// returns the size of the upload and takes a second. May wait for the user.
     fn send_along(&self, host: &str, system: &str, bytes: &dyn Fn() -> u64) -> bool;
 }
 
-/// Shows nothing, and sends no program that was not ordered.
+/// Shows nothing, and uploads nothing without `--push`.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 
