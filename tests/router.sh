@@ -232,7 +232,7 @@ trap 'exit 143' TERM
 set_up
 both=(--device site0 --device site1)
 refused "a link without capacity" "nothing to share out" "${both[@]}" --rate-mbps 0
-refused "one device instead of two" "given twice" --device site0 --rate-mbps 50
+refused "one device instead of two" "exactly twice" --device site0 --rate-mbps 50
 refused "the same device twice" "'site0' twice" --device site0 --device site0 --rate-mbps 50
 refused "a device of another kind" "lo.*taken by a device" --device lo --device site1 --rate-mbps 50
 refused "an uplink that does not exist" "nowhere0.*does not exist" "${both[@]}" --rate-mbps 50 --uplink nowhere0

@@ -102,7 +102,8 @@ impl Watch for Along {
         }
         let size = megabytes(bytes());
         let mut terminal = io::stderr();
-        let _ = write!(terminal, "{host} ({system}) has no sabul. Send it along? {size} [y/N] ");
+        let _ =
+            write!(terminal, "{host} ({system}) has no sabul. Upload this program, {size}? [y/N] ");
         let _ = terminal.flush();
         let mut answer = String::new();
         let is_read = io::stdin().read_line(&mut answer).is_ok();

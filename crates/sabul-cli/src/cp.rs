@@ -129,12 +129,12 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     policy::apply(args, &mut options)?;
     if (args.json || args.json_lines) && plan.writes_stdout() {
         return Err(CliError::usage(
-            "--json and the destination '-' both want standard output; leave out one of them",
+            "--json and the destination '-' both use standard output; leave out one of them",
         ));
     }
     if args.retry.is_some() && (plan.writes_stdout() || plan.reads_stdin()) {
         return Err(CliError::usage(
-            "--retry goes on with files; what comes from '-' or goes there cannot be repeated",
+            "--retry cannot repeat a copy from or to '-'; name files, or leave out --retry",
         ));
     }
     let missing = plan.none_to_send(args)?;
@@ -180,13 +180,13 @@ fn what_stays(outcome: &Outcome) -> String {
     let stays = match (outcome.json.files, outcome.json.durable_bytes) {
         (0, 0) => String::new(),
         (0, bytes) => {
-            format!("what is on the receiver's disk stays (at least {}); ", show_bytes(bytes))
+            format!("the receiver keeps the data on its disk (at least {}); ", show_bytes(bytes))
         }
         (files, _) => {
-            format!("what had arrived complete stays (at least {}); ", count(files, "file"))
+            format!("the receiver keeps complete files (at least {}); ", count(files, "file"))
         }
     };
-    stays + "run the same command again to go on"
+    stays + "run the same command again to resume"
 }
 
 /// Connects and copies; repeats after a lost connection as `--retry` allows.
@@ -248,7 +248,7 @@ async fn attempts(
             _ => None,
         };
         let Some(pause) = pause else { return Err(error) };
-        output::complain(format_args!("{error}; trying again in {:.1} s", pause.as_secs_f64()));
+        output::complain(format_args!("{error}; next attempt in {:.1} s", pause.as_secs_f64()));
         let (attempt, pause_s) = (retry.attempts(), pause.as_secs_f64());
         let event = CopyEvent::Reconnect { attempt, pause_s, error: json::error(&error) };
         json::tell(outcome.lines.as_ref(), event);
@@ -283,7 +283,7 @@ impl Outcome {
             }
             let line = self.lines.as_ref().and_then(Teller::still);
             line.iter().for_each(|line| drop(json::print(line)));
-            meter.say(format!("no connection for {} s; dialling again", since.elapsed().as_secs()));
+            meter.say(format!("no connection for {} s; reconnecting", since.elapsed().as_secs()));
         }
     }
 }
@@ -357,7 +357,7 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
 fn summary(report: &Report, json: &TransferJson) -> String {
     let mut line = format!("{} in {}", show_bytes(json.bytes), count(json.files, "file"));
     if json.resumed_bytes > 0 {
-        line += &format!(" ({} were there)", show_bytes(json.resumed_bytes));
+        line += &format!(" ({} resumed)", show_bytes(json.resumed_bytes));
     }
     // "verified" and "durable" apply only to the files named before them.
     line += match (report.entries > 0 && report.verified, report.durable) {
@@ -370,7 +370,7 @@ fn summary(report: &Report, json: &TransferJson) -> String {
         line += &format!(" with {}", count(json.reconnects, "reconnect"));
     }
     if json.waited_s > 0.0 {
-        line += &format!(" ({:.2} s of them in line)", json.waited_s);
+        line += &format!(" ({:.2} s of them waiting in line)", json.waited_s);
     }
     line += &format!(", {}", show_rate(json.goodput_bps));
     if report.entries_failed > 0 {
@@ -386,7 +386,7 @@ fn summary(report: &Report, json: &TransferJson) -> String {
 /// Formats the line about the path for `--verbose`.
 fn path_line(copy: &TransferJson) -> String {
     format!(
-        "path: RTT {:.2} ms (least {:.2}), loss {:.3} %, packets of {} bytes, {} sent, {} of them again, controller {}",
+        "path: RTT {:.2} ms (minimum {:.2}), loss {:.3} %, MTU {} bytes, {} packets sent, {} retransmitted, controller {}",
         copy.rtt_ms,
         copy.rtt_ms_min,
         copy.loss_rate * 100.0,
@@ -438,7 +438,7 @@ impl Plan {
                 let locals = sources.iter().map(|source| match source {
                     Place::Local(path) => Ok(path.clone()),
                     Place::Remote(_) => Err(CliError::usage(
-                        "both sides are remote; copy to this machine first, then on",
+                        "both sides are remote; copy to this machine first, then to the other one",
                     )),
                 });
                 let sources = locals.collect::<Result<_, _>>()?;
@@ -547,13 +547,15 @@ fn remote_sources(sources: &[Place]) -> Result<(Server, Vec<Vec<u8>>), CliError>
     for source in sources {
         let Place::Remote(remote) = source else {
             return Err(CliError::usage(if server.is_some() {
-                "some sources are remote and some local; copy them one side at a time"
+                "some sources are remote and some are local; copy them with two commands"
             } else {
                 "both sides are local; write the remote one as HOST:PATH"
             }));
         };
         if server.is_some_and(|server| *server != remote.server) {
-            return Err(CliError::usage("the sources are on several hosts; copy one at a time"));
+            return Err(CliError::usage(
+                "the sources are on several hosts; run one command for each host",
+            ));
         }
         server = Some(&remote.server);
         paths.push(remote.path.clone());

@@ -50,7 +50,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8, CliError> {
         match isolate::probe().and_then(|()| isolate::run_inside()) {
             Ok(code) => return Ok(code),
             Err(error) if !is_loud(args) => drop(error),
-            Err(error) => output::note(format_args!("no hosts here, so no TCP: {error}")),
+            Err(error) => output::note(format_args!(
+                "cannot create emulated hosts, so TCP is left out: {error}"
+            )),
         }
     }
     output::start_log(output::WARN);
@@ -87,7 +89,7 @@ fn request(args: &DemoArgs) -> Result<Request, CliError> {
 fn read_address(ticket: &Path) -> Result<SocketAddr, String> {
     let ticket = Ticket::read_file(ticket).map_err(|error| error.to_string())?;
     let address = ticket.addresses().iter().find_map(|address| address.parse().ok());
-    address.ok_or_else(|| "the ticket of the demo's server holds no IP address".to_owned())
+    address.ok_or_else(|| "the ticket of the demo's server contains no IP address".to_owned())
 }
 
 /// Prints the results, writes the page and returns the exit code.
@@ -100,13 +102,13 @@ fn show(args: &DemoArgs, shown: &Shown) -> Result<u8, CliError> {
     if !args.json || args.page.is_some() {
         let at = write_page(args.page.as_deref(), &shown.page())?;
         if is_loud(args) {
-            output::note(format_args!("The same as a page: {}", at.display()));
+            output::note(format_args!("Results as an HTML page: {}", at.display()));
         }
     }
     if shown.is_verified() {
         return Ok(exit::DONE);
     }
-    output::complain("the file that arrived differs from the one that was sent");
+    output::complain("the received file differs from the sent file");
     Ok(VERIFICATION)
 }
 

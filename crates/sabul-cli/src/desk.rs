@@ -16,7 +16,7 @@ pub(crate) fn open(job: &Job) -> Option<Desk> {
         Err(why) if why.raw_os_error().is_some() => None,
         Err(why) => {
             output::note(format_args!(
-                "no control socket ({why}): 'sabul ps' and 'sabul set' do not reach this command"
+                "cannot open a control socket: {why}; 'sabul ps' and 'sabul set' cannot reach this command"
             ));
             None
         }
@@ -35,7 +35,7 @@ pub(crate) fn list(args: &PsArgs) -> Result<u8, CliError> {
     }
     silent.iter().for_each(output::complain);
     if jobs.is_empty() && silent.is_empty() && !args.json {
-        output::note("nothing of yours runs here");
+        output::note("no sabul command of this user is running");
     }
     Ok(if silent.is_empty() { exit::DONE } else { exit::FAILED })
 }

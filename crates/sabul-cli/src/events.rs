@@ -64,7 +64,7 @@ impl EventFile {
 pub(crate) fn check_for_one_run(path: Option<&Path>, count: usize) -> Result<(), CliError> {
     if path.is_some() && count > 1 {
         return Err(CliError::usage(format!(
-            "--events is for one run, and these are {count}; give each setting one value"
+            "--events records one run, but there are {count} runs; give each setting a single value"
         )));
     }
     Ok(())
@@ -72,5 +72,7 @@ pub(crate) fn check_for_one_run(path: Option<&Path>, count: usize) -> Result<(),
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> CliError {
     let path = path.display();
-    CliError::usage(format!("cannot write {path}: {error}; give another --events"))
+    CliError::usage(format!(
+        "cannot write events to {path}: {error}; choose another file with --events"
+    ))
 }

@@ -183,12 +183,14 @@ fn one_server(places: &[OsString]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
     for written in places {
         let Place::Remote(remote) = Place::parse(written)? else {
             return Err(CliError::usage(format!(
-                "'{}' is a place of this machine; write HOST:PATH or sabul://HOST/PATH",
+                "'{}' is a local path; write HOST:PATH or sabul://HOST/PATH",
                 written.to_string_lossy()
             )));
         };
         if server.get_or_insert_with(|| remote.server.clone()) != &remote.server {
-            return Err(CliError::usage("the places are on several hosts; ask one at a time"));
+            return Err(CliError::usage(
+                "the places are on several hosts; run one command for each host",
+            ));
         }
         paths.push(remote.path);
     }

@@ -43,10 +43,10 @@ fn show(entry: &registry::Entry) -> String {
         text += "  Does not react to loss.\n";
     }
     if entry.follows_policy {
-        text += "  Follows policies: fair, high, low.\n";
+        text += "  Supports the policies fair, high and low.\n";
     }
     if entry.remembers_path {
-        text += "  Begins with what an earlier transfer saw of the path.\n";
+        text += "  Starts with the rate and RTT that earlier transfers measured.\n";
     }
     for param in entry.params {
         // Writing to a string cannot fail.

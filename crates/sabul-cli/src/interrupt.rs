@@ -37,7 +37,7 @@ impl Early {
 }
 
 fn no_signals(error: &io::Error) -> CliError {
-    CliError::failed(format!("cannot wait for signals: {error}"))
+    CliError::failed(format!("cannot install signal handlers: {error}"))
 }
 
 impl Interrupt {

@@ -34,7 +34,7 @@ fn check(args: &ModelCheckArgs) -> Result<u8, CliError> {
     output::print(if args.json { report::json(&report) } else { report.text() })?;
     say_duration(args.json, started);
     if report.has_failed_correction() {
-        return Err(CliError::failed("a lemma as corrected does not hold; see the report"));
+        return Err(CliError::failed("a corrected lemma does not hold; see the report"));
     }
     Ok(exit::DONE)
 }
@@ -59,7 +59,7 @@ fn grid(args: &ModelGridArgs) -> Result<u8, CliError> {
     let report = report::grid(&read(&args.grid, grid::read_grid)?);
     if let Some(dir) = &args.out {
         let map = report.heat_map.as_ref().ok_or_else(|| {
-            CliError::usage("the grid names no x and y, so there is no map to draw; add them")
+            CliError::usage("cannot draw a map: the grid file lacks x and y; add them")
         })?;
         write(dir, [("map.svg", charts::grid_map(map).to_svg(900, 600))])?;
     }
@@ -94,10 +94,10 @@ fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, ParamsError>) -> Resul
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
         .map_err(|error| refuse(format!("cannot be read: {error}; give the path of a file")))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(refuse(format!("is too large; it may have {FILE_BYTES_MAX} bytes")));
+        return Err(refuse(format!("is too large; at most {FILE_BYTES_MAX} bytes are allowed")));
     }
     let text = String::from_utf8(bytes)
-        .map_err(|_| refuse("is not text in UTF-8; save the file as such".to_owned()))?;
+        .map_err(|_| refuse("is not UTF-8 text; convert the file to UTF-8".to_owned()))?;
     parse(&text).map_err(|error| refuse(error.to_string()))
 }
 

@@ -17,8 +17,8 @@ impl ChannelArgs {
     pub(crate) fn read_ticket(&self) -> Result<Ticket, CliError> {
         let path: &Path = self.ticket.as_deref().ok_or_else(|| {
             CliError::usage(
-                "no ticket: name the file that the server wrote by --ticket FILE or in the \
-                 variable SABUL_TICKET_FILE",
+                "no ticket: give the server's ticket file with --ticket FILE or in the variable \
+                 SABUL_TICKET_FILE",
             )
         })?;
         Ticket::read_file(path).map_err(|error| CliError::usage(error.to_string()))

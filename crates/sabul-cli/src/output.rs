@@ -86,7 +86,7 @@ pub(crate) fn complain(error: impl Display) {
 /// Warns that rates of a build without optimisation are meaningless.
 pub(crate) fn warn_of_debug_build() {
     if cfg!(debug_assertions) {
-        note("sabul: unoptimised build: speeds mean nothing");
+        note("sabul: debug build: measured rates are meaningless");
     }
 }
 

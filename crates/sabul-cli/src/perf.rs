@@ -72,7 +72,7 @@ async fn test(args: &TestArgs, document: &mut PerfJson, teller: &Teller) -> Resu
     let mut reports = Vec::with_capacity(transfers.len());
     for transfer in transfers {
         reports.push(transfer.finish().await.map_err(|error| match was_stopped {
-            true => CliError::interrupted("interrupted: the test ended before its time"),
+            true => CliError::interrupted("interrupted: the test ended early"),
             false => error.into(),
         })?);
     }
@@ -87,8 +87,8 @@ async fn test(args: &TestArgs, document: &mut PerfJson, teller: &Teller) -> Resu
 
 /// Parses the server: `HOST:` through ssh, `ADDR:PORT` with a ticket.
 fn server(args: &TestArgs) -> Result<Server, CliError> {
-    const FORMS: &str = "write HOST: for a host that ssh reaches, or ADDR:PORT for a `sabul perf serve`, an IPv6 \
-         address in brackets";
+    const FORMS: &str = "write HOST: for a host reached through ssh, or ADDR:PORT of a `sabul perf serve` (IPv6 \
+         addresses in brackets)";
     let address =
         args.address.as_deref().ok_or_else(|| CliError::usage(format!("no host: {FORMS}")))?;
     if address.ends_with(':') {
@@ -109,7 +109,7 @@ fn options(args: &TestArgs) -> Result<TransferOptions, CliError> {
         if channel.controller() == "fixed" {
             if channel.cc_params.iter().any(|(key, _)| key == "rate_mbps") {
                 return Err(CliError::usage(
-                    "--rate and --cc-param rate_mbps say the same; use one",
+                    "--rate and --cc-param rate_mbps set the same value; give only one",
                 ));
             }
             channel.cc_params.push(("rate_mbps".to_owned(), rate.as_mbps_f64().to_string()));
@@ -263,7 +263,7 @@ fn summary(document: &PerfJson) -> String {
     let transfer = &document.transfer;
     let mut text = format!(
         "total: {} in {:.2} s, {} at the receiver\n\
-         path:  RTT {:.2} ms (least {:.2}), loss {:.3} %, packets of {} bytes, {} sent, {} again\n",
+         path:  RTT {:.2} ms (minimum {:.2}), loss {:.3} %, MTU {} bytes, {} packets sent, {} retransmitted\n",
         show_bytes(transfer.bytes),
         transfer.seconds,
         show_rate(transfer.goodput_bps),

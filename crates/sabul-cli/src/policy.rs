@@ -35,22 +35,26 @@ pub(crate) fn apply(args: &CpArgs, options: &mut TransferOptions) -> Result<(), 
     }
     match (args.policy, args.rate) {
         (PolicyArg::Fixed, None) => {
-            return refuse("--policy fixed needs the rate to send at: give --rate".to_owned());
+            return refuse("--policy fixed needs a rate; give it with --rate".to_owned());
         }
         (PolicyArg::Fixed, Some(rate)) => {
             if options.controller != "fixed" {
                 let name = &options.controller;
                 return refuse(format!(
-                    "--policy fixed is the controller fixed: leave out --cc {name}"
+                    "--policy fixed uses the controller 'fixed'; leave out --cc {name}"
                 ));
             }
             if options.controller_params.iter().any(|(name, _)| name == "rate_mbps") {
-                return refuse("--rate and --cc-param rate_mbps are the same; give one".to_owned());
+                return refuse(
+                    "--rate and --cc-param rate_mbps set the same value; give only one".to_owned(),
+                );
             }
             options.controller_params.push(("rate_mbps".to_owned(), mbps(rate)));
         }
         (_, Some(_)) => {
-            return refuse("--rate is the rate of --policy fixed; a limit is --bwlimit".to_owned());
+            return refuse(
+                "--rate applies to --policy fixed only; limit a copy with --bwlimit".to_owned(),
+            );
         }
         (_, None) => {}
     }
@@ -58,12 +62,12 @@ pub(crate) fn apply(args: &CpArgs, options: &mut TransferOptions) -> Result<(), 
         [args.bwlimit.map(|rate| ("--bwlimit", rate)), args.rate.map(|rate| ("--rate", rate))];
     for (flag, most) in most.into_iter().flatten() {
         if args.min_rate.is_some_and(|least| least > most) {
-            return refuse(format!("--min-rate is above {flag}, so it would never be reached"));
+            return refuse(format!(
+                "--min-rate is above {flag}, so every copy would fail; lower --min-rate"
+            ));
         }
         if args.rate.is_some_and(|rate| rate > most) {
-            return refuse(format!(
-                "--rate is above {flag}, so it would not be the rate; give one of them"
-            ));
+            return refuse(format!("--rate is above {flag}; lower --rate or leave out {flag}"));
         }
     }
     if let Some(policy) = args.policy.of_controller() {

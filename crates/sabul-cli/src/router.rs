@@ -47,11 +47,11 @@ pub(crate) fn run(args: RouterArgs) -> Result<u8, CliError> {
 fn plan(args: RouterArgs) -> Result<SessionPlan, CliError> {
     let devices: Result<[String; 2], _> = args.devices.try_into();
     let [near, far] = devices.map_err(|_| {
-        let what = "--device is given twice: where traffic goes in, and where it comes out";
+        let what = "give --device exactly twice: where traffic enters, and where it leaves";
         CliError::usage(what)
     })?;
     if !args.rate_mbps.is_finite() || args.rate_mbps < 0.0 {
-        return Err(CliError::usage("--rate-mbps is a number of Mb/s, 0.1 to 100000"));
+        return Err(CliError::usage("--rate-mbps must be from 0.1 to 100000 (Mb/s)"));
     }
     // A random id, so that two routers on one path differ.
     let drawn = SeededRandom::new(seed()).next_u64();

@@ -141,7 +141,7 @@ fn filters() -> Result<[BpfProgram; 2], String> {
 
 fn filter(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<BpfProgram, String> {
     let target = std::env::consts::ARCH.try_into();
-    let target = target.map_err(|_| "not for this processor".to_owned())?;
+    let target = target.map_err(|_| "not supported on this processor".to_owned())?;
     let refuse = SeccompAction::Errno(errno.unsigned_abs());
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, target)
         .and_then(BpfProgram::try_from)

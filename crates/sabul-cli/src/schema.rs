@@ -20,7 +20,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<u8, CliError> {
     };
     let schema = of(name).ok_or_else(|| {
         let names: Vec<_> = documents().map(|(name, _)| *name).collect();
-        CliError::usage(format!("no schema is called '{name}'; there are {}", names.join(", ")))
+        CliError::usage(format!("unknown schema '{name}'; known schemas: {}", names.join(", ")))
     })?;
     output::print_line(format_args!("{schema:#}"))?;
     Ok(exit::DONE)

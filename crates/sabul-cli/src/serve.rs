@@ -34,15 +34,12 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
     let Some(root) = &args.root else { return over_ssh(args) };
     let refuse = |why: String| CliError::usage(format!("cannot serve '{}': {why}", root.display()));
     let root = std::fs::canonicalize(root)
-        .map_err(|error| refuse(format!("{error}; give --root a directory that exists")))?;
+        .map_err(|error| refuse(format!("{error}; choose an existing directory with --root")))?;
     if !root.is_dir() {
-        return Err(refuse("it is not a directory".to_owned()));
+        return Err(refuse("not a directory; choose a directory with --root".to_owned()));
     }
-    let what = format!(
-        "serving {}{}",
-        root.display(),
-        if args.read_only { ", for reading only" } else { "" }
-    );
+    let what =
+        format!("serving {}{}", root.display(), if args.read_only { " (read-only)" } else { "" });
     let service = Service {
         root: Some(root.clone()),
         read_only: args.read_only,
@@ -97,7 +94,9 @@ fn run(
     let ceilings = (config.sending.ceiling.clone(), config.receiving.clone());
     let address = args.listen;
     let bound = listen::bind(config).map_err(|error| {
-        CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))
+        CliError::usage(format!(
+            "cannot listen at {address}: {error}; choose another address with --listen"
+        ))
     })?;
     let mut job = Job::new(command, &format!("{what}, at {}", bound.local_addr()));
     if let (Some(sent), Some(received)) = ceilings {
@@ -182,8 +181,8 @@ fn prepare(
     sabul::allow_many_files();
     if let Some(limit) = sabul::files_limit().filter(|limit| *limit < LISTENER_FILES_MIN) {
         return Err(CliError::usage(format!(
-            "cannot serve with at most {limit} open files, of which sessions would get none: allow {LISTENER_FILES_MIN} or \
-             more (ulimit -Hn, LimitNOFILE=)"
+            "the limit of {limit} open files is too low for a server: raise it to {LISTENER_FILES_MIN} or more \
+             (ulimit -Hn, LimitNOFILE=)"
         )));
     }
     let mut config = ListenerConfig::new(args.listen);
@@ -270,7 +269,7 @@ impl Answering {
         let were_cut_off = !sessions.is_empty();
         let clean_up = async { while sessions.join_next().await.is_some() {} };
         if tokio::time::timeout(CLEAN_UP, clean_up).await.is_err() && !self.log.is_silent() {
-            output::complain("some sessions did not end in time and were cut off");
+            output::complain("some sessions did not end in time and were aborted");
         }
         Ok(if were_cut_off { INTERRUPTED } else { exit::DONE })
     }
@@ -294,12 +293,12 @@ fn announce(
         output::note(format_args!("ready: {line}"));
     } else {
         output::note(format_args!(
-            "ready: save the line below as a file TICKET of mode 0600 (it is a secret), then: {line}"
+            "ready: save the line below (a secret) in a file TICKET with mode 0600, then run: {line}"
         ));
         if !std::io::stdout().is_terminal() {
             output::note(
-                "the ticket goes to standard output, which is no terminal: whoever can read where that \
-                 ends, such as the log of a service, has it; --ticket-file writes it for you alone",
+                "warning: standard output is no terminal; everyone who can read it, for example in a service \
+                 log, gets the ticket; --ticket-file writes the ticket to a private file",
             );
         }
         output::print_line(ticket)?;

@@ -33,9 +33,9 @@ impl Stop {
             flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&seen))?;
             flag::register(signal, Arc::clone(&seen)).map(drop)
         };
-        catch(SIGINT)
-            .and_then(|()| catch(SIGTERM))
-            .map_err(|error| CliError::failed(format!("cannot wait for signals: {error}")))?;
+        catch(SIGINT).and_then(|()| catch(SIGTERM)).map_err(|error| {
+            CliError::failed(format!("cannot install signal handlers: {error}"))
+        })?;
         Ok(Self(seen))
     }
 

@@ -125,7 +125,7 @@ fn what_was_killed_is_listed_no_more_and_leaves_no_socket() {
     drop(bench.server);
     let output = run(sabul_apart(bench.folder.path()).arg("ps"));
     expect_code(&output, 0);
-    assert!(stderr(&output).contains("nothing of yours"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no sabul command of this user"), "{}", stderr(&output));
     assert!(!socket.exists());
 }
 

@@ -87,7 +87,7 @@ fn perf_prints_lines_for_people() {
     expect_code(&output, 0);
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(text.contains("0.0-0.") && text.contains("at the receiver"), "{text}");
-    assert_eq!(stderr(&output).contains("unoptimised"), cfg!(debug_assertions));
+    assert_eq!(stderr(&output).contains("debug build"), cfg!(debug_assertions));
     expect_code(&bench.server.take().unwrap().finish(), 0);
 }
 

@@ -17,7 +17,7 @@ fn what_cannot_be_is_refused_with_what_to_do_and_code_2() {
         (&[&both[..], &["--rate-mbps", "9", "--param", "eta=7"]].concat()[..], "eta"),
         (&[&both[..], &["--rate-mbps", "9", "--algorithm", "cubic"]].concat()[..], "jetmax"),
         (&[&both[..], &["--rate-mbps", "9", "--queue", "soon"]].concat()[..], "100ms"),
-        (&["--device", "site0", "--rate-mbps", "9"][..], "given twice"),
+        (&["--device", "site0", "--rate-mbps", "9"][..], "exactly twice"),
     ] {
         let output = run(sabul().arg("router").args(arguments));
         expect_code(&output, 2);

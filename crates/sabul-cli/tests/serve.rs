@@ -104,7 +104,7 @@ fn a_server_that_could_let_nobody_in_for_lack_of_descriptors_does_not_start() {
     let output = run(command.args(["-c", &script]).current_dir(folder.path()));
     expect_code(&output, 2);
     let said = stderr(&output);
-    assert!(said.contains("at most 100 open files") && said.contains("allow 128"), "{said}");
+    assert!(said.contains("limit of 100 open files") && said.contains("raise it to 128"), "{said}");
 }
 
 #[test]
@@ -136,6 +136,9 @@ fn a_folder_of_sockets_that_is_another_users_is_left_alone_with_a_word_for_root_
     expect_code(&apart(&["ls", "sabul:///", "--ticket", &ticket]), 0);
     server.signal(Signal::TERM);
     let said = stderr(&server.finish());
-    assert!(said.contains("no control socket") && said.contains("another user"), "{said}");
+    assert!(
+        said.contains("cannot open a control socket") && said.contains("another user"),
+        "{said}"
+    );
     assert_eq!(fs::read_dir(&planted).unwrap().count(), 0);
 }

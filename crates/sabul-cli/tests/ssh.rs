@@ -197,20 +197,28 @@ fn each_way_of_not_getting_there_has_its_own_words() {
     expect_words(
         &bridge.try_cp(&["a", "refused:"]),
         3,
-        &["Connection refused", "ssh did not get to refused"],
+        &["Connection refused", "ssh could not connect to refused"],
     );
     expect_words(
         &bridge.try_cp(&["a", "me@denied:"]),
         4,
         &["me@denied: Permission denied (publickey,password).", "could not log in"],
     );
-    expect_words(&bridge.try_cp(&["a", "mute:"]), 3, &["without a sabul", "nothing was said"]);
+    expect_words(
+        &bridge.try_cp(&["a", "mute:"]),
+        3,
+        &["did not start there", "there was no output"],
+    );
     expect_words(
         &bridge.try_cp(&["a", "sftp-only:"]),
         3,
         &["exit code 1", "This service allows sftp connections only."],
     );
-    expect_words(&bridge.try_cp(&["a", "endless:"]), 3, &["megabyte", "all work and no play"]);
+    expect_words(
+        &bridge.try_cp(&["a", "endless:"]),
+        3,
+        &["more than 1 MiB", "all work and no play"],
+    );
     let ssh = bridge.path("none/ssh");
     let output = run(bridge.cp(&["a", "host:"]).env("SABUL_SSH", &ssh));
     expect_words(&output, 2, &["no such program", "OpenSSH"]);
@@ -306,7 +314,10 @@ fn a_terminal_is_asked_whether_to_send_the_program_along() {
     };
     let (code, seen) = ask("n\n", "one");
     assert!(code == Some(1) && seen.contains("bare (Linux "), "{seen}");
-    assert!(seen.contains("has no sabul. Send it along? ") && seen.contains("--push"), "{seen}");
+    assert!(
+        seen.contains("has no sabul. Upload this program, ") && seen.contains("--push"),
+        "{seen}"
+    );
     assert!(!bridge.path("home/one").exists() && !bridge.path("home/.cache").exists());
     let (code, seen) = ask("y\n", "two");
     assert!(code == Some(0) && seen.contains("sending sabul to bare: "), "{seen}");

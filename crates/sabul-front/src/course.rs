@@ -196,7 +196,7 @@ impl Course {
             parts.push((Weight::Always, format!("{} failed", progress.entries_failed)));
         }
         if is_silent {
-            let then = if self.is_repeated { "dials again" } else { "gives up" };
+            let then = if self.is_repeated { "reconnects" } else { "gives up" };
             let (silence, limit) = (channel.silence.as_secs(), channel.silence_limit.as_secs());
             let text = format!("no answer for {silence} s, {then} at {limit} s");
             parts.push((Weight::Always, text));
@@ -300,7 +300,9 @@ impl Minimum {
     #[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
     pub fn verdict(&self, rate_bps: f64, channel: &ChannelStats) -> String {
         let limiter = match limiter::shares(channel) {
-            shares if shares.is_empty() => "what limited it, the end that sends knows".to_owned(),
+            shares if shares.is_empty() => {
+                "only the sending side knows what limited the copy".to_owned()
+            }
             shares => format!("limited by: {shares} of the time"),
         };
         format!(
@@ -417,7 +419,7 @@ mod tests {
         let mut course = Course::new(true);
         let mut state = with(progress(0, 0), total);
         (state.channel.silence, state.channel.silence_limit) = (second(7), second(30));
-        assert!(course.look(&state).line().ends_with("no answer for 7 s, dials again at 30 s"));
+        assert!(course.look(&state).line().ends_with("no answer for 7 s, reconnects at 30 s"));
     }
 
     #[test]
@@ -565,6 +567,6 @@ mod tests {
         let text = Minimum::new(Rate(8_000_000)).verdict(1e6, &channel);
         assert!(text.ends_with("limited by: destination 70 %, path 20 % of the time"), "{text}");
         let text = Minimum::new(Rate(8_000_000)).verdict(1e6, &ChannelStats::default());
-        assert!(text.contains("the end that sends"), "{text}");
+        assert!(text.contains("only the sending side"), "{text}");
     }
 }

@@ -181,7 +181,7 @@ pub async fn download(
         found.iter().map(|seen| seen.path.split(|&b| b == b'/').next()).collect();
     if !into && tops.len() > 1 {
         let text = format!(
-            "{} entries are sent to a place for 1; choose a directory as destination",
+            "{} entries have the same destination path; choose a directory as destination",
             tops.len()
         );
         return Err(Error::Failed(Failure::new(FailureCode::BadSetting, text)));
@@ -212,11 +212,11 @@ fn step(seen: &Seen, there: Option<SeenKind>) -> Step {
     let what = match (facts.kind, there) {
         (SeenKind::Directory, None) => What::Make,
         (SeenKind::Directory, Some(SeenKind::Directory)) => What::Keep,
-        (SeenKind::Directory, Some(_)) => skip("something that is no folder has its name"),
+        (SeenKind::Directory, Some(_)) => skip("something other than a folder has this name"),
         (_, None) => What::Send,
         (_, Some(SeenKind::File | SeenKind::Link)) => What::Replace,
-        (_, Some(SeenKind::Directory)) => skip("a folder has its name"),
-        (_, Some(SeenKind::Other)) => skip("a device, pipe or socket has its name"),
+        (_, Some(SeenKind::Directory)) => skip("a folder has this name"),
+        (_, Some(SeenKind::Other)) => skip("a device, pipe or socket has this name"),
     };
     Step { path, bytes: facts.size, what }
 }

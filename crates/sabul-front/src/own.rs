@@ -24,7 +24,7 @@ const STICKY: u32 = 0o1000;
 pub(crate) fn check(folder: &Path) -> io::Result<Metadata> {
     let facts = fs::symlink_metadata(folder)?;
     if !facts.is_dir() {
-        return Err(refuse(folder, "is no folder"));
+        return Err(refuse(folder, "is not a directory"));
     }
     if facts.uid() != geteuid().as_raw() {
         return Err(refuse(folder, "belongs to another user"));
@@ -56,7 +56,7 @@ pub(crate) fn check_way(folder: &Path) -> io::Result<()> {
             return Err(refuse(folder, "belongs to another user"));
         }
         if facts.mode() & OTHERS_WRITE != 0 && facts.mode() & STICKY == 0 {
-            return Err(refuse(folder, "can be written to by every user"));
+            return Err(refuse(folder, "is writable for every user"));
         }
     }
     Ok(())
@@ -84,7 +84,7 @@ mod tests {
         check(&inner).unwrap();
         check_place(&inner.join("c/d")).unwrap();
         symlink(&inner, &link).unwrap();
-        assert!(check(&link).unwrap_err().to_string().contains("no folder"));
+        assert!(check(&link).unwrap_err().to_string().contains("not a directory"));
         for mode in [0o777, 0o702] {
             set_mode(&outer.path().join("a"), mode);
             assert!(check(&inner).unwrap_err().to_string().contains("every user"), "{mode:o}");

@@ -37,10 +37,10 @@ pub(super) async fn run(args: &CpArgs) -> Result<u8, CliError> {
     if !args.quiet {
         let skipped = match sums.skipped {
             0 => String::new(),
-            skipped => format!(", {skipped} would not be copied"),
+            skipped => format!("; {skipped} would not be copied"),
         };
         output::note(format_args!(
-            "dry run: {} in {} would be sent, {} of them in place of others, {} made{skipped}",
+            "dry run: would send {} in {} ({} of them replace others) and make {}{skipped}",
             show_bytes(sums.bytes),
             count(sums.files, "file"),
             sums.replaced,
@@ -77,7 +77,7 @@ fn tell(step: &Step, is_json: bool) -> Result<(), CliError> {
 async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
     let plan = Plan::of(args)?;
     if plan.reads_stdin() || plan.writes_stdout() {
-        return Err(CliError::usage("--dry-run has nothing to say about '-'; name files"));
+        return Err(CliError::usage("--dry-run does not support '-'; name files"));
     }
     let missing = plan.none_to_send(args)?;
     if !missing.is_empty() {

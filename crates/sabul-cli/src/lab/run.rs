@@ -36,7 +36,7 @@ fn check(all: &[Run]) -> Result<u8, CliError> {
     isolate::probe()?;
     let seconds: f64 = all.iter().map(|run| run.scenario.duration.as_secs_f64()).sum();
     output::print_line(format_args!(
-        "{} of {seconds} s in all, calibration not counted; this system lets the lab make hosts",
+        "{}, {seconds} s in total plus calibration; this system lets the lab make hosts",
         count(all.len() as u64, "run"),
     ))?;
     Ok(exit::DONE)

@@ -32,23 +32,26 @@ pub enum AskError {
 impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody(None) => f.write_str("no sabul of yours runs here that could be changed"),
+            Self::Nobody(None) => f.write_str("no sabul command of this user is running"),
             Self::Nobody(Some(pid)) => write!(
                 f,
-                "no sabul of yours with the process id {pid} runs here; 'sabul ps' lists them"
+                "no sabul command of this user has the process id {pid}; 'sabul ps' lists the commands"
             ),
             Self::Several(pids) => {
                 let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
-                write!(f, "several run; name one by its process id: {}", pids.join(", "))
+                write!(
+                    f,
+                    "several commands are running; name one by its process id: {}",
+                    pids.join(", ")
+                )
             }
             Self::NoAnswer(pid, error) => {
-                write!(f, "the sabul with the process id {pid} does not answer: {error}")
+                write!(f, "the sabul command with the process id {pid} does not answer: {error}")
             }
             Self::Refused(why) => f.write_str(why),
-            Self::Foreign(why) => write!(
-                f,
-                "control sockets are left alone where {why}; --sockets names a folder to look into all the same"
-            ),
+            Self::Foreign(why) => {
+                write!(f, "control sockets are ignored: {why}; --sockets DIR reads them anyway")
+            }
         }
     }
 }

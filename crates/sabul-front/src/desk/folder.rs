@@ -18,7 +18,7 @@ const NAMES_MAX: usize = 10_000;
 /// Returns the directory of this user, created if missing: in `XDG_RUNTIME_DIR`, otherwise in the
 /// directory for temporary files.
 pub(super) fn own() -> io::Result<PathBuf> {
-    let mut last = io::Error::other("there is no folder for it");
+    let mut last = io::Error::other("no directory for control sockets");
     for folder in places() {
         match make(&folder) {
             Ok(()) => return Ok(folder),
@@ -57,7 +57,7 @@ pub(super) fn make(folder: &Path) -> io::Result<()> {
 fn check(folder: &Path) -> io::Result<()> {
     let facts = own::check(folder)?;
     if facts.mode() & 0o077 != 0 {
-        let text = format!("'{}' is no folder of mode 0700; remove it", folder.display());
+        let text = format!("'{}' must have mode 0700; remove it", folder.display());
         return Err(io::Error::other(text));
     }
     Ok(())

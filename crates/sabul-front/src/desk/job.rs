@@ -198,15 +198,15 @@ impl Job {
         let command = state.command;
         for rate in [change.rate_limit_bps, change.rate_limit_total_bps] {
             if rate.is_some_and(|rate| rate > RATE_MAX) {
-                return Err(format!("a rate is up to {}", show_bps(RATE_MAX)));
+                return Err(format!("the highest rate is {}", show_bps(RATE_MAX)));
             }
         }
         let limit = |bps: u64| (bps > 0).then_some(bps);
         if let Some(served) = &state.served {
             if change.policy.is_some() || change.rate_limit_bps.is_some() {
                 return Err(format!(
-                    "'sabul {command}' has a rate of all its transfers, --bwlimit-total; of one of them \
-                     whoever asked for it decides"
+                    "'sabul {command}' can change only --bwlimit-total; rate and policy of a single \
+                     transfer are set by its client"
                 ));
             }
             for ceiling in change.rate_limit_total_bps.iter().flat_map(|_| &served.ceilings) {
@@ -215,13 +215,13 @@ impl Job {
             return Ok(());
         }
         if change.rate_limit_total_bps.is_some() {
-            return Err(format!("'sabul {command}' is no server; its rate is --bwlimit"));
+            return Err(format!("'sabul {command}' is not a server; use --bwlimit"));
         }
         if let (Some(least), Some(most)) = (state.least_bps, change.rate_limit_bps.and_then(limit))
             && most < least
         {
             return Err(format!(
-                "--bwlimit {} is below its --min-rate of {}, so it would end",
+                "--bwlimit {} is below the --min-rate of {}, which would end the copy",
                 show_bps(most),
                 show_bps(least)
             ));
@@ -229,10 +229,10 @@ impl Job {
         if let Some(name) = &change.policy {
             let policy = Policy::named(name).ok_or_else(|| {
                 let known = Policy::ALL.map(Policy::name).join(", ");
-                format!("there is no policy '{name}' for what runs; there are {known}")
+                format!("unknown policy '{name}'; known policies: {known}")
             })?;
             if state.transfers.is_empty() {
-                return Err("it is not connected yet; try again when it is".to_owned());
+                return Err("the command is not connected yet; try again later".to_owned());
             }
             for transfer in &state.transfers {
                 transfer.set_policy(policy).map_err(|error| error.to_string())?;

@@ -34,7 +34,7 @@ impl FromStr for Ports {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let why = "write a port or a range of them, such as 4850-4949; 0 takes any free one";
+        let why = "write a port or a range of ports, such as 4850-4949; 0 takes any free port";
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let [first, last] = [first, last].map(|port| port.trim().parse().map_err(|_| why));
         let (first, last) = (first?, last?);
@@ -86,7 +86,7 @@ pub fn bind(
         }
     }
     Err(Error::Config(format!(
-        "every port of {ports} is in use, for TCP or UDP; name others with --ports"
+        "every port of {ports} is in use for TCP or UDP; choose others with --ports"
     )))
 }
 

@@ -40,7 +40,7 @@ impl fmt::Display for SplitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("name a program, such as 'ssh -p 2222'"),
-            Self::Quote(quote) => write!(f, "the {quote} in it has no end"),
+            Self::Quote(quote) => write!(f, "the quote {quote} is not closed"),
         }
     }
 }

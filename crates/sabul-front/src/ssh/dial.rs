@@ -70,10 +70,10 @@ pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, Ss
         let name = order.program.name();
         let text = match error.kind() {
             io::ErrorKind::NotFound => format!(
-                "cannot run '{name}': there is no such program; install the OpenSSH client, or name another \
+                "cannot run '{name}': no such program; install the OpenSSH client, or choose another program \
                  with --ssh"
             ),
-            _ => format!("cannot run '{name}': {error}; name another program with --ssh"),
+            _ => format!("cannot run '{name}': {error}; choose another program with --ssh"),
         };
         SshError::new(ErrorKind::Request, text)
     })?;
@@ -146,11 +146,11 @@ impl Dialling<'_> {
                 Heard::Said(Said::Failed { why }) => {
                     return Err(SshError::new(ErrorKind::Failure, format!("{account}: {why}")));
                 }
-                Heard::Said(Said::Unknown) => return Err(self.skew("a sabul of another version")),
+                Heard::Said(Said::Unknown) => return Err(self.skew("another version of sabul")),
                 Heard::TooMuch => {
                     let text = format!(
-                        "{account} says more than a megabyte and nothing of a sabul; {}; what do the \
-                         start-up files of its shell print?",
+                        "{account} printed more than 1 MiB before sabul answered; {}; check what the start-up \
+                         files of the shell there print",
                         self.bridge.lines.tail()
                     );
                     return Err(SshError::new(ErrorKind::Unreachable, text));
@@ -189,7 +189,7 @@ impl Dialling<'_> {
     async fn send_program(&mut self, system: &str, has_gzip: bool) -> Result<(), SshError> {
         let account = &self.order.account;
         let Some(parcel) = self.parcel.clone() else {
-            let text = format!("{account} asks for a program, and none was to be pushed");
+            let text = format!("{account} requests a program, but --push was not given");
             return Err(SshError::new(ErrorKind::Unreachable, text));
         };
         if let Some(made_for) = parcel.system.filter(|made_for| *made_for != system) {
@@ -198,8 +198,8 @@ impl Dialling<'_> {
                 _ => "this program".to_owned(),
             };
             let text = format!(
-                "cannot push {what} to {account}: it is made for {made_for}, and there it is {system}; give one \
-                 for {system} with --push=FILE, such as make dist builds"
+                "cannot push {what} to {account}: it is built for {made_for}, but the host is {system}; give a \
+                 program for {system} with --push=FILE (`make dist` builds such programs)"
             );
             return Err(SshError::new(ErrorKind::Request, text));
         }
@@ -240,13 +240,13 @@ impl Dialling<'_> {
             }
             Some((path, version)) => SshError::new(
                 ErrorKind::Unreachable,
-                format!("{version} at {path} on {account} did not get ready ({how}); {tail}"),
+                format!("{version} at {path} on {account} did not start ({how}); {tail}"),
             ),
             None if code == Some(SSH_FAILED) && self.messages.name_a_refusal().await => {
                 SshError::new(
                     ErrorKind::Authentication,
                     format!(
-                        "ssh reached {account} and could not log in; the message of ssh is above. Try: {} {account} true",
+                        "ssh reached {account} but could not log in; see the message of ssh above. Try: {} {account} true",
                         self.order.program.name()
                     ),
                 )
@@ -254,7 +254,7 @@ impl Dialling<'_> {
             None if code == Some(SSH_FAILED) => SshError::new(
                 ErrorKind::Unreachable,
                 format!(
-                    "ssh did not get to {account}; what it says stands above. Try: {} {account} true{}",
+                    "ssh could not connect to {account}; see the message of ssh above. Try: {} {account} true{}",
                     self.order.program.name(),
                     local_file_hint(account)
                 ),
@@ -262,8 +262,8 @@ impl Dialling<'_> {
             None => SshError::new(
                 ErrorKind::Unreachable,
                 format!(
-                    "ssh got to {account} and ended without a sabul there ({how}); {tail}. It has to be \
-                     allowed to run commands: try: {} {account} true",
+                    "ssh connected to {account} but sabul did not start there ({how}); {tail}. The account must \
+                     be allowed to run commands. Try: {} {account} true",
                     self.order.program.name()
                 ),
             ),
@@ -278,8 +278,8 @@ impl Dialling<'_> {
             _ => theirs,
         };
         let text = format!(
-            "{} has {theirs}{path}, and this is sabul {}: they do not understand each other; install the same \
-             on both sides, or copy this one there with --push",
+            "{} has {theirs}{path}, but this is sabul {}: the versions are incompatible; install the same \
+             version on both sides, or upload this program with --push",
             self.order.account, self.order.version
         );
         SshError::new(ErrorKind::Unreachable, text)
@@ -297,13 +297,13 @@ impl Dialling<'_> {
             return SshError::new(error.kind(), format!("{}: {error}", self.order.account));
         };
         let by = if through {
-            ". ssh goes through another host, and the data cannot: it takes the direct way"
+            ". ssh goes through another host, but the data needs a direct path"
         } else {
             ""
         };
         let text = format!(
-            "ssh gets to {}, but TCP to port {port} there does not ({error}; tried {}){by}; open the ports {} for \
-             TCP and UDP in its firewall, or name open ones with --ports",
+            "ssh reaches {}, but TCP port {port} there is unreachable ({error}; tried {}){by}; open the ports {} for \
+             TCP and UDP in the firewall there, or choose open ports with --ports",
             self.order.account,
             addresses.join(", "),
             self.order.ports
@@ -316,12 +316,12 @@ fn missing(order: &Order, system: &str, searched: &str) -> SshError {
     let account = &order.account;
     let text = match &order.remote_path {
         Some(path) => format!(
-            "there is no program {path} on {account} ({system}); correct --remote-sabul, or leave it out to have \
-             it looked for"
+            "there is no program {path} on {account} ({system}); correct --remote-sabul, or leave it out to \
+             search for sabul"
         ),
         None => format!(
-            "{account} ({system}) has no sabul in {searched}, nor in the usual places below its home; copy this \
-             one there with --push, install it, or name it with --remote-sabul PATH"
+            "{account} ({system}) has no sabul in {searched}, nor in the usual places below the home directory; \
+             upload this program with --push, install sabul there, or give its path with --remote-sabul PATH"
         ),
     };
     SshError::new(ErrorKind::Failure, text)
@@ -334,7 +334,9 @@ fn local_file_hint(account: &str) -> String {
         entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(&name))
     });
     if is_here {
-        format!(". A file of this folder starts with '{name}'; if it was meant, write ./ in front")
+        format!(
+            ". This folder has a file whose name starts with '{name}'; to copy that file, write ./ in front"
+        )
     } else {
         String::new()
     }
@@ -347,7 +349,9 @@ async fn how_it_ended(child: &mut Child) -> (Option<i32>, String) {
     let status: Option<ExitStatus> = wait.ok().and_then(Result::ok);
     match status.and_then(|status| status.code()) {
         Some(code) => (Some(code), format!("exit code {code}")),
-        None => (None, status.map_or_else(|| "it hangs".to_owned(), |status| status.to_string())),
+        None => {
+            (None, status.map_or_else(|| "still running".to_owned(), |status| status.to_string()))
+        }
     }
 }
 

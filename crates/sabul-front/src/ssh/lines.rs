@@ -141,8 +141,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     pub(super) fn tail(&self) -> String {
         let lines: Vec<&str> = self.tail.iter().map(String::as_str).collect();
         match lines.as_slice() {
-            [] => "nothing was said".to_owned(),
-            lines => format!("the last that was said: {}", lines.join(" / ")),
+            [] => "there was no output".to_owned(),
+            lines => format!("last output: {}", lines.join(" / ")),
         }
     }
 }
@@ -208,6 +208,6 @@ mod tests {
                 assert!(lines.tail().len() < 2000);
             });
         }
-        assert_eq!(hear(b"").1, "nothing was said");
+        assert_eq!(hear(b"").1, "there was no output");
     }
 }

@@ -45,7 +45,7 @@ fn push() -> String {
          h() {{ (sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\") 2>/dev/null \
          | cut -c 1-64; }}; \
          mkdir -p \"$d\" && k || \
-         {{ printf \"{MARK}damaged %s\\n\" \"$d cannot be made, is a link or another user's\"; exit 1; }}; \
+         {{ printf \"{MARK}damaged %s\\n\" \"$d cannot be created, is a link or belongs to another user\"; exit 1; }}; \
          if o \"$f\" && [ \"$(h \"$f\")\" = \"$1\" ]; then :; else \
          t=$d/incoming-$$; \
          rm -f \"$t\" && (set -C; : > \"$t\") || \
@@ -53,9 +53,9 @@ fn push() -> String {
          g=; if command -v gzip >/dev/null 2>&1; then g=gzip; fi; \
          printf \"{MARK}wants %s\\t%s\\n\" \"$(uname -sm)\" \"$g\"; read -r z; \
          if [ -n \"$g\" ]; then head -c \"$z\" | gzip -dc > \"$t\"; else head -c \"$z\" > \"$t\"; fi || \
-         {{ rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"cannot write it into $d: is there room\"; exit 1; }}; \
+         {{ rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"cannot write into $d: the disk may be full\"; exit 1; }}; \
          if [ \"$(h \"$t\")\" = \"$1\" ]; then chmod 700 \"$t\" && mv -f \"$t\" \"$f\"; else \
-         rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"its hash there is another, or no sha256sum is there\"; \
+         rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"the received program has another hash, or sha256sum is missing\"; \
          exit 1; fi; \
          for i in \"$d\"/sabul-*; do [ \"$i\" = \"$f\" ] || rm -f \"$i\"; done; fi; umask \"$m\"; }}"
     )
