@@ -18,7 +18,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+};
 use sabul::Policy;
 use sabul_front::listen;
 use sabul_front::ssh::Ports;
@@ -42,64 +44,96 @@ use values::{ControllerName, parse_memory, parse_param, parse_timeout};
 
 /// Reliable, encrypted bulk transfer over UDP for long and fast paths.
 #[derive(Debug, Parser)]
-#[command(name = "sabul", version, before_help = first::START, after_help = exit::LIST, max_term_width = 100)]
+#[command(name = "sabul", version, max_term_width = 100)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(&first::examples(), exit::LIST))]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Returns the command line with its grouped help.
+pub(crate) fn command() -> clap::Command {
+    let command = Cli::command();
+    let template = first::template(&command);
+    command.help_template(template)
+}
+
+/// Parses the arguments of this process.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 /// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Copy files to or from another machine, through ssh or a `sabul serve`
+    /// Copy files to or from another machine
+    ///
+    /// The other machine is reached through ssh, or through a `sabul serve` there.
     Cp(CpArgs),
-    /// List what is in folders of another machine
+    /// List directories on another machine
     Ls(LsArgs),
-    /// Show what is known of files of another machine
+    /// Show attributes of files on another machine
     Stat(StatArgs),
-    /// Print a file of another machine, or a stretch of it
+    /// Print a file on another machine, or a part of it
     Cat(CatArgs),
-    /// Remove files of another machine, where it allows that
+    /// Remove files on another machine, if its server permits it
     Rm(RmArgs),
-    /// Make folders on another machine
+    /// Create directories on another machine
     Mkdir(MkdirArgs),
-    /// Serve a directory to holders of a ticket
+    /// Serve a directory to clients that have a ticket
     Serve(ServeArgs),
-    /// List what of yours runs on this machine: copies, servers, measurements
+    /// List running copies, servers and measurements of this user
     Ps(PsArgs),
-    /// Change the rate or policy of a copy, server or measurement while it runs
+    /// Change rate limit or policy of a running command
     Set(SetArgs),
-    /// Measure a path from memory to memory
+    /// Measure the throughput of a path, from memory to memory
     Perf(PerfArgs),
-    /// Send one file by TCP and by sabul over an emulated path on this machine, with and without loss
+    /// Compare TCP and sabul over an emulated path
+    ///
+    /// Copies one file by TCP and by sabul over an emulated path on this machine, with and without
+    /// packet loss.
     Demo(DemoArgs),
-    /// Show the congestion controllers
+    /// List congestion controllers and their parameters
     Cc(CcArgs),
-    /// Run scenario files in virtual time
+    /// Run scenario files in the simulator, in virtual time
     Sim(SimArgs),
-    /// Measure real programs and scenario files over emulated paths
+    /// Run programs and scenario files over emulated paths
     Lab(LabArgs),
-    /// Forward between two devices before a bottleneck, and tell flows their rate
+    /// Forward packets before a bottleneck, with explicit rates
+    ///
+    /// Forwards packets between two devices in front of a bottleneck, and writes the rate of each
+    /// flow into its congestion headers.
     Router(RouterArgs),
-    /// Measure one congestion controller by every test and put it on one page
+    /// Test one congestion controller, with results on one page
     Card(CardArgs),
-    /// Run the papers' tables and figures again and judge them
+    /// Rerun tables and figures of the papers and check them
     Reproduce(ReproduceArgs),
-    /// Examine the deterministic model of SABUL 2002
+    /// Check the deterministic model of SABUL 2002
     Model(ModelArgs),
-    /// Print the JSON Schema of what --json and --json-lines print, or the names of all schemas
+    /// Print the JSON Schemas of the output
+    ///
+    /// Prints the JSON Schema of a document of --json or --json-lines. Without a name, lists all
+    /// schemas.
+    #[command(after_help = exit::SHORT_LIST,
+              after_long_help = exit::below("Examples:\n  sabul schema\n  sabul schema cp-lines", exit::SHORT_LIST))]
     Schema {
-        /// Which.
+        /// Name of the schema; without it, all names are listed.
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
     /// Print a completion script for a shell
+    #[command(after_help = exit::SHORT_LIST,
+              after_long_help = exit::below("Examples:\n  sabul completion bash >~/.local/share/bash-completion/completions/sabul", exit::SHORT_LIST))]
     Completion {
-        /// Which shell.
+        /// Shell to complete for.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write those of all commands
+    /// Print or write the manual pages
+    #[command(after_help = exit::SHORT_LIST,
+              after_long_help = exit::below("Examples:\n  sabul man | man -l -\n  sabul man --out ~/.local/share/man/man1", exit::SHORT_LIST))]
     Man {
         /// Write sabul.1, sabul-cp.1 and so on into this directory.
         #[arg(long, value_name = "DIR")]
@@ -107,17 +141,17 @@ pub(crate) enum Command {
     },
 }
 
-/// How a copy stands beside other traffic.
+/// Sharing policy of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyArg {
-    /// A share like that of others.
+    /// Take an equal share beside other traffic.
     #[default]
     Fair,
-    /// As much as two fair flows; needs a controller that follows policies.
+    /// Take the share of two fair flows. Needs a controller that supports policies.
     High,
-    /// What others leave; needs a controller that follows policies.
+    /// Take only the rate that other traffic leaves. Needs a controller that supports policies.
     Low,
-    /// The rate of --rate, whatever happens: for paths that are yours alone.
+    /// Send at the rate of --rate without reacting to loss. For private paths.
     Fixed,
 }
 
@@ -145,68 +179,85 @@ impl PolicyArg {
 
 /// Arguments of `sabul cp`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST, after_long_help = CP_HELP)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(CP_HELP, exit::LIST))]
 #[command(override_usage = "sabul cp [OPTIONS] SRC... DST")]
 pub(crate) struct CpArgs {
-    /// Sources, then the destination. One side is remote, `[USER@]HOST:PATH` or
-    /// `sabul://[HOST[:PORT]]/PATH`, the other local paths; '-' is standard input or output.
+    /// Sources, then the destination; one side is remote.
+    ///
+    /// Remote places are `[USER@]HOST:PATH` (through ssh) or `sabul://[HOST[:PORT]]/PATH` (a `sabul
+    /// serve`). '-' is standard input or standard output.
     #[arg(required = true, num_args = 1.., value_name = "PLACE")]
     pub(crate) places: Vec<OsString>,
-    /// Descend into directories.
+    /// Copy directories with their content.
     #[arg(short, long)]
     pub(crate) recursive: bool,
     /// Keep modification times and permission bits.
     #[arg(short, long)]
     pub(crate) preserve: bool,
-    /// All of files: -r, -p, links as links, and as far as the receiver may, owners, extended attributes and access
-    /// lists. What could not be kept is said at the end.
+    /// Archive mode: -r and -p, keep links, owners, xattrs and ACLs.
+    ///
+    /// Keeps symbolic and hard links. Keeps owners, extended attributes and access control lists as
+    /// far as the receiver permits. A line at the end reports attributes that were not kept.
     #[arg(short, long)]
     pub(crate) archive: bool,
-    /// Follow symbolic links that lead out of the sources too; otherwise they are reported.
+    /// Follow symbolic links that lead out of the sources.
+    ///
+    /// Without this flag, such links are reported as failures. Links inside the sources are always
+    /// followed, except with -a.
     #[arg(short = 'L', long, conflicts_with = "archive")]
     pub(crate) copy_links: bool,
     #[command(flatten)]
     pub(crate) channel: ChannelArgs,
-    /// Never send faster than this, in bit/s with k, M or G, such as 500M, or in bytes, such as 60MB/s.
+    /// Limit the rate of the copy, in bit/s, such as 500M.
+    ///
+    /// Prefixes k, M, G and T are powers of 1000. With B/s the number counts bytes: 60MB/s.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
-    /// How it stands beside other traffic; high and low take a controller that follows policies.
+    /// Sharing policy beside other traffic.
     #[arg(long, value_enum, value_name = "NAME", default_value_t)]
     pub(crate) policy: PolicyArg,
-    /// The rate of --policy fixed, in bit/s with k, M or G, such as 500M.
+    /// Rate of --policy fixed, in bit/s, such as 500M.
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
-    /// End with exit code 7 if less than this arrives, on the mean of any 30 s from the fifth second on.
+    /// Fail with exit code 7 below this rate, in bit/s.
+    ///
+    /// The rate is the mean over any 30 s, from the fifth second on.
     #[arg(long, value_name = "RATE")]
     pub(crate) min_rate: Option<Rate>,
-    /// Do not wait for the receiver's disk: faster, but a power cut soon after may cost files.
+    /// Do not wait until the data is on the receiver's disk.
+    ///
+    /// Faster, but a power failure soon afterwards may lose files.
     #[arg(long)]
     pub(crate) no_sync: bool,
-    /// Read each file back from the receiver's disk and compare it, before it gets its name.
+    /// Read each file back from the receiver's disk and compare it.
+    ///
+    /// The comparison comes before the file gets its final name.
     #[arg(long, conflicts_with = "no_sync")]
     pub(crate) read_back: bool,
-    /// Say what would be copied, made and left out, and change nothing on either side.
+    /// Show what would be copied, without changing anything.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
-    /// Begin anew, whatever an interrupted copy left.
+    /// Ignore the data of an interrupted copy and start again.
     #[arg(long)]
     pub(crate) no_resume: bool,
-    /// When the other end is lost or cannot be reached, dial it again for so long and go on; with s, m, h or d, such
-    /// as 2d.
+    /// Reconnect after a lost connection for up to this time, such as 2d.
+    ///
+    /// The unit is s, m, h or d; without a unit, seconds. Covers hosts that cannot be reached at
+    /// the start, too.
     #[arg(long, value_name = "TIME", value_parser = parse_patience)]
     pub(crate) retry: Option<Duration>,
-    /// Print one JSON document on standard output; `sabul schema cp` describes it.
+    /// Print one JSON document at the end (`sabul schema cp`).
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print a line of JSON for each thing as it happens; `sabul schema cp-lines` describes them.
+    /// Print one line of JSON for each event (`sabul schema cp-lines`).
     #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     pub(crate) json_lines: bool,
     /// Print errors only.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Print more lines: where the connection goes, and at the end what the path was like; twice, the log too.
+    /// Print details of connection and path; -vv prints the debug log.
     #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
     /// Accepted for users of rsync; progress and partial files are always on.
@@ -220,120 +271,132 @@ pub(crate) struct CpArgs {
 }
 
 const CP_HELP: &str = "\
-HOST:PATH goes through your ssh, with its configuration, keys and jump hosts; PATH is relative to your home \
-there, and the data takes the direct way to HOST. sabul://HOST/PATH asks a 'sabul serve', by its ticket; PATH is \
-relative to the directory that is served.
+HOST:PATH is reached through your ssh, with its configuration, keys and jump hosts. PATH is \
+relative to your home directory there. The data takes the direct path to HOST. sabul://HOST/PATH \
+is reached through a 'sabul serve' and its ticket; PATH is relative to the served directory.
 
-A source that ends in '/' \
-means the content of a directory, one without means the directory itself, as in rsync. A \
-destination that is a directory, or ends in '/', takes the sources in; otherwise a single source \
-takes its name. A local name with a ':' is written with './' in front.
+A source that ends in '/' means the content of a directory; otherwise the directory itself is \
+copied, as in rsync. A destination that is a directory, or ends in '/', receives the sources; \
+otherwise a single source gets the name of the destination. Write './' in front of a local name \
+that contains ':'.
 
-A file appears under its name complete and verified, or not at all. What counts as copied is on the \
-receiver's disk, and a power cut does not take it back; --no-sync leaves that to chance. Meanwhile, files have \
-names that end in '.sabul-part'; a later copy into the same directory removes what a killed one left, or goes on with it.
+A file appears under its final name only when it is complete and verified. A copied file is on the \
+receiver's disk and survives a power failure, except with --no-sync. Incomplete files have names \
+that end in '.sabul-part'; a later copy into the same directory resumes or removes them.
 
-When a copy is interrupted, in whatever way, run the same command again: it goes on where it was. What is \
-there already is read on both sides and compared, so a source that changed is noticed and sent anew from \
-there. Both ends keep what is needed for a week; --no-resume begins anew. With --retry the command itself dials \
-again and goes on.
+To resume an interrupted copy, run the same command again. Both sides read and compare the \
+existing data, so a changed source is detected and sent again from the first difference. Both \
+sides keep the data for a week; --no-resume starts again. With --retry the command itself \
+reconnects and resumes.
 
-A name on the other side under which there is nothing is a pattern: 'host:data/*.nc', in quotes.
+A remote name that does not exist is used as a pattern: 'host:data/*.nc', in quotes.
 
---exclude and --include are rules as in rsync: the first whose pattern fits a name decides, what none fits is \
-copied, and a folder that is left out is not looked into. A '/' in front of a pattern ties it to the top of what is \
-copied; without, it fits the end of a name; one at its end means folders alone. '*' and '?' stay between slashes, \
-'**' does not. Only some files of a tree: --include '*/' --include '*.nc' --exclude '*'.
+--exclude and --include are rules as in rsync. The first rule whose pattern matches decides; \
+entries without a match are copied. An excluded directory is not searched. A leading '/' anchors a \
+pattern at the top of the copied tree; otherwise the pattern matches the end of a path. A trailing \
+'/' matches directories only. '*' and '?' do not match '/', '**' does. To copy only some files of \
+a tree: --include '*/' --include '*.nc' --exclude '*'.
+
+Units: RATE is in bit/s, with k, M, G or T for powers of 1000 (500M), or in bytes per second with \
+B/s (60MB/s). BYTES takes K, M, G or T for powers of 1024 (512M), or kB, MB or GB for powers of \
+1000. TIME is a number with s, m, h or d (2d).
 
 Examples:
   sabul cp big.iso host:
   sabul cp -r me@host:/data/run7 .
   sabul cp -a me@host:/data/run7 .            with links, owners and extended attributes
-  sabul cp big.iso host: --push               with a copy of this sabul, where the host has none
+  sabul cp big.iso host: --push               upload this program to a host without sabul
   sabul cp big.iso sabul://host:4850/ --ticket ticket
   sabul cp -r photos sabul://host:4850/archive/
-  sabul cp -rn --exclude '*.o' src host:      what would be copied
+  sabul cp -rn --exclude '*.o' src host:      only show the steps
   sabul cp --retry 3d -r data sabul://host:4850/
   sabul cp sabul://host:4850/big.iso .
-  tar c photos | sabul cp - sabul://host:4850/photos.tar
+  tar c photos | sabul cp - sabul://host:4850/photos.tar";
 
-Exit codes: 0 done, 1 some or all of the transfer failed, 2 usage or configuration, 3 peer \
-unreachable, 4 authentication failed, 5 verification failed, 6 no space or no permission at the \
-destination, 7 slower than --min-rate, 130 interrupted.";
-
-/// Where a listener waits.
+/// Address of a listener, and limits of a server.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ListenArgs {
-    /// Address and port to listen at, for TCP and UDP, or one of them; port 0 takes a free one.
+    /// Address and port for TCP and UDP, or one of both; port 0 takes a free port.
     #[arg(long, value_name = "ADDR:PORT", default_value = listen::DEFAULT, value_parser = listen::parse)]
     pub(crate) listen: SocketAddr,
-    /// Write the ticket to this file (mode 0600) once everything is ready; otherwise it is
-    /// printed on standard output.
+    /// Write the ticket to this file (mode 0600) when the server is ready.
+    ///
+    /// Without this flag, the ticket is printed on standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) ticket_file: Option<PathBuf>,
-    /// Address for the ticket in place of this machine's addresses, such as its name for other machines; repeatable.
+    /// Address in the ticket instead of this machine's addresses; repeatable.
+    ///
+    /// For example the name or the public address by which other machines reach this one.
     #[arg(long, value_name = "NAME[:PORT]")]
     pub(crate) advertise: Vec<String>,
-    /// End after one session; the exit code tells how it went.
+    /// Exit after one session, with the exit code of that session.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Memory for all sessions and transfers together, such as 1G [default: a quarter of what is
-    /// available, at most 16 GiB].
+    /// Memory for all sessions together, in bytes, such as 1G [default: a quarter of the available
+    /// memory, at most 16 GiB].
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub(crate) memory: Option<usize>,
-    /// Give up on a peer that has said nothing for so many seconds.
+    /// Disconnect a peer that is silent for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
-    /// Write what the controllers of what is sent do, and why, into this file: a line of JSON each.
+    /// Log events of the congestion controllers to this file, one line of JSON each.
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
-    /// Never send faster than this in one transfer, in bit/s with k, M or G, such as 500M.
+    /// Limit the sending rate of each transfer, in bit/s, such as 500M.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
-    /// Never send faster than this in all transfers together, nor receive faster, in bit/s with k, M or G; those of
-    /// one way share it.
+    /// Limit the total rate of all transfers in each direction, in bit/s.
+    ///
+    /// All transfers that send share this rate, and so do all that receive.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit_total: Option<Rate>,
-    /// Print a line of JSON for each thing as it happens; `sabul schema serve-lines` describes them.
+    /// Print one line of JSON for each event (`sabul schema serve-lines`).
     #[arg(long, requires = "ticket_file")]
     pub(crate) json_lines: bool,
-    /// Keep all rights of this user. Otherwise the server gives up, before anybody calls, what it does not need, as far
-    /// as the kernel can: files outside the root (Landlock), programs and privileges (seccomp).
+    /// Run without the sandbox.
+    ///
+    /// By default the server gives up, before the first connection, the rights that it does not
+    /// need: access to files outside the root (Landlock), programs and privileges (seccomp). Older
+    /// kernels support only a part of this.
     #[arg(long)]
     pub(crate) no_sandbox: bool,
 }
 
-/// Which controllers clients may choose for what the server sends.
+/// Controllers that clients may choose for data that the server sends.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AllowArgs {
-    /// Controllers that clients may choose for what is sent to them, with commas between or
-    /// repeated [default: those that react to loss].
+    /// Controllers that clients may choose for data from this server [default: those that react to
+    /// loss].
+    ///
+    /// Several names are separated by commas, or the flag is repeated.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = ControllerName,
           hide_possible_values = true)]
     pub(crate) allow_cc: Vec<String>,
-    /// Clients may choose any controller, also such as send at one rate whatever happens.
+    /// Allow clients any controller, even one that ignores loss.
     #[arg(long, conflicts_with = "allow_cc")]
     pub(crate) any_cc: bool,
 }
 
 /// Arguments of `sabul serve`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(SERVE_HELP, exit::LIST))]
 pub(crate) struct ServeArgs {
-    /// The directory to serve; nothing outside it is read or written.
+    /// Directory to serve; nothing outside it is read or written.
     #[arg(long, value_name = "DIR", required_unless_present = "stdio")]
     pub(crate) root: Option<PathBuf>,
-    /// Serve whoever started this over ssh, as that user: the ticket goes to standard output, and the end of
-    /// standard input is the end. What `sabul cp FILE HOST:` runs.
+    /// Serve a single client over ssh; used internally by `sabul cp`.
+    ///
+    /// Prints the ticket on standard output and exits at the end of standard input. Serves the
+    /// files of the user who started it.
     #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "advertise", "once", "json_lines"])]
     pub(crate) stdio: bool,
-    /// With --stdio, the ports of which the first free one is taken.
+    /// With --stdio: ports to listen on; the first free port is used.
     #[arg(long, value_name = "A-B", requires = "stdio", default_value_t)]
     pub(crate) ports: Ports,
-    /// Refuse every write.
+    /// Refuse all writes.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Let files and folders be removed; without it they can only be replaced.
+    /// Permit clients to remove files and directories; otherwise only replacing is permitted.
     #[arg(long, conflicts_with_all = ["read_only", "stdio"])]
     pub(crate) allow_rm: bool,
     #[command(flatten)]
@@ -342,61 +405,80 @@ pub(crate) struct ServeArgs {
     pub(crate) listen: ListenArgs,
 }
 
+const SERVE_HELP: &str = "\
+The server prints its ticket, or writes it to --ticket-file. The ticket is a secret: whoever has \
+it can connect. Clients need the server's port open for TCP and UDP.
+
+Examples:
+  sabul serve --root /srv/data --ticket-file ticket
+  sabul serve --root /srv/data --read-only --listen 192.0.2.1:4850
+  sabul serve --root inbox --once --bwlimit-total 2G";
+
 /// Arguments of `sabul perf`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = exit::LIST)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(PERF_HELP, exit::LIST))]
 pub(crate) struct PerfArgs {
-    /// `serve`, or none to run a test.
+    /// `serve`, or nothing to run a test.
     #[command(subcommand)]
     pub(crate) command: Option<PerfCommand>,
     #[command(flatten)]
     pub(crate) test: TestArgs,
 }
 
+const PERF_HELP: &str = "\
+Examples:
+  sabul perf host:                            10 s through ssh
+  sabul perf serve --ticket-file ticket       a server for tests
+  sabul perf host:4850 --ticket ticket -R -t 30
+  sabul perf host:4850 --ticket ticket --cc fixed --rate 500M";
+
 /// Commands below `sabul perf`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PerfCommand {
-    /// Answer the tests of others
+    /// Run a server for the tests of others
+    #[command(after_help = exit::LIST, after_long_help = exit::below(PERF_SERVE_HELP, exit::LIST))]
     Serve(ListenArgs),
 }
+
+const PERF_SERVE_HELP: &str = "Examples:\n  sabul perf serve --ticket-file ticket";
 
 /// Arguments of one test.
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
-    /// `HOST:` for a host that ssh reaches, or where `sabul perf serve` listens.
+    /// `HOST:` of a host reached through ssh, or address of a `sabul perf serve`.
     #[arg(value_name = "HOST:|ADDR:PORT")]
     pub(crate) address: Option<String>,
-    /// Send for this many seconds [default: 10].
+    /// Duration of the test in seconds [default: 10].
     #[arg(short = 't', long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) time: Option<f64>,
-    /// Send this many bytes, such as 512M.
+    /// Number of bytes to send, such as 512M.
     #[arg(short = 'n', long, value_name = "BYTES", value_parser = parse_bytes,
           conflicts_with = "time")]
     pub(crate) bytes: Option<u64>,
-    /// The server sends.
+    /// Reverse: the server sends.
     #[arg(short = 'R', long)]
     pub(crate) reverse: bool,
-    /// Transfers at the same time.
+    /// Number of parallel transfers.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) streams: u16,
     #[command(flatten)]
     pub(crate) channel: ChannelArgs,
-    /// Rate of each stream in bit/s, such as 500M: the rate itself with `--cc fixed`, otherwise a
-    /// limit.
+    /// Rate limit of each stream in bit/s, such as 500M; with `--cc fixed`, its rate.
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
-    /// Most bytes that may be sent and not yet acknowledged, such as 64M.
+    /// Maximum of unacknowledged data in bytes, such as 64M.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) window: Option<u64>,
-    /// Seconds from one line of results to the next.
+    /// Interval between two lines of results, in seconds.
     #[arg(short = 'i', long, value_name = "SECONDS", default_value = "1",
           value_parser = parse_seconds)]
     pub(crate) interval: f64,
-    /// Print one JSON document on standard output; `sabul schema perf` describes it.
+    /// Print one JSON document at the end (`sabul schema perf`).
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print a line of JSON for each interval, and the document as the last; `sabul schema perf-lines` describes them.
+    /// Print one line of JSON for each interval, then the document (`sabul schema perf-lines`).
     #[arg(long, conflicts_with = "json")]
     pub(crate) json_lines: bool,
     /// Last, for its heading.
@@ -406,37 +488,44 @@ pub(crate) struct TestArgs {
 
 /// Arguments of `sabul demo`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(DEMO_HELP, exit::LIST))]
 pub(crate) struct DemoArgs {
-    /// The path to emulate, by name; a wrong name lists all.
+    /// Emulated path, by name; an unknown name lists all.
     #[arg(long, value_name = "PRESET", default_value = "100mbit-100ms")]
     pub(crate) path: String,
-    /// Size of the file, such as 512M.
+    /// Size of the file in bytes, such as 512M.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "32MiB")]
     pub(crate) size: u64,
-    /// Congestion controller; `sabul cc list` shows them.
+    /// Congestion controller; `sabul cc list` shows all.
     #[arg(long, value_name = "NAME", default_value = sabul_cc::registry::DEFAULT,
           value_parser = ControllerName, hide_possible_values = true)]
     pub(crate) cc: String,
-    /// Parameter of the controller, repeatable.
+    /// Parameter of the controller; repeatable.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) cc_params: Vec<(String, String)>,
-    /// Decides which packets the path loses, repeats and holds back.
+    /// Seed of the random loss, duplication and reordering.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Make no hosts: two processes and a relay between them, without TCP.
+    /// Do not create emulated hosts: two processes and a relay, without TCP.
     #[arg(long)]
     pub(crate) relay: bool,
-    /// Write the bars as a page into this file [default: a new file in the folder for temporary files, without --json].
+    /// Write the results as an HTML page to this file [default: a new temporary file; none with
+    /// --json].
     #[arg(long, value_name = "FILE")]
     pub(crate) page: Option<PathBuf>,
-    /// Print one JSON document on standard output.
+    /// Print one JSON document at the end.
     #[arg(long)]
     pub(crate) json: bool,
-    /// No progress.
+    /// Do not show progress.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
+
+const DEMO_HELP: &str = "\
+Examples:
+  sabul demo
+  sabul demo --path satellite --size 8MiB --page demo.html
+  sabul demo --relay                          without emulated hosts, without TCP";
 
 /// Arguments of `sabul cc`.
 #[derive(Debug, Args)]
@@ -449,10 +538,14 @@ pub(crate) struct CcArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CcCommand {
     /// List all controllers
+    #[command(after_help = exit::SHORT_LIST,
+              after_long_help = exit::below("Examples:\n  sabul cc list", exit::SHORT_LIST))]
     List,
-    /// Show one: where it comes from and its parameters
+    /// Show the source and the parameters of a controller
+    #[command(after_help = exit::SHORT_LIST,
+              after_long_help = exit::below("Examples:\n  sabul cc show sabul2026", exit::SHORT_LIST))]
     Show {
-        /// Its name.
+        /// Name of the controller.
         #[arg(value_parser = ControllerName, hide_possible_values = true)]
         name: String,
     },
@@ -475,13 +568,13 @@ pub(crate) enum SimCommand {
 /// Scenario file, and changes to its settings.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioArgs {
-    /// The scenario file.
+    /// Scenario file.
     #[arg(value_name = "SCENARIO.toml")]
     pub(crate) scenario: PathBuf,
-    /// Where all chance comes from, instead of the file's own seed.
+    /// Seed of all random numbers, instead of the seed in the file.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Change a setting of the file, repeatable; several values make a sweep.
+    /// Change a setting of the file; repeatable. Several values make a sweep.
     #[arg(long, value_name = "KEY=VALUE", value_parser = sabul_scenario::parse_override)]
     pub(crate) set: Vec<sabul_scenario::Override>,
 }
@@ -489,28 +582,29 @@ pub(crate) struct ScenarioArgs {
 /// Output of the results.
 #[derive(Debug, Args)]
 pub(crate) struct OutputArgs {
-    /// Write numbers, charts and report into this directory.
+    /// Write numbers, charts and a report to this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Print the results as JSON, a document each.
+    /// Print one JSON document for each result.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say nothing about progress.
+    /// Do not show progress.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
 
 /// Arguments of `sabul sim run`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST, after_long_help = SIM_HELP)]
+#[command(after_help = exit::SHORT_LIST, after_long_help = exit::below(SIM_HELP, exit::SHORT_LIST))]
 pub(crate) struct SimRunArgs {
     #[command(flatten)]
     pub(crate) file: ScenarioArgs,
-    /// Runs of a sweep at the same time [default: one a processor].
+    /// Number of parallel runs of a sweep [default: number of processors].
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<usize>,
-    /// Write what controllers do and links drop, and why, into this file: a line of JSON each. For one
-    /// run.
+    /// Log events of controllers and links to this file, one line of JSON each.
+    ///
+    /// Only for a single run.
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
     #[command(flatten)]
@@ -522,7 +616,7 @@ Examples:
   sabul sim run two-flows.toml --out results
   sabul sim run two-flows.toml --set link.bottleneck.queue_packets=100,1000 --set seed=1..5
 
-Keys of a scenario file: docs/manual/scenarios.md.";
+The keys of a scenario file: docs/manual/scenarios.md.";
 
 /// Arguments of `sabul reproduce`.
 #[derive(Debug, Args)]
@@ -534,28 +628,38 @@ pub(crate) struct ReproduceArgs {
 /// Commands below `sabul reproduce`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReproduceCommand {
-    /// List what can be reproduced
+    /// List the reproductions
+    #[command(after_help = exit::SHORT_LIST,
+              after_long_help = exit::below("Examples:\n  sabul reproduce list", exit::SHORT_LIST))]
     List,
-    /// Run one, or all; exit code 1 if a verdict is not the committed one
+    /// Run one reproduction, or all
+    ///
+    /// The exit code is 1 if a verdict differs from the recorded one.
     Run(ReproduceRunArgs),
 }
 
 /// Arguments of `sabul reproduce run`.
 #[derive(Debug, Args)]
+#[command(after_help = exit::SHORT_LIST, after_long_help = exit::below(REPRODUCE_HELP, exit::SHORT_LIST))]
 pub(crate) struct ReproduceRunArgs {
-    /// Which; `sabul reproduce list` shows them.
+    /// Name of the reproduction; `sabul reproduce list` shows all.
     #[arg(value_name = "NAME|all")]
     pub(crate) name: String,
-    /// Where to run it: in virtual time, the one place there is.
+    /// Backend of the run; the simulator is the only one.
     #[arg(long, value_name = "ARM", default_value = "sim", value_parser = ["sim"], hide = true)]
     pub(crate) arm: String,
-    /// Write pictures, tables and report into this directory.
+    /// Write charts, tables and a report to this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print the results as one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+const REPRODUCE_HELP: &str = "\
+Examples:
+  sabul reproduce run all --out results
+  sabul reproduce run sabul-table1 --json";
 
 /// Arguments of `sabul model`.
 #[derive(Debug, Args)]
@@ -567,25 +671,29 @@ pub(crate) struct ModelArgs {
 /// Commands below `sabul model`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
-    /// Hold the eight lemmas against the model: on one parameter set or Pr_0 and Pr_1, and a grid
+    /// Check the eight lemmas against the model
+    ///
+    /// Checks one parameter set, or the sets Pr_0 and Pr_1 of the paper, and a random grid of
+    /// parameter sets.
     Check(ModelCheckArgs),
-    /// Follow one parameter set round by round
+    /// Iterate one parameter set round by round
     Iterate(ModelIterateArgs),
-    /// Map the regions of many parameter sets
+    /// Classify many parameter sets into regions
     Grid(ModelGridArgs),
 }
 
 /// Arguments of `sabul model check`.
 #[derive(Debug, Args)]
+#[command(after_help = exit::SHORT_LIST, after_long_help = exit::below(MODEL_CHECK_HELP, exit::SHORT_LIST))]
 pub(crate) struct ModelCheckArgs {
-    /// The parameters [default: Pr_0 and Pr_1].
+    /// File of the parameters [default: the sets Pr_0 and Pr_1].
     #[arg(value_name = "PARAMS.toml")]
     pub(crate) params: Option<PathBuf>,
-    /// Points of the built-in grid to check as well; 0 for none.
+    /// Number of random parameter sets to check in addition; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub(crate) grid: u64,
-    /// Where the grid's points are drawn from.
+    /// Seed of the random parameter sets.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Print the results as one JSON document.
@@ -593,17 +701,26 @@ pub(crate) struct ModelCheckArgs {
     pub(crate) json: bool,
 }
 
+const MODEL_CHECK_HELP: &str = "\
+A lemma that fails as printed in the paper is a result, with exit code 0. Exit code 1 means that a \
+corrected lemma fails.
+
+Examples:
+  sabul model check
+  sabul model check params.toml --grid 0 --json";
+
 /// Arguments of `sabul model iterate`.
 #[derive(Debug, Args)]
+#[command(after_help = exit::SHORT_LIST, after_long_help = exit::below(MODEL_ITERATE_HELP, exit::SHORT_LIST))]
 pub(crate) struct ModelIterateArgs {
-    /// The parameters.
+    /// File of the parameters.
     #[arg(value_name = "PARAMS.toml")]
     pub(crate) params: PathBuf,
-    /// How many rounds.
+    /// Number of rounds.
     #[arg(long, value_name = "N", default_value_t = 2000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) rounds: u64,
-    /// Write pictures into this directory.
+    /// Write charts to this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print the results as one JSON document.
@@ -611,26 +728,35 @@ pub(crate) struct ModelIterateArgs {
     pub(crate) json: bool,
 }
 
+const MODEL_ITERATE_HELP: &str = "\
+Examples:
+  sabul model iterate params.toml --rounds 500 --out charts";
+
 /// Arguments of `sabul model grid`.
 #[derive(Debug, Args)]
+#[command(after_help = exit::SHORT_LIST, after_long_help = exit::below(MODEL_GRID_HELP, exit::SHORT_LIST))]
 pub(crate) struct ModelGridArgs {
-    /// Which parameters vary, and how.
+    /// File of the varied parameters and their values.
     #[arg(value_name = "GRID.toml")]
     pub(crate) grid: PathBuf,
-    /// Write pictures into this directory.
+    /// Write a chart to this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print the results as one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+const MODEL_GRID_HELP: &str = "\
+Examples:
+  sabul model grid grid.toml --out charts";
 
 /// Backend that runs a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Arm {
-    /// In virtual time.
+    /// The simulator, in virtual time.
     Sim,
-    /// On real sockets.
+    /// The lab, on real sockets.
     Lab,
 }
 
@@ -674,13 +800,32 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_the_program_fits_two_screens() {
+        let help = command().term_width(80).render_long_help().to_string();
+        assert!(help.lines().count() <= 48, "{}: {help}", help.lines().count());
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+        for part in ["Laboratory:\n  demo ", "Program:\n", "Examples:\n", "130 interrupted"] {
+            assert!(help.contains(part), "{part}: {help}");
+        }
+    }
+
+    #[test]
+    fn short_help_has_one_line_for_each_flag_of_a_copy() {
+        let mut command = command().term_width(100);
+        command.build();
+        let copy = command.find_subcommand("cp").unwrap();
+        for argument in copy.get_arguments().filter(|argument| !argument.is_hide_set()) {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!((1..=120).contains(&help.chars().count()), "{}: {help}", argument.get_id());
+        }
     }
 
     #[test]

@@ -20,6 +20,13 @@ pub(crate) const INTERRUPTED: u8 = code_of(ErrorKind::Interrupt);
 pub(crate) const LIST: &str = "Exit codes: 0 done, 1 some or all of the transfer failed, \
     2 usage or configuration, 3 peer unreachable, 4 authentication failed, 5 verification failed, \
     6 no space or no permission at the destination, 7 slower than --min-rate, 130 interrupted.";
+/// The same for commands without a transfer.
+pub(crate) const SHORT_LIST: &str = "Exit codes: 0 done, 1 failed, 2 usage or configuration.";
+
+/// Returns the text below the options of a command: notes and examples, then the exit codes.
+pub(crate) fn below(text: &str, codes: &str) -> String {
+    format!("{text}\n\n{codes}")
+}
 
 /// Cause of an early end of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

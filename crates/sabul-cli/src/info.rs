@@ -1,13 +1,11 @@
-//! Information about the program itself: controllers, completions, manual pages.
+//! Information about the program itself: controllers and completions.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 use sabul_cc::registry;
 
-use crate::args::{CcArgs, CcCommand, Cli};
+use crate::args::{self, CcArgs, CcCommand};
 use crate::error::CliError;
 use crate::exit;
 use crate::output;
@@ -64,29 +62,8 @@ fn show(entry: &registry::Entry) -> String {
 /// Prints the completion script of a shell.
 pub(crate) fn completion(shell: Shell) -> Result<u8, CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "sabul", &mut script);
+    clap_complete::generate(shell, &mut args::command(), "sabul", &mut script);
     output::print(script)?;
-    Ok(exit::DONE)
-}
-
-/// Prints the manual page of `sabul`, or writes the pages of all commands into a directory.
-pub(crate) fn man(out: Option<&Path>) -> Result<u8, CliError> {
-    let Some(directory) = out else {
-        let mut page = Vec::new();
-        clap_mangen::Man::new(Cli::command())
-            .render(&mut page)
-            .map_err(|error| CliError::failed(format!("cannot write the manual page: {error}")))?;
-        output::print(page)?;
-        return Ok(exit::DONE);
-    };
-    std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
-        .map_err(|error| {
-            CliError::failed(format!(
-                "cannot write manual pages into '{}': {error}",
-                directory.display()
-            ))
-        })?;
     Ok(exit::DONE)
 }
 

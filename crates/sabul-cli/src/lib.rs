@@ -26,6 +26,7 @@ mod info;
 mod interrupt;
 mod json;
 mod lab;
+mod manual;
 mod model;
 mod options;
 mod output;
@@ -47,11 +48,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser as _;
 use sabul_cc::registry::{self, Entry};
 use tracing_subscriber::filter::LevelFilter;
 
-use args::{Cli, Command, PerfCommand, ReproduceCommand, SimCommand};
+use args::{Command, PerfCommand, ReproduceCommand, SimCommand};
 use error::CliError;
 
 /// Runs the whole program with additional congestion controllers. Every command lists, shows and
@@ -71,7 +71,7 @@ pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
         output::note(args::first_screen());
         return ExitCode::from(exit::USAGE);
     }
-    let cli = match Cli::try_parse() {
+    let cli = match args::parse() {
         Ok(cli) => cli,
         Err(error) => {
             let error = args::without_far_tips(error);
@@ -131,7 +131,7 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Model(args) => model::run(&args),
         Command::Schema { name } => schema::run(name.as_deref()),
         Command::Completion { shell } => info::completion(shell),
-        Command::Man { out } => info::man(out.as_deref()),
+        Command::Man { out } => manual::run(out.as_deref()),
     }
 }
 

@@ -5,91 +5,102 @@ use clap::{Args, ValueEnum};
 use sabul_study::card::{DrawSeed, PATHS_MAX};
 
 use super::{Arm, OutputArgs, parse_count, parse_param};
+use crate::exit;
 
 /// Ours: range in seconds. At the minimum each flow runs a few seconds alone; at the maximum a run
 /// takes 8.5 hours.
 const REGION_SECONDS: (f64, f64) = (1.0, 3600.0);
 
-const CODES: &str = "Exit codes: 0 done, 1 the controller failed in a run, a run in the lab was \
-    invalid, or the results cannot be written, 2 usage, or a system that does not let the lab make hosts, \
-    130 interrupted.";
+const CODES: &str = "\
+Exit codes: 0 done, 1 the controller failed in a run, a lab run was invalid, or the results \
+cannot be written, 2 usage, or the system does not support the lab, 130 interrupted.";
 
 /// Transport for the flows of the tested controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CardTransport {
-    /// Our protocol with that controller.
+    /// The protocol of sabul with the tested controller.
     Sabul,
-    /// TCP: simulated, or the kernel's.
+    /// TCP, simulated or of the kernel.
     Tcp,
 }
 
 /// Order in which the flows of the contract start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ContractOrder {
-    /// CUBIC.
+    /// CUBIC starts first.
     #[default]
     CubicFirst,
-    /// Both at once.
+    /// Both start together.
     Together,
-    /// The controller.
+    /// The tested controller starts first.
     CubicLast,
 }
 
 /// Arguments of `sabul card`.
 #[derive(Debug, Args)]
-#[command(after_help = CODES, after_long_help = HELP)]
+#[command(after_help = CODES, after_long_help = exit::below(HELP, CODES))]
 pub(crate) struct CardArgs {
-    /// The controller; `sabul cc list` shows them.
+    /// Controller; `sabul cc list` shows all.
     #[arg(value_name = "CC")]
     #[arg(value_parser = super::values::ControllerName, hide_possible_values = true)]
     pub(crate) cc: String,
-    /// Parameter of the controller, repeatable; `sabul cc show NAME` lists them.
+    /// Parameter of the controller; repeatable. `sabul cc show NAME` lists them.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) cc_params: Vec<(String, String)>,
-    /// Where it is measured.
+    /// Backend of the runs.
     #[arg(long, value_enum, default_value_t = Arm::Sim)]
     pub(crate) arm: Arm,
-    /// What carries the controller's flows [default: TCP for a controller of windows, our protocol for
-    /// one of rates]. In the lab TCP is the kernel's.
+    /// Transport of the tested flows.
+    ///
+    /// The default is TCP for a controller of windows, and sabul for a controller of rates. In the
+    /// lab, TCP is the kernel's.
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) transport: Option<CardTransport>,
-    /// The contract with TCP in place of the tests: what a CUBIC flow keeps beside it, and whether the link
-    /// is full, on a hundred paths [16 in the lab].
+    /// Run the contract with TCP instead of the tests.
+    ///
+    /// The contract measures the share that a CUBIC flow keeps beside the controller, and the
+    /// utilisation of the link, on 100 paths (16 in the lab).
     #[arg(long, conflicts_with = "seconds_per_flow")]
     pub(crate) contract: bool,
-    /// Who starts a second before the other in the contract.
+    /// Order in which the flows of the contract start, one second apart.
     #[arg(long, value_enum, value_name = "WHO", requires = "contract", default_value_t)]
     pub(crate) order: ContractOrder,
-    /// A coarse grid for the contract: 18 paths [6 in the lab].
+    /// Use a coarse grid for the contract: 18 paths (6 in the lab).
     #[arg(long, requires = "contract")]
     pub(crate) quick: bool,
-    /// The contract on N random paths in place of the grid: rates from 0.5 Mb/s to 10 Gb/s, round trips from 0.2 to
-    /// 500 ms, any queue, one to sixteen flows of either kind, with bursts or other traffic.
+    /// Run the contract on N random paths instead of the grid.
+    ///
+    /// Rates are 0.5 Mb/s to 10 Gb/s, RTTs 0.2 to 500 ms, with any queue, one to sixteen flows of
+    /// either kind, and bursts or other traffic.
     #[arg(long, value_name = "N", requires = "contract", conflicts_with_all = ["order", "quick"],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(PATHS_MAX)))]
     pub(crate) draw: Option<u32>,
-    /// Seed of the random paths: tune (to choose constants on), judge (to judge a controller on), or a number
-    /// [default: tune].
+    /// Seed of the random paths: tune, judge or a number [default: tune].
+    ///
+    /// Use tune to choose constants, and judge to assess a controller.
     #[arg(long, value_name = "SEED", requires = "draw")]
     pub(crate) draw_seed: Option<DrawSeed>,
-    /// Only this test, repeatable: regions, loss, beside-cubic, rtt-fairness, convergence, queue, mice,
-    /// cross, or the name of one scenario, such as regions-10ms. For the contract only these paths:
-    /// rate_mbps, rtt_ms, queue_bdp or loss=VALUE[,VALUE...]; or others, the other tables. For a draw only
-    /// the paths of these numbers: N[,N...].
+    /// Run only this test, or only these paths; repeatable.
+    ///
+    /// Tests are regions, loss, beside-cubic, rtt-fairness, convergence, queue, mice and cross, or
+    /// a scenario by name, such as regions-10ms. For the contract: rate_mbps, rtt_ms, queue_bdp or
+    /// loss=VALUE[,VALUE...], or others for the other tables. For random paths: their numbers
+    /// N[,N...].
     #[arg(long, value_name = "TEST")]
     pub(crate) only: Vec<String>,
-    /// Seconds from one flow to the next in the test of seven regions, which takes 8.5 times that
-    /// [default: 120; 8 in the lab].
+    /// Seconds between the starts of flows in the regions test [default: 120; 8 in the lab].
+    ///
+    /// The test takes 8.5 times this.
     #[arg(long, value_name = "SECONDS", value_parser = parse_region)]
     pub(crate) seconds_per_flow: Option<f64>,
-    /// Run everything with the seeds 1 to N and take means [default: 1; 10 for a draw].
+    /// Run everything with the seeds 1 to N and take means [default: 1; 10 with --draw].
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) seeds: Option<u32>,
-    /// Change a setting in every scenario of the card, repeatable: link.bottleneck.KEY or flow.*.KEY.
+    /// Change a setting in every scenario; repeatable: link.bottleneck.KEY or flow.*.KEY.
     #[arg(long, value_name = "KEY=VALUE", value_parser = sabul_scenario::parse_override)]
     pub(crate) set: Vec<sabul_scenario::Override>,
-    /// Runs at the same time, in virtual time [default: one a processor].
+    /// Number of parallel runs in the simulator [default: number of processors].
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<usize>,
     #[command(flatten)]
@@ -101,16 +112,13 @@ Examples:
   sabul card cubic --out card
   sabul card sabul2003 --seconds-per-flow 20 --cc-param syn_interval_ms=20
   sabul card bbr1 --set link.bottleneck.discipline=fq-codel --json
-  sabul card sabul2003 --arm lab --out card          in real time: less than ten minutes
+  sabul card sabul2003 --arm lab --out card          in real time, less than ten minutes
   sabul card cubic --arm lab --only regions          the kernel's CUBIC, seven regions only
-  sabul card bbr3 --contract --out contract          what it leaves to TCP, on a hundred paths
+  sabul card bbr3 --contract --out contract          the share left to TCP, on 100 paths
   sabul card bbr3 --contract --only rate_mbps=100 --only rtt_ms=10,50
   sabul card bbr3 --contract --draw 200 --draw-seed judge --out draw
 
-What is measured, and on which paths: docs/manual/card.md.
-
-Exit codes: 0 done, 1 the controller failed in a run, a run in the lab was invalid, or the results cannot \
-be written, 2 usage, or a system that does not let the lab make hosts, 130 interrupted.";
+The tests and their paths: docs/manual/card.md.";
 
 fn parse_region(text: &str) -> Result<f64, String> {
     let (least, most) = REGION_SECONDS;

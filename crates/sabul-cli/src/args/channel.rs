@@ -10,28 +10,31 @@ use super::values::{ControllerName, parse_memory, parse_param, parse_timeout};
 /// Connection and channel options.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ChannelArgs {
-    /// The ticket that the server wrote.
+    /// Ticket file of the server.
     #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE", hide_env_values = true)]
     pub(crate) ticket: Option<PathBuf>,
-    /// Congestion controller; `sabul cc list` shows them and the default.
+    /// Congestion controller; `sabul cc list` shows all and the default.
     #[arg(long, value_name = "NAME", value_parser = ControllerName, hide_possible_values = true)]
     pub(crate) cc: Option<String>,
-    /// Parameter of the controller, repeatable; `sabul cc show NAME` lists them.
+    /// Parameter of the controller; repeatable. `sabul cc show NAME` lists them.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) cc_params: Vec<(String, String)>,
-    /// Memory for all blocks, such as 512M [default: a quarter of what is available, at most 16 GiB].
+    /// Memory for buffered data, in bytes, such as 512M [default: a quarter of the available
+    /// memory, at most 16 GiB].
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub(crate) memory: Option<usize>,
-    /// Give up on a peer that has said nothing for so many seconds.
+    /// Abort if the peer is silent for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
-    /// Write what the controller of this end's data does, and why, into this file: a line of JSON each.
+    /// Log events of this side's congestion controller to this file, one line of JSON each.
+    ///
+    /// A name that ends in .qlog or .sqlog selects the qlog format.
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
-    /// Start as if no transfer had ever seen the path to this peer.
+    /// Ignore the rate and RTT that earlier transfers measured on this path.
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Largest packet to try, in bytes with the IP header [default: found out].
+    /// Largest packet to try, in bytes with the IP header [default: discovered].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
     pub(crate) mtu: Option<u32>,
 }

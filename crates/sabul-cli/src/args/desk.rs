@@ -10,31 +10,45 @@ use sabul_units::Rate;
 
 use crate::exit;
 
+const PS_CODES: &str = "Exit codes: 0 done, 1 a command does not answer, 2 usage.";
+
+const SET_CODES: &str =
+    "Exit codes: 0 done, 1 no such command, or no answer, 2 usage, or the change was refused.";
+
 /// Arguments of `sabul ps`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST)]
+#[command(after_help = PS_CODES, after_long_help = exit::below(PS_HELP, PS_CODES))]
 pub(crate) struct PsArgs {
-    /// Print a line of JSON for each; `sabul schema ps` describes them.
+    /// Print one line of JSON for each command (`sabul schema ps`).
     #[arg(long)]
     pub(crate) json: bool,
-    /// Look for control sockets in this folder only, such as that of a service, whose user may be another.
+    /// Use the control sockets in this directory only.
+    ///
+    /// For example those of a service that runs as another user.
     #[arg(long, value_name = "DIR")]
     pub(crate) sockets: Option<PathBuf>,
 }
 
+const PS_HELP: &str = "\
+Examples:
+  sabul ps
+  sabul ps --json --sockets /run/sabul";
+
 /// Arguments of `sabul set`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST, after_long_help = SET_HELP)]
+#[command(after_help = SET_CODES, after_long_help = exit::below(SET_HELP, SET_CODES))]
 pub(crate) struct SetArgs {
-    /// Which, by the process id that `sabul ps` shows; may be left out while only one runs.
+    /// Process id, as `sabul ps` shows it; optional while only one command runs.
     #[arg(value_name = "PID")]
     pub(crate) pid: Option<u32>,
     #[command(flatten)]
     change: ChangeArgs,
-    /// Look for control sockets in this folder only, such as that of a service, whose user may be another.
+    /// Use the control sockets in this directory only.
+    ///
+    /// For example those of a service that runs as another user.
     #[arg(long, value_name = "DIR")]
     pub(crate) sockets: Option<PathBuf>,
-    /// Print how it is then as one JSON document; `sabul schema set` describes it.
+    /// Print the new state as one JSON document (`sabul schema set`).
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -43,28 +57,29 @@ pub(crate) struct SetArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 struct ChangeArgs {
-    /// The highest rate of a copy, or of each stream of a measurement, in bit/s with k, M or G; 'none' lifts it.
+    /// Rate limit of a copy, or of each stream of a measurement, in bit/s, such as 50M; 'none'
+    /// removes it.
     #[arg(long, value_name = "RATE", value_parser = parse_limit)]
     bwlimit: Option<u64>,
-    /// How a copy or measurement stands beside other traffic; its controller has to follow policies.
+    /// Sharing policy of a copy or measurement; its controller must support policies.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Policy::ALL.map(Policy::name)))]
     policy: Option<String>,
-    /// The highest rate of all transfers of a server together, each way, in bit/s with k, M or G; 'none' lifts it.
+    /// Total rate limit of a server in each direction, in bit/s; 'none' removes it.
     #[arg(long, value_name = "RATE", value_parser = parse_limit)]
     bwlimit_total: Option<u64>,
 }
 
 const SET_HELP: &str = "\
-It holds for what runs and for later attempts of the same copy, and the other end follows within a round trip. Commands \
-are found by sockets in $XDG_RUNTIME_DIR/sabul, or in sabul-UID beside temporary files, which are yours alone.
+A change applies to the running transfer and to later attempts of the same copy. The other end \
+follows within one RTT. Running commands are found by their control sockets in \
+$XDG_RUNTIME_DIR/sabul, or in sabul-UID in the directory for temporary files; only your own user \
+can use these sockets.
 
 Examples:
   sabul ps
   sabul set 4711 --bwlimit 50M --policy low
-  sabul set --bwlimit none                    the only one that runs
-  sabul set 815 --bwlimit-total 2G            a server
-
-Exit codes: 0 done, 1 nobody there or no answer, 2 usage, or refused with nothing changed.";
+  sabul set --bwlimit none                    the only running command
+  sabul set 815 --bwlimit-total 2G            a server";
 
 impl SetArgs {
     /// Returns the requested change.

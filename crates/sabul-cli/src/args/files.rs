@@ -12,7 +12,7 @@ use crate::exit;
 /// Places on another machine, and the connection options.
 #[derive(Debug, Args)]
 pub(crate) struct PlacesArgs {
-    /// `[USER@]HOST:PATH` or `sabul://[HOST[:PORT]]/PATH`, all of one host.
+    /// `[USER@]HOST:PATH` or `sabul://[HOST[:PORT]]/PATH`, all on one host.
     #[arg(required = true, num_args = 1.., value_name = "PLACE")]
     pub(crate) places: Vec<OsString>,
     #[command(flatten)]
@@ -30,70 +30,95 @@ pub(crate) struct ReachArgs {
 
 /// Arguments of `sabul ls`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(LS_HELP, exit::LIST))]
 pub(crate) struct LsArgs {
     #[command(flatten)]
     pub(crate) at: PlacesArgs,
-    /// All below folders, links as links.
+    /// List all entries below the directories; links are not followed.
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// With permission bits, owner and group by number, size, and time in UTC.
+    /// Show permission bits, numeric owner and group, size, and time in UTC.
     #[arg(short, long)]
     pub(crate) long: bool,
-    /// Print a line of JSON for each name.
+    /// Print one line of JSON for each entry (`sabul schema ls`).
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+const LS_HELP: &str = "\
+Examples:
+  sabul ls host:data
+  sabul ls -lr sabul://host:4850/ --ticket ticket";
 
 /// Arguments of `sabul stat`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(STAT_HELP, exit::LIST))]
 pub(crate) struct StatArgs {
     #[command(flatten)]
     pub(crate) at: PlacesArgs,
-    /// Print a line of JSON for each place.
+    /// Print one line of JSON for each place (`sabul schema stat`).
     #[arg(long)]
     pub(crate) json: bool,
 }
 
+const STAT_HELP: &str = "\
+Examples:
+  sabul stat host:data/big.iso";
+
 /// Arguments of `sabul cat`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(CAT_HELP, exit::LIST))]
 pub(crate) struct CatArgs {
-    /// The file, `[USER@]HOST:PATH` or `sabul://[HOST[:PORT]]/PATH`.
+    /// The file: `[USER@]HOST:PATH` or `sabul://[HOST[:PORT]]/PATH`.
     #[arg(value_name = "PLACE")]
     pub(crate) place: OsString,
-    /// Leave out so many bytes at the beginning, such as 64M.
+    /// Number of bytes to skip at the start, such as 64M.
     #[arg(long, value_name = "BYTES", value_parser = parse_count, default_value = "0")]
     pub(crate) offset: u64,
-    /// At most so many bytes [default: up to the end].
+    /// Maximum number of bytes to print [default: up to the end].
     #[arg(long, value_name = "BYTES", value_parser = parse_count)]
     pub(crate) length: Option<u64>,
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
 }
 
+const CAT_HELP: &str = "\
+Examples:
+  sabul cat host:log.txt
+  sabul cat host:big.iso --offset 64M --length 1M | sha256sum";
+
 /// Arguments of `sabul rm`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(RM_HELP, exit::LIST))]
 pub(crate) struct RmArgs {
     #[command(flatten)]
     pub(crate) at: PlacesArgs,
-    /// Folders with all that is in them; links are removed, not followed.
+    /// Remove directories with their content; links are removed, not followed.
     #[arg(short, long)]
     pub(crate) recursive: bool,
 }
 
+const RM_HELP: &str = "\
+A 'sabul serve' permits this only with --allow-rm.
+
+Examples:
+  sabul rm host:old.iso
+  sabul rm -r sabul://host:4850/old --ticket ticket";
+
 /// Arguments of `sabul mkdir`.
 #[derive(Debug, Args)]
-#[command(after_help = exit::LIST)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(MKDIR_HELP, exit::LIST))]
 pub(crate) struct MkdirArgs {
     #[command(flatten)]
     pub(crate) at: PlacesArgs,
-    /// Those above, too; one that exists is fine.
+    /// Create missing parent directories; existing directories are no error.
     #[arg(short, long)]
     pub(crate) parents: bool,
 }
+
+const MKDIR_HELP: &str = "\
+Examples:
+  sabul mkdir -p host:data/run8/raw";
 
 /// Parses a number of bytes; 0 is allowed.
 fn parse_count(text: &str) -> Result<u64, String> {

@@ -1,33 +1,55 @@
 //! First screen without arguments, and suggestions for unknown flags.
 
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use sabul_units::nearest;
 
-/// Commands for new users.
-pub(super) const START: &str = "\
-Start here:
-  sabul cp big.iso host:       copy to another machine through ssh (--push: it has no sabul)
-  sabul cp -r host:data .      and back
-  sabul demo                   see it beside TCP on an emulated path, here alone
-  sabul help cp                all about copying";
+/// First commands for new users.
+const EXAMPLES: &str =
+    "  sabul cp big.iso host:     copy through ssh (--push: to a host without sabul)
+  sabul cp -r host:data .    copy a directory back
+  sabul demo                 compare with TCP over an emulated path";
 
-/// Commands for copies and servers.
-const COPYING: &[&str] = &["cp", "ls", "stat", "cat", "rm", "mkdir", "serve", "ps", "set", "perf"];
-/// Commands for experiments.
-const LABORATORY: &[&str] = &["demo", "cc", "sim", "lab", "card", "reproduce", "model", "router"];
-/// Commands about the program itself.
-const PROGRAM: &[&str] = &["help", "completion", "man", "schema"];
+/// All commands in groups.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Copying", &["cp", "ls", "stat", "cat", "rm", "mkdir"]),
+    ("Servers", &["serve", "ps", "set", "perf"]),
+    ("Laboratory", &["demo", "sim", "lab", "card", "router", "reproduce", "cc", "model"]),
+    ("Program", &["schema", "completion", "man", "help"]),
+];
+
+/// Returns the examples of the program's help.
+pub(super) fn examples() -> String {
+    format!("Examples:\n{EXAMPLES}")
+}
 
 /// Returns the screen that `sabul` without arguments prints.
 pub(crate) fn first_screen() -> String {
-    let [copying, laboratory, program] =
-        [COPYING, LABORATORY, PROGRAM].map(|commands| commands.join(" "));
+    let groups =
+        GROUPS.map(|(name, commands)| format!("{:<13}{}", format!("{name}:"), commands.join(" ")));
     format!(
-        "sabul copies files to other machines over UDP, encrypted and checked.\n\n{START}\n\n\
-         Copying:     {copying}\n\
-         Laboratory:  {laboratory}\n\
-         Program:     {program}\n\n\
-         sabul help lists all commands, sabul COMMAND --help explains one."
+        "sabul copies files to other machines over UDP, encrypted and verified.\n\n\
+         Start here:\n{EXAMPLES}\n\n{}\n\n\
+         'sabul help' lists all commands, 'sabul COMMAND --help' explains a command.",
+        groups.join("\n")
+    )
+}
+
+/// Returns the template of the program's help: all commands in groups, with a line each.
+pub(super) fn template(command: &Command) -> String {
+    let about = |name: &str| match command.find_subcommand(name) {
+        Some(found) => found.get_about().map(ToString::to_string).unwrap_or_default(),
+        None => "Print help for a command".to_owned(),
+    };
+    let groups = GROUPS.map(|(name, commands)| {
+        let lines = commands.iter().map(|command| format!("  {command:<11} {}\n", about(command)));
+        format!("{name}:\n{}", lines.collect::<String>())
+    });
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}\n\
+         Options:\n  -h, --help     Print help; 'sabul COMMAND --help' explains a command\n  \
+         -V, --version  Print the version{{after-help}}",
+        groups.join("\n")
     )
 }
 
@@ -62,7 +84,8 @@ mod tests {
 
     #[test]
     fn every_command_is_on_the_first_screen_in_one_group() {
-        let mut listed: Vec<_> = [COPYING, LABORATORY, PROGRAM].concat();
+        let mut listed: Vec<_> =
+            GROUPS.iter().flat_map(|(_, commands)| commands.to_vec()).collect();
         let mut known: Vec<String> =
             Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
         known.push("help".to_owned());

@@ -8,12 +8,15 @@ use sabul_study::path::{self, PathWishes, QueueSize, parse_loss, parse_ms, parse
 use sabul_units::{Probability, Rate, Span};
 
 use super::{OutputArgs, ScenarioArgs};
+use crate::exit;
 
-const RUN_CODES: &str = "Exit codes: 0 done, 1 a run is invalid or failed, 2 usage, a scenario \
-    that the lab cannot carry, or a system that does not let it make hosts, 130 interrupted.";
+const RUN_CODES: &str = "\
+Exit codes: 0 done, 1 a run is invalid or failed, 2 usage, a scenario that the lab cannot run, \
+or the system does not support the lab, 130 interrupted.";
 
-const SHELL_CODES: &str = "Exit codes: the program's own; 1 the lab failed, 2 usage, or a system \
-    that does not let it make hosts, 130 interrupted.";
+const SHELL_CODES: &str = "\
+Exit codes: the program's own, 1 the lab failed, 2 usage, or the system does not support the lab, \
+130 interrupted.";
 
 /// Arguments of `sabul lab`.
 #[derive(Debug, Args)]
@@ -27,33 +30,34 @@ pub(crate) struct LabArgs {
 pub(crate) enum LabCommand {
     /// Run a scenario file on real sockets over an emulated path
     Run(LabRunArgs),
-    /// Open a shell, or run a program, at one end of an emulated path
+    /// Run a shell or a program at one end of an emulated path
     Shell(LabShellArgs),
-    /// From inside a lab shell: run a program at the far end
+    /// Run a program at the far end, from inside a lab shell
     Far(LabFarArgs),
-    /// List the named paths, or show all numbers of one
+    /// List the predefined paths, or show one of them
     Presets(LabPresetsArgs),
-    /// Run scenarios in the simulator and in the lab, results side by side
+    /// Compare scenarios in the simulator with the lab
     Compare(LabCompareArgs),
 }
 
 /// Arguments of `sabul lab run`.
 #[derive(Debug, Args)]
-#[command(after_help = RUN_CODES, after_long_help = RUN_HELP)]
+#[command(after_help = RUN_CODES, after_long_help = exit::below(RUN_HELP, RUN_CODES))]
 pub(crate) struct LabRunArgs {
     #[command(flatten)]
     pub(crate) file: ScenarioArgs,
-    /// Record what enters each link as pcap files in this directory.
+    /// Record packets at each link's entry as pcap files in this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Write what controllers do, timers fire and links drop, and why, into this file: a line of JSON each.
-    /// For one run.
+    /// Log events of controllers, timers and links to this file, one line of JSON each.
+    ///
+    /// Only for a single run.
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
-    /// Do not measure the path before the run; the results say so.
+    /// Do not calibrate the path before the run; the results mention it.
     #[arg(long)]
     pub(crate) skip_calibration: bool,
-    /// Only check the file, and whether this system lets the lab make hosts.
+    /// Only check the file, and whether this system supports the lab.
     #[arg(long, conflicts_with_all = ["out", "pcap", "events", "json", "skip_calibration"])]
     pub(crate) check: bool,
     #[command(flatten)]
@@ -61,57 +65,53 @@ pub(crate) struct LabRunArgs {
 }
 
 const RUN_HELP: &str = "\
-The same files as `sabul sim run`, in real time: 60 s take 60 s and the calibration before them, and \
-a sweep runs one after another. Where the lab could not be the path that the file asks for, the run \
-is invalid: reasons are given and no numbers.
+Runs the same files as `sabul sim run`, in real time: a scenario of 60 s takes 60 s and the \
+calibration before it. The runs of a sweep follow one another. If the lab could not emulate the \
+path of the file, the run is invalid: the results contain the reasons and no numbers.
+
+The lab needs root, or unprivileged user namespaces, and /dev/net/tun: docs/manual/lab.md. The \
+keys of a scenario file: docs/manual/scenarios.md.
 
 Examples:
   sabul lab run two-flows.toml --out results
   sabul lab run two-flows.toml --set link.bottleneck.loss=0,0.001 --set duration_s=30
-  sabul lab run two-flows.toml --check
-
-It needs root, or unprivileged user namespaces, and /dev/net/tun: docs/manual/lab.md. Keys of a \
-scenario file: docs/manual/scenarios.md.
-
-Exit codes: 0 done, 1 a run is invalid or failed, 2 usage, a scenario that the lab cannot carry, \
-or a system that does not let it make hosts, 130 interrupted.";
+  sabul lab run two-flows.toml --check";
 
 /// Properties of an emulated path. Missing values come from the preset, or from the defaults
 /// without a preset.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PathArgs {
-    /// Begin with a named path; `sabul lab presets` lists them.
+    /// Start from a predefined path; `sabul lab presets` lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
-    /// Rate both ways in bit/s with k, M or G, such as 100M [default: 100M].
+    /// Rate in both directions, in bit/s, such as 100M [default: 100M].
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
-    /// Delay one way, in milliseconds [default: 50].
+    /// One-way delay in milliseconds [default: 50].
     #[arg(long, value_name = "MS", value_parser = parse_ms, conflicts_with = "rtt")]
     pub(crate) delay: Option<Span>,
-    /// Round trip of an empty path, in milliseconds: twice the delay [default: 100].
+    /// RTT of the empty path in milliseconds, twice the delay [default: 100].
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     pub(crate) rtt: Option<Span>,
-    /// Chance that a packet is lost, such as 0.01 or 1%, both ways [default: 0].
+    /// Loss probability in both directions, such as 0.01 or 1% [default: 0].
     #[arg(long, value_name = "P", value_parser = parse_loss)]
     pub(crate) loss: Option<Probability>,
-    /// The same for packets from the far end alone.
+    /// Loss probability of packets from the far end.
     #[arg(long, value_name = "P", value_parser = parse_loss)]
     pub(crate) loss_back: Option<Probability>,
-    /// Room in front of the link: packets (800), bytes (512kB) or bandwidth-delay products (0.5bdp)
-    /// [default: 1bdp].
+    /// Queue limit in packets (800), bytes (512kB) or BDPs (0.5bdp) [default: 1bdp].
     #[arg(long, value_name = "SIZE", value_parser = parse_queue)]
     pub(crate) queue: Option<QueueSize>,
-    /// Packets come later by up to this, in milliseconds; order is kept [default: 0].
+    /// Maximum extra delay in milliseconds, without reordering [default: 0].
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     pub(crate) jitter: Option<Span>,
-    /// Larger packets vanish; bytes with the IP header [default: 1500].
+    /// Drop packets larger than this, in bytes with the IP header [default: 1500].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_575))]
     pub(crate) mtu: Option<u32>,
-    /// Who leaves the queue next, and who is dropped [default: droptail].
+    /// Queue discipline [default: droptail].
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) discipline: Option<QueueDiscipline>,
-    /// Both ways the router half of this explicit controller stands in front of the queue, such as jetmax.
+    /// Explicit controller whose router is placed before both queues, such as jetmax.
     #[arg(long, value_name = "NAME")]
     pub(crate) router: Option<String>,
 }
@@ -122,11 +122,11 @@ pub(crate) enum QueueDiscipline {
     /// First in, first out.
     #[value(name = "droptail")]
     DropTail,
-    /// Controlled delay, 5 ms and 100 ms.
+    /// CoDel with 5 ms target and 100 ms interval.
     Codel,
-    /// A queue for each flow, each under CoDel.
+    /// One CoDel queue for each flow.
     FqCodel,
-    /// Random early detection, thresholds by the rate.
+    /// Random early detection, with thresholds that depend on the rate.
     Red,
 }
 
@@ -156,55 +156,58 @@ impl From<PathArgs> for PathWishes {
 
 /// Arguments of `sabul lab shell`.
 #[derive(Debug, Args)]
-#[command(after_help = SHELL_CODES, after_long_help = SHELL_HELP)]
+#[command(after_help = SHELL_CODES, after_long_help = exit::below(SHELL_HELP, SHELL_CODES))]
 pub(crate) struct LabShellArgs {
     #[command(flatten)]
     pub(crate) path: PathArgs,
-    /// Decides which packets the path loses, repeats and holds back.
+    /// Seed of the random loss, duplication and reordering.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Record what enters the link as pcap files in this directory.
+    /// Record packets at the link's entry as pcap files in this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Run this at the far end meanwhile, a line for `sh` that says itself where its output goes;
-    /// repeatable.
+    /// Also run this shell command at the far end; repeatable.
+    ///
+    /// The command must redirect its output itself.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) peer: Vec<String>,
-    /// The program and its arguments [default: your shell].
+    /// Program and arguments [default: your shell].
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 const SHELL_HELP: &str = "\
-Two hosts are made, 'near' and 'far', with a path between them; the program runs in the near one. \
-When it ends, everything ends, and what went over the path is summed up.
+Creates two hosts, 'near' and 'far', with a path between them, and runs the program on the near \
+host. At its end, both hosts are removed and a summary of the traffic is printed.
+
+The lab needs root, or unprivileged user namespaces, and /dev/net/tun: docs/manual/lab.md.
 
 Examples:
-  sabul lab shell                                   a shell at the end of a path of 100 ms
+  sabul lab shell                                   a shell, with an RTT of 100 ms
   sabul lab shell --rtt 40 --loss 0.1% --queue 0.5bdp
   sabul lab shell --peer 'iperf3 -s' -- iperf3 -c far -t 10
   sabul lab shell --preset satellite --peer 'python3 -m http.server 8000' -- curl http://far:8000/
-  sabul lab far -- iperf3 -s &                      from inside: a program at the far end
+  sabul lab far -- iperf3 -s &                      inside the shell: a program on the far host";
 
-It needs root, or unprivileged user namespaces, and /dev/net/tun: docs/manual/lab.md.
+const FAR_HELP: &str = "Examples:\n  sabul lab far -- iperf3 -s\n  sabul lab far -- sh";
 
-Exit codes: the program's own; 1 the lab failed, 2 usage, or a system that does not let it make \
-hosts, 130 interrupted.";
+const FAR_CODES: &str = "Exit codes: the program's own, 1 not inside a lab shell, or the program cannot \
+    be started.";
 
 /// Arguments of `sabul lab far`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  sabul lab far -- iperf3 -s\n  sabul lab far -- sh\n\n\
-    Exit codes: the program's own; 1 if there is no far end here, or the program cannot be started.")]
+#[command(after_help = FAR_CODES, after_long_help = exit::below(FAR_HELP, FAR_CODES))]
 pub(crate) struct LabFarArgs {
-    /// The program and its arguments.
+    /// Program and arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 /// Arguments of `sabul lab presets`.
 #[derive(Debug, Args)]
+#[command(after_help = exit::SHORT_LIST, after_long_help = exit::below(PRESETS_HELP, exit::SHORT_LIST))]
 pub(crate) struct LabPresetsArgs {
-    /// Show all numbers of this one, and where they come from.
+    /// Show all values of this path, and their sources.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Print one JSON document.
@@ -212,14 +215,19 @@ pub(crate) struct LabPresetsArgs {
     pub(crate) json: bool,
 }
 
+const PRESETS_HELP: &str = "\
+Examples:
+  sabul lab presets
+  sabul lab presets satellite";
+
 /// Arguments of `sabul lab compare`.
 #[derive(Debug, Args)]
-#[command(after_help = RUN_CODES, after_long_help = COMPARE_HELP)]
+#[command(after_help = RUN_CODES, after_long_help = exit::below(COMPARE_HELP, RUN_CODES))]
 pub(crate) struct LabCompareArgs {
-    /// Scenario files that both arms can run.
+    /// Scenario files that both simulator and lab can run.
     #[arg(required = true, value_name = "SCENARIO.toml")]
     pub(crate) scenarios: Vec<PathBuf>,
-    /// Measure each scenario this often and take medians.
+    /// Number of lab runs of each scenario; the median counts.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeat: u32,
@@ -228,16 +236,12 @@ pub(crate) struct LabCompareArgs {
 }
 
 const COMPARE_HELP: &str = "\
-Each scenario runs once in the simulator and N times in the lab, always with its own seed. \
-Differences are in percent of the simulated value; those over 10 % are marked. They are a finding, \
-not an error.
+Each scenario runs once in the simulator and N times in the lab, with its own seed. Differences \
+are in percent of the simulated value; those above 10 % are marked. They are results, not errors.
 
 Examples:
   sabul lab compare two-flows.toml
-  sabul lab compare *.toml --repeat 5 --out results
-
-Exit codes: 0 done, 1 a run is invalid or failed, 2 usage, a scenario that the lab cannot carry, \
-or a system that does not let it make hosts, 130 interrupted.";
+  sabul lab compare *.toml --repeat 5 --out results";
 
 #[cfg(test)]
 mod tests {

@@ -11,44 +11,46 @@ use crate::exit;
 
 /// Arguments of `sabul router`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = exit::LIST, after_long_help = HELP)]
+#[command(after_help = exit::SHORT_LIST, after_long_help = exit::below(HELP, exit::SHORT_LIST))]
 pub(crate) struct RouterArgs {
-    /// A TUN device, given twice: where traffic towards the bottleneck goes in, and where it comes out. Made if it
-    /// is not there.
+    /// TUN device; give it twice: first the side where traffic enters, then the other.
+    ///
+    /// Missing devices are created.
     #[arg(long = "device", value_name = "NAME", required = true)]
     pub(crate) devices: Vec<String>,
-    /// The rate of the outgoing link in Mb/s.
+    /// Rate of the outgoing link in Mb/s.
     #[arg(long, value_name = "MBPS")]
     pub(crate) rate_mbps: f64,
-    /// Whose headers it answers.
+    /// Algorithm that computes the explicit rates.
     #[arg(long, value_name = "NAME", default_value = "jetmax", value_parser = ROUTER_NAMES.to_vec())]
     pub(crate) algorithm: String,
-    /// Parameter of the router half, repeatable.
+    /// Parameter of the algorithm; repeatable.
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) params: Vec<(String, String)>,
-    /// Room of each class of packets, such as 100ms or 512K.
+    /// Queue limit of each traffic class, as a time or in bytes: 100ms or 512K.
     #[arg(long, value_name = "TIME|BYTES", default_value = "100ms")]
     pub(crate) queue: QueueSize,
-    /// What packets with headers get of the link at least, in percent, 5 to 95; all others have the rest.
+    /// Minimum share of the link for packets with congestion headers, in percent (5 to 95).
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     pub(crate) share: u32,
-    /// What each packet takes of the rate besides its IP bytes; 38 for Ethernet.
+    /// Framing overhead of each packet in bytes; 38 for Ethernet.
     #[arg(long, value_name = "BYTES", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) framing_bytes: u32,
-    /// The device by which the traffic leaves this machine: says so if that is slower than --rate-mbps.
+    /// Device of the outgoing link; a slower rate than --rate-mbps is reported.
     #[arg(long, value_name = "NAME")]
     pub(crate) uplink: Option<String>,
-    /// Answer Prometheus here, such as 127.0.0.1:9464.
+    /// Address of the Prometheus metrics, such as 127.0.0.1:9464.
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Print a line of JSON each second.
+    /// Print one line of JSON each second (`sabul schema router`).
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 const HELP: &str = "\
-Example, beside routes that lead through both devices (docs/manual/router.md):
-  sabul router --device site0 --device site1 --rate-mbps 95 --uplink wan0
+Ctrl-C or SIGTERM ends the router with a summary and exit code 0. The routes have to lead through \
+both devices: docs/manual/router.md.
 
-Ctrl-C or SIGTERM ends it with a summary and exit code 0.";
+Examples:
+  sabul router --device site0 --device site1 --rate-mbps 95 --uplink wan0";

@@ -16,9 +16,9 @@ const FLAGS: [(&str, bool, &str); 2] = [
     (
         "exclude",
         false,
-        "Leave out what fits; repeatable, and the first that fits decides. See below",
+        "Skip entries that match PATTERN; repeatable, the first matching rule decides",
     ),
-    ("include", true, "Take what fits, before a later --exclude"),
+    ("include", true, "Include entries that match PATTERN, before a later --exclude"),
 ];
 
 impl Args for RulesArgs {

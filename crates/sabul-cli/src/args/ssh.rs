@@ -14,14 +14,16 @@ pub(crate) struct SshArgs {
     #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", env = "SABUL_SSH",
           value_parser = Program::parse)]
     program: Program,
-    /// Path of the sabul on the other side [default: looked for].
+    /// Path of sabul on the other machine [default: searched for].
     #[arg(long, value_name = "PATH", conflicts_with = "push")]
     remote_sabul: Option<String>,
-    /// Run a copy of this sabul there, kept in its cache and checked by hash; FILE is one for another system.
+    /// Upload this program and run it there; FILE is a program for another system.
+    ///
+    /// The upload is kept in the cache there and checked by its hash at each use.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = parse_push)]
     push: Option<Push>,
-    /// Ports for TCP and UDP on the other side, of which the first free one is taken.
+    /// Ports on the other machine for TCP and UDP; the first free port is used.
     #[arg(long, value_name = "A-B", default_value_t)]
     ports: Ports,
 }
