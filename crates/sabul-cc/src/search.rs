@@ -156,13 +156,20 @@ struct Trains {
     last: Told,
     /// Packets of the last train.
     last_sent: u64,
+    /// Time in which the packets of the estimate arrived.
+    estimated_over: Span,
     /// First number after the trains. Losses below this number belong to trains, however late the report.
     end: SentNumber,
 }
 
 impl Trains {
-    const NONE: Self =
-        Self { told: Told::NONE, last: Told::NONE, last_sent: 0, end: SentNumber(0) };
+    const NONE: Self = Self {
+        told: Told::NONE,
+        last: Told::NONE,
+        last_sent: 0,
+        estimated_over: Span::ZERO,
+        end: SentNumber(0),
+    };
 
     /// Adds losses of completed trains.
     const fn lose(&mut self, packets: u64) {
@@ -214,8 +221,6 @@ pub(crate) struct RateSearch {
     recent: VecDeque<Mark>,
     /// Largest arrival rate of a train.
     estimate: Option<Rate>,
-    /// Time in which the packets of the estimate arrived.
-    estimated_over: Span,
     /// Largest arrival rate before the fill.
     trained: Option<Rate>,
     passed: Passed,
@@ -248,7 +253,6 @@ impl RateSearch {
             round_end: None,
             recent: VecDeque::new(),
             estimate: None,
-            estimated_over: Span::ZERO,
             trained: None,
             passed: Passed { sum_bps: 0.0, samples: 0, packets: 0, largest: None },
             is_ceiling: false,
@@ -424,7 +428,7 @@ impl RateSearch {
                     let packets = rate.bytes_in(time).0 / cx.packet_bytes.0.max(1);
                     self.passed.note(rate, packets, self.window);
                     if self.estimate.is_none_or(|estimate| rate > estimate) {
-                        (self.estimate, self.estimated_over) = (Some(rate), time);
+                        (self.estimate, self.trains.estimated_over) = (Some(rate), time);
                     }
                 }
                 self.trained = self.estimate;
@@ -454,7 +458,7 @@ impl RateSearch {
 
     /// Replaces an estimate that a short train gave by the bound of a paced train, if the bound is far below.
     fn bound_estimate(&mut self, cx: &Context<'_>) {
-        if self.estimated_over >= SHORT {
+        if self.trains.estimated_over >= SHORT {
             return;
         }
         let most = self.passed.largest.and_then(|arrived| self.most(arrived, cx));

@@ -219,7 +219,14 @@ pub struct Teller {
 impl Default for Teller {
     fn default() -> Self {
         let now = Instant::now();
-        Self { begun: now, next: now, last: (Duration::ZERO, 0), newest: None, failures: 0, place: None }
+        Self {
+            begun: now,
+            next: now,
+            last: (Duration::ZERO, 0),
+            newest: None,
+            failures: 0,
+            place: None,
+        }
     }
 }
 

@@ -508,8 +508,7 @@ impl TcpSender {
             rack.deliver(now, number, one, least, Some(ack.echo));
         });
         let mut deliver = |number, one| rack.deliver(now, number, one, least, None);
-        // Lowest first, so that blocks which an earlier ACK would have reported do not look like
-        // reordering.
+        // Lowest first: blocks of an earlier, lost ACK must not look like reordering.
         let mut blocks: Vec<_> = ack.blocks().collect();
         blocks.sort_unstable();
         for (start, end) in blocks {

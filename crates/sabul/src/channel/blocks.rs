@@ -96,8 +96,8 @@ impl Blocks {
     }
 
     /// Returns how many blocks the data behind missing packets would fill, rounded down.
-    pub(super) const fn held(&self) -> usize {
-        (self.held / self.block_bytes as u64) as usize
+    pub(super) fn held(&self) -> usize {
+        usize::try_from(self.held / self.block_bytes as u64).unwrap_or(usize::MAX)
     }
 
     /// Returns the range for `length` bytes. The receiver core has checked `block`.
