@@ -15,15 +15,19 @@ SEEDS ?= 20000
 RUNS ?= 4
 SECONDS ?= 10
 VERIFY ?= --no-verify
+MUTANTS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build install dist publish-check demo test format lint unit own-controller interrupted doc test-lab lint-lab \
+.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted doc test-lab lint-lab \
 	unit-lab scripts-lab \
 	cuts sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
 	fuzz-keep
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+needs: ## install the build tools that are missing, where that is allowed (part of demo and test)
+	@packaging/needs.sh
 
 build: ## build the release program, target/release/sabul
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-cli
@@ -38,10 +42,10 @@ dist: ## static program as tarball and .deb in OUT=dist, tried on an empty root;
 publish-check: ## whether every crate could be published as it is; VERIFY= builds each from its package, which takes long
 	$(CARGO) publish $(CARGOFLAGS) --workspace --dry-run --allow-dirty $(VERIFY)
 
-demo: build ## send one file by TCP and by sabul over an emulated path, with and without loss: bars, and a page in target/demo.html
+demo: needs build ## send one file by TCP and by sabul over an emulated path, with and without loss: bars, and a page in target/demo.html
 	$(SABUL) demo --page target/demo.html
 
-test: format lint unit own-controller interrupted doc ## format, lints, every test that needs no root, documentation
+test: needs format lint unit own-controller interrupted doc ## format, lints, every test that needs no root, documentation
 
 format:
 	$(CARGO) fmt --all --check
@@ -89,11 +93,18 @@ scripts-lab: build
 cuts: build ## KILLS=200 CUTS=50 interruptions of copies between namespaces; needs root and iproute2; half an hour
 	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)
 
-sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time; 200 copies that are killed
+sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time; 200 copies that are killed; sanitizer and mutants
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-proto --test swarm
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test swarm
 	SABUL_WORLD_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul --lib world::swarm
 	$(MAKE) interrupted RUNS=200
+	$(MAKE) sanitize mutants
+
+sanitize: ## the tests of the crate with unsafe code under AddressSanitizer; needs a nightly Rust (part of sweep)
+	$(SETTING) tests/sanitize.sh
+
+mutants: ## MUTANTS=20 small changes in each area of protocol, sealing, sandbox, journal and memory, SEED=1; tests must notice (part of sweep)
+	$(SETTING) tests/mutants.sh $(MUTANTS) $(or $(SEED),1)
 
 reproduce: build ## the papers' tables and figures in virtual time; fails if a verdict changed; OUT=results
 	$(SABUL) reproduce run all --out $(or $(OUT),results)

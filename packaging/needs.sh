@@ -1,0 +1,49 @@
+#!/bin/sh
+# Installs the build tools that are missing: a C compiler, cmake, Rust, and iproute2 for emulated hosts.
+#
+# As root on Debian or Ubuntu it calls apt-get; Rust comes from rustup, as rust-toolchain.toml says. Anywhere else it
+# prints what to install and ends with exit code 2.
+set -eu
+cd "$(dirname "$0")/.."
+
+oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# Whether a cargo of at least the oldest supported version runs.
+has_cargo() {
+    [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ] && PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+    version=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || return 1
+    [ -n "$version" ] && [ "$(printf '%s\n%s\n' "$oldest" "$version" | sort -V | head -n 1)" = "$oldest" ]
+}
+
+packages=
+has cc || packages="$packages gcc libc6-dev"
+has cmake || packages="$packages cmake"
+has ip || packages="$packages iproute2"
+has_cargo || has rustup || packages="$packages rustup"
+
+if [ -n "$packages" ] && [ "$(id -u)" -eq 0 ] && has apt-get; then
+    echo "needs: installing$packages" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q >&2
+    # shellcheck disable=SC2086
+    apt-get install -qy --no-install-recommends ca-certificates $packages >&2
+fi
+if ! has_cargo && has rustup; then
+    echo "needs: installing Rust, as rust-toolchain.toml says" >&2
+    rustup toolchain install stable --profile minimal --component rustfmt --component clippy >&2 &&
+        rustup default stable >&2 || true
+fi
+
+missing=
+has cc || missing="$missing gcc"
+has cmake || missing="$missing cmake"
+if [ -n "$missing" ]; then
+    echo "needs: missing:$missing. On Debian or Ubuntu: sudo apt-get install gcc libc6-dev cmake iproute2" >&2
+    exit 2
+fi
+if ! has_cargo; then
+    echo "needs: no Rust $oldest or newer. Install rustup from https://rustup.rs, then run the command again" >&2
+    exit 2
+fi
