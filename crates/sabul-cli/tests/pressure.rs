@@ -22,7 +22,7 @@ fn lines(output: &std::process::Output) -> Vec<Value> {
 #[test]
 fn copies_beyond_the_memory_of_a_server_wait_in_line_and_none_is_refused() {
     let bench = Bench::with(&["serve", "--root", "root", "--memory", "16MiB"]);
-    let bytes = content(3, 50_000);
+    let bytes = content(3, 100_000);
     fs::write(bench.path("file"), &bytes).unwrap();
     fs::write(bench.root("there"), &bytes).unwrap();
     let copy = |number: usize| {

@@ -29,10 +29,10 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Delay between connection attempts to the addresses of a name [RFC8305 §8].
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// A listener that closes the connection during the handshake is retried this often and at least this long. After both
-/// limits the connector reports that the peer is not sabul.
+/// Number of closed connections, and time, after which a program that closes connections during the handshake is not a
+/// listener. Ours: a thousand connectors from one address wait up to ten seconds; a wrong port is reported that late.
 const HANG_UPS_MAX: u32 = 3;
-const HANG_UP_PATIENCE: Duration = Duration::from_secs(3);
+const HANG_UP_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a listener that reports that it is busy is retried. Ours: such a listener is alive, and it serves a
 /// thousand waiting connectors within a few minutes.
 const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);

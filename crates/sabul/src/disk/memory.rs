@@ -62,6 +62,8 @@ struct World {
     has_short_writes: bool,
     /// Names are case-insensitive.
     folds_case: bool,
+    /// No call flushes the whole file system and returns write errors.
+    is_overlay: bool,
     /// Content is altered when it is flushed.
     alters: bool,
     /// Locks are invisible to writers on other machines.
@@ -269,6 +271,7 @@ impl MemoryDisk {
             folds_case: false,
             has_own_locks: false,
             alters: false,
+            is_overlay: false,
             room: None,
         };
         Self { world: Arc::new(Mutex::new(world)), process: 0 }
@@ -325,6 +328,11 @@ impl MemoryDisk {
     /// Makes names case-insensitive for ASCII letters from now on.
     pub fn fold_case(&self) {
         self.lock_world().folds_case = true;
+    }
+
+    /// Makes the disk an overlay from now on: only the flush of a file returns write errors.
+    pub fn be_overlay(&self) {
+        self.lock_world().is_overlay = true;
     }
 
     /// Alters flushed content from now on.
@@ -710,6 +718,7 @@ impl DiskFile for MemoryFile {
 
     fn sync_file_system(&self) -> io::Result<()> {
         match self.disk.call("flush all") {
+            Ok(world) if world.is_overlay => Err(io::ErrorKind::Unsupported.into()),
             Ok(mut world) => {
                 let alters = world.alters;
                 world.nodes.values_mut().for_each(|node| node.flush(alters));

@@ -3,7 +3,7 @@
 //! Checked throughout: a final name leads to the complete content of a version sent under that
 //! name; no task panics; every transfer ends within its time limit, with success or a reason.
 //! Checked at the end: entries reported as complete survive a power failure. After the last fault,
-//! the same transfers succeed and leave no partial files. `SABUL_WORLD_SEED=n` runs one seed,
+//! the same transfers succeed and leave no partial files. Leftovers of other users stay as they are. `SABUL_WORLD_SEED=n` runs one seed,
 //! `SABUL_WORLD_SEEDS=n` runs the first n.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +76,8 @@ enum Blow {
     Full(u64),
     /// A hostile peer with a valid ticket connects.
     Haunt(u64),
+    /// Another user copies journals and parts on the server's disk, with changed content in parts.
+    Leave(u64),
     Nothing,
 }
 
@@ -88,6 +90,8 @@ struct Plan {
     rtt: Duration,
     clients: usize,
     has_short_writes: bool,
+    /// The server's disk is an overlay: only the flush of a file returns write errors.
+    is_overlay: bool,
     jobs: Vec<Job>,
     blows: Vec<(Duration, Blow)>,
 }
@@ -152,7 +156,7 @@ impl Draw {
 
     fn blow(&mut self, clients: usize) -> Blow {
         let errno = [Errno::IO, Errno::NOSPC, Errno::DQUOT][self.0.below(3) as usize];
-        match self.0.below(11) {
+        match self.0.below(13) {
             0 => Blow::KillServer,
             1 => Blow::CutPower,
             2 => Blow::KillClient(self.0.below(clients as u64) as usize),
@@ -170,6 +174,7 @@ impl Draw {
             6 => Blow::Flaky(errno),
             7 => Blow::Full(self.between(0, 100_000)),
             8 => Blow::Haunt(self.0.next_u64()),
+            9 | 10 => Blow::Leave(self.0.next_u64()),
             _ => Blow::Nothing,
         }
     }
@@ -188,6 +193,7 @@ impl Draw {
             rtt: Duration::from_micros(2 * delay),
             clients,
             has_short_writes: self.one_in(3),
+            is_overlay: self.one_in(2),
             jobs,
         }
     }
@@ -210,6 +216,8 @@ struct Truth {
     /// Names reported as durable on the server by an upload; the content may be that of a later
     /// upload.
     kept: BTreeSet<Vec<u8>>,
+    /// Leftovers of another user on the server's disk.
+    foreign: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Truth {
@@ -251,6 +259,9 @@ impl World {
         }
         if plan.has_short_writes {
             server.disk().write_in_pieces();
+        }
+        if plan.is_overlay {
+            server.disk().be_overlay();
         }
         for (n, job) in plan.jobs.iter().enumerate() {
             for (name, content) in &job.files {
@@ -358,9 +369,47 @@ impl World {
                 let haunting = self.server.haunt(seed);
                 haunting.await;
             }
+            Blow::Leave(seed) => self.leave(&mut SeededRandom::new(seed)),
             Blow::Nothing => {}
         }
         self.check();
+    }
+
+    /// Adds leftovers of another user: copies of the journals and parts that are there, or made up.
+    fn leave(&self, random: &mut SeededRandom) {
+        let disk = self.server.disk();
+        let mut left = Vec::new();
+        for (name, content) in disk.tree() {
+            let Some(mut content) = content.filter(|_| name.ends_with(PART_SUFFIX)) else {
+                continue;
+            };
+            let text = String::from_utf8_lossy(&name).into_owned();
+            let other = match text.split_once(".resume-") {
+                Some((folder, _)) => format!("{folder}.resume-{}.sabul-part", 3 + random.below(9)),
+                None => {
+                    content.iter_mut().for_each(|byte| *byte ^= 0x55);
+                    let end = text.find(".kept").map_or(PART_SUFFIX.len(), |at| text.len() - at);
+                    let stem = &text[..text.len() - end - 16];
+                    format!("{stem}{:016x}{}", random.next_u64(), &text[text.len() - end..])
+                }
+            };
+            left.push((other.into_bytes(), content));
+        }
+        for job in self.plan.jobs.iter().filter(|job| job.is_upload) {
+            let (name, content) = job.files.iter().next().expect("a job has files");
+            let part = format!(".{:016x}.kept.sabul-part", random.next_u64());
+            left.push(([name.as_slice(), part.as_bytes()].concat(), vec![7; content.len()]));
+        }
+        let mut truth = self.truth.lock().unwrap();
+        for (name, content) in left {
+            let mode = [0o600, 0o666][random.below(2) as usize];
+            // A name in use, or a file where a folder has to be.
+            if disk.tree().contains_key(&name) || disk.put(&path(&name), &content).is_err() {
+                continue;
+            }
+            disk.own(&path(&name), 7, mode).unwrap();
+            truth.foreign.insert(name, content);
+        }
     }
 
     /// Heals the disk, and restarts the server if a disk fault has killed it.
@@ -427,9 +476,17 @@ impl World {
         }
         sleep(Duration::from_secs(3)).await;
         self.check();
+        let foreign = self.truth.lock().unwrap().foreign.clone();
+        let tree = self.server.disk().tree();
+        for (name, content) in &foreign {
+            let shown = String::from_utf8_lossy(name);
+            assert_eq!(tree.get(name), Some(&Some(content.clone())), "{shown} of another user");
+        }
         let disks = self.clients.iter().map(Client::disk).chain([self.server.disk()]);
         for disk in disks {
-            let parts = disk.tree().into_keys().filter(|name| name.ends_with(PART_SUFFIX));
+            let is_own =
+                |name: &Vec<u8>| name.ends_with(PART_SUFFIX) && !foreign.contains_key(name);
+            let parts = disk.tree().into_keys().filter(is_own);
             let parts: Vec<String> =
                 parts.map(|name| String::from_utf8_lossy(&name).into_owned()).collect();
             assert!(parts.is_empty(), "left behind: {parts:?}");
