@@ -318,7 +318,9 @@ Examples:
 /// Address of a listener, and limits of a server.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ListenArgs {
-    /// Address and port for TCP and UDP, or one of both; port 0 takes a free port.
+    /// Address, port or both, for TCP and UDP.
+    ///
+    /// Port 0 takes a free port. [::] also accepts IPv4.
     #[arg(long, value_name = "ADDR:PORT", default_value = listen::DEFAULT, value_parser = listen::parse)]
     pub(crate) listen: SocketAddr,
     /// Write the ticket to this file (mode 0600) when the server is ready.
@@ -326,22 +328,27 @@ pub(crate) struct ListenArgs {
     /// Without this flag, the ticket is printed on standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) ticket_file: Option<PathBuf>,
-    /// Address in the ticket instead of this machine's addresses; repeatable.
+    /// Address for the ticket; repeatable.
     ///
-    /// For example the name or the public address by which other machines reach this one.
+    /// Used instead of the addresses of this machine. For example the name or the public address by
+    /// which other machines reach this one.
     #[arg(long, value_name = "NAME[:PORT]")]
     pub(crate) advertise: Vec<String>,
     /// Exit after one session, with the exit code of that session.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Memory for all sessions together, in bytes, such as 1G [default: a quarter of the available
-    /// memory, at most 16 GiB].
+    /// Memory for all sessions in bytes, such as 1G.
+    ///
+    /// The default is a quarter of the available memory, at most 16 GiB.
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub(crate) memory: Option<usize>,
-    /// Disconnect a peer that is silent for this many seconds.
+    /// Disconnect a peer after this many silent seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
-    /// Log events of the congestion controllers to this file, one line of JSON each.
+    /// Log events of the congestion controllers to this file.
+    ///
+    /// One line of JSON for each event. A file name that ends in .qlog or .sqlog selects the qlog
+    /// format.
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
     /// Limit the sending rate of each transfer, in bit/s, such as 500M.
@@ -367,10 +374,10 @@ pub(crate) struct ListenArgs {
 /// Controllers that clients may choose for data that the server sends.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AllowArgs {
-    /// Controllers that clients may choose for data from this server [default: those that react to
-    /// loss].
+    /// Controllers that clients may choose; repeatable.
     ///
-    /// Several names are separated by commas, or the flag is repeated.
+    /// They apply to data from this server. Several names are separated by commas. By default,
+    /// clients may choose all controllers that react to loss.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = ControllerName,
           hide_possible_values = true)]
     pub(crate) allow_cc: Vec<String>,
@@ -392,13 +399,17 @@ pub(crate) struct ServeArgs {
     /// files of the user who started it.
     #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "advertise", "once", "json_lines"])]
     pub(crate) stdio: bool,
-    /// With --stdio: ports to listen on; the first free port is used.
+    /// With --stdio: ports to listen on.
+    ///
+    /// The first free port is used.
     #[arg(long, value_name = "A-B", requires = "stdio", default_value_t)]
     pub(crate) ports: Ports,
     /// Refuse all writes.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Permit clients to remove files and directories; otherwise only replacing is permitted.
+    /// Permit clients to remove files and directories.
+    ///
+    /// Without this flag, clients can only replace them.
     #[arg(long, conflicts_with_all = ["read_only", "stdio"])]
     pub(crate) allow_rm: bool,
     #[command(flatten)]
@@ -448,7 +459,7 @@ const PERF_SERVE_HELP: &str = "Examples:\n  sabul perf serve --ticket-file ticke
 /// Arguments of one test.
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
-    /// `HOST:` of a host reached through ssh, or address of a `sabul perf serve`.
+    /// `HOST:` (through ssh), or address of a `sabul perf serve`.
     #[arg(value_name = "HOST:|ADDR:PORT")]
     pub(crate) address: Option<String>,
     /// Duration of the test in seconds [default: 10].
@@ -467,7 +478,9 @@ pub(crate) struct TestArgs {
     pub(crate) streams: u16,
     #[command(flatten)]
     pub(crate) channel: ChannelArgs,
-    /// Rate limit of each stream in bit/s, such as 500M; with `--cc fixed`, its rate.
+    /// Rate limit of each stream in bit/s, such as 500M.
+    ///
+    /// With `--cc fixed`, the rate itself.
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
     /// Maximum of unacknowledged data in bytes, such as 64M.
@@ -480,7 +493,9 @@ pub(crate) struct TestArgs {
     /// Print one JSON document at the end (`sabul schema perf`).
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print one line of JSON for each interval, then the document (`sabul schema perf-lines`).
+    /// Print one line of JSON for each interval.
+    ///
+    /// The last line is the document of --json. `sabul schema perf-lines` describes the lines.
     #[arg(long, conflicts_with = "json")]
     pub(crate) json_lines: bool,
     /// Last, for its heading.
@@ -492,7 +507,9 @@ pub(crate) struct TestArgs {
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = exit::below(DEMO_HELP, exit::LIST))]
 pub(crate) struct DemoArgs {
-    /// Emulated path, by name; an unknown name lists all.
+    /// Emulated path by name.
+    ///
+    /// An unknown name lists all paths.
     #[arg(long, value_name = "PRESET", default_value = "100mbit-100ms")]
     pub(crate) path: String,
     /// Size of the file in bytes, such as 512M.
@@ -511,8 +528,9 @@ pub(crate) struct DemoArgs {
     /// Do not create emulated hosts: two processes and a relay, without TCP.
     #[arg(long)]
     pub(crate) relay: bool,
-    /// Write the results as an HTML page to this file [default: a new temporary file; none with
-    /// --json].
+    /// Write the results as an HTML page to this file.
+    ///
+    /// By default the page is a new temporary file, and there is none with --json.
     #[arg(long, value_name = "FILE")]
     pub(crate) page: Option<PathBuf>,
     /// Print one JSON document at the end.
@@ -573,10 +591,14 @@ pub(crate) struct ScenarioArgs {
     /// Scenario file.
     #[arg(value_name = "SCENARIO.toml")]
     pub(crate) scenario: PathBuf,
-    /// Seed of all random numbers, instead of the seed in the file.
+    /// Seed of all random numbers.
+    ///
+    /// Replaces the seed in the file.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Change a setting of the file; repeatable. Several values make a sweep.
+    /// Change a setting of the file; repeatable.
+    ///
+    /// Several values make a sweep.
     #[arg(long, value_name = "KEY=VALUE", value_parser = sabul_scenario::parse_override)]
     pub(crate) set: Vec<sabul_scenario::Override>,
 }
@@ -601,12 +623,14 @@ pub(crate) struct OutputArgs {
 pub(crate) struct SimRunArgs {
     #[command(flatten)]
     pub(crate) file: ScenarioArgs,
-    /// Number of parallel runs of a sweep [default: number of processors].
+    /// Number of parallel runs of a sweep.
+    ///
+    /// The default is the number of processors.
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<usize>,
-    /// Log events of controllers and links to this file, one line of JSON each.
+    /// Log events of controllers and links to this file.
     ///
-    /// Only for a single run.
+    /// One line of JSON for each event. Only for a single run.
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
     #[command(flatten)]
@@ -736,7 +760,7 @@ mod tests {
         let copy = command.find_subcommand("cp").unwrap();
         for argument in copy.get_arguments().filter(|argument| !argument.is_hide_set()) {
             let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-            assert!((1..=120).contains(&help.chars().count()), "{}: {help}", argument.get_id());
+            assert!((1..=70).contains(&help.chars().count()), "{}: {help}", argument.get_id());
         }
     }
 

@@ -44,7 +44,9 @@ pub(crate) struct CardArgs {
     #[arg(value_name = "CC")]
     #[arg(value_parser = super::values::ControllerName, hide_possible_values = true)]
     pub(crate) cc: String,
-    /// Parameter of the controller; repeatable. `sabul cc show NAME` lists them.
+    /// Parameter of the controller; repeatable.
+    ///
+    /// `sabul cc show NAME` lists the parameters.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) cc_params: Vec<(String, String)>,
     /// Backend of the runs.
@@ -62,7 +64,9 @@ pub(crate) struct CardArgs {
     /// utilisation of the link, on 100 paths (16 in the lab).
     #[arg(long, conflicts_with = "seconds_per_flow")]
     pub(crate) contract: bool,
-    /// Order in which the flows of the contract start, one second apart.
+    /// Order in which the flows of the contract start.
+    ///
+    /// The flows start one second apart.
     #[arg(long, value_enum, value_name = "WHO", requires = "contract", default_value_t)]
     pub(crate) order: ContractOrder,
     /// Use a coarse grid for the contract: 18 paths (6 in the lab).
@@ -75,9 +79,9 @@ pub(crate) struct CardArgs {
     #[arg(long, value_name = "N", requires = "contract", conflicts_with_all = ["order", "quick"],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(PATHS_MAX)))]
     pub(crate) draw: Option<u32>,
-    /// Seed of the random paths: tune, judge or a number [default: tune].
+    /// Seed of the random paths: tune, judge or a number.
     ///
-    /// Use tune to choose constants, and judge to assess a controller.
+    /// The default is tune. Use tune to choose constants, and judge to assess a controller.
     #[arg(long, value_name = "SEED", requires = "draw")]
     pub(crate) draw_seed: Option<DrawSeed>,
     /// Run only this test, or only these paths; repeatable.
@@ -88,19 +92,25 @@ pub(crate) struct CardArgs {
     /// N[,N...].
     #[arg(long, value_name = "TEST")]
     pub(crate) only: Vec<String>,
-    /// Seconds between the starts of flows in the regions test [default: 120; 8 in the lab].
+    /// Seconds between flow starts in the regions test.
     ///
-    /// The test takes 8.5 times this.
+    /// The test takes 8.5 times this. The default is 120, and 8 in the lab.
     #[arg(long, value_name = "SECONDS", value_parser = parse_region)]
     pub(crate) seconds_per_flow: Option<f64>,
-    /// Run everything with the seeds 1 to N and take means [default: 1; 10 with --draw].
+    /// Run everything with the seeds 1 to N and take means.
+    ///
+    /// The default is 1, and 10 with --draw.
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) seeds: Option<u32>,
-    /// Change a setting in every scenario; repeatable: link.bottleneck.KEY or flow.*.KEY.
+    /// Change a setting in every scenario; repeatable.
+    ///
+    /// Keys are link.bottleneck.KEY and flow.*.KEY.
     #[arg(long, value_name = "KEY=VALUE", value_parser = sabul_scenario::parse_override)]
     pub(crate) set: Vec<sabul_scenario::Override>,
-    /// Number of parallel runs in the simulator [default: number of processors].
+    /// Number of parallel runs in the simulator.
+    ///
+    /// The default is the number of processors.
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<usize>,
     #[command(flatten)]

@@ -16,25 +16,31 @@ pub(crate) struct ChannelArgs {
     /// Congestion controller; `sabul cc list` shows all and the default.
     #[arg(long, value_name = "NAME", value_parser = ControllerName, hide_possible_values = true)]
     pub(crate) cc: Option<String>,
-    /// Parameter of the controller; repeatable. `sabul cc show NAME` lists them.
+    /// Parameter of the controller; repeatable.
+    ///
+    /// `sabul cc show NAME` lists the parameters.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) cc_params: Vec<(String, String)>,
-    /// Memory for buffered data, in bytes, such as 512M [default: a quarter of the available
-    /// memory, at most 16 GiB].
+    /// Memory for buffered data in bytes, such as 512M.
+    ///
+    /// The default is a quarter of the available memory, at most 16 GiB.
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub(crate) memory: Option<usize>,
     /// Abort if the peer is silent for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
-    /// Log events of this side's congestion controller to this file, one line of JSON each.
+    /// Log events of the congestion controller to this file.
     ///
-    /// A name that ends in .qlog or .sqlog selects the qlog format.
+    /// One line of JSON for each event of this side's controller. A file name that ends in .qlog or
+    /// .sqlog selects the qlog format.
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
     /// Ignore the rate and RTT that earlier transfers measured on this path.
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Largest packet to try, in bytes with the IP header [default: discovered].
+    /// Largest packet to try, in bytes with the IP header.
+    ///
+    /// The largest size that the path supports is discovered by default.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
     pub(crate) mtu: Option<u32>,
 }

@@ -57,14 +57,19 @@ pub(crate) struct SetArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 struct ChangeArgs {
-    /// Rate limit of a copy, or of each stream of a measurement, in bit/s, such as 50M; 'none'
-    /// removes it.
+    /// Rate limit in bit/s, such as 50M; 'none' removes it.
+    ///
+    /// Applies to a copy, or to each stream of a measurement.
     #[arg(long, value_name = "RATE", value_parser = parse_limit)]
     bwlimit: Option<u64>,
-    /// Sharing policy of a copy or measurement; its controller must support policies.
+    /// Sharing policy of a copy or measurement.
+    ///
+    /// The controller must support policies.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Policy::ALL.map(Policy::name)))]
     policy: Option<String>,
-    /// Total rate limit of a server in each direction, in bit/s; 'none' removes it.
+    /// Total rate limit of a server in bit/s; 'none' removes it.
+    ///
+    /// Applies to each direction.
     #[arg(long, value_name = "RATE", value_parser = parse_limit)]
     bwlimit_total: Option<u64>,
 }

@@ -32,8 +32,6 @@ pub(crate) struct ReachArgs {
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = exit::below(LS_HELP, exit::LIST))]
 pub(crate) struct LsArgs {
-    #[command(flatten)]
-    pub(crate) at: PlacesArgs,
     /// List all entries below the directories; links are not followed.
     #[arg(short, long)]
     pub(crate) recursive: bool,
@@ -43,6 +41,9 @@ pub(crate) struct LsArgs {
     /// Print one line of JSON for each entry (`sabul schema ls`).
     #[arg(long)]
     pub(crate) json: bool,
+    /// Last, for its heading.
+    #[command(flatten)]
+    pub(crate) at: PlacesArgs,
 }
 
 const LS_HELP: &str = "\
@@ -54,11 +55,12 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = exit::below(STAT_HELP, exit::LIST))]
 pub(crate) struct StatArgs {
-    #[command(flatten)]
-    pub(crate) at: PlacesArgs,
     /// Print one line of JSON for each place (`sabul schema stat`).
     #[arg(long)]
     pub(crate) json: bool,
+    /// Last, for its heading.
+    #[command(flatten)]
+    pub(crate) at: PlacesArgs,
 }
 
 const STAT_HELP: &str = "\
@@ -91,11 +93,12 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = exit::below(RM_HELP, exit::LIST))]
 pub(crate) struct RmArgs {
-    #[command(flatten)]
-    pub(crate) at: PlacesArgs,
     /// Remove directories with their content; links are removed, not followed.
     #[arg(short, long)]
     pub(crate) recursive: bool,
+    /// Last, for its heading.
+    #[command(flatten)]
+    pub(crate) at: PlacesArgs,
 }
 
 const RM_HELP: &str = "\
@@ -109,11 +112,12 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = exit::below(MKDIR_HELP, exit::LIST))]
 pub(crate) struct MkdirArgs {
-    #[command(flatten)]
-    pub(crate) at: PlacesArgs,
     /// Create missing parent directories; existing directories are no error.
     #[arg(short, long)]
     pub(crate) parents: bool,
+    /// Last, for its heading.
+    #[command(flatten)]
+    pub(crate) at: PlacesArgs,
 }
 
 const MKDIR_HELP: &str = "\

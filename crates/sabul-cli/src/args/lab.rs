@@ -49,9 +49,9 @@ pub(crate) struct LabRunArgs {
     /// Record packets at each link's entry as pcap files in this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Log events of controllers, timers and links to this file, one line of JSON each.
+    /// Log events of controllers, timers and links to this file.
     ///
-    /// Only for a single run.
+    /// One line of JSON for each event. Only for a single run.
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
     /// Do not calibrate the path before the run; the results mention it.
@@ -99,19 +99,21 @@ pub(crate) struct PathArgs {
     /// Loss probability of packets from the far end.
     #[arg(long, value_name = "P", value_parser = parse_loss)]
     pub(crate) loss_back: Option<Probability>,
-    /// Queue limit in packets (800), bytes (512kB) or BDPs (0.5bdp) [default: 1bdp].
+    /// Queue limit in packets, bytes or BDPs [default: 1bdp].
+    ///
+    /// Write 800 for packets, 512kB for bytes, or 0.5bdp.
     #[arg(long, value_name = "SIZE", value_parser = parse_queue)]
     pub(crate) queue: Option<QueueSize>,
     /// Maximum extra delay in milliseconds, without reordering [default: 0].
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     pub(crate) jitter: Option<Span>,
-    /// Drop packets larger than this, in bytes with the IP header [default: 1500].
+    /// Drop larger packets, in bytes with the IP header [default: 1500].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_575))]
     pub(crate) mtu: Option<u32>,
     /// Queue discipline [default: droptail].
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) discipline: Option<QueueDiscipline>,
-    /// Explicit controller whose router is placed before both queues, such as jetmax.
+    /// Explicit controller with a router at both queues, such as jetmax.
     #[arg(long, value_name = "NAME")]
     pub(crate) router: Option<String>,
 }

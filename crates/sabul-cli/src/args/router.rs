@@ -13,9 +13,10 @@ use crate::exit;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = exit::SHORT_LIST, after_long_help = exit::below(HELP, exit::SHORT_LIST))]
 pub(crate) struct RouterArgs {
-    /// TUN device; give it twice: first the side where traffic enters, then the other.
+    /// TUN device where traffic enters, then the other one.
     ///
-    /// Missing devices are created.
+    /// Give the flag twice: the device where traffic to the bottleneck enters, then the device
+    /// where it leaves. Missing devices are created.
     #[arg(long = "device", value_name = "NAME", required = true)]
     pub(crate) devices: Vec<String>,
     /// Rate of the outgoing link in Mb/s.
@@ -27,17 +28,26 @@ pub(crate) struct RouterArgs {
     /// Parameter of the algorithm; repeatable.
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) params: Vec<(String, String)>,
-    /// Queue limit of each traffic class, as a time or in bytes: 100ms or 512K.
+    /// Queue limit of each class, such as 100ms or 512K.
+    ///
+    /// The limit is a time or a number of bytes.
     #[arg(long, value_name = "TIME|BYTES", default_value = "100ms")]
     pub(crate) queue: QueueSize,
-    /// Minimum share of the link for packets with congestion headers, in percent (5 to 95).
+    /// Minimum share for packets with headers, in percent.
+    ///
+    /// From 5 to 95. Packets with congestion headers get at least this share of the link; other
+    /// packets get the rest.
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     pub(crate) share: u32,
-    /// Framing overhead of each packet in bytes; 38 for Ethernet.
+    /// Framing overhead of each packet in bytes.
+    ///
+    /// 38 for Ethernet.
     #[arg(long, value_name = "BYTES", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) framing_bytes: u32,
-    /// Device of the outgoing link; a slower rate than --rate-mbps is reported.
+    /// Device of the outgoing link.
+    ///
+    /// A rate of the device below --rate-mbps is reported.
     #[arg(long, value_name = "NAME")]
     pub(crate) uplink: Option<String>,
     /// Address of the Prometheus metrics, such as 127.0.0.1:9464.

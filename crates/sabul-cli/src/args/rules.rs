@@ -13,11 +13,7 @@ use sabul::files::Rules;
 pub(crate) struct RulesArgs(pub(crate) Vec<Rule>);
 
 const FLAGS: [(&str, bool, &str); 2] = [
-    (
-        "exclude",
-        false,
-        "Skip entries that match PATTERN; repeatable, the first matching rule decides",
-    ),
+    ("exclude", false, "Skip entries that match PATTERN; repeatable"),
     ("include", true, "Include entries that match PATTERN, before a later --exclude"),
 ];
 

@@ -10,20 +10,25 @@ use sabul_front::ssh::{Order, Ports, Program, Push, Watch};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Hosts reached through ssh")]
 pub(crate) struct SshArgs {
-    /// The ssh program and its options, such as 'ssh -p 2222 -J gate'.
+    /// The ssh program and its options.
+    ///
+    /// For example 'ssh -p 2222 -J gate'.
     #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", env = "SABUL_SSH",
           value_parser = Program::parse)]
     program: Program,
     /// Path of sabul on the other machine [default: searched for].
     #[arg(long, value_name = "PATH", conflicts_with = "push")]
     remote_sabul: Option<String>,
-    /// Upload this program and run it there; FILE is a program for another system.
+    /// Upload this program, or FILE, and run it there.
     ///
-    /// The upload is kept in the cache there and checked by its hash at each use.
+    /// FILE is a program for another system. The upload is kept in the cache there and checked by
+    /// its hash at each use.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = parse_push)]
     push: Option<Push>,
-    /// Ports on the other machine for TCP and UDP; the first free port is used.
+    /// Ports on the other machine, for TCP and UDP.
+    ///
+    /// The first free port is used.
     #[arg(long, value_name = "A-B", default_value_t)]
     ports: Ports,
 }
