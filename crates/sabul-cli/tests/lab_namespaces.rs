@@ -234,5 +234,5 @@ fn a_run_tells_the_events_of_both_ends_and_of_the_router_in_one_file() {
 
     let output = lab(&folder, &["run", "s.toml", "--set", "seed=1,2", "--events", "why.jsonl"]);
     expect_code(&output, 2);
-    assert!(stderr(&output).contains("--events is for one run"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--events records one run"), "{}", stderr(&output));
 }

@@ -13,8 +13,9 @@ use rustls::ServerConfig;
 use sabul_wire::control::{CONTROL_VERSION, Failure, FailureCode, Message};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{debug, info, warn};
 
@@ -245,7 +246,7 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
                                         newcomer, Arc::clone(&caller), Arc::clone(&gate),
                                         accepted.clone(),
                                     );
-                                    porch.attend(&caller, greetings.spawn(greeting));
+                                    greetings.spawn(greeting);
                                 }
                                 Err(reason) => {
                                     debug!(%peer, reason, "a caller was turned away");
@@ -287,11 +288,12 @@ fn turn_away(stream: TcpStream) {
     }
 }
 
-/// Unauthenticated connections and their tasks.
+/// Unauthenticated connections.
 #[derive(Debug)]
 struct Porch {
     door: Mutex<Door>,
-    tasks: Mutex<BTreeMap<u64, AbortHandle>>,
+    /// Wakes the task of a connection that is evicted.
+    evictions: Mutex<BTreeMap<u64, Arc<Notify>>>,
     /// Limits the processors used by handshakes; the other processors are for sessions.
     processors: Semaphore,
 }
@@ -303,7 +305,7 @@ impl Porch {
         let _ = aws_lc_rs::rand::fill(&mut seed);
         Self {
             door: Mutex::new(Door::new(u64::from_be_bytes(seed))),
-            tasks: Mutex::default(),
+            evictions: Mutex::default(),
             processors: Semaphore::new(HANDSHAKE_PROCESSORS),
         }
     }
@@ -312,8 +314,8 @@ impl Porch {
         self.door.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tasks(&self) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn evictions(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Notify>>> {
+        self.evictions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Admits a connection or returns the reason for rejection.
@@ -321,19 +323,13 @@ impl Porch {
         match self.door().call(Instant::now(), peer.ip()) {
             Verdict::Enter { number, instead_of } => {
                 self.stop(instead_of);
-                Ok(Arc::new(Caller { porch: Arc::clone(self), number }))
+                let evicted = Arc::<Notify>::default();
+                self.evictions().insert(number, Arc::clone(&evicted));
+                Ok(Arc::new(Caller { porch: Arc::clone(self), number, evicted }))
             }
             Verdict::SourceIsFull => Err("too many others from its address are greeting"),
             Verdict::Unlucky => Err("too many callers are greeting"),
             Verdict::LineIsFull => Err("too many callers wait for a handshake"),
-        }
-    }
-
-    /// Stores the task of a connection, unless the task has finished.
-    fn attend(&self, caller: &Arc<Caller>, task: AbortHandle) {
-        let mut tasks = self.tasks();
-        if !task.is_finished() {
-            tasks.insert(caller.number, task);
         }
     }
 
@@ -344,9 +340,9 @@ impl Porch {
 
     fn stop(&self, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers {
-            if let Some(task) = self.tasks().remove(&number) {
+            if let Some(evicted) = self.evictions().remove(&number) {
                 debug!(number, "a caller had to go");
-                task.abort();
+                evicted.notify_one();
             }
         }
     }
@@ -357,6 +353,7 @@ impl Porch {
 struct Caller {
     porch: Arc<Porch>,
     number: u64,
+    evicted: Arc<Notify>,
 }
 
 impl Caller {
@@ -383,7 +380,7 @@ impl Caller {
     /// Frees the slot: the connection is authenticated or rejected.
     fn leave(&self) {
         self.porch.door().leave(self.number);
-        self.porch.tasks().remove(&self.number);
+        self.porch.evictions().remove(&self.number);
     }
 }
 
@@ -400,7 +397,18 @@ async fn greet_and_hand_over(
     accepted: mpsc::Sender<Session>,
 ) {
     let peer = newcomer.peer;
-    match greet(newcomer, &caller, &gate).await {
+    // A connection that is evicted before its first byte receives the busy message and is made again.
+    tokio::select! {
+        biased;
+        () = caller.evicted.notified() => return turn_away(newcomer.stream),
+        _ = newcomer.stream.readable() => {}
+    }
+    let greeting = tokio::select! {
+        biased;
+        () = caller.evicted.notified() => return,
+        greeting = greet(newcomer, &caller, &gate) => greeting,
+    };
+    match greeting {
         Ok(session) => {
             info!(%peer, "session");
             // The listener may have been dropped.
