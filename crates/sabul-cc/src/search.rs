@@ -505,6 +505,8 @@ impl RateSearch {
                 self.window = grown.clamp(WINDOW_MIN, WINDOW_MAX);
                 self.gap = rate.mul_ratio(PUSH.0, PUSH.1).gap(cx.packet_bytes);
             }
+            // A train of a remembered rate; its arrivals are still to come.
+            None if self.gap != Gap::NONE && self.round.arrived < self.window => return,
             None if delayed => {}
             // Almost nothing of the train arrived: something delays it, and a longer train would show no
             // more.
