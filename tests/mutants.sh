@@ -13,8 +13,8 @@ if ! cargo mutants --version >/dev/null 2>&1; then
     exit 0
 fi
 
-# area NAME PACKAGE TEST_FILTER FILE...: tests NUMBER mutants of these files with the tests of the package whose names
-# have the filter.
+# area NAME PACKAGE TEST_FILTER FILE...: tests NUMBER mutants of these files with the unit tests of the package whose
+# names have the filter; without a filter with all tests of the package.
 area() {
     local name=$1 package=$2 filter=$3 files=() all
     for file in "${@:4}"; do files+=(--file "$file"); done
@@ -23,8 +23,8 @@ area() {
     # Shards of a size that NUMBER mutants fill; the seed selects the shard.
     local shards=$(((all + number - 1) / number))
     [ "$shards" -gt 0 ] || shards=1
-    local lib=(--lib)
-    [ -z "$filter" ] || lib+=("$filter")
+    local lib=()
+    [ -z "$filter" ] || lib=(--lib "$filter")
     cargo mutants --package "$package" "${files[@]}" --shard "$((seed % shards))/$shards" --sharding round-robin \
         --in-place --no-shuffle --timeout 120 --output "$out/$name" --colors never -- "${lib[@]}" >"$out/$name/log" 2>&1 || true
     local caught missed unviable timeout
