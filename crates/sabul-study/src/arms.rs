@@ -29,26 +29,26 @@ pub fn simulate(run: &Run) -> Result<Finished, Error> {
     simulate_telling(run, None)
 }
 
-/// Like [`simulate`], and passes each event to `hear` as a line of JSON ([`sabul_run::events`]).
+/// Like [`simulate`], and passes each event to `on_event` as a line of JSON ([`sabul_run::events`]).
 ///
 /// # Errors
 /// As [`simulate`].
 pub fn simulate_telling(
     run: &Run,
-    mut hear: Option<&mut dyn FnMut(&str)>,
+    mut on_event: Option<&mut dyn FnMut(&str)>,
 ) -> Result<Finished, Error> {
     let mut world = World::new(run.scenario.clone())
         .map_err(|error| Error::usage(format!("{}: {error}", run.label)))?;
-    if hear.is_some() {
+    if on_event.is_some() {
         world.listen();
     }
     let mut why = Why::default();
     let started = Clock::now();
     while world.step() {
-        if let Some(hear) = &mut hear {
+        if let Some(on_event) = &mut on_event {
             for line in world.take_events() {
                 why.note(&line);
-                hear(&line);
+                on_event(&line);
             }
         }
     }
@@ -103,11 +103,11 @@ pub fn measure(run: &Run, how: Measuring, observer: &Observer) -> Result<Finishe
     });
     let asked = observer.clone();
     let why = Arc::new(Mutex::new(Why::default()));
-    let on_event = how.on_event.map(|mut hear| -> OnEvent {
+    let on_event = how.on_event.map(|mut on_event| -> OnEvent {
         let why = Arc::clone(&why);
         Box::new(move |line| {
             why.lock().unwrap_or_else(PoisonError::into_inner).note(line);
-            hear(line);
+            on_event(line);
         })
     });
     let outcome = lab.run(LabConfig {

@@ -166,6 +166,8 @@ impl Losses {
             return Meaning::Congestion;
         }
         if !is_excess {
+            // Losses ended, so later losses have a beginning of their own.
+            self.began = self.began.filter(|(_, lost)| self.recent > PROOF_LOST * lost);
             let is_kept = around.is_bound || (around.is_queued && around.is_full);
             if !is_kept || epoch.lost < self.chance {
                 self.learn(epoch);
@@ -249,6 +251,7 @@ impl Losses {
             self.chance = (seen.lost / seen.packets.max(1.0)).clamp(self.chance, CHANCE_MAX);
             return Verdict::Chance;
         }
+        (self.began, self.is_proven) = (None, false);
         Verdict::Ours
     }
 }
@@ -343,6 +346,10 @@ mod tests {
         let full = Around { is_queued: true, is_full: true, ..crowd };
         assert_eq!(losses.note(&epoch(160.0, 0.2), &full), Meaning::Congestion);
         assert!(!losses.is_proven(), "a queue overflowed");
+        let (_, mut losses) = meanings(0.2);
+        losses.start_test(NOW);
+        assert_eq!(losses.judge(0.2, &epoch(850.0, 0.0)), Verdict::Ours);
+        assert!(!losses.is_proven(), "a test ends the proof");
         let (meaning, losses) = meanings(0.02);
         assert!(meaning == Meaning::Congestion && !losses.is_proven(), "losses fell with the rate");
     }

@@ -9,7 +9,7 @@ fn a_train_that_arrives_in_lumps_is_timed_from_its_head() {
     let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
     let moment = Moment::new(Instant::ZERO, Some(estimate), Bytes(1500));
     let mut search = RateSearch::new();
-    let mut hear = |total: u64, next: u64, ms: f64| {
+    let mut ack = |total: u64, next: u64, ms: f64| {
         let acked = Acked {
             newly: Packets(1),
             total: Packets(total),
@@ -25,9 +25,9 @@ fn a_train_that_arrives_in_lumps_is_timed_from_its_head() {
     };
     // 32 packets arrive at once. Of the next 128 the first 45 arrive together, the others 1 ms later: 83
     // × 12 000 bit in a millisecond.
-    assert_eq!(hear(32, 32, 50.0), None);
-    assert_eq!(hear(77, 160, 151.0), None);
-    assert_eq!(hear(160, 400, 152.0), Some(Rate(996_000_000)));
+    assert_eq!(ack(32, 32, 50.0), None);
+    assert_eq!(ack(77, 160, 151.0), None);
+    assert_eq!(ack(160, 400, 152.0), Some(Rate(996_000_000)));
 }
 
 /// A search on a path of 100 ms, and a closure that passes ACKs: total, cumulative and next number, arrival in ms, losses
@@ -107,7 +107,7 @@ fn a_train_that_came_too_fast_is_refuted_by_the_fill() {
     let moment = Moment::new(Instant::ZERO, Some(estimate), Bytes(1250));
     let cx = Context::without_chance(&moment);
     let mut search = RateSearch::new();
-    let mut hear = |from: u64, to: u64, next: u64, ms: f64, lost: u64| {
+    let mut ack = |from: u64, to: u64, next: u64, ms: f64, lost: u64| {
         search.round.lost += lost;
         let acked = Acked {
             newly: Packets(to - from),
@@ -125,10 +125,10 @@ fn a_train_that_came_too_fast_is_refuted_by_the_fill() {
     for (from, to, next, ms) in
         [(0, 16, 32, 5.0), (16, 32, 32, 5.4), (32, 48, 137, 15.0), (48, 137, 137, 17.3)]
     {
-        assert_eq!(hear(from, to, next, ms, 0), SearchStep::Continue);
+        assert_eq!(ack(from, to, next, ms, 0), SearchStep::Continue);
     }
     // Three of four packets of the fill are lost.
-    let SearchStep::Overrun { rate } = hear(137, 237, 600, 27.0, 300) else {
+    let SearchStep::Overrun { rate } = ack(137, 237, 600, 27.0, 300) else {
         panic!("three quarters are lost");
     };
     assert!((80_000_000..=110_000_000).contains(&rate.0), "{rate}");

@@ -151,7 +151,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
 mod tests {
     use super::*;
 
-    fn hear(text: &[u8]) -> (Vec<Said>, String) {
+    fn read(text: &[u8]) -> (Vec<Said>, String) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let mut lines = Lines::new(text);
@@ -168,7 +168,7 @@ mod tests {
         let text =
             b"Welcome!\r\n\n\xff\xfe no text @sab\nprompt> @sabul found /opt/a b\tsabul 0.1.0\r\n\
             @sabul ready 1 4 0.1.0 sabul1-abc\nbye\n";
-        let (said, tail) = hear(text);
+        let (said, tail) = read(text);
         let path = "/opt/a b".to_owned();
         let found = Said::Found { path, version: "sabul 0.1.0".to_owned() };
         let [version, ticket] = ["0.1.0", "sabul1-abc"].map(str::to_owned);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_far_end_cannot_steer_the_terminal_with_any_line() {
-        let said = hear(
+        let said = read(
             b"\x1b[2Jbanner\n@sabul missing \x1b[31mLinux\t\x9b2J\xc2\x9bx\n@sabul wants \x1b\n\
             @sabul damaged \x1b[31mx\n@sabul found /\x1bx\tsabul \x1b[5m9\n@sabul failed \x1b]0;o\x07\n\
             @sabul ready 1 4 \x1b[31m \x1b\n",
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn lines_of_other_versions_are_known_as_ours() {
         let (said, _) =
-            hear(b"@sabul ready 2 4 0.1.0 x y\n@sabul ready 1 x 0 t\n@sabul\n@sabul what\n");
+            read(b"@sabul ready 2 4 0.1.0 x y\n@sabul ready 1 x 0 t\n@sabul\n@sabul what\n");
         assert_eq!(said, [Said::Unknown, Said::Unknown, Said::Unknown]);
     }
 
@@ -208,6 +208,6 @@ mod tests {
                 assert!(lines.tail().len() < 2000);
             });
         }
-        assert_eq!(hear(b"").1, "there was no output");
+        assert_eq!(read(b"").1, "there was no output");
     }
 }
