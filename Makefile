@@ -6,10 +6,10 @@ export SABUL := $(TARGET_DIR)/release/sabul
 export QUINN_PEER := $(TARGET_DIR)/quinn-peer/release/quinn-peer
 QUINN_FLAGS := --manifest-path benches/quinn-peer/Cargo.toml
 OWN_FLAGS := --manifest-path examples/own-controller/Cargo.toml
-FUZZ_FLAGS := --manifest-path fuzz/Cargo.toml
+FUZZ_FLAGS := --manifest-path fuzz/guided/Cargo.toml
 INSTRUCTIONS_FLAGS := --manifest-path benches/instructions/Cargo.toml
 SETTING := CARGO="$(CARGO)" CARGOFLAGS="$(CARGOFLAGS)" CARGO_TARGET_DIR="$(TARGET_DIR)"
-NAMESPACES := --features sabul-lab/namespaces,sabul-cli/namespaces
+NAMESPACES := --features sabul-emu/namespaces,sabul-program/namespaces
 ROUNDS ?= 5
 SEEDS ?= 20000
 RUNS ?= 4
@@ -30,7 +30,7 @@ needs: ## install the build tools that are missing, where that is allowed (part 
 	@packaging/needs.sh
 
 build: ## build the release program, target/release/sabul
-	$(CARGO) build $(CARGOFLAGS) --release -p sabul-cli
+	$(CARGO) build $(CARGOFLAGS) --release -p sabul-program
 
 install: build ## the program, manual pages and completions below PREFIX=/usr/local; DESTDIR= for packages
 	packaging/install.sh $(TARGET_DIR)/release/sabul $(or $(PREFIX),/usr/local) $(DESTDIR)
@@ -65,7 +65,7 @@ own-controller:
 	$(SETTING) tests/own-controller.sh
 
 interrupted: ## RUNS=4 copies whose ends are killed at random moments, and gone on with (part of test)
-	$(CARGO) build $(CARGOFLAGS) -p sabul-cli
+	$(CARGO) build $(CARGOFLAGS) -p sabul-program
 	SABUL=$(TARGET_DIR)/debug/sabul tests/resume.sh $(RUNS)
 
 doc:
@@ -77,10 +77,10 @@ tidy: ## check the repository's own rules only (part of test)
 test-lab: lint-lab unit-lab scripts-lab ## everything that makes namespaces or mounts; needs root and iproute2
 
 lint-lab:
-	$(CARGO) clippy $(CARGOFLAGS) -p sabul-lab -p sabul-cli --all-targets $(NAMESPACES) -- -D warnings
+	$(CARGO) clippy $(CARGOFLAGS) -p sabul-emu -p sabul-program --all-targets $(NAMESPACES) -- -D warnings
 
 unit-lab:
-	$(CARGO) test $(CARGOFLAGS) -p sabul-lab -p sabul-cli $(NAMESPACES)
+	$(CARGO) test $(CARGOFLAGS) -p sabul-emu -p sabul-program $(NAMESPACES)
 
 scripts-lab: build
 	tests/netns.sh
@@ -94,7 +94,7 @@ cuts: build ## KILLS=200 CUTS=50 interruptions of copies between namespaces; nee
 	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)
 
 sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time; 200 copies that are killed; sanitizer and mutants
-	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-proto --test swarm
+	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-channel --test swarm
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test swarm
 	SABUL_WORLD_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul --lib world::swarm
 	$(MAKE) interrupted RUNS=200

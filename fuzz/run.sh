@@ -27,7 +27,7 @@ command -v "${CXX:-c++}" >/dev/null || {
 RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares" \
-    "$cargo" build "${flags[@]}" --release --manifest-path fuzz/Cargo.toml \
+    "$cargo" build "${flags[@]}" --release --manifest-path fuzz/guided/Cargo.toml \
     --target-dir "$folder" --target "$host"
 
 failed=$folder/failed
@@ -45,7 +45,7 @@ for target in "${targets[@]}"; do
     if [ "$code" -ne 0 ]; then
         tail -n 40 "$folder/$target.log" | cut -c 1-2000
         echo "$target failed. Repeat: SABUL_FUZZ_TARGET=$target $folder/$host/release/guided FILE;" \
-            "keep FILE in crates/sabul-fuzz/corpus/$target" >&2
+            "keep FILE in fuzz/corpus/$target" >&2
         exit 1
     fi
     grep -E 'INITED|DONE' "$folder/$target.log" | cut -c 1-160

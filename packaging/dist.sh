@@ -47,7 +47,7 @@ native=${RUN:-}
 for target in "$@"; do
     machine=${target%%-*}
     [ -n "${PACKAGE_ONLY:-}" ] ||
-        $cargo build ${CARGOFLAGS:-} --profile dist --target "$target" -p sabul-cli
+        $cargo build ${CARGOFLAGS:-} --profile dist --target "$target" -p sabul-program
     program=$target_dir/$target/dist/sabul
     if [ "$machine" = "$(uname -m)" ]; then native=$program; fi
     run=${native:?"name this machine's target first, or a sabul that runs here as RUN"}

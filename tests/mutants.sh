@@ -37,10 +37,10 @@ area() {
 
 git diff --quiet || { echo "mutants: commit or stash your changes first; mutants change files in place" >&2; exit 2; }
 trap 'git checkout -q -- crates' EXIT
-area sender sabul-proto "" "crates/sabul-proto/src/sender.rs" "crates/sabul-proto/src/sender/*.rs"
-area receiver sabul-proto "" "crates/sabul-proto/src/receiver.rs" "crates/sabul-proto/src/receiver/*.rs"
-area wire sabul-wire "" "crates/sabul-wire/src/**/*.rs"
-area sealing sabul seal "crates/sabul/src/seal.rs" "crates/sabul/src/seal/*.rs"
-area sandbox sabul jail "crates/sabul/src/jail.rs" "crates/sabul/src/jail/*.rs"
-area journal sabul files "crates/sabul/src/files/journal.rs" "crates/sabul/src/files/have.rs"
-area memory sabul budget "crates/sabul/src/budget.rs" "crates/sabul/src/budget/*.rs"
+area sender sabul-channel "" "transfer/channel/src/sender.rs" "transfer/channel/src/sender/*.rs"
+area receiver sabul-channel "" "transfer/channel/src/receiver.rs" "transfer/channel/src/receiver/*.rs"
+area wire sabul-wire "" "transfer/wire/src/**/*.rs"
+area sealing sabul seal "transfer/sabul/src/seal.rs" "transfer/sabul/src/seal/*.rs"
+area sandbox sabul jail "transfer/sabul/src/jail.rs" "transfer/sabul/src/jail/*.rs"
+area journal sabul files "transfer/sabul/src/files/journal.rs" "transfer/sabul/src/files/have.rs"
+area memory sabul budget "transfer/sabul/src/budget.rs" "transfer/sabul/src/budget/*.rs"

@@ -12,7 +12,7 @@ skip() { echo "SKIPPED tests/transcripts/run.sh: $*"; exit 0; }
 [ "$(id -u)" -eq 0 ] || skip "needs root"
 command -v ip >/dev/null || skip "no ip here: apt-get install iproute2"
 command -v script >/dev/null || skip "no script here: apt-get install bsdutils"
-[ -x "$sabul" ] || skip "no program $sabul: cargo build -p sabul-cli"
+[ -x "$sabul" ] || skip "no program $sabul: cargo build -p sabul-program"
 
 near=sabul-near-$$ far=sabul-far-$$
 work=$(mktemp -d) server=

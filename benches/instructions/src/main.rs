@@ -8,7 +8,7 @@ use std::error::Error;
 use std::hint::black_box;
 
 use sabul_cc::{conformance, registry, routers};
-use sabul_proto::{
+use sabul_channel::{
     Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, ReportRule, Sender,
     SenderConfig, Transmit,
 };

@@ -5,5 +5,5 @@ use std::process::ExitCode;
 mod gentle;
 
 fn main() -> ExitCode {
-    sabul_cli::run_with(&[gentle::ENTRY])
+    sabul_program::run_with(&[gentle::ENTRY])
 }

@@ -10,8 +10,8 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-units", Some(&[])),
     ("sabul-wire", Some(&["sabul-units"])),
     ("sabul-cc", Some(&["sabul-units"])),
-    ("sabul-proto", Some(&["sabul-units", "sabul-wire", "sabul-cc"])),
-    ("sabul-transfer", Some(&["sabul-units", "sabul-wire", "sabul-proto"])),
+    ("sabul-channel", Some(&["sabul-units", "sabul-wire", "sabul-cc"])),
+    ("sabul-files", Some(&["sabul-units", "sabul-wire", "sabul-channel"])),
     ("sabul-udp", Some(&["sabul-units"])),
     (
         "sabul",
@@ -19,28 +19,28 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "sabul-units",
             "sabul-wire",
             "sabul-cc",
-            "sabul-proto",
-            "sabul-transfer",
+            "sabul-channel",
+            "sabul-files",
             "sabul-udp",
         ]),
     ),
     ("sabul-tun", Some(&["sabul-units", "sabul-wire"])),
     ("sabul-front", Some(&["sabul-units", "sabul"])),
-    ("sabul-path", Some(&["sabul-units", "sabul-cc"])),
-    ("sabul-router", Some(&["sabul-units", "sabul-cc", "sabul-path", "sabul-tun", "sabul-wire"])),
-    ("sabul-run", Some(&["sabul-units", "sabul-path", "sabul-wire", "sabul-cc"])),
+    ("sabul-net", Some(&["sabul-units", "sabul-cc"])),
+    ("sabul-router", Some(&["sabul-units", "sabul-cc", "sabul-net", "sabul-tun", "sabul-wire"])),
+    ("sabul-run", Some(&["sabul-units", "sabul-net", "sabul-wire", "sabul-cc"])),
     (
         "sabul-sim",
-        Some(&["sabul-units", "sabul-path", "sabul-run", "sabul-wire", "sabul-cc", "sabul-proto"]),
+        Some(&["sabul-units", "sabul-net", "sabul-run", "sabul-wire", "sabul-cc", "sabul-channel"]),
     ),
-    ("sabul-scenario", Some(&["sabul-units", "sabul-path", "sabul-run", "sabul-cc"])),
+    ("sabul-scenario", Some(&["sabul-units", "sabul-net", "sabul-run", "sabul-cc"])),
     ("sabul-report", Some(&[])),
     ("sabul-model", Some(&["sabul-units"])),
     (
-        "sabul-lab",
+        "sabul-emu",
         Some(&[
             "sabul-units",
-            "sabul-path",
+            "sabul-net",
             "sabul-run",
             "sabul-tun",
             "sabul-udp",
@@ -53,39 +53,45 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
         Some(&[
             "sabul-units",
             "sabul-cc",
-            "sabul-path",
+            "sabul-net",
             "sabul-run",
             "sabul-sim",
             "sabul-scenario",
             "sabul-report",
             "sabul-model",
-            "sabul-lab",
+            "sabul-emu",
         ]),
     ),
-    ("sabul-cli", None),
+    ("sabul-program", None),
     ("sabul-fuzz", None),
     ("xtask", Some(&[])),
 ];
 
-/// Crates without sockets, files, threads, clocks, global randomness, environment or hash order.
-pub(crate) const CORE: &[&str] = &[
-    "sabul-units",
-    "sabul-wire",
-    "sabul-cc",
-    "sabul-proto",
-    "sabul-transfer",
-    "sabul-path",
-    "sabul-run",
-    "sabul-sim",
+/// Folders of the crates without sockets, files, threads, clocks, global randomness, environment or
+/// hash order.
+const CORE: &[&str] = &[
+    "transfer/units/",
+    "transfer/wire/",
+    "transfer/cc/",
+    "transfer/channel/",
+    "transfer/files/",
+    "lab/net/",
+    "lab/run/",
+    "lab/sim/",
 ];
+
+/// Returns whether a file or manifest is in a core crate.
+pub(crate) fn is_core(path: &str) -> bool {
+    CORE.iter().any(|folder| path.starts_with(folder))
+}
 
 /// Third parties that a core crate may use: (core crate, dependency). An ADR has to name both.
 const ALLOWED_IN_CORE: &[(&str, &str)] = &[
     ("sabul-wire", "serde"),
     ("sabul-wire", "postcard"),
-    ("sabul-transfer", "serde"),
+    ("sabul-files", "serde"),
     ("sabul-run", "serde"),
-    ("sabul-transfer", "blake3"),
+    ("sabul-files", "blake3"),
 ];
 
 /// Crates that open sockets or wait for sockets; no core crate links them, directly or not.
@@ -129,27 +135,28 @@ pub(crate) fn check_arrows(crates: &[Crate]) -> Vec<Finding> {
 const COMMAND_LINE: &[&str] = &["clap", "clap_complete", "clap_mangen"];
 
 /// Crates that may have exit codes; all other crates are libraries and never end the process.
-const WITH_EXIT: &[&str] = &["crates/sabul-cli/", "crates/sabul-fuzz/"];
+const WITH_EXIT: &[&str] = &["program/", "fuzz/targets/"];
 
 /// No crate below the program parses a command line or has exit codes.
 pub(crate) fn check_front(crates: &[Crate], files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for member in crates.iter().filter(|member| member.name != "sabul-cli") {
+    for member in crates.iter().filter(|member| member.name != "sabul-program") {
         for used in COMMAND_LINE.iter().filter(|used| member.direct.contains(**used)) {
             let what = format!("{} reads a command line with {used}", member.name);
-            findings.push(finding(member, used, what, "take values; only sabul-cli parses"));
+            findings.push(finding(member, used, what, "take values; only sabul-program parses"));
         }
     }
     let is_below = |file: &&File| {
         let path = file.path.as_str();
-        let is_source = path.starts_with("crates/") && path.contains("/src/");
+        let is_source = path.contains("/src/") && !path.starts_with("xtask/");
         is_source && !WITH_EXIT.iter().any(|known| path.starts_with(known)) && !is_test_path(path)
     };
     for file in files.iter().filter(is_below) {
         for (index, line) in code_of(&file.text).lines().enumerate() {
             let exits = ["ExitCode", "process::exit", "exit_code"];
             if let Some(word) = exits.iter().find(|word| line.contains(**word)) {
-                let fix = "return an error that says of what kind it is; sabul-cli has the codes";
+                let fix =
+                    "return an error that says of what kind it is; sabul-program has the codes";
                 findings.push(file.finding(index + 1, format!("`{word}` below the program"), fix));
             }
         }
@@ -161,7 +168,7 @@ pub(crate) fn check_front(crates: &[Crate], files: &[File]) -> Vec<Finding> {
 pub(crate) fn check_third_parties(crates: &[Crate], files: &[File]) -> Vec<Finding> {
     let members: BTreeSet<&str> = crates.iter().map(|member| member.name.as_str()).collect();
     let mut findings = Vec::new();
-    for member in crates.iter().filter(|member| CORE.contains(&member.name.as_str())) {
+    for member in crates.iter().filter(|member| is_core(&member.manifest)) {
         for used in member.direct.iter().filter(|used| !members.contains(used.as_str())) {
             if !ALLOWED_IN_CORE.contains(&(member.name.as_str(), used.as_str())) {
                 let what = format!("core crate {} uses third party {used}", member.name);
@@ -185,7 +192,7 @@ fn allows(adr: &File, member: &str, used: &str) -> bool {
 /// No core crate links a socket crate, directly or not.
 pub(crate) fn check_sockets(crates: &[Crate]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for member in crates.iter().filter(|member| CORE.contains(&member.name.as_str())) {
+    for member in crates.iter().filter(|member| is_core(&member.manifest)) {
         for socket in SOCKET_CRATES.iter().filter(|name| member.reachable.contains(**name)) {
             let what = format!("core crate {} links {socket}", member.name);
             let fix = "find the way with `cargo tree -i` and cut it; sockets live in sabul-udp";
@@ -229,10 +236,11 @@ mod tests {
     }
 
     fn member(name: &str, direct: &[&str], reachable: &[&str]) -> Crate {
+        let folder = if ["sabul-sim", "sabul-study"].contains(&name) { "lab" } else { "transfer" };
         let dependencies: Vec<String> = direct.iter().map(|d| format!("{d} = \"1\"\n")).collect();
         Crate {
             name: name.to_owned(),
-            manifest: format!("crates/{name}/Cargo.toml"),
+            manifest: format!("{folder}/{}/Cargo.toml", name.trim_start_matches("sabul-")),
             manifest_text: format!("[lints]\nworkspace = true\n{}", dependencies.concat()),
             direct: names(direct),
             reachable: names(reachable),
@@ -244,19 +252,16 @@ mod tests {
         let mut crates = vec![
             member("sabul-units", &[], &[]),
             member("sabul-cc", &["sabul-units"], &[]),
-            member("sabul-proto", &["sabul-units", "sabul-cc"], &[]),
-            member("sabul-cli", &["sabul-cc", "sabul-proto"], &[]),
+            member("sabul-channel", &["sabul-units", "sabul-cc"], &[]),
+            member("sabul-program", &["sabul-cc", "sabul-channel"], &[]),
         ];
         assert!(check_arrows(&crates).is_empty());
-        crates[1].direct.insert("sabul-proto".to_owned());
-        crates[1].manifest_text.push_str("sabul-proto.workspace = true\n");
+        crates[1].direct.insert("sabul-channel".to_owned());
+        crates[1].manifest_text.push_str("sabul-channel.workspace = true\n");
         let findings = check_arrows(&crates);
         assert_eq!(findings.len(), 1);
-        assert_eq!(
-            (findings[0].path.as_str(), findings[0].line),
-            ("crates/sabul-cc/Cargo.toml", 4)
-        );
-        assert_eq!(findings[0].what, "sabul-cc may not use sabul-proto");
+        assert_eq!((findings[0].path.as_str(), findings[0].line), ("transfer/cc/Cargo.toml", 4));
+        assert_eq!(findings[0].what, "sabul-cc may not use sabul-channel");
     }
 
     #[test]
@@ -274,15 +279,13 @@ mod tests {
 
     #[test]
     fn a_command_line_or_an_exit_code_below_the_program_is_found() {
-        let crates = [member("sabul-cli", &["clap"], &[]), member("sabul-study", &["clap"], &[])];
-        let fine = file("crates/sabul-cli/src/a.rs", "use std::process::ExitCode;\n");
-        let bad = file("crates/sabul-study/src/a.rs", "//! An ExitCode.\nfn f() -> ExitCode {}\n");
+        let crates =
+            [member("sabul-program", &["clap"], &[]), member("sabul-study", &["clap"], &[])];
+        let fine = file("program/src/a.rs", "use std::process::ExitCode;\n");
+        let bad = file("lab/study/src/a.rs", "//! An ExitCode.\nfn f() -> ExitCode {}\n");
         let findings = check_front(&crates, &[fine, bad]);
         let places: Vec<_> = findings.iter().map(|f| (f.path.as_str(), f.line)).collect();
-        assert_eq!(
-            places,
-            [("crates/sabul-study/Cargo.toml", 3), ("crates/sabul-study/src/a.rs", 2)]
-        );
+        assert_eq!(places, [("lab/study/Cargo.toml", 3), ("lab/study/src/a.rs", 2)]);
     }
 
     #[test]

@@ -119,7 +119,7 @@ mod tests {
             file(SOURCES, "| key | source |\n| --- | --- |\n| `[SABUL]` | Gu |\n| [RFC1] | x |");
         let code = "//! [SABUL §II-E, §II-D] and [RFC1 table 2; GONE §3]\n\
             let a = [MAX as usize];\n// [RFC 1 §2] [RFC 2 §2] [Name] [A link](x.md)\n";
-        let findings = check_keys(&[sources, file("crates/a/src/b.rs", code)]);
+        let findings = check_keys(&[sources, file("transfer/a/src/b.rs", code)]);
         let seen: Vec<(usize, &str)> = findings.iter().map(|f| (f.line, f.what.as_str())).collect();
         let unknown =
             [(1, "citation key [GONE] is unknown"), (3, "citation key [RFC2] is unknown")];
@@ -131,12 +131,12 @@ mod tests {
         let files = [
             file("docs/deviations/DEV-001.toml", "source = \"[SABUL §II-E]\"\n"),
             file("docs/deviations/rates.toml", "id = \"DEV-002\"\nsee = \"DEV-001\"\n"),
-            file("crates/a/src/b.rs", "// DEV-001, DEV-003\n"),
+            file("transfer/a/src/b.rs", "// DEV-001, DEV-003\n"),
         ];
         let findings: Vec<String> =
             check_deviations(&files).iter().map(ToString::to_string).collect();
         assert_eq!(findings.len(), 2, "{findings:?}");
-        assert!(findings[0].starts_with("crates/a/src/b.rs:1: DEV-003 has no file"));
+        assert!(findings[0].starts_with("transfer/a/src/b.rs:1: DEV-003 has no file"));
         assert!(findings[1].starts_with("docs/deviations/rates.toml:1: DEV-002 is cited nowhere"));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::arrows::CORE;
+use super::arrows::is_core;
 use super::file::{File, Finding};
 use super::rust_text::{code_of, is_test_path, line_of, shipped_code_of};
 
@@ -31,8 +31,7 @@ const ALLOWED: &[&str] = &["std::time::Duration"];
 
 /// The core's shipped code names no path of [`FORBIDDEN`].
 pub(crate) fn check_core(file: &File) -> Vec<Finding> {
-    let is_core = CORE.iter().any(|name| file.path.starts_with(&format!("crates/{name}/")));
-    if !is_core || is_test_path(&file.path) {
+    if !is_core(&file.path) || is_test_path(&file.path) {
         return Vec::new();
     }
     let code = shipped_code_of(&file.text);
@@ -130,7 +129,7 @@ pub(crate) fn check_unsafe(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     for found in UNSAFE.find_iter(&code) {
         let line = line_of(&code, found.start());
-        if !file.path.starts_with("crates/sabul-udp/") {
+        if !file.path.starts_with("transfer/udp/") {
             let fix = "do it in sabul-udp, the only crate that may";
             findings.push(file.finding(line, "unsafe outside sabul-udp".to_owned(), fix));
         } else if !has_safety_comment(&file.text, &code, line) {
@@ -162,7 +161,7 @@ mod tests {
     use super::*;
 
     fn core_findings(text: &str) -> Vec<String> {
-        let findings = check_core(&file("crates/sabul-cc/src/a.rs", text));
+        let findings = check_core(&file("transfer/cc/src/a.rs", text));
         findings.into_iter().map(|f| format!("{} {}", f.line, f.what)).collect()
     }
 
@@ -193,22 +192,22 @@ mod tests {
         let text = "// std::fs\nuse std::time::Duration;\nconst A: &str = \"std::env\";\n\
             fn brand() { operand::x() }\n#[cfg(test)]\nmod tests { use std::collections::HashMap; }";
         assert_eq!(core_findings(text), Vec::<String>::new());
-        assert!(check_core(&file("crates/sabul-cc/tests/a.rs", "use std::fs;")).is_empty());
-        assert!(check_core(&file("crates/sabul-cli/src/a.rs", "use std::fs;")).is_empty());
+        assert!(check_core(&file("transfer/cc/tests/a.rs", "use std::fs;")).is_empty());
+        assert!(check_core(&file("program/src/a.rs", "use std::fs;")).is_empty());
         assert_eq!(core_findings("\n\nuse std::fs;"), ["3 core code names std::fs"]);
     }
 
     #[test]
     fn unsafe_outside_the_udp_crate_is_found() {
         let text = "// unsafe\nfn f() { unsafe { g() } }\n#![deny(unsafe_code)]";
-        let findings = check_unsafe(&file("crates/sabul/src/a.rs", text));
+        let findings = check_unsafe(&file("transfer/sabul/src/a.rs", text));
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].line, 2);
     }
 
     #[test]
     fn unsafe_without_a_reason_is_found() {
-        let reasons = |text: &str| check_unsafe(&file("crates/sabul-udp/src/a.rs", text)).len();
+        let reasons = |text: &str| check_unsafe(&file("transfer/udp/src/a.rs", text)).len();
         assert_eq!(reasons("// SAFETY: g is sound.\nlet a =\n    unsafe { g() };"), 0);
         assert_eq!(reasons("// SAFETY: sound.\n#[expect(unsafe_code)]\nunsafe { g() }"), 0);
         assert_eq!(reasons("let a = unsafe { g() };"), 1);

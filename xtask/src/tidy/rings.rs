@@ -43,9 +43,8 @@ pub(crate) fn check_rings(files: &[File]) -> Vec<Finding> {
 
 /// Returns the crate and the module of a source file; `None` for files outside of a `src`.
 fn module_of(path: &str) -> Option<(&str, Module)> {
-    let path = path.strip_prefix("crates/").unwrap_or(path);
-    let (name, rest) = path.split_once('/')?;
-    let parts = rest.strip_prefix("src/")?.strip_suffix(".rs")?.split('/');
+    let (name, rest) = path.split_once("/src/")?;
+    let parts = rest.strip_suffix(".rs")?.split('/');
     let mut module: Module = parts.map(str::to_owned).collect();
     if module.last().is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str())) {
         module.pop();
@@ -152,7 +151,7 @@ mod tests {
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<File> = files
             .iter()
-            .map(|(path, text)| file(&format!("crates/sabul-cc/src/{path}.rs"), text))
+            .map(|(path, text)| file(&format!("transfer/cc/src/{path}.rs"), text))
             .collect();
         check_rings(&files).into_iter().map(|finding| finding.what).collect()
     }

@@ -191,10 +191,12 @@ mod tests {
 
     #[test]
     fn test_paths_are_known_by_folder_or_name() {
-        for path in ["crates/a/tests/b.rs", "crates/a/src/b/tests.rs", "crates/a/benches/b.rs"] {
+        for path in
+            ["transfer/a/tests/b.rs", "transfer/a/src/b/tests.rs", "transfer/a/benches/b.rs"]
+        {
             assert!(is_test_path(path), "{path}");
         }
-        for path in ["crates/a/src/tests_of_fit.rs", "crates/a/src/lib.rs", "tests"] {
+        for path in ["transfer/a/src/tests_of_fit.rs", "transfer/a/src/lib.rs", "tests"] {
             assert!(!is_test_path(path), "{path}");
         }
     }

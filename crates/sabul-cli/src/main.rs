@@ -1,7 +1,0 @@
-//! The `sabul` program with the controllers that it ships with.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    sabul_cli::run_with(&[])
-}

@@ -1,0 +1,199 @@
+//! File commands on another machine: `sabul ls`, `stat`, `cat`, `rm` and `mkdir`.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sabul::{
+    Changed, LocalDestination, Place, Range, Seen, Server, Session, TransferOptions, View,
+};
+use sabul_files::Printable;
+use sabul_front::json::SeenJson;
+use sabul_front::pipe::Pipe;
+use sabul_front::show;
+use sabul_front::ssh::{Bridge, Watch};
+
+use crate::along::Along;
+use crate::args::{
+    CatArgs, ChannelArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, SshArgs, StatArgs,
+};
+use crate::error::CliError;
+use crate::events::EventFile;
+use crate::exit::{self, code_of_failures};
+use crate::interrupt::Interrupt;
+use crate::json;
+use crate::output;
+
+/// Runs `sabul ls` and returns the exit code.
+pub(crate) async fn ls(args: LsArgs) -> Result<u8, CliError> {
+    let view = if args.recursive { View::All } else { View::Content };
+    tell(&args.at, view, args.json, args.long).await
+}
+
+/// Runs `sabul stat` and returns the exit code.
+pub(crate) async fn stat(args: StatArgs) -> Result<u8, CliError> {
+    tell(&args.at, View::Itself, args.json, true).await
+}
+
+async fn tell(at: &PlacesArgs, view: View, is_json: bool, is_long: bool) -> Result<u8, CliError> {
+    let (server, paths) = one_server(&at.places)?;
+    // A single listed place is not repeated in front of each name.
+    let place = match &paths[..] {
+        [place] if view != View::Itself => Some(Printable(place).to_string()),
+        _ => None,
+    };
+    at.run(&server, async |session| {
+        let mut listing = session.look(paths, view, Vec::new())?;
+        let mut failures = Vec::new();
+        while let Some(seen) = listing.next().await? {
+            if is_json {
+                json::print(&SeenJson::of(&seen))?;
+            }
+            let Seen { path, outcome } = seen;
+            let path = Printable(&path).to_string();
+            match outcome {
+                Ok(_) if is_json => {}
+                Ok(facts) => {
+                    let name = show::name(&path, &facts, place.as_deref());
+                    let front = if is_long { show::facts(&facts) + " " } else { String::new() };
+                    output::print_line(front + &name)?;
+                }
+                Err(failure) => {
+                    output::complain(format_args!("{path}: {failure}"));
+                    failures.push(failure);
+                }
+            }
+        }
+        Ok(if failures.is_empty() { exit::DONE } else { code_of_failures(&failures) })
+    })
+    .await
+}
+
+/// Runs `sabul cat` and returns the exit code.
+pub(crate) async fn cat(args: CatArgs) -> Result<u8, CliError> {
+    let at = PlacesArgs { places: vec![args.place], reach: args.reach };
+    let (server, paths) = one_server(&at.places)?;
+    let whole = args.offset == 0 && args.length.is_none();
+    let range = (!whole).then_some(Range { offset: args.offset, length: args.length });
+    let channel = &at.reach.channel;
+    let options = channel.transfer_options(channel.controller())?;
+    let options = TransferOptions { range, ..options };
+    let is_closed = Arc::default();
+    let pipe = Pipe::closing(&is_closed);
+    at.run(&server, async |session| {
+        let to = LocalDestination::Writer(Box::new(pipe));
+        let transfer = session.get(paths, false, to, &options).await?;
+        let result = transfer.finish().await;
+        if is_closed.load(Ordering::Acquire) {
+            // The reader closed the pipe, which is not an error.
+            return Ok(exit::DONE);
+        }
+        let report = result?;
+        for (_, failure) in &report.failures {
+            output::complain(failure);
+        }
+        let failures = report.failures.iter().map(|(_, failure)| failure);
+        Ok(if report.failures.is_empty() { exit::DONE } else { code_of_failures(failures) })
+    })
+    .await
+}
+
+/// Runs `sabul rm` and returns the exit code.
+pub(crate) async fn rm(args: RmArgs) -> Result<u8, CliError> {
+    let (server, paths) = one_server(&args.at.places)?;
+    args.at
+        .run(&server, async |session| {
+            Ok(concluded(&args.at.places, &session.remove(paths, args.recursive).await?))
+        })
+        .await
+}
+
+/// Runs `sabul mkdir` and returns the exit code.
+pub(crate) async fn mkdir(args: MkdirArgs) -> Result<u8, CliError> {
+    let (server, paths) = one_server(&args.at.places)?;
+    args.at
+        .run(&server, async |session| {
+            Ok(concluded(&args.at.places, &session.make_folders(paths, args.parents).await?))
+        })
+        .await
+}
+
+/// Prints the failures and returns the exit code.
+fn concluded(places: &[OsString], changed: &Changed) -> u8 {
+    for (at, failure) in &changed.failures {
+        let place = places.get(*at).map(|place| place.to_string_lossy()).unwrap_or_default();
+        output::complain(format_args!("{place}: {failure}"));
+    }
+    let failures = changed.failures.iter().map(|(_, failure)| failure);
+    if changed.failures.is_empty() { exit::DONE } else { code_of_failures(failures) }
+}
+
+impl PlacesArgs {
+    /// Connects, runs `act` and closes the session in order. An interrupt ends the command.
+    async fn run(
+        &self,
+        server: &Server,
+        act: impl AsyncFnOnce(&Session) -> Result<u8, CliError>,
+    ) -> Result<u8, CliError> {
+        let interrupt = Interrupt::listen()?;
+        let ReachArgs { channel, ssh } = &self.reach;
+        let events = channel.event_file()?;
+        let watch: Arc<dyn Watch> = Arc::new(Along::new(false, true));
+        let dialled = dial(channel, ssh, server, &interrupt, events.as_ref(), &watch);
+        let (session, bridge) = dialled.await?;
+        let code = tokio::select! {
+            code = act(&session) => code,
+            () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
+        };
+        // Closed in order even after a refusal: otherwise the peer reports a broken connection.
+        session.close().await;
+        let code = code?;
+        if let Some(bridge) = bridge {
+            bridge.close().await;
+        }
+        events.map_or(Ok(()), |events| events.finish())?;
+        Ok(code)
+    }
+}
+
+/// Connects to a server, through ssh if the place requires it.
+pub(crate) async fn dial(
+    channel: &ChannelArgs,
+    ssh: &SshArgs,
+    server: &Server,
+    interrupt: &Interrupt,
+    events: Option<&EventFile>,
+    watch: &Arc<dyn Watch>,
+) -> Result<(Session, Option<Bridge>), CliError> {
+    match server {
+        Server::Ticket => Ok((channel.connect(None, interrupt, events).await?, None)),
+        Server::Listener(host) => Ok((channel.connect(Some(host), interrupt, events).await?, None)),
+        Server::Ssh(account) => {
+            let order = ssh.order(account, watch);
+            let dialled = channel.connect_by_ssh(&order, interrupt, events).await?;
+            Ok((dialled.session, Some(dialled.bridge)))
+        }
+    }
+}
+
+/// Returns the common server of these places and their paths.
+fn one_server(places: &[OsString]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
+    let mut server = None;
+    let mut paths = Vec::with_capacity(places.len());
+    for written in places {
+        let Place::Remote(remote) = Place::parse(written)? else {
+            return Err(CliError::usage(format!(
+                "'{}' is a local path; write HOST:PATH or sabul://HOST/PATH",
+                written.to_string_lossy()
+            )));
+        };
+        if server.get_or_insert_with(|| remote.server.clone()) != &remote.server {
+            return Err(CliError::usage(
+                "the places are on several hosts; run one command for each host",
+            ));
+        }
+        paths.push(remote.path);
+    }
+    let server = server.ok_or_else(|| CliError::usage("give at least one place"))?;
+    Ok((server, paths))
+}

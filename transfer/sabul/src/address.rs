@@ -1,0 +1,290 @@
+//! Parser of locations on the command line: local paths, `-`, `sabul://[host[:port]]/path`, and `[user@]host:path`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+use sabul_files::Printable;
+
+use crate::error::Error;
+use crate::ticket::Ticket;
+
+const SCHEME: &[u8] = b"sabul://";
+
+/// One source or destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A path on this machine, or `-`.
+    Local(OsString),
+    /// A path on another machine.
+    Remote(Remote),
+}
+
+/// A location on another machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The server of the path.
+    pub server: Server,
+    /// The path, byte for byte as written: relative to the root of a listener, without the leading `/`, or as the user
+    /// of an ssh account would write it.
+    pub path: Vec<u8>,
+}
+
+/// How to reach the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// The listener of a ticket, at the addresses in the ticket.
+    Ticket,
+    /// A listener at this address; the ticket comes from elsewhere.
+    Listener(Host),
+    /// A host reached through ssh, as `[user@]host`; an IPv6 address has no brackets.
+    Ssh(String),
+}
+
+/// A listener by name or address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Name or IP address, without brackets.
+    name: String,
+    port: Option<u16>,
+}
+
+impl Place {
+    /// Parses one argument. No escapes are decoded: a path may contain any bytes.
+    ///
+    /// # Errors
+    /// If the argument is ambiguous or has no host; the error states the correct form.
+    pub fn parse(argument: &OsStr) -> Result<Self, Error> {
+        let bytes = argument.as_bytes();
+        let shown = Printable(bytes);
+        if let Some(rest) = bytes.strip_prefix(SCHEME) {
+            let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
+            let (authority, path) = rest.split_at(end);
+            if authority.is_empty() && !path.is_empty() {
+                let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
+                return Ok(Self::Remote(Remote { server: Server::Ticket, path }));
+            }
+            let authority = std::str::from_utf8(authority).map_err(|_| {
+                Error::Config(format!("the host in '{shown}' is not readable text"))
+            })?;
+            let host = Host::parse(authority).map_err(|why| {
+                Error::Config(format!(
+                    "'{shown}' {why}; write sabul://HOST:PORT/PATH, an IPv6 address in brackets"
+                ))
+            })?;
+            let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
+            return Ok(Self::Remote(Remote { server: Server::Listener(host), path }));
+        }
+        if bytes.is_empty() {
+            return Err(Error::Config(
+                "an empty path names nothing; write '.' for this folder".to_owned(),
+            ));
+        }
+        if let Some((account, path)) = split_account(bytes) {
+            let refuse = |why: &str| {
+                Error::Config(format!(
+                    "'{shown}' {why}; write [USER@]HOST:PATH for a host that ssh reaches, or ./{shown} for a \
+                     file of this machine"
+                ))
+            };
+            if bytes.len() > 2 && account.len() == 1 && path.starts_with(b"\\") {
+                return Err(refuse("looks like a path of Windows"));
+            }
+            let account = std::str::from_utf8(account)
+                .map_err(|_| refuse("names a host that is no readable text"))?;
+            let account = check_account(account).map_err(refuse)?;
+            let server = Server::Ssh(account);
+            // Relative paths start at the home directory there, and no shell expands `~`.
+            let path = match path {
+                b"~" => b"",
+                _ => path.strip_prefix(b"~/").unwrap_or(path),
+            };
+            return Ok(Self::Remote(Remote { server, path: path.to_vec() }));
+        }
+        Ok(Self::Local(OsString::from_vec(bytes.to_vec())))
+    }
+}
+
+/// Splits `[user@]host:path` by the rule of scp: the colon comes before any `/`, and an IPv6 address stands in
+/// brackets.
+fn split_account(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let name = bytes.split(|&byte| byte == b'/').next().unwrap_or(bytes);
+    let host_at = name.iter().position(|&byte| byte == b'@').map_or(0, |at| at + 1);
+    let from = match name.get(host_at) {
+        Some(b'[') => name.windows(2).position(|pair| pair == b"]:")? + 1,
+        _ => 0,
+    };
+    let colon = from + name[from..].iter().position(|&byte| byte == b':')?;
+    Some((&bytes[..colon], &bytes[colon + 1..]))
+}
+
+/// Returns the account in ssh's form, without the brackets of an IPv6 address, or the reason why the account is
+/// invalid.
+fn check_account(account: &str) -> Result<String, &'static str> {
+    let (user, host) = match account.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, account),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let odd = |c: char| c.is_whitespace() || c.is_control() || "[]'\"`$\\;&|<>(){}".contains(c);
+    if bare.is_empty() || user == Some("") {
+        return Err("names no host");
+    }
+    // ssh would parse such a name as an option.
+    if account.starts_with('-') || bare.starts_with('-') {
+        return Err("names a host that starts with '-'");
+    }
+    if account.len() > 1024 || bare.contains(odd) || user.is_some_and(|user| user.contains(odd)) {
+        return Err("names a host with signs that no host has");
+    }
+    Ok(user.map_or_else(|| bare.to_owned(), |user| format!("{user}@{bare}")))
+}
+
+impl Host {
+    /// The name or IP address, without brackets.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Parses `host`, `host:port`, `[IPv6]` or `[IPv6]:port`.
+    ///
+    /// # Errors
+    /// The reason as a phrase that follows the quoted text in a message.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        if text.contains('@') {
+            return Err(
+                "names a user, which a ticket makes needless: USER@HOST:PATH goes through ssh",
+            );
+        }
+        let (name, port) = if let Some(rest) = text.strip_prefix('[') {
+            let (name, port) =
+                rest.split_once(']').ok_or("lacks the ']' after its IPv6 address")?;
+            if name.parse::<std::net::Ipv6Addr>().is_err() {
+                return Err("has something else than an IPv6 address in its brackets");
+            }
+            let port = match port {
+                "" => None,
+                port => Some(port.strip_prefix(':').ok_or("has no ':' after its ']'")?),
+            };
+            (name, port)
+        } else {
+            match text.split_once(':') {
+                Some((_, port)) if port.contains(':') => {
+                    return Err("has an IPv6 address without brackets");
+                }
+                Some((name, port)) => (name, Some(port)),
+                None => (text, None),
+            }
+        };
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            return Err("names no host");
+        }
+        let port = port
+            .map(|port| {
+                port.parse()
+                    .ok()
+                    .filter(|&port| port > 0)
+                    .ok_or("has no port number from 1 to 65535")
+            })
+            .transpose()?;
+        Ok(Self { name: name.to_owned(), port })
+    }
+
+    /// Returns the address to dial; the default port is that of the ticket.
+    ///
+    /// # Errors
+    /// If neither the text nor the ticket has a port.
+    pub fn dial(&self, ticket: &Ticket) -> Result<String, Error> {
+        let port = self.port.or_else(|| {
+            let first = ticket.addresses().first()?;
+            first.rsplit_once(':')?.1.parse().ok()
+        });
+        let port = port.ok_or_else(|| {
+            Error::Config(format!(
+                "neither the address nor the ticket names a port of {}; write {}:PORT",
+                self.name, self.name
+            ))
+        })?;
+        Ok(if self.name.contains(':') {
+            format!("[{}]:{port}", self.name)
+        } else {
+            format!("{}:{port}", self.name)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(name: &str, port: Option<u16>, path: &[u8]) -> Place {
+        let host = Host { name: name.to_owned(), port };
+        Place::Remote(Remote { server: Server::Listener(host), path: path.to_vec() })
+    }
+
+    fn by_ssh(account: &str, path: &[u8]) -> Place {
+        Place::Remote(Remote { server: Server::Ssh(account.to_owned()), path: path.to_vec() })
+    }
+
+    #[test]
+    fn addresses_are_read_and_their_paths_kept_byte_for_byte() {
+        for (text, place) in [
+            (&b"sabul://host:4850/a/b"[..], remote("host", Some(4850), b"a/b")),
+            (b"sabul://host", remote("host", None, b"")),
+            (b"sabul://[::1]:9/a b%20", remote("::1", Some(9), b"a b%20")),
+            (b"sabul://[fe80::1]/", remote("fe80::1", None, b"")),
+            (b"sabul://10.0.0.1:1/caf\xE9/", remote("10.0.0.1", Some(1), b"caf\xE9/")),
+            (b"sabul://host//etc", remote("host", None, b"/etc")),
+            (b"./host:path", Place::Local("./host:path".into())),
+            (b"a/b:c", Place::Local("a/b:c".into())),
+            (b"host:path", by_ssh("host", b"path")),
+            (b"host:", by_ssh("host", b"")),
+            (b"sabul:///a", Place::Remote(Remote { server: Server::Ticket, path: b"a".to_vec() })),
+            (b"host:~/a", by_ssh("host", b"a")),
+            (b"host:~", by_ssh("host", b"")),
+            (b"c:/x", by_ssh("c", b"/x")),
+            (b"me@host:/a b:c", by_ssh("me@host", b"/a b:c")),
+            (b"[::1]:caf\xE9", by_ssh("::1", b"caf\xE9")),
+            (b"me@[fe80::1%eth0]:x", by_ssh("me@fe80::1%eth0", b"x")),
+            (b"-", Place::Local("-".into())),
+        ] {
+            assert_eq!(Place::parse(OsStr::from_bytes(text)).unwrap(), place, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_two_things_is_refused() {
+        for text in [
+            "",
+            ":path",
+            "@host:path",
+            "me@:path",
+            "-oProxyCommand=x:path",
+            "me@-x:path",
+            "a b:c",
+            "a;b:c",
+            "C:\\x",
+            "sabul://",
+            "sabul://:4850/",
+            "sabul://host:0/",
+            "sabul://host:70000/",
+            "sabul://host:/",
+            "sabul://::1/",
+            "sabul://[::1/",
+            "sabul://[host]:1/",
+            "sabul://[::1]9/",
+            "sabul://me@host/",
+        ] {
+            let error = Place::parse(OsStr::new(text)).unwrap_err();
+            assert!(matches!(error, Error::Config(_)), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_port_comes_from_the_ticket() {
+        let ticket = Ticket::generate(vec!["[::1]:77".to_owned()], [0; 32]).unwrap();
+        let dial = |text| Host::parse(text).unwrap().dial(&ticket).unwrap();
+        assert_eq!(dial("host"), "host:77");
+        assert_eq!(dial("[::2]"), "[::2]:77");
+        assert_eq!(dial("[::2]:5"), "[::2]:5");
+    }
+}

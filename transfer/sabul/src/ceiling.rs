@@ -1,0 +1,269 @@
+//! Shared rate limit of all transfers that a process sends, or of all that it receives.
+//!
+//! Source:      ours; max-min fair shares, as fair queueing would give.
+//! Model:       each end reports its use once per [`LOOK`]. An end that used less than [`HUNGRY`] of its share is
+//!              granted 1.5 times its use. The rest is divided equally among the other ends, including newcomers.
+//! Invariants:  the shares never sum to more than the ceiling; a share is never zero.
+//! Bounds:      an end applies a smaller share at its next update. Until then the sum may exceed the ceiling by a
+//!              newcomer's share. A receiver forwards the share to its sender, which takes one RTT more.
+//! Not here:    how a sender keeps its share (`sabul-channel`); limits of one transfer, and how a receiver's limit
+//!              reaches the sender (`steer.rs`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sabul_units::{Instant, Span};
+
+/// Update interval. Ours: long compared with a sender's bursts, short compared with human perception.
+const LOOK: Span = Span::from_millis(100);
+/// An end that used this part of its share could use more. Ours: packets, batches and timers cost a sender a few
+/// percent.
+const HUNGRY: f64 = 0.8;
+/// Grant of a less hungry end, as a multiple of its use.
+const HEADROOM: f64 = 1.5;
+/// An idle end keeps this fraction (1/n) of an equal share, to show renewed demand.
+const LEAST_PART: f64 = 8.0;
+
+/// Rate limit in bit/s of all transfers that this process sends at the same time, or of all that it receives; clones
+/// share the limit.
+///
+/// The limit counts the bytes of channels, including headers and retransmissions. For received data
+/// ([`ListenerConfig::receiving`](crate::ListenerConfig::receiving)), each sender receives its share by message, and
+/// may be faster for one RTT.
+#[derive(Clone, Debug)]
+pub struct Ceiling {
+    shared: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` is no limit.
+    total_bps: Option<u64>,
+    next_key: u64,
+    members: BTreeMap<u64, Need>,
+}
+
+/// Demand of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Need {
+    /// As much as possible.
+    All,
+    /// This many bit/s.
+    Some(f64),
+}
+
+/// Two ceilings are equal if they are clones of each other.
+impl PartialEq for Ceiling {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Ceiling {}
+
+impl Ceiling {
+    /// Makes a ceiling of this many bit/s, at least 1.
+    pub fn new(total_bps: u64) -> Self {
+        let ceiling = Self::open();
+        ceiling.set(Some(total_bps));
+        ceiling
+    }
+
+    /// Makes a ceiling without a limit, which may be set later.
+    pub fn open() -> Self {
+        let state = State { total_bps: None, next_key: 0, members: BTreeMap::new() };
+        Self { shared: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Sets the limit in bit/s, at least 1, or removes it. Transfers apply the change within 0.1 s.
+    pub fn set(&self, total_bps: Option<u64>) {
+        self.lock().total_bps = total_bps.map(|bps| bps.max(1));
+    }
+
+    /// Returns the limit in bit/s; `None` without a limit.
+    pub fn total_bps(&self) -> Option<u64> {
+        self.lock().total_bps
+    }
+
+    /// Adds an endpoint that sends or receives.
+    pub(crate) fn join(&self) -> Member {
+        let mut state = self.lock();
+        let key = state.next_key;
+        state.next_key += 1;
+        state.members.insert(key, Need::All);
+        let part_bps = state.part(key);
+        drop(state);
+        Member { ceiling: self.clone(), key, part_bps, last: None }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Share of this endpoint in bit/s: its demand, or an equal part of the rest.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the ceiling")]
+    fn part(&self, key: u64) -> Option<u64> {
+        let total = self.total_bps? as f64;
+        let least = total / self.members.len().max(1) as f64 / LEAST_PART;
+        let bound = |need: &Need| match *need {
+            Need::All => f64::INFINITY,
+            Need::Some(bps) => bps.max(least),
+        };
+        let mut needs: Vec<f64> = self.members.values().map(bound).collect();
+        needs.sort_by(f64::total_cmp);
+        // Water-filling: an endpoint that needs less than an equal part of the rest gets its demand.
+        let (mut rest, mut left) = (total, needs.len());
+        for need in needs {
+            if need >= rest / left as f64 {
+                break;
+            }
+            rest -= need;
+            left -= 1;
+        }
+        let equal = if left == 0 { total } else { rest / left as f64 };
+        let own = self.members.get(&key).map_or(f64::INFINITY, bound);
+        Some((own.min(equal) as u64).max(1))
+    }
+}
+
+/// An endpoint below a ceiling; dropping the value frees its share.
+#[derive(Debug)]
+pub(crate) struct Member {
+    ceiling: Ceiling,
+    key: u64,
+    part_bps: Option<u64>,
+    /// Time of the last update, and the bytes sent by then.
+    last: Option<(Instant, u64)>,
+}
+
+impl Member {
+    /// Share of the endpoint in bit/s; `None` without a limit.
+    pub(crate) const fn part_bps(&self) -> Option<u64> {
+        self.part_bps
+    }
+
+    /// Reports the total bytes sent or received; returns whether the share has changed.
+    pub(crate) fn look(&mut self, now: Instant, sent_bytes: u64) -> bool {
+        let Some((since, before)) = self.last else {
+            self.last = Some((now, sent_bytes));
+            return false;
+        };
+        let time = now.since(since);
+        if time < LOOK {
+            return false;
+        }
+        self.last = Some((now, sent_bytes));
+        let used = sent_bytes.saturating_sub(before) as f64 * 8.0 / time.as_secs_f64();
+        let need = match self.part_bps {
+            Some(part) if used < HUNGRY * part as f64 => Need::Some(used * HEADROOM),
+            _ => Need::All,
+        };
+        let mut state = self.ceiling.lock();
+        state.members.insert(self.key, need);
+        let part_bps = state.part(self.key);
+        drop(state);
+        let has_changed = self.part_bps != part_bps;
+        self.part_bps = part_bps;
+        has_changed
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.ceiling.lock().members.remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MBPS: u64 = 1_000_000;
+
+    /// Runs endpoints that use their shares up to `wants` Mb/s; returns their last rates in Mb/s.
+    fn share(ceiling: &Ceiling, rounds: u64, wants: &[u64]) -> Vec<u64> {
+        let mut members: Vec<Member> = wants.iter().map(|_| ceiling.join()).collect();
+        let mut sent = vec![0; wants.len()];
+        for round in 0..rounds {
+            let now = Instant::ZERO + Span::from_millis(round * 100);
+            for (at, member) in members.iter_mut().enumerate() {
+                member.look(now, sent[at]);
+            }
+            for (at, member) in members.iter().enumerate() {
+                sent[at] += part(member).min(wants[at] * MBPS) / 80;
+            }
+        }
+        let all: u64 = members.iter().map(part).sum();
+        assert!(all <= ceiling.total_bps().unwrap(), "{all}");
+        members.iter().zip(wants).map(|(it, want)| part(it).min(want * MBPS) / MBPS).collect()
+    }
+
+    fn part(member: &Member) -> u64 {
+        member.part_bps().unwrap()
+    }
+
+    #[test]
+    fn what_some_do_not_use_is_divided_alike_among_the_others() {
+        let ceiling = Ceiling::new(100 * MBPS);
+        assert_eq!(share(&ceiling, 10, &[1000]), [100]);
+        assert_eq!(share(&ceiling, 20, &[1000; 4]), [25; 4]);
+        let parts = share(&ceiling, 40, &[1000, 1000, 10]);
+        assert_eq!((parts[2], parts[0]), (10, parts[1]), "{parts:?}");
+        assert!((40..=45).contains(&parts[0]), "10 of 100, and half as much again: {parts:?}");
+    }
+
+    #[test]
+    fn who_comes_back_gets_an_equal_part_again() {
+        let ceiling = Ceiling::new(100 * MBPS);
+        let (mut one, mut other) = (ceiling.join(), ceiling.join());
+        let (mut ones, mut others) = (0, 0);
+        let mut least = u64::MAX;
+        for look in 0..60 {
+            let now = Instant::ZERO + Span::from_millis(look * 100);
+            one.look(now, ones);
+            other.look(now, others);
+            ones += part(&one) / 80;
+            // Idle for two seconds.
+            if !(20..40).contains(&look) {
+                others += part(&other) / 80;
+            }
+            least = least.min(part(&other));
+        }
+        assert!(least <= 7 * MBPS, "what it did not need went elsewhere: {least}");
+        assert_eq!((part(&one), part(&other)), (50 * MBPS, 50 * MBPS));
+        drop(one);
+        other.look(Instant::ZERO + Span::from_millis(6000), others);
+        assert_eq!(part(&other), 100 * MBPS, "who is gone leaves all");
+    }
+
+    #[test]
+    fn another_ceiling_counts_at_the_next_look_and_is_never_nothing() {
+        let ceiling = Ceiling::new(0);
+        assert_eq!(ceiling.total_bps(), Some(1));
+        let mut member = ceiling.join();
+        assert_eq!(part(&member), 1);
+        ceiling.set(Some(8 * MBPS));
+        assert!(!member.look(Instant::ZERO, 0), "the first look begins the time");
+        assert!(!member.look(Instant::ZERO + Span::from_millis(50), 0));
+        assert!(member.look(Instant::ZERO + Span::from_millis(100), 1000));
+        assert_eq!(part(&member), 8 * MBPS);
+        assert!(ceiling == ceiling.clone() && ceiling != Ceiling::new(8 * MBPS));
+    }
+
+    #[test]
+    fn an_open_ceiling_bounds_nothing_until_it_is_set() {
+        let ceiling = Ceiling::open();
+        let (mut one, other) = (ceiling.join(), ceiling.join());
+        assert_eq!((one.part_bps(), other.part_bps()), (None, None));
+        assert!(!one.look(Instant::ZERO, 0));
+        assert!(!one.look(Instant::ZERO + Span::from_millis(100), 1 << 40));
+        ceiling.set(Some(100 * MBPS));
+        assert!(one.look(Instant::ZERO + Span::from_millis(200), 1 << 41));
+        assert_eq!(part(&one), 50 * MBPS, "as much as whoever has said nothing yet");
+        ceiling.set(None);
+        assert!(one.look(Instant::ZERO + Span::from_millis(300), 1 << 41));
+        assert_eq!((one.part_bps(), ceiling.total_bps()), (None, None));
+    }
+}

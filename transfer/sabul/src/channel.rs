@@ -1,0 +1,195 @@
+//! Channel endpoint: a driver that moves blocks between memory and a connected UDP socket.
+//!
+//! The protocol is in `sabul-channel`; this module adds a clock, a socket and keys. Only whole blocks cross the thread
+//! boundary; no call is per packet. The application uses [`SenderHandle`] for a sending endpoint and [`ReceiverHandle`]
+//! for a receiving one.
+
+mod blocks;
+mod buffers;
+pub(crate) mod engine;
+mod link;
+mod mtu;
+mod receiver;
+mod room;
+mod sender;
+mod shared;
+mod silence;
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use self::engine::Job;
+use crate::budget::BlockLoan;
+use buffers::Buffers;
+pub use shared::ChannelStats;
+pub(crate) use shared::{ChannelError, ChannelStart, Course, Heard};
+use shared::{Deliver, OnEnd, Report, Shared, State};
+
+/// Most reports queued for the thread of a sending endpoint.
+const REPORTS_MAX: usize = 1024;
+
+/// The channel has ended and accepts no more blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended;
+
+/// Application handle of a sending endpoint. Clones share the channel.
+#[derive(Clone, Debug)]
+pub(crate) struct SenderHandle {
+    shared: Arc<Shared>,
+    block_bytes: usize,
+}
+
+impl SenderHandle {
+    /// Makes a sending endpoint; the returned [`Job`] runs its driver.
+    pub(crate) fn new(
+        start: ChannelStart,
+        memory: BlockLoan,
+        on_end: OnEnd,
+    ) -> Result<(Self, Job), ChannelError> {
+        let buffers = Some(Buffers::new(memory));
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { buffers, ..State::default() }),
+            changed: Condvar::new(),
+            waker: start.socket.waker(),
+        });
+        let block_bytes = start.params.block_bytes as usize;
+        let engine = Box::new(sender::Turn::new(start, Arc::clone(&shared))?);
+        let job = Job { name: "sabul-send", engine, shared: Arc::clone(&shared), on_end };
+        Ok((Self { shared, block_bytes }, job))
+    }
+
+    /// Returns an empty buffer for one block; blocks until a buffer is free.
+    pub(crate) fn buffer(&self) -> Result<Vec<u8>, Ended> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.is_stopped {
+                return Err(Ended);
+            }
+            if let Some(buffer) = state.buffers.as_mut().and_then(Buffers::take) {
+                state.is_awaited = false;
+                return Ok(buffer);
+            }
+            state.is_awaited = true;
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// As [`SenderHandle::buffer`], without waiting.
+    #[cfg(test)]
+    pub(crate) fn try_buffer(&self) -> Result<Option<Vec<u8>>, Ended> {
+        let mut state = self.shared.lock();
+        if state.is_stopped {
+            return Err(Ended);
+        }
+        let buffer = state.buffers.as_mut().and_then(Buffers::take);
+        state.is_awaited = buffer.is_none();
+        Ok(buffer)
+    }
+
+    /// Queues the next block. A short block takes the room of a full block at the receiver.
+    pub(crate) fn block(&self, block: Vec<u8>) -> Result<(), Ended> {
+        debug_assert!(!block.is_empty() && block.len() <= self.block_bytes);
+        let mut state = self.shared.lock();
+        if state.is_stopped {
+            return Err(Ended);
+        }
+        state.outgoing.push_back(block);
+        if let Some(buffers) = &mut state.buffers {
+            buffers.read();
+        }
+        drop(state);
+        self.shared.waker.wake();
+        Ok(())
+    }
+
+    /// Declares that no more blocks follow. The channel stays alive, and keeps the peer informed, until it is stopped:
+    /// the peer may need long to process the data.
+    pub(crate) fn finish(&self) {
+        self.shared.lock().is_finished = true;
+        self.shared.waker.wake();
+    }
+
+    /// Queues a report that arrived over the control connection.
+    pub(crate) fn report(&self, report: Vec<u8>) {
+        let mut state = self.shared.lock();
+        // The thread drains the queue in each turn. Excess reports of a flood are dropped, as on a lossy path.
+        if state.reports.len() < REPORTS_MAX {
+            state.reports.push_back(report);
+        }
+        drop(state);
+        self.shared.waker.wake();
+    }
+
+    /// Applies new rate settings.
+    pub(crate) fn steer(&self, course: Course) {
+        self.shared.lock().steer = Some(course);
+        self.shared.waker.wake();
+    }
+
+    /// Stops the channel at once.
+    pub(crate) fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Whether the channel has stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.shared.lock().is_stopped
+    }
+
+    /// Returns the statistics so far.
+    pub(crate) fn stats(&self) -> ChannelStats {
+        self.shared.lock().stats.clone()
+    }
+}
+
+/// Application handle of a receiving endpoint. Clones share the channel.
+#[derive(Clone, Debug)]
+pub(crate) struct ReceiverHandle {
+    shared: Arc<Shared>,
+}
+
+impl ReceiverHandle {
+    /// Makes a receiving endpoint; the returned [`Job`] runs its driver until [`ReceiverHandle::stop`] or failure.
+    /// `on_end` is called once in either case.
+    pub(crate) fn new(
+        start: ChannelStart,
+        memory: BlockLoan,
+        deliver: Deliver,
+        report: Report,
+        on_end: OnEnd,
+    ) -> Result<(Self, Job), ChannelError> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+            waker: start.socket.waker(),
+        });
+        let engine =
+            Box::new(receiver::Turn::new(start, memory, Arc::clone(&shared), deliver, report)?);
+        let job = Job { name: "sabul-recv", engine, shared: Arc::clone(&shared), on_end };
+        Ok((Self { shared }, job))
+    }
+
+    /// Returns the buffer of a delivered block; only then may the peer send another block.
+    pub(crate) fn recycle(&self, buffer: Vec<u8>) {
+        self.shared.lock().free.push(buffer);
+        self.shared.waker.wake();
+    }
+
+    /// Ends the channel after a last ACK, once all needed data has arrived.
+    pub(crate) fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Returns a shared counter of the sender's silence.
+    pub(crate) fn heard(&self) -> Heard {
+        self.shared.lock().heard.clone()
+    }
+
+    /// Returns the statistics so far.
+    pub(crate) fn stats(&self) -> ChannelStats {
+        self.shared.lock().stats.clone()
+    }
+}
+
+#[cfg(test)]
+#[path = "channel/tests.rs"]
+mod tests;

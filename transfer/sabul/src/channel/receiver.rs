@@ -1,0 +1,364 @@
+//! Driver of a receiving endpoint: decrypts DATA into blocks, sends reports, sleeps in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabul_channel::{Admission, Arrival, Receiver, ReceiverConfig};
+use sabul_udp::{Ecn, RecvBuffers, Wait};
+use sabul_units::{Instant, PacketNumber, Polled, Span};
+use sabul_wire::{
+    DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, Header, Kind, Mark, TAG_LEN,
+    decode_congestion,
+};
+
+use super::blocks::{Blocks, Space};
+use super::engine::{Datagrams, Engine, Pause, Turned};
+use super::link::{Clock, Link};
+use super::room::Room;
+use super::shared::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
+use super::silence::Silence;
+use crate::budget::BlockLoan;
+use crate::events::Teller;
+
+/// Update interval of the application's statistics and of the socket's drop count.
+const HOUSEKEEPING: Span = Span::from_millis(5);
+/// Reports are also sent over the control connection once UDP has confirmed no report for this long.
+const BACKUP_AFTER: Span = Span::from_secs(1);
+/// Longest pause to gather packets: at 1 Gb/s this is 40 kB, far below any socket buffer.
+const NAP_MAX: Span = Span::from_micros(300);
+/// Receive calls between two reads of the clock.
+const RECEIVES_PER_TURN: usize = 4;
+
+/// Driver state of a receiving endpoint.
+pub(super) struct Turn {
+    link: Link,
+    receiver: Receiver,
+    blocks: Blocks,
+    clock: Clock,
+    shared: Arc<Shared>,
+    deliver: Deliver,
+    report: Report,
+    on_control: bool,
+    room: Room,
+    next_number: PacketNumber,
+    scratch: Vec<u8>,
+    /// Largest DATA datagram opened so far, in bytes.
+    largest_datagram: usize,
+    /// Bytes of the IP and UDP headers.
+    header_bytes: usize,
+    delivered: u64,
+    /// Blocks that the application is processing.
+    blocks_out: usize,
+    last_heard: Instant,
+    silence: Silence,
+    last_confirmed: Instant,
+    next_housekeeping: Instant,
+    hint: Option<String>,
+    events: Option<Teller>,
+}
+
+impl Engine for Turn {
+    fn buffers(&self) -> RecvBuffers {
+        RecvBuffers::default()
+    }
+
+    fn turn(&mut self, buffers: &mut RecvBuffers) -> Result<Turned, ChannelError> {
+        let now = self.clock.now();
+        if self.exchange(now) {
+            self.send_feedback(now, true)?;
+            return Ok(Turned::Over);
+        }
+        let mut is_drained = false;
+        for _ in 0..RECEIVES_PER_TURN {
+            if self.link.socket.recv(buffers).map_err(ChannelError::Io)? == 0 {
+                is_drained = true;
+                break;
+            }
+            let now = self.clock.now();
+            for datagram in buffers.datagrams() {
+                self.take_datagram(now, datagram.payload, datagram.ecn == Ecn::Ce)?;
+            }
+        }
+        let now = self.clock.now();
+        let due = self.send_feedback(now, false)?;
+        if let Some(teller) = &self.events {
+            while let Some(fired) = self.receiver.next_fired() {
+                teller.fired(self.clock.start_moment(), fired);
+            }
+        }
+        // While the application processes blocks, the sender owes nothing.
+        if self.silence.is_over(now, self.last_heard, self.blocks_out == 0) {
+            return Err(ChannelError::Silent(self.silence.limit().into()));
+        }
+        if !is_drained {
+            return Ok(Turned::Again);
+        }
+        // Gathers a few packets: one wake-up per packet would cost more than its processing.
+        let rest = self.receiver.rtt().map(|rtt| now + (rtt.min / 16).min(NAP_MAX));
+        let idle = now + Span::from_millis(100);
+        let until = due.map_or(idle, |due| due.min(idle));
+        Ok(Turned::Wait(Pause { rest, wait: Wait::READABLE, until }))
+    }
+
+    fn socket(&self) -> &dyn Datagrams {
+        &*self.link.socket
+    }
+
+    fn until(&self, deadline: Instant) -> Duration {
+        self.clock.until(deadline)
+    }
+
+    fn ended(&mut self) {}
+}
+
+impl Turn {
+    pub(super) fn new(
+        start: ChannelStart,
+        memory: BlockLoan,
+        shared: Arc<Shared>,
+        deliver: Deliver,
+        report: Report,
+    ) -> Result<Self, ChannelError> {
+        let params = &start.params;
+        let (policy, reports) = reporting(params)?;
+        let clock = Clock::start();
+        let room = Room::with_spare(memory, clock.now());
+        let block_limit = room.limit();
+        let config =
+            ReceiverConfig { policy, block_bytes: params.block_bytes, block_limit, reports };
+        let mut receiver = Receiver::new(config);
+        if let Some(largest) = start.largest_opened {
+            receiver.start_after(clock.now(), largest);
+        }
+        if start.events.is_some() {
+            receiver.listen();
+        }
+        let hint = start.socket.hint();
+        let header_bytes = if start.socket.local_addr().is_ipv6() { 48 } else { 28 };
+        Ok(Self {
+            blocks: Blocks::new(params.block_bytes as usize),
+            on_control: params.control_feedback,
+            next_number: start.next_number,
+            link: Link::new(start.socket, start.connection, start.sealer, start.opener),
+            receiver,
+            clock,
+            shared,
+            deliver,
+            report,
+            room,
+            scratch: vec![0; 1 << 16],
+            largest_datagram: 0,
+            header_bytes,
+            delivered: 0,
+            blocks_out: 0,
+            last_heard: clock.now(),
+            silence: Silence::new(start.silence, clock.now()),
+            last_confirmed: clock.now(),
+            next_housekeeping: Instant::ZERO,
+            hint,
+            events: start.events,
+        })
+    }
+
+    /// Exchanges buffers and statistics with the application. Returns whether the application stopped the channel.
+    fn exchange(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.next_housekeeping;
+        if is_due {
+            self.next_housekeeping = now + HOUSEKEEPING;
+            self.receiver.note_overflow(self.link.socket.overflow_drops());
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        state.heard.set_silence(now.since(self.last_heard).into());
+        self.room.returned(u32::try_from(state.free.len()).unwrap_or(u32::MAX));
+        for buffer in state.free.drain(..) {
+            self.blocks.recycle(buffer);
+            self.blocks_out = self.blocks_out.saturating_sub(1);
+        }
+        if is_due {
+            let rtt = self.receiver.rtt().map(|rtt| rtt.smoothed);
+            self.room.review(now, rtt, self.blocks.held());
+            self.blocks.keep_free(self.room.keep(self.blocks.begun()));
+        }
+        self.receiver.open_to(self.room.limit());
+        if is_due || state.is_stopped {
+            let stats = self.receiver.stats();
+            let rtt = self.receiver.rtt();
+            state.stats = ChannelStats {
+                bytes: self.delivered,
+                packets: stats.packets,
+                packets_repeated: stats.duplicates,
+                packets_lost: stats.reported,
+                packets_overflowed: self.link.socket.overflow_drops(),
+                rtt_ms_min: rtt.map_or(0.0, |rtt| rtt.min.as_millis_f64()),
+                rtt_ms: rtt.map_or(0.0, |rtt| rtt.smoothed.as_millis_f64()),
+                packets_refused: self.link.refused,
+                mtu: u32::try_from(self.largest_datagram + self.header_bytes).unwrap_or(0),
+                phase: "receiving".to_owned(),
+                silence: self.silence.lasted(now, self.last_heard).into(),
+                silence_limit: self.silence.limit().into(),
+                hint: self.hint.clone(),
+                ..ChannelStats::default()
+            };
+        }
+        state.is_stopped
+    }
+
+    fn take_datagram(
+        &mut self,
+        now: Instant,
+        datagram: &mut [u8],
+        is_marked: bool,
+    ) -> Result<(), ChannelError> {
+        let Ok(header) = Header::decode(datagram) else {
+            self.link.refused += 1;
+            return Ok(());
+        };
+        if header.connection != self.link.connection {
+            self.link.refused += 1;
+            return Ok(());
+        }
+        if header.kind == Kind::Data {
+            self.take_data(now, datagram, is_marked);
+            return Ok(());
+        }
+        let number = self.receiver.expand_number(header.number_low);
+        if self.receiver.is_replayed(number) {
+            self.link.refused += 1;
+            return Ok(());
+        }
+        let size = datagram.len();
+        let Some(body) = self.link.open(number, datagram) else {
+            return Ok(());
+        };
+        self.receiver.accept(now, &Arrival { number, data: None, is_marked });
+        self.last_heard = now;
+        match header.kind {
+            Kind::Ack2 => {
+                if let Some(serial) = body.first_chunk::<8>() {
+                    let serial = u64::from_be_bytes(*serial);
+                    self.receiver.handle_ack2(now, serial);
+                    if serial > 0 {
+                        self.last_confirmed = now;
+                    }
+                }
+            }
+            Kind::Mark => {
+                if let Ok(mark) = Mark::decode(body) {
+                    self.receiver.handle_mark(now, mark);
+                }
+            }
+            Kind::Probe => {
+                let size = u32::try_from(size).unwrap_or(0).to_be_bytes();
+                let number = self.take_number();
+                self.link.send_control(Kind::ProbeAck, number, &size)?;
+            }
+            Kind::Hello => {
+                let number = self.take_number();
+                self.link.answer_hello(number, body)?;
+            }
+            Kind::Data | Kind::Ack | Kind::Nak | Kind::HelloAck | Kind::ProbeAck => {}
+        }
+        Ok(())
+    }
+
+    fn take_number(&mut self) -> PacketNumber {
+        let number = self.next_number;
+        self.next_number = number.next();
+        number
+    }
+
+    fn take_data(&mut self, now: Instant, datagram: &[u8], is_marked: bool) {
+        let Ok(header) = DataHeader::decode(datagram) else {
+            self.link.refused += 1;
+            return;
+        };
+        let (number, seq) = self.receiver.expand(&header);
+        let length = datagram.len() - DATA_OVERHEAD - usize::from(header.congestion_len);
+        let aad = &datagram[..DATA_HEADER_LEN];
+        let behind = &datagram[DATA_HEADER_LEN..];
+        let (congestion, sealed) = behind.split_at(header.congestion_len.into());
+        debug_assert_eq!(sealed.len(), length + TAG_LEN);
+        if length == 0 {
+            let is_new = !self.receiver.is_replayed(number);
+            if is_new && self.link.opener.open(number, aad, sealed, &mut []).is_ok() {
+                let congestion = decode_congestion(congestion).ok();
+                let arrival = Arrival { number, data: None, is_marked };
+                self.receiver.handle_ask(now, &arrival, congestion.as_ref());
+                self.last_heard = now;
+            } else {
+                self.link.refused += 1;
+            }
+            return;
+        }
+        let space = match self.receiver.admit(number, seq, header.block, header.offset, length) {
+            Admission::Refused(_) => Space::Refused,
+            Admission::Duplicate => Space::Filled,
+            Admission::Fresh => self.blocks.space(header.block, header.offset, length),
+        };
+        let is_fresh = matches!(space, Space::Empty(_));
+        let space = match space {
+            Space::Empty(space) => Some(space),
+            Space::Filled => self.scratch.get_mut(..length),
+            Space::Refused => None,
+        };
+        let Some(space) = space else {
+            self.link.refused += 1;
+            return;
+        };
+        if self.link.opener.open(number, aad, sealed, space).is_err() {
+            self.link.refused += 1;
+            return;
+        }
+        let bytes = u32::try_from(length).unwrap_or(0);
+        self.receiver.accept(now, &Arrival { number, data: Some((seq, bytes)), is_marked });
+        // The AEAD covers the length of the congestion header but not its contents, so a header that does not decode is
+        // ignored.
+        if let Ok(congestion) = decode_congestion(congestion) {
+            self.receiver.note_congestion(number, &congestion);
+        }
+        self.last_heard = now;
+        self.largest_datagram = self.largest_datagram.max(datagram.len());
+        if is_fresh {
+            self.blocks.fill(header.block, header.offset, bytes, header.ends_block);
+            while let Some(block) = self.blocks.pop() {
+                self.delivered += block.len() as u64;
+                self.blocks_out += 1;
+                (self.deliver)(block);
+            }
+        }
+    }
+
+    /// Sends due reports and returns the time of the next one; `is_last` adds a final ACK.
+    fn send_feedback(
+        &mut self,
+        now: Instant,
+        is_last: bool,
+    ) -> Result<Option<Instant>, ChannelError> {
+        if is_last {
+            self.receiver.handle_ack2(now, 0);
+        }
+        loop {
+            let feedback = match self.receiver.poll(now) {
+                Polled::Ready(feedback) => feedback,
+                Polled::Wait { until, .. } => return Ok(until),
+            };
+            let mut body = Vec::new();
+            feedback.encode(&mut body);
+            // DEV-006: [SABUL §II-B] sends reports on TCP; the default sends them on sealed UDP.
+            if !self.on_control {
+                let kind = match feedback {
+                    Feedback::Ack(_) | Feedback::Syn { .. } | Feedback::PairTime(_) => Kind::Ack,
+                    Feedback::Nak(_) | Feedback::Missing(_) | Feedback::ErrorRate(_) => Kind::Nak,
+                };
+                let number = self.take_number();
+                self.link.send_control(kind, number, &body)?;
+            }
+            let is_unheard = now.since(self.last_confirmed) > BACKUP_AFTER
+                && now.since(self.last_heard) < BACKUP_AFTER;
+            if self.on_control || is_unheard {
+                (self.report)(body);
+            }
+        }
+    }
+}

@@ -1,0 +1,648 @@
+//! Driver of a sending endpoint: reads reports, sends sealed DATA batches, sleeps in between.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabul_cc::{CONSTANT, ChannelRules, ConfigError, FALLBACK, Guarded, Policy, registry};
+use sabul_channel::{
+    Cause, DataPacket, Expiry, Limiter, Sender, SenderConfig, Transmit, WaitReason,
+    congestion_bytes,
+};
+use sabul_udp::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
+use sabul_units::{Bytes, Instant, Polled, Rate, SeededRandom, Span};
+use sabul_wire::control::ChannelParams;
+use sabul_wire::{
+    DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, TAG_LEN,
+    encode_congestion,
+};
+use tracing::debug;
+
+use super::engine::{Datagrams, Engine, Pause, Turned};
+use super::link::{Clock, Link, ReplayWindow};
+use super::mtu::{MTU_MIN, MtuSearch, Traffic};
+use super::shared::{ChannelError, ChannelStart, ChannelStats, Course, Shared, reporting};
+use super::silence::Silence;
+use crate::ceiling::Member;
+use crate::events::Teller;
+use crate::paths::PathTo;
+
+/// Packets due within this time leave in one batch, which saves wake-ups; far below the core's burst limit of one
+/// millisecond.
+const BATCH_TIME: Span = Span::from_micros(400);
+/// Batches sent between two reads of the socket.
+const BATCHES_PER_TURN: usize = 4;
+/// Initial block limit: any receiver has room for this many blocks.
+const BLOCK_LIMIT_START: u32 = 4;
+/// Hint for users when no router answers the controller.
+const NO_ROUTER: &str = "the controller asks routers for its rate, and those of this path do not answer, or are not \
+                         what holds it up: the transfer went on as with sabul2026";
+/// Update interval of the statistics for the application.
+const STATS_INTERVAL: Span = Span::from_millis(20);
+
+/// A batch of sealed datagrams of equal size; the last may be shorter.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    segment: usize,
+    segments: usize,
+    /// Bytes already taken by the socket.
+    sent: usize,
+}
+
+impl Batch {
+    fn has_room(&self, datagram: usize) -> bool {
+        self.segments == 0
+            || (datagram <= self.segment
+                && self.bytes.len().is_multiple_of(self.segment)
+                && self.segments < MAX_GSO_SEGMENTS
+                && self.bytes.len() + datagram <= MAX_GSO_BYTES)
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        (self.segment, self.segments, self.sent) = (0, 0, 0);
+    }
+}
+
+/// Whether another block can have a number, when `queued` blocks from number `first` are queued. Numbers have 32 bits,
+/// and one number is reserved for the limit after the last block.
+fn has_number(first: u32, queued: usize) -> bool {
+    (first as usize).checked_add(queued).is_some_and(|number| number < u32::MAX as usize)
+}
+
+/// Driver state of a sending endpoint.
+#[derive(Debug)]
+pub(super) struct Turn {
+    link: Link,
+    replay: ReplayWindow,
+    sender: Sender,
+    policy: Policy,
+    mtu: MtuSearch,
+    /// Length of the congestion header of each DATA packet, in bytes.
+    congestion_bytes: u8,
+    clock: Clock,
+    shared: Arc<Shared>,
+    blocks: VecDeque<Vec<u8>>,
+    /// Number of the first block in `blocks`.
+    first_block: u32,
+    batch: Batch,
+    /// A sealed packet that did not fit `batch` and starts the next batch.
+    next_batch: Batch,
+    is_blocked: bool,
+    silence: Silence,
+    /// Everything is sent and acknowledged; the driver only keeps the channel alive.
+    is_complete: bool,
+    next_stats: Instant,
+    hint: Option<String>,
+    events: Option<Teller>,
+    /// Rate limit of this transfer, in bit/s.
+    limit_bps: Option<u64>,
+    /// Share of the rate limit of all transfers.
+    part: Option<Member>,
+    /// Store of the measured path parameters.
+    path: Option<PathTo>,
+}
+
+impl Engine for Turn {
+    fn buffers(&self) -> RecvBuffers {
+        RecvBuffers::new(1)
+    }
+
+    fn turn(&mut self, buffers: &mut RecvBuffers) -> Result<Turned, ChannelError> {
+        let now = self.clock.now();
+        let is_finished = self.exchange(now)?;
+        self.receive(buffers)?;
+        self.release(now);
+        if is_finished && self.sender.is_idle() && !self.is_complete {
+            // Published and remembered now: later figures would include idle time.
+            self.publish(now);
+            self.remember();
+            self.is_complete = true;
+        }
+        // A peer that has everything owes nothing on UDP: its result arrives on the control connection.
+        if self.silence.is_over(now, self.sender.last_heard(), !self.is_complete) {
+            return Err(ChannelError::Silent(self.silence.limit().into()));
+        }
+        self.probe(now)?;
+        let wait = self.transmit()?;
+        if let Some(teller) = &self.events {
+            while let Some(event) = self.sender.next_event() {
+                teller.did(self.clock.start_moment(), event);
+            }
+            while let Some(fired) = self.sender.next_fired() {
+                teller.fired(self.clock.start_moment(), fired);
+            }
+        }
+        if let Some(fault) = self.sender.fault() {
+            return Err(ChannelError::Controller(fault.clone()));
+        }
+        Ok(wait.map_or(Turned::Again, |(until, because)| Turned::Wait(self.rest(until, because))))
+    }
+
+    fn socket(&self) -> &dyn Datagrams {
+        &*self.link.socket
+    }
+
+    fn until(&self, deadline: Instant) -> Duration {
+        self.clock.until(deadline)
+    }
+
+    fn ended(&mut self) {
+        if !self.is_complete {
+            self.publish(self.clock.now());
+            self.remember();
+        }
+    }
+}
+
+/// Returns the limiting factors with their shares of `total`. The remaining time counts as `sender-cpu`.
+fn shares(limiters: &[Limiter], total: Span, phase: &str) -> Vec<(&'static str, f64)> {
+    let total = total.as_secs_f64().max(1e-9);
+    let mut shares = vec![("sender-cpu", 1.0)];
+    for Limiter { why, time } in limiters {
+        let share = time.as_secs_f64() / total;
+        shares[0].1 -= share;
+        let name = match why {
+            // A constant rate is set by the user.
+            Cause::Path if phase == CONSTANT => "cap",
+            Cause::Path => "path",
+            Cause::Cap => "cap",
+            Cause::Policy => "policy",
+            Cause::Freeze => "loss",
+            Cause::Window => "window",
+            Cause::Overflow => "receiver-cpu",
+            Cause::Receiver => "destination",
+            Cause::Application => "source",
+            Cause::Outage => "outage",
+        };
+        match shares.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += share,
+            None => shares.push((name, share)),
+        }
+    }
+    shares.retain(|(_, share)| *share > 0.0);
+    shares
+}
+
+/// Makes the requested controller for packets of this size in bytes.
+fn controller(params: &ChannelParams, packet: u32) -> Result<Guarded, ConfigError> {
+    let entry = registry::find(&params.controller)?;
+    Ok(entry.build(&params.controller_params, Bytes(u64::from(packet)))?.with_breaker())
+}
+
+/// Checks that the channel has the rules that its controller needs.
+fn check_rules(
+    params: &ChannelParams,
+    controller: &Guarded,
+    rules: ChannelRules,
+) -> Result<(), ConfigError> {
+    if controller.rules() == rules {
+        return Ok(());
+    }
+    Err(ConfigError {
+        setting: format!("channel rules for controller {}", params.controller),
+        value: rules.name().to_owned(),
+        allowed: controller.rules().name().to_owned(),
+    })
+}
+
+impl Turn {
+    pub(super) fn new(start: ChannelStart, shared: Arc<Shared>) -> Result<Self, ChannelError> {
+        let params = &start.params;
+        let is_ipv6 = start.socket.local_addr().is_ipv6();
+        if let Some(limit) = params.mtu_max.filter(|limit| *limit < MTU_MIN) {
+            return Err(ChannelError::Config(ConfigError {
+                setting: "mtu".to_owned(),
+                value: limit.to_string(),
+                allowed: format!("{MTU_MIN} bytes or more"),
+            }));
+        }
+        let mut mtu = MtuSearch::new(is_ipv6, start.socket.path_mtu(), params.mtu_max);
+        let controller = controller(params, mtu.packet()).map_err(ChannelError::Config)?;
+        let controller = controller.seeded(SeededRandom::new(start.socket.random().next_u64()));
+        let congestion_bytes = u8::try_from(congestion_bytes(&controller)).unwrap_or(0);
+        mtu.set_congestion(congestion_bytes.into());
+        let (policy, reports) = reporting(params)?;
+        check_rules(params, &controller, reports.channel).map_err(ChannelError::Config)?;
+        let config = SenderConfig {
+            policy,
+            block_bytes: params.block_bytes,
+            window_bytes: params.window_bytes,
+            payload_bytes: mtu.payload(),
+            block_limit: BLOCK_LIMIT_START,
+            first_number: start.next_number,
+            reports,
+            expiry: Expiry::Adaptive,
+        };
+        let clock = Clock::start();
+        let mut sender = Sender::new(clock.now(), config, controller);
+        if start.policy != Policy::default() {
+            sender.set_policy(clock.now(), start.policy);
+        }
+        if let Some(facts) = start.path.as_ref().and_then(PathTo::facts) {
+            sender.remember(clock.now(), &facts);
+        }
+        sender.skip_numbers(start.socket.random());
+        if let Some(rtt) = start.rtt {
+            sender.seed_rtt(rtt);
+        }
+        if start.events.is_some() {
+            sender.listen();
+        }
+        let hint = start.socket.hint();
+        let mut turn = Self {
+            replay: ReplayWindow::after(start.largest_opened),
+            link: Link::new(start.socket, start.connection, start.sealer, start.opener),
+            sender,
+            policy: start.policy,
+            mtu,
+            congestion_bytes,
+            clock,
+            shared,
+            blocks: VecDeque::new(),
+            first_block: 0,
+            batch: Batch::default(),
+            next_batch: Batch::default(),
+            is_blocked: false,
+            silence: Silence::new(start.silence, clock.now()),
+            is_complete: false,
+            next_stats: Instant::ZERO,
+            hint,
+            events: start.events,
+            limit_bps: params.rate_limit_bps,
+            part: start.ceiling.map(|ceiling| ceiling.join()),
+            path: start.path,
+        };
+        turn.limit_rate();
+        Ok(turn)
+    }
+
+    /// Exchanges blocks, reports and statistics with the application. Returns whether the last block was queued.
+    fn exchange(&mut self, now: Instant) -> Result<bool, ChannelError> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        if state.is_stopped {
+            return Err(ChannelError::Stopped);
+        }
+        while let Some(block) = state.outgoing.pop_front() {
+            if !has_number(self.first_block, self.blocks.len()) {
+                return Err(ChannelError::TooManyBlocks);
+            }
+            self.sender.push_block(u32::try_from(block.len()).unwrap_or(u32::MAX));
+            self.blocks.push_back(block);
+        }
+        let reports = std::mem::take(&mut state.reports);
+        let course = state.steer.take();
+        let is_finished = state.is_finished;
+        let uncut = self.sender.uncut_blocks();
+        let may_read_more = state.buffers.as_mut().is_some_and(|it| it.set_ahead(uncut));
+        // The application waits for a buffer although it may read ahead: memory is the limit.
+        self.sender.hold_source(state.is_awaited && !may_read_more);
+        let is_awaited = state.is_awaited && may_read_more;
+        drop(state);
+        if is_awaited {
+            shared.changed.notify_all();
+        }
+        if let Some(course) = course {
+            self.steer(now, course);
+        }
+        for report in reports {
+            match Feedback::decode(&report) {
+                Ok(feedback) => self.take_feedback(now, &feedback)?,
+                Err(_) => return Err(ChannelError::Peer("a report does not decode")),
+            }
+        }
+        if now >= self.next_stats && !self.is_complete {
+            self.publish(now);
+        }
+        let sent = self.sender.stats().sent * self.sender.packet_bytes().0;
+        if self.part.as_mut().is_some_and(|part| part.look(now, sent)) {
+            self.limit_rate();
+        }
+        Ok(is_finished)
+    }
+
+    /// Applies new settings. The policy is forwarded only if it changed, because setting it resets the controller.
+    fn steer(&mut self, now: Instant, course: Course) {
+        if self.policy != course.policy {
+            self.policy = course.policy;
+            self.sender.set_policy(now, course.policy);
+        }
+        self.limit_bps = course.rate_limit_bps;
+        self.limit_rate();
+    }
+
+    /// Applies the lower of the transfer's own limit and its share of the common limit.
+    fn limit_rate(&mut self) {
+        let limits = [self.limit_bps, self.part.as_ref().and_then(Member::part_bps)];
+        self.sender.limit_rate(limits.into_iter().flatten().min().map(Rate));
+    }
+
+    /// Stores the path parameters for the next transfer.
+    fn remember(&self) {
+        if let (Some(path), Some(facts)) = (&self.path, self.sender.path()) {
+            path.note(facts);
+        }
+    }
+
+    fn publish(&mut self, now: Instant) {
+        self.next_stats = now + STATS_INTERVAL;
+        let stats = self.sender.stats();
+        let limits = self.sender.limits();
+        let rtt = self.sender.rtt();
+        let phase = self.sender.phase();
+        let published = ChannelStats {
+            bytes: stats.delivered,
+            packets: stats.sent,
+            packets_repeated: stats.resent,
+            packets_lost: stats.lost,
+            packets_overflowed: stats.overflowed,
+            rtt_ms_min: rtt.map_or(0.0, |rtt| rtt.min.as_millis_f64()),
+            rtt_ms: rtt.map_or(0.0, |rtt| rtt.smoothed.as_millis_f64()),
+            rate_bps: limits.rate(self.sender.packet_bytes()).map(|rate| rate.0 as f64),
+            gap_ns: limits.gap.0.as_nanos() as f64,
+            mtu: self.mtu.packet(),
+            phase: phase.to_owned(),
+            limiter: shares(&self.sender.limiters(), now.elapsed(), phase),
+            packets_refused: self.link.refused,
+            silence: self.silence.lasted(now, self.sender.last_heard()).into(),
+            silence_limit: self.silence.limit().into(),
+            hint: if phase == FALLBACK { Some(NO_ROUTER.to_owned()) } else { self.hint.clone() },
+        };
+        self.shared.lock().stats = published;
+    }
+
+    fn receive(&mut self, buffers: &mut RecvBuffers) -> Result<(), ChannelError> {
+        while self.link.socket.recv(buffers).map_err(ChannelError::Io)? > 0 {
+            let now = self.clock.now();
+            for datagram in buffers.datagrams() {
+                self.take_datagram(now, datagram.payload)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_datagram(&mut self, now: Instant, datagram: &mut [u8]) -> Result<(), ChannelError> {
+        let Ok(header) = Header::decode(datagram) else {
+            self.link.refused += 1;
+            return Ok(());
+        };
+        let number = self.replay.expand(header.number_low);
+        if header.connection != self.link.connection || self.replay.is_replayed(number) {
+            self.link.refused += 1;
+            return Ok(());
+        }
+        let Some(body) = self.link.open(number, datagram) else {
+            return Ok(());
+        };
+        self.replay.note(number);
+        match header.kind {
+            Kind::Ack | Kind::Nak => match Feedback::decode(body) {
+                Ok(feedback) => self.take_feedback(now, &feedback),
+                Err(_) => Err(ChannelError::Peer("a report does not decode")),
+            },
+            Kind::ProbeAck => {
+                if let Some(size) = body.first_chunk::<4>()
+                    && self.mtu.confirmed(now, u32::from_be_bytes(*size))
+                {
+                    debug!(mtu = self.mtu.packet(), "packets of this size pass");
+                    self.sender.set_payload_bytes(self.mtu.payload());
+                }
+                Ok(())
+            }
+            Kind::Hello => {
+                let answer = self.sender.take_number();
+                self.link.answer_hello(answer, body)
+            }
+            Kind::HelloAck | Kind::Data | Kind::Ack2 | Kind::Probe | Kind::Mark => Ok(()),
+        }
+    }
+
+    fn take_feedback(&mut self, now: Instant, feedback: &Feedback) -> Result<(), ChannelError> {
+        self.sender.handle_feedback(now, feedback).map_err(|error| ChannelError::Peer(error.0))
+    }
+
+    /// Returns the buffers of acknowledged blocks to the application.
+    fn release(&mut self, now: Instant) {
+        let released = self.sender.released_blocks();
+        if released == self.first_block {
+            return;
+        }
+        let mut state = self.shared.lock();
+        while self.first_block < released {
+            if let Some(mut block) = self.blocks.pop_front() {
+                block.clear();
+                if let Some(buffers) = &mut state.buffers {
+                    buffers.put_back(now, block);
+                }
+            }
+            self.first_block += 1;
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Checks whether large packets still pass, and sends due MTU probes.
+    fn probe(&mut self, now: Instant) -> Result<(), ChannelError> {
+        let stats = self.sender.stats();
+        let rtt = self.sender.rtt().map(|rtt| rtt.smoothed);
+        let traffic = Traffic { sent: stats.sent, full: stats.full_arrived };
+        self.mtu.watch(now, traffic, rtt);
+        if self.mtu.is_raise_due(now) {
+            self.mtu.raise(now, self.link.socket.path_mtu());
+        }
+        for size in self.mtu.poll(now, rtt) {
+            let body = vec![0; size as usize - HEADER_LEN - TAG_LEN];
+            self.flush_all()?;
+            if self.is_blocked {
+                // The socket is full; this size is tried again later.
+                return Ok(());
+            }
+            let number = self.sender.take_number();
+            if self.link.send_control(Kind::Probe, number, &body)? == SendStatus::TooLarge {
+                self.shrink(size);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a datagram size that the local machine does not send, or no longer sends.
+    fn shrink(&mut self, datagram: u32) {
+        if self.mtu.refused(self.clock.now(), datagram, self.link.socket.path_mtu()) {
+            debug!(mtu = self.mtu.packet(), "larger packets do not pass");
+            self.sender.set_payload_bytes(self.mtu.payload());
+        }
+    }
+
+    /// Sends due packets. Returns the time of the next action, or `None` if more can be sent now.
+    fn transmit(&mut self) -> Result<Option<(Option<Instant>, WaitReason)>, ChannelError> {
+        let mut batches = 0;
+        loop {
+            if self.is_blocked {
+                self.flush()?;
+                if self.is_blocked {
+                    let until = self.clock.now() + STATS_INTERVAL;
+                    return Ok(Some((Some(until), WaitReason::Pacing)));
+                }
+            }
+            let now = self.clock.now();
+            match self.sender.poll(now) {
+                Polled::Ready(Transmit::Data(packet)) => {
+                    // Sealed at once, whichever batch the packet goes into: packet numbers are used in order.
+                    let headers = DATA_OVERHEAD + usize::from(self.congestion_bytes);
+                    let datagram = packet.length as usize + headers;
+                    let fits = self.batch.has_room(datagram);
+                    self.seal(&packet, datagram, fits)?;
+                    if fits && self.batch.has_room(datagram) {
+                        continue;
+                    }
+                    self.flush()?;
+                    batches += 1;
+                    if batches == BATCHES_PER_TURN {
+                        return Ok(None);
+                    }
+                }
+                Polled::Ready(Transmit::Ack2 { number, serial }) => {
+                    // A packet that overtakes queued ones would look like a loss to the receiver.
+                    self.flush_all()?;
+                    self.link.send_control(Kind::Ack2, number, &serial.to_be_bytes())?;
+                }
+                Polled::Ready(Transmit::Ask { number }) => {
+                    self.flush_all()?;
+                    if let Some(header) = self.sender.asking_header() {
+                        self.link.send_ask(number, &header)?;
+                    }
+                }
+                Polled::Ready(Transmit::Mark { number, mark }) => {
+                    self.flush_all()?;
+                    self.link.send_control(Kind::Mark, number, &mark.encode())?;
+                }
+                Polled::Wait { until, because } => {
+                    self.flush_all()?;
+                    return Ok(Some((until, because)));
+                }
+            }
+        }
+    }
+
+    fn seal(
+        &mut self,
+        packet: &DataPacket,
+        datagram: usize,
+        fits: bool,
+    ) -> Result<(), ChannelError> {
+        let connection = self.link.connection;
+        let mut header =
+            DataHeader::new(connection, packet.number, packet.seq, packet.block, packet.offset);
+        header.ends_block = packet.ends_block;
+        header.congestion_len = self.congestion_bytes;
+        let header = header.encode();
+        let block = &self.blocks[(packet.block - self.first_block) as usize];
+        let payload = &block[packet.offset as usize..(packet.offset + packet.length) as usize];
+        let batch = if fits { &mut self.batch } else { &mut self.next_batch };
+        let start = batch.bytes.len();
+        batch.bytes.resize(start + datagram, 0);
+        let out = &mut batch.bytes[start..];
+        let (front, rest) = out.split_at_mut(DATA_HEADER_LEN);
+        front.copy_from_slice(&header);
+        let (congestion, sealed) = rest.split_at_mut(self.congestion_bytes.into());
+        if let Some(header) = self.sender.congestion_header() {
+            encode_congestion(&header, congestion);
+        }
+        self.link
+            .sealer
+            .seal(packet.number, &header, payload, sealed)
+            .map_err(ChannelError::Seal)?;
+        if batch.segments == 0 {
+            batch.segment = datagram;
+        }
+        batch.segments += 1;
+        Ok(())
+    }
+
+    /// Passes all sealed datagrams to the socket, until the socket is full.
+    fn flush_all(&mut self) -> Result<(), ChannelError> {
+        while !self.batch.bytes.is_empty() {
+            self.flush()?;
+            if self.is_blocked {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes one batch to the socket. The rest of a batch that a full socket did not take stays for the next call.
+    fn flush(&mut self) -> Result<(), ChannelError> {
+        self.is_blocked = false;
+        if self.batch.bytes.is_empty() {
+            return Ok(());
+        }
+        let rest = &self.batch.bytes[self.batch.sent..];
+        let outcome = self.link.socket.send(rest, self.batch.segment).map_err(ChannelError::Io)?;
+        self.batch.sent += outcome.bytes;
+        match outcome.status {
+            SendStatus::WouldBlock => self.is_blocked = true,
+            // The path is down for now, or its MTU fell: the packets count as lost.
+            status => {
+                if status == SendStatus::TooLarge {
+                    self.shrink(u32::try_from(self.batch.segment).unwrap_or(u32::MAX));
+                }
+                self.batch.clear();
+                std::mem::swap(&mut self.batch, &mut self.next_batch);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the pause until the next action.
+    fn rest(&self, until: Option<Instant>, because: WaitReason) -> Pause {
+        let now = self.clock.now();
+        let until = match because {
+            WaitReason::Pacing => until.map(|until| until.max(now + BATCH_TIME)),
+            _ => until,
+        };
+        // Bounded, so that statistics stay current and a lost wake-up costs no more than this.
+        let latest = now + Span::from(Duration::from_millis(100));
+        let until = Instant::earliest([until, self.mtu.deadline()])
+            .map_or(latest, |until| until.min(latest));
+        let wait = if self.is_blocked { Wait::BOTH } else { Wait::READABLE };
+        Pause { rest: None, wait, until }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_has_the_names_of_the_manual_and_the_rest_is_work() {
+        let time = |why, percent: u64| Limiter { why, time: Span::from_millis(percent * 10) };
+        let of = |why, phase| shares(&[time(why, 60)], Span::from_secs(1), phase);
+        for (why, phase, name) in [
+            (Cause::Path, "cruise", "path"),
+            (Cause::Path, CONSTANT, "cap"),
+            (Cause::Cap, "cruise", "cap"),
+            (Cause::Policy, "yielding", "policy"),
+            (Cause::Freeze, "cruise", "loss"),
+            (Cause::Window, "cruise", "window"),
+            (Cause::Overflow, "cruise", "receiver-cpu"),
+            (Cause::Receiver, "cruise", "destination"),
+            (Cause::Application, "cruise", "source"),
+            (Cause::Outage, "cruise", "outage"),
+        ] {
+            assert_eq!(of(why, phase), [("sender-cpu", 0.4), (name, 0.6)]);
+        }
+        let both = [time(Cause::Path, 60), time(Cause::Cap, 40)];
+        assert_eq!(shares(&both, Span::from_secs(1), CONSTANT), [("cap", 1.0)]);
+    }
+
+    #[test]
+    fn block_numbers_end_before_they_begin_again() {
+        assert!(has_number(0, 0));
+        assert!(has_number(u32::MAX - 3, 2));
+        assert!(!has_number(u32::MAX - 3, 3), "the limit behind it would be none");
+        assert!(!has_number(u32::MAX, usize::MAX));
+    }
+}

@@ -1,0 +1,223 @@
+//! State shared by a channel endpoint and the application, with the types of their interface.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sabul_cc::Policy;
+use sabul_channel::ReportRule;
+use sabul_units::{PacketNumber, Span};
+use sabul_wire::control::ChannelParams;
+use sabul_wire::{ConnectionId, LossPolicy};
+
+use super::buffers::Buffers;
+use super::engine::{Datagrams, Wake};
+use crate::ceiling::Ceiling;
+use crate::events::Teller;
+use crate::paths::PathTo;
+use crate::seal::{Opener, Sealer};
+
+/// Start parameters of a channel endpoint.
+#[derive(Debug)]
+pub(crate) struct ChannelStart {
+    /// Socket connected to the peer, whose address has been validated.
+    pub(crate) socket: Box<dyn Datagrams>,
+    /// Channel id in every datagram.
+    pub(crate) connection: ConnectionId,
+    /// Encrypts packets of this end.
+    pub(crate) sealer: Sealer,
+    /// First packet number that `sealer` has not used.
+    pub(crate) next_number: PacketNumber,
+    /// Decrypts packets of the peer.
+    pub(crate) opener: Opener,
+    /// Largest packet number that `opener` has opened, if any.
+    pub(crate) largest_opened: Option<PacketNumber>,
+    /// RTT measured while the path was opened.
+    pub(crate) rtt: Option<Span>,
+    /// Receiver of controller events and timer events.
+    pub(crate) events: Option<Teller>,
+    /// Settings of the channel.
+    pub(crate) params: ChannelParams,
+    /// Policy towards competing traffic, for data sent by this end.
+    pub(crate) policy: Policy,
+    /// Rate limit shared with other transfers, for data sent by this end.
+    pub(crate) ceiling: Option<Ceiling>,
+    /// Path parameters of earlier transfers; also stores those of this transfer.
+    pub(crate) path: Option<PathTo>,
+    /// Time after which a silent peer that owes data or reports counts as gone.
+    pub(crate) silence: Span,
+}
+
+/// Statistics of a channel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChannelStats {
+    /// Payload bytes acknowledged (sender) or delivered in order to the application (receiver).
+    pub bytes: u64,
+    /// DATA packets sent (sender) or received (receiver), retransmissions included.
+    pub packets: u64,
+    /// Retransmissions (sender) or duplicates (receiver) among `packets`.
+    pub packets_repeated: u64,
+    /// Packets reported lost on the path.
+    pub packets_lost: u64,
+    /// Packets dropped by the receiver's own socket.
+    pub packets_overflowed: u64,
+    /// Smallest RTT in milliseconds; zero before the first sample.
+    pub rtt_ms_min: f64,
+    /// Smoothed RTT in milliseconds; zero before the first sample.
+    pub rtt_ms: f64,
+    /// Rate allowed by the controller, in bit/s; `None` without pacing.
+    pub rate_bps: Option<f64>,
+    /// Inter-packet gap in nanoseconds; zero without pacing.
+    pub gap_ns: f64,
+    /// Size of a full IP packet in bytes.
+    pub mtu: u32,
+    /// Phase of the controller.
+    pub phase: String,
+    /// Limiting factors of the sender and the share of time of each, in 0..=1; only shares above 0.
+    pub limiter: Vec<(&'static str, f64)>,
+    /// Rejected datagrams: forged, replayed or malformed.
+    pub packets_refused: u64,
+    /// Time since the last UDP packet of the peer, while a packet was due.
+    pub silence: Duration,
+    /// Silence after which the channel ends; zero before the channel begins.
+    pub silence_limit: Duration,
+    /// Advice on the configuration of this machine, one sentence, if any.
+    pub hint: Option<String>,
+}
+
+/// Cause of a channel's premature end.
+#[derive(Debug)]
+pub(crate) enum ChannelError {
+    /// The peer was silent for this long.
+    Silent(Duration),
+    /// The socket failed.
+    Io(std::io::Error),
+    /// The application stopped the channel.
+    Stopped,
+    /// The name or a parameter of the controller is invalid.
+    Config(sabul_cc::ConfigError),
+    /// The controller violated its contract.
+    Controller(sabul_cc::Fault),
+    /// The peer violated the protocol.
+    Peer(&'static str),
+    /// The thread of the channel panicked; standard error has the details.
+    Broken,
+    /// The transfer has more blocks than the channel has block numbers.
+    TooManyBlocks,
+    /// The keys of the channel are used up or invalid.
+    Seal(crate::seal::SealError),
+}
+
+impl fmt::Display for ChannelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent(time) => write!(
+                f,
+                "nothing was heard from the peer over UDP for {:.0} s; check that it still runs \
+                 and that the path between passes UDP",
+                time.as_secs_f64()
+            ),
+            Self::Io(error) => write!(f, "the UDP socket failed: {error}"),
+            Self::Stopped => f.write_str("the transfer was stopped"),
+            Self::Config(error) => error.fmt(f),
+            Self::Controller(fault) => fault.fmt(f),
+            Self::Peer(what) => write!(f, "the peer broke the protocol: {what}"),
+            Self::Broken => {
+                f.write_str("a fault of this program ended the channel; please report it")
+            }
+            Self::TooManyBlocks => f.write_str(
+                "the transfer has more than 4294967294 blocks; send it with larger blocks, or in parts",
+            ),
+            Self::Seal(error) => write!(f, "a packet could not be sealed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ChannelError {}
+
+/// Returns the kind of number in reports, and the rule for their timing.
+pub(super) fn reporting(params: &ChannelParams) -> Result<(LossPolicy, ReportRule), ChannelError> {
+    let unknown = ChannelError::Peer("it asks for channel rules that are not known here");
+    let (policy, rules) = crate::rules::rules(params).ok_or(unknown)?;
+    Ok(ReportRule::of_rules(rules, policy))
+}
+
+/// State shared across the thread boundary.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(super) state: Mutex<State>,
+    /// Signalled when a buffer becomes free or the channel ends.
+    pub(super) changed: Condvar,
+    pub(super) waker: Wake,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Blocks to send. Received blocks are not here: see [`Deliver`].
+    pub(super) outgoing: VecDeque<Vec<u8>>,
+    /// Reports that arrived over the control connection.
+    pub(super) reports: VecDeque<Vec<u8>>,
+    /// Used buffers that return to a receiving endpoint.
+    pub(super) free: Vec<Vec<u8>>,
+    /// Buffers of a sending endpoint.
+    pub(super) buffers: Option<Buffers>,
+    /// The application waits for a buffer.
+    pub(super) is_awaited: bool,
+    /// No more blocks follow.
+    pub(super) is_finished: bool,
+    /// The application stopped the channel, or the thread has ended.
+    pub(super) is_stopped: bool,
+    pub(super) heard: Heard,
+    /// New settings of the sender, if changed.
+    pub(super) steer: Option<Course>,
+    pub(super) stats: ChannelStats,
+}
+
+/// Silence of the sender, as measured by a receiving endpoint.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard {
+    silence_ms: Arc<AtomicU64>,
+}
+
+impl Heard {
+    /// Returns the silence, accurate to 0.2 s.
+    pub(crate) fn silence(&self) -> Duration {
+        Duration::from_millis(self.silence_ms.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_silence(&self, silence: Duration) {
+        let millis = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
+        self.silence_ms.store(millis, Ordering::Relaxed);
+    }
+}
+
+/// Rate settings of a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Course {
+    /// Policy towards competing traffic.
+    pub(crate) policy: Policy,
+    /// Upper limit of the rate, in bit/s.
+    pub(crate) rate_limit_bps: Option<u64>,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // After a panic elsewhere the queues are still valid.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.changed.notify_all();
+        self.waker.wake();
+    }
+}
+
+/// Called once, after the application stopped the channel or the channel failed.
+pub(crate) type OnEnd = Box<dyn FnOnce(Result<(), ChannelError>) + Send>;
+/// Called with each complete block, in order.
+pub(crate) type Deliver = Box<dyn FnMut(Vec<u8>) + Send>;
+/// Called with each report when the control connection carries the reports.
+pub(crate) type Report = Box<dyn FnMut(Vec<u8>) + Send>;

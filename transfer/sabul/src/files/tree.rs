@@ -1,0 +1,325 @@
+//! File tree access for the walks: the local file system as its user sees it, or a listener's root.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use sabul_files::Printable;
+use sabul_wire::control::{Failure, FailureCode};
+
+use super::trouble::{jail_read_failure, read_failure};
+use crate::disk::{Disk, DiskFile};
+use crate::jail::{FileTime, JailPath, Kind, LinkTarget, Metadata};
+
+/// Reason for files of a kind that is not copied.
+const SPECIAL: &str = "a device, pipe or socket; only files and directories are copied";
+
+/// Minimum size of a file that is checked for holes. Ours: for smaller files, the check costs as
+/// much as sending the zeros.
+const HOLES_FROM: u64 = 64 << 10;
+
+/// Iterator over the names in a directory.
+pub(super) type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
+
+/// The tree in which paths are looked up.
+#[derive(Clone, Debug)]
+pub(super) enum Tree {
+    /// The local file system, with the rights of this process.
+    Local,
+    /// A listener's root; no path leaves the root.
+    Disk(Arc<dyn Disk>),
+}
+
+/// Metadata of a file or directory that the walk needs.
+pub(super) struct Facts {
+    pub(super) kind: FactKind,
+    /// Device and inode; below, the number of hard links.
+    pub(super) identity: (u64, u64),
+    pub(super) names: u64,
+    /// Allocated bytes on the disk.
+    pub(super) allocated: u64,
+    pub(super) mode: u32,
+    pub(super) modified_ns: Option<i64>,
+    pub(super) changed: FileTime,
+    pub(super) owner: u32,
+    pub(super) group: u32,
+}
+
+pub(super) enum FactKind {
+    File(u64),
+    /// Device and inode, if a link may have led here.
+    Directory(Option<(u64, u64)>),
+    /// A symbolic link, if links are not followed.
+    Link,
+    /// A symbolic link that leads out of the named directory.
+    LinkOut,
+    /// A kind that is not copied.
+    Other(&'static str),
+}
+
+/// Treatment of symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    /// Links are followed, as far as allowed.
+    Follow,
+    /// Links are followed if they stay in the named directory, or are named sources themselves.
+    Inside,
+    /// Links are reported as links.
+    Keep,
+}
+
+impl Tree {
+    /// Looks up a path, following links as `links` says. `named` is the source above the path;
+    /// `None` if the path is a source itself.
+    pub(super) fn look(
+        &self,
+        path: &Path,
+        named: Option<&Path>,
+        links: Links,
+    ) -> Result<Facts, Failure> {
+        match links {
+            Links::Inside => match named {
+                Some(named) => self.inside(path, named),
+                None => self.facts(path, true),
+            },
+            Links::Follow => self.facts(path, named.is_none()),
+            Links::Keep => self.examine(path, LinkTarget::Itself).map(|metadata| {
+                let kind = match metadata.kind {
+                    Kind::File => FactKind::File(metadata.size),
+                    Kind::Directory => FactKind::Directory(None),
+                    Kind::Symlink => FactKind::Link,
+                    Kind::Other => FactKind::Other(SPECIAL),
+                };
+                Facts::new(kind, &metadata)
+            }),
+        }
+    }
+
+    /// Looks up a path below the directory `named`; follows a link only if its target is below
+    /// `named` too.
+    fn inside(&self, path: &Path, named: &Path) -> Result<Facts, Failure> {
+        let found = self.examine(path, LinkTarget::Itself)?;
+        let kind = match found.kind {
+            Kind::File => FactKind::File(found.size),
+            Kind::Directory => {
+                let identity = (found.id.device, found.id.inode);
+                FactKind::Directory(matches!(self, Self::Local).then_some(identity))
+            }
+            Kind::Symlink if self.leads_out(path, named) => FactKind::LinkOut,
+            Kind::Symlink => return self.facts(path, false),
+            Kind::Other => FactKind::Other(SPECIAL),
+        };
+        Ok(Facts::new(kind, &found))
+    }
+
+    /// Whether a link leads out of this directory. A broken link does not.
+    fn leads_out(&self, link: &Path, named: &Path) -> bool {
+        match self {
+            Self::Local => match (fs::canonicalize(link), fs::canonicalize(named)) {
+                (Ok(link), Ok(named)) => !link.starts_with(named),
+                _ => false,
+            },
+            Self::Disk(disk) => {
+                let below = link.strip_prefix(named).ok().map(jail_path);
+                let (Some(Ok(below)), Ok(named)) = (below, jail_path(named)) else { return true };
+                let is_there =
+                    |disk: &dyn Disk, path: &JailPath| disk.stat(path, LinkTarget::Follow).is_ok();
+                let leads_somewhere = jail_path(link).is_ok_and(|link| is_there(&**disk, &link));
+                let inside = disk.within(&named);
+                leads_somewhere && inside.is_some_and(|inside| !is_there(&*inside, &below))
+            }
+        }
+    }
+
+    /// The target text of a symbolic link.
+    pub(super) fn read_link(&self, path: &Path) -> Result<Vec<u8>, Failure> {
+        match self {
+            Self::Local => fs::read_link(path)
+                .map(|text| text.into_os_string().into_vec())
+                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Disk(disk) => {
+                disk.read_link(&jail_path(path)?).map_err(|error| jail_read_failure(&error))
+            }
+        }
+    }
+
+    /// Opens a directory to read its metadata.
+    pub(super) fn open_directory(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
+        match self {
+            Self::Local => fs::File::open(path)
+                .map(|file| Box::new(file) as Box<dyn DiskFile>)
+                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Disk(disk) => {
+                disk.open_dir(&jail_path(path)?).map_err(|error| jail_read_failure(&error))
+            }
+        }
+    }
+
+    /// Looks up a path and follows links. For a source itself (`is_root`), links are always
+    /// followed; see the header of `source.rs` for other paths.
+    pub(super) fn facts(&self, path: &Path, is_root: bool) -> Result<Facts, Failure> {
+        match self {
+            Self::Local => fs::metadata(path)
+                .map(|metadata| local_facts(&metadata))
+                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Disk(disk) => {
+                let fail = |error| jail_read_failure(&error);
+                let path = jail_path(path)?;
+                let metadata = disk.stat(&path, LinkTarget::Follow).map_err(fail)?;
+                let is_link = || {
+                    let itself = disk.stat(&path, LinkTarget::Itself);
+                    itself.map(|it| it.kind == Kind::Symlink).map_err(fail)
+                };
+                let kind = match metadata.kind {
+                    Kind::File => FactKind::File(metadata.size),
+                    Kind::Directory if !is_root && is_link()? => FactKind::Other(
+                        "a link to a directory; name it as a source of its own to copy that",
+                    ),
+                    Kind::Directory => FactKind::Directory(None),
+                    Kind::Symlink | Kind::Other => FactKind::Other(SPECIAL),
+                };
+                Ok(Facts::new(kind, &metadata))
+            }
+        }
+    }
+
+    /// The metadata of a path.
+    ///
+    /// # Errors
+    /// If the path does not exist, or leads out of the root.
+    pub(super) fn examine(&self, path: &Path, link: LinkTarget) -> Result<Metadata, Failure> {
+        match self {
+            Self::Local => {
+                let stat = match link {
+                    LinkTarget::Follow => rustix::fs::stat(path),
+                    LinkTarget::Itself => rustix::fs::lstat(path),
+                };
+                stat.map(|stat| Metadata::from(&stat))
+                    .map_err(|errno| read_failure(path.as_os_str().as_bytes(), &errno.into()))
+            }
+            Self::Disk(disk) => {
+                disk.stat(&jail_path(path)?, link).map_err(|error| jail_read_failure(&error))
+            }
+        }
+    }
+
+    pub(super) fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
+        match self {
+            Self::Local => {
+                // The file may have been replaced by a FIFO since its lookup; opening a FIFO must
+                // not block.
+                let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+                OpenOptions::new()
+                    .read(true)
+                    .custom_flags(flags.bits().cast_signed())
+                    .open(path)
+                    .map(|file| Box::new(file) as Box<dyn DiskFile>)
+                    .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
+            }
+            Self::Disk(disk) => {
+                disk.open_read(&jail_path(path)?).map_err(|error| jail_read_failure(&error))
+            }
+        }
+    }
+
+    /// The names in a directory, in no particular order.
+    pub(super) fn list(&self, path: &Path) -> Result<Children, Failure> {
+        match self {
+            Self::Local => {
+                let shown = path.as_os_str().as_bytes().to_vec();
+                let fail = move |error: io::Error| read_failure(&shown, &error);
+                let entries = fs::read_dir(path).map_err(&fail)?;
+                Ok(Box::new(entries.map(move |entry| {
+                    entry.map(|entry| entry.file_name().into_vec()).map_err(&fail)
+                })))
+            }
+            Self::Disk(disk) => {
+                let fail = |error| jail_read_failure(&error);
+                let entries = disk.names(&jail_path(path)?).map_err(fail)?;
+                Ok(Box::new(entries.map(move |entry| entry.map(|it| it.name).map_err(fail))))
+            }
+        }
+    }
+}
+
+pub(super) fn jail_path(path: &Path) -> Result<JailPath, Failure> {
+    let names = path.as_os_str().as_bytes().split(|&byte| byte == b'/');
+    JailPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
+        .map_err(|error| jail_read_failure(&error))
+}
+
+pub(super) fn unreadable(path: &Path, why: &str) -> Failure {
+    let message = format!("'{}' {why}", Printable(path.as_os_str().as_bytes()));
+    Failure::new(FailureCode::Unreadable, message)
+}
+
+impl Facts {
+    fn new(kind: FactKind, metadata: &Metadata) -> Self {
+        Self {
+            kind,
+            identity: (metadata.id.device, metadata.id.inode),
+            names: metadata.names,
+            allocated: metadata.allocated,
+            mode: metadata.mode,
+            modified_ns: modified_ns(metadata.mtime),
+            changed: metadata.ctime,
+            owner: metadata.owner,
+            group: metadata.group,
+        }
+    }
+
+    /// Whether the file may be sparse, so that its data extents should be queried.
+    pub(super) fn may_have_holes(&self) -> bool {
+        matches!(self.kind, FactKind::File(size) if size >= HOLES_FROM && self.allocated < size)
+    }
+}
+
+fn local_facts(metadata: &fs::Metadata) -> Facts {
+    let file_type = metadata.file_type();
+    let kind = if file_type.is_file() {
+        FactKind::File(metadata.len())
+    } else if file_type.is_dir() {
+        FactKind::Directory(Some((metadata.dev(), metadata.ino())))
+    } else {
+        FactKind::Other(SPECIAL)
+    };
+    let time = |seconds, nanoseconds| {
+        let nanoseconds = u32::try_from(nanoseconds).unwrap_or(0);
+        FileTime { seconds, nanoseconds }
+    };
+    let mtime = time(metadata.mtime(), metadata.mtime_nsec());
+    Facts {
+        kind,
+        identity: (metadata.dev(), metadata.ino()),
+        names: metadata.nlink(),
+        allocated: metadata.blocks().saturating_mul(512),
+        mode: metadata.mode() & 0o7777,
+        modified_ns: modified_ns(mtime),
+        changed: time(metadata.ctime(), metadata.ctime_nsec()),
+        owner: metadata.uid(),
+        group: metadata.gid(),
+    }
+}
+
+/// Nanoseconds since 1970; `None` beyond the years 1678 to 2262.
+pub(super) fn modified_ns(time: FileTime) -> Option<i64> {
+    time.seconds.checked_mul(1_000_000_000)?.checked_add(time.nanoseconds.into())
+}
+
+/// Returns at most `most` further names of a directory, sorted by bytes; returns no names at the
+/// end.
+pub(super) fn sorted_part(
+    rest: &mut Option<Children>,
+    most: usize,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let Some(names) = rest else { return Ok(Vec::new()) };
+    let mut part = names.take(most).collect::<Result<Vec<_>, _>>()?;
+    if part.len() < most {
+        *rest = None;
+    }
+    part.sort_unstable();
+    Ok(part)
+}

@@ -1,0 +1,152 @@
+//! Policy and rate limit of a running transfer; both may change while it runs.
+//!
+//! Model:       limit = minimum of the limits of this side's application, of the receiver's messages, and of this end's
+//!              owner; the policy is that of the side that opened the transfer
+//! Not here:    the meaning of a policy (`sabul-cc`); how a sender keeps a limit (`sabul-channel`).
+
+use sabul_cc::{Policy, registry};
+use sabul_wire::control::{Failure, FailureCode};
+
+use crate::error::Error;
+
+/// A change by the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// New policy towards competing traffic.
+    Policy(Policy),
+    /// New rate limit in bit/s.
+    RateLimit(Option<u64>),
+}
+
+/// Policy and rate limits of a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Steering {
+    pub(crate) policy: Policy,
+    /// Limit of the application in bit/s. `told` is the receiver's limit, `allowed` the limit of this end's owner.
+    wanted: Option<u64>,
+    told: Option<u64>,
+    allowed: Option<u64>,
+}
+
+impl Steering {
+    pub(crate) const fn wanted(policy: Policy, rate_limit_bps: Option<u64>) -> Self {
+        Self { policy, wanted: rate_limit_bps, told: None, allowed: None }
+    }
+
+    /// Settings of a transfer opened by the peer: the limit in its request, and the limit of this end's owner.
+    pub(crate) const fn told(rate_limit_bps: Option<u64>, allowed_bps: Option<u64>) -> Self {
+        Self { policy: Policy::Fair, wanted: None, told: rate_limit_bps, allowed: allowed_bps }
+    }
+
+    /// The effective rate limit in bit/s; `None` without a limit.
+    pub(crate) fn limit_bps(&self) -> Option<u64> {
+        [self.wanted, self.told, self.allowed].into_iter().flatten().min()
+    }
+
+    /// Whether the settings differ from those of a sender that has only the request.
+    pub(crate) fn differs_from(&self, asked_bps: Option<u64>) -> bool {
+        self.policy != Policy::Fair || self.limit_bps() != asked_bps
+    }
+
+    /// Applies a change by the application.
+    pub(crate) const fn change(&mut self, change: Change) {
+        match change {
+            Change::Policy(policy) => self.policy = policy,
+            Change::RateLimit(limit) => self.wanted = limit,
+        }
+    }
+
+    /// Sets the limit of this end's owner in bit/s; `None` removes it.
+    pub(crate) const fn allow(&mut self, allowed_bps: Option<u64>) {
+        self.allowed = allowed_bps;
+    }
+
+    /// Applies the settings of a receiver that opened the transfer.
+    pub(crate) fn take(
+        &mut self,
+        policy: &str,
+        rate_limit_bps: Option<u64>,
+    ) -> Result<(), Failure> {
+        let policy = Policy::named(policy).ok_or_else(|| {
+            let known = Policy::ALL.map(Policy::name).join(", ");
+            let text = format!("the policy '{policy}' is not known here; this end has {known}");
+            Failure::new(FailureCode::BadSetting, text)
+        })?;
+        self.take_limit(rate_limit_bps)?;
+        self.policy = policy;
+        Ok(())
+    }
+
+    /// Applies the rate limit of a receiver when this side opened the transfer; the policy remains that of this side.
+    pub(crate) fn take_limit(&mut self, rate_limit_bps: Option<u64>) -> Result<(), Failure> {
+        if rate_limit_bps == Some(0) {
+            let text = "a rate limit of 0 bit/s would send nothing";
+            return Err(Failure::new(FailureCode::BadSetting, text));
+        }
+        self.told = rate_limit_bps;
+        Ok(())
+    }
+}
+
+/// Rejects a policy that the controller does not support.
+pub(crate) fn check_policy(controller: &str, policy: Policy) -> Result<(), Error> {
+    let entry = registry::find(controller).map_err(|error| Error::Config(error.to_string()))?;
+    registry::check_policy(entry, policy).map_err(|error| Error::Config(error.to_string()))
+}
+
+/// Rejects a rate limit of zero.
+pub(crate) fn check_rate_limit(limit_bps: Option<u64>) -> Result<(), Error> {
+    if limit_bps == Some(0) {
+        return Err(Error::Config("a rate limit of 0 bit/s would send nothing".to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_counts_whoever_names_it() {
+        let mut steering = Steering::wanted(Policy::Low, Some(9));
+        assert_eq!(steering.limit_bps(), Some(9));
+        steering.take("high", Some(5)).unwrap();
+        assert_eq!((steering.policy, steering.limit_bps()), (Policy::High, Some(5)));
+        steering.change(Change::RateLimit(Some(3)));
+        assert_eq!(steering.limit_bps(), Some(3));
+        steering.take("fair", None).unwrap();
+        steering.change(Change::RateLimit(None));
+        assert_eq!(steering.limit_bps(), None);
+    }
+
+    #[test]
+    fn a_peer_raises_its_own_wish_and_not_what_is_allowed() {
+        let mut steering = Steering::told(Some(4), Some(7));
+        assert_eq!(steering.limit_bps(), Some(4));
+        steering.take("fair", Some(100)).unwrap();
+        assert_eq!(steering.limit_bps(), Some(7));
+        steering.take("fair", None).unwrap();
+        assert_eq!(steering.limit_bps(), Some(7));
+    }
+
+    #[test]
+    fn a_receiver_that_was_asked_says_how_fast_and_not_how_rude() {
+        let mut steering = Steering::wanted(Policy::Low, Some(9));
+        steering.take_limit(Some(5)).unwrap();
+        assert_eq!((steering.policy, steering.limit_bps()), (Policy::Low, Some(5)));
+        assert!(steering.take_limit(Some(0)).is_err());
+        steering.take_limit(None).unwrap();
+        assert_eq!(steering.limit_bps(), Some(9));
+        steering.allow(Some(2));
+        assert_eq!(steering.limit_bps(), Some(2));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let mut steering = Steering::default();
+        let text = steering.take("rude", None).unwrap_err().to_string();
+        assert!(text.contains("rude") && text.contains("fair, high, low"), "{text}");
+        assert!(steering.take("fair", Some(0)).is_err());
+        assert_eq!(steering, Steering::default());
+    }
+}

@@ -1,0 +1,51 @@
+//! Test of a second copy to the same host, which reuses the path state of the first copy.
+
+use std::time::Duration;
+
+use sabul_net::{LinkConfig, QueueLimit};
+use sabul_units::{Rate, Span};
+use tokio::time::Instant;
+
+use super::host::{Client, Server};
+use super::net::Net;
+use crate::disk::memory::MemoryDisk;
+use crate::jail::JailPath;
+
+const RTT: Duration = Duration::from_millis(100);
+
+fn path(name: &str) -> JailPath {
+    JailPath::new(name.as_bytes().split(|byte| *byte == b'/')).unwrap()
+}
+
+#[test]
+fn it_begins_with_what_the_first_saw_of_the_path_unless_the_program_was_started_again() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let link = LinkConfig::builder()
+            .with_rate(Some(Rate::from_mbps(1000)))
+            .with_delay(Span::from(RTT / 2))
+            .with_queue(QueueLimit::Packets(8000));
+        let link = link.build().unwrap();
+        let net = Net::new(link.clone(), link, 1);
+        let server = Server::new(net, RTT, MemoryDisk::new(1));
+        let client = Client::new(MemoryDisk::new(2), 0, false);
+        let mut took = Vec::new();
+        for (copy, is_new) in [false, false, true].into_iter().enumerate() {
+            if is_new {
+                client.restart();
+            }
+            let name = format!("from{copy}/file{copy}");
+            client.disk().put(&path(&name), &vec![7; 8_000_000]).unwrap();
+            let began = Instant::now();
+            client.put(&server, format!("from{copy}/").into_bytes()).await.unwrap();
+            took.push(began.elapsed());
+        }
+        let [first, second, third] = took[..] else { panic!("three copies") };
+        assert!(second + RTT <= first, "{first:?}, then {second:?}");
+        assert!(third > second, "{third:?} of a program that knows nothing, and {second:?}");
+    });
+}
