@@ -36,11 +36,11 @@ area() {
 }
 
 git diff --quiet || { echo "mutants: commit or stash your changes first; mutants change files in place" >&2; exit 2; }
-trap 'git checkout -q -- crates' EXIT
+trap 'git checkout -q -- transfer' EXIT
 area sender sabul-channel "" "transfer/channel/src/sender.rs" "transfer/channel/src/sender/*.rs"
 area receiver sabul-channel "" "transfer/channel/src/receiver.rs" "transfer/channel/src/receiver/*.rs"
 area wire sabul-wire "" "transfer/wire/src/**/*.rs"
 area sealing sabul seal "transfer/sabul/src/seal.rs" "transfer/sabul/src/seal/*.rs"
-area sandbox sabul jail "transfer/sabul/src/jail.rs" "transfer/sabul/src/jail/*.rs"
-area journal sabul files "transfer/sabul/src/files/journal.rs" "transfer/sabul/src/files/have.rs"
+area sandbox sabul-files root "transfer/files/src/root.rs" "transfer/files/src/root/*.rs"
+area journal sabul-files "" "transfer/files/src/journal.rs" "transfer/files/src/have.rs"
 area memory sabul budget "transfer/sabul/src/budget.rs" "transfer/sabul/src/budget/*.rs"

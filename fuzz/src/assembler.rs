@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sabul_files::{Assembler, AssemblerWait, CHUNK, Layout, Op, Step, Tree};
+use sabul_content::{Assembler, AssemblerWait, CHUNK, Layout, Op, Step, Tree};
 use sabul_units::Polled;
 use sabul_wire::block::{MAX_RECORD, Record, end_block};
 use sabul_wire::control::{Attribute, Entry, EntryKind, Extent, Failure, FailureCode, More};

@@ -3,8 +3,8 @@
 
 use std::path::{Component, Path};
 
-use sabul::jail::{JailPath, MAX_PATH as JAIL_MAX_PATH};
-use sabul_files::{MAX_COMPONENT, MAX_PATH, RelativePath};
+use sabul_content::{MAX_COMPONENT, MAX_PATH, RelativePath};
+use sabul_files::root::{MAX_PATH as ROOT_MAX_PATH, RootPath};
 
 /// Input: one path, and a list of names separated by 0xFF or `/`.
 pub(crate) fn target(data: &[u8]) -> bool {
@@ -16,21 +16,21 @@ pub(crate) fn target(data: &[u8]) -> bool {
             check_downwards(path.as_bytes(), path.components().count());
             let shown = path.to_string();
             assert!(!shown.contains(char::is_control), "{shown:?}");
-            let jailed = JailPath::new(path.components());
-            assert_eq!(jailed.is_ok(), data.len() <= JAIL_MAX_PATH, "{jailed:?}");
+            let checked = RootPath::new(path.components());
+            assert_eq!(checked.is_ok(), data.len() <= ROOT_MAX_PATH, "{checked:?}");
         }
         Err(error) => {
             let shown = error.to_string();
             assert!(!shown.contains(char::is_control), "{shown:?}");
         }
     }
-    check_jail(data.split(|&byte| byte == 0xFF));
-    check_jail(data.split(|&byte| byte == b'/'));
+    check_root(data.split(|&byte| byte == 0xFF));
+    check_root(data.split(|&byte| byte == b'/'));
     relative.is_ok()
 }
 
-fn check_jail<'a>(names: impl Iterator<Item = &'a [u8]> + Clone) {
-    let path = match JailPath::new(names.clone()) {
+fn check_root<'a>(names: impl Iterator<Item = &'a [u8]> + Clone) {
+    let path = match RootPath::new(names.clone()) {
         Ok(path) => path,
         Err(error) => {
             assert!(!error.to_string().contains(char::is_control), "{error:?}");

@@ -15,7 +15,7 @@ use sabul::{
     Failure, LocalDestination, Place, Progress, Remote, RemoteDestination, Report, Retry, Server,
     Session, Transfer, TransferOptions,
 };
-use sabul_files::Printable;
+use sabul_content::Printable;
 use sabul_front::course::Minimum;
 use sabul_front::desk::Job;
 use sabul_front::failures::{self, Machines};

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use sabul::{
     Changed, LocalDestination, Place, Range, Seen, Server, Session, TransferOptions, View,
 };
-use sabul_files::Printable;
+use sabul_content::Printable;
 use sabul_front::json::SeenJson;
 use sabul_front::pipe::Pipe;
 use sabul_front::show;

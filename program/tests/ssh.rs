@@ -413,6 +413,6 @@ fn neither_the_far_end_nor_a_local_name_steers_the_terminal() {
     for output in [output, json, name] {
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8(said).unwrap();
-        assert!(!said.replace('\n', "").contains(sabul_files::steers), "{said:?}");
+        assert!(!said.replace('\n', "").contains(sabul_content::steers), "{said:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sabul::files::Rules;
 use sabul::{RemoteDestination, Session, View};
-use sabul_files::Printable;
+use sabul_content::Printable;
 use sabul_front::dry::{self, Step, Sums, What};
 use sabul_front::json::DryJson;
 use sabul_front::ssh::Watch;

@@ -1,300 +1,325 @@
-//! BLAKE3 tree hash of content that does not arrive in order.
-//!
-//! The beginning of a resumed file is read after the rest. BLAKE3 hashes content as a tree over
-//! chunks of 1024 bytes, and inner nodes can be computed in any order. A [`Tree`] covers a
-//! contiguous range that begins at a chunk. It keeps the roots of the largest subtrees in the
-//! range, at most two for each power of two. Two adjacent ranges can be joined. A range that begins
-//! at offset zero yields the BLAKE3 hash of the content.
-//! A range that begins elsewhere has no node in the tree. Ours: its hash here is BLAKE3 of
-//! the start offset, the end offset and the subtree hashes.
+//! File tree access for the walks: the local file system as its user sees it, or a listener's root.
 
-use blake3::hazmat::{
-    ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root,
-};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
 
-/// Chunk size in bytes; each range begins at a multiple of this.
-pub const CHUNK: u64 = blake3::CHUNK_LEN as u64;
+use sabul_content::Printable;
+use sabul_wire::control::{Failure, FailureCode};
 
-/// Hash state of a contiguous range of content.
+use super::trouble::{read_failure, root_read_failure};
+use crate::disk::{Disk, DiskFile};
+use crate::root::{FileTime, Kind, LinkTarget, Metadata, RootPath};
+
+/// Reason for files of a kind that is not copied.
+const SPECIAL: &str = "a device, pipe or socket; only files and directories are copied";
+
+/// Minimum size of a file that is checked for holes. Ours: for smaller files, the check costs as
+/// much as sending the zeros.
+const HOLES_FROM: u64 = 64 << 10;
+
+/// Iterator over the names in a directory.
+pub(super) type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
+
+/// The tree in which paths are looked up.
 #[derive(Clone, Debug)]
-pub struct Tree {
-    from: u64,
-    at: u64,
-    /// Adjacent subtrees, starting at `from`. The last two may be unmerged siblings, because their
-    /// parent may be the root of the whole tree.
-    subtrees: Vec<Subtree>,
-    /// The current chunk, which may be full; `None` before its first byte.
-    chunk: Option<blake3::Hasher>,
+pub(super) enum Tree {
+    /// The local file system, with the rights of this process.
+    Local,
+    /// A listener's root; no path leaves the root.
+    Disk(Arc<dyn Disk>),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Subtree {
-    /// First chunk. The number of chunks is a power of two that divides the first chunk's number.
-    start: u64,
-    chunks: u64,
-    value: ChainingValue,
+/// Metadata of a file or directory that the walk needs.
+pub(super) struct Facts {
+    pub(super) kind: FactKind,
+    /// Device and inode; below, the number of hard links.
+    pub(super) identity: (u64, u64),
+    pub(super) names: u64,
+    /// Allocated bytes on the disk.
+    pub(super) allocated: u64,
+    pub(super) mode: u32,
+    pub(super) modified_ns: Option<i64>,
+    pub(super) changed: FileTime,
+    pub(super) owner: u32,
+    pub(super) group: u32,
+}
+
+pub(super) enum FactKind {
+    File(u64),
+    /// Device and inode, if a link may have led here.
+    Directory(Option<(u64, u64)>),
+    /// A symbolic link, if links are not followed.
+    Link,
+    /// A symbolic link that leads out of the named directory.
+    LinkOut,
+    /// A kind that is not copied.
+    Other(&'static str),
+}
+
+/// Treatment of symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    /// Links are followed, as far as allowed.
+    Follow,
+    /// Links are followed if they stay in the named directory, or are named sources themselves.
+    Inside,
+    /// Links are reported as links.
+    Keep,
 }
 
 impl Tree {
-    /// Creates an empty range that begins at `from`.
+    /// Looks up a path, following links as `links` says. `named` is the source above the path;
+    /// `None` if the path is a source itself.
+    pub(super) fn look(
+        &self,
+        path: &Path,
+        named: Option<&Path>,
+        links: Links,
+    ) -> Result<Facts, Failure> {
+        match links {
+            Links::Inside => match named {
+                Some(named) => self.inside(path, named),
+                None => self.facts(path, true),
+            },
+            Links::Follow => self.facts(path, named.is_none()),
+            Links::Keep => self.examine(path, LinkTarget::Itself).map(|metadata| {
+                let kind = match metadata.kind {
+                    Kind::File => FactKind::File(metadata.size),
+                    Kind::Directory => FactKind::Directory(None),
+                    Kind::Symlink => FactKind::Link,
+                    Kind::Other => FactKind::Other(SPECIAL),
+                };
+                Facts::new(kind, &metadata)
+            }),
+        }
+    }
+
+    /// Looks up a path below the directory `named`; follows a link only if its target is below
+    /// `named` too.
+    fn inside(&self, path: &Path, named: &Path) -> Result<Facts, Failure> {
+        let found = self.examine(path, LinkTarget::Itself)?;
+        let kind = match found.kind {
+            Kind::File => FactKind::File(found.size),
+            Kind::Directory => {
+                let identity = (found.id.device, found.id.inode);
+                FactKind::Directory(matches!(self, Self::Local).then_some(identity))
+            }
+            Kind::Symlink if self.leads_out(path, named) => FactKind::LinkOut,
+            Kind::Symlink => return self.facts(path, false),
+            Kind::Other => FactKind::Other(SPECIAL),
+        };
+        Ok(Facts::new(kind, &found))
+    }
+
+    /// Whether a link leads out of this directory. A broken link does not.
+    fn leads_out(&self, link: &Path, named: &Path) -> bool {
+        match self {
+            Self::Local => match (fs::canonicalize(link), fs::canonicalize(named)) {
+                (Ok(link), Ok(named)) => !link.starts_with(named),
+                _ => false,
+            },
+            Self::Disk(disk) => {
+                let below = link.strip_prefix(named).ok().map(root_path);
+                let (Some(Ok(below)), Ok(named)) = (below, root_path(named)) else { return true };
+                let is_there =
+                    |disk: &dyn Disk, path: &RootPath| disk.stat(path, LinkTarget::Follow).is_ok();
+                let leads_somewhere = root_path(link).is_ok_and(|link| is_there(&**disk, &link));
+                let inside = disk.within(&named);
+                leads_somewhere && inside.is_some_and(|inside| !is_there(&*inside, &below))
+            }
+        }
+    }
+
+    /// The target text of a symbolic link.
+    pub(super) fn read_link(&self, path: &Path) -> Result<Vec<u8>, Failure> {
+        match self {
+            Self::Local => fs::read_link(path)
+                .map(|text| text.into_os_string().into_vec())
+                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Disk(disk) => {
+                disk.read_link(&root_path(path)?).map_err(|error| root_read_failure(&error))
+            }
+        }
+    }
+
+    /// Opens a directory to read its metadata.
+    pub(super) fn open_directory(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
+        match self {
+            Self::Local => fs::File::open(path)
+                .map(|file| Box::new(file) as Box<dyn DiskFile>)
+                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Disk(disk) => {
+                disk.open_dir(&root_path(path)?).map_err(|error| root_read_failure(&error))
+            }
+        }
+    }
+
+    /// Looks up a path and follows links. For a source itself (`is_root`), links are always
+    /// followed; see the header of `source.rs` for other paths.
+    pub(super) fn facts(&self, path: &Path, is_root: bool) -> Result<Facts, Failure> {
+        match self {
+            Self::Local => fs::metadata(path)
+                .map(|metadata| local_facts(&metadata))
+                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Disk(disk) => {
+                let fail = |error| root_read_failure(&error);
+                let path = root_path(path)?;
+                let metadata = disk.stat(&path, LinkTarget::Follow).map_err(fail)?;
+                let is_link = || {
+                    let itself = disk.stat(&path, LinkTarget::Itself);
+                    itself.map(|it| it.kind == Kind::Symlink).map_err(fail)
+                };
+                let kind = match metadata.kind {
+                    Kind::File => FactKind::File(metadata.size),
+                    Kind::Directory if !is_root && is_link()? => FactKind::Other(
+                        "a link to a directory; name it as a source of its own to copy that",
+                    ),
+                    Kind::Directory => FactKind::Directory(None),
+                    Kind::Symlink | Kind::Other => FactKind::Other(SPECIAL),
+                };
+                Ok(Facts::new(kind, &metadata))
+            }
+        }
+    }
+
+    /// The metadata of a path.
     ///
-    /// # Panics
-    /// If `from` is not a multiple of [`CHUNK`].
-    pub fn new(from: u64) -> Self {
-        assert!(from.is_multiple_of(CHUNK), "a stretch begins with a chunk");
-        Self { from, at: from, subtrees: Vec::new(), chunk: None }
-    }
-
-    /// Start offset of the range in bytes.
-    pub const fn from(&self) -> u64 {
-        self.from
-    }
-
-    /// End offset of the range in bytes.
-    pub const fn at(&self) -> u64 {
-        self.at
-    }
-
-    /// Appends bytes.
-    pub fn update(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            if self.begun() == CHUNK {
-                self.end_chunk();
+    /// # Errors
+    /// If the path does not exist, or leads out of the root.
+    pub(super) fn examine(&self, path: &Path, link: LinkTarget) -> Result<Metadata, Failure> {
+        match self {
+            Self::Local => {
+                let stat = match link {
+                    LinkTarget::Follow => rustix::fs::stat(path),
+                    LinkTarget::Itself => rustix::fs::lstat(path),
+                };
+                stat.map(|stat| Metadata::from(&stat))
+                    .map_err(|errno| read_failure(path.as_os_str().as_bytes(), &errno.into()))
             }
-            let chunks = match self.begun() {
-                0 => self.subtree_in(bytes.len() as u64),
-                _ => 0,
-            };
-            let most = if chunks > 0 { chunks * CHUNK } else { CHUNK - self.begun() };
-            let (now, rest) = bytes.split_at(index(most).min(bytes.len()));
-            if chunks > 0 {
-                let value = chunk_at(self.at).update(now).finalize_non_root();
-                self.push(Subtree { start: self.at / CHUNK, chunks, value });
-            } else {
-                self.chunk.get_or_insert_with(|| chunk_at(self.at)).update(now);
+            Self::Disk(disk) => {
+                disk.stat(&root_path(path)?, link).map_err(|error| root_read_failure(&error))
             }
-            self.at += now.len() as u64;
-            bytes = rest;
         }
     }
 
-    /// Bytes in the current chunk.
-    fn begun(&self) -> u64 {
-        self.chunk.as_ref().map_or(0, blake3::Hasher::count)
-    }
-
-    /// Appends the adjacent range `next`, which begins where this range ends.
-    ///
-    /// # Panics
-    /// If `next` begins elsewhere.
-    pub fn join(&mut self, next: &Self) {
-        assert_eq!(self.at, next.from, "one stretch follows the other");
-        if next.at == next.from {
-            return;
-        }
-        self.end_chunk();
-        for subtree in &next.subtrees {
-            self.push(*subtree);
-        }
-        (self.at, self.chunk) = (next.at, next.chunk.clone());
-    }
-
-    /// Returns the range without an incomplete last chunk. Returns an empty range if the rest is
-    /// one subtree at offset zero: its root hash cannot be computed from the non-root hash that was
-    /// kept.
-    #[must_use]
-    pub fn whole_chunks(&self) -> Self {
-        let over = self.begun() % CHUNK;
-        let at = self.at - over;
-        if over > 0 && self.from == 0 && self.subtrees.len() == 1 {
-            return Self::new(0);
-        }
-        let chunk = self.chunk.clone().filter(|_| over == 0);
-        Self { from: self.from, at, subtrees: self.subtrees.clone(), chunk }
-    }
-
-    /// Splits at the end of the last whole chunk. Keeps the bytes after the split and returns the
-    /// range before the split.
-    #[must_use]
-    pub fn cut(&mut self) -> Self {
-        let before = self.whole_chunks();
-        if before.at > self.from {
-            let chunk = self.chunk.take().filter(|_| self.at > before.at);
-            *self = Self { from: before.at, at: self.at, subtrees: Vec::new(), chunk };
-        }
-        before
-    }
-
-    /// The hash of the range: BLAKE3 of the content if the range begins at zero, else the
-    /// project-specific hash.
-    pub fn hash(&self) -> [u8; 32] {
-        if self.from > 0 {
-            return self.digest();
-        }
-        if self.subtrees.is_empty() {
-            let chunk = self.chunk.as_ref().map(blake3::Hasher::finalize);
-            return *chunk.unwrap_or_else(|| blake3::hash(b"")).as_bytes();
-        }
-        let mut all = self.clone();
-        all.end_chunk();
-        let mut rest = all.subtrees;
-        let mut right = rest.pop().map_or([0; 32], |last| last.value);
-        while let Some(left) = rest.pop() {
-            if rest.is_empty() {
-                return *merge_subtrees_root(&left.value, &right, Mode::Hash).as_bytes();
+    pub(super) fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
+        match self {
+            Self::Local => {
+                // The file may have been replaced by a FIFO since its lookup; opening a FIFO must
+                // not block.
+                let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+                OpenOptions::new()
+                    .read(true)
+                    .custom_flags(flags.bits().cast_signed())
+                    .open(path)
+                    .map(|file| Box::new(file) as Box<dyn DiskFile>)
+                    .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
             }
-            right = merge_subtrees_non_root(&left.value, &right, Mode::Hash);
-        }
-        right
-    }
-
-    fn digest(&self) -> [u8; 32] {
-        let mut all = self.clone();
-        all.end_chunk();
-        all.merge();
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.from.to_le_bytes()).update(&self.at.to_le_bytes());
-        for subtree in &all.subtrees {
-            hasher.update(&subtree.value);
-        }
-        *hasher.finalize().as_bytes()
-    }
-
-    /// Chunks in the largest subtree that begins here and fits in `bytes`. At offset zero the
-    /// subtree must be smaller than `bytes`, because its root may be the root of the whole tree.
-    fn subtree_in(&self, bytes: u64) -> u64 {
-        let here = self.at / CHUNK;
-        let most = if here == 0 { (bytes - 1) / CHUNK } else { bytes / CHUNK };
-        if most == 0 {
-            return 0;
-        }
-        let largest = 1 << most.ilog2();
-        if here == 0 { largest } else { largest.min(1 << here.trailing_zeros()) }
-    }
-
-    /// Finishes the current chunk, which is not the last chunk.
-    fn end_chunk(&mut self) {
-        if let Some(chunk) = self.chunk.take() {
-            let start = (self.at - chunk.count()) / CHUNK;
-            self.push(Subtree { start, chunks: 1, value: chunk.finalize_non_root() });
+            Self::Disk(disk) => {
+                disk.open_read(&root_path(path)?).map_err(|error| root_read_failure(&error))
+            }
         }
     }
 
-    fn push(&mut self, next: Subtree) {
-        self.merge();
-        self.subtrees.push(next);
-    }
-
-    /// Merges sibling subtrees whose parent is not the root of the whole tree.
-    fn merge(&mut self) {
-        while let [.., left, right] = &self.subtrees[..]
-            && left.chunks == right.chunks
-            && left.start.is_multiple_of(2 * left.chunks)
-        {
-            let value = merge_subtrees_non_root(&left.value, &right.value, Mode::Hash);
-            let merged = Subtree { start: left.start, chunks: 2 * left.chunks, value };
-            self.subtrees.truncate(self.subtrees.len() - 2);
-            self.subtrees.push(merged);
+    /// The names in a directory, in no particular order.
+    pub(super) fn list(&self, path: &Path) -> Result<Children, Failure> {
+        match self {
+            Self::Local => {
+                let shown = path.as_os_str().as_bytes().to_vec();
+                let fail = move |error: io::Error| read_failure(&shown, &error);
+                let entries = fs::read_dir(path).map_err(&fail)?;
+                Ok(Box::new(entries.map(move |entry| {
+                    entry.map(|entry| entry.file_name().into_vec()).map_err(&fail)
+                })))
+            }
+            Self::Disk(disk) => {
+                let fail = |error| root_read_failure(&error);
+                let entries = disk.names(&root_path(path)?).map_err(fail)?;
+                Ok(Box::new(entries.map(move |entry| entry.map(|it| it.name).map_err(fail))))
+            }
         }
     }
 }
 
-fn chunk_at(offset: u64) -> blake3::Hasher {
-    let mut chunk = blake3::Hasher::new();
-    chunk.set_input_offset(offset);
-    chunk
+pub(super) fn root_path(path: &Path) -> Result<RootPath, Failure> {
+    let names = path.as_os_str().as_bytes().split(|&byte| byte == b'/');
+    RootPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
+        .map_err(|error| root_read_failure(&error))
 }
 
-/// A byte count as a slice index; the bytes are in memory, so the conversion cannot overflow.
-fn index(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
+pub(super) fn unreadable(path: &Path, why: &str) -> Failure {
+    let message = format!("'{}' {why}", Printable(path.as_os_str().as_bytes()));
+    Failure::new(FailureCode::Unreadable, message)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn content(bytes: u64) -> Vec<u8> {
-        (0..bytes).map(|at| (at / 7 + at % 251).to_le_bytes()[0]).collect()
-    }
-
-    fn tree(from: u64, content: &[u8], step: usize) -> Tree {
-        let mut tree = Tree::new(from);
-        content.chunks(step).for_each(|piece| tree.update(piece));
-        tree
-    }
-
-    #[test]
-    fn it_is_blake3_whatever_the_pieces() {
-        for bytes in
-            (0..6).chain(1020..1030).chain(2040..2060).chain([3072, 4096, 5000, 65536, 70_001])
-        {
-            let content = content(bytes);
-            let expected = *blake3::hash(&content).as_bytes();
-            for step in [1, 1000, 1024, 1500, 4096, 100_000] {
-                assert_eq!(tree(0, &content, step).hash(), expected, "{bytes} by {step}");
-            }
+impl Facts {
+    fn new(kind: FactKind, metadata: &Metadata) -> Self {
+        Self {
+            kind,
+            identity: (metadata.id.device, metadata.id.inode),
+            names: metadata.names,
+            allocated: metadata.allocated,
+            mode: metadata.mode,
+            modified_ns: modified_ns(metadata.mtime),
+            changed: metadata.ctime,
+            owner: metadata.owner,
+            group: metadata.group,
         }
     }
 
-    #[test]
-    fn a_beginning_that_comes_later_makes_no_difference() {
-        let content = content(40 * CHUNK + 77);
-        for end in [17, CHUNK * 8, CHUNK * 9, CHUNK * 33 + 1, CHUNK * 40 + 77] {
-            let content = &content[..index(end)];
-            let expected = *blake3::hash(content).as_bytes();
-            for cut in (0..=end / CHUNK).map(|chunk| chunk * CHUNK) {
-                let (before, after) = content.split_at(index(cut));
-                let mut whole = tree(0, before, 1500);
-                whole.join(&tree(cut, after, 3000));
-                assert_eq!((whole.from(), whole.at()), (0, end));
-                assert_eq!(whole.hash(), expected, "{end} at {cut}");
-                // The joined range still accepts more bytes.
-                whole.update(b"more");
-                assert_eq!(whole.hash(), *blake3::hash(&[content, b"more"].concat()).as_bytes());
-            }
-        }
+    /// Whether the file may be sparse, so that its data extents should be queried.
+    pub(super) fn may_have_holes(&self) -> bool {
+        matches!(self.kind, FactKind::File(size) if size >= HOLES_FROM && self.allocated < size)
     }
+}
 
-    #[test]
-    fn a_stretch_has_one_hash_whatever_it_was_made_of() {
-        let content = content(20 * CHUNK);
-        for from in 1..20 {
-            let stretch = &content[index(from * CHUNK)..];
-            let expected = tree(from * CHUNK, stretch, 1 << 20).hash();
-            for cut in (from..=20).map(|chunk| chunk * CHUNK) {
-                let (before, after) = stretch.split_at(index(cut - from * CHUNK));
-                let mut joined = tree(from * CHUNK, before, 700);
-                joined.join(&tree(cut, after, 1 << 20));
-                assert_eq!(joined.hash(), expected, "{from} at {cut}");
-            }
-        }
-        let hash = |from, content: &[u8]| tree(from, content, 999).hash();
-        assert_ne!(hash(CHUNK, &content), hash(2 * CHUNK, &content), "elsewhere it is another");
-        assert_ne!(hash(CHUNK, &content[..5000]), hash(CHUNK, &content[..5001]));
+fn local_facts(metadata: &fs::Metadata) -> Facts {
+    let file_type = metadata.file_type();
+    let kind = if file_type.is_file() {
+        FactKind::File(metadata.len())
+    } else if file_type.is_dir() {
+        FactKind::Directory(Some((metadata.dev(), metadata.ino())))
+    } else {
+        FactKind::Other(SPECIAL)
+    };
+    let time = |seconds, nanoseconds| {
+        let nanoseconds = u32::try_from(nanoseconds).unwrap_or(0);
+        FileTime { seconds, nanoseconds }
+    };
+    let mtime = time(metadata.mtime(), metadata.mtime_nsec());
+    Facts {
+        kind,
+        identity: (metadata.dev(), metadata.ino()),
+        names: metadata.nlink(),
+        allocated: metadata.blocks().saturating_mul(512),
+        mode: metadata.mode() & 0o7777,
+        modified_ns: modified_ns(mtime),
+        changed: time(metadata.ctime(), metadata.ctime_nsec()),
+        owner: metadata.uid(),
+        group: metadata.gid(),
     }
+}
 
-    #[test]
-    fn what_is_behind_the_last_whole_chunk_can_be_left_out() {
-        let content = content(5 * CHUNK);
-        for bytes in 0..=5 * CHUNK {
-            let whole = tree(0, &content[..index(bytes)], 1 << 20).whole_chunks();
-            let is_first = [1, 2, 4].contains(&(bytes / CHUNK)) && bytes % CHUNK > 0;
-            assert_eq!(whole.at(), if is_first { 0 } else { bytes - bytes % CHUNK });
-            assert_eq!(whole.hash(), *blake3::hash(&content[..index(whole.at())]).as_bytes());
-            let mut rest = tree(0, &content[..index(bytes)], 999);
-            let mut joined = rest.cut();
-            assert_eq!((rest.from(), rest.at()), (joined.at(), bytes));
-            joined.join(&rest);
-            assert_eq!(joined.hash(), *blake3::hash(&content[..index(bytes)]).as_bytes());
-        }
-    }
+/// Nanoseconds since 1970; `None` beyond the years 1678 to 2262.
+pub(super) fn modified_ns(time: FileTime) -> Option<i64> {
+    time.seconds.checked_mul(1_000_000_000)?.checked_add(time.nanoseconds.into())
+}
 
-    #[test]
-    fn it_keeps_few_nodes_of_much_content() {
-        let whole = tree(0, &content(3000 * CHUNK), 10_000);
-        assert!(whole.subtrees.len() < 14, "{}", whole.subtrees.len());
-        let stretch = tree(CHUNK, &content(3000 * CHUNK), 10_000);
-        assert!(stretch.subtrees.len() < 24, "{}", stretch.subtrees.len());
+/// Returns at most `most` further names of a directory, sorted by bytes; returns no names at the
+/// end.
+pub(super) fn sorted_part(
+    rest: &mut Option<Children>,
+    most: usize,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let Some(names) = rest else { return Ok(Vec::new()) };
+    let mut part = names.take(most).collect::<Result<Vec<_>, _>>()?;
+    if part.len() < most {
+        *rest = None;
     }
+    part.sort_unstable();
+    Ok(part)
 }

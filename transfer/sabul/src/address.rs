@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-use sabul_files::Printable;
+use sabul_content::Printable;
 
 use crate::error::Error;
 use crate::ticket::Ticket;

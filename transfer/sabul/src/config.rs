@@ -176,7 +176,7 @@ pub enum LocalDestination {
     Writer(Box<dyn Write + Send>),
     /// A directory on the disk of a simulated host.
     #[cfg(test)]
-    Disk(std::sync::Arc<dyn crate::disk::Disk>, Vec<u8>),
+    Disk(std::sync::Arc<dyn sabul_files::disk::Disk>, Vec<u8>),
 }
 
 impl fmt::Debug for LocalDestination {
@@ -249,7 +249,7 @@ pub struct TransferOptions {
     /// Also follow symbolic links that lead out of the sources. Applies on the sending side.
     pub links_out: bool,
     /// Include and exclude rules, applied on the sending side: the first matching rule decides
-    /// ([`Rules`](crate::files::Rules)).
+    /// ([`Rules`](sabul_files::Rules)).
     pub rules: Vec<Rule>,
     /// Byte range to read. Only valid when exactly one file is requested into a writer.
     pub range: Option<Range>,

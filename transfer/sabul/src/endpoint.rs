@@ -11,12 +11,12 @@ use tokio::sync::Semaphore;
 use crate::budget::MemoryBudget;
 use crate::ceiling::Ceiling;
 use crate::events::EventSink;
-use crate::jail::{Jail, RootLink};
 use crate::machine::Machine;
 use crate::paths::PathMemory;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
 use crate::writers::Writers;
+use sabul_files::root::{RootDir, RootLink};
 
 /// Most concurrent calls that open something in a file system. A hanging file system blocks this
 /// many threads; tokio has 512 in all.
@@ -41,7 +41,7 @@ pub(crate) struct Endpoint {
     /// Path parameters measured by earlier transfers.
     pub(crate) paths: PathMemory,
     /// Open root directories in use, one descriptor each.
-    roots: Mutex<BTreeMap<PathBuf, Weak<Jail>>>,
+    roots: Mutex<BTreeMap<PathBuf, Weak<RootDir>>>,
     looks: Arc<Semaphore>,
     /// Active writers of files.
     pub(crate) writers: Writers,
@@ -75,28 +75,28 @@ impl Endpoint {
     }
 
     /// Opens the directory to serve; concurrent users of the same path share one descriptor.
-    pub(crate) async fn open_root(&self, root: &Path) -> Result<Arc<Jail>, Failure> {
+    pub(crate) async fn open_root(&self, root: &Path) -> Result<Arc<RootDir>, Failure> {
         let known = {
             let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
-            roots.retain(|_, jail| jail.strong_count() > 0);
+            roots.retain(|_, root_dir| root_dir.strong_count() > 0);
             roots.get(root).and_then(Weak::upgrade)
         };
-        if let Some(jail) = known {
-            return Ok(jail);
+        if let Some(root_dir) = known {
+            return Ok(root_dir);
         }
         let path = root.to_owned();
-        let jail = self
-            .look(move || Jail::open(&path, RootLink::Follow))
+        let root_dir = self
+            .look(move || RootDir::open(&path, RootLink::Follow))
             .await?
             .map_err(|error| Failure::new(FailureCode::Unwritable, error.to_string()))?;
         let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
         // Another session may have opened the same root in the meantime.
-        if let Some(jail) = roots.get(root).and_then(Weak::upgrade) {
-            return Ok(jail);
+        if let Some(root_dir) = roots.get(root).and_then(Weak::upgrade) {
+            return Ok(root_dir);
         }
-        let jail = Arc::new(jail);
-        roots.insert(root.to_owned(), Arc::downgrade(&jail));
-        Ok(jail)
+        let root_dir = Arc::new(root_dir);
+        roots.insert(root.to_owned(), Arc::downgrade(&root_dir));
+        Ok(root_dir)
     }
 
     /// Runs a file system call, which may hang, on a blocking thread. A hanging call keeps its

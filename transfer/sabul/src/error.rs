@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use sabul_files::os_text;
 use sabul_wire::control::{Failure, FailureCode};
 
 use crate::channel::ChannelError;
@@ -192,15 +193,6 @@ impl Error {
                 Self::NotSabul { address: address.to_owned(), reason: format!("TLS: {reason}") }
             }
         }
-    }
-}
-
-/// Returns the text of an operating system error without its number.
-pub(crate) fn os_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_owned(),
-        None => text,
     }
 }
 

@@ -44,12 +44,9 @@ mod config;
 mod connector;
 mod control;
 mod descriptors;
-pub mod disk;
 mod endpoint;
 mod error;
 mod events;
-pub mod files;
-pub mod jail;
 mod listener;
 mod machine;
 mod path;
@@ -71,12 +68,6 @@ mod transfer;
 mod world;
 mod writers;
 
-/// Test doubles of the file system. Not part of the public interface; may change at any time.
-#[doc(hidden)]
-pub mod testing {
-    pub use crate::disk::memory::{Fault, MemoryDisk};
-}
-
 pub use address::{Host, Place, Remote, Server};
 pub use budget::MemoryBudget;
 pub use ceiling::Ceiling;
@@ -89,14 +80,14 @@ pub use connector::{connect, connect_to};
 pub use descriptors::{LISTENER_FILES_MIN, allow_many_files, files_limit};
 pub use error::{Error, ErrorKind};
 pub use events::{EventSink, Told};
-pub use files::Totals;
 pub use listener::{Bound, Listener};
 pub use paths::{KnownPath, PathMemory};
 pub use patience::Patience;
 pub use policy::{Controllers, SendPolicy};
 pub use retry::Retry;
 pub use sabul_cc::Policy;
-pub use sabul_files::{Printable, steers};
+pub use sabul_content::{Printable, steers};
+pub use sabul_files::{self as files, Totals};
 pub use sabul_udp::SocketOptions;
 pub use sabul_wire::control::{
     CONTROL_VERSION as PROTOCOL_VERSION, Facts, Failure, FailureCode, NotKept, Range, Rule, Seen,

@@ -24,12 +24,8 @@ use crate::config::{
     check_controller, check_params,
 };
 use crate::control::{Connection, Control, Ending, Mailbox, Requests, Router};
-use crate::disk::Disk;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::files::{
-    Destination, FileReceiver, Rules, SourceSet, StreamReceiver, local_destination, origins_of,
-};
 use crate::seal::Suite;
 use crate::steer::Steering;
 use crate::stream::{self, ReceiveStream, SendStream};
@@ -38,6 +34,10 @@ use crate::transfer::{
 };
 use asked::Asked;
 pub use look::{ChangeRequest, Changed, Listing, LookRequest};
+use sabul_files::disk::Disk;
+use sabul_files::{
+    Destination, FileReceiver, Rules, SourceSet, StreamReceiver, local_destination, origins_of,
+};
 pub use served::{Begun, Order, Purpose, Served, Serving};
 pub use streams::{MeasureRequest, StreamRequest};
 
@@ -190,8 +190,8 @@ impl Session {
         let prepared = self.inner.cx.machine.block(move || match destination {
             LocalDestination::Path { path, into_directory } => {
                 let into_directory = into_directory || needs_directory;
-                let (jail, path) = local_destination(&path, into_directory)?;
-                Ok(Prepared::Files(Arc::new(jail), place(path, into_directory)))
+                let (root_dir, path) = local_destination(&path, into_directory)?;
+                Ok(Prepared::Files(Arc::new(root_dir), place(path, into_directory)))
             }
             LocalDestination::Writer(writer) => Ok(Prepared::Writer(writer)),
             #[cfg(test)]
@@ -689,7 +689,7 @@ impl PutRequest {
     /// If the request cannot be accepted; the peer receives the error.
     pub async fn accept(self, root: &std::path::Path) -> Result<Transfer, Error> {
         match self.pending.cx.endpoint.open_root(root).await {
-            Ok(jail) => self.accept_in(jail).await,
+            Ok(root_dir) => self.accept_in(root_dir).await,
             Err(failure) => {
                 self.pending.refuse(failure.clone());
                 Err(Error::from_failure(failure))
@@ -704,8 +704,8 @@ impl PutRequest {
     /// Receives the files into a destination with the rights of this process's user.
     async fn accept_as_user(self) -> Result<Transfer, Error> {
         let place = |path, into_directory| {
-            let (jail, path) = local_destination(&users_path(path), into_directory)?;
-            Ok((Arc::new(jail) as Arc<dyn Disk>, path))
+            let (root_dir, path) = local_destination(&users_path(path), into_directory)?;
+            Ok((Arc::new(root_dir) as Arc<dyn Disk>, path))
         };
         self.accept_at(place).await
     }
@@ -758,7 +758,7 @@ impl GetRequest {
     /// If the request cannot be accepted; the peer receives the error.
     pub async fn accept(self, root: &std::path::Path) -> Result<Transfer, Error> {
         match self.pending.cx.endpoint.open_root(root).await {
-            Ok(jail) => self.accept_in(jail),
+            Ok(root_dir) => self.accept_in(root_dir),
             Err(failure) => {
                 self.pending.refuse(failure.clone());
                 Err(Error::from_failure(failure))

@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
-use crate::files::{FLUSH_AFTER, Source, SourceSet};
 use crate::transfer::{Progress, Report, Transfer};
+use sabul_files::{FLUSH_AFTER, Source, SourceSet};
 
 /// Bytes of the pipe between the application and the reader or writer thread. Ours: enough for few wake-ups.
 const PIPE_BYTES: usize = 256 << 10;

@@ -308,7 +308,7 @@ impl fmt::Display for TicketError {
                     f,
                     "cannot read ticket file {}: {}",
                     path.display(),
-                    crate::error::os_text(source)
+                    sabul_files::os_text(source)
                 )
             }
             Self::Write { path, source } => {
@@ -316,7 +316,7 @@ impl fmt::Display for TicketError {
                     f,
                     "cannot write ticket file {}: {}",
                     path.display(),
-                    crate::error::os_text(source)
+                    sabul_files::os_text(source)
                 )
             }
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::channel::{ChannelError, Heard};
 use crate::control::Event;
-use crate::jail::JailPath;
+use sabul_files::root::RootPath;
 
 /// Longest wait of a new writer, and its polling interval. Ours: flushing takes a second of disk time, or much longer
 /// on a slow or busy disk; sending everything again would take longer.
@@ -31,7 +31,7 @@ pub(crate) struct WriterNote {
     /// Stop flag of the writer; dropped with the writer.
     pub(crate) is_leaving: Weak<AtomicBool>,
     /// Directory that the writer writes to; `None` if the output is no directory.
-    pub(crate) folder: Option<JailPath>,
+    pub(crate) folder: Option<RootPath>,
     /// Silence of the writer's sender.
     pub(crate) heard: Heard,
     /// Receives the event that the channel has ended.
@@ -47,12 +47,12 @@ impl WriterNote {
         self.is_leaving.strong_count() > 0
     }
 
-    fn is_in(&self, folder: Option<&JailPath>) -> bool {
+    fn is_in(&self, folder: Option<&RootPath>) -> bool {
         folder.is_some() && self.folder.as_ref() == folder
     }
 
     /// Whether the writer is stopping, or writes to this directory and its sender is silent.
-    fn is_in_the_way(&self, folder: Option<&JailPath>) -> bool {
+    fn is_in_the_way(&self, folder: Option<&RootPath>) -> bool {
         let is_silent = self.heard.silence() >= SILENT_AFTER;
         self.is_there() && (self.is_leaving() || is_silent && self.is_in(folder))
     }
@@ -80,7 +80,7 @@ impl Writers {
 
     /// Waits for writers that block a new writer to this directory (see the module). A finished writer of this
     /// directory that does not stop soon waits for its sender's confirmation; that wait is then ended.
-    pub(crate) async fn make_way(&self, folder: Option<&JailPath>) {
+    pub(crate) async fn make_way(&self, folder: Option<&RootPath>) {
         let mut leaving: Vec<WriterNote> = {
             let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
             notes.iter().filter(|note| note.is_in_the_way(folder)).cloned().collect()
@@ -110,8 +110,8 @@ mod tests {
 
     use super::*;
 
-    fn folder(name: &str) -> Option<JailPath> {
-        Some(JailPath::new([name]).unwrap())
+    fn folder(name: &str) -> Option<RootPath> {
+        Some(RootPath::new([name]).unwrap())
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,8 +16,6 @@ use sabul::{
     LocalDestination, MeasureLimit, Patience, RemoteDestination, Report, Request, Service, Session,
     Ticket, TransferOptions, connect, connect_to,
 };
-use sabul_emu::{Relay, RelayConfig};
-use sabul_net::LinkConfig;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
@@ -423,13 +421,18 @@ fn other_servers_are_not_sabul() {
     });
 }
 
-/// A path with this rate to a listener.
-fn relay(target: SocketAddr, mbps: Option<u64>, udp_blocked: bool) -> Relay {
-    let rate = mbps.map(|mbps| sabul_units::Rate(mbps * 1_000_000));
-    let link = LinkConfig::builder().with_rate(rate).build().unwrap();
-    let (forward, back) = (link.clone(), link);
-    let listen = "127.0.0.1:0".parse().unwrap();
-    Relay::start(RelayConfig { listen, target, forward, back, seed: 1, udp_blocked }).unwrap()
+/// Returns an address that forwards TCP connections to a listener and drops every datagram.
+async fn without_udp(target: SocketAddr) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let silent = tokio::net::UdpSocket::bind(address).await.unwrap();
+    tokio::spawn(async move {
+        let (mut near, _) = listener.accept().await.unwrap();
+        let mut far = tokio::net::TcpStream::connect(target).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+        drop(silent);
+    });
+    address
 }
 
 #[test]
@@ -438,13 +441,13 @@ fn blocked_udp_is_named_within_eight_seconds() {
         let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let path = file(&from, "a", 10_000);
         let (ticket, address, _) = serving(root.path()).await;
-        let relay = relay(address, None, true);
-        let dialled = relay.addr().to_string();
-        let session = connect_to(&dialled, &ticket, ConnectConfig::default()).await.unwrap();
+        let dialled = without_udp(address).await;
+        let session =
+            connect_to(&dialled.to_string(), &ticket, ConnectConfig::default()).await.unwrap();
         let start = Instant::now();
         let error = put(&session, &path).await.unwrap_err();
         assert!(matches!(error, Error::UdpBlocked { .. }), "{error:?}");
-        assert!(error.to_string().contains(&relay.addr().port().to_string()), "{error}");
+        assert!(error.to_string().contains(&dialled.port().to_string()), "{error}");
         assert!(start.elapsed() < Duration::from_secs(8));
         assert!(names(root.path()).is_empty());
     });

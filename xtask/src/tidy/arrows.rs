@@ -11,7 +11,8 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-wire", Some(&["sabul-units"])),
     ("sabul-cc", Some(&["sabul-units"])),
     ("sabul-channel", Some(&["sabul-units", "sabul-wire", "sabul-cc"])),
-    ("sabul-files", Some(&["sabul-units", "sabul-wire", "sabul-channel"])),
+    ("sabul-content", Some(&["sabul-units", "sabul-wire"])),
+    ("sabul-files", Some(&["sabul-units", "sabul-wire", "sabul-content"])),
     ("sabul-udp", Some(&["sabul-units"])),
     (
         "sabul",
@@ -20,6 +21,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "sabul-wire",
             "sabul-cc",
             "sabul-channel",
+            "sabul-content",
             "sabul-files",
             "sabul-udp",
         ]),
@@ -74,7 +76,7 @@ const CORE: &[&str] = &[
     "transfer/wire/",
     "transfer/cc/",
     "transfer/channel/",
-    "transfer/files/",
+    "transfer/content/",
     "lab/net/",
     "lab/run/",
     "lab/sim/",
@@ -89,9 +91,9 @@ pub(crate) fn is_core(path: &str) -> bool {
 const ALLOWED_IN_CORE: &[(&str, &str)] = &[
     ("sabul-wire", "serde"),
     ("sabul-wire", "postcard"),
-    ("sabul-files", "serde"),
+    ("sabul-content", "serde"),
     ("sabul-run", "serde"),
-    ("sabul-files", "blake3"),
+    ("sabul-content", "blake3"),
 ];
 
 /// Crates that open sockets or wait for sockets; no core crate links them, directly or not.

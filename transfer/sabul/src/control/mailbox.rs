@@ -11,8 +11,8 @@ use tracing::debug;
 use super::ending::{Ending, broke, out_of_memory};
 use super::router::Router;
 use crate::budget::Tally;
-use crate::files::Counts;
 use crate::steer::Change;
+use sabul_files::Counts;
 
 /// Most queued messages of one transfer's task; the task never pauses for long.
 pub(super) const EVENTS_MAX: usize = 1024;

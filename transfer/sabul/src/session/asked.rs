@@ -3,15 +3,15 @@
 //! The peer names the entries, and the destination accepts every name that leads downwards. A malicious peer could
 //! therefore answer a request for one file with other files beside it. This check rejects each announced entry that
 //! does not come from a requested source.
-//! Not here:    whether a name leads downwards (`sabul_files::RelativePath`), handling of equal names (the
+//! Not here:    whether a name leads downwards (`sabul_content::RelativePath`), handling of equal names (the
 //!              assembler).
 
 use std::collections::BTreeSet;
 
-use sabul_files::{Printable, RelativePath};
+use sabul_content::{Printable, RelativePath};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
-use crate::files::glob::{Pattern, is_pattern};
+use sabul_files::glob::{Pattern, is_pattern};
 
 /// The name that a peer announces for a source whose own name is not a valid file name.
 const UNNAMED: &[u8] = b"unnamed";

@@ -13,11 +13,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Pending, Session, take_number};
 use crate::config::{Direction, TransferOptions};
 use crate::control::{Bulk, Control, Event, Input, Intake, Mailbox};
-use crate::disk::Disk;
 use crate::error::Error;
-use crate::files::{Change, Look, Looked};
 use crate::machine::thread;
 use crate::transfer::Context;
+use sabul_files::disk::Disk;
+use sabul_files::{Change, Look, Looked};
 
 /// Most entries queued for the application.
 const WAITING_MAX: usize = 4096;

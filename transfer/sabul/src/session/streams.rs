@@ -7,9 +7,9 @@ use sabul_wire::control::{self, Open};
 use super::{Pending, measure_work, refused};
 use crate::config::{Direction, MeasureLimit};
 use crate::error::Error;
-use crate::files::StreamReceiver;
 use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{Resume, Transfer, Work};
+use sabul_files::StreamReceiver;
 
 /// Request of the peer for a stream between its application and this one.
 #[derive(Debug)]

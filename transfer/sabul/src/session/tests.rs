@@ -1,8 +1,8 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::files::Source;
 use crate::{ConnectConfig, Listener, ListenerConfig, Report, SendPolicy, connect};
+use sabul_files::Source;
 
 #[test]
 fn numbers_of_transfers_end_and_do_not_begin_anew() {

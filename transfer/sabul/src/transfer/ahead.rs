@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::files::{Scan, SourceSet, Totals};
 use crate::machine::Machine;
+use sabul_files::{Scan, SourceSet, Totals};
 
 /// Interval of reports.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);

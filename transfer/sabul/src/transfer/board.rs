@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::channel::{ChannelStats, ReceiverHandle, SenderHandle};
 use crate::error::Error;
-use crate::files::{Counts, Totals};
+use sabul_files::{Counts, Totals};
 
 /// Most intervals in a report; longer transfers have longer intervals.
 const INTERVALS_MAX: usize = 4096;
@@ -340,7 +340,7 @@ impl Board {
             .checked_sub(state.names_first)
             .and_then(|at| state.names.get(usize::try_from(at).ok()?).cloned())
             .unwrap_or_else(|| format!("entry {index}").into_bytes());
-        if state.failures.len() < crate::files::MAX_KEPT_FAILURES {
+        if state.failures.len() < sabul_files::MAX_KEPT_FAILURES {
             state.failures.push((name, failure));
         }
     }
@@ -349,7 +349,7 @@ impl Board {
         let mut state = self.lock();
         state.entries_failed += failures.len() as u64;
         let kept = &mut state.failures;
-        let room = crate::files::MAX_KEPT_FAILURES.saturating_sub(kept.len());
+        let room = sabul_files::MAX_KEPT_FAILURES.saturating_sub(kept.len());
         kept.extend(failures.into_iter().take(room));
     }
 

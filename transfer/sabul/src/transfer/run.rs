@@ -27,13 +27,13 @@ use crate::config::{MeasureLimit, is_block_size};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::files::{Counts, Have, SendOptions, SourceSet, Totals};
 use crate::machine::{Crew, Machine};
 use crate::path::{CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
 use crate::seal::Suite;
 use crate::steer::Steering;
 use crate::writers::WriterNote;
 use open::open_path;
+use sabul_files::{Counts, Have, SendOptions, SourceSet, Totals};
 
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Inputs, RecvTimeoutError};
 use std::time::Duration;
 
-use sabul_files::{Assembler, Op, Step};
+use sabul_content::{Assembler, Op, Step};
 use sabul_units::Polled;
 use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, NotKept};
@@ -17,12 +17,12 @@ use crate::channel::{ReceiverHandle, SenderHandle};
 use crate::config::MeasureLimit;
 use crate::control::{Control, Event, Input, Intake, Written};
 use crate::error::Error;
-use crate::files::{
+use crate::machine::{Hand, Machine, on_thread};
+use sabul_files::root::RootPath;
+use sabul_files::{
     Counts, Have, HaveMessages, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary,
     Sink, SourceSet, Stopped, send_files,
 };
-use crate::jail::JailPath;
-use crate::machine::{Hand, Machine, on_thread};
 
 /// Upper bound of a measurement block's table in bytes: one record of each kind, with a short name.
 const MEASURE_TABLE: usize = 128;
@@ -184,7 +184,7 @@ pub(crate) trait Writer: Send {
     /// Sets the flag that interrupts long operations.
     fn heed(&mut self, _stop: Arc<AtomicBool>) {}
     /// The directory that receives the files, if files are written.
-    fn folder(&self) -> Option<JailPath> {
+    fn folder(&self) -> Option<RootPath> {
         None
     }
     /// Processes the next block.
@@ -228,7 +228,7 @@ impl<S: Sink + Send> Writer for Receiver<S> {
         self.heed(stop);
     }
 
-    fn folder(&self) -> Option<JailPath> {
+    fn folder(&self) -> Option<RootPath> {
         self.folder()
     }
 

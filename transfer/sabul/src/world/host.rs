@@ -12,10 +12,8 @@ use super::wire::{Grip, Wire};
 use crate::budget::MemoryBudget;
 use crate::config::{LocalDestination, RemoteDestination, Service, TransferOptions};
 use crate::control::{Connection, Stream};
-use crate::disk::memory::MemoryDisk;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::files::SourceSet;
 use crate::machine::Machine;
 use crate::paths::PathMemory;
 use crate::patience::Patience;
@@ -23,6 +21,8 @@ use crate::policy::SendPolicy;
 use crate::seal::Suite;
 use crate::session::{Session, software};
 use crate::transfer::{Report, Side};
+use sabul_files::SourceSet;
+use sabul_files::testing::MemoryDisk;
 
 /// Memory budget of a process, in bytes.
 const MEMORY: usize = 64 << 20;

@@ -8,8 +8,8 @@ use sabul_wire::control::Entry;
 use crate::channel::ChannelError;
 use crate::channel::engine::{Engine, Job, Turned};
 use crate::control::Input;
-use crate::files::{Outlet, Stopped, send_files};
 use crate::transfer::{Load, Reading, Writing};
+use sabul_files::{Outlet, Stopped, send_files};
 
 /// Interval at which a task polls for events that would wake a thread.
 const LOOK: Duration = Duration::from_millis(2);

@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 use super::host::{Client, Server};
 use super::net::Net;
-use crate::disk::memory::MemoryDisk;
-use crate::jail::JailPath;
+use sabul_files::root::RootPath;
+use sabul_files::testing::MemoryDisk;
 
 const RTT: Duration = Duration::from_millis(100);
 
-fn path(name: &str) -> JailPath {
-    JailPath::new(name.as_bytes().split(|byte| *byte == b'/')).unwrap()
+fn path(name: &str) -> RootPath {
+    RootPath::new(name.as_bytes().split(|byte| *byte == b'/')).unwrap()
 }
 
 #[test]

@@ -17,12 +17,11 @@ use sabul_units::{Probability, Random, Rate, SeededRandom, Span};
 use tokio::time::{Instant, sleep};
 
 use super::host::{Client, Server};
-use super::hostile::LAIR;
 use super::net::Net;
-use crate::disk::memory::{Fault, MemoryDisk};
 use crate::error::Error;
-use crate::files::part::SUFFIX as PART_SUFFIX;
-use crate::jail::JailPath;
+use sabul_files::PART_SUFFIX;
+use sabul_files::root::RootPath;
+use sabul_files::testing::{Fault, LAIR, MemoryDisk};
 
 const SEEDS_BY_DEFAULT: u64 = 1000;
 /// Time limit of a transfer; after the last fault, transfers must succeed within it.
@@ -199,8 +198,8 @@ impl Draw {
     }
 }
 
-fn path(bytes: &[u8]) -> JailPath {
-    JailPath::new(bytes.split(|byte| *byte == b'/')).unwrap()
+fn path(bytes: &[u8]) -> RootPath {
+    RootPath::new(bytes.split(|byte| *byte == b'/')).unwrap()
 }
 
 /// Folder of a job on the client's disk.

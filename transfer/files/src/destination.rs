@@ -1,0 +1,758 @@
+//! File sink of the receiver: writes part files below a root directory and renames them atomically.
+//!
+//! Content goes to a part file next to the final name (`part.rs`), so readers see either the old file or the complete
+//! new file. With `sync`, content is flushed to the disk before its file gets the final name. The entry then counts
+//! as kept only when the name is on the disk too (`group.rs`). Small files are kept in memory and written several at
+//! a time (`destination/small.rs`). Resume of interrupted transfers is in `destination/held.rs`.
+
+mod claims;
+mod held;
+mod landed;
+mod links;
+mod small;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabul_content::{Marks, Printable, Tree};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Mark, NotKept};
+
+use super::group::{Group, Verified};
+use super::hands::{Hands, SMALL_BYTES};
+use super::metadata::{Lost, keep_metadata};
+use super::part::{Part, reclaim};
+use super::receive::{Kept, Left, Receiver, Settled, Sink};
+use super::trouble::{
+    MAX_KEPT_FAILURES, Trouble, root_trouble, root_write_failure, trouble, write_failure,
+};
+use crate::disk::{Disk, DiskFile};
+use crate::root::{Kind, LinkTarget, RootDir, RootError, RootLink, RootPath};
+pub(super) use held::Ledger;
+
+/// Maximum memory in bytes of directories that wait for their metadata, except directories in use. Ours: beyond this,
+/// unused directories get their metadata early.
+const DIRECTORIES_BYTES: usize = 16 << 20;
+/// Approximate memory of a waiting directory beyond its path and entry, in bytes.
+const DIRECTORY_OVERHEAD: usize = 64;
+/// Maximum number of folders remembered as searched for stale part files. Ours.
+const SEARCHED_MAX: usize = 4096;
+
+/// Receiver of entries into a directory tree.
+pub type FileReceiver = Receiver<FileSink>;
+
+/// Destination path and write options.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Destination {
+    /// Path relative to the root; empty for the root itself.
+    pub path: Vec<u8>,
+    /// Treat the path as a directory and create the directory if missing; a trailing `/` has the same effect.
+    /// Otherwise entries go into the path if it is a directory, and replace its name if not.
+    pub into_directory: bool,
+    /// Keep modification times and permission bits, including the sticky bit of directories, but without setuid and
+    /// setgid. Otherwise a replaced file passes on owner, group and mode, and the umask applies to new files.
+    pub preserve: bool,
+    /// Flush each file to the disk before its rename, and flush its name before the file counts as kept.
+    pub sync: bool,
+    /// Keep partial content if the transfer is interrupted, and resume content of an earlier transfer.
+    pub resume: bool,
+    /// Read written content back from the disk and verify it before the rename; only with `sync`.
+    pub read_back: bool,
+    /// Identifiers of the sources, as returned by [`SourceSet::origins`](super::SourceSet::origins); empty if
+    /// unknown. An interrupted transfer is resumed only if it has one of these sources.
+    pub origins: Vec<[u8; 8]>,
+}
+
+impl FileReceiver {
+    /// Creates a receiver for a destination below the root of `disk`.
+    ///
+    /// # Errors
+    /// If the destination leaves the root or is of the wrong kind.
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        destination: &Destination,
+        transfer: u32,
+    ) -> Result<Self, Failure> {
+        let place = Place::resolve(&*disk, destination)?;
+        let hands = Arc::new(Hands::for_disk(&*disk));
+        let sink = FileSink {
+            group: Group::new(Arc::clone(&disk), Arc::clone(&hands)),
+            disk,
+            hands,
+            place,
+            preserve: destination.preserve,
+            sync: destination.sync,
+            read_back: destination.read_back && destination.sync,
+            parts: BTreeMap::new(),
+            small: small::SmallFiles::default(),
+            small_max: SMALL_BYTES,
+            settled: Vec::new(),
+            directories: Vec::new(),
+            directories_bytes: 0,
+            directories_max: DIRECTORIES_BYTES,
+            early_failures: Vec::new(),
+            links: links::Waiting::default(),
+            lost: Lost::default(),
+            landed: landed::Landed::default(),
+            searched: BTreeSet::new(),
+            ledger: destination.resume.then(|| Ledger::new(&destination.origins)),
+            now: Duration::ZERO,
+        };
+        Ok(Self::with_sink(sink, transfer))
+    }
+}
+
+/// Opens the sandbox root for a local path of the user, and returns the destination inside the sandbox. The local
+/// path may lead through symbolic links; received paths may not.
+///
+/// # Errors
+/// If the directory does not exist and cannot be created.
+pub fn local_destination(path: &Path, into_directory: bool) -> Result<(RootDir, Vec<u8>), Failure> {
+    let bytes = path.as_os_str().as_bytes();
+    let fail = |error: io::Error| write_failure(bytes, &error);
+    let is_directory = fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    if !is_directory && (into_directory || bytes.ends_with(b"/")) {
+        create_dir_all(path).map_err(fail)?;
+    } else if !is_directory {
+        let name = path.file_name().ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let root_dir = RootDir::open(parent.unwrap_or_else(|| Path::new(".")), RootLink::Follow)
+            .map_err(|error| root_trouble(&error).at(Some(Printable(bytes).to_string())))?;
+        let parent = parent.map_or(&b""[..], |parent| parent.as_os_str().as_bytes());
+        return Ok((root_dir.named(parent), name.as_bytes().to_vec()));
+    }
+    let root_dir = RootDir::open(path, RootLink::Follow)
+        .map_err(|error| root_trouble(&error).at(Some(Printable(bytes).to_string())))?;
+    Ok((root_dir.named(bytes), Vec::new()))
+}
+
+/// Creates a directory and its missing parents, and flushes each to the disk.
+fn create_dir_all(path: &Path) -> io::Result<()> {
+    let missing: Vec<PathBuf> = path
+        .ancestors()
+        .filter(|path| !path.as_os_str().is_empty())
+        .take_while(|path| !path.exists())
+        .map(Path::to_path_buf)
+        .collect();
+    fs::create_dir_all(path)?;
+    for path in missing {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Sink that writes entries as files below a root.
+#[derive(Debug)]
+pub struct FileSink {
+    disk: Arc<dyn Disk>,
+    hands: Arc<Hands>,
+    place: Place,
+    preserve: bool,
+    sync: bool,
+    read_back: bool,
+    /// Part files whose content is not verified yet, by index.
+    parts: BTreeMap<u64, Part>,
+    /// Small files still held in memory; no part file exists for them.
+    small: small::SmallFiles,
+    /// Maximum size of a small file in bytes.
+    pub(super) small_max: u64,
+    /// Files and folders that are being flushed.
+    group: Group,
+    /// Outcomes collected from the group.
+    settled: Vec<Settled>,
+    /// Directories that get their metadata last: writing into them changes their times, and may need more permissions
+    /// than their final mode.
+    directories: Vec<(u64, RootPath, Entry)>,
+    /// Approximate memory of those directories, in bytes.
+    directories_bytes: usize,
+    /// Limit of that memory.
+    pub(super) directories_max: usize,
+    /// Directories whose metadata could not be set early.
+    early_failures: Vec<(u64, Vec<u8>, Failure)>,
+    /// Links that are made last.
+    links: links::Waiting,
+    /// Metadata that was lost.
+    lost: Lost,
+    /// Counter of durable bytes; used with `sync`.
+    landed: landed::Landed,
+    /// Folders already searched for stale part files.
+    searched: BTreeSet<RootPath>,
+    /// Resume state: notes for a later attempt, and content of earlier attempts; `None` without `resume`.
+    pub(crate) ledger: Option<Ledger>,
+    /// Time since the channel was opened.
+    now: Duration,
+}
+
+/// Mapping from entry names to paths below the root.
+#[derive(Debug)]
+enum Place {
+    /// Entries go below this directory.
+    Inside(RootPath),
+    /// The path replaces the first component, which must be equal for all entries.
+    Instead { path: RootPath, first: Option<Vec<u8>> },
+    /// An unfinished earlier attempt created this folder in place of `head`. Entries below `head` continue there;
+    /// other entries go inside the folder.
+    Begun { path: RootPath, head: Vec<u8> },
+}
+
+impl Place {
+    fn resolve(disk: &dyn Disk, destination: &Destination) -> Result<Self, Failure> {
+        let bytes = &destination.path;
+        let names = bytes.split(|&byte| byte == b'/');
+        let path = RootPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
+            .map_err(|error| root_write_failure(&error))?;
+        let shown = disk.shown(&path);
+        let fail = |error: RootError| root_trouble(&error).at(Some(shown.clone()));
+        let is_directory_wanted = destination.into_directory || bytes.ends_with(b"/");
+        match disk.stat(&path, LinkTarget::Follow) {
+            Ok(metadata) if metadata.kind == Kind::Directory => {
+                let may_be_begun = destination.resume && !is_directory_wanted;
+                let head = may_be_begun
+                    .then(|| held::begun_for(disk, &path, &destination.origins))
+                    .flatten();
+                Ok(match head {
+                    Some(head) => Self::Begun { path, head },
+                    None => Self::Inside(path),
+                })
+            }
+            Ok(_) if is_directory_wanted => Err(fail(RootError::NotADirectory(path.to_string()))),
+            Ok(metadata) if metadata.kind == Kind::Other => {
+                Err(fail(RootError::NotAFile(path.to_string())))
+            }
+            Err(error) if error.is_not_found() && is_directory_wanted => {
+                make_all(disk, &path).map_err(fail)?;
+                Ok(Self::Inside(path))
+            }
+            Err(error) if !error.is_not_found() => Err(fail(error)),
+            Ok(_) | Err(_) => Ok(Self::Instead { path, first: None }),
+        }
+    }
+
+    /// The path of an entry below the root.
+    fn target(&mut self, entry: &Entry) -> Result<RootPath, Failure> {
+        let mut names = entry.path.split(|&byte| byte == b'/');
+        let start = match self {
+            Self::Inside(directory) => directory.clone(),
+            Self::Instead { path, first } => {
+                let head = names.next().unwrap_or_default();
+                if first.get_or_insert_with(|| head.to_vec()) != head {
+                    let message = format!(
+                        "'{path}' is no directory, so only one source can go there; \
+                         '{}' is another",
+                        Printable(&entry.path)
+                    );
+                    return Err(Failure::new(FailureCode::Unwritable, message));
+                }
+                path.clone()
+            }
+            Self::Begun { path, head } if entry.path.split(|&b| b == b'/').next() == Some(head) => {
+                names.next();
+                path.clone()
+            }
+            Self::Begun { path, .. } => path.clone(),
+        };
+        names
+            .try_fold(start, |path, name| path.join(name))
+            .map_err(|error| root_write_failure(&error))
+    }
+
+    /// The path at which an entry with this name would be written.
+    fn would_be(&self, entry: &[u8]) -> Option<RootPath> {
+        let mut names = entry.split(|&byte| byte == b'/');
+        let start = match self {
+            Self::Inside(directory) => directory.clone(),
+            Self::Instead { path, .. } => {
+                names.next();
+                path.clone()
+            }
+            Self::Begun { path, head } if entry.split(|&b| b == b'/').next() == Some(head) => {
+                names.next();
+                path.clone()
+            }
+            Self::Begun { path, .. } => path.clone(),
+        };
+        names.try_fold(start, |path, name| path.join(name)).ok()
+    }
+
+    /// The folder that contains all entries.
+    fn folder(&self) -> RootPath {
+        match self {
+            Self::Inside(directory) => directory.clone(),
+            Self::Instead { path, .. } | Self::Begun { path, .. } => {
+                path.parent().unwrap_or(RootPath::root())
+            }
+        }
+    }
+}
+
+/// Creates a folder and its missing parents; returns whether the folder was missing.
+fn make_all(disk: &dyn Disk, path: &RootPath) -> Result<bool, RootError> {
+    match disk.create_dir(path) {
+        Err(error) if error.is_not_found() => {}
+        result => return result,
+    }
+    let mut above = RootPath::root();
+    let mut is_new = false;
+    for name in path.components() {
+        above = above.join(name)?;
+        is_new = disk.create_dir(&above)?;
+    }
+    Ok(is_new)
+}
+
+impl FileSink {
+    fn part(&mut self, index: u64) -> Result<&mut Part, Trouble> {
+        self.parts.get_mut(&index).ok_or_else(|| not_begun(index))
+    }
+
+    /// Creates a part file. If no descriptor is free, closes the descriptors of files that wait for their flush and
+    /// tries again.
+    fn create_part(&mut self, target: RootPath, entry: &Entry) -> Result<Part, Trouble> {
+        match Part::create(&*self.disk, target.clone(), entry, self.preserve) {
+            Err(trouble) if trouble.lacks_descriptors && self.group.free_descriptors() => {
+                Part::create(&*self.disk, target, entry, self.preserve)
+            }
+            result => result,
+        }
+    }
+
+    /// Prepares a verified part for its flush, or renames the part if nothing is flushed.
+    fn ready(&mut self, part: &mut Part, entry: &Entry) -> Result<Kept, Trouble> {
+        if self.preserve && entry.kind == EntryKind::Stream {
+            self.lost.add(part.keep_metadata(entry)?);
+        }
+        if self.sync {
+            return Ok(Kept::Later);
+        }
+        // Some file systems report lost content only on close.
+        part.close()?;
+        self.group.rename(part)?;
+        Ok(Kept::Now)
+    }
+
+    /// Maximum size in bytes of a small file; smaller than any part that is kept for a resume.
+    fn small_max(&self) -> u64 {
+        let kept = self.ledger.as_ref().map_or(u64::MAX, |ledger| ledger.keep_from);
+        self.small_max.min(kept.saturating_sub(1))
+    }
+
+    /// Writes all waiting small files.
+    fn write_small(&mut self) {
+        let mut files = self.small.take();
+        while !files.is_empty() {
+            let before = files.len();
+            let lacking = self.write_some(files);
+            if lacking.len() < before || self.group.free_descriptors() {
+                files = lacking.into_iter().map(|(file, _)| file).collect();
+                continue;
+            }
+            for (file, trouble) in lacking {
+                self.group.add_failed(file.index, file.entry.path, trouble);
+            }
+            return;
+        }
+    }
+
+    /// Writes these files; returns the files for which no descriptor was free.
+    fn write_some(&mut self, files: Vec<small::Whole>) -> Vec<(small::Whole, Trouble)> {
+        let (mut created, mut lacking) = (Vec::new(), Vec::new());
+        for (file, part) in small::create(&*self.disk, &self.hands, files, self.preserve) {
+            match part {
+                Ok(part) => {
+                    self.tidy(&part);
+                    self.expect(&part);
+                    created.push((file, part));
+                }
+                Err(trouble) if trouble.lacks_descriptors => lacking.push((file, trouble)),
+                Err(trouble) => self.group.add_failed(file.index, file.entry.path, trouble),
+            }
+        }
+        let mut ready = Vec::new();
+        let written = small::write(&self.hands, created, (self.sync, self.preserve));
+        for (small::Whole { index, entry, hash, .. }, mut part, result) in written {
+            match result {
+                Ok(lost) => {
+                    part.read_back = self.read_back.then_some(hash);
+                    self.lost.add(lost);
+                    if let Some(ledger) = &mut self.ledger {
+                        ledger.finished(index, &entry.path, &part, hash, Kept::Later);
+                    }
+                    ready.push(Verified { index, path: entry.path, part });
+                }
+                Err(trouble) => {
+                    part.remove(&*self.disk);
+                    self.group.add_failed(index, entry.path, trouble);
+                }
+            }
+        }
+        if !self.sync {
+            self.group.settle_now(ready);
+            return lacking;
+        }
+        for verified in ready {
+            self.landed.verified(verified.index, verified.part.written());
+            self.group.add(verified);
+        }
+        self.group.flush_if_full();
+        lacking
+    }
+
+    /// Collects the outcomes of the group. Folders that failed need no metadata.
+    fn collect_settled(&mut self) {
+        let settled = self.group.take_settled();
+        let failed: BTreeSet<u64> = settled
+            .iter()
+            .filter(|settled| settled.is_directory && settled.result.is_err())
+            .map(|settled| settled.index)
+            .collect();
+        if !failed.is_empty() {
+            self.directories.retain(|(index, ..)| !failed.contains(index));
+        }
+        if let Some(ledger) = &mut self.ledger {
+            settled.iter().filter(|it| !it.is_directory).for_each(|it| ledger.settled(it));
+        }
+        for Settled { index, result, .. } in &settled {
+            match result {
+                Ok(()) => self.landed.settled(*index),
+                Err(_) => self.landed.gone(*index),
+            }
+        }
+        self.settled.extend(settled);
+    }
+
+    /// Removes stale part files of dead processes in a folder, on the first write to the folder.
+    fn tidy(&mut self, part: &Part) {
+        let Some(folder) = part.target().parent() else { return };
+        if self.searched.contains(&folder) {
+            return;
+        }
+        if let Some(own) = part.metadata() {
+            reclaim(&*self.disk, &folder, &own);
+        }
+        self.note_searched(folder);
+    }
+
+    fn note_searched(&mut self, folder: RootPath) {
+        if self.searched.len() >= SEARCHED_MAX {
+            self.searched.clear();
+        }
+        self.searched.insert(folder);
+    }
+
+    /// Queues a directory for its metadata. If the queue is too large, directories that are no longer in use get
+    /// their metadata now.
+    fn note_directory(&mut self, index: u64, path: RootPath, entry: &Entry) {
+        self.directories_bytes += directory_bytes(&path, entry);
+        if self.directories_bytes > self.directories_max {
+            self.relieve_directories(&path);
+        }
+        self.directories.push((index, path, entry.clone()));
+    }
+
+    fn relieve_directories(&mut self, path: &RootPath) {
+        // A link changes the times of its folder, as a file does.
+        self.write_small();
+        self.make_links();
+        self.group.flush_all();
+        self.collect_settled();
+        let mut in_use: BTreeSet<RootPath> =
+            self.parts.values().filter_map(|part| part.target().parent()).collect();
+        let mut above = Some(path.clone());
+        while let Some(folder) = above {
+            above = folder.parent();
+            in_use.insert(folder);
+        }
+        let (stay, go) = std::mem::take(&mut self.directories)
+            .into_iter()
+            .partition(|(_, path, _)| in_use.contains(path));
+        self.directories = stay;
+        self.directories_bytes =
+            self.directories.iter().map(|(_, path, entry)| directory_bytes(path, entry)).sum();
+        let failures = self.finish_directories(go);
+        self.early_failures.extend(failures);
+    }
+
+    /// Sets the metadata of directories; returns the failures.
+    fn finish_directories(
+        &mut self,
+        directories: Vec<(u64, RootPath, Entry)>,
+    ) -> Vec<(u64, Vec<u8>, Failure)> {
+        let mut failures = Vec::new();
+        // Children first: the parent's mode may prevent access to its children.
+        for (index, path, entry) in directories.into_iter().rev() {
+            let sync = self.sync;
+            let set = |directory: Box<dyn DiskFile>| {
+                let lost = keep_metadata(&*directory, &entry)?;
+                if sync { directory.sync().map(|()| lost) } else { Ok(lost) }
+            };
+            let result = match self.disk.open_dir(&path) {
+                Ok(directory) => set(directory).map_err(|error| trouble(path.as_bytes(), &error)),
+                Err(error) => Err(root_trouble(&error)),
+            };
+            match result {
+                Ok(lost) => self.lost.add(lost),
+                Err(trouble) => {
+                    failures.push((index, entry.path, trouble.at(Some(self.disk.shown(&path)))));
+                }
+            }
+        }
+        failures
+    }
+}
+
+fn not_begun(index: u64) -> Trouble {
+    let text = format!("entry {index} is written but not begun");
+    Failure::new(FailureCode::Internal, text).into()
+}
+
+fn directory_bytes(path: &RootPath, entry: &Entry) -> usize {
+    path.as_bytes().len() + entry.weight() + DIRECTORY_OVERHEAD
+}
+
+/// Removes the permission bits that `mode` lacks from a new directory created with the umask. The owner's bits stay,
+/// because they are needed to fill the directory.
+fn narrow(directory: &dyn DiskFile, mode: u32) -> io::Result<()> {
+    let now = directory.metadata()?.mode;
+    // Setting the mode also clears an inherited setgid bit, so the mode is set only if needed.
+    if now & 0o777 & !(mode | 0o700) == 0 {
+        Ok(())
+    } else {
+        directory.set_mode(now & (mode | 0o700))
+    }
+}
+
+impl Sink for FileSink {
+    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+        if self.early_failures.len() > MAX_KEPT_FAILURES {
+            let text = "too many directories do not take the times and bits announced for them";
+            let failure = Failure::new(FailureCode::Unwritable, text);
+            return Err(Trouble { ends_transfer: true, ..failure.into() });
+        }
+        let path = self.place.target(entry)?;
+        let is_new = make_all(&*self.disk, &path).map_err(|error| root_trouble(&error))?;
+        if is_new {
+            if let Some(mode) = entry.mode {
+                let directory = self.disk.open_dir(&path).map_err(|error| root_trouble(&error))?;
+                narrow(&*directory, mode).map_err(|error| trouble(path.as_bytes(), &error))?;
+            }
+            self.note_searched(path.clone());
+        }
+        let is_kept = !self.sync || self.group.has_on_disk(&path);
+        if !is_kept {
+            let device = self.group.expect_in(&path)?;
+            self.group.add_folder(index, entry.path.clone(), &path, device);
+        }
+        if self.preserve {
+            self.note_directory(index, path, entry);
+        }
+        self.group.flush_if_full();
+        Ok(if is_kept { Kept::Now } else { Kept::Later })
+    }
+
+    fn make_link(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+        self.note_link(index, entry)
+    }
+
+    fn not_kept(&self) -> Vec<NotKept> {
+        self.lost.list()
+    }
+
+    fn shown(&self, path: &[u8]) -> Option<String> {
+        self.place.would_be(path).map(|place| self.disk.shown(&place))
+    }
+
+    fn folder(&self) -> Option<RootPath> {
+        Some(self.place.folder())
+    }
+
+    fn held(&mut self) -> Left {
+        self.find_held()
+    }
+
+    fn resume(&mut self, index: u64, entry: &Entry, offset: u64) -> Result<(), Trouble> {
+        self.resume_held(index, entry, offset)
+    }
+
+    fn read_back(&mut self, index: u64) -> Result<Option<Tree>, Trouble> {
+        self.read_back_held(index)
+    }
+
+    fn wants_mark(&self, index: u64) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| {
+            self.parts.get(&index).is_some_and(|part| ledger.wants_mark(part, self.now))
+        })
+    }
+
+    fn mark(&mut self, index: u64, entry: &Entry, marks: Marks) -> Result<bool, Trouble> {
+        self.note_mark(index, entry, marks)
+    }
+
+    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble> {
+        let target = self.place.target(entry)?;
+        self.drop_held(entry);
+        if self.small.begin(index, entry, &target, self.small_max()) {
+            return Ok(());
+        }
+        let part = self.create_part(target, entry)?;
+        self.tidy(&part);
+        self.expect(&part);
+        let room = part.check_room();
+        let is_empty = part.is_full();
+        self.parts.insert(index, part);
+        room?;
+        if is_empty && self.preserve {
+            let lost = self.part(index)?.keep_metadata(entry)?;
+            self.lost.add(lost);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble> {
+        if self.small.write(index, content) {
+            return Ok(());
+        }
+        let (sync, preserve) = (self.sync, self.preserve);
+        let part = self.part(index)?;
+        part.write(content, sync)?;
+        if preserve && part.is_full() {
+            let lost = part.keep_metadata(entry)?;
+            self.lost.add(lost);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> Result<Kept, Trouble> {
+        if let Some(kept) = self.finish_whole(index, entry) {
+            return kept;
+        }
+        if self.small.finish(index, entry, hash) {
+            if self.small.is_full() {
+                self.write_small();
+            }
+            return Ok(Kept::Later);
+        }
+        let mut part = self.parts.remove(&index).ok_or_else(|| not_begun(index))?;
+        let noted = match &mut self.ledger {
+            Some(ledger) if part.noted.number.is_some() => {
+                // Noted before the rename, so that an attempt after a crash finds the file by either name.
+                let all = Mark { from: 0, bytes: part.written(), hash };
+                let marks = Marks { all, since: all };
+                ledger.note_mark(&*self.disk, entry, &mut part, marks, self.now, self.sync)
+            }
+            _ => Ok(false),
+        };
+        part.read_back = self.read_back.then_some(hash);
+        let result = noted.and_then(|_| self.ready(&mut part, entry));
+        if let (Ok(kept), Some(ledger)) = (&result, &mut self.ledger) {
+            ledger.finished(index, &entry.path, &part, hash, *kept);
+        }
+        if result.is_err() {
+            part.remove(&*self.disk);
+            self.landed.gone(index);
+        } else if self.sync {
+            self.landed.verified(index, part.written());
+            self.group.add(Verified { index, path: entry.path.clone(), part });
+            self.group.flush_if_full();
+        }
+        result
+    }
+
+    fn give_up(&mut self, index: u64) {
+        let is_worth_it = |part: &&Part| part.noted.number.is_some();
+        if self.ledger.is_none() || self.parts.get(&index).filter(is_worth_it).is_none() {
+            self.discard(index);
+        }
+    }
+
+    fn discard(&mut self, index: u64) {
+        self.small.discard(index);
+        self.landed.gone(index);
+        if let Some(part) = self.parts.remove(&index) {
+            part.remove(&*self.disk);
+        }
+    }
+
+    fn durable(&self) -> u64 {
+        self.landed.bytes()
+    }
+
+    fn tick(&mut self, now: Duration) {
+        self.now = now;
+        self.group.tick(now);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.tick(&*self.disk, now);
+        }
+    }
+
+    fn idle(&mut self) -> bool {
+        // Read errors are reported by the later read-back.
+        self.parts.values_mut().any(|part| part.read_some().unwrap_or(false))
+    }
+
+    fn block_done(&mut self) {
+        self.write_small();
+    }
+
+    fn pending_bytes(&self) -> usize {
+        self.small.coming_bytes()
+    }
+
+    fn settle(&mut self) {
+        self.write_small();
+        self.group.flush_all();
+        self.make_links();
+        self.group.flush_all();
+    }
+
+    fn settled(&mut self) -> Vec<Settled> {
+        self.collect_settled();
+        std::mem::take(&mut self.settled)
+    }
+
+    fn complete(&mut self) -> Vec<(u64, Vec<u8>, Failure)> {
+        let directories = std::mem::take(&mut self.directories);
+        let mut failures = std::mem::take(&mut self.early_failures);
+        failures.extend(self.finish_directories(directories));
+        if let Some(ledger) = &mut self.ledger
+            && !ledger.complete(&*self.disk, self.sync)
+        {
+            self.conclude();
+        }
+        failures
+    }
+
+    fn has_to_be_heard(&self) -> bool {
+        self.ledger.is_some()
+    }
+
+    fn conclude(&mut self) {
+        if let Some(ledger) = self.ledger.take() {
+            ledger.finish();
+        }
+    }
+
+    fn abort(&mut self) {
+        if self.ledger.is_some() {
+            // Complete entries are kept.
+            self.write_small();
+            self.group.flush_all();
+            self.collect_settled();
+        }
+        self.small.clear();
+        while let Some((_, part)) = self.parts.pop_first() {
+            match &mut self.ledger {
+                Some(ledger) if part.noted.number.is_some() => ledger.note_left(&part),
+                _ => part.remove(&*self.disk),
+            }
+        }
+        self.group.abort();
+        if let Some(ledger) = self.ledger.take() {
+            ledger.interrupt(&*self.disk, self.sync);
+        }
+    }
+}

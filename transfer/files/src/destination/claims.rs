@@ -1,0 +1,264 @@
+//! Validation of the claims in journals of earlier attempts.
+//!
+//! Invariants: no record is trusted: a name must lead to the recorded file, unchanged since, or the record is
+//! ignored.
+//! Not here: use of the valid claims (`held.rs`).
+
+use std::collections::BTreeMap;
+
+use sabul_content::Layout;
+use sabul_wire::control::{Mark, Whole as Told};
+use tracing::debug;
+
+use crate::behind::{Behind, hash_of};
+use crate::disk::Disk;
+use crate::hands::Nearby;
+use crate::have::{WHOLE_BYTES_MAX, whole};
+use crate::journal::{Record, Stamp, kept_time};
+use crate::part::{KEPT_MODE, is_kept_name};
+use crate::root::{FileId, Kind, LinkTarget, Metadata, RootPath};
+
+/// Kept content of one file.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) target: RootPath,
+    pub(super) what: What,
+    pub(super) layout: Layout,
+    /// Mode of the finished file.
+    pub(super) mode: u32,
+    pub(super) marks: Vec<Mark>,
+    /// Index of the journal with this claim, and the part's number in that journal.
+    pub(super) journal: usize,
+    pub(super) number: u32,
+    /// Bytes from the beginning that were flushed to the disk.
+    pub(super) synced: u64,
+    /// Time of the last change of the part, if its transfer recorded the time.
+    left: Option<(i64, u32)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A part file at this path.
+    Part(RootPath),
+    /// The complete file under its final name.
+    Whole(FileId),
+}
+
+/// Collects and validates the claims of journals.
+pub(super) struct Claims<'a> {
+    /// Folder of the journals, and the mapping from the path of an entry to its target path.
+    folder: RootPath,
+    place: &'a dyn Fn(&[u8]) -> Option<RootPath>,
+    disk: &'a dyn Disk,
+    near: Nearby<'a>,
+    sync: bool,
+    /// Valid claims, by path of the entry.
+    found: BTreeMap<Vec<u8>, Claim>,
+    /// Complete small files.
+    small: Vec<Told>,
+    /// State of the journal that is being read: its index,
+    journal: usize,
+    /// layouts of sparse files, by path of the entry,
+    layouts: BTreeMap<Vec<u8>, Layout>,
+    /// parts by number, each with the path of its entry.
+    parts: BTreeMap<u32, (Vec<u8>, Claim, Stamp)>,
+}
+
+impl<'a> Claims<'a> {
+    pub(super) fn new(
+        folder: RootPath,
+        place: &'a dyn Fn(&[u8]) -> Option<RootPath>,
+        disk: &'a dyn Disk,
+        sync: bool,
+    ) -> Self {
+        let (found, layouts, parts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let near = Nearby::new(disk);
+        Self {
+            folder,
+            place,
+            disk,
+            near,
+            sync,
+            found,
+            small: Vec::new(),
+            journal: 0,
+            layouts,
+            parts,
+        }
+    }
+
+    fn claim(&self, target: RootPath, what: What, entry: &[u8], number: u32) -> Claim {
+        let layout = self.layouts.get(entry).cloned().unwrap_or_default();
+        let (marks, journal, mode, synced) = (Vec::new(), self.journal, KEPT_MODE, 0);
+        Claim { target, what, layout, mode, marks, journal, number, synced, left: None }
+    }
+
+    /// Target path of a claim; `None` unless the entry would be written to this path now.
+    fn target(&self, entry: &[u8], target: &[u8]) -> Option<RootPath> {
+        let target = above(&self.folder, target)?;
+        ((self.place)(entry).as_ref() == Some(&target)).then_some(target)
+    }
+
+    /// Processes the next record of this journal.
+    pub(super) fn take(&mut self, journal: usize, record: Record) {
+        if self.journal != journal {
+            self.end_journal();
+            self.journal = journal;
+        }
+        match record {
+            Record::Origins(_) => {}
+            Record::Left { number, changed } => {
+                if let Some((_, claim, _)) = self.parts.get_mut(&number) {
+                    claim.left = Some(changed);
+                }
+            }
+            Record::Holes { entry, bytes, data } => {
+                if let Some(layout) = Layout::with_holes(bytes, &data) {
+                    self.layouts.insert(entry, layout);
+                }
+            }
+            Record::Part { number, entry, target, part, stamp, mode } => {
+                let part = above(&self.folder, &part);
+                let (Some(target), Some(part)) = (self.target(&entry, &target), part) else {
+                    return;
+                };
+                // A hostile journal cannot pass off another file as a part.
+                if is_kept_name(&part) && part.parent() == target.parent() {
+                    let mut claim = self.claim(target, What::Part(part), &entry, number);
+                    claim.mode = mode & 0o777;
+                    self.parts.insert(number, (entry, claim, stamp));
+                }
+            }
+            Record::Mark { number, from, bytes, hash, is_synced } => {
+                if let Some((_, claim, _)) = self.parts.get_mut(&number) {
+                    claim.marks.retain(|mark| mark.bytes < bytes);
+                    let begins_there = |mark: &Mark| mark.bytes == from;
+                    if from > 0 && !claim.marks.iter().any(begins_there) {
+                        return;
+                    }
+                    claim.left = None;
+                    claim.marks.push(Mark { from, bytes, hash });
+                    claim.synced = if is_synced { bytes } else { claim.synced.min(bytes) };
+                }
+            }
+            Record::Whole { entry, target, bytes, hash, stamp, changed } => {
+                let Some(target) = self.target(&entry, &target).filter(|_| bytes > 0) else {
+                    return;
+                };
+                let layout = self.layouts.get(&entry).cloned().unwrap_or_default();
+                let disk = self.near.at(&target);
+                let Ok(found) = disk.stat(&target, LinkTarget::Itself) else { return };
+                if found.kind != Kind::File
+                    || Stamp::from(found.id) != stamp
+                    || found.size != layout.file_bytes(bytes)
+                    || !is_unchanged(disk, &target, &found, changed, (&layout, bytes, hash))
+                {
+                    return;
+                }
+                if bytes <= WHOLE_BYTES_MAX && !layout.has_holes() {
+                    self.small.push(whole(&entry, &hash));
+                    return;
+                }
+                let mut claim = self.claim(target, What::Whole(found.id), &entry, 0);
+                claim.marks = vec![Mark { from: 0, bytes, hash }];
+                self.found.insert(entry, claim);
+            }
+        }
+    }
+
+    /// Claims about parts are validated once all records of the journal were read.
+    fn end_journal(&mut self) {
+        self.layouts.clear();
+        let disk = self.disk;
+        for (entry, mut claim, stamp) in std::mem::take(&mut self.parts).into_values() {
+            let What::Part(part) = claim.what.clone() else { continue };
+            let part = &part;
+            let find = |path| {
+                let found = disk.stat(path, LinkTarget::Itself).ok()?;
+                let is_it = Stamp::from(found.id) == stamp && found.kind == Kind::File;
+                // Files of other users, and files writable by other users, are left alone.
+                (is_it && found.owner == disk.user()).then_some(found)
+            };
+            let is_kept = |found: &Metadata| found.is_only_of(disk.user());
+            let Some(Metadata { size, ctime, .. }) = find(part).filter(is_kept) else {
+                // The part may have been renamed to its final name since.
+                let last = claim.marks.last().copied();
+                if let (Some(found), Some(last)) = (find(&claim.target), last)
+                    && last.from == 0
+                    && found.size == claim.layout.file_bytes(last.bytes)
+                {
+                    (claim.what, claim.marks) = (What::Whole(found.id), vec![last]);
+                    self.found.insert(entry, claim);
+                }
+                continue;
+            };
+            claim.marks.retain(|mark| (1..=size).contains(&claim.layout.reach(mark.bytes)));
+            if claim.left.is_some_and(|left| left != kept_time(ctime)) {
+                // The file was changed since, so all of it is read again.
+                claim.synced = 0;
+            }
+            // Content that was not flushed counts only if it can be read and matches.
+            if claim.marks.last().is_some_and(|last| last.bytes > claim.synced) {
+                keep_true(disk, part, &mut claim, self.sync);
+            }
+            if claim.marks.is_empty() {
+                remove_part(disk, part);
+                continue;
+            }
+            self.found.insert(entry, claim);
+        }
+    }
+
+    /// Returns all valid claims, and the small files sorted by name. The last record counts for
+    /// duplicate small files.
+    pub(super) fn end(mut self) -> (BTreeMap<Vec<u8>, Claim>, Vec<Told>) {
+        self.end_journal();
+        self.small.reverse();
+        self.small.sort_by_key(|told| told.name);
+        self.small.dedup_by_key(|told| told.name);
+        (self.found, self.small)
+    }
+}
+
+/// Whether a file is as recorded. A new hard link also changes the ctime, so the content of a file with
+/// several links is compared instead.
+fn is_unchanged(
+    disk: &dyn Disk,
+    target: &RootPath,
+    found: &Metadata,
+    changed: (i64, u32),
+    (layout, bytes, hash): (&Layout, u64, [u8; 32]),
+) -> bool {
+    let has_content = || {
+        let file = disk.open_read(target).ok()?;
+        Some(hash_of(&*file, layout, bytes).ok()? == (bytes, hash))
+    };
+    kept_time(found.ctime) == changed || (found.names > 1 && has_content().unwrap_or(false))
+}
+
+/// Keeps flushed marks, and later marks that match the file's content. If the flush fails, the disk has lost
+/// content, and later marks are dropped: such a loss shows only after a power failure.
+fn keep_true(disk: &dyn Disk, part: &RootPath, claim: &mut Claim, sync: bool) {
+    let flushed = claim.marks.iter().filter(|mark| mark.bytes <= claim.synced).count();
+    let others = claim.marks[flushed..].to_vec();
+    let mut behind = Behind::new(claim.layout.clone(), others);
+    if let Ok(file) = disk.open_read(part)
+        && (!sync || file.sync().is_ok())
+    {
+        // Unreadable content does not count.
+        let _ = behind.finish(&*file);
+    }
+    claim.marks.truncate(flushed + behind.reached());
+}
+
+/// Removes a part that cannot be resumed.
+pub(super) fn remove_part(disk: &dyn Disk, part: &RootPath) {
+    if let Err(error) = disk.remove_file(part) {
+        debug!(%part, %error, "a part stays behind");
+    }
+}
+
+fn above(folder: &RootPath, names: &[u8]) -> Option<RootPath> {
+    let mut names = names.split(|&byte| byte == b'/');
+    names.try_fold(folder.clone(), |path, name| path.join(name)).ok()
+}

@@ -1,0 +1,671 @@
+//! Part files: files under construction, and their cleanup after their writer dies.
+//!
+//! A part is next to its final name, under a name of its own: the start of the final name, 64 random bits and
+//! [`SUFFIX`]. It is created exclusively, and locked until it is renamed or removed. Rename and removal happen only
+//! while the name still leads to the file that was written. So two writers of one final name never touch each other's
+//! bytes. The lock of a dead writer is free: a later transfer into the folder removes the dead writer's parts.
+//!
+//! A leftover part is used only if this user owns it and no other user may write to it. Content that another user left
+//! or may change later is never used. A kept part has mode 0600 until it gets its final name.
+//!
+//! A part that is worth resuming is kept: it is renamed to a name that marks it as kept, and its progress is in the
+//! journal of its transfer (`journal.rs`). If its writer dies or gives up, the part stays for [`KEPT_PATIENCE`].
+
+use std::io;
+
+use sabul_content::{Layout, Tree};
+use sabul_wire::control::{Entry, Failure, FailureCode, Mark};
+use tracing::{debug, info};
+
+use super::behind::{Behind, hash_of};
+use super::journal::is_journal;
+use super::metadata::{Lost, keep_metadata};
+use super::trouble::{Trouble, root_trouble, trouble};
+use crate::disk::{Disk, DiskFile, Lock};
+use crate::root::{
+    Entry as Name, FileId, Kind, LinkTarget, MAX_NAME, Metadata, RootError, RootPath,
+};
+
+/// Suffix of the name of a part.
+pub const SUFFIX: &[u8] = b".sabul-part";
+/// Part of the name before the suffix that marks a kept part.
+const KEPT: &[u8] = b".kept";
+/// Hexadecimal digits for the random bits of a name.
+const DIGITS: usize = 16;
+/// Maximum number of attempts to find a free name.
+const ATTEMPTS: usize = 8;
+/// Minimum size of a file whose space is reserved in advance, to avoid fragmentation. Ours: for smaller files, the
+/// extra call costs more.
+const RESERVE_FROM: u64 = 1 << 20;
+/// Space reserved ahead of the content, in bytes. Small at first, so that an announcement alone takes no disk space
+/// from others; then doubled up to the limit.
+const RESERVE_STEPS: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
+/// Writeback is started each time this many bytes were written. Ours: a disk writes them in one sweep, and the rest at
+/// the end is flushed in a fraction of a second.
+const WRITEBACK_BYTES: u64 = 8 << 20;
+/// How long a kept part waits for a resume, in seconds: a week.
+pub(super) const KEPT_PATIENCE: i64 = 7 * 86_400;
+/// Minimum age of a part before removal, in seconds, if locks of other machines may be invisible here. Ours: a live
+/// writer changes its part every few seconds.
+const LOCAL_LOCK_PATIENCE: i64 = 600;
+/// Mode of a kept part.
+pub(super) const KEPT_MODE: u32 = 0o600;
+/// Amount of prefix verification per idle call, given as received bytes. Ours: some milliseconds.
+const IDLE_BYTES: u64 = 4 << 20;
+/// Maximum number of names searched for stale parts in a folder. Ours: a tenth of a second.
+const NAMES_SEARCHED: usize = 100_000;
+
+/// Whether a name is reserved for parts and journals.
+pub(super) fn is_reserved(name: &[u8]) -> bool {
+    name.ends_with(SUFFIX)
+}
+
+/// The name for a part of a file.
+fn part_name(name: &[u8], bits: u64) -> Vec<u8> {
+    let most = MAX_NAME - 1 - DIGITS - KEPT.len() - SUFFIX.len();
+    let mut kept = name.len().min(most);
+    // Some file systems reject incomplete UTF-8 characters.
+    while kept < name.len() && kept > most - 3 && name[kept] & 0xC0 == 0x80 {
+        kept -= 1;
+    }
+    [&name[..kept], b".", format!("{bits:016x}").as_bytes(), SUFFIX].concat()
+}
+
+/// The name of a part once it is kept.
+fn kept_name(name: &[u8]) -> Vec<u8> {
+    [name.strip_suffix(SUFFIX).unwrap_or(name), KEPT, SUFFIX].concat()
+}
+
+/// How long an unlocked part with this name may wait, in seconds; `None` if this is not the name of a part.
+fn recognise(name: &[u8]) -> Option<i64> {
+    let stem = name.strip_suffix(SUFFIX)?;
+    let (stem, patience) = stem.strip_suffix(KEPT).map_or((stem, 0), |stem| (stem, KEPT_PATIENCE));
+    let (start, digits) = stem.split_at_checked(stem.len().checked_sub(DIGITS)?)?;
+    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    (start.ends_with(b".") && start.len() > 1 && digits.iter().all(is_hex)).then_some(patience)
+}
+
+/// Whether a path has the name of a kept part.
+pub(super) fn is_kept_name(path: &RootPath) -> bool {
+    path.name().and_then(recognise) == Some(KEPT_PATIENCE)
+}
+
+/// A file under construction.
+#[derive(Debug)]
+pub(super) struct Part {
+    path: RootPath,
+    target: RootPath,
+    id: FileId,
+    /// `None` once the part is closed.
+    file: Option<Box<dyn DiskFile>>,
+    /// Announced bytes of the stream, and their layout in the file.
+    size: Option<u64>,
+    layout: Layout,
+    written: u64,
+    reserved: u64,
+    step: u64,
+    /// Writeback was started for the content before this offset.
+    handed_over: u64,
+    /// Verification of the content that was present at the resume.
+    behind: Option<Behind>,
+    /// Mode that the part gets with its final name.
+    mode: u32,
+    /// Hash for the verification by reading back from the disk; `None` if not requested.
+    pub(super) read_back: Option<[u8; 32]>,
+    /// Whether a replaced file passes on owner and mode; and the metadata of that file at creation.
+    keeps_old: bool,
+    old: Option<Metadata>,
+    /// State of the part in the journal.
+    pub(super) noted: Noted,
+}
+
+/// State of a part in the journal.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Noted {
+    /// Number of the part in the journal, once kept.
+    pub(super) number: Option<u32>,
+    /// Bytes up to the last mark.
+    pub(super) bytes: u64,
+    /// Bytes up to the last durable mark, and the time of that mark.
+    pub(super) durable: u64,
+    pub(super) at: std::time::Duration,
+}
+
+impl Part {
+    /// Creates a part without reserving space. With `preserve` the file gets the announced mode in the end; otherwise
+    /// the mode of the file that it replaces.
+    pub(super) fn create(
+        disk: &dyn Disk,
+        target: RootPath,
+        entry: &Entry,
+        preserve: bool,
+    ) -> Result<Self, Trouble> {
+        let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
+            return Err(root_trouble(&RootError::IsADirectory(target.to_string())));
+        };
+        if is_reserved(name) {
+            let message = format!(
+                "'{target}' has a name that is reserved for files under construction; rename it"
+            );
+            return Err(Failure::new(FailureCode::Refused, message).into());
+        }
+        let fail = |error: io::Error| trouble(target.as_bytes(), &error);
+        let keeps_old = !preserve || entry.mode.is_none();
+        let old = replaced(disk, &target, keeps_old);
+        // Users without access to the old file have no access to the part.
+        let mode = entry.mode.unwrap_or(0o666) & old.map_or(0o777, |old| old.mode | 0o600);
+        for _ in 0..ATTEMPTS {
+            let path = parent
+                .join(part_name(name, disk.draw().map_err(fail)?))
+                .map_err(|error| root_trouble(&error))?;
+            let file = match disk.create_file(&path, mode) {
+                Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => continue,
+                result => result.map_err(|error| root_trouble(&error))?,
+            };
+            let begun = file.metadata().and_then(|metadata| Ok((metadata, file.lock()?)));
+            let (Metadata { id, mode, .. }, lock) = match begun {
+                Ok(begun) => begun,
+                Err(error) => {
+                    // The part is empty; if the removal fails, its lock is released soon.
+                    let _ = disk.remove_file(&path);
+                    return Err(fail(error));
+                }
+            };
+            let target = target.clone();
+            let (size, layout) = (entry.stream_bytes(), Layout::of(entry));
+            let step = *RESERVE_STEPS.start();
+            let (file, written, reserved, handed_over) = (Some(file), 0, 0, 0);
+            let (behind, noted) = (None, Noted::default());
+            #[rustfmt::skip]
+            let mut part = Self {
+                path, target, id, file, size, layout, written, reserved, step, handed_over, behind, mode, keeps_old,
+                old, noted, read_back: None,
+            };
+            // A concurrent cleanup may have found the part before it was locked, and may remove it.
+            if lock != Lock::Busy && part.has_its_name(disk)? {
+                part.leave_hole()?;
+                return Ok(part);
+            }
+        }
+        let message = format!("cannot write '{target}': no name for its part is free; try again");
+        Err(Failure::new(FailureCode::Unwritable, message).into())
+    }
+
+    /// Opens a kept part and continues from the last of these marks. The finished file gets `mode`.
+    pub(super) fn reopen(
+        disk: &dyn Disk,
+        path: RootPath,
+        target: RootPath,
+        entry: &Entry,
+        (mode, preserve): (u32, bool),
+        marks: Vec<Mark>,
+    ) -> Result<Self, Trouble> {
+        let fail = |error: io::Error| trouble(target.as_bytes(), &error);
+        let file = disk.open_file(&path).map_err(|error| root_trouble(&error))?;
+        let found = file.metadata().map_err(fail)?;
+        let layout = Layout::of(entry);
+        let offset = marks.last().map_or(0, |mark| mark.bytes);
+        let is_ours = found.is_only_of(disk.user());
+        if !is_ours || file.lock().map_err(fail)? != Lock::Held || found.size < layout.reach(offset)
+        {
+            let message = format!(
+                "cannot go on with '{target}': another transfer writes what was left of it; copy it \
+                 again"
+            );
+            return Err(Failure::new(FailureCode::Unwritable, message).into());
+        }
+        let keeps_old = !preserve || entry.mode.is_none();
+        let old = replaced(disk, &target, keeps_old);
+        let mut part = Self {
+            path,
+            target,
+            id: found.id,
+            file: Some(file),
+            size: entry.stream_bytes(),
+            layout,
+            written: 0,
+            reserved: 0,
+            step: *RESERVE_STEPS.start(),
+            handed_over: 0,
+            behind: None,
+            mode,
+            read_back: None,
+            keeps_old,
+            old,
+            noted: Noted::default(),
+        };
+        part.go_on(marks)?;
+        part.require_its_name(disk)?;
+        Ok(part)
+    }
+
+    /// Continues from the last of these marks; truncates the content after the mark.
+    pub(super) fn go_on(&mut self, marks: Vec<Mark>) -> Result<(), Trouble> {
+        let offset = marks.last().map_or(0, |mark| mark.bytes);
+        let fail = |error: io::Error| trouble(self.target.as_bytes(), &error);
+        if let Some(file) = &mut self.file {
+            file.resume_at(self.layout.reach(offset)).map_err(fail)?;
+            if self.layout.has_holes() {
+                // The range up to the next data becomes a hole again.
+                file.resume_at(self.layout.place(offset).0).map_err(fail)?;
+            }
+        }
+        (self.written, self.reserved, self.handed_over) = (offset, offset, offset);
+        self.behind = Some(Behind::new(self.layout.clone(), marks));
+        Ok(())
+    }
+
+    /// Completes the verification of the content present at the resume. Returns its hash state; `None` if the content
+    /// does not match.
+    pub(super) fn read_back(&mut self) -> Result<Option<Tree>, Trouble> {
+        let (Some(file), Some(behind)) = (&self.file, &mut self.behind) else { return Ok(None) };
+        let tree = behind.finish(&**file);
+        let tree = tree.map_err(|error| trouble(self.target.as_bytes(), &error))?.clone();
+        Ok((!behind.differs()).then_some(tree))
+    }
+
+    /// Verifies more of the prefix, in proportion to `bytes`; returns whether more remains.
+    fn read_behind(&mut self, bytes: u64) -> Result<bool, Trouble> {
+        let (Some(file), Some(behind)) = (&self.file, &mut self.behind) else { return Ok(false) };
+        let read = behind.keep_pace(&**file, bytes);
+        read.map_err(|error| trouble(self.target.as_bytes(), &error))?;
+        Ok(!behind.is_done())
+    }
+
+    /// Verifies more of the prefix, for some milliseconds; returns whether more remains.
+    pub(super) fn read_some(&mut self) -> Result<bool, Trouble> {
+        self.read_behind(IDLE_BYTES)
+    }
+
+    /// The path of the part once it is kept.
+    pub(super) fn kept_path(&self) -> Result<RootPath, Trouble> {
+        if is_kept_name(&self.path) {
+            return Ok(self.path.clone());
+        }
+        let name = kept_name(self.path.name().unwrap_or_default());
+        let parent = self.path.parent().unwrap_or(RootPath::root());
+        parent.join(name).map_err(|error| root_trouble(&error))
+    }
+
+    /// Renames the part to the name of a kept part.
+    pub(super) fn keep(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
+        let path = self.kept_path()?;
+        if path != self.path {
+            self.require_its_name(disk)?;
+            if let Some(file) = &self.file {
+                file.set_mode(KEPT_MODE).map_err(|error| self.trouble(&error))?;
+            }
+            disk.rename(&self.path, &path).map_err(|error| root_trouble(&error))?;
+            self.path = path;
+        }
+        Ok(())
+    }
+
+    /// Mode that the part gets with its final name.
+    pub(super) const fn mode(&self) -> u32 {
+        self.mode
+    }
+
+    /// The final path.
+    pub(super) fn target(&self) -> &RootPath {
+        &self.target
+    }
+
+    /// Identity of the file.
+    pub(super) fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Whether all announced bytes were written.
+    pub(super) fn is_full(&self) -> bool {
+        self.size == Some(self.written)
+    }
+
+    /// Announced bytes of the stream, if announced.
+    pub(super) fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// Layout of the file.
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Bytes of content written so far.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Current metadata of the part on the disk.
+    pub(super) fn metadata(&self) -> Option<Metadata> {
+        self.file.as_ref().and_then(|file| file.metadata().ok())
+    }
+
+    /// Returns an error if the disk has less free space than the announced size.
+    pub(super) fn check_room(&self) -> Result<(), Trouble> {
+        let size = self.size.filter(|&size| size >= RESERVE_FROM);
+        let (Some(size), Some(file)) = (size, &self.file) else { return Ok(()) };
+        match file.free_bytes() {
+            Ok(free) if free < size => Err(self.trouble(&io::ErrorKind::StorageFull.into())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends content; with `hand_over`, also starts the writeback.
+    pub(super) fn write(&mut self, mut content: &[u8], hand_over: bool) -> Result<(), Trouble> {
+        let end = self.written + content.len() as u64;
+        self.reserve(end)?;
+        self.read_behind(content.len() as u64)?;
+        while !content.is_empty() {
+            let (_, run) = self.layout.place(self.written);
+            let now = usize::try_from(run).map_or(content.len(), |run| run.min(content.len()));
+            let result = match &mut self.file {
+                Some(file) => file.write(&content[..now]),
+                None => Err(io::ErrorKind::NotConnected.into()),
+            };
+            match result {
+                Ok(0) => return Err(self.trouble(&io::ErrorKind::WriteZero.into())),
+                Ok(count) => {
+                    self.written += count as u64;
+                    content = content.get(count..).unwrap_or_default();
+                    if self.layout.has_holes() && count as u64 == run {
+                        self.leave_hole()?;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.trouble(&error)),
+            }
+        }
+        let waiting = self.written - self.handed_over;
+        if hand_over
+            && waiting >= WRITEBACK_BYTES
+            && let Some(file) = &self.file
+        {
+            let (from, to) =
+                (self.layout.place(self.handed_over).0, self.layout.reach(self.written));
+            file.start_writeback(from, to.saturating_sub(from));
+            self.handed_over = self.written;
+        }
+        Ok(())
+    }
+
+    /// Moves to the file offset of the next byte; a hole remains in between, and the file gets its correct length.
+    fn leave_hole(&mut self) -> Result<(), Trouble> {
+        let (place, _) = self.layout.place(self.written);
+        match &mut self.file {
+            Some(file) if self.layout.has_holes() => {
+                file.resume_at(place).map_err(|error| trouble(self.target.as_bytes(), &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn reserve(&mut self, end: u64) -> Result<(), Trouble> {
+        let (Some(size), Some(file)) = (self.size, &self.file) else { return Ok(()) };
+        if self.layout.has_holes()
+            || size < RESERVE_FROM
+            || end <= self.reserved
+            || self.reserved >= size
+        {
+            return Ok(());
+        }
+        let until = end.saturating_add(self.step).min(size);
+        file.reserve(self.reserved, until - self.reserved).map_err(|error| self.trouble(&error))?;
+        self.reserved = until;
+        self.step = (self.step * 2).min(*RESERVE_STEPS.end());
+        Ok(())
+    }
+
+    /// Sets the announced metadata; returns metadata that was lost.
+    pub(super) fn keep_metadata(&mut self, entry: &Entry) -> Result<Lost, Trouble> {
+        let Some(file) = &self.file else { return Ok(Lost::default()) };
+        let result = match entry.mode {
+            Some(mode) if is_kept_name(&self.path) => {
+                self.mode = mode & 0o777;
+                let mode = Some(mode & !0o777 | KEPT_MODE);
+                keep_metadata(&**file, &Entry { mode, ..entry.clone() })
+            }
+            _ => keep_metadata(&**file, entry),
+        };
+        result.map_err(|error| self.trouble(&error))
+    }
+
+    /// Sets the final mode, owner and group.
+    fn open_up(&mut self) -> Result<(), Trouble> {
+        if let (Some(old), Some(_)) = (self.old.take(), &self.file) {
+            self.take_after(&old, None)?;
+        }
+        match &self.file {
+            Some(file) if is_kept_name(&self.path) => {
+                file.set_mode(self.mode).map_err(|error| self.trouble(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prepares the part to replace this file.
+    pub(super) fn replace(&mut self, disk: &dyn Disk, old: &Metadata) -> Result<(), Trouble> {
+        if !self.keeps_old || old.kind != Kind::File {
+            return Ok(());
+        }
+        self.old = None;
+        if self.file.is_some() {
+            return self.take_after(old, None);
+        }
+        self.require_its_name(disk)?;
+        let now =
+            disk.stat(&self.path, LinkTarget::Itself).map_err(|error| root_trouble(&error))?;
+        if (now.owner, now.group, now.mode) == (old.owner, old.group, old.mode & 0o777) {
+            return Ok(());
+        }
+        let file = disk.open_read(&self.path).map_err(|error| root_trouble(&error))?;
+        self.take_after(old, Some(&*file))
+    }
+
+    /// Applies mode, owner and group of the replaced file, as far as permitted; `file` is used if the part is closed.
+    /// If the group cannot be set, the group gets no more rights than other users.
+    fn take_after(&mut self, old: &Metadata, file: Option<&dyn DiskFile>) -> Result<(), Trouble> {
+        let Some(file) = file.or(self.file.as_deref()) else { return Ok(()) };
+        let fail = |error: io::Error| trouble(self.target.as_bytes(), &error);
+        let mut now = file.metadata().map_err(fail)?;
+        if (now.owner, now.group) != (old.owner, old.group) {
+            let owner = Some(old.owner).filter(|owner| *owner != now.owner);
+            if file.set_owner(owner, old.group).is_err() && now.group != old.group {
+                // A member of the group may change the group alone.
+                let _ = file.set_owner(None, old.group);
+            }
+            now = file.metadata().map_err(fail)?;
+        }
+        let mut mode = old.mode & 0o777;
+        if now.group != old.group {
+            mode &= !0o070 | (mode & 0o007) << 3;
+        }
+        if now.mode != mode {
+            file.set_mode(mode).map_err(fail)?;
+        }
+        self.mode = mode;
+        Ok(())
+    }
+
+    /// Flushes the content to the disk.
+    pub(super) fn sync(&self) -> Result<(), Trouble> {
+        match &self.file {
+            Some(file) => file.sync().map_err(|error| self.trouble(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the content back from the disk and verifies it, if requested. Must follow [`Self::sync`].
+    pub(super) fn check_disk(&self) -> Result<(), Trouble> {
+        let (Some(hash), Some(file)) = (self.read_back, &self.file) else { return Ok(()) };
+        file.drop_cache();
+        let found = hash_of(&**file, &self.layout, self.written);
+        if found.map_err(|error| self.trouble(&error))? == (self.written, hash) {
+            return Ok(());
+        }
+        Err(differs_on_disk(&self.target))
+    }
+
+    /// Closes the file, which releases its lock.
+    pub(super) fn close(&mut self) -> Result<(), Trouble> {
+        self.open_up()?;
+        match self.file.take() {
+            Some(file) => file.close().map_err(|error| self.trouble(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Renames the part to its final name and replaces an existing file.
+    pub(super) fn rename(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
+        self.require_its_name(disk)?;
+        self.open_up()?;
+        disk.rename(&self.path, &self.target).map_err(|error| root_trouble(&error))
+    }
+
+    /// Removes the part.
+    pub(super) fn remove(self, disk: &dyn Disk) {
+        // If this fails, a later transfer into the folder removes the part.
+        if matches!(self.has_its_name(disk), Ok(true))
+            && let Err(error) = disk.remove_file(&self.path)
+        {
+            debug!(%error, "a part stays behind");
+        }
+    }
+
+    fn has_its_name(&self, disk: &dyn Disk) -> Result<bool, Trouble> {
+        match disk.stat(&self.path, LinkTarget::Itself) {
+            Ok(Metadata { id, .. }) => Ok(id == self.id),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(root_trouble(&error)),
+        }
+    }
+
+    fn require_its_name(&self, disk: &dyn Disk) -> Result<(), Trouble> {
+        if self.has_its_name(disk)? { Ok(()) } else { Err(self.is_lost()) }
+    }
+
+    fn is_lost(&self) -> Trouble {
+        let message = format!(
+            "cannot write '{}': somebody removed or replaced it while it was under construction; \
+             copy it again",
+            self.target
+        );
+        Failure::new(FailureCode::Unwritable, message).into()
+    }
+
+    fn trouble(&self, error: &io::Error) -> Trouble {
+        let trouble = trouble(self.target.as_bytes(), error);
+        let free = self.file.as_ref().and_then(|file| file.free_bytes().ok());
+        match (error.kind(), self.size, free) {
+            (io::ErrorKind::StorageFull, Some(size), Some(free)) => {
+                let rest = size.saturating_sub(self.reserved.max(self.written));
+                trouble.with_missing(rest.saturating_sub(free))
+            }
+            _ => trouble,
+        }
+    }
+}
+
+/// A temporary name for an object that will replace an existing object.
+pub(super) fn fresh_name(disk: &dyn Disk, target: &RootPath) -> Result<RootPath, Trouble> {
+    let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
+        return Err(root_trouble(&RootError::IsADirectory(target.to_string())));
+    };
+    let bits = disk.draw().map_err(|error| trouble(target.as_bytes(), &error))?;
+    parent.join(part_name(name, bits)).map_err(|error| root_trouble(&error))
+}
+
+/// The failure for content that reads back differently from the disk.
+pub(super) fn differs_on_disk(target: &RootPath) -> Trouble {
+    let message = format!(
+        "the disk returns other bytes for '{target}' than were written to it; the file got no name: check the disk"
+    );
+    Failure::new(FailureCode::Verification, message).into()
+}
+
+/// The file that will be replaced, if its owner and mode are to be kept.
+fn replaced(disk: &dyn Disk, target: &RootPath, keeps_old: bool) -> Option<Metadata> {
+    if !keeps_old {
+        return None;
+    }
+    disk.stat(target, LinkTarget::Itself).ok().filter(|old| old.kind == Kind::File)
+}
+
+/// Removes stale parts and journals in a folder; returns their number. `own` is a file that was just created there.
+/// Only files of the same owner are removed, and its time serves as the disk's clock.
+pub(super) fn reclaim(disk: &dyn Disk, folder: &RootPath, own: &Metadata) -> usize {
+    let Ok(names) = disk.names(folder) else { return 0 };
+    let mut removed = 0;
+    for Name { name, kind } in names.take(NAMES_SEARCHED).map_while(Result::ok) {
+        let patience = recognise(&name).or_else(|| is_journal(&name).then_some(KEPT_PATIENCE));
+        let Some(patience) = patience.filter(|_| kind == Kind::File) else { continue };
+        let Ok(path) = folder.join(&name) else { continue };
+        match remove_if_dead(disk, &path, patience, own) {
+            Ok(true) => {
+                info!(part = %path, "removed what an earlier transfer left unfinished");
+                removed += 1;
+            }
+            Ok(false) => {}
+            Err(error) => debug!(part = %path, %error, "a part stays behind"),
+        }
+    }
+    removed
+}
+
+fn remove_if_dead(
+    disk: &dyn Disk,
+    path: &RootPath,
+    patience: i64,
+    own: &Metadata,
+) -> Result<bool, Box<dyn std::error::Error>> {
+    let file = disk.open_file(path)?;
+    let found = file.metadata()?;
+    if found.owner != own.owner || file.lock()? != Lock::Held {
+        return Ok(false);
+    }
+    let patience =
+        if file.has_shared_locks()? { patience } else { patience.max(LOCAL_LOCK_PATIENCE) };
+    // The metadata is read again now that no other process writes to the file.
+    let found = file.metadata()?;
+    let is_recent = own.ctime.seconds.saturating_sub(found.ctime.seconds) < patience;
+    // The writer may have renamed the file before it was locked here.
+    if is_recent || disk.stat(path, LinkTarget::Itself)?.id != found.id {
+        return Ok(false);
+    }
+    disk.remove_file(path)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_has_a_name_of_its_own_that_fits_and_is_known_again() {
+        for name in [&b"a"[..], b"caf\xE9", &[b'x'; MAX_NAME], "é".repeat(127).as_bytes()] {
+            let part = part_name(name, 0xAB);
+            let kept = kept_name(&part);
+            assert_ne!(part, part_name(name, 0xAC));
+            for (name, patience) in [(&part, 0), (&kept, KEPT_PATIENCE)] {
+                assert!(name.len() <= MAX_NAME && is_reserved(name));
+                assert_eq!(recognise(name), Some(patience));
+            }
+            assert_eq!(std::str::from_utf8(&part).is_ok(), std::str::from_utf8(name).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_name_that_people_chose_is_no_part() {
+        for name in [
+            "a.sabul-part",
+            ".sabul-part",
+            ".0123456789abcdef.sabul-part",
+            "a.0123456789ABCDEF.sabul-part",
+            "a.0123456789abcde.sabul-part",
+            "a0123456789abcdef.sabul-part",
+            "a.0123456789abcdef.sabul-parts",
+        ] {
+            assert_eq!(recognise(name.as_bytes()), None, "{name}");
+        }
+    }
+}

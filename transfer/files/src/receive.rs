@@ -1,0 +1,774 @@
+//! Receiver of a transfer, independent of the destination: takes blocks and drives a [`Sink`].
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sabul_content::{Assembler, AssemblerWait, Marks, Op, Printable, Step, Tree};
+use sabul_units::Polled;
+use sabul_wire::control::{
+    Entry, Failure, FailureCode, HAVE_WEIGHT_MAX, Held, MAX_HAVE, MAX_HAVE_FILES, MAX_HAVE_WHOLES,
+    Message, NotKept, Whole,
+};
+
+use super::content::Content;
+use super::trouble::{LostFolder, MAX_KEPT_FAILURES, Trouble};
+use crate::root::RootPath;
+
+/// Maximum weight in bytes of the parts and large files reported to the sender. Ours: room for about 100,000 files;
+/// unreported files are sent again.
+const FILES_WEIGHT_MAX: usize = 24 << 20;
+/// Maximum number of small files reported, so that the whole report keeps the protocol's limit.
+const WHOLES_MAX: usize = (HAVE_WEIGHT_MAX as usize / 4 * 3) / size_of::<Whole>();
+
+/// Minimum interval between two progress messages.
+pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Whether an entry has reached its final state on the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// The entry is complete, as far as the sink gives guarantees.
+    Now,
+    /// The entry is not complete yet; [`Sink::settled`] returns the outcome.
+    Later,
+}
+
+/// Outcome of an entry for which [`Kept::Later`] was returned.
+#[derive(Debug)]
+pub struct Settled {
+    /// Index of the entry.
+    pub index: u64,
+    /// Its path as announced.
+    pub path: Vec<u8>,
+    /// Whether the entry is a directory or a link.
+    pub is_directory: bool,
+    /// Whether the entry was kept.
+    pub result: Result<(), Trouble>,
+}
+
+/// Content that earlier attempts left.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// Part files, and complete files of any size.
+    pub files: Vec<Held>,
+    /// Complete small files, by name.
+    pub wholes: Arc<Vec<Whole>>,
+}
+
+/// Iterator over the `Have` messages that report this content to the sender.
+#[derive(Debug)]
+pub struct HaveMessages {
+    transfer: u32,
+    messages: std::vec::IntoIter<Message>,
+    wholes: Arc<Vec<Whole>>,
+    /// Number of small files reported so far.
+    at: usize,
+}
+
+impl Iterator for HaveMessages {
+    type Item = Message;
+
+    fn next(&mut self) -> Option<Message> {
+        let most = WHOLES_MAX.min(self.wholes.len());
+        let message = match self.messages.next() {
+            Some(message) => Some(message),
+            None if self.at < most => {
+                let end = (self.at + MAX_HAVE_WHOLES).min(most);
+                let (transfer, wholes) = (self.transfer, self.wholes[self.at..end].to_vec());
+                self.at = end;
+                Some(Message::Have { transfer, files: vec![], wholes, is_last: false })
+            }
+            None => None,
+        };
+        let is_end = self.messages.len() == 0 && self.at >= most;
+        message.map(|mut message| {
+            if let Message::Have { is_last, .. } = &mut message {
+                *is_last = is_end;
+            }
+            message
+        })
+    }
+}
+
+/// Destination of entries. A failed call is the last call for its entry, except for [`Self::discard`]. Only that
+/// entry fails and its content is dropped, unless the trouble ends the transfer.
+pub trait Sink {
+    /// Maximum number of entries that the sink accepts.
+    fn max_entries(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Makes a directory, or accepts an existing directory.
+    ///
+    /// # Errors
+    /// If the directory cannot be made.
+    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble>;
+
+    /// Makes a symbolic link, or a hard link to an earlier entry. May be deferred until [`Self::settle`].
+    ///
+    /// # Errors
+    /// If the link cannot be made.
+    fn make_link(&mut self, _index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+        let message = format!("'{}' is a link and cannot go to a stream", Printable(&entry.path));
+        Err(Failure::new(FailureCode::BadSetting, message).into())
+    }
+
+    /// Metadata that was lost of entries that are otherwise complete.
+    fn not_kept(&self) -> Vec<NotKept> {
+        Vec::new()
+    }
+
+    /// Starts a file or stream.
+    ///
+    /// # Errors
+    /// If the entry cannot be written.
+    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble>;
+
+    /// Path of an entry as displayed to the local user, if there is a path.
+    fn shown(&self, _path: &[u8]) -> Option<String> {
+        None
+    }
+
+    /// The folder that contains all entries, if the sink writes to a folder.
+    fn folder(&self) -> Option<RootPath> {
+        None
+    }
+
+    /// Returns content that earlier attempts left, for the sender to resume from. Called once, before the first
+    /// block.
+    fn held(&mut self) -> Left {
+        Left::default()
+    }
+
+    /// Resumes a file at `offset`, as reported by [`Self::held`], or keeps a complete file. Also rewinds a resumed
+    /// file, to its beginning or to a lower reported offset.
+    ///
+    /// # Errors
+    /// If the file cannot be resumed there.
+    fn resume(&mut self, _index: u64, entry: &Entry, _offset: u64) -> Result<(), Trouble> {
+        let text = format!("nothing is there of '{}'", Printable(&entry.path));
+        Err(Failure::new(FailureCode::Protocol, text).into())
+    }
+
+    /// Reads back part of the bytes that were present of a resumed file. Returns their hash state once all bytes are
+    /// read, and `None` until then.
+    ///
+    /// # Errors
+    /// If the bytes cannot be read or have changed.
+    fn read_back(&mut self, index: u64) -> Result<Option<Tree>, Trouble> {
+        let text = format!("nothing is there of entry {index}");
+        Err(Failure::new(FailureCode::Internal, text).into())
+    }
+
+    /// Whether a mark is due for an entry.
+    fn wants_mark(&self, _index: u64) -> bool {
+        false
+    }
+
+    /// Records a mark, from which a later attempt can resume the entry. Returns whether the caller must call
+    /// [`Assembler::cut`].
+    ///
+    /// # Errors
+    /// If content written earlier is lost.
+    fn mark(&mut self, _index: u64, _entry: &Entry, _marks: Marks) -> Result<bool, Trouble> {
+        Ok(false)
+    }
+
+    /// Appends content to a started entry; `content` is never empty.
+    ///
+    /// # Errors
+    /// If the content cannot be written.
+    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble>;
+
+    /// Keeps an entry whose content is complete and verified against this hash.
+    ///
+    /// # Errors
+    /// If the entry cannot be kept.
+    fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> Result<Kept, Trouble>;
+
+    /// Removes all content of an entry; does nothing if there is no content.
+    fn discard(&mut self, index: u64);
+
+    /// Content bytes that survive a power failure; zero if the sink gives no such guarantee.
+    fn durable(&self) -> u64 {
+        0
+    }
+
+    /// Timer callback, called several times a second. `now` is the time since the channel was opened.
+    fn tick(&mut self, _now: Duration) {}
+
+    /// Called while no block arrives. Does one step of deferred work and returns whether more remains.
+    fn idle(&mut self) -> bool {
+        false
+    }
+
+    /// Called when a block is used up. Does work that was deferred to the end of the block.
+    fn block_done(&mut self) {}
+
+    /// Memory held for an unfinished entry, in bytes.
+    fn pending_bytes(&self) -> usize {
+        0
+    }
+
+    /// Completes all deferred entries; blocks until they are done.
+    fn settle(&mut self) {}
+
+    /// Returns the outcomes since the last call, in the order of keeping.
+    fn settled(&mut self) -> Vec<Settled> {
+        Vec::new()
+    }
+
+    /// Called when all entries are finished. Returns the directories that lack their metadata, by index and entry
+    /// path.
+    fn complete(&mut self) -> Vec<(u64, Vec<u8>, Failure)> {
+        Vec::new()
+    }
+
+    /// Called when nothing more can be written. As [`Self::discard`], unless a later attempt can resume the entry.
+    fn give_up(&mut self, index: u64) {
+        self.discard(index);
+    }
+
+    /// Whether the sink keeps resume data until [`Self::conclude`] is called.
+    fn has_to_be_heard(&self) -> bool {
+        false
+    }
+
+    /// Called when all entries are kept and the sender has confirmed this.
+    fn conclude(&mut self) {}
+
+    /// Called when the transfer ends early. Removes partial content that no later attempt can resume.
+    fn abort(&mut self);
+}
+
+/// Totals of a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Content bytes written or already present, without failed entries.
+    pub bytes: u64,
+    /// Bytes that were already present.
+    pub resumed: u64,
+    /// Durable bytes, as defined by [`Sink::durable`].
+    pub durable: u64,
+    /// Entries that are complete, verified and kept as the sink guarantees.
+    pub entries: u64,
+    /// Kept entries that are neither directories nor links.
+    pub files: u64,
+    /// Entries that failed.
+    pub failed: u64,
+}
+
+/// Callback that admits an entry or ends the transfer.
+struct Gate(Box<Judge>);
+
+type Judge = dyn FnMut(&Entry) -> Result<(), Failure> + Send;
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
+/// Receives one transfer into a sink. Dropping an unfinished receiver aborts the transfer.
+#[derive(Debug)]
+pub struct Receiver<S: Sink> {
+    transfer: u32,
+    assembler: Assembler,
+    sink: S,
+    gate: Gate,
+    /// Number of entries that the gate has checked.
+    admitted: u64,
+    /// The current block.
+    block: Option<Vec<u8>>,
+    /// Used blocks, for reuse.
+    free: Vec<Vec<u8>>,
+    /// Failed entries whose content is still arriving.
+    dropping: BTreeSet<u64>,
+    content: Content,
+    counts: Counts,
+    lost_folder: LostFolder,
+    failures: Vec<(Vec<u8>, Failure)>,
+    messages: Vec<Message>,
+    /// Time and values of the last progress message.
+    told: Option<(Duration, Counts)>,
+    is_finished: bool,
+    /// The error that ended the transfer.
+    over: Option<Failure>,
+    /// Cancel flag.
+    stop: Arc<AtomicBool>,
+}
+
+fn stopped() -> Trouble {
+    let failure = Failure::new(FailureCode::Cancelled, "the transfer was cancelled");
+    Trouble { ends_transfer: true, ..failure.into() }
+}
+
+impl<S: Sink> Receiver<S> {
+    /// Creates a receiver for the transfer with this number.
+    pub fn with_sink(sink: S, transfer: u32) -> Self {
+        Self {
+            transfer,
+            assembler: Assembler::new(),
+            sink,
+            block: None,
+            gate: Gate(Box::new(|_| Ok(()))),
+            admitted: 0,
+            free: Vec::new(),
+            dropping: BTreeSet::new(),
+            content: Content::default(),
+            counts: Counts::default(),
+            lost_folder: LostFolder::default(),
+            failures: Vec::new(),
+            messages: Vec::new(),
+            told: None,
+            is_finished: false,
+            over: None,
+            stop: Arc::default(),
+        }
+    }
+
+    /// Sets the cancel flag; long operations stop once the flag is set.
+    pub fn heed(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
+    }
+
+    /// Sets a check that runs on each entry before the sink receives the entry. A failed check ends the transfer.
+    #[must_use]
+    pub fn with_gate(
+        mut self,
+        gate: impl FnMut(&Entry) -> Result<(), Failure> + Send + 'static,
+    ) -> Self {
+        self.gate = Gate(Box::new(gate));
+        self
+    }
+
+    /// The folder that contains all entries, if the sink writes files.
+    pub fn folder(&self) -> Option<RootPath> {
+        self.sink.folder()
+    }
+
+    /// Returns the messages that report content of earlier attempts; the sender needs them first. May take long.
+    pub fn have(&mut self) -> HaveMessages {
+        let transfer = self.transfer;
+        let mut messages = Vec::new();
+        let (mut files, mut weight, mut all) = (Vec::new(), 0, 0);
+        let left = self.sink.held();
+        for held in left.files {
+            let next = held.weight();
+            all += next;
+            if all > FILES_WEIGHT_MAX {
+                break;
+            }
+            if weight + next > MAX_HAVE / 2 || files.len() >= MAX_HAVE_FILES {
+                let files = std::mem::take(&mut files);
+                messages.push(Message::Have { transfer, files, wholes: vec![], is_last: false });
+                weight = 0;
+            }
+            weight += next;
+            files.push(held);
+        }
+        messages.push(Message::Have { transfer, files, wholes: vec![], is_last: false });
+        HaveMessages { transfer, messages: messages.into_iter(), wholes: left.wholes, at: 0 }
+    }
+
+    /// Takes the next block and writes its content.
+    ///
+    /// # Errors
+    /// If the sender breaks the protocol or sends content that the sink cannot accept. The transfer is then over:
+    /// report the failure to the sender and call [`Self::abort`].
+    pub fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {
+        self.block = Some(block);
+        self.run()
+    }
+
+    /// Returns a used block for reuse by the network side.
+    pub fn poll_free(&mut self) -> Option<Vec<u8>> {
+        self.free.pop()
+    }
+
+    /// Messages for the sender: failures at once, progress at most every [`PROGRESS_INTERVAL`] and at the end. `now`
+    /// is the time since the channel was opened.
+    pub fn poll_messages(&mut self, now: Duration) -> Vec<Message> {
+        if !self.is_finished {
+            self.sink.tick(now);
+            self.take_settled();
+        }
+        self.counts.durable = self.sink.durable();
+        let is_due = self.over.is_some()
+            || self.told.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
+        let is_news = self.told.map(|(_, what)| what).unwrap_or_default() != self.counts;
+        if is_news && (is_due || self.is_finished) {
+            self.told = Some((now, self.counts));
+            self.messages.push(Message::Progress {
+                transfer: self.transfer,
+                bytes: self.counts.bytes,
+                resumed: self.counts.resumed,
+                durable: self.counts.durable,
+                entries: self.counts.entries + self.counts.failed,
+                files: self.counts.files,
+                at_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
+            });
+        }
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Called while no block arrives. Does one step of deferred work and returns whether more remains.
+    pub fn idle(&mut self) -> bool {
+        !self.is_finished && self.sink.idle()
+    }
+
+    /// Whether resume data is kept until the sender has confirmed the end of the transfer.
+    pub fn has_to_be_heard(&self) -> bool {
+        self.sink.has_to_be_heard()
+    }
+
+    /// Called when the sender has confirmed the end of the transfer.
+    pub fn conclude(&mut self) {
+        self.sink.conclude();
+    }
+
+    /// Totals so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Final totals, once every entry is finished.
+    pub fn finished(&self) -> Option<Counts> {
+        self.is_finished.then_some(self.counts)
+    }
+
+    /// The first failures, by entry path, including failures that the sender reported.
+    pub fn failures(&self) -> &[(Vec<u8>, Failure)] {
+        &self.failures
+    }
+
+    /// Metadata that was lost of entries that are otherwise complete.
+    pub fn not_kept(&self) -> Vec<NotKept> {
+        self.sink.not_kept()
+    }
+
+    /// Entries and bytes announced so far, and whether these are the totals.
+    pub fn announced(&self) -> (u64, u64, bool) {
+        let (entries, bytes) = self.assembler.announced();
+        (entries, bytes, self.assembler.is_complete())
+    }
+
+    /// Memory held for unfinished entries, in bytes.
+    pub fn pending_bytes(&self) -> usize {
+        self.assembler.pending_bytes() + self.sink.pending_bytes()
+    }
+
+    /// Aborts: removes partial content that no later attempt can resume, and frees all blocks.
+    pub fn abort(&mut self) {
+        if let Some((index, marks)) = self.assembler.marks()
+            && !self.dropping.contains(&index)
+            && let Some(entry) = self.assembler.entry(index)
+        {
+            // Last chance for a mark; if the mark fails, earlier marks remain valid.
+            let _ = self.sink.mark(index, entry, marks);
+        }
+        self.sink.abort();
+        self.free.extend(self.block.take());
+    }
+
+    pub(super) fn sink(&self) -> &S {
+        &self.sink
+    }
+
+    pub(super) fn sink_mut(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
+    fn run(&mut self) -> Result<(), Failure> {
+        if let Some(failure) = &self.over {
+            return Err(failure.clone());
+        }
+        let result = self.work();
+        if let Err(failure) = &result {
+            // Complete entries are kept.
+            self.sink.settle();
+            self.take_settled();
+            self.over = Some(failure.clone());
+        }
+        result
+    }
+
+    fn work(&mut self) -> Result<(), Failure> {
+        loop {
+            self.take_settled();
+            if let Some(failure) = self.over.take() {
+                return Err(failure);
+            }
+            let polled = self.assembler.poll(self.block.as_deref())?;
+            self.admit()?;
+            match polled {
+                Polled::Ready(Step::Op(op)) => self.carry_out(op),
+                Polled::Ready(Step::BlockDone) => {
+                    self.sink.block_done();
+                    self.free.extend(self.block.take());
+                }
+                Polled::Wait { because: AssemblerWait::Block, .. } => return Ok(()),
+                Polled::Wait { because: AssemblerWait::Nothing, .. } => {
+                    if !self.is_finished {
+                        self.sink.settle();
+                        self.take_settled();
+                        if let Some(failure) = self.over.take() {
+                            return Err(failure);
+                        }
+                        self.is_finished = true;
+                        for (index, path, failure) in self.sink.complete() {
+                            self.counts.entries -= 1;
+                            self.fail(index, path, failure, false);
+                        }
+                        self.counts.durable = self.sink.durable();
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Checks a newly announced entry before any operation on the entry.
+    fn admit(&mut self) -> Result<(), Failure> {
+        let (announced, most) = (self.assembler.announced().0, self.sink.max_entries());
+        if announced == self.admitted {
+            return Ok(());
+        }
+        self.admitted = announced;
+        if announced > most {
+            let text = format!(
+                "{announced} entries or more are sent to a place for {most}; \
+                 choose a directory as destination"
+            );
+            return Err(Failure::new(FailureCode::BadSetting, text));
+        }
+        self.assembler.entry(announced - 1).map_or(Ok(()), |entry| (self.gate.0)(entry))
+    }
+
+    fn carry_out(&mut self, op: Op) {
+        let (Op::MakeDirectory(index)
+        | Op::MakeLink(index)
+        | Op::Create(index)
+        | Op::Resume { index, .. }
+        | Op::ReadBack(index)
+        | Op::Write { index, .. }
+        | Op::Finish { index, .. }) = op;
+        let entry = self.assembler.entry(index).expect("an operation is about a known entry");
+        let is_folder = matches!(op, Op::MakeDirectory(_));
+        let has_more = !matches!(op, Op::MakeDirectory(_) | Op::MakeLink(_) | Op::Finish { .. });
+        let (mut read_back, mut is_cut) = (None, false);
+        let result = match op {
+            _ if self.dropping.contains(&index) => {
+                if matches!(op, Op::Finish { .. }) {
+                    self.dropping.remove(&index);
+                }
+                return;
+            }
+            Op::MakeDirectory(_) => self
+                .sink
+                .make_directory(index, entry)
+                .map(|kept| self.counts.entries += u64::from(kept == Kept::Now)),
+            Op::MakeLink(_) => self
+                .sink
+                .make_link(index, entry)
+                .map(|kept| self.counts.entries += u64::from(kept == Kept::Now)),
+            Op::Create(_) => {
+                self.content.begin(index);
+                self.sink.create(index, entry)
+            }
+            Op::Resume { offset, .. } => self
+                .sink
+                .resume(index, entry, offset)
+                .map(|()| self.content.go_on(index, offset, &mut self.counts)),
+            Op::ReadBack(_) => loop {
+                match self.sink.read_back(index) {
+                    // Reading back may take hours.
+                    Ok(None) if self.stop.load(Ordering::Acquire) => break Err(stopped()),
+                    Ok(None) => {}
+                    Ok(tree) => {
+                        read_back = tree;
+                        break Ok(());
+                    }
+                    Err(trouble) => break Err(trouble),
+                }
+            },
+            Op::Write { range, .. } => {
+                let block = self.block.as_ref().expect("a write is about the current block");
+                self.content.add(range.len() as u64, &mut self.counts);
+                self.sink.write(index, entry, &block[range]).and_then(|()| {
+                    let is_due = self.sink.wants_mark(index);
+                    if let Some((_, marks)) = is_due.then(|| self.assembler.marks()).flatten() {
+                        is_cut = self.sink.mark(index, entry, marks)?;
+                    }
+                    Ok(())
+                })
+            }
+            Op::Finish { verified: Ok(hash), .. } => {
+                self.sink.finish(index, entry, hash).map(|kept| {
+                    self.counts.entries += u64::from(kept == Kept::Now);
+                    self.counts.files += u64::from(kept == Kept::Now);
+                    self.content.finish(index, kept);
+                })
+            }
+            Op::Finish { verified: Err(rejection), .. } => {
+                let path = entry.path.clone();
+                self.sink.discard(index);
+                self.fail(index, path, rejection.failure, rejection.is_known_to_sender);
+                return;
+            }
+        };
+        if let Err(trouble) = result {
+            let path = entry.path.clone();
+            if is_folder {
+                self.lost_folder.note(&path, &trouble);
+            }
+            if trouble.ends_transfer {
+                self.sink.give_up(index);
+            } else {
+                self.sink.discard(index);
+            }
+            self.fail_for(index, path, trouble);
+            if has_more {
+                self.dropping.insert(index);
+            }
+        }
+        if let Some(tree) = read_back {
+            self.assembler.resumed(tree);
+        }
+        if is_cut {
+            self.assembler.cut();
+        }
+    }
+
+    fn take_settled(&mut self) {
+        for Settled { index, path, is_directory, result } in self.sink.settled() {
+            match result {
+                Ok(()) => {
+                    self.content.settle(index);
+                    self.counts.entries += 1;
+                    self.counts.files += u64::from(!is_directory);
+                }
+                Err(trouble) => self.fail_for(index, path, trouble),
+            }
+        }
+    }
+
+    fn fail_for(&mut self, index: u64, path: Vec<u8>, trouble: Trouble) {
+        let trouble = self.lost_folder.explain(&path, trouble);
+        let ends_transfer = trouble.ends_transfer;
+        let failure = trouble.at(self.sink.shown(&path));
+        if ends_transfer {
+            self.over.get_or_insert_with(|| failure.clone());
+        }
+        self.fail(index, path, failure, false);
+    }
+
+    fn fail(&mut self, index: u64, path: Vec<u8>, failure: Failure, is_known_to_sender: bool) {
+        self.counts.failed += 1;
+        self.content.lose(index, &mut self.counts);
+        if !is_known_to_sender {
+            let (transfer, failure) = (self.transfer, failure.clone());
+            self.messages.push(Message::EntryFailed { transfer, index, failure });
+        }
+        self.keep(path, failure);
+    }
+
+    fn keep(&mut self, path: Vec<u8>, failure: Failure) {
+        if self.failures.len() < MAX_KEPT_FAILURES {
+            self.failures.push((path, failure));
+        }
+    }
+}
+
+impl<S: Sink> Drop for Receiver<S> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.sink.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use sabul_content::Packer;
+    use sabul_wire::block::Record;
+    use sabul_wire::control::EntryKind;
+
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_told_in_messages_that_fit_of_which_the_last_says_so() {
+        for count in [0, 1, MAX_HAVE_WHOLES, MAX_HAVE_WHOLES + 1, 600_000] {
+            let whole = |number: usize| Whole { name: number.to_be_bytes(), content: [1; 8] };
+            let files = vec![Held { path: b"f".to_vec(), marks: vec![] }];
+            let first =
+                Message::Have { transfer: 1, files: files.clone(), wholes: vec![], is_last: false };
+            let wholes: Arc<Vec<_>> = Arc::new((0..count).map(whole).collect());
+            let messages = vec![first].into_iter();
+            let told = HaveMessages { transfer: 1, messages, wholes: Arc::clone(&wholes), at: 0 };
+            let (mut all, mut last) = (Vec::new(), Vec::new());
+            for message in told {
+                message.encode(&mut Vec::new()).unwrap();
+                let Message::Have { wholes, is_last, .. } = message else { panic!("{message:?}") };
+                all.extend(wholes);
+                last.push(is_last);
+            }
+            assert_eq!(last.len(), 1 + count.div_ceil(MAX_HAVE_WHOLES));
+            assert_eq!(last.iter().position(|last| *last), Some(last.len() - 1));
+            assert_eq!(all, *wholes);
+        }
+    }
+
+    /// A sink with resumable content that never finishes reading back.
+    #[derive(Debug, Default)]
+    struct Endless(u32);
+
+    impl Sink for Endless {
+        fn make_directory(&mut self, _index: u64, _entry: &Entry) -> Result<Kept, Trouble> {
+            Ok(Kept::Now)
+        }
+        fn create(&mut self, _index: u64, _entry: &Entry) -> Result<(), Trouble> {
+            Ok(())
+        }
+        fn resume(&mut self, _index: u64, _entry: &Entry, _offset: u64) -> Result<(), Trouble> {
+            Ok(())
+        }
+        fn write(&mut self, _index: u64, _entry: &Entry, _content: &[u8]) -> Result<(), Trouble> {
+            Ok(())
+        }
+        fn read_back(&mut self, _index: u64) -> Result<Option<Tree>, Trouble> {
+            self.0 += 1;
+            Ok(None)
+        }
+        fn finish(&mut self, _: u64, _: &Entry, _: [u8; 32]) -> Result<Kept, Trouble> {
+            Ok(Kept::Now)
+        }
+        fn discard(&mut self, _index: u64) {}
+        fn abort(&mut self) {}
+    }
+
+    #[test]
+    fn whoever_reads_what_was_there_hears_that_nobody_wants_it() {
+        let mut packer = Packer::new(8192);
+        packer.give(Vec::new());
+        let (path, kind) = (b"f".to_vec(), EntryKind::File(3000));
+        let entry = Entry { path, kind, mode: None, modified_ns: None, more: None };
+        packer.record(&Record::Entry(entry));
+        packer.begin(0, 2048);
+        let content = |block: &mut Vec<u8>, most| {
+            block.resize(block.len() + most, 7);
+            Ok::<_, Infallible>(())
+        };
+        packer.fill(952, content).unwrap();
+        packer.record(&Record::End { index: 0, outcome: Ok([0; 32]) });
+        let mut receiver = Receiver::with_sink(Endless::default(), 1);
+        receiver.heed(Arc::new(AtomicBool::new(true)));
+        let failure = receiver.on_block(packer.take()).and_then(|()| receiver.on_block(vec![]));
+        assert_eq!(failure.unwrap_err().code, FailureCode::Cancelled);
+        assert_eq!(receiver.sink().0, 1, "it asks between two looks");
+    }
+}

@@ -1,0 +1,594 @@
+//! File sender: announces, reads, hashes and packs entries in one pass over the bytes.
+//!
+//! Names, content and hashes are packed into blocks without gaps: a block may hold the tail of one
+//! file, many small files, and the head of the next file.
+
+use std::convert::Infallible;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+
+use sabul_content::{CHUNK, Layout, Packer, Printable, Tree as ContentTree};
+use sabul_wire::block::Record;
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
+use tracing::{info, warn};
+
+use super::behind::{Behind, read_from};
+use super::hands::{Hands, RUN, SMALL_BYTES};
+use super::have::{Have, Known, same_whole};
+use super::outlet::{Outlet, Stopped};
+use super::source::{Found, SourceSet, Step, Stream};
+use super::tree::{Tree, modified_ns};
+use super::trouble::{MAX_KEPT_FAILURES, read_failure};
+use crate::disk::DiskFile;
+use crate::root::Metadata;
+
+/// Number of entries found before the first is sent. If these are all entries, the totals are known
+/// at once.
+const AHEAD_ENTRIES: usize = 1000;
+/// Approximate maximum memory of these entries, in bytes.
+const AHEAD_BYTES: usize = 256 << 10;
+/// Maximum number of entries whose small files are read at once, as long as their content fits in a
+/// block.
+const READ_AT_ONCE: usize = 64;
+/// Bytes of a prefix that are verified between two checks for cancellation.
+const BEHIND_BYTES: u64 = 64 << 20;
+/// How many times a file is read again after its ctime changed.
+const READ_AGAIN_MAX: u32 = 3;
+
+/// Options of a send.
+#[derive(Clone, Copy, Debug)]
+pub struct SendOptions {
+    /// Announce modification times, so that the receiver can keep them. Modes are always announced.
+    pub preserve: bool,
+    /// Size of a block in bytes; not zero.
+    pub block_bytes: usize,
+}
+
+/// Totals of a send.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SendSummary {
+    /// Entries announced.
+    pub entries: u64,
+    /// Content bytes of all entries.
+    pub bytes: u64,
+    /// Bytes that the receiver already had.
+    pub resumed: u64,
+    /// Failed entries, including missing sources.
+    pub failed: u64,
+    /// The first [`MAX_KEPT_FAILURES`] failures, with local paths.
+    pub failures: Vec<(Vec<u8>, Failure)>,
+}
+
+impl SendSummary {
+    fn fail(&mut self, path: Vec<u8>, failure: Failure) {
+        self.failed += 1;
+        if self.failures.len() < MAX_KEPT_FAILURES {
+            self.failures.push((path, failure));
+        }
+    }
+}
+
+/// Sends all content that the receiver does not have; returns once the last block is passed to the
+/// outlet. Unreadable sources are listed in the summary, and the other sources are still sent.
+///
+/// # Errors
+/// If the outlet reports that the transfer is over.
+pub fn send_files(
+    set: SourceSet,
+    options: SendOptions,
+    mut have: Have,
+    outlet: &mut dyn Outlet,
+) -> Result<SendSummary, Stopped> {
+    let (mut walk, mut stream) = set.into_parts();
+    let tree = walk.tree().clone();
+    let hands = Hands::for_tree(&tree);
+    let mut sender = Sender {
+        options,
+        outlet,
+        packer: Packer::new(options.block_bytes),
+        announced_bytes: 0,
+        summary: SendSummary::default(),
+    };
+    loop {
+        let mut batch: Vec<Found> = Vec::new();
+        let mut size = 0;
+        let is_last = loop {
+            if batch.len() >= AHEAD_ENTRIES || size >= AHEAD_BYTES {
+                break false;
+            }
+            match walk.step() {
+                Step::Found(found) => {
+                    size += found.entry.weight();
+                    batch.push(found);
+                }
+                Step::Pause if sender.outlet.is_over() => return Err(Stopped),
+                Step::Pause => {}
+                Step::End => break true,
+            }
+        };
+        let last = stream.take_if(|_| is_last);
+        if is_last {
+            let entries = batch.len() as u64 + u64::from(last.is_some());
+            let bytes = batch
+                .iter()
+                .filter_map(|found| found.entry.stream_bytes())
+                .fold(0, u64::saturating_add);
+            let (before, bytes_before) = (sender.summary.entries, sender.announced_bytes);
+            let bytes = last.is_none().then_some(bytes_before.saturating_add(bytes));
+            sender.outlet.totals(before + entries, bytes);
+        }
+        let mut rest = &batch[..];
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(read_at_once(rest, options.block_bytes));
+            rest = others;
+            let read = |found| is_read_ahead(found, &have).then(|| read_small(found, &tree));
+            let read = hands.each(some.iter().collect(), RUN, read);
+            for (found, read) in some.iter().zip(read) {
+                match read {
+                    Some(read) => sender.send_small(found, read, &have)?,
+                    None => sender.send_entry(found, &tree, &mut have)?,
+                }
+            }
+        }
+        if let Some((name, stream)) = last {
+            sender.send_stream(name, stream)?;
+        }
+        if is_last {
+            break;
+        }
+    }
+    let summary = sender.finish()?;
+    if walk.left_out() > 0 {
+        warn!(files = walk.left_out(), "files under construction (.sabul-part) were left out");
+    }
+    if walk.led_out() > 0 {
+        warn!(
+            links = walk.led_out(),
+            "links that lead out of what is copied were not followed; -L follows them"
+        );
+    }
+    Ok(summary)
+}
+
+/// Number of entries to read at once.
+fn read_at_once(entries: &[Found], block_bytes: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |found: &&Found| {
+        bytes += found.entry.stream_bytes().filter(|size| *size <= SMALL_BYTES).unwrap_or(0);
+        bytes <= block_bytes as u64
+    };
+    entries.iter().take(READ_AT_ONCE).take_while(fits).count().max(1)
+}
+
+/// Whether a file is read completely in advance: a small file that the receiver has completely or
+/// not at all.
+fn is_read_ahead(found: &Found, have: &Have) -> bool {
+    if !matches!(found.entry.kind, EntryKind::File(size) if size <= SMALL_BYTES) {
+        return false;
+    }
+    let is_plain = found.failure.is_none() && found.part.is_none();
+    is_plain && !Layout::of(&found.entry).has_holes() && !have.has_marks(&found.entry.path)
+}
+
+/// A small file after reading.
+struct Small {
+    content: Vec<u8>,
+    outcome: Result<[u8; 32], Failure>,
+}
+
+fn read_small(found: &Found, tree: &Tree) -> Small {
+    let mut content = Vec::new();
+    let outcome = read_whole(found, tree, &mut content);
+    Small { content, outcome }
+}
+
+fn read_whole(found: &Found, tree: &Tree, content: &mut Vec<u8>) -> Result<[u8; 32], Failure> {
+    let size = found.entry.stream_bytes().unwrap_or(0);
+    let most = usize::try_from(size).unwrap_or(usize::MAX);
+    let file = tree.open(&found.path)?;
+    // One more byte, to detect growth.
+    content.reserve_exact(most + 1);
+    while content.len() <= most {
+        match file.read_at(content, content.len() as u64) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(read_failure(found.path.as_os_str().as_bytes(), &error)),
+        }
+    }
+    let grew = content.len() > most;
+    content.truncate(most);
+    let mut hashes = ContentTree::new(0);
+    hashes.update(content);
+    let hash = hashes.hash();
+    confirm(found, &*file, content.len() as u64, (size, grew), hash, || false)?;
+    Ok(hash)
+}
+
+/// Checks that a file is still as announced, after `sent` bytes with this hash were read. If only
+/// the ctime differs, which a new link or mode also changes, the file is read again and must have
+/// the same hash.
+fn confirm(
+    found: &Found,
+    file: &dyn DiskFile,
+    sent: u64,
+    (size, grew): (u64, bool),
+    hash: [u8; 32],
+    is_over: impl Fn() -> bool,
+) -> Result<(), Failure> {
+    let path = found.path.as_os_str().as_bytes();
+    let all = found.part.map_or_else(|| Layout::of(&found.entry).file_bytes(size), |(_, all)| all);
+    let grew = grew || (found.part.is_none() && is_longer(file, all));
+    let changed = |how| {
+        let text = format!("'{}' {how} while it was read; copy it again", Printable(path));
+        Err(Failure::new(FailureCode::Changed, text))
+    };
+    let mut last = found.changed;
+    for _ in 0..READ_AGAIN_MAX {
+        let now = file.metadata().map_err(|error| read_failure(path, &error))?;
+        if let Some(how) = change(&now, (sent, size), all, grew, &found.entry) {
+            return changed(how);
+        }
+        if now.ctime == last {
+            return Ok(());
+        }
+        last = now.ctime;
+        match hash_again(found, file, size, &is_over).map_err(|error| read_failure(path, &error))? {
+            Some(again) if again == hash => {}
+            Some(_) => return changed("changed"),
+            // The transfer was cancelled.
+            None => return Ok(()),
+        }
+    }
+    changed("changed again and again")
+}
+
+/// Hash of the current content of a file; `None` if cancelled.
+fn hash_again(
+    found: &Found,
+    file: &dyn DiskFile,
+    size: u64,
+    is_over: impl Fn() -> bool,
+) -> io::Result<Option<[u8; 32]>> {
+    let layout = Layout::of(&found.entry);
+    let start = found.part.map_or(0, |(before, _)| before);
+    let mut tree = ContentTree::new(0);
+    while tree.at() < size {
+        let from = tree.at();
+        if is_over() {
+            return Ok(None);
+        }
+        let to = size.min(from.saturating_add(BEHIND_BYTES));
+        read_from(file, &layout, start, to, &mut tree)?;
+        if tree.at() == from {
+            break;
+        }
+    }
+    Ok(Some(layout.hash(tree.hash())))
+}
+
+/// Prefix that the receiver claims to have, with verification started.
+fn find_known(
+    found: &Found,
+    file: &dyn DiskFile,
+    have: &mut Have,
+) -> Result<Option<Behind>, Failure> {
+    let EntryKind::File(_) = found.entry.kind else { return Ok(None) };
+    let (layout, size) = (Layout::of(&found.entry), found.entry.stream_bytes().unwrap_or(0));
+    // Kept content of a range says nothing about the file.
+    if found.part.is_some() {
+        return Ok(None);
+    }
+    let fail = |error: io::Error| read_failure(found.path.as_os_str().as_bytes(), &error);
+    let marks = match have.take(&found.entry.path, size) {
+        None => return Ok(None),
+        Some(Known::Marks(marks)) => marks,
+        Some(Known::Whole(content)) => {
+            let mark = same_whole(file, &layout, size, content).map_err(fail)?;
+            if mark.is_none() {
+                tell_changed(found, 0);
+            }
+            Vec::from_iter(mark)
+        }
+    };
+    // Reads up to the first mark before sending, so that nothing of a different file is sent twice.
+    // A complete file is verified before anything is sent.
+    let at_once = match &marks[..] {
+        [.., last] if last.bytes == size => size,
+        [first, ..] => first.bytes,
+        [] => 0,
+    };
+    let mut behind = Behind::new(layout, marks);
+    behind.advance(file, at_once).map_err(fail)?;
+    Ok(Some(behind))
+}
+
+fn tell_changed(found: &Found, from: u64) {
+    info!(file = %found.path.display(), from, "it is not what the receiver has of it; it goes on there");
+}
+
+struct Sender<'a> {
+    options: SendOptions,
+    outlet: &'a mut dyn Outlet,
+    packer: Packer,
+    announced_bytes: u64,
+    summary: SendSummary,
+}
+
+impl Sender<'_> {
+    /// Announces the next entry; returns its index.
+    fn announce(&mut self, entry: Entry) -> Result<u64, Stopped> {
+        let index = self.summary.entries;
+        self.summary.entries += 1;
+        self.announced_bytes += entry.stream_bytes().unwrap_or(0);
+        self.outlet.announced(&entry);
+        self.record(&Record::Entry(entry))?;
+        Ok(index)
+    }
+
+    fn announce_found(&mut self, found: &Found) -> Result<u64, Stopped> {
+        let modified_ns = found.entry.modified_ns.filter(|_| self.options.preserve);
+        self.announce(Entry { modified_ns, ..found.entry.clone() })
+    }
+
+    /// Sends a small file that was read in advance.
+    fn send_small(&mut self, found: &Found, small: Small, have: &Have) -> Result<(), Stopped> {
+        let index = self.announce_found(found)?;
+        let size = small.content.len() as u64;
+        let path = &found.entry.path;
+        let start = match &small.outcome {
+            Ok(hash) if have.has_whole(path, size, hash) => size,
+            Ok(_) if have.whole(path, size).is_some() => {
+                tell_changed(found, 0);
+                0
+            }
+            _ => 0,
+        };
+        self.summary.resumed += start;
+        self.packer.begin(index, start);
+        let mut rest = if start == 0 { &small.content[..] } else { &[] };
+        while !rest.is_empty() {
+            self.make_room()?;
+            let filled = self.packer.fill(rest.len() as u64, |block, most| {
+                block.extend_from_slice(&rest[..most]);
+                Ok::<_, Infallible>(())
+            });
+            let count = filled.map_or(0, <[u8]>::len);
+            rest = rest.get(count..).unwrap_or_default();
+        }
+        let path = found.path.as_os_str().as_bytes();
+        self.end(index, size, small.outcome, path)
+    }
+
+    fn send_entry(&mut self, found: &Found, tree: &Tree, have: &mut Have) -> Result<(), Stopped> {
+        let path = found.path.as_os_str().as_bytes();
+        let index = self.announce_found(found)?;
+        let (EntryKind::File(_), Some(size)) = (found.entry.kind, found.entry.stream_bytes())
+        else {
+            return Ok(());
+        };
+        let (sent, outcome) = if let Some(failure) = &found.failure {
+            (0, Err(failure.clone()))
+        } else {
+            match tree.open(&found.path) {
+                Ok(file) => match find_known(found, &*file, have) {
+                    Ok(known) => self.send_content(index, &*file, size, known, found)?,
+                    Err(failure) => (0, Err(failure)),
+                },
+                Err(failure) => (0, Err(failure)),
+            }
+        };
+        self.end(index, sent, outcome, path)
+    }
+
+    /// Sends up to `size` bytes of a file, without the verified prefix. Returns the number of bytes
+    /// including the prefix, and their hash.
+    fn send_content(
+        &mut self,
+        index: u64,
+        file: &dyn DiskFile,
+        size: u64,
+        mut known: Option<Behind>,
+        found: &Found,
+    ) -> Result<(u64, Result<[u8; 32], Failure>), Stopped> {
+        let path = found.path.as_os_str().as_bytes();
+        let layout = Layout::of(&found.entry);
+        let mut grew = false;
+        // For a range of a file, bytes after the range do not matter.
+        let before = found.part.map_or(0, |(before, _)| before);
+        let is_part = found.part.is_some();
+        let mut start = known.as_ref().map_or(0, Behind::goes_on);
+        let (mut sent, mut tree) = self.begin_at(index, start);
+        loop {
+            if let Some(behind) = known.as_mut().filter(|it| sent >= size || it.differs()) {
+                while !behind.is_done() {
+                    // Verifying may take hours.
+                    if self.outlet.is_over() {
+                        return Err(Stopped);
+                    }
+                    if let Err(error) = behind.advance(file, BEHIND_BYTES) {
+                        return Ok((sent, Err(read_failure(path, &error))));
+                    }
+                }
+                let goes_on = behind.goes_on();
+                if goes_on < start {
+                    // The verified prefix is shorter than the assumed prefix: go back.
+                    tell_changed(found, goes_on);
+                    self.summary.resumed -= start;
+                    start = goes_on;
+                    (sent, tree) = self.begin_at(index, start);
+                }
+            }
+            if sent >= size {
+                break;
+            }
+            self.make_room()?;
+            let (place, run) = layout.place(sent);
+            let wanted = run.min(size - sent);
+            let filled: io::Result<&[u8]> = self.packer.fill(wanted, |block, most| {
+                let start = block.len();
+                if layout.has_holes() {
+                    read_some(file, block, place, most)?;
+                } else {
+                    file.read_at(block, before + place)?;
+                }
+                grew |= !is_part && (block.len() - start) as u64 > wanted;
+                Ok(())
+            });
+            let filled: io::Result<bool> = filled.and_then(|content| {
+                tree.update(content);
+                sent += content.len() as u64;
+                if let Some(behind) = &mut known {
+                    behind.keep_pace(file, content.len() as u64)?;
+                }
+                Ok(content.is_empty())
+            });
+            match filled {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Ok((sent, Err(read_failure(path, &error)))),
+            }
+        }
+        // The hash of a file that shrank is not needed.
+        if let Some(mut all) = known.map(Behind::into_agreed).filter(|_| sent >= size) {
+            if sent > start {
+                all.join(&tree);
+            }
+            tree = all;
+        }
+        let hash = layout.hash(tree.hash());
+        let outcome = confirm(found, file, sent, (size, grew), hash, || self.outlet.is_over());
+        Ok((sent, outcome.map(|()| hash)))
+    }
+
+    /// Starts the content of a file at this offset; returns the offset and an empty hash state from
+    /// there on.
+    fn begin_at(&mut self, index: u64, place: u64) -> (u64, ContentTree) {
+        self.summary.resumed += place;
+        self.packer.begin(index, place);
+        // At the end of a file, which may be inside a chunk, no further bytes follow.
+        (place, ContentTree::new(place.next_multiple_of(CHUNK)))
+    }
+
+    fn send_stream(&mut self, name: Vec<u8>, mut stream: Stream) -> Result<(), Stopped> {
+        let (path, kind) = (name.clone(), EntryKind::Stream);
+        let index =
+            self.announce(Entry { path, kind, mode: None, modified_ns: None, more: None })?;
+        self.packer.begin(index, 0);
+        let mut tree = ContentTree::new(0);
+        let outcome = loop {
+            self.make_room()?;
+            let filled = self.packer.fill(u64::MAX, |block, most| {
+                let start = block.len();
+                block.resize(start + most, 0);
+                let read = stream.0.read(&mut block[start..])?;
+                block.truncate(start + read);
+                Ok(())
+            });
+            match filled {
+                Ok([]) => break Ok(tree.hash()),
+                Ok(content) => tree.update(content),
+                Err(error) => match io::Error::kind(&error) {
+                    // No more input for now: send the partial block to the reader.
+                    io::ErrorKind::WouldBlock => self.flush()?,
+                    io::ErrorKind::Interrupted => {}
+                    _ => break Err(read_failure(&name, &error)),
+                },
+            }
+        };
+        self.end(index, tree.at(), outcome, &name)
+    }
+
+    fn end(
+        &mut self,
+        index: u64,
+        bytes: u64,
+        outcome: Result<[u8; 32], Failure>,
+        path: &[u8],
+    ) -> Result<(), Stopped> {
+        self.summary.bytes += bytes;
+        if let Err(failure) = &outcome {
+            self.outlet.failed(path, failure);
+            self.summary.fail(path.to_vec(), failure.clone());
+        }
+        self.record(&Record::End { index, outcome })
+    }
+
+    fn record(&mut self, record: &Record) -> Result<(), Stopped> {
+        self.packer.record(record);
+        while self.packer.is_full() {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for at least one byte in the block.
+    fn make_room(&mut self) -> Result<(), Stopped> {
+        while self.packer.is_full() {
+            self.flush()?;
+        }
+        if self.packer.needs_buffer() {
+            self.packer.give(self.outlet.buffer()?);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Stopped> {
+        if self.packer.is_empty() {
+            return Ok(());
+        }
+        if self.packer.needs_buffer() {
+            self.packer.give(self.outlet.buffer()?);
+        }
+        self.outlet.block(self.packer.take())
+    }
+
+    fn finish(mut self) -> Result<SendSummary, Stopped> {
+        let (entries, bytes) = (self.summary.entries, self.announced_bytes);
+        self.record(&Record::Last { entries, bytes })?;
+        while !self.packer.is_empty() {
+            self.flush()?;
+        }
+        Ok(self.summary)
+    }
+}
+
+/// Appends at most `most` bytes; the bytes after them are a hole.
+fn read_some(
+    file: &dyn DiskFile,
+    into: &mut Vec<u8>,
+    offset: u64,
+    most: usize,
+) -> io::Result<usize> {
+    let mut scratch = Vec::with_capacity(most);
+    file.read_at(&mut scratch, offset)?;
+    scratch.truncate(most);
+    into.extend_from_slice(&scratch);
+    Ok(scratch.len())
+}
+
+/// How a file changed since its announcement; `None` if it did not change.
+fn change(
+    now: &Metadata,
+    (sent, wanted): (u64, u64),
+    size: u64,
+    grew: bool,
+    entry: &Entry,
+) -> Option<&'static str> {
+    if sent < wanted || now.size < size {
+        Some("shrank")
+    } else if grew || now.size > size {
+        Some("grew")
+    } else if modified_ns(now.mtime) != entry.modified_ns {
+        Some("changed")
+    } else {
+        None
+    }
+}
+
+/// Whether there is a byte after the announced size. Checked only for files of announced size zero:
+/// files in /proc report size zero and are not empty.
+fn is_longer(file: &dyn DiskFile, size: u64) -> bool {
+    size == 0 && file.read_at(&mut Vec::with_capacity(1), 0).is_ok_and(|read| read > 0)
+}

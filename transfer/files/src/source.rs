@@ -1,0 +1,663 @@
+//! Sources of a transfer: local files and directories, a stream, or paths below a listener's root.
+//!
+//! The walk is lazy and sorted by bytes, so two runs send the same order. A directory with more
+//! than [`NAMES_HELD`] names is sorted in sections, to bound memory.
+//! Symbolic links are followed if they stay in the named directory, unless they are sent as links
+//! (`all.rs`). A link that leads out of the directory is followed only on request. Otherwise the
+//! author of the tree could choose which other files leave this machine. A link to a directory that
+//! contains the link is reported as a failure. Below a listener's root, links to files are followed
+//! if they stay inside, and links to directories are reported.
+//! Only regular files are ever opened: opening a FIFO or a device may block for ever or act on
+//! hardware.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::mem::take;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sabul_content::{Printable, RelativePath};
+use sabul_wire::control::{
+    Entry, EntryKind, Failure, FailureCode, MAX_ORIGINS, More, Owner, Range,
+};
+
+use super::all::{AllOfFiles, add_attributes};
+use super::glob;
+use super::have::name_of;
+use super::look::Planned;
+use super::part::is_reserved;
+use super::prompt::Prompt;
+use super::rules::Rules;
+use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
+use super::trouble::read_failure;
+use crate::disk::Disk;
+use crate::root::FileTime;
+
+/// Entry name of standard input, until the destination sets the name.
+const STDIN_NAME: &[u8] = b"stdin";
+
+/// Maximum number of names that a walk holds, except that each directory on the current path may
+/// hold a hundredth of it. Ours: some 5 MB of typical names.
+const NAMES_HELD: usize = 100_000;
+
+/// Reason why a directory is not sent.
+const NOT_RECURSIVE: &str = "is a directory; copy it with -r";
+
+/// Number of skipped names after which a walk returns [`Step::Pause`].
+const PAUSE_AFTER: usize = 1000;
+
+/// One source.
+pub enum Source {
+    /// A file or directory. A trailing `/` means the content of a directory, as in rsync.
+    Path(PathBuf),
+    /// A byte stream up to the end of the reader, sent as an entry.
+    Stream {
+        /// Name of the entry; one plain component.
+        name: Vec<u8>,
+        /// Source of the bytes. If a read fails with [`io::ErrorKind::WouldBlock`], the bytes so
+        /// far are sent in a partial block and the reader is called again at once. The reader must
+        /// therefore wait a little itself before it returns this error.
+        reader: Box<dyn Read + Send>,
+    },
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path(path) => f.debug_tuple("Path").field(path).finish(),
+            Self::Stream { name, .. } => {
+                f.debug_struct("Stream").field("name", &Printable(name)).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Parses a command-line argument: a path, or `-` for standard input.
+    pub fn from_argument(argument: &OsStr) -> Self {
+        if argument == "-" {
+            let reader: Box<dyn Read + Send> = match Prompt::stdin() {
+                Ok(prompt) => Box::new(prompt),
+                Err(_) => Box::new(io::stdin()),
+            };
+            Self::Stream { name: STDIN_NAME.to_vec(), reader }
+        } else {
+            Self::Path(argument.into())
+        }
+    }
+}
+
+/// All sources of one transfer.
+#[derive(Debug)]
+pub struct SourceSet {
+    tree: Tree,
+    roots: Vec<PathBuf>,
+    stream: Option<(Vec<u8>, Stream)>,
+    recursive: bool,
+    rules: Rules,
+    range: Option<Range>,
+    /// Sources may be glob patterns.
+    are_patterns: bool,
+    /// How links are treated. With `Keep`, owners and extended attributes are sent too.
+    links: Links,
+}
+
+/// Reader of a stream entry.
+pub(super) struct Stream(pub(super) Box<dyn Read + Send>);
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stream")
+    }
+}
+
+impl SourceSet {
+    /// Creates a set of sources on this machine.
+    ///
+    /// # Errors
+    /// If there is more than one stream, or a stream's name is invalid.
+    pub fn local(sources: Vec<Source>, recursive: bool) -> Result<Self, Failure> {
+        let (mut roots, mut stream) = (Vec::new(), None);
+        for source in sources {
+            match source {
+                Source::Path(path) => roots.push(path),
+                Source::Stream { name, reader } => {
+                    let bad = |message| Failure::new(FailureCode::BadSetting, message);
+                    RelativePath::new(&*name).map_err(|error| bad(error.to_string()))?;
+                    if stream.replace((name, Stream(reader))).is_some() {
+                        return Err(bad("only one source can be a stream; give '-' once".into()));
+                    }
+                }
+            }
+        }
+        Ok(Self {
+            tree: Tree::Local,
+            roots,
+            stream,
+            recursive,
+            rules: Rules::default(),
+            range: None,
+            are_patterns: false,
+            links: Links::Inside,
+        })
+    }
+
+    /// Creates a set of sources below a listener's root, as requested by a peer. A leading `/` is
+    /// the root.
+    pub fn in_disk(disk: Arc<dyn Disk>, sources: Vec<Vec<u8>>, recursive: bool) -> Self {
+        let roots = sources.into_iter().map(|path| OsString::from_vec(path).into()).collect();
+        Self {
+            tree: Tree::Disk(disk),
+            roots,
+            stream: None,
+            recursive,
+            rules: Rules::default(),
+            range: None,
+            are_patterns: false,
+            links: Links::Inside,
+        }
+    }
+
+    /// Creates a set of sources as paths of this process's user; an empty path is the current
+    /// directory.
+    pub fn as_user(sources: Vec<Vec<u8>>, recursive: bool) -> Self {
+        let path = |path: Vec<u8>| {
+            let path = if path.is_empty() { b".".to_vec() } else { path };
+            PathBuf::from(OsString::from_vec(path))
+        };
+        Self {
+            tree: Tree::Local,
+            roots: sources.into_iter().map(path).collect(),
+            stream: None,
+            recursive,
+            rules: Rules::default(),
+            range: None,
+            are_patterns: false,
+            links: Links::Inside,
+        }
+    }
+
+    /// Short hashes of the sources. A later transfer finds its interrupted predecessor by them.
+    pub fn origins(&self) -> Vec<[u8; 8]> {
+        let absolute = |root: &PathBuf| match &self.tree {
+            Tree::Local => std::path::absolute(root).unwrap_or_else(|_| root.clone()),
+            Tree::Disk(_) => root.clone(),
+        };
+        let roots: Vec<PathBuf> = self.roots.iter().map(absolute).collect();
+        origins_of(roots.iter().map(|root| root.as_os_str().as_bytes()))
+    }
+
+    /// Excludes entries by these rules.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// Sends only this byte range of files.
+    #[must_use]
+    pub fn with_range(self, range: Option<Range>) -> Self {
+        Self { range, ..self }
+    }
+
+    /// Treats a source as a glob pattern if no file has that exact name.
+    #[must_use]
+    pub fn with_patterns(self) -> Self {
+        Self { are_patterns: true, ..self }
+    }
+
+    /// Whether to send symbolic links as links, and hard links, owners and extended attributes.
+    /// Otherwise links are followed, and only modes and times are sent.
+    #[must_use]
+    pub fn with_all_of_files(self, is_wanted: bool) -> Self {
+        Self { links: if is_wanted { Links::Keep } else { self.links }, ..self }
+    }
+
+    /// Whether to follow symbolic links that lead out of the named directories.
+    #[must_use]
+    pub fn with_links_out(self, is_wanted: bool) -> Self {
+        Self { links: if is_wanted { Links::Follow } else { self.links }, ..self }
+    }
+
+    /// Lists the entries in order without reading content; standard input is not listed.
+    pub fn plan(self) -> Planned {
+        Planned { walk: self.into_parts().0 }
+    }
+
+    /// Failures by source, if no source can be sent because it does not exist or is a directory
+    /// without `recursive`. Returns an empty list if any source may be sent. Costs one `stat` per
+    /// source.
+    pub fn none_to_send(&self) -> Vec<(Vec<u8>, Failure)> {
+        if self.stream.is_some() {
+            return Vec::new();
+        }
+        let failure = |root: &PathBuf| {
+            let bytes = root.as_os_str().as_bytes();
+            let links = if is_content(bytes) { Links::Follow } else { self.links };
+            let failure = match self.tree.look(root, None, links) {
+                Ok(facts) if matches!(facts.kind, FactKind::Directory(_)) && !self.recursive => {
+                    unreadable(root, NOT_RECURSIVE)
+                }
+                Ok(_) => return None,
+                Err(failure) if failure.code == FailureCode::NotFound => failure,
+                Err(_) => return None,
+            };
+            Some((last_component(bytes), failure))
+        };
+        self.roots.iter().map(failure).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    /// Whether the destination must be a directory: several sources, or the content of a directory.
+    pub fn needs_directory(&self) -> bool {
+        let count = self.roots.len() + usize::from(self.stream.is_some());
+        count > 1 || self.roots.iter().any(|root| is_content(root.as_os_str().as_bytes()))
+    }
+
+    /// The tree in which sources are looked up.
+    pub(super) const fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The named files and directories.
+    pub(super) fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// Whether everything below the named paths is sent, so that it can be counted ahead: no
+    /// stream, no rules, no range and no patterns.
+    pub fn can_be_counted(&self) -> bool {
+        let is_name =
+            |root: &PathBuf| !self.are_patterns || !glob::is_pattern(root.as_os_str().as_bytes());
+        self.stream.is_none()
+            && self.rules.is_empty()
+            && self.range.is_none()
+            && self.roots.iter().all(is_name)
+    }
+
+    /// How links are treated.
+    pub(super) const fn links(&self) -> Links {
+        self.links
+    }
+
+    pub(super) const fn is_recursive(&self) -> bool {
+        self.recursive
+    }
+
+    /// The walk, and the stream that is sent last.
+    pub(super) fn into_parts(self) -> (Walk, Option<(Vec<u8>, Stream)>) {
+        let Self { tree, roots, stream, recursive, rules, range, are_patterns, links } = self;
+        let roots = roots.into();
+        let walk = Walk {
+            tree,
+            roots,
+            recursive,
+            rules,
+            range,
+            are_patterns,
+            links,
+            all: (links == Links::Keep).then(AllOfFiles::default),
+            stack: Vec::new(),
+            names_held: NAMES_HELD,
+            left_out: 0,
+            led_out: 0,
+        };
+        (walk, stream)
+    }
+}
+
+/// Short hashes of these sources, at most `MAX_ORIGINS`.
+pub fn origins_of<'a>(sources: impl Iterator<Item = &'a [u8]>) -> Vec<[u8; 8]> {
+    sources.take(MAX_ORIGINS).map(name_of).collect()
+}
+
+/// Whether a source means the content of a directory: its path ends in `/`, `.` or `..`.
+pub(super) fn is_content(path: &[u8]) -> bool {
+    matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
+}
+
+/// An entry to send, or a failure to report.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The announced entry; an empty file in case of a failure.
+    pub(super) entry: Entry,
+    /// Path to open.
+    pub(super) path: PathBuf,
+    /// Reason why the entry cannot be sent.
+    pub(super) failure: Option<Failure>,
+    /// Offset of the requested range and size of the whole file, if only a range is sent.
+    pub(super) part: Option<(u64, u64)>,
+    /// User and group number of the owner.
+    pub(super) owner: (u32, u32),
+    /// Change time (ctime).
+    pub(super) changed: FileTime,
+}
+
+/// Result of a step of a walk.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The next entry.
+    Found(Found),
+    /// Many names were skipped; the caller should check for cancellation.
+    Pause,
+    /// The walk is complete.
+    End,
+}
+
+/// A walk in progress.
+#[derive(Debug)]
+pub(super) struct Walk {
+    tree: Tree,
+    roots: VecDeque<PathBuf>,
+    recursive: bool,
+    rules: Rules,
+    range: Option<Range>,
+    are_patterns: bool,
+    links: Links,
+    /// State for links and hard links, if they are kept.
+    all: Option<AllOfFiles>,
+    stack: Vec<Level>,
+    names_held: usize,
+    left_out: u64,
+    led_out: u64,
+}
+
+/// A directory whose children are being visited.
+struct Level {
+    path: PathBuf,
+    /// Path prefix of the directory in the transfer; empty if its content goes to the top level.
+    name: Vec<u8>,
+    children: std::vec::IntoIter<Vec<u8>>,
+    /// Children after those, if any.
+    rest: Option<Children>,
+    /// Device and inode; used if links to directories are followed.
+    identity: Option<(u64, u64)>,
+}
+
+impl std::fmt::Debug for Level {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Level").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Kind, file facts and further metadata of a visited path.
+type Visited = (EntryKind, Facts, Option<Box<More>>);
+
+impl Iterator for Walk {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        loop {
+            match self.step() {
+                Step::Found(found) => return Some(found),
+                Step::Pause => {}
+                Step::End => return None,
+            }
+        }
+    }
+}
+
+impl Walk {
+    /// Continues to the next entry, or up to a pause.
+    pub(super) fn step(&mut self) -> Step {
+        for _ in 0..PAUSE_AFTER {
+            let most = self.room_for_names();
+            let Some(level) = self.stack.last_mut() else {
+                let Some(root) = self.roots.pop_front() else { return Step::End };
+                match self.start(root) {
+                    Some(found) => return Step::Found(found),
+                    None => continue,
+                }
+            };
+            let Some(child) = level.children.next() else {
+                match sorted_part(&mut level.rest, most) {
+                    Ok(names) if !names.is_empty() => level.children = names.into_iter(),
+                    result => {
+                        let level = self.stack.pop();
+                        if let (Err(failure), Some(Level { path, name, .. })) = (result, level) {
+                            return Step::Found(failed(name, path, failure));
+                        }
+                    }
+                }
+                continue;
+            };
+            let path = level.path.join(OsStr::from_bytes(&child));
+            let mut name = level.name.clone();
+            if !name.is_empty() {
+                name.push(b'/');
+            }
+            name.extend(child);
+            if let Some(found) = self.visit(path, name) {
+                return Step::Found(found);
+            }
+        }
+        Step::Pause
+    }
+
+    /// The tree of the walk.
+    pub(super) const fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Starts one source. Returns `None` if the content of a directory follows, or the source was
+    /// replaced by matches of its pattern.
+    fn start(&mut self, root: PathBuf) -> Option<Found> {
+        let bytes = root.as_os_str().as_bytes();
+        let name = last_component(bytes);
+        if self.are_patterns && glob::is_pattern(bytes) {
+            match glob::expand(&self.tree, &root) {
+                // Matches are taken literally, and come before the next source.
+                Ok(glob::Matches::Several(paths)) => {
+                    for path in paths.into_iter().rev() {
+                        self.roots.push_front(path);
+                    }
+                    return None;
+                }
+                Ok(glob::Matches::Itself) => {}
+                Err(failure) => return Some(failed(name, root, failure)),
+            }
+        }
+        if !is_content(bytes) {
+            return self.visit(root, name);
+        }
+        let result = match self.tree.facts(&root, true) {
+            Ok(Facts { kind: FactKind::Directory(identity), .. }) => {
+                self.enter(&root, Vec::new(), identity)
+            }
+            Ok(_) => Err(unreadable(&root, "is not a directory; leave out the '/' at its end")),
+            Err(failure) => Err(failure),
+        };
+        result.err().map(|failure| failed(name, root, failure))
+    }
+
+    /// Examines a path; returns `None` for excluded files and part files.
+    fn visit(&mut self, path: PathBuf, name: Vec<u8>) -> Option<Found> {
+        match self.try_visit(&path, &name) {
+            Ok(Some((kind, Facts { mode, modified_ns, changed, owner, group, .. }, more))) => {
+                let owner = (owner, group);
+                let (kind, part) = match self.part_of(kind, &path) {
+                    Ok(part) => part,
+                    Err(failure) => return Some(failed(name, path, failure)),
+                };
+                let entry = Entry { path: name, kind, mode: Some(mode), modified_ns, more };
+                Some(Found { entry, path, failure: None, part, owner, changed })
+            }
+            Ok(None) => None,
+            Err(failure) => Some(failed(name, path, failure)),
+        }
+    }
+
+    fn try_visit(&mut self, path: &Path, name: &[u8]) -> Result<Option<Visited>, Failure> {
+        let named = self.stack.first().map(|level| &*level.path);
+        let facts = match self.tree.look(path, named, self.links) {
+            Ok(facts) => facts,
+            Err(_) if !self.rules.take(name, false) => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        if !self.rules.take(name, matches!(facts.kind, FactKind::Directory(_))) {
+            return Ok(None);
+        }
+        if matches!(facts.kind, FactKind::File(_)) && is_reserved(name) {
+            if !self.stack.is_empty() {
+                self.left_out += 1;
+                return Ok(None);
+            }
+            let message = format!(
+                "'{}' is a file under construction, or has the name of one; wait for the transfer \
+                 that writes it, or rename it",
+                Printable(path.as_os_str().as_bytes())
+            );
+            return Err(Failure::new(FailureCode::Refused, message));
+        }
+        RelativePath::new(name)
+            .map_err(|error| Failure::new(FailureCode::Unreadable, error.to_string()))?;
+        let mut more = self.all.as_ref().map(|_| More {
+            owner: Some(Owner { user: facts.owner, group: facts.group }),
+            ..More::default()
+        });
+        let kind = match facts.kind {
+            FactKind::Directory(identity) => {
+                self.enter(path, name.to_vec(), identity)?;
+                if let Some(more) = &mut more {
+                    add_attributes(&*self.tree.open_directory(path)?, path, more)?;
+                }
+                EntryKind::Directory
+            }
+            FactKind::File(size) => {
+                // Opened now, so that an unreadable file costs a message and not its size in zeros.
+                // Closed again, so that a batch may exceed the limit of open files.
+                let file = self.tree.open(path)?;
+                let first = self.all.as_mut().and_then(|all| all.first_name(&facts, name));
+                match (first, &mut more) {
+                    (Some(first), Some(more)) => {
+                        more.target = first;
+                        return Ok(Some((EntryKind::HardLink, facts, Some(Box::new(take(more))))));
+                    }
+                    (_, Some(more)) => add_attributes(&*file, path, more)?,
+                    _ => {}
+                }
+                if self.range.is_none() && facts.may_have_holes() {
+                    let data = file
+                        .data(size)
+                        .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))?;
+                    if data.is_some() {
+                        more.get_or_insert_default().data = data;
+                    }
+                }
+                EntryKind::File(size)
+            }
+            FactKind::Link => {
+                more.get_or_insert_default().target = self.tree.read_link(path)?;
+                EntryKind::SymbolicLink
+            }
+            FactKind::LinkOut => {
+                self.led_out += 1;
+                let why = "is a link that leads out of what is copied; -L follows it";
+                return Err(unreadable(path, why));
+            }
+            FactKind::Other(what) => return Err(unreadable(path, &format!("is {what}"))),
+        };
+        Ok(Some((kind, facts, more.map(Box::new))))
+    }
+
+    /// Restricts a file to the requested range.
+    fn part_of(
+        &self,
+        kind: EntryKind,
+        path: &Path,
+    ) -> Result<(EntryKind, Option<(u64, u64)>), Failure> {
+        let (Some(range), EntryKind::File(size)) = (self.range, kind) else {
+            return Ok((kind, None));
+        };
+        let rest = size.checked_sub(range.offset).ok_or_else(|| {
+            unreadable(path, &format!("has {size} bytes, and byte {} was asked for", range.offset))
+        })?;
+        let length = range.length.map_or(rest, |length| rest.min(length));
+        Ok((EntryKind::File(length), Some((range.offset, size))))
+    }
+
+    /// Number of links found that lead out of the sources.
+    pub(super) fn led_out(&self) -> u64 {
+        self.led_out
+    }
+
+    /// Number of part files found and skipped.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Descends into a directory whose children get the prefix `name`.
+    fn enter(
+        &mut self,
+        path: &Path,
+        name: Vec<u8>,
+        identity: Option<(u64, u64)>,
+    ) -> Result<(), Failure> {
+        if !self.recursive {
+            return Err(unreadable(path, NOT_RECURSIVE));
+        }
+        if identity.is_some() && self.stack.iter().any(|level| level.identity == identity) {
+            return Err(unreadable(path, "is a link to a directory that contains it"));
+        }
+        let mut rest = Some(self.tree.list(path)?);
+        let children = sorted_part(&mut rest, self.room_for_names())?.into_iter();
+        self.stack.push(Level { path: path.to_path_buf(), name, children, rest, identity });
+        Ok(())
+    }
+
+    /// How many more names may be held.
+    fn room_for_names(&self) -> usize {
+        let held: usize = self.stack.iter().map(|level| level.children.len()).sum();
+        self.names_held.saturating_sub(held).max(self.names_held / 100).max(1)
+    }
+}
+
+fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
+    // The receiver gets the failure too, so the entry needs a valid name.
+    let name = if RelativePath::new(&*name).is_ok() { name } else { b"unnamed".to_vec() };
+    let entry =
+        Entry { path: name, kind: EntryKind::File(0), mode: None, modified_ns: None, more: None };
+    let changed = FileTime { seconds: 0, nanoseconds: 0 };
+    Found { entry, path, failure: Some(failure), part: None, owner: (0, 0), changed }
+}
+
+/// The last component of a path, without trailing slashes.
+fn last_component(path: &[u8]) -> Vec<u8> {
+    path.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty()).unwrap_or(path).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_with_more_names_than_are_held_is_walked_in_sorted_parts() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/sub")).unwrap();
+        for i in 0..50 {
+            fs::write(dir.path().join(format!("a/{i:02}")), "").unwrap();
+            fs::write(dir.path().join(format!("a/sub/{i:02}")), "").unwrap();
+        }
+        for names_held in [1, 7, 1000] {
+            let set = SourceSet::local(vec![Source::Path(dir.path().join("a"))], true).unwrap();
+            let (mut walk, _) = set.into_parts();
+            walk.names_held = names_held;
+            let mut found = Vec::new();
+            while let Some(next) = walk.next() {
+                let held: usize = walk.stack.iter().map(|level| level.children.len()).sum();
+                assert!(held <= names_held + walk.stack.len(), "{held} of {names_held}");
+                assert_eq!(next.failure, None);
+                found.push(next.entry.path);
+            }
+            assert_eq!(found.len(), 102);
+            if names_held == 1000 {
+                assert!(found.is_sorted(), "one part is all of it");
+            }
+            found.sort();
+            found.dedup();
+            assert_eq!(found.len(), 102, "each comes once");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Tests of listing, removing and making names on a disk that fails.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use sabul_wire::control::{FailureCode, SeenKind, View};
+
+use crate::disk::memory::{Fault, MemoryDisk};
+use crate::root::RootPath;
+use crate::{Change, Look, Looked};
+
+fn disk() -> MemoryDisk {
+    let disk = MemoryDisk::new(1);
+    for names in [&["d", "a"][..], &["d", "sub", "b"], &["d", "sub", "c"], &["x"]] {
+        disk.put(&RootPath::new(names).unwrap(), b"content").unwrap();
+    }
+    disk
+}
+
+/// All names below the root, as listed.
+fn names(disk: &MemoryDisk) -> Vec<String> {
+    let disk = Arc::new(disk.clone());
+    let mut looked = Looked::new(Some(disk), vec![Vec::new()], View::All, &[]).unwrap();
+    let mut names = Vec::new();
+    loop {
+        match looked.step() {
+            Look::Seen(seen) => {
+                let kind = seen.outcome.unwrap().kind;
+                let end = if kind == SeenKind::Directory { "/" } else { "" };
+                names.push(String::from_utf8(seen.path).unwrap() + end);
+            }
+            Look::Pause => {}
+            Look::End => return names,
+        }
+    }
+}
+
+const ALL: Change = Change::Remove { recursive: true };
+
+#[test]
+fn a_folder_is_removed_with_what_is_in_it_and_the_root_never_is() {
+    let disk = disk();
+    assert_eq!(names(&disk), ["d/", "d/a", "d/sub/", "d/sub/b", "d/sub/c", "x"]);
+    for place in [&b""[..], b".", b"/", b"..", b"d/..", b"../d"] {
+        let failure = ALL.apply(Some(&disk), place, &|| false).unwrap_err();
+        assert_eq!(failure.code, FailureCode::Refused, "{failure}");
+    }
+    let one = Change::Remove { recursive: false };
+    assert!(one.apply(Some(&disk), b"d", &|| false).is_err());
+    assert_eq!(ALL.apply(Some(&disk), b"/d/", &|| false), Ok(5));
+    assert_eq!(one.apply(Some(&disk), b"x", &|| false), Ok(1));
+    assert!(names(&disk).is_empty());
+    let gone = one.apply(Some(&disk), b"x", &|| false).unwrap_err();
+    assert_eq!(gone.code, FailureCode::Unwritable, "{gone}");
+}
+
+#[test]
+fn a_removal_that_fails_anywhere_ends_and_says_so() {
+    for call in 0..12 {
+        let disk = disk();
+        disk.fail_at(call, Fault::Error(Errno::ACCESS));
+        let result = ALL.apply(Some(&disk), b"d", &|| false);
+        disk.heal();
+        match result {
+            Ok(removed) => assert_eq!((removed, names(&disk)), (5, vec!["x".to_owned()])),
+            Err(failure) => {
+                assert_eq!(failure.code, FailureCode::Permission, "{call}: {failure}");
+                assert!(names(&disk).contains(&"d/".to_owned()), "{call}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_removal_that_nobody_wants_any_more_ends_in_the_middle() {
+    let disk = disk();
+    let asked = Cell::new(0);
+    let is_over = || asked.replace(asked.get() + 1) == 1;
+    let failure = ALL.apply(Some(&disk), b"d", &is_over).unwrap_err();
+    assert_eq!(failure.code, FailureCode::Cancelled);
+    assert!(names(&disk).len() > 2, "not all of it is gone");
+}
+
+#[test]
+fn folders_are_made_with_those_above_only_where_that_is_asked_for() {
+    let disk = disk();
+    let make =
+        |parents, place: &[u8]| Change::Make { parents }.apply(Some(&disk), place, &|| false);
+    assert!(make(false, b"new/below").is_err());
+    assert_eq!(make(false, b"new"), Ok(1));
+    assert!(make(false, b"new").is_err());
+    assert_eq!(make(true, b"new/a/b"), Ok(2));
+    assert_eq!(make(true, b"new/a"), Ok(0));
+    assert!(make(true, b"x/y").is_err(), "a file is in the way");
+    assert!(names(&disk).contains(&"new/a/b/".to_owned()));
+}

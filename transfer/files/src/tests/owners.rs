@@ -1,0 +1,353 @@
+//! Tests of ownership and metadata: files of other users and transfers, links that lead out,
+//! replaced and changed files.
+
+use std::os::unix::fs::chown;
+
+use super::resume::{
+    attempt, attempt_until, attempt_with, check_whole, few, path, receiver_of, source, told, total,
+};
+use super::*;
+use crate::disk::Disk;
+use crate::disk::memory::MemoryDisk;
+use crate::part::reclaim;
+use crate::root::{LinkTarget, RootPath};
+
+const JOURNAL: &str = "to/.resume-0.sabul-part";
+
+/// A disk with the journal and the kept part of an interrupted copy.
+fn interrupted(from: &TempDir) -> (MemoryDisk, RootPath) {
+    let disk = MemoryDisk::new(0);
+    drop(attempt_until(from, &disk, true, 90));
+    let is_part = |name: &&Vec<u8>| name.ends_with(b".kept.sabul-part");
+    let part = disk.tree().into_keys().find(|name| is_part(&name)).expect("a part is kept");
+    (disk, path(std::str::from_utf8(&part).unwrap()))
+}
+
+#[test]
+fn what_others_left_or_may_write_to_is_left_alone_and_the_copy_begins_anew() {
+    let files = few();
+    let from = source(&files);
+    let journal = path(JOURNAL);
+    for (owner, mode) in [(7, 0o600), (0, 0o620), (0, 0o602)] {
+        for both in [false, true] {
+            let what = format!("owner {owner}, mode {mode:o}, both {both}");
+            let (disk, part) = interrupted(&from);
+            disk.own(&part, owner, mode).unwrap();
+            if both {
+                disk.own(&journal, owner, mode).unwrap();
+            }
+            let before = disk.tree();
+            let second = attempt(&from, &disk.process(), true);
+            assert_eq!(second.receiver.failures(), [], "{what}");
+            // A file with its final name counts, unless the journal that records it is rejected.
+            let whole = if both { 0 } else { total(&files) - second.sent };
+            assert!(whole < 100_000, "{what}: {whole} bytes of the part count");
+            drop(second);
+            let after = disk.tree();
+            let name = part.as_bytes();
+            assert_eq!(after.get(name), before.get(name), "{what}: the part is left alone");
+            assert_eq!(both, after.get(journal.as_bytes()) == before.get(journal.as_bytes()));
+            check_whole(&disk, &files, &what);
+            let found = disk.stat(&path("to/big"), LinkTarget::Itself).unwrap();
+            assert_eq!(found.owner, 0, "{what}");
+        }
+    }
+    // The own part is resumed if no other user may write to it.
+    let (disk, part) = interrupted(&from);
+    let kept = disk.stat(&part, LinkTarget::Itself).unwrap();
+    assert_eq!((kept.owner, kept.mode), (0, 0o600), "nobody else reads it either");
+    assert!(attempt(&from, &disk.process(), true).sent < total(&files) - 50_000);
+    let found = disk.stat(&path("to/big"), LinkTarget::Itself).unwrap();
+    let bits = fs::metadata(from.path().join("big")).unwrap().mode() & 0o777;
+    assert_eq!(found.mode, bits, "as if it had not been interrupted");
+}
+
+#[test]
+fn what_others_left_is_not_removed() {
+    let disk = MemoryDisk::new(0);
+    let dead = path("d/f.0123456789abcdef.sabul-part");
+    let own = path("d/own");
+    disk.put(&dead, b"x").unwrap();
+    disk.put(&own, b"").unwrap();
+    let now = || disk.stat(&own, LinkTarget::Itself).unwrap();
+    disk.own(&dead, 7, 0o600).unwrap();
+    assert_eq!(reclaim(&disk, &path("d"), &now()), 0);
+    disk.own(&dead, 0, 0o600).unwrap();
+    assert_eq!(reclaim(&disk, &path("d"), &now()), 1);
+}
+
+#[test]
+fn an_unlocked_part_stays_for_ten_minutes_where_other_machines_do_not_show_their_locks() {
+    let disk = MemoryDisk::new(0);
+    disk.keep_locks_to_itself();
+    let dead = path("d/f.0123456789abcdef.sabul-part");
+    disk.put(&dead, b"x").unwrap();
+    let mut clock = 0;
+    let mut reclaim = || {
+        // Time by the clock of the disk, as in the metadata of a new file.
+        let new = path(&format!("d/{clock}"));
+        clock += 1;
+        disk.put(&new, b"").unwrap();
+        let now = disk.stat(&new, LinkTarget::Itself).unwrap();
+        reclaim(&disk, &path("d"), &now)
+    };
+    disk.wait(1);
+    assert_eq!(reclaim(), 0);
+    disk.wait(590);
+    assert_eq!(reclaim(), 0);
+    disk.wait(20);
+    assert_eq!(reclaim(), 1);
+}
+
+/// Sends a file of 4000 bytes over another file; returns the resulting metadata.
+fn replace(bits: u32, old: u32, preserve: bool, sync: bool, small: bool) -> fs::Metadata {
+    let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let source = write(from.path(), "f", &[1; 4000]);
+    fs::set_permissions(&source, Permissions::from_mode(bits)).unwrap();
+    let target = write(to.path(), "f", b"old");
+    fs::set_permissions(&target, Permissions::from_mode(old)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        chown(&target, Some(1234), Some(2345)).unwrap();
+    }
+    let (sent, _) = record(local(&[&source]), OPTIONS);
+    let destination =
+        Destination { into_directory: true, preserve, sync, ..Destination::default() };
+    let mut receiver = FileReceiver::new(root_dir(to.path()), &destination, TRANSFER).unwrap();
+    if !small {
+        receiver.sink_mut().small_max = 0;
+    }
+    for (count, block) in sent.blocks.into_iter().enumerate() {
+        if count == 1 && !small && !preserve {
+            let is_part = |name: &String| name.ends_with(".sabul-part");
+            let part = names(to.path()).into_iter().find(is_part).unwrap();
+            let now = fs::metadata(to.path().join(part)).unwrap().mode();
+            assert_eq!(now & 0o077 & !old, 0, "{old:o} while it comes");
+        }
+        receiver.on_block(block).unwrap();
+    }
+    assert_eq!((receiver.finished().unwrap().files, receiver.failures()), (1, &[][..]));
+    assert_eq!(fs::read(&target).unwrap(), [1; 4000]);
+    fs::metadata(target).unwrap()
+}
+
+#[test]
+fn a_replaced_file_keeps_its_permission_bits_and_its_owner() {
+    for sync in [true, false] {
+        for small in [true, false] {
+            for old in [0o600, 0o640, 0o666, 0o444, 0o755] {
+                let found = replace(0o644, old, false, sync, small);
+                let what = format!("{old:o}, sync {sync}, small {small}");
+                assert_eq!(format!("{:o}", found.mode() & 0o7777), format!("{old:o}"), "{what}");
+                if rustix::process::geteuid().is_root() {
+                    assert_eq!((found.uid(), found.gid()), (1234, 2345), "{what}");
+                }
+            }
+            assert_eq!(replace(0o644, 0o600, true, sync, small).mode() & 0o7777, 0o644, "-p");
+        }
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED the owners: only root may give files away");
+    }
+}
+
+#[test]
+fn folders_keep_the_sticky_bit_and_bits_that_lend_rights_are_counted() {
+    let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let folder = from.path().join("d");
+    write(&folder, "f", b"x");
+    fs::set_permissions(folder.join("f"), Permissions::from_mode(0o4755)).unwrap();
+    fs::set_permissions(&folder, Permissions::from_mode(0o1777)).unwrap();
+    let (sent, _) = record(local(&[&folder]), OPTIONS);
+    let mut receiver = receiver(to.path(), "", true);
+    replay(sent, &mut receiver);
+    assert_eq!(receiver.failures(), []);
+    let mode = |name: &str| fs::metadata(to.path().join(name)).unwrap().mode() & 0o7777;
+    assert_eq!(mode("d"), 0o1777);
+    assert_eq!(mode("d/f"), 0o755);
+    assert_eq!(receiver.not_kept().iter().map(|lost| lost.count).sum::<u64>(), 1);
+}
+
+/// Sends three files; the second is changed once the first was announced.
+fn send_changed(change: impl FnOnce(&Path) + 'static) -> SendSummary {
+    let from = TempDir::new().unwrap();
+    let [first, second, last] = ["a", "b", "c"].map(|name| write(from.path(), name, &[2; 400_000]));
+    let set = local(&[&first, &second, &last]);
+    let mut change = Some(change);
+    let mut sent = Record {
+        block_bytes: 100_000,
+        after_first: Some(Box::new(move || {
+            // The file system's clock may be coarse.
+            std::thread::sleep(Duration::from_millis(30));
+            change.take().expect("once")(&second);
+        })),
+        ..Record::default()
+    };
+    let options = SendOptions { preserve: true, block_bytes: 100_000 };
+    send_files(set, options, Have::default(), &mut sent).unwrap()
+}
+
+/// Rewrites the last half of a file and restores its modification time.
+fn rewrite(path: &Path) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let file = File::options().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[3; 200_000], 200_000).unwrap();
+    file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+}
+
+#[test]
+fn other_bits_and_another_name_are_no_change_of_a_source() {
+    let bits = send_changed(|path| {
+        fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+    });
+    assert_eq!(bits.failures, []);
+    let name = send_changed(|path| fs::hard_link(path, path.with_extension("2")).unwrap());
+    assert_eq!(name.failures, []);
+    // Rewritten before any byte was read: the sent content is the current content.
+    assert_eq!(send_changed(rewrite).failures, []);
+}
+
+#[test]
+fn a_source_that_is_rewritten_while_it_is_read_is_found_though_its_time_is_put_back() {
+    let from = TempDir::new().unwrap();
+    let file = write(from.path(), "f", &[2; 400_000]);
+    let (to_change, mut blocks) = (file.clone(), 0);
+    let mut sent = Record {
+        block_bytes: 100_000,
+        // Half of the file was read by now.
+        before_block: Some(Box::new(move || {
+            blocks += 1;
+            if blocks == 3 {
+                std::thread::sleep(Duration::from_millis(30));
+                let modified = fs::metadata(&to_change).unwrap().modified().unwrap();
+                let file = File::options().write(true).open(&to_change).unwrap();
+                std::os::unix::fs::FileExt::write_all_at(&file, &[3; 400_000], 0).unwrap();
+                file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+            }
+        })),
+        ..Record::default()
+    };
+    let options = SendOptions { preserve: true, block_bytes: 100_000 };
+    let summary = send_files(local(&[&file]), options, Have::default(), &mut sent).unwrap();
+    let [(_, failure)] = &summary.failures[..] else { panic!("{:?}", summary.failures) };
+    assert_eq!(failure.code, FailureCode::Changed, "{failure}");
+}
+
+#[test]
+fn what_was_left_of_another_source_is_neither_told_of_nor_locked() {
+    let files = few();
+    let from = source(&files);
+    let (ours, others) = ([[1; 8], [2; 8]], [[3; 8]]);
+    let disk = MemoryDisk::new(0);
+    let receive = |origins: &[[u8; 8]]| receiver_of(&disk.process(), true, false, origins).unwrap();
+    let came = attempt_with(receive(&ours), &from, 90).receiver.counts().bytes;
+    let mut stranger = receive(&others);
+    assert!(!told(&mut stranger).has_marks(b"big"), "a stranger is not told");
+    assert!(!told(&mut receive(&[])).has_marks(b"big"), "nor one that names no source");
+    // The copy is also resumed meanwhile, and with an additional source.
+    let again = attempt_with(receive(&[[9; 8], [2; 8]]), &from, usize::MAX);
+    assert_eq!(again.receiver.failures(), []);
+    assert!(again.sent < total(&files) - came + 4096 + 3000, "{} after {came}", again.sent);
+    drop((again, stranger));
+    assert_eq!(check_whole(&disk, &files, "in the end"), [""; 0]);
+}
+
+#[test]
+fn a_journal_that_nobody_comes_back_to_is_removed_after_a_week() {
+    let from = source(&few());
+    let (disk, _) = interrupted(&from);
+    let other = receiver_of(&disk.process(), true, false, &[[3; 8]]).unwrap();
+    disk.wait(8 * 86_400);
+    assert_eq!(attempt_with(other, &from, usize::MAX).receiver.failures(), []);
+    assert_eq!(check_whole(&disk, &few(), "after a week"), [""; 0]);
+}
+
+#[test]
+fn a_part_that_was_altered_between_two_attempts_is_begun_anew() {
+    let files = few();
+    let from = source(&files);
+    let (disk, part) = interrupted(&from);
+    let content = disk.tree().remove(part.as_bytes()).flatten().unwrap();
+    let mut file = disk.open_file(&part).unwrap();
+    let mut altered = content;
+    altered[10] ^= 1;
+    file.resume_at(0).unwrap();
+    file.write(&altered).unwrap();
+    drop(file);
+    let second = attempt(&from, &disk.process(), true);
+    assert_eq!(second.receiver.failures(), [], "it does not fail");
+    drop(second);
+    assert_eq!(check_whole(&disk, &files, "altered"), [""; 0]);
+}
+
+#[test]
+fn a_disk_that_returns_other_bytes_is_found_by_reading_back() {
+    let files = few();
+    let from = source(&files);
+    let copy = |alters: bool, read_back: bool| {
+        let disk = MemoryDisk::new(0);
+        if alters {
+            disk.alter();
+        }
+        let receiver = receiver_of(&disk, true, read_back, &[]).unwrap();
+        let failures = attempt_with(receiver, &from, usize::MAX).receiver.failures().to_vec();
+        let named = disk.tree().keys().filter(|name| !name.ends_with(b".sabul-part")).count();
+        (failures, named)
+    };
+    let all = copy(false, true);
+    assert_eq!(all, (vec![], copy(false, false).1), "a disk that is as it should be");
+    assert_eq!(copy(true, false), all, "without reading, nobody sees it");
+    let (failures, named) = copy(true, true);
+    assert_eq!(failures.len(), 4, "all but the empty one");
+    assert_eq!(named, all.1 - 4, "and they have no names");
+    for (path, failure) in failures {
+        let path = Printable(&path).to_string();
+        assert_eq!(failure.code, FailureCode::Verification, "{path}: {failure}");
+    }
+}
+
+/// A tree with links that stay inside and links that lead out.
+fn tree_with_links() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let root = dir.path();
+    write(root, "secret", b"outside");
+    write(root, "other/f", b"outside");
+    write(root, "d/f", b"inside");
+    write(root, "d/sub/g", b"inside");
+    symlink("../secret", root.join("d/out")).unwrap();
+    symlink(root.join("secret"), root.join("d/absolute")).unwrap();
+    symlink("../../other", root.join("d/sub/folder")).unwrap();
+    symlink("f", root.join("d/in")).unwrap();
+    symlink("../f", root.join("d/sub/up")).unwrap();
+    dir
+}
+
+#[test]
+fn links_are_followed_inside_of_what_was_named_and_out_of_it_on_request() {
+    let from = tree_with_links();
+    let folder = from.path().join("d");
+    let received = |set: SourceSet| {
+        let to = TempDir::new().unwrap();
+        let (sent, summary) = record(set, OPTIONS);
+        let mut receiver = receiver(to.path(), "", true);
+        replay(sent, &mut receiver);
+        let failed = summary.failures.into_iter().map(|(_, failure)| failure.message);
+        (names(to.path()), failed.collect::<Vec<_>>())
+    };
+    let inside = ["d", "d/f", "d/in", "d/sub", "d/sub/g", "d/sub/up"];
+    let (names, failed) = received(local(&[&folder]));
+    assert_eq!((names.as_slice(), failed.len()), (&inside.map(str::to_owned)[..], 3));
+    assert!(failed.iter().all(|why| why.contains("leads out") && why.contains("-L")), "{failed:?}");
+    // The content of a folder also counts as named, and so does a link that is a source.
+    let (names, failed) = received(local(&[&folder.join("")]));
+    assert_eq!((names.len(), failed.len()), (5, 3));
+    assert_eq!(received(local(&[&folder.join("out")])), (vec!["out".to_owned()], vec![]));
+    let (names, failed) = received(local(&[&folder]).with_links_out(true));
+    assert_eq!((names.len(), failed.len()), (inside.len() + 4, 0), "{names:?}");
+    // The same below a root, and no link leads out of the root.
+    let set = || SourceSet::in_disk(root_dir(from.path()), vec![b"d".to_vec()], true);
+    let (names, failed) = received(set());
+    assert_eq!(names, inside);
+    assert_eq!(failed.len(), 3, "{failed:?}");
+    let (names, failed) = received(set().with_links_out(true));
+    assert_eq!((names.len(), failed.len()), (inside.len() + 1, 2), "{failed:?}");
+}
