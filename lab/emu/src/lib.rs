@@ -2,8 +2,8 @@
 //!
 //! [`Lab`] makes hosts (network namespaces with a TUN device each) and routes the IP packets
 //! between them over the path. [`Relay`] needs no privileges. A relay is an ordinary pair of UDP
-//! and TCP sockets between a connector and a listener. The relay applies the path's delay, loss and
-//! corruption to all traffic.
+//! and TCP sockets between a connector and a listener. The relay applies the whole path
+//! to datagrams, and the path's delay to TCP.
 
 mod calibrate;
 mod capture;

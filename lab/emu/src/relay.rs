@@ -1,16 +1,16 @@
 //! Relay: a UDP and TCP proxy with an emulated path.
 //!
-//! One thread does everything. While packets move, the thread wakes every 75 µs, receives pending
+//! One thread carries all datagrams. While packets move, the thread wakes every 75 µs, receives pending
 //! packets, and sends due packets in batches of equal segments. Arrival times are the kernel's
 //! receive times, so a late wake-up does not change them. Packets are never sent early; their
 //! lateness is measured and reported ([`Lateness`]).
 //!
 //! Not modelled: the relay handles UDP datagrams and TCP byte streams, not IP packets. A damaged
-//!     datagram is delivered with wrong bytes, as if its checksum had been right. TCP uses the
-//!     model described in `tcp.rs`. ECN and IP options are not carried.
+//!     datagram is delivered with wrong bytes, as if its checksum had been right. TCP has the path's
+//!     delay only (`tcp.rs`). ECN and IP options are not carried.
 
 mod engine;
-mod road;
+mod path;
 mod socket;
 mod stats;
 mod store;
@@ -26,9 +26,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use engine::Engine;
-pub use road::RelayConfig;
+pub use path::RelayConfig;
 pub use stats::RelayStats;
 use stats::Shared;
+use tcp::Tcp;
+
+use crate::clock::Clock;
 
 /// A relay could not be started.
 #[derive(Debug)]
@@ -74,12 +77,14 @@ impl Relay {
         let (waker, wakened) = UnixStream::pair().map_err(fail("make its waker"))?;
         let shared = Arc::new(Shared::default());
         let stop = Arc::new(AtomicBool::new(false));
+        let clock = Clock::start();
+        let tcp = Tcp::start(&config, tcp, clock).map_err(fail("start a thread for TCP"))?;
 
         let (parts, flag) = (Arc::clone(&shared), Arc::clone(&stop));
         let (ready, started) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("sabul-relay".to_owned())
-            .spawn(move || match Engine::new(&config, udp, tcp, wakened, parts, flag) {
+            .spawn(move || match Engine::new(&config, udp, tcp, clock, wakened, parts, flag) {
                 Ok(engine) => {
                     // The receiver waits just below; an error means that the caller is gone.
                     if ready.send(Ok(())).is_ok() {

@@ -1,8 +1,7 @@
 //! Event loop of the relay: wait, receive, deliver due packets, report.
 
 use std::io::{self, Read};
-use std::net::{TcpListener, UdpSocket};
-use std::os::fd::AsFd;
+use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +11,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sabul_net::{Arrival, Output, Way};
 use sabul_units::{Instant, Span};
 
-use super::road::{Packet, RelayConfig, Road};
+use super::path::{Packet, RelayConfig, RelayPath};
 use super::stats::Shared;
-use super::tcp::{self, Tcp};
+use super::tcp::Tcp;
 use super::udp::{Due, Udp};
 
 use crate::clock::{Clock, thread_cpu_seconds, timespec};
@@ -27,14 +26,13 @@ const TICK: Duration = Duration::from_micros(75);
 
 /// Least time between two reports.
 const REPORT_INTERVAL: Span = Span::from_millis(10);
-/// Poll interval of TCP for conditions without a socket event, such as room in a link's queue.
-const LOOK_AGAIN: Span = Span::from_millis(1);
 
 #[derive(Debug)]
 pub(super) struct Engine {
     udp: Udp,
     tcp: Tcp,
-    road: Road,
+    path: RelayPath,
+    clock: Clock,
     meter: LatenessMeter,
     shared: Arc<Shared>,
     next_report: Instant,
@@ -50,25 +48,25 @@ enum Source {
     Waker,
     Clients,
     Upstream(usize),
-    Connections,
-    Tcp(tcp::Token, PollFlags),
 }
 
 impl Engine {
     pub(super) fn new(
         config: &RelayConfig,
         udp: UdpSocket,
-        tcp: TcpListener,
+        tcp: Tcp,
+        clock: Clock,
         wakened: UnixStream,
         shared: Arc<Shared>,
         stop: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         wakened.set_nonblocking(true)?;
-        ask_for_punctuality();
+        request_punctual_wakeups();
         Ok(Self {
             udp: Udp::new(config, udp)?,
-            tcp: Tcp::new(config, tcp)?,
-            road: Road::new(config),
+            tcp,
+            path: RelayPath::new(config),
+            clock,
             meter: LatenessMeter::new(),
             shared,
             next_report: Instant::ZERO,
@@ -81,12 +79,10 @@ impl Engine {
 
     /// Relays until stopped.
     pub(super) fn run(mut self) {
-        // The path's clock starts with the first packet or connection.
-        self.wait(Instant::ZERO, Wait::Forever);
-        let clock = Clock::start();
+        let clock = self.clock;
         while !self.stop.load(Ordering::Acquire) {
             let woke = clock.now();
-            let mut has_moved = self.take_in(clock);
+            let mut has_moved = self.receive(clock);
             has_moved |= self.deliver(clock);
             let now = clock.now();
             self.has_news |= has_moved;
@@ -118,23 +114,12 @@ impl Engine {
             sources.push(Source::Upstream(slot));
             fds.push(PollFd::new(upstream, PollFlags::IN));
         }
-        if let Some(listener) = self.tcp.listener(now) {
-            sources.push(Source::Connections);
-            fds.push(PollFd::new(listener, PollFlags::IN));
-        }
-        let looks_again = self.tcp.interests(&self.road, now, |token, socket, flags| {
-            sources.push(Source::Tcp(token, flags));
-            fds.push(PollFd::from_borrowed_fd(socket.as_fd(), flags));
-        });
 
         let timeout = match wait {
             Wait::Not => Some(Span::ZERO),
-            Wait::Forever => None,
             Wait::UntilDue => {
-                let look = looks_again.then_some(now + LOOK_AGAIN);
                 let report = self.has_news.then_some(self.next_report);
-                let links = self.road.network.deadline();
-                let due = Instant::earliest([links, self.tcp.next_deadline(), look, report]);
+                let due = Instant::earliest([self.path.network.deadline(), report]);
                 due.map(|due| due.since(now))
             }
         };
@@ -142,40 +127,26 @@ impl Engine {
         let found = poll(&mut fds, timeout.map(timespec).as_ref()).unwrap_or(0);
         if found > 0 {
             let with_events = fds.iter().map(PollFd::revents).zip(&sources);
-            ready.extend(with_events.filter(|(events, _)| !events.is_empty()).map(
-                |(events, source)| match source {
-                    Source::Tcp(token, _) => Source::Tcp(*token, events),
-                    other => *other,
-                },
-            ));
+            let with_events = with_events.filter(|(events, _)| !events.is_empty());
+            ready.extend(with_events.map(|(_, source)| *source));
         }
         self.ready = ready;
     }
 
     /// Reads all ready sockets into the links; returns whether anything was read.
-    fn take_in(&mut self, clock: Clock) -> bool {
+    fn receive(&mut self, clock: Clock) -> bool {
         let mut any = false;
         let ready = std::mem::take(&mut self.ready);
-        let (udp, road) = (&mut self.udp, &mut self.road);
-        // UDP first: its receive times are in the past, those of TCP are now.
+        let (udp, path) = (&mut self.udp, &mut self.path);
         for source in &ready {
             any |= match source {
-                Source::Clients => udp.receive_forward(road, clock),
-                Source::Upstream(slot) => udp.receive_back(*slot, road, clock),
-                _ => false,
-            };
-        }
-        for source in &ready {
-            match source {
+                Source::Clients => udp.receive_forward(path, clock),
+                Source::Upstream(slot) => udp.receive_back(*slot, path, clock),
                 Source::Waker => {
                     let _ = self.wakened.read(&mut [0; 8]);
+                    false
                 }
-                Source::Connections => any |= self.tcp.accept(road, clock.now()),
-                Source::Tcp(token, events) => {
-                    any |= self.tcp.on_ready(*token, *events, road, clock.now());
-                }
-                Source::Clients | Source::Upstream(_) => {}
-            }
+            };
         }
         self.ready = ready;
         any
@@ -184,25 +155,16 @@ impl Engine {
     /// Delivers everything due; returns whether anything was due.
     fn deliver(&mut self, clock: Clock) -> bool {
         let now = clock.now();
-        let mut any = self.tcp.on_timeout(&mut self.road, now);
-        while let Some(output) = self.road.network.poll(now).ready() {
+        let mut any = false;
+        while let Some(output) = self.path.network.poll(now).ready() {
             let Output::Arrived(packet) = output else { continue };
             any = true;
             let Arrival { way, at, is_damaged, payload, .. } = packet;
-            match payload {
-                Packet::Udp { flow, piece } => {
-                    let due = Due { at, is_damaged };
-                    self.udp.deliver(way, flow, &piece, due, clock, &mut self.meter);
-                }
-                Packet::Tcp { connection, segment } => {
-                    self.meter.record(at, now);
-                    let arrival = tcp::Arrival { way, connection, segment, at, is_damaged };
-                    self.tcp.deliver(arrival, &self.road, now);
-                }
-            }
+            let Packet { flow, piece } = payload;
+            let due = Due { at, is_damaged };
+            self.udp.deliver(way, flow, &piece, due, clock, &mut self.meter);
         }
         self.udp.flush(clock, &mut self.meter);
-        self.tcp.flush(&mut self.road, now);
         any
     }
 
@@ -211,10 +173,10 @@ impl Engine {
         self.has_news = false;
         let mut report = self.shared.lock();
         self.udp.report(&mut report);
-        self.tcp.report(&mut report.stats);
         let stats = &mut report.stats;
-        stats.forward = self.road.link(Way::Forward).stats();
-        stats.back = self.road.link(Way::Back).stats();
+        stats.tcp_connections = self.tcp.accepted();
+        stats.forward = self.path.link(Way::Forward).stats();
+        stats.back = self.path.link(Way::Back).stats();
         stats.elapsed = now.elapsed();
         stats.cpu_seconds = thread_cpu_seconds();
         stats.lateness = self.meter.summary();
@@ -225,11 +187,10 @@ impl Engine {
 enum Wait {
     Not,
     UntilDue,
-    Forever,
 }
 
 /// Requests punctual wake-ups from the kernel. A refusal only reduces accuracy, which is measured.
-fn ask_for_punctuality() {
+fn request_punctual_wakeups() {
     #[cfg(target_os = "linux")]
     {
         use std::num::NonZeroU64;

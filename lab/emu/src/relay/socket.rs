@@ -89,17 +89,3 @@ pub(super) fn inode(socket: impl AsFd) -> Option<u64> {
 pub(super) fn inode(_: impl AsFd) -> Option<u64> {
     None
 }
-
-/// Starts a TCP connection, which is complete when the socket becomes writable.
-pub(super) fn dial(target: SocketAddr) -> io::Result<std::net::TcpStream> {
-    let socket = Socket::new(Domain::for_address(target), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    match socket.connect(&target.into()) {
-        Ok(()) => {}
-        Err(error)
-            if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
-        Err(error) => return Err(error),
-    }
-    Ok(socket.into())
-}

@@ -15,7 +15,7 @@ pub struct RelayStats {
     pub forward: LinkStats,
     /// The link from listener to connector.
     pub back: LinkStats,
-    /// Time since the first packet or connection.
+    /// Time since the start.
     pub elapsed: Span,
     /// Processor time of the relay's thread, in seconds.
     pub cpu_seconds: f64,
@@ -35,8 +35,6 @@ pub struct RelayStats {
     pub udp_flows: u64,
     /// TCP connections accepted.
     pub tcp_connections: u64,
-    /// TCP segments retransmitted.
-    pub tcp_resent: u64,
 }
 
 /// The latest report of the relay's thread.

@@ -8,7 +8,7 @@ use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use sabul_net::{Both, Verdict, Way, corrupt_bytes};
 use sabul_units::{Instant, SeededRandom};
 
-use super::road::{FlowId, Packet, RelayConfig, Road, header_sizes};
+use super::path::{FlowId, Packet, RelayConfig, RelayPath, header_bytes};
 use super::socket;
 use super::stats::Report;
 use super::store::{Piece, Store};
@@ -86,7 +86,7 @@ impl Udp {
             listen: Endpoint { socket, state },
             answers_as_dialled: address.ip().is_unspecified(),
             target: config.target,
-            header: header_sizes(&address).0,
+            header: header_bytes(&address),
             blocked: config.udp_blocked,
             flows: Vec::new(),
             by_client: HashMap::new(),
@@ -105,7 +105,7 @@ impl Udp {
     }
 
     /// Receives the clients' datagrams; returns whether there were any.
-    pub(super) fn receive_forward(&mut self, road: &mut Road, clock: Clock) -> bool {
+    pub(super) fn receive_forward(&mut self, path: &mut RelayPath, clock: Clock) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut any = false;
         for _ in 0..RECV_CALLS_MAX {
@@ -118,7 +118,7 @@ impl Udp {
                     self.counts.blocked += datagrams(meta, bytes).count() as u64;
                 } else if let Some(flow) = self.flow_of(meta, now) {
                     let at = now - ages.of(meta.timestamp);
-                    self.push(Way::Forward, flow, datagrams(meta, bytes), road, at);
+                    self.push(Way::Forward, flow, datagrams(meta, bytes), path, at);
                 }
             }
             if count < RECV_BATCHES {
@@ -130,7 +130,7 @@ impl Udp {
     }
 
     /// Receives the listener's datagrams to the flow in `slot`; returns whether there were any.
-    pub(super) fn receive_back(&mut self, slot: usize, road: &mut Road, clock: Clock) -> bool {
+    pub(super) fn receive_back(&mut self, slot: usize, path: &mut RelayPath, clock: Clock) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut any = false;
         for _ in 0..RECV_CALLS_MAX {
@@ -142,7 +142,7 @@ impl Udp {
             let (now, ages) = (clock.now(), Ages::now());
             for (meta, bytes) in metas[..count].iter().zip(buffer.chunks(RECV_BUFFER)) {
                 let at = now - ages.of(meta.timestamp);
-                self.push(Way::Back, id, datagrams(meta, bytes), road, at);
+                self.push(Way::Back, id, datagrams(meta, bytes), path, at);
             }
             if count < RECV_BATCHES {
                 break;
@@ -157,7 +157,7 @@ impl Udp {
         way: Way,
         flow: FlowId,
         datagrams: impl Iterator<Item = &'a [u8]>,
-        road: &mut Road,
+        path: &mut RelayPath,
         at: Instant,
     ) {
         for datagram in datagrams {
@@ -166,7 +166,7 @@ impl Udp {
                 continue;
             };
             let size = self.header + u32::try_from(datagram.len()).unwrap_or(u32::MAX / 2);
-            let _: Verdict = road.push(at, way, size, Packet::Udp { flow, piece });
+            let _: Verdict = path.push(at, way, size, Packet { flow, piece });
         }
     }
 

@@ -16,7 +16,7 @@ pub struct RelayConfig {
     /// The listener's address, for UDP and TCP.
     pub target: SocketAddr,
     /// The path from connector to listener. Its clock, which outages refer to, starts with the
-    /// relay's first packet or connection.
+    /// relay.
     pub forward: LinkConfig,
     /// The path from listener to connector, on the same clock.
     pub back: LinkConfig,
@@ -33,21 +33,21 @@ pub(super) struct FlowId {
     pub(super) serial: u64,
 }
 
-/// Payload on the links.
+/// A datagram on the links.
 #[derive(Clone, Debug)]
-pub(super) enum Packet {
-    Udp { flow: FlowId, piece: Piece },
-    Tcp { connection: u64, segment: u64 },
+pub(super) struct Packet {
+    pub(super) flow: FlowId,
+    pub(super) piece: Piece,
 }
 
 /// The path: one link with one route, forward from connector to listener.
 #[derive(Debug)]
-pub(super) struct Road {
+pub(super) struct RelayPath {
     pub(super) network: Topology<Packet>,
     route: RouteId,
 }
 
-impl Road {
+impl RelayPath {
     pub(super) fn new(config: &RelayConfig) -> Self {
         let random = SeededRandom::new(config.seed);
         let random = [random.fork("relay/forward"), random.fork("relay/back")];
@@ -68,10 +68,10 @@ impl Road {
     }
 }
 
-/// Returns the header sizes of an IP packet with UDP and with TCP payload, in bytes.
-pub(super) fn header_sizes(address: &SocketAddr) -> (u32, u32) {
+/// Returns the size of the IP and UDP headers, in bytes.
+pub(super) fn header_bytes(address: &SocketAddr) -> u32 {
     match address {
-        SocketAddr::V4(_) => (20 + 8, 20 + 20),
-        SocketAddr::V6(_) => (40 + 8, 40 + 20),
+        SocketAddr::V4(_) => 20 + 8,
+        SocketAddr::V6(_) => 40 + 8,
     }
 }
