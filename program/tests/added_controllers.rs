@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[allow(dead_code, reason = "the other tests use the rest")]
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::path::Path;

@@ -1,0 +1,4 @@
+//! The model's files, and thousands of its points.
+
+mod files;
+mod thousands;

@@ -1,0 +1,4 @@
+//! Pictures and pages from plain data.
+
+mod page;
+mod pictures;

@@ -1,0 +1,21 @@
+//! The program from a user's view: commands, output, exit codes, files, sandbox.
+
+mod addresses;
+mod archive;
+mod card;
+mod cli;
+mod common;
+mod desk;
+mod files;
+mod json;
+mod lab;
+mod lab_namespaces;
+mod model;
+mod perf_and_demo;
+mod pressure;
+mod progress;
+mod reproduce;
+mod router;
+mod serve;
+mod sim;
+mod ssh;

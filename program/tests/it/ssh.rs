@@ -1,0 +1,416 @@
+//! `sabul cp` to and from `host:path`, with a replacement for ssh that runs the far end on this
+//! machine.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tempfile::TempDir;
+
+use crate::common::{Running, content, expect_code, run, run_with_input, sabul, stderr, wait_for};
+
+/// Replacement for ssh: parses its arguments like ssh and runs the command in the other home
+/// directory. The host's name selects special behaviour.
+const SSH: &str = r#"#!/bin/sh
+here=$(dirname "$0")
+echo "$*" >> "$here/calls"
+for word; do if [ "$word" = -G ]; then echo "hostname ${FAKE_ADDRESS:-127.0.0.1}"; exit 0; fi; done
+while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
+host=${2#*@} command=$3
+cd "$here/home" || exit 1
+export HOME="$here/home" SSH_CONNECTION="127.0.0.1 9 127.0.0.1 22" PATH="$here/bin:/usr/bin:/bin"
+unset SABUL_TICKET_FILE
+case $host in
+    refused) echo "ssh: connect to host refused port 22: Connection refused" >&2; exit 255 ;;
+    denied) echo "me@denied: Permission denied (publickey,password)." >&2; exit 255 ;;
+    banner) printf 'Welcome to banner\r\n\nlast login: never\n@sabul\nno newline at the end: ' ;;
+    late) sleep 0.3; echo "motd"; sleep 0.3 ;;
+    mute) exit 0 ;;
+    steering) printf '@sabul failed \033]0;owned\007\033[31mred\n'; exit 1 ;;
+    sftp-only) echo "This service allows sftp connections only."; exit 1 ;;
+    endless) yes 'all work and no play' ; exit 0 ;;
+    bare) PATH=/usr/bin:/bin ;;
+    elsewhere) export SSH_CONNECTION="127.0.0.1 9 192.0.2.1 22" ;;
+esac
+echo $$ > "$here/pid"
+exec sh -c "exec $command"
+"#;
+
+/// Home directory of the other machine, beside a directory of this machine.
+struct Bridge {
+    folder: TempDir,
+}
+
+impl Bridge {
+    fn new() -> Self {
+        let bridge = Self { folder: tempfile::tempdir().unwrap() };
+        for name in ["home", "bin", "near"] {
+            fs::create_dir(bridge.path(name)).unwrap();
+        }
+        bridge.program("ssh", SSH);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sabul"), bridge.path("bin/sabul")).unwrap();
+        bridge
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn program(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        let _ = fs::remove_file(&path);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Returns `sabul cp` in the near directory.
+    fn cp(&self, arguments: &[&str]) -> Command {
+        self.sabul(&[&["cp"], arguments].concat())
+    }
+
+    /// Returns the program in the near directory.
+    fn sabul(&self, arguments: &[&str]) -> Command {
+        let mut command = sabul();
+        command.current_dir(self.path("near")).env("SABUL_SSH", self.path("ssh"));
+        command.args(arguments);
+        if !arguments.contains(&"--ports") {
+            command.args(["--ports", "0"]);
+        }
+        command
+    }
+
+    fn try_cp(&self, arguments: &[&str]) -> Output {
+        run(&mut self.cp(arguments))
+    }
+
+    fn calls(&self) -> String {
+        fs::read_to_string(self.path("calls")).unwrap_or_default()
+    }
+
+    /// Returns the process at the far end.
+    fn far(&self) -> Pid {
+        let text = fs::read_to_string(self.path("pid")).unwrap();
+        Pid::from_raw(text.trim().parse().unwrap()).unwrap()
+    }
+
+    fn expect_nobody_there(&self) {
+        let far = self.far();
+        wait_for("the end of the other end", || test_kill_process(far).is_err());
+    }
+}
+
+#[track_caller]
+fn expect_words(output: &Output, code: i32, words: &[&str]) {
+    expect_code(output, code);
+    for word in words {
+        assert!(stderr(output).contains(word), "no '{word}' in: {}", stderr(output));
+    }
+}
+
+#[test]
+fn files_go_there_and_back_and_nothing_runs_on() {
+    let bridge = Bridge::new();
+    let bytes = content(1, 3_000_001);
+    fs::write(bridge.path("near/a.bin"), &bytes).unwrap();
+    let output = bridge.try_cp(&["a.bin", "me@host:"]);
+    expect_words(&output, 0, &["verified"]);
+    assert_eq!(fs::read(bridge.path("home/a.bin")).unwrap(), bytes);
+    bridge.expect_nobody_there();
+    expect_code(&bridge.try_cp(&["host:a.bin", "b.bin"]), 0);
+    assert_eq!(fs::read(bridge.path("near/b.bin")).unwrap(), bytes);
+    let there = bridge.path("home/sub dir");
+    expect_code(&bridge.try_cp(&["a.bin", "b.bin", &format!("host:{}/", there.display())]), 0);
+    assert_eq!(fs::read(there.join("b.bin")).unwrap(), bytes);
+    expect_code(&bridge.try_cp(&["-r", "host:~/sub dir", "."]), 0);
+    assert_eq!(fs::read(bridge.path("near/sub dir/a.bin")).unwrap(), bytes);
+    bridge.expect_nobody_there();
+}
+
+/// An account may change its own files without further permission.
+#[test]
+fn files_of_an_account_are_listed_removed_and_named_by_patterns() {
+    let bridge = Bridge::new();
+    fs::create_dir_all(bridge.path("home/data")).unwrap();
+    for name in ["a.nc", "b.nc", "c.txt"] {
+        fs::write(bridge.path("home/data").join(name), name).unwrap();
+    }
+    let out = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let there = |arguments: &[&str]| run(&mut bridge.sabul(arguments));
+    let listed = there(&["ls", "host:", "--ports", "0"]);
+    expect_code(&listed, 0);
+    assert_eq!(out(&listed), "data/\n");
+    let full = format!("host:{}/*.nc", bridge.path("home/data").display());
+    expect_code(&bridge.try_cp(&[&full, "."]), 0);
+    assert!(bridge.path("near/a.nc").exists() && bridge.path("near/b.nc").exists());
+    expect_code(&bridge.try_cp(&["host:data/c*", "c"]), 0);
+    assert_eq!(out(&there(&["cat", "host:data/a.nc", "--offset", "2"])), "nc");
+    expect_code(&there(&["mkdir", "-p", "host:new/one", "--ports", "0"]), 0);
+    assert!(bridge.path("home/new/one").is_dir());
+    expect_code(&there(&["rm", "-r", "host:data", "host:~/new/one", "--ports", "0"]), 0);
+    assert!(!bridge.path("home/data").exists() && bridge.path("home/new").exists());
+    expect_code(&there(&["rm", "-r", "host:", "--ports", "0"]), 1);
+    bridge.expect_nobody_there();
+}
+
+#[test]
+fn the_ticket_is_in_no_argument_and_the_users_options_are() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    let ssh = format!("{} -p 2222 -J 'my gate'", bridge.path("ssh").display());
+    expect_code(&bridge.try_cp(&["-e", &ssh, "a", "me@host:b"]), 0);
+    let calls = bridge.calls();
+    assert!(calls.contains("-p 2222 -J my gate -- me@host sh -c"), "{calls}");
+    assert!(!calls.contains("sabul1-"), "{calls}");
+}
+
+#[test]
+fn streams_go_there_and_back() {
+    let bridge = Bridge::new();
+    let bytes = content(2, 200_000);
+    expect_code(&run_with_input(&mut bridge.cp(&["-", "host:in.bin"]), &bytes), 0);
+    let output = bridge.try_cp(&["-q", "host:in.bin", "-"]);
+    expect_code(&output, 0);
+    assert!(output.stdout == bytes);
+}
+
+#[test]
+fn banners_and_slow_logins_are_no_hindrance() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    for host in ["banner", "late"] {
+        expect_code(&bridge.try_cp(&["a", &format!("{host}:{host}")]), 0);
+        assert_eq!(fs::read(bridge.path("home").join(host)).unwrap(), b"x");
+    }
+}
+
+#[test]
+fn each_way_of_not_getting_there_has_its_own_words() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    expect_words(
+        &bridge.try_cp(&["a", "refused:"]),
+        3,
+        &["Connection refused", "ssh could not connect to refused"],
+    );
+    expect_words(
+        &bridge.try_cp(&["a", "me@denied:"]),
+        4,
+        &["me@denied: Permission denied (publickey,password).", "could not log in"],
+    );
+    expect_words(
+        &bridge.try_cp(&["a", "mute:"]),
+        3,
+        &["did not start there", "there was no output"],
+    );
+    expect_words(
+        &bridge.try_cp(&["a", "sftp-only:"]),
+        3,
+        &["exit code 1", "This service allows sftp connections only."],
+    );
+    expect_words(
+        &bridge.try_cp(&["a", "endless:"]),
+        3,
+        &["more than 1 MiB", "all work and no play"],
+    );
+    let ssh = bridge.path("none/ssh");
+    let output = run(bridge.cp(&["a", "host:"]).env("SABUL_SSH", &ssh));
+    expect_words(&output, 2, &["no such program", "OpenSSH"]);
+    expect_words(&bridge.try_cp(&["a", "C:\\b"]), 2, &["Windows", "./C:\\b"]);
+    expect_words(&bridge.try_cp(&["-e", "", "a", "host:"]), 2, &["name a program"]);
+}
+
+#[test]
+fn a_host_without_sabul_is_told_where_it_was_looked_for() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    expect_words(
+        &bridge.try_cp(&["a", "bare:"]),
+        1,
+        &["bare (Linux ", "no sabul in /usr/bin:/bin", "--push", "--remote-sabul"],
+    );
+    let there = bridge.path("bin/sabul");
+    expect_code(&bridge.try_cp(&["--remote-sabul", there.to_str().unwrap(), "a", "bare:"]), 0);
+    let output = bridge.try_cp(&["--remote-sabul", "/no/such", "a", "bare:"]);
+    expect_words(&output, 1, &["no program /no/such on bare"]);
+}
+
+#[test]
+fn a_sabul_of_another_version_is_named() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    fs::remove_file(bridge.path("bin/sabul")).unwrap();
+    let old = "#!/bin/sh\nif [ \"$1\" = --version ]; then echo sabul 0.0.7; exit; fi\n\
+        echo \"error: unexpected argument '--stdio' found\" >&2; exit 2\n";
+    let newer = "#!/bin/sh\nif [ \"$1\" = --version ]; then echo sabul 9.0.0; exit; fi\n\
+        echo '@sabul ready 1 4711 9.0.0 sabul9-x'; cat\n";
+    for (text, version) in [(old, "0.0.7"), (newer, "9.0.0")] {
+        bridge.program("bin/sabul", text);
+        let ours = format!("this is sabul {}", env!("CARGO_PKG_VERSION"));
+        let theirs = format!("sabul {version} (");
+        expect_words(&bridge.try_cp(&["a", "host:"]), 3, &[&theirs, &ours, "--push"]);
+    }
+    bridge.program("bin/sabul", "#!/bin/sh\nexit 139\n");
+    expect_words(&bridge.try_cp(&["a", "host:"]), 3, &["host has", "--push"]);
+}
+
+#[test]
+fn push_takes_the_program_along_once() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    let output = bridge.try_cp(&["--push", "--json-lines", "a", "bare:one"]);
+    expect_code(&output, 0);
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let push: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &serde_json::Value| line["event"] == "push")
+        .collect();
+    let last = push.last().unwrap_or_else(|| panic!("{lines}"));
+    assert!(push.len() >= 2 && last["bytes"] == last["bytes_total"], "{lines}");
+    let own = fs::metadata(env!("CARGO_BIN_EXE_sabul")).unwrap().len();
+    assert!(last["bytes"].as_u64().unwrap() < own / 2, "{last} of {own}");
+    let cache = bridge.path("home/.cache/sabul");
+    let pushed = |cache: &Path| fs::read_dir(cache).unwrap().next().unwrap().unwrap().path();
+    let first = pushed(&cache);
+    let made = fs::metadata(&first).unwrap().modified().unwrap();
+    expect_code(&bridge.try_cp(&["--push", "a", "bare:two"]), 0);
+    assert_eq!(fs::metadata(pushed(&cache)).unwrap().modified().unwrap(), made);
+    // A pushed program is also found without `--push`.
+    expect_code(&bridge.try_cp(&["a", "bare:three"]), 0);
+    let names = ["one", "two", "three"].map(|name| bridge.path("home").join(name).exists());
+    assert_eq!(names, [true; 3]);
+    let output = bridge.try_cp(&["--push=/no/such", "a", "bare:"]);
+    expect_words(&output, 2, &["cannot read the program to push, '/no/such'"]);
+}
+
+#[test]
+fn a_terminal_is_asked_whether_to_send_the_program_along() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    let ask = |answer: &str, name: &str| {
+        let (mut terminal, slave) = crate::common::terminal(80);
+        let mut command = bridge.cp(&["a", &format!("bare:{name}")]);
+        command.stdin(slave.try_clone().unwrap()).stdout(Stdio::null()).stderr(slave);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let (mut seen, mut part) = (Vec::new(), [0; 4096]);
+        let mut is_answered = false;
+        // Closing the last slave end is a read error on Linux.
+        while let Ok(n @ 1..) = terminal.read(&mut part) {
+            seen.extend_from_slice(&part[..n]);
+            if !is_answered && String::from_utf8_lossy(&seen).contains("[y/N]") {
+                is_answered = true;
+                terminal.write_all(answer.as_bytes()).unwrap();
+            }
+        }
+        (child.wait().unwrap().code(), String::from_utf8_lossy(&seen).into_owned())
+    };
+    let (code, seen) = ask("n\n", "one");
+    assert!(code == Some(1) && seen.contains("bare (Linux "), "{seen}");
+    assert!(
+        seen.contains("has no sabul. Upload this program, ") && seen.contains("--push"),
+        "{seen}"
+    );
+    assert!(!bridge.path("home/one").exists() && !bridge.path("home/.cache").exists());
+    let (code, seen) = ask("y\n", "two");
+    assert!(code == Some(0) && seen.contains("sending sabul to bare: "), "{seen}");
+    assert_eq!(fs::read(bridge.path("home/two")).unwrap(), b"x");
+}
+
+#[test]
+fn perf_measures_a_host_that_ssh_reaches() {
+    let bridge = Bridge::new();
+    let output = run(&mut bridge.sabul(&["perf", "host:", "-n", "3M", "--json"]));
+    expect_code(&output, 0);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["bytes"], 3 << 20, "{document}");
+    bridge.expect_nobody_there();
+    let output = run(&mut bridge.sabul(&["perf", "me@denied:"]));
+    expect_words(&output, 4, &["could not log in"]);
+}
+
+#[test]
+fn push_refuses_a_machine_of_another_kind() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    bridge.program("bin/uname", "#!/bin/sh\necho Linux pdp11\n");
+    expect_words(&bridge.try_cp(&["--push", "a", "host:"]), 2, &["Linux pdp11", "--push=FILE"]);
+    // ELF header of a program for riscv64.
+    let other = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\xf3\0";
+    fs::write(bridge.path("near/other"), other).unwrap();
+    let output = bridge.try_cp(&["--push=other", "a", "host:"]);
+    expect_words(&output, 2, &["push other to host", "for Linux riscv64", "for Linux pdp11"]);
+    let left = fs::read_dir(bridge.path("home/.cache/sabul")).unwrap();
+    assert!(left.flatten().all(|entry| fs::metadata(entry.path()).unwrap().len() == 0));
+}
+
+#[test]
+fn ports_that_are_taken_are_named() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = bridge.try_cp(&["--ports", &port, "a", "host:"]);
+    expect_words(&output, 1, &["host: every port of", &port, "--ports"]);
+}
+
+#[test]
+fn the_address_is_that_of_ssh_or_else_that_of_the_name() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    // No host answers at 192.0.2.1, a documentation address; the host's name leads to this machine.
+    expect_code(&bridge.try_cp(&["a", "elsewhere:b"]), 0);
+    assert_eq!(fs::read(bridge.path("home/b")).unwrap(), b"x");
+}
+
+#[test]
+fn what_is_interrupted_or_killed_leaves_nobody_there() {
+    for signal in [Signal::INT, Signal::KILL] {
+        let bridge = Bridge::new();
+        let mut command = bridge.cp(&["--bwlimit", "8M", "a", "host:b"]);
+        fs::write(bridge.path("near/a"), content(5, 8 << 20)).unwrap();
+        let mut copying = Running::start(&mut command);
+        crate::common::wait_for_part(&bridge.path("home"));
+        assert!(!copying.is_over());
+        copying.signal(signal);
+        let output = copying.finish();
+        if signal == Signal::INT {
+            expect_words(&output, 130, &["interrupted"]);
+        }
+        bridge.expect_nobody_there();
+        assert!(!bridge.path("home/b").exists());
+    }
+}
+
+#[test]
+fn the_end_of_ssh_is_the_end_of_the_other_end() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), content(6, 8 << 20)).unwrap();
+    let copying = Running::start(&mut bridge.cp(&["--bwlimit", "8M", "a", "host:b"]));
+    crate::common::wait_for_part(&bridge.path("home"));
+    kill_process(bridge.far(), Signal::KILL).unwrap();
+    let output = copying.finish();
+    assert_ne!(crate::common::code(&output), 0);
+    assert!(!bridge.path("home/b").exists());
+}
+
+#[test]
+fn neither_the_far_end_nor_a_local_name_steers_the_terminal() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    let output = bridge.try_cp(&["a", "steering:"]);
+    expect_words(&output, 1, &["owned", "red"]);
+    let json = bridge.try_cp(&["--json", "a", "steering:"]);
+    let name = bridge.try_cp(&["\u{1b}[31ma'b:c", "a"]);
+    expect_words(&name, 2, &["\\u{1b}[31ma"]);
+    for output in [output, json, name] {
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(!said.replace('\n', "").contains(sabul_content::steers), "{said:?}");
+    }
+}

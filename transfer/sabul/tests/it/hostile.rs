@@ -1,0 +1,314 @@
+//! Hostile or half-dead peers that hold a ticket or are the listener: bounds on memory and on waiting time.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use sabul::tls::{self, Identity};
+use sabul::{
+    ConnectConfig, Direction, Error, Listener, ListenerConfig, MeasureLimit, Patience, Service,
+    Session, Ticket, TransferOptions, connect,
+};
+use sabul_wire::control::{
+    self, CONTROL_VERSION, ChannelParams, Failure, FailureCode, MAX_SOURCES, Message, Open, Request,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::client::TlsStream;
+
+/// Longer than any step takes, so that a failure ends too.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Most memory of the whole process. Without bounds each attack takes gigabytes.
+const MEMORY_MAX: u64 = 300 << 20;
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    crate::common::within(PATIENCE, test)
+}
+
+/// Memory of this process in bytes.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10
+}
+
+fn hasty() -> Patience {
+    Patience { silence: Duration::from_secs(2), ..Patience::default() }
+}
+
+/// A listener that serves a directory, and the result of its next session.
+async fn serving(patience: Patience) -> (Ticket, JoinHandle<Result<(), Error>>) {
+    let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+    config.patience = patience;
+    let listener = Listener::bind(config).await.unwrap();
+    let ticket = listener.ticket().clone();
+    let serving = tokio::spawn(async move {
+        let root = tempfile::tempdir().unwrap();
+        let service = Service { root: Some(root.path().to_owned()), ..Service::default() };
+        let session = listener.accept().await.unwrap();
+        session.serve(&service).await.map(drop)
+    });
+    (ticket, serving)
+}
+
+/// An authenticated connector that sends only the messages of the test.
+async fn dial(ticket: &Ticket) -> TlsStream<TcpStream> {
+    let tcp = TcpStream::connect(ticket.addresses()[0].as_str()).await.unwrap();
+    let mut stream = tls::connect(tcp, ticket.fingerprint()).await.unwrap();
+    let exporter = tls::proof_exporter(&**stream.get_ref().1).unwrap();
+    let proof = sabul::ticket::proof(ticket.secret(), &exporter);
+    let software = "hostile".to_owned();
+    let hello = Message::Hello { version: CONTROL_VERSION, proof, suites: vec![1], software };
+    assert!(say(&mut stream, &hello).await);
+    stream
+}
+
+/// Sends a message of any length; returns whether it could be sent.
+async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
+    let body = postcard::to_allocvec(message).unwrap();
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    let bytes = [&length[..], &body].concat();
+    to.write_all(&bytes).await.is_ok() && to.flush().await.is_ok()
+}
+
+/// Returns the next message; `None` once the other end closes.
+async fn hear(from: &mut (impl AsyncRead + Unpin)) -> Option<Message> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length).await.ok()?;
+    let mut body = vec![0; control::body_length(length).ok()?];
+    from.read_exact(&mut body).await.ok()?;
+    Message::decode_body(&body).ok()
+}
+
+fn open(transfer: u32, direction: control::Direction, request: Request) -> Message {
+    let channel = ChannelParams {
+        controller: "fixed".to_owned(),
+        controller_params: Vec::new(),
+        block_bytes: 1 << 20,
+        window_bytes: 64 << 20,
+        rate_limit_bps: None,
+        mtu_max: None,
+        rules: 0,
+        control_feedback: false,
+    };
+    Message::Open(Open { transfer, direction, request, channel })
+}
+
+fn long_failure() -> Failure {
+    Failure::new(FailureCode::Changed, "x".repeat(1_000_000))
+}
+
+/// Sends the messages of `next` until the other end closes; returns the failure of its last cancel.
+async fn flood(
+    mut stream: TlsStream<TcpStream>,
+    mut next: impl FnMut(u32) -> Message,
+    count: u32,
+) -> Option<Failure> {
+    for number in 0..count {
+        if !say(&mut stream, &next(number)).await {
+            break;
+        }
+        assert!(resident() < MEMORY_MAX, "{} MiB", resident() >> 20);
+    }
+    let mut last = None;
+    while let Ok(Some(message)) =
+        tokio::time::timeout(Duration::from_secs(1), hear(&mut stream)).await
+    {
+        if let Message::Cancel { transfer: None, failure } = message {
+            last = Some(failure);
+        }
+    }
+    last
+}
+
+/// One test for all, because it measures the memory of the whole process.
+#[test]
+fn a_ticket_holder_cannot_make_a_listener_hold_much() {
+    run(async {
+        let get = |sources| Request::Get {
+            sources: vec![Vec::new(); sources],
+            recursive: false,
+            rules: Vec::new(),
+            range: None,
+            archive: false,
+            links_out: false,
+        };
+        // More sources than a request may have: rejected before decoding.
+        let (ticket, served) = serving(Patience::default()).await;
+        let request = |number| open(2 * number + 1, control::Direction::Pull, get(1_000_000));
+        let why = flood(dial(&ticket).await, request, 256).await.expect("a reason");
+        assert_eq!(why.code, FailureCode::Protocol, "{why}");
+        served.await.unwrap().unwrap_err();
+        // The maximum of sources, in the maximum number of transfers, and more.
+        let (ticket, _served) = serving(Patience::default()).await;
+        let request = |number| open(2 * number + 1, control::Direction::Pull, get(MAX_SOURCES));
+        flood(dial(&ticket).await, request, 1000).await;
+        // Refused requests, from a peer that does not read the answers.
+        let (ticket, served) = serving(hasty()).await;
+        let stream = |number| {
+            let request = Request::Stream { name: String::new() };
+            open(2 * number + 1, control::Direction::Push, request)
+        };
+        flood(dial(&ticket).await, stream, 300_000).await;
+        let error = served.await.unwrap().unwrap_err();
+        assert!(matches!(error, Error::PeerGone(_)), "{error:?}");
+        // Texts of one megabyte.
+        let (ticket, served) = serving(Patience::default()).await;
+        let cancel = |_| Message::Cancel { transfer: Some(1), failure: long_failure() };
+        flood(dial(&ticket).await, cancel, 200).await;
+        served.await.unwrap().unwrap_err();
+    });
+}
+
+/// Behaviour of a hostile listener towards its one connector.
+async fn listening<F, G>(act: F) -> Ticket
+where
+    F: FnOnce(tokio_rustls::server::TlsStream<TcpStream>) -> G + Send + 'static,
+    G: Future<Output = ()> + Send,
+{
+    let identity = Identity::generate().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let ticket = Ticket::generate(vec![address], identity.fingerprint()).unwrap();
+    let config = identity.server_config().unwrap();
+    tokio::spawn(async move {
+        let (tcp, _) = listener.accept().await.unwrap();
+        act(tls::accept(tcp, config).await.unwrap()).await;
+    });
+    ticket
+}
+
+async fn ask(session: &Session) -> Error {
+    let limit = MeasureLimit { bytes: Some(1), time: None };
+    let options = TransferOptions::default();
+    match session.measure(Direction::Send, limit, &options).await {
+        Ok(transfer) => transfer.finish().await.unwrap_err(),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn a_listener_cannot_fill_a_client_that_serves_nothing() {
+    run(async {
+        let ticket = listening(|mut stream| async move {
+            let software = "hostile".to_owned();
+            let welcome = Message::Welcome { version: CONTROL_VERSION, suite: 1, software };
+            say(&mut stream, &welcome).await;
+            let request = Request::Measure { bytes: None, millis: None };
+            say(&mut stream, &open(2, control::Direction::Push, request)).await;
+            let failure = Failure::new(FailureCode::Changed, "x".repeat(1000));
+            let told = Message::EntryFailed { transfer: 2, index: 0, failure };
+            while say(&mut stream, &told).await {}
+        })
+        .await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let error = ask(&session).await;
+        assert!(matches!(&error, Error::Failed(f) if f.code == FailureCode::Protocol), "{error:?}");
+    });
+}
+
+#[test]
+fn a_listener_that_falls_silent_is_given_up_by_name() {
+    run(async {
+        let ticket = listening(|stream| async move {
+            // Like a stopped process: its kernel continues, the process does not.
+            tokio::time::sleep(PATIENCE).await;
+            drop(stream);
+        })
+        .await;
+        let config = ConnectConfig { patience: hasty(), ..ConnectConfig::default() };
+        let session = connect(&ticket, config).await.unwrap();
+        let began = Instant::now();
+        let error = ask(&session).await;
+        assert!(matches!(error, Error::PeerGone(_)), "{error:?}");
+        assert!(error.to_string().contains("not even an answer to pings"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_connector_that_vanishes_while_nothing_runs_is_cleared() {
+    run(async {
+        let (ticket, served) = serving(hasty()).await;
+        let _silent = dial(&ticket).await;
+        let error = served.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("not even an answer to pings"), "{error}");
+    });
+}
+
+#[test]
+fn a_connector_that_lives_and_wants_nothing_is_let_go_after_a_while() {
+    run(async {
+        let idle = Some(Duration::from_secs(4));
+        let (ticket, served) = serving(Patience { idle, ..hasty() }).await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let error = served.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("had no transfer for 4 s"), "{error}");
+        let error = ask(&session).await;
+        assert!(error.to_string().contains("had no transfer for 4 s"), "{error}");
+    });
+}
+
+#[test]
+fn a_request_that_a_living_peer_does_not_answer_ends_after_its_time() {
+    run(async {
+        let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+        config.patience = Patience::default();
+        let listener = Listener::bind(config).await.unwrap();
+        let patience = Patience { accept: Duration::from_secs(2), ..Patience::default() };
+        let config = ConnectConfig { patience, ..ConnectConfig::default() };
+        let session = connect(listener.ticket(), config).await.unwrap();
+        // The peer is alive, but its application does not read requests.
+        let peer = listener.accept().await.unwrap();
+        let error = ask(&session).await;
+        assert!(error.to_string().contains("has not answered the request within 2 s"), "{error}");
+        // The answer to a stream has no timeout.
+        let stream = session.send_stream("slow", &TransferOptions::default()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let sabul::Request::Measure(_) = peer.next_request().await.unwrap() else {
+            panic!("the first request waits still");
+        };
+        let sabul::Request::Stream(request) = peer.next_request().await.unwrap() else {
+            panic!("a stream is asked for");
+        };
+        request.refuse("not today");
+        assert_eq!(stream.finish().await.unwrap_err().to_string(), "not today");
+    });
+}
+
+#[test]
+fn a_peers_words_cannot_steer_the_terminal() {
+    run(async {
+        let (ticket, served) = serving(Patience::default()).await;
+        let mut stream = dial(&ticket).await;
+        let failure = Failure::new(FailureCode::Refused, "\x1b]0;owned\x07\x1b[31mred");
+        say(&mut stream, &Message::Cancel { transfer: None, failure }).await;
+        let text = served.await.unwrap().unwrap_err().to_string();
+        assert_eq!(text, "\\u{1b}]0;owned\\u{7}\\u{1b}[31mred");
+    });
+}
+
+/// A peer that requests a measurement with a terminal escape in the controller's name.
+#[test]
+fn refused_settings_are_shown_and_not_obeyed() {
+    run(async {
+        let (ticket, served) = serving(Patience::default()).await;
+        let mut stream = dial(&ticket).await;
+        let request = Request::Measure { bytes: None, millis: None };
+        let Message::Open(mut open) = open(1, control::Direction::Pull, request) else {
+            unreachable!("it is one")
+        };
+        open.channel.controller = "\x1b[2Jfixed".to_owned();
+        say(&mut stream, &Message::Open(open)).await;
+        let Some(Message::Welcome { .. }) = hear(&mut stream).await else { panic!("a welcome") };
+        let Some(Message::Cancel { transfer: Some(1), failure }) = hear(&mut stream).await else {
+            panic!("a refusal");
+        };
+        assert!(!failure.message.contains('\x1b'), "{failure}");
+        drop(stream);
+        served.await.unwrap().unwrap_err();
+    });
+}

@@ -1,0 +1,93 @@
+//! Changes of a running transfer's settings, over loopback.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::future::Future;
+use std::time::Duration;
+
+use sabul::{
+    ConnectConfig, Direction, Error, Listener, ListenerConfig, MeasureLimit, Policy, Service,
+    Session, TransferOptions, connect,
+};
+
+/// Longer than any step takes, so that a failure ends too.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// At [`SLOW_BPS`] this takes 800 s; at full speed almost no time.
+const BYTES: u64 = 10_000_000;
+const SLOW_BPS: u64 = 100_000;
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    crate::common::within(PATIENCE, test)
+}
+
+/// A session with a listener that serves measurements as long as the test runs.
+async fn session() -> Session {
+    let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+    let listener = Listener::bind(config).await.unwrap();
+    let near = connect(listener.ticket(), ConnectConfig::default()).await.unwrap();
+    tokio::spawn(async move {
+        let far = listener.accept().await.unwrap();
+        far.serve(&Service { measure: true, ..Service::default() }).await
+    });
+    near
+}
+
+fn bytes(bytes: u64) -> MeasureLimit {
+    MeasureLimit { bytes: Some(bytes), time: None }
+}
+
+#[test]
+fn a_limit_that_is_lifted_holds_no_longer_whoever_sends() {
+    run(async {
+        for direction in [Direction::Send, Direction::Receive] {
+            let session = session().await;
+            let options =
+                TransferOptions { rate_limit_bps: Some(SLOW_BPS), ..TransferOptions::default() };
+            let transfer = session.measure(direction, bytes(BYTES), &options).await.unwrap();
+            while transfer.progress().channel.packets == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            assert!(matches!(transfer.set_rate_limit(Some(0)), Err(Error::Config(_))));
+            transfer.set_rate_limit(None).unwrap();
+            assert_eq!(transfer.finish().await.unwrap().bytes, BYTES, "{direction:?}");
+        }
+    });
+}
+
+#[test]
+fn a_policy_changes_while_the_transfer_runs_where_the_controller_follows() {
+    run(async {
+        for direction in [Direction::Send, Direction::Receive] {
+            let session = session().await;
+            let options = TransferOptions {
+                controller: "sabul2026".to_owned(),
+                policy: Policy::Low,
+                rate_limit_bps: Some(SLOW_BPS),
+                ..TransferOptions::default()
+            };
+            let transfer = session.measure(direction, bytes(BYTES), &options).await.unwrap();
+            for policy in [Policy::High, Policy::Low, Policy::Fair] {
+                transfer.set_policy(policy).unwrap();
+            }
+            transfer.set_rate_limit(None).unwrap();
+            assert_eq!(transfer.finish().await.unwrap().bytes, BYTES, "{direction:?}");
+        }
+    });
+}
+
+#[test]
+fn a_policy_that_the_controller_does_not_follow_is_refused() {
+    run(async {
+        let session = session().await;
+        let cubic = || TransferOptions { controller: "cubic".to_owned(), ..Default::default() };
+        let low = TransferOptions { policy: Policy::Low, ..cubic() };
+        let error = session.measure(Direction::Send, bytes(1), &low).await.unwrap_err();
+        assert!(matches!(error, Error::Config(_)), "{error:?}");
+        assert!(error.to_string().contains("sabul2026"), "{error}");
+        let transfer = session.measure(Direction::Send, bytes(1), &cubic()).await.unwrap();
+        let error = transfer.set_policy(Policy::Low).unwrap_err();
+        assert!(error.to_string().contains("sabul2026"), "{error}");
+        transfer.set_policy(Policy::Fair).unwrap();
+        transfer.finish().await.unwrap();
+    });
+}

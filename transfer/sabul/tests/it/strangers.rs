@@ -1,0 +1,158 @@
+//! Many connections without a ticket, and an honest connector that must still be admitted.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use sabul::{
+    ConnectConfig, Direction, Listener, ListenerConfig, MeasureLimit, Service, Session, Ticket,
+    TransferOptions, connect,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+/// Longer than any step takes, so that a failure ends too.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait of an honest connector. Without load it waits for milliseconds; a busy machine is slower. A listener
+/// that let strangers fill all slots took 10 s and more.
+const PROMPT: Duration = Duration::from_secs(5);
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    crate::common::within(PATIENCE, test)
+}
+
+/// A listener that serves measurements.
+async fn listening() -> (Ticket, SocketAddr) {
+    let listener = Listener::bind(ListenerConfig::new("127.0.0.1:0".parse().unwrap()));
+    let listener = listener.await.unwrap();
+    let (ticket, address) = (listener.ticket().clone(), listener.local_addr());
+    tokio::spawn(async move {
+        while let Ok(session) = listener.accept().await {
+            let service = Service { measure: true, ..Service::default() };
+            tokio::spawn(async move { session.serve(&service).await });
+        }
+    });
+    (ticket, address)
+}
+
+/// Connects from another address of this machine.
+async fn call_from(source: &str, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+/// Connects and transfers a little data, which requires admission by the listener.
+async fn work(ticket: &Ticket) -> Session {
+    let session = connect(ticket, ConnectConfig::default()).await.unwrap();
+    let limit = MeasureLimit { bytes: Some(1000), time: None };
+    let options = TransferOptions::default();
+    let transfer = session.measure(Direction::Send, limit, &options).await.unwrap();
+    assert_eq!(transfer.finish().await.unwrap().bytes, 1000);
+    session
+}
+
+#[test]
+fn hundreds_of_silent_callers_from_elsewhere_keep_nobody_waiting() {
+    run(async {
+        let (ticket, address) = listening().await;
+        let mut silent = Vec::new();
+        for _ in 0..300 {
+            silent.push(call_from("127.0.0.2", address).await);
+        }
+        let begun = Instant::now();
+        work(&ticket).await.close().await;
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn a_stream_of_silent_callers_keeps_nobody_waiting() {
+    run(async {
+        let (ticket, address) = listening().await;
+        let flood = tokio::spawn(async move {
+            let mut silent = std::collections::VecDeque::new();
+            loop {
+                silent.push_back(call_from("127.0.0.2", address).await);
+                if silent.len() > 300 {
+                    silent.pop_front();
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        for _ in 0..5 {
+            let begun = Instant::now();
+            work(&ticket).await.close().await;
+            assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        }
+        flood.abort();
+    });
+}
+
+#[test]
+fn a_crowd_from_one_address_gets_in_bit_by_bit() {
+    run(async {
+        let (ticket, _) = listening().await;
+        let callers = (0..64).map(|_| {
+            let ticket = ticket.clone();
+            tokio::spawn(async move { work(&ticket).await.close().await })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_wrong_secret_holds_no_place() {
+    run(async {
+        let (ticket, _) = listening().await;
+        let forged = Ticket::generate(ticket.addresses().to_vec(), ticket.fingerprint()).unwrap();
+        let mut strangers = Vec::new();
+        let begun = Instant::now();
+        // Each would hold its slot for a second or more.
+        for _ in 0..64 {
+            strangers.push(connect(&forged, ConnectConfig::default()).await.unwrap());
+        }
+        work(&ticket).await.close().await;
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn a_caller_without_a_proof_is_not_listened_to_for_long() {
+    run(async {
+        let (ticket, address) = listening().await;
+        for length in [1025_u32, 1 << 20, u32::MAX] {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let mut stream = sabul::tls::connect(stream, ticket.fingerprint()).await.unwrap();
+            stream.write_all(&length.to_be_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+            let mut answer = Vec::new();
+            // A close or a reset, without waiting for the announced bytes.
+            let ended = tokio::time::timeout(PROMPT, stream.read_to_end(&mut answer)).await;
+            assert!(ended.is_ok(), "{length} bytes are awaited");
+            assert!(answer.is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_port_that_takes_calls_and_says_nothing_is_not_called_another_program() {
+    run(async {
+        let (ticket, _) = listening().await;
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        let timeout = Duration::from_millis(300);
+        let config = ConnectConfig { timeout, ..ConnectConfig::default() };
+        let error = sabul::connect_to(&address, &ticket, config).await.unwrap_err();
+        assert!(matches!(error, sabul::Error::Unreachable { .. }), "{error:?}");
+        assert!(
+            error.to_string().contains("took the connection and then gave no answer"),
+            "{error}"
+        );
+    });
+}
