@@ -14,7 +14,8 @@ if ! cargo mutants --version >/dev/null 2>&1; then
 fi
 
 # area NAME PACKAGE TEST_FILTER FILE...: tests NUMBER mutants of these files with the unit tests of the package whose
-# names have the filter; without a filter with all tests of the package.
+# names have the filter; without a filter with all tests of the package, and for the channel also with the tests of
+# sabul-sim that drive it.
 area() {
     local name=$1 package=$2 filter=$3 files=() all
     for file in "${@:4}"; do files+=(--file "$file"); done
@@ -25,7 +26,9 @@ area() {
     [ "$shards" -gt 0 ] || shards=1
     local lib=()
     [ -z "$filter" ] || lib=(--lib "$filter")
-    cargo mutants --package "$package" "${files[@]}" --shard "$((seed % shards))/$shards" --sharding round-robin \
+    local tests=()
+    [ "$package" != sabul-channel ] || tests=(--test-package sabul-channel --test-package sabul-sim)
+    cargo mutants --package "$package" "${tests[@]}" "${files[@]}" --shard "$((seed % shards))/$shards" --sharding round-robin \
         --in-place --no-shuffle --timeout 120 --output "$out/$name" --colors never -- "${lib[@]}" >"$out/$name/log" 2>&1 || true
     local caught missed unviable timeout
     count() { [ -f "$out/$name/mutants.out/$1.txt" ] && wc -l <"$out/$name/mutants.out/$1.txt" || echo 0; }

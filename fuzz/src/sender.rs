@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use sabul_cc::{ChannelRules, registry};
+use sabul_cc::ChannelRules;
 use sabul_channel::{DataPacket, Expiry, PeerError, ReportRule, Sender, SenderConfig, Transmit};
+use sabul_lab_cc::registry;
 use sabul_units::{Bytes, Instant, PacketNumber, Polled, Rate, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Missing, Nak, NumberRange};
 

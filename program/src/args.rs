@@ -516,7 +516,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "32MiB")]
     pub(crate) size: u64,
     /// Congestion controller; `sabul cc list` shows all.
-    #[arg(long, value_name = "NAME", default_value = sabul_cc::registry::DEFAULT,
+    #[arg(long, value_name = "NAME", default_value = sabul_lab_cc::registry::DEFAULT,
           value_parser = ControllerName, hide_possible_values = true)]
     pub(crate) cc: String,
     /// Parameter of the controller; repeatable.

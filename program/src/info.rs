@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap_complete::Shell;
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 
 use crate::args::{self, CcArgs, CcCommand};
 use crate::error::CliError;
@@ -28,7 +28,9 @@ fn list() -> String {
         };
         entries.iter().map(line).collect()
     };
-    let text = lines(registry::ENTRIES);
+    let text = lines(sabul_cc::registry::ENTRIES)
+        + "\nFor experiments:\n"
+        + &lines(sabul_cc::registry::included());
     match registry::added() {
         [] => text,
         added => text + "\nAdded by this program:\n" + &lines(added),

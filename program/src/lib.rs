@@ -48,7 +48,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_cc::registry::{self, Entry};
+use sabul_lab_cc::registry::{self, Entry};
 use tracing_subscriber::filter::LevelFilter;
 
 use args::{Command, PerfCommand, ReproduceCommand, SimCommand};
@@ -61,6 +61,7 @@ use error::CliError;
 /// Must be the first call in `main`, while the process has a single thread: some commands start the
 /// program again, with the same arguments and under another name.
 pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
+    sabul_lab_cc::register();
     if let Err(error) = registry::add(controllers) {
         output::complain(&error);
         return ExitCode::from(exit::USAGE);

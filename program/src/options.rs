@@ -26,7 +26,7 @@ impl ChannelArgs {
 
     /// Returns the name of the congestion controller: `--cc` if given, otherwise the default.
     pub(crate) fn controller(&self) -> &str {
-        self.cc.as_deref().unwrap_or(sabul_cc::registry::DEFAULT)
+        self.cc.as_deref().unwrap_or(sabul_lab_cc::registry::DEFAULT)
     }
 
     /// Returns the transfer options with this controller. Checks the controller's name and
@@ -97,6 +97,6 @@ fn interrupted_early() -> CliError {
 /// Checks a controller's name and parameters before anything is sent. The packet size is not known
 /// yet; any value serves for this check.
 pub(crate) fn check_controller(name: &str, params: &[(String, String)]) -> Result<(), CliError> {
-    sabul_cc::registry::find(name)?.build(params, Bytes(1500))?;
+    sabul_lab_cc::registry::find(name)?.build(params, Bytes(1500))?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Policy and rate options of `sabul cp`: `--policy`, `--rate`, `--bwlimit` and `--min-rate`.
 
 use sabul::TransferOptions;
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 use sabul_units::Rate;
 
 use crate::args::{CpArgs, PolicyArg};

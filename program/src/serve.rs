@@ -70,7 +70,7 @@ pub(crate) fn perf(args: &ListenArgs) -> Result<u8, CliError> {
 /// Returns the controllers that clients may choose.
 fn controllers(args: &AllowArgs) -> Result<Controllers, CliError> {
     for name in &args.allow_cc {
-        sabul_cc::registry::find(name)?;
+        sabul_lab_cc::registry::find(name)?;
     }
     Ok(match args {
         AllowArgs { any_cc: true, .. } => Controllers::Any,

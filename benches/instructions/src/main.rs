@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::hint::black_box;
 
-use sabul_cc::{conformance, registry, routers};
+use sabul_cc::conformance;
+use sabul_lab_cc::{registry, routers};
 use sabul_channel::{
     Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, ReportRule, Sender,
     SenderConfig, Transmit,

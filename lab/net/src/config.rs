@@ -1,6 +1,6 @@
 //! Link settings, validated once when built.
 
-use sabul_cc::routers::ROUTER_NAMES;
+use sabul_lab_cc::routers::ROUTER_NAMES;
 use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Probability, Rate, Span};
 

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use sabul_cc::{Router, RouterStats, routers};
+use sabul_lab_cc::{Router, RouterStats, routers};
 use sabul_units::{Bytes, CongestionHeader, Instant, Rate};
 
 use crate::forge::Forger;

@@ -45,9 +45,10 @@ fn run(algorithm: &str, joined: usize, wanted: f64) -> Result<(u64, f64), Box<dy
     let name = if algorithm == "none" { "jetmax" } else { algorithm };
     let datagram = match algorithm {
         "none" => vec![7; PACKET - 28],
-        _ => {
-            frames::explicit(frames::fields(sabul_cc::routers::find(name)?.form, interval), PACKET)
-        }
+        _ => frames::explicit(
+            frames::fields(sabul_lab_cc::routers::find(name)?.form, interval),
+            PACKET,
+        ),
     };
     let frame = frames::frame(&vec![datagram; joined]);
     let settings = Settings {

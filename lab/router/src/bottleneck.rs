@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use sabul_cc::Router;
+use sabul_lab_cc::Router;
 use sabul_net::{Link, PacketMeta, Verdict};
 use sabul_tun::{Bundle, headers};
 use sabul_units::{
@@ -245,7 +245,7 @@ fn is_passive(fields: &CongestionFields) -> bool {
 
 /// Returns the public name of the algorithm of a form.
 fn name_of(form: CongestionForm) -> &'static str {
-    let entry = sabul_cc::routers::ROUTERS.iter().find(|entry| entry.form == form);
+    let entry = sabul_lab_cc::routers::ROUTERS.iter().find(|entry| entry.form == form);
     entry.map_or("an own algorithm", |entry| entry.name)
 }
 

@@ -1,6 +1,6 @@
 //! Settings of a router, checked before any device is created.
 
-use sabul_cc::{Router, routers};
+use sabul_lab_cc::{Router, routers};
 use sabul_net::{Discipline, Drr, LinkConfig, QueueLimit};
 use sabul_units::{Bytes, Rate, Span};
 

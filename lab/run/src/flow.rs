@@ -1,7 +1,7 @@
 //! Plan of one flow, and the keys of a `[[flow]]`, each beside the field that the key fills.
 
-use sabul_cc::registry::{self, Entry};
 use sabul_cc::{PathFacts, Policy};
+use sabul_lab_cc::registry::{self, Entry};
 use sabul_net::Way;
 use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Rate, Span};

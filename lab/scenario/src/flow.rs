@@ -1,7 +1,7 @@
 //! Reader for a `[[flow]]` of the file.
 
-use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{ChannelRules, ConfigError, ParamValues};
+use sabul_lab_cc::registry::{self, Entry, Family};
 use sabul_run::scenario::{
     Carrier, Defects, FLOW, FlowDraft, FlowPlan, Profile, SabulEnds, Transport,
 };

@@ -1,6 +1,7 @@
 //! Reader for a `[[link]]` of the file.
 
-use sabul_cc::{ParamValues, routers};
+use sabul_cc::ParamValues;
+use sabul_lab_cc::routers;
 use sabul_net::{
     BURST_LOSS, BurstLoss, DELAY_STEP, DelayStep, Fill, LINK, LinkConfig, LinkDraft, LinkError,
     LinkPlan, OUTAGE, Outage, POLICER, QueueLimit, RATE_STEP, RATE_WALK, RateStep, RateWalk,

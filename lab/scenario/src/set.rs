@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 
 use crate::arm::Arm;
 use crate::error::{Error, Origin, Problem, shorten, unknown};

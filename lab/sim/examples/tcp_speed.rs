@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Instant as Clock;
 
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 use sabul_sim::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender};
 use sabul_units::{Bytes, Instant, Polled, Probability, Random, SeededRandom, Span};
 

@@ -7,8 +7,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sabul_cc::registry::{self, Family};
 use sabul_cc::{ConfigError, Guarded};
+use sabul_lab_cc::registry::{self, Family};
 use sabul_net::{Arrival, Damage, Output, RouteId, Timer, Way};
 use sabul_run::events;
 use sabul_run::meter::{Counters, Gauges, Life, Meter};

@@ -4,8 +4,8 @@
 
 use std::sync::Once;
 
-use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{Acked, Context, Controller, LossReport, SendLimits};
+use sabul_lab_cc::registry::{self, Entry, Family};
 use sabul_net::{LinkConfig, LinkPlan, QueueLimit};
 use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
 use sabul_sim::{FlowFault, Outcome, World};
@@ -139,7 +139,10 @@ fn added_controllers_are_found_and_suggested_like_all_others() {
     assert_eq!(registry::find("wide-open").unwrap().family, Family::Window);
     let text = registry::find("widopen").unwrap_err().to_string();
     assert!(text.contains("nearest: wide-open;"), "{text}");
-    assert_eq!(registry::all().count(), registry::ENTRIES.len() + ADDED.len());
+    assert_eq!(
+        registry::all().count(),
+        sabul_cc::registry::ENTRIES.len() + registry::ENTRIES.len() + ADDED.len()
+    );
     let text = registry::add(&[]).unwrap_err().to_string();
     assert!(text.contains("one call of add"), "{text}");
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_cc::registry::{self, Family};
+use sabul_lab_cc::registry::{self, Family};
 use sabul_net::{Discipline, EcnThreshold, LinkConfig, LinkPlan, QueueLimit, Red};
 use sabul_run::results::Results;
 use sabul_run::scenario::{Carrier, FlowPlan, Scenario, Transport};

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant as Clock;
 
-use sabul_cc::registry::{self, Entry};
+use sabul_lab_cc::registry::{self, Entry};
 use sabul_scenario::keys::rivals;
 use sabul_scenario::{Arm, Override, Run};
 use sabul_units::Bytes;

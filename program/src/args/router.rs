@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use sabul_cc::routers::ROUTER_NAMES;
+use sabul_lab_cc::routers::ROUTER_NAMES;
 use sabul_router::QueueSize;
 
 use super::values::parse_param;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 
 use sabul_units::parse_bytes;
 

@@ -106,7 +106,7 @@ fn v_prints_more_lines_and_p_in_capitals_changes_nothing() {
 fn completions_name_the_controllers() {
     let output = run(sabul().args(["completion", "bash"]));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("sabul2026 sabul2003"), "--cc completes nothing");
+    assert!(text.contains("sabul2026 newreno"), "--cc completes nothing");
 }
 
 #[test]

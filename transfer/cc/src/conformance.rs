@@ -4,9 +4,10 @@
 //! rate and delay, simulated packet by packet in virtual time. The tolerances do not measure
 //! quality; a controller that fails is broken.
 
-mod path;
+pub mod path;
 #[cfg(test)]
 mod published;
+pub mod response;
 
 use sabul_units::{
     Bytes, CongestionFields, CongestionHeader, Instant, JetMaxFields, NO_RATE, Packets,
@@ -17,6 +18,7 @@ use crate::channel::BulkReport;
 use crate::controller::{Acked, Echo, IntervalReport, LossReport, Moment, SentNumber};
 use crate::entry::{Entry, Family};
 use crate::guard::Guarded;
+use crate::params::Unit;
 use path::{Change, PACKET, Path, Trace, illegal, moment, run};
 
 /// Number of random event sequences, and events in each sequence.
@@ -44,8 +46,9 @@ impl Findings {
     }
 }
 
-/// 100 Mb/s of 1500-byte packets is one per 120 µs; 40 ms hold 333 of them.
-const CLEAN: Path = Path {
+/// Clean path of 100 Mb/s and 40 ms. One packet of 1500 bytes takes 120 µs, and the queue holds a
+/// BDP of 333 packets.
+pub const CLEAN: Path = Path {
     service: Span::from_micros(120),
     rtt: Span::from_millis(40),
     queue: 333,
@@ -101,6 +104,47 @@ pub fn check(entry: &Entry) -> Vec<Violation> {
     );
     if entry.is_adaptive {
         check_adaptive(&build, entry.family, &first, &mut found);
+    }
+    found.0
+}
+
+/// Builds the controller with the default, both bounds and every word of each parameter, and with
+/// values beyond. Returns values that were wrongly refused or taken, as `CONTROLLER PARAMETER=VALUE`
+/// after the rule.
+pub fn check_params(entry: &Entry) -> Vec<Violation> {
+    let mut found = Findings::default();
+    for spec in entry.params {
+        let what = |value: &str| format!("{} {}={value}", entry.name, spec.name);
+        let build = |value: &str| entry.build(&[(spec.name.to_owned(), value.to_owned())], PACKET);
+        let mut takes = |value: &str| {
+            let is_taken = build(value).is_ok_and(|built| built.fault().is_none());
+            found.rule("a parameter takes its default, bounds and words", is_taken, what(value));
+        };
+        takes(spec.default);
+        let (least, most) = spec.range;
+        let (beyond, allowed) = match spec.unit {
+            Unit::Word(words) => {
+                words.iter().for_each(|word| takes(word));
+                (vec!["no-such-word".to_owned()], words.join(", "))
+            }
+            unit => {
+                if let Unit::NumberOr(word) = unit {
+                    takes(word);
+                }
+                takes(&least.to_string());
+                takes(&most.to_string());
+                let above = (most * 2.0 + 1.0).to_string();
+                let below = (least - least.abs() / 2.0 - 1e-9).to_string();
+                (vec![above, below], format!("{least} to {most}"))
+            }
+        };
+        for value in beyond {
+            let is_refused = build(&value).is_err_and(|error| {
+                error.setting.contains(spec.name) && error.allowed.contains(&allowed)
+            });
+            let rule = "a parameter refuses values beyond, by its name and range";
+            found.rule(rule, is_refused, what(&value));
+        }
     }
     found.0
 }
@@ -313,8 +357,10 @@ fn tell_fact(
 
 /// Returns the events of a controller on a path of 20 Mb/s and 40 ms with a queue of one BDP and a
 /// random loss of one in a thousand. Three timeouts, one second apart, follow the run.
-#[cfg(test)]
-pub(crate) fn events_of(entry: &Entry, params: &[(String, String)]) -> Vec<String> {
+///
+/// # Panics
+/// If the controller rejects the parameters, or has more events than are kept.
+pub fn events_of(entry: &Entry, params: &[(String, String)]) -> Vec<String> {
     let path = Path {
         service: Span::from_micros(600),
         rtt: Span::from_millis(40),
@@ -322,7 +368,7 @@ pub(crate) fn events_of(entry: &Entry, params: &[(String, String)]) -> Vec<Strin
         loss: Probability::per_mille(1),
         ..CLEAN
     };
-    let mut controller = entry.build(params, PACKET).expect("the test's parameters are allowed");
+    let mut controller = entry.build(params, PACKET).expect("the parameters are allowed");
     controller.listen();
     let seconds = 4;
     run(&mut controller, path, seconds);
@@ -338,8 +384,7 @@ pub(crate) fn events_of(entry: &Entry, params: &[(String, String)]) -> Vec<Strin
 mod tests {
     use super::*;
     use crate::controller::{Context, Controller, SendLimits};
-    use crate::explicit::routers;
-    use crate::params::{ConfigError, ParamValues};
+    use crate::params::{ConfigError, ParamSpec, ParamValues};
     use crate::registry::{ENTRIES, find};
 
     #[test]
@@ -376,15 +421,39 @@ mod tests {
     }
 
     #[test]
+    fn every_parameter_takes_its_default_both_bounds_and_every_word_and_nothing_beyond() {
+        let found: Vec<_> = ENTRIES.iter().flat_map(check_params).collect();
+        assert_eq!(found, []);
+    }
+
+    #[test]
+    fn wrong_ranges_of_a_parameter_are_found() {
+        const WINDOW: ParamSpec = ParamSpec {
+            name: "window",
+            unit: Unit::Packets,
+            default: "5",
+            range: (1.0, 10.0),
+            doc: "",
+            source: "",
+        };
+        let picky: crate::entry::Build = |values, _| match values.number("window") {
+            window if window > 9.0 => Err(ConfigError {
+                setting: "window".to_owned(),
+                value: window.to_string(),
+                allowed: "less".to_owned(),
+            }),
+            _ => Ok(Box::new(Deaf)),
+        };
+        let entry = Entry { params: &[WINDOW], build: picky, ..*find("fixed").unwrap() };
+        let seen: Vec<_> = check_params(&entry).into_iter().map(|found| found.seen).collect();
+        assert_eq!(seen, ["fixed window=10"]);
+    }
+
+    #[test]
     fn two_controllers_of_the_table_tell_chance_from_overload() {
         let tells = |entry: &&Entry| entry.build(&[], PACKET).unwrap().tells_chance();
-        // Controllers that use sabul2026 without router support separate random loss as sabul2026
-        // does.
-        let asks_routers = |entry: &&Entry| routers::find(entry.name).is_ok();
-        let names: Vec<_> =
-            ENTRIES.iter().filter(|it| tells(it) && !asks_routers(it)).map(|it| it.name).collect();
+        let names: Vec<_> = ENTRIES.iter().filter(tells).map(|entry| entry.name).collect();
         assert_eq!(names, ["sabul2026", "bbr3"]);
-        assert!(ENTRIES.iter().filter(asks_routers).all(|it| tells(&it)));
         let draft = [("loss".to_owned(), "draft".to_owned())];
         assert!(!find("bbr3").unwrap().build(&draft, PACKET).unwrap().tells_chance());
     }
@@ -420,31 +489,10 @@ mod tests {
     }
 
     #[test]
-    fn the_search_fills_paths_of_any_rate_and_leaves_at_most_one_bdp_queued() {
-        // Rows: rate, RTT. Three RTTs of ramp and two of filling, at least 100 ms.
-        for (mbps, rtt_ms) in [(10, 20), (100, 10), (100, 100), (1000, 20), (1000, 100)] {
-            let service = Span::from_nanos(12_000_000 / mbps);
-            let rtt = Span::from_millis(rtt_ms);
-            let bdp = rtt.0 / service.0;
-            let path = Path { service, rtt, queue: bdp * 10, ..CLEAN };
-            let mut controller = find("sabul2003").unwrap().build(&[], PACKET).unwrap();
-            let trace = run(&mut controller, path, 2);
-            let (at, limits) = trace.steady.expect("the search ends");
-            let share = service.as_secs_f64() / limits.gap.0.as_secs_f64();
-            let queue = trace.start_queue_max;
-            println!("{mbps} Mb/s {rtt_ms} ms: {share:.3} at {at:?}, {queue} of {bdp} queued");
-            // The first train of 32 packets may exceed the BDP of a short path.
-            assert!(queue <= bdp.max(32), "{mbps} Mb/s × {rtt_ms} ms: {queue} queued, BDP {bdp}");
-            assert!((0.85..=1.05).contains(&share), "{mbps} Mb/s × {rtt_ms} ms: {share}");
-            assert!(at.elapsed() < rtt * 8 + Span::from_millis(60), "{mbps} × {rtt_ms}: {at:?}");
-        }
-    }
-
-    #[test]
     fn params_of_another_controller_are_not_taken() {
         let given = [("rate_mbps".to_owned(), "5".to_owned())];
-        let specs = find("sabul2003").unwrap().params;
-        let error: ConfigError = ParamValues::check("sabul2003", specs, &given).unwrap_err();
-        assert!(error.allowed.contains("rate_mbps_initial"), "{error}");
+        let specs = find("cubic").unwrap().params;
+        let error: ConfigError = ParamValues::check("cubic", specs, &given).unwrap_err();
+        assert!(error.allowed.contains("initial_window"), "{error}");
     }
 }

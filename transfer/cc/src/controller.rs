@@ -114,10 +114,9 @@ impl<'a> Context<'a> {
     }
 }
 
-#[cfg(test)]
 impl Context<'static> {
-    /// Context for tests without randomness: each draw is the middle of its range.
-    pub(crate) fn without_chance(moment: &Moment) -> Self {
+    /// Builds a context for tests without randomness: each draw is the middle of its range.
+    pub fn without_chance(moment: &Moment) -> Self {
         struct Middle;
         impl Random for Middle {
             fn next_u64(&mut self) -> u64 {
@@ -184,9 +183,9 @@ pub struct Echo {
     pub delta: i64,
 }
 
-/// State after an ACK that reports progress.
+/// State after an ACK that reports progress. End its construction with `..Acked::default()`, because
+/// more fields may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
 pub struct Acked {
     /// Packets that arrived since the previous ACK.
     pub newly: Packets,
@@ -314,6 +313,12 @@ pub trait Controller: fmt::Debug + Send {
     /// controller's life.
     fn header(&self) -> Option<CongestionFields> {
         None
+    }
+    /// Returns whether a controller with a [header](Self::header) continues without routers, because
+    /// none answers. The sender then writes blank headers and sends no packets without data. Read
+    /// like [`Self::limits`].
+    fn is_fallback(&self) -> bool {
+        false
     }
     /// Returns the length of the controller's own interval.
     fn syn_interval(&self) -> Span {

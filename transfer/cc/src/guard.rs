@@ -36,7 +36,7 @@ use crate::policy::Policy;
 use crate::reason::{Reason, Reasons};
 
 /// Ours: longest gap or hold; a receiver declares a sender dead after half of it without a packet.
-pub(crate) const PAUSE_MAX: Span = Span::from_secs(60);
+pub const PAUSE_MAX: Span = Span::from_secs(60);
 /// Ours: the largest burst, in packets; a larger burst is a fault.
 const BURST_MAX: u64 = 100_000;
 /// Ours: the shortest interval; below it a sender would do nothing but end intervals.
@@ -49,6 +49,7 @@ const TRICKLE: Answers = Answers {
         hold_until: None,
     },
     header: None,
+    is_fallback: false,
     syn_interval: SYN_INTERVAL,
     phase: "fault",
 };
@@ -139,6 +140,7 @@ fn panic_text(cause: &(dyn Any + Send)) -> String {
 struct Answers {
     limits: SendLimits,
     header: Option<CongestionFields>,
+    is_fallback: bool,
     syn_interval: Span,
     phase: &'static str,
 }
@@ -148,6 +150,7 @@ impl Answers {
         Self {
             limits: controller.limits(),
             header: controller.header(),
+            is_fallback: controller.is_fallback(),
             syn_interval: controller.syn_interval(),
             phase: controller.phase(),
         }
@@ -456,6 +459,11 @@ impl Guarded {
     /// Returns the congestion header fields of each DATA packet; `None` without a header.
     pub const fn header(&self) -> Option<CongestionFields> {
         self.answers.header
+    }
+
+    /// Returns whether a controller with a header continues without routers.
+    pub const fn is_fallback(&self) -> bool {
+        self.answers.is_fallback
     }
 
     /// Returns the length of the controller's own interval.

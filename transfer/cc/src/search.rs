@@ -81,13 +81,21 @@ const ROOM_ROUNDS: u32 = 3;
 
 /// Result of a search step for the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SearchStep {
+pub enum SearchStep {
     /// Continue the search.
     Continue,
     /// Continue at this rate, after a pause that drains the queue.
-    Found { rate: Rate, hold: Option<Span> },
+    Found {
+        /// Rate of the path.
+        rate: Rate,
+        /// Length of the pause.
+        hold: Option<Span>,
+    },
     /// Losses have ended the search early: continue at this rate, which is a guess.
-    Overrun { rate: Rate },
+    Overrun {
+        /// Guess of the rate.
+        rate: Rate,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -211,7 +219,7 @@ struct Owner {
 
 /// State of the search; see the module.
 #[derive(Debug)]
-pub(crate) struct RateSearch {
+pub struct RateSearch {
     stage: Stage,
     gap: Gap,
     window: u64,
@@ -236,16 +244,23 @@ pub(crate) struct RateSearch {
     owner: Owner,
 }
 
+impl Default for RateSearch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl RateSearch {
     /// Creates a search that uses little of a shared link, for a controller that estimates the number of
     /// flows.
-    pub(crate) const fn gentle() -> Self {
+    pub const fn gentle() -> Self {
         let mut search = Self::new();
         search.owner.is_gentle = true;
         search
     }
 
-    pub(crate) const fn new() -> Self {
+    /// Creates a search that uses the whole link.
+    pub const fn new() -> Self {
         Self {
             stage: Stage::Ramp,
             gap: Gap::NONE,
@@ -266,41 +281,41 @@ impl RateSearch {
     }
 
     /// Sets measurements of an earlier flow on what may be the same path.
-    pub(crate) const fn remember(&mut self, facts: PathFacts) {
+    pub const fn remember(&mut self, facts: PathFacts) {
         self.owner.memory = Some(facts);
     }
 
-    pub(crate) const fn limits(&self) -> SendLimits {
+    /// Returns the limits of the search.
+    pub const fn limits(&self) -> SendLimits {
         SendLimits { gap: self.gap, window: Some(Packets(self.window)), hold_until: None }
     }
 
     /// Returns the largest arrival rate of a train: the link's rate, with or without other flows.
-    pub(crate) const fn train_rate(&self) -> Option<Rate> {
+    pub const fn train_rate(&self) -> Option<Rate> {
         self.trained
     }
 
     /// Returns the rate of the fill; `None` while trains are sent.
-    pub(crate) fn offered(&self, packet_bytes: Bytes) -> Option<Rate> {
+    pub fn offered(&self, packet_bytes: Bytes) -> Option<Rate> {
         matches!(self.stage, Stage::Fill { .. }).then(|| self.gap.rate(packet_bytes)).flatten()
     }
 
-    pub(crate) const fn phase(&self) -> &'static str {
+    /// Returns a one-word name of the stage: `ramp` or `fill`.
+    pub const fn phase(&self) -> &'static str {
         match self.stage {
             Stage::Ramp => "ramp",
             Stage::Fill { .. } => "fill",
         }
     }
 
-    pub(crate) fn on_interval(
-        &mut self,
-        report: &IntervalReport,
-        _cx: &mut Context<'_>,
-    ) -> SearchStep {
+    /// Processes the end of a SYN interval.
+    pub fn on_interval(&mut self, report: &IntervalReport, _cx: &mut Context<'_>) -> SearchStep {
         self.is_below_rate |= report.is_below_rate;
         SearchStep::Continue
     }
 
-    pub(crate) fn on_loss(&mut self, loss: &LossReport) {
+    /// Processes a loss report.
+    pub fn on_loss(&mut self, loss: &LossReport) {
         if loss.first_lost < self.trains.end {
             self.trains.lose(loss.first_time.0);
         } else {
@@ -346,7 +361,7 @@ impl RateSearch {
     }
 
     /// Returns the best guess so far, for a search that ends early.
-    pub(crate) fn fallback(&self, cx: &Context<'_>) -> Rate {
+    pub fn fallback(&self, cx: &Context<'_>) -> Rate {
         let by_window = cx
             .rtt
             .map(|rtt| Rate::from_size_over(Bytes(cx.packet_bytes.0 * self.window), rtt.smoothed))
@@ -395,7 +410,8 @@ impl RateSearch {
         self.trained = self.trained.filter(|trained| trained.0 / 2 <= most.0);
     }
 
-    pub(crate) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>) -> SearchStep {
+    /// Processes an ACK; returns whether the search goes on.
+    pub fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>) -> SearchStep {
         let here =
             Mark { delivered: acked.delivered, arrived_at: acked.arrived_at, total: acked.total };
         self.round.arrived += acked.newly.0;

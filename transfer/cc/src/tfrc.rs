@@ -4,24 +4,22 @@
 //! Model:       rate = 1 / (R sqrt(2p/3) + 12 R sqrt(3p/8) p (1 + 32 p²))  packets a second   [RFC5348 §3.1]
 //!              p    = 1 / weighted mean of the last eight loss intervals                    [RFC5348 §5.4]
 //! Invariants:  the rate falls as p or R grows; an average interval is at least one packet.
-//! Not here:    the sender's other bounds, such as twice the rate that arrives (`sender`, `breaker`).
-
-pub(crate) mod sender;
+//! Not here:    the sender's other bounds, such as twice the rate that arrives (`breaker`, and the sender in `sabul-lab-cc`).
 
 /// [RFC5348 §5.4] Weights of the newest to the oldest loss interval.
 const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 /// [RFC5348 §3.1] Retransmission timeout in RTTs.
 const TIMEOUT_RTTS: f64 = 4.0;
 
-/// Packets a second for loss event rate `p` (0 to 1) and an RTT in seconds. [RFC5348 §3.1]
-pub(crate) fn rate(p: f64, rtt: f64) -> f64 {
+/// Returns the packets a second for loss event rate `p` (0 to 1) and an RTT in seconds. [RFC5348 §3.1]
+pub fn rate(p: f64, rtt: f64) -> f64 {
     let p = p.clamp(1e-12, 1.0);
     let timeouts = TIMEOUT_RTTS * 3.0 * (3.0 * p / 8.0).sqrt() * p * (1.0 + 32.0 * p * p);
     1.0 / (rtt * ((2.0 * p / 3.0).sqrt() + timeouts))
 }
 
-/// The loss event rate at which [`rate`] returns `packets_per_second`, by bisection. [RFC5348 §6.3.1]
-pub(crate) fn loss_event_rate(packets_per_second: f64, rtt: f64) -> f64 {
+/// Returns the loss event rate at which [`rate`] returns `packets_per_second`, by bisection. [RFC5348 §6.3.1]
+pub fn loss_event_rate(packets_per_second: f64, rtt: f64) -> f64 {
     let (mut low, mut high) = (1e-12_f64, 1.0_f64);
     for _ in 0..60 {
         let middle = (low * high).sqrt();
@@ -32,43 +30,44 @@ pub(crate) fn loss_event_rate(packets_per_second: f64, rtt: f64) -> f64 {
 
 /// The last loss intervals in packets, at most eight, and the interval that is still open.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct LossIntervals {
+pub struct LossIntervals {
     /// Newest first; `count` of them.
     closed: [f64; WEIGHTS.len()],
     count: usize,
-    open: f64,
+    /// Packets of the interval that is still open.
+    pub open: f64,
 }
 
 impl LossIntervals {
-    /// Eight intervals that make up this loss event rate.
-    pub(crate) fn of(loss_event_rate: f64) -> Self {
+    /// Returns eight intervals that make up this loss event rate.
+    pub fn of(loss_event_rate: f64) -> Self {
         let interval = 1.0 / loss_event_rate.clamp(1e-12, 1.0);
         Self { closed: [interval; WEIGHTS.len()], count: WEIGHTS.len(), open: 0.0 }
     }
 
-    /// One interval of this loss event rate: the history after the first loss. [RFC5348 §6.3.1]
-    fn first(loss_event_rate: f64) -> Self {
+    /// Returns one interval of this loss event rate: the history after the first loss. [RFC5348 §6.3.1]
+    pub fn first(loss_event_rate: f64) -> Self {
         Self { count: 1, ..Self::of(loss_event_rate) }
     }
 
     /// Records one RTT with this many packets; losses within one RTT are one loss event. [RFC5348 §5.2]
-    pub(crate) fn note(&mut self, packets: f64, is_loss: bool) {
+    pub fn note(&mut self, packets: f64, is_loss: bool) {
         self.open += packets;
         if is_loss {
             self.close(self.open);
         }
     }
 
-    /// A loss event ends the open interval, which has this many packets.
-    fn close(&mut self, packets: f64) {
+    /// Ends the open interval, at a loss event, with this many packets.
+    pub fn close(&mut self, packets: f64) {
         self.closed.rotate_right(1);
         self.closed[0] = packets.max(1.0);
         self.count = (self.count + 1).min(WEIGHTS.len());
         self.open = 0.0;
     }
 
-    /// The loss event rate; the open interval counts only where it makes the rate smaller. [RFC5348 §5.4]
-    pub(crate) fn loss_event_rate(&self) -> f64 {
+    /// Returns the loss event rate; the open interval counts only where it makes the rate smaller. [RFC5348 §5.4]
+    pub fn loss_event_rate(&self) -> f64 {
         let weights = &WEIGHTS[..self.count];
         let mean = |intervals: &mut dyn Iterator<Item = &f64>| {
             let sum: f64 = intervals.zip(weights).map(|(interval, weight)| interval * weight).sum();

@@ -323,6 +323,11 @@ impl Sender {
         Some(CongestionHeader::new(fields.asking()))
     }
 
+    /// Returns whether a controller with congestion headers continues without routers.
+    pub fn is_fallback(&self) -> bool {
+        self.rate.controller().is_fallback()
+    }
+
     /// Name of the controller's present phase.
     pub fn phase(&self) -> &'static str {
         self.rate.controller().phase()

@@ -87,7 +87,7 @@ async fn there_and_back(
     assert!(fs::read(near.join("down")).unwrap() == content, "the file got is whole");
 }
 
-/// At a fixed rate, because `sabul2003` falls to its least rate at a constant loss of 5 %.
+/// At a fixed rate, because a controller of the papers falls to its least rate at a constant loss of 5 %.
 fn across_the_worst_path(loss_policy: LossPolicy, carrier: Carrier, seed: u64) {
     let rate = vec![("rate_mbps".to_owned(), "40".to_owned())];
     cross(loss_policy, carrier, seed, "fixed", rate, 1_000_000);
@@ -139,7 +139,7 @@ fn files_survive_the_worst_path_reported_by_packet_number_over_udp() {
 
 #[test]
 fn files_survive_the_worst_path_with_the_default_controller() {
-    cross(LossPolicy::Current, Carrier::Udp, 6, "sabul2003", Vec::new(), 200_000);
+    cross(LossPolicy::Current, Carrier::Udp, 6, "sabul2026", Vec::new(), 200_000);
 }
 
 #[test]

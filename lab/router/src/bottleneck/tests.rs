@@ -1,6 +1,6 @@
 //! The bottleneck in virtual time.
 
-use sabul_cc::routers::ROUTERS;
+use sabul_lab_cc::routers::ROUTERS;
 use sabul_units::NO_RATE;
 
 use super::frames::{explicit, fields};

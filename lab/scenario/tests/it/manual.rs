@@ -5,7 +5,8 @@
 
 use std::fmt::Write as _;
 
-use sabul_cc::{ParamSpec, Unit, registry};
+use sabul_cc::{ParamSpec, Unit};
+use sabul_lab_cc::registry;
 use sabul_scenario::keys::{Section, sections};
 use sabul_scenario::{Arm, parse_override, read, read_for};
 use sabul_units::key::{Bounds, Row, Unset};

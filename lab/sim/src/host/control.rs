@@ -4,7 +4,7 @@
 //! queue until TCP has delivered its last byte.
 use std::collections::VecDeque;
 
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 use sabul_net::Way;
 use sabul_run::scenario::FlowPlan;
 use sabul_units::{Bytes, Instant, Polled};

@@ -3,8 +3,8 @@
 //! Parallel connections follow [PSockets] and GridFTP: each has its own controller, the controllers
 //! are not coupled, and blocks of the stream are distributed among the connections. A flow is over
 //! when its last connection is.
-use sabul_cc::registry::{self, Family};
 use sabul_cc::{Fault, Guarded};
+use sabul_lab_cc::registry::{self, Family};
 use sabul_net::Way;
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{FlowPlan, Striping, TcpEnds};

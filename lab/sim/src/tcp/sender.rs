@@ -16,11 +16,11 @@
 //! Not here:    see [`super`].
 
 use sabul_cc::events::Event;
-use sabul_cc::registry::Family;
 use sabul_cc::{
     Acked, Echo, Fault, Guarded, LossReport, Moment, RttEstimate, SendLimits, SentNumber,
 };
 use sabul_channel::{WaitReason, congestion_bytes};
+use sabul_lab_cc::registry::Family;
 use sabul_units::{Bytes, CongestionFields, CongestionHeader, Instant, Packets, Polled, Span};
 
 use super::packets::{Segment, TCP_HEADER_BYTES, TcpAck};

@@ -1,5 +1,5 @@
 //! Tests of sender and receiver together, over two links.
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 use sabul_net::{Link, LinkConfig, QueueLimit};
 use sabul_units::{Bytes, Instant, Packets, Polled, Probability, Random, Rate, SeededRandom, Span};
 

@@ -204,7 +204,7 @@ pub(super) fn run_all(
 
 #[cfg(test)]
 mod tests {
-    use sabul_cc::registry;
+    use sabul_lab_cc::registry;
 
     use super::*;
 

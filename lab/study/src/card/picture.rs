@@ -6,7 +6,7 @@
 
 use std::num::NonZeroUsize;
 
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 use sabul_report::{Axis, Bar, BarChart, BarSeries, significant, stacked};
 use sabul_scenario::Run;
 

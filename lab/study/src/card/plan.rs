@@ -4,7 +4,7 @@
 //! The link is always called `bottleneck`, and the flows of the controller are `a` to `d`.
 //! `docs/manual/card.md` explains the choices made here.
 
-use sabul_cc::registry::{Entry, Family};
+use sabul_lab_cc::registry::{Entry, Family};
 
 /// Transport of the flows of a card's controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -342,7 +342,7 @@ pub(super) fn tcp(id: &str, cc: &str, more: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sabul_cc::registry;
+    use sabul_lab_cc::registry;
     use sabul_run::results::Region;
     use sabul_run::scenario::{Scenario, Transport};
     use sabul_scenario::Run;

@@ -11,7 +11,7 @@ use crate::controller::{
 use crate::guard::Guarded;
 
 /// Size of each packet.
-pub(super) const PACKET: Bytes = Bytes(1500);
+pub const PACKET: Bytes = Bytes(1500);
 /// Resolution of the path's clock.
 const STEP: Span = Span::from_micros(10);
 /// Interval of a receiver's error-rate reports. [TSUNAMI]
@@ -19,21 +19,24 @@ const REPORT_INTERVAL: Span = Span::from_millis(350);
 
 /// Path parameters of one check.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
+pub struct Path {
     /// Transmission time of one packet.
-    pub(super) service: Span,
-    pub(super) rtt: Span,
-    pub(super) queue: u64,
-    pub(super) loss: Probability,
+    pub service: Span,
+    /// RTT without queueing.
+    pub rtt: Span,
+    /// Places of the queue, in packets.
+    pub queue: u64,
+    /// Random loss before the queue.
+    pub loss: Probability,
     /// Queue length in packets from which packets are marked.
-    pub(super) mark: Option<u64>,
+    pub mark: Option<u64>,
     /// Change during the run.
-    pub(super) change: Option<(Instant, Change)>,
+    pub change: Option<(Instant, Change)>,
 }
 
 /// Change of the path or the application from a time on.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
+pub enum Change {
     /// New transmission time of one packet.
     Service(Span),
     /// The application offers one packet per this time, instead of unlimited data.
@@ -42,23 +45,25 @@ pub(super) enum Change {
 
 /// Results of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trace {
-    /// Packets sent, and packets that arrived, in each tenth of a second.
-    pub(super) sent: Vec<u64>,
-    pub(super) arrived: Vec<u64>,
+pub struct Trace {
+    /// Packets sent in each tenth of a second.
+    pub sent: Vec<u64>,
+    /// Packets that arrived in each tenth of a second.
+    pub arrived: Vec<u64>,
     /// Largest window, and most packets that window and gap allow per smallest RTT, in each tenth
     /// of a second.
-    pub(super) allowed: Vec<(u64, u64)>,
+    pub allowed: Vec<(u64, u64)>,
     lost: u64,
     /// Longest queue, in packets, before the controller's phase was "steady".
-    pub(super) start_queue_max: u64,
+    pub start_queue_max: u64,
     /// First time of the phase "steady", and the limits at that time.
-    pub(super) steady: Option<(Instant, SendLimits)>,
-    pub(super) illegal: Option<String>,
+    pub steady: Option<(Instant, SendLimits)>,
+    /// First illegal value of the controller.
+    pub illegal: Option<String>,
 }
 
 /// Returns the moment of a callback with this RTT and smallest RTT.
-pub(super) fn moment(now: Instant, rtt: Span, base: Span) -> Moment {
+pub fn moment(now: Instant, rtt: Span, base: Span) -> Moment {
     let variance = Span::ZERO;
     Moment::new(now, Some(RttEstimate { latest: rtt, smoothed: rtt, variance, min: base }), PACKET)
 }
@@ -85,7 +90,7 @@ struct Sent {
 }
 
 /// Drives a controller over `path` for `seconds`.
-pub(super) fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
+pub fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
     let end = Instant::ZERO + Span::from_secs(seconds);
     let mut drive = Drive::new(controller, path, seconds);
     while drive.now < end {

@@ -16,12 +16,8 @@ fn each_controller_says_why_it_did_what_it_did() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events");
     let mut differing = Vec::new();
     for entry in ENTRIES {
-        // Without parameters the controller has no limits.
-        let params: &[(&str, &str)] =
-            if entry.name == "netblt" { &[("adaptation", "on")] } else { &[] };
-        let params: Vec<_> = params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let mut lines = vec![COLUMNS.to_owned()];
-        lines.extend(conformance::events_of(entry, &params));
+        lines.extend(conformance::events_of(entry, &[]));
         assert!(lines.len() > 1 || !entry.is_adaptive, "{} says nothing", entry.name);
         let text = lines.join("\n") + "\n";
         let path = folder.join(format!("{}.txt", entry.name));

@@ -242,6 +242,9 @@ impl Controller for Noting {
     fn header(&self) -> Option<CongestionFields> {
         self.note("header", Some(CongestionFields::Own([1, 2, 3, 4])))
     }
+    fn is_fallback(&self) -> bool {
+        self.note("is_fallback", true)
+    }
     fn syn_interval(&self) -> Span {
         self.note("syn_interval", Span::from_millis(8))
     }
@@ -268,7 +271,7 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     assert_eq!((guarded.limits(), guarded.rules()), (GOOD, ChannelRules::Cyclic));
     assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
     assert_eq!((guarded.phase(), guarded.tells_chance()), ("noting", true));
-    assert!(guarded.counts_marks());
+    assert!(guarded.counts_marks() && guarded.is_fallback());
     assert_eq!(guarded.header(), Some(CongestionFields::Own([1, 2, 3, 4])));
     // Events of a sender reach the controller unchanged.
     guarded.on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(5), SentNumber(6)), &cx);

@@ -36,35 +36,43 @@ struct Told {
 
 /// Measurements between the departure and the arrival of the newest packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Sample {
+pub struct Sample {
     /// Arrival rate in packets a second; `None` over less than the smallest RTT.
-    pub(super) rate: Option<f64>,
+    pub rate: Option<f64>,
     /// Packets that arrived.
-    pub(super) delivered: f64,
+    pub delivered: f64,
     /// Packets in flight at the departure, the newest packet included.
-    pub(super) in_flight: f64,
+    pub in_flight: f64,
     /// Packets found lost.
-    pub(super) lost: f64,
+    pub lost: f64,
 }
 
 /// Sliding maximum over rounds.
 #[derive(Debug)]
-pub(super) struct Largest {
+pub struct Largest {
     /// Rounds and their largest values, in descending order of value.
     kept: VecDeque<(u64, f64)>,
 }
 
+impl Default for Largest {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Largest {
-    pub(super) const fn new() -> Self {
+    /// Creates a maximum without values.
+    pub const fn new() -> Self {
         Self { kept: VecDeque::new() }
     }
 
-    pub(super) fn get(&self) -> Option<f64> {
+    /// Returns the largest value; `None` without values.
+    pub fn get(&self) -> Option<f64> {
         self.kept.front().map(|(_, value)| *value)
     }
 
     /// Adds a value of round `round`; values older than `span` rounds expire.
-    pub(super) fn keep(&mut self, value: f64, round: u64, span: u64) {
+    pub fn keep(&mut self, value: f64, round: u64, span: u64) {
         while self.kept.back().is_some_and(|(_, smaller)| *smaller <= value) {
             self.kept.pop_back();
         }
@@ -78,7 +86,7 @@ impl Largest {
 
 /// Estimator state; see the module.
 #[derive(Debug)]
-pub(super) struct Delivery {
+pub struct Delivery {
     acks: VecDeque<Told>,
     round_end: SentNumber,
     rounds: u64,
@@ -91,8 +99,15 @@ pub(super) struct Delivery {
     largest: Largest,
 }
 
+impl Default for Delivery {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Delivery {
-    pub(super) const fn new() -> Self {
+    /// Creates an estimator without samples.
+    pub const fn new() -> Self {
         Self {
             acks: VecDeque::new(),
             round_end: SentNumber(0),
@@ -106,42 +121,42 @@ impl Delivery {
     }
 
     /// Returns the largest rate of the last ten rounds, in packets a second.
-    pub(super) fn rate(&self) -> Option<f64> {
+    pub fn rate(&self) -> Option<f64> {
         self.largest.get()
     }
 
     /// Returns the newest sample.
-    pub(super) const fn newest(&self) -> Sample {
+    pub const fn newest(&self) -> Sample {
         self.newest
     }
 
     /// Begins a new round now.
-    pub(super) const fn start_round(&mut self) {
+    pub const fn start_round(&mut self) {
         self.round_end = self.next;
     }
 
     /// Returns the number of completed rounds.
-    pub(super) const fn rounds(&self) -> u64 {
+    pub const fn rounds(&self) -> u64 {
         self.rounds
     }
 
     /// Returns the next packet number at the newest ACK.
-    pub(super) const fn next(&self) -> SentNumber {
+    pub const fn next(&self) -> SentNumber {
         self.next
     }
 
     /// Returns whether the application limited the packets of the newest sample.
-    pub(super) const fn is_app_limited(&self) -> bool {
+    pub const fn is_app_limited(&self) -> bool {
         self.is_app_limited
     }
 
     /// Marks the packets sent so far as limited by the application.
-    pub(super) const fn limit_by_application(&mut self) {
+    pub const fn limit_by_application(&mut self) {
         self.app_limited_until = self.next;
     }
 
     /// Processes an ACK; returns whether it ends a round.
-    pub(super) fn on_ack(&mut self, acked: &Acked, rtt_min: Span) -> bool {
+    pub fn on_ack(&mut self, acked: &Acked, rtt_min: Span) -> bool {
         let largest = acked.largest;
         while self.acks.get(1).is_some_and(|told| told.next <= largest) {
             self.acks.pop_front();

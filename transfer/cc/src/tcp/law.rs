@@ -21,7 +21,7 @@ use crate::reason::Reason;
 const SLOW_START_KEEP: f64 = 0.5;
 
 /// Growth and decrease of one algorithm.
-pub(super) trait Law: fmt::Debug + Send {
+pub trait Law: fmt::Debug + Send {
     /// Processes an ACK, whatever its effect on the window; congestion signals other than loss act
     /// here.
     fn observe(&mut self, _window: &mut Window, _acked: &Acked, _cx: &mut Context<'_>) {}
@@ -53,15 +53,21 @@ pub(super) trait Law: fmt::Debug + Send {
 
 /// Controller from a law; see the module.
 #[derive(Debug)]
-pub(super) struct LossDriven<L> {
-    pub(super) window: Window,
-    pub(super) law: L,
+pub struct LossDriven<L> {
+    /// Window and threshold.
+    pub window: Window,
+    /// Growth and decrease.
+    pub law: L,
     /// Time of the last decrease.
     shrunk_at: Instant,
 }
 
 impl<L: Law> LossDriven<L> {
-    pub(super) fn new(params: &ParamValues, law: L) -> Self {
+    /// Creates a controller with the parameters of [`Window::new`].
+    ///
+    /// # Panics
+    /// As [`Window::new`].
+    pub fn new(params: &ParamValues, law: L) -> Self {
         Self { window: Window::new(params), law, shrunk_at: Instant::ZERO }
     }
 

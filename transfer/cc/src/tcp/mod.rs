@@ -1,29 +1,15 @@
-//! Window controllers of the TCP family.
+//! Window controllers of the TCP family, and the parts that they share.
 //!
 //! They run in simulated TCP hosts, where a number is a segment's, and in this project's sender on
 //! the wire, where each transmission has a new number. Both hosts report the same events. `window`
 //! holds the state that all members share. A `Law` defines growth and decrease of the window, and
 //! `law` turns it into a controller; `cubic` is a controller of its own.
 
-pub(crate) mod bbr1;
 pub(crate) mod bbr3;
-pub(crate) mod bic;
-pub(crate) mod copa;
 pub(crate) mod cubic;
-pub(crate) mod dctcp;
-mod delivery;
-pub(crate) mod fast;
-pub(crate) mod highspeed;
-pub(crate) mod htcp;
+pub mod delivery;
 mod hystart;
-mod law;
-pub(crate) mod ledbatpp;
-pub(crate) mod lowpriority;
-pub(crate) mod ltcp;
-pub(crate) mod multcp;
-pub(crate) mod newreno;
-pub(crate) mod reno;
-pub(crate) mod scalable;
-#[cfg(test)]
-mod testing;
-mod window;
+pub mod law;
+pub mod newreno;
+pub mod testing;
+pub mod window;

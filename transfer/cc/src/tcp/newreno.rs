@@ -20,7 +20,7 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 
 /// [RFC5681 §3.1] eq. 4: half of the packets in flight remains.
-pub(super) const BETA: f64 = 0.5;
+pub const BETA: f64 = 0.5;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "newreno",
@@ -34,11 +34,12 @@ pub(crate) const ENTRY: Entry = Entry {
     build,
 };
 
-pub(super) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
+/// Parameters of NewReno, and of each law without parameters of its own.
+pub const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
 
 /// NewReno's law; see the module.
 #[derive(Debug)]
-pub(super) struct NewReno;
+pub struct NewReno;
 
 fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(LossDriven::new(params, NewReno)))

@@ -30,7 +30,8 @@ const PACE: f64 = 1.2;
 const USED_SLOW_START: f64 = 0.5;
 const USED: f64 = 0.875;
 
-pub(super) const INITIAL_WINDOW: ParamSpec = ParamSpec {
+/// Parameter of every window controller: the first window.
+pub const INITIAL_WINDOW: ParamSpec = ParamSpec {
     name: "initial_window",
     unit: Unit::Packets,
     default: "10",
@@ -39,7 +40,8 @@ pub(super) const INITIAL_WINDOW: ParamSpec = ParamSpec {
     source: "[RFC6928 §2] 10; older TCP used 2 to 4",
 };
 
-pub(super) const SSTHRESH: ParamSpec = ParamSpec {
+/// Parameter of window controllers: the first threshold of slow start.
+pub const SSTHRESH: ParamSpec = ParamSpec {
     name: "ssthresh_packets",
     unit: Unit::Packets,
     default: "1000000000",
@@ -62,7 +64,7 @@ enum State {
 
 /// Effect of an ACK on the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Heard {
+pub enum Heard {
     /// A mark opened an epoch: the window must shrink.
     Mark,
     /// No growth: in recovery, or the window was not the limit.
@@ -73,7 +75,7 @@ pub(super) enum Heard {
 
 /// Shared state; see the module.
 #[derive(Debug)]
-pub(super) struct Window {
+pub struct Window {
     /// Window in packets.
     cwnd: f64,
     ssthresh: f64,
@@ -89,7 +91,11 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn new(params: &ParamValues) -> Self {
+    /// Creates the state with the parameters [`INITIAL_WINDOW`] and [`SSTHRESH`].
+    ///
+    /// # Panics
+    /// If the specs do not list both.
+    pub fn new(params: &ParamValues) -> Self {
         Self {
             cwnd: params.number(INITIAL_WINDOW.name),
             ssthresh: params.number(SSTHRESH.name),
@@ -102,30 +108,33 @@ impl Window {
         }
     }
 
-    pub(super) const fn cwnd(&self) -> f64 {
+    /// Returns the window in packets.
+    pub const fn cwnd(&self) -> f64 {
         self.cwnd
     }
 
-    pub(super) fn is_slow_start(&self) -> bool {
+    /// Returns whether the window is below the threshold.
+    pub fn is_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
     /// Returns whether no decrease or timeout is being recovered from.
-    pub(super) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.state == State::Open
     }
 
     /// Returns whether a decrease is being recovered from.
-    pub(super) fn is_recovering(&self) -> bool {
+    pub fn is_recovering(&self) -> bool {
         self.state == State::Recovery
     }
 
     /// Returns whether no feedback arrived since a timeout.
-    pub(super) fn is_silent(&self) -> bool {
+    pub fn is_silent(&self) -> bool {
         self.state == State::Silent
     }
 
-    pub(super) fn phase(&self) -> &'static str {
+    /// Returns a one-word name of the state, as [`Controller::phase`](crate::Controller::phase).
+    pub fn phase(&self) -> &'static str {
         match self.state {
             State::Recovery => "recovery",
             _ if self.is_slow_start() => "slow-start",
@@ -136,7 +145,7 @@ impl Window {
     /// Returns window and gap; the gap is srtt ÷ window, less a margin for growth. Pacing keeps
     /// bursts small.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 10^9")]
-    pub(super) fn limits(&self) -> SendLimits {
+    pub fn limits(&self) -> SendLimits {
         let pace = if self.is_slow_start() { PACE_SLOW_START } else { PACE };
         let gap = self
             .srtt
@@ -145,7 +154,7 @@ impl Window {
     }
 
     /// Processes an ACK; returns its effect on the window.
-    pub(super) fn hear(&mut self, acked: &Acked, cx: &Context<'_>) -> Heard {
+    pub fn hear(&mut self, acked: &Acked, cx: &Context<'_>) -> Heard {
         self.srtt = cx.rtt.map(|rtt| rtt.smoothed);
         self.flight = acked.in_flight.0.saturating_add(acked.newly.0) as f64;
         let used = if self.is_slow_start() { USED_SLOW_START } else { USED };
@@ -175,7 +184,7 @@ impl Window {
     }
 
     /// Returns whether the loss opens a new epoch. [RFC6582 §3.2] step 2.
-    pub(super) fn opens_epoch(&mut self, loss: &LossReport) -> bool {
+    pub fn opens_epoch(&mut self, loss: &LossReport) -> bool {
         if self.state == State::Silent {
             // The timeout has already responded to these losses.
             self.recover = Some(loss.largest_sent);
@@ -193,13 +202,13 @@ impl Window {
 
     /// [RFC5681 §3.1] eq. 4: sets threshold and window to this share of the packets in flight,
     /// which are the window where the window is the limit.
-    pub(super) fn shrink(&mut self, beta: f64) {
+    pub fn shrink(&mut self, beta: f64) {
         self.set_ssthresh(beta);
         self.cwnd = self.ssthresh;
     }
 
     /// Ends a recovery early: further losses open a new epoch, whenever their packets were sent.
-    pub(super) fn end_recovery(&mut self) {
+    pub fn end_recovery(&mut self) {
         if self.state == State::Recovery {
             self.state = State::Open;
             self.recover = None;
@@ -208,7 +217,7 @@ impl Window {
 
     /// [RFC5681 §3.1] Sets the window to one packet; a repeated timeout without feedback keeps the
     /// threshold.
-    pub(super) fn time_out(&mut self, beta: f64) {
+    pub fn time_out(&mut self, beta: f64) {
         self.forget_if_open();
         if self.state != State::Silent {
             self.set_ssthresh(beta);
@@ -226,13 +235,13 @@ impl Window {
 
     /// Returns whether the next decrease begins a recovery, so that an undo restores the present
     /// state.
-    pub(super) fn is_first_decrease(&self) -> bool {
+    pub fn is_first_decrease(&self) -> bool {
         self.before.is_none() || self.state == State::Open
     }
 
     /// Reverts the decreases of the newest recovery: window and threshold are at least as before.
     /// Returns false without such a decrease. [LINUX tcp_input.c]
-    pub(super) fn undo(&mut self) -> bool {
+    pub fn undo(&mut self) -> bool {
         let Some((cwnd, ssthresh)) = self.before.take() else { return false };
         self.cwnd = self.cwnd.max(cwnd);
         self.ssthresh = self.ssthresh.max(ssthresh);
@@ -250,20 +259,20 @@ impl Window {
     ///
     /// DEV-012: [RFC5681 §3.1] adds at most one packet an ACK. Here an ACK may cover a quarter of
     /// an RTT, so all covered packets count; pacing keeps bursts small.
-    pub(super) fn slow_start(&mut self, packets: f64) -> f64 {
+    pub fn slow_start(&mut self, packets: f64) -> f64 {
         let taken = (self.ssthresh - self.cwnd).clamp(0.0, packets);
         self.cwnd += taken;
         packets - taken
     }
 
     /// Ends slow start at the present window.
-    pub(super) const fn end_slow_start(&mut self) {
+    pub const fn end_slow_start(&mut self) {
         self.ssthresh = self.cwnd;
     }
 
     /// Lets a queue drain: sets the window to `cwnd`, and slow start leads back to the present
     /// window. Losses up to number `newest` open no epoch.
-    pub(super) const fn pause(&mut self, cwnd: f64, newest: SentNumber) {
+    pub const fn pause(&mut self, cwnd: f64, newest: SentNumber) {
         self.ssthresh = self.cwnd.max(SSTHRESH_MIN);
         self.set(cwnd);
         self.recover = Some(newest);
@@ -272,7 +281,7 @@ impl Window {
 
     /// Sets the window of avoidance, within its bounds; a smaller window does not restart slow
     /// start.
-    pub(super) fn set_avoiding(&mut self, cwnd: f64) {
+    pub fn set_avoiding(&mut self, cwnd: f64) {
         self.set(cwnd);
         if self.is_slow_start() {
             self.end_slow_start();
@@ -280,13 +289,13 @@ impl Window {
     }
 
     /// Sets the window, within its bounds.
-    pub(super) const fn set(&mut self, cwnd: f64) {
+    pub const fn set(&mut self, cwnd: f64) {
         self.cwnd = cwnd.clamp(1.0, WINDOW_MAX);
     }
 
     /// Asserts the invariants between two calls.
     #[cfg(test)]
-    pub(super) fn check_invariants(&self) {
+    pub fn check_invariants(&self) {
         assert!((1.0..=WINDOW_MAX).contains(&self.cwnd), "window {}", self.cwnd);
         assert!((1.0..=WINDOW_MAX).contains(&self.ssthresh), "threshold {}", self.ssthresh);
     }

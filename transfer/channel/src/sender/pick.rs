@@ -1,6 +1,6 @@
 //! Packet scheduler: selects the next packet, or returns why and until when nothing may leave.
 
-use sabul_cc::{BulkReport, ChannelRules, FALLBACK, PAIR_EVERY};
+use sabul_cc::{BulkReport, ChannelRules, PAIR_EVERY};
 use sabul_units::{Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{LossPolicy, Missing};
 
@@ -139,7 +139,7 @@ impl Sender {
         };
         match asks.due(gap, rtt) {
             Some(due) if due > now => Err(due),
-            Some(_) if self.rate.controller().phase() != FALLBACK => {
+            Some(_) if !self.rate.controller().is_fallback() => {
                 asks.note_sent(now);
                 Ok(self.ledger.numbers.push_ask(now))
             }

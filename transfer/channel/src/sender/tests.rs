@@ -1,4 +1,4 @@
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 use sabul_units::CongestionFields;
 use sabul_wire::{Ack, Feedback, Nak, NumberRange};
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_cc::{CONSTANT, ChannelRules, ConfigError, FALLBACK, Guarded, Policy, registry};
+use sabul_cc::{CONSTANT, ChannelRules, ConfigError, Guarded, Policy, registry};
 use sabul_channel::{
     Cause, DataPacket, Expiry, Limiter, Sender, SenderConfig, Transmit, WaitReason,
     congestion_bytes,
@@ -352,6 +352,8 @@ impl Turn {
         let limits = self.sender.limits();
         let rtt = self.sender.rtt();
         let phase = self.sender.phase();
+        let lacks_router = self.sender.is_fallback();
+        let hint = lacks_router.then(|| NO_ROUTER.to_owned()).or_else(|| self.hint.clone());
         let published = ChannelStats {
             bytes: stats.delivered,
             packets: stats.sent,
@@ -368,7 +370,7 @@ impl Turn {
             packets_refused: self.link.refused,
             silence: self.silence.lasted(now, self.sender.last_heard()).into(),
             silence_limit: self.silence.limit().into(),
-            hint: if phase == FALLBACK { Some(NO_ROUTER.to_owned()) } else { self.hint.clone() },
+            hint,
         };
         self.shared.lock().stats = published;
     }

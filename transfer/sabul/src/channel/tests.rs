@@ -11,7 +11,9 @@ use super::*;
 use crate::budget::MemoryBudget;
 use crate::seal::{Opener, Sealer, Suite};
 
+/// Parameters of a channel with any controller, of the laboratory as well.
 fn params(controller: &str) -> ChannelParams {
+    sabul_lab_cc::register();
     ChannelParams {
         controller: controller.to_owned(),
         controller_params: Vec::new(),
@@ -154,10 +156,10 @@ fn transfer_between(
 #[test]
 fn blocks_cross_loopback_in_order_and_intact_with_every_policy_and_carrier() {
     for (controller, rules, control_feedback) in [
-        ("sabul2003", 0, false),
-        ("sabul2003", 0, true),
-        ("sabul2003", 1, false),
-        ("sabul2003", 1, true),
+        ("sabul2026", 0, false),
+        ("sabul2026", 0, true),
+        ("sabul2026", 1, false),
+        ("sabul2026", 1, true),
         ("rbudp", 2, true),
         ("tsunami", 3, true),
         ("fobs", 4, true),
@@ -256,13 +258,13 @@ fn an_unknown_controller_is_refused_before_a_thread_starts() {
 fn rules_that_are_unknown_or_not_the_controllers_are_refused_at_both_ends() {
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let open = || UdpSocket::bind(any, &SocketOptions::default()).unwrap();
-    for (controller, rules) in [("rbudp", 0), ("sabul2003", 2), ("fobs", 5)] {
+    for (controller, rules) in [("rbudp", 0), ("sabul2026", 2), ("fobs", 5)] {
         let params = ChannelParams { rules, ..params(controller) };
         let refused = sending(start(open(), 1, 2, &params), memory(&params), Box::new(|_| {}));
         assert!(matches!(refused, Err(ChannelError::Config(_))), "{refused:?}");
         assert!(crate::config::check_controller(&params).is_err());
     }
-    let params = ChannelParams { rules: 8, ..params("sabul2003") };
+    let params = ChannelParams { rules: 8, ..params("sabul2026") };
     let refused = receiving(
         start(open(), 1, 2, &params),
         memory(&params),
@@ -282,8 +284,8 @@ fn a_stopped_channel_ends_at_once_and_says_so() {
     socket.connect(socket.local_addr()).unwrap();
     let (ended, end) = mpsc::channel();
     let sender = sending(
-        start(socket, 1, 2, &params("sabul2003")),
-        memory(&params("sabul2003")),
+        start(socket, 1, 2, &params("sabul2026")),
+        memory(&params("sabul2026")),
         Box::new(move |result| ended.send(result).unwrap()),
     )
     .unwrap();
@@ -309,7 +311,7 @@ fn impatient_pair(silence: Span) -> Pair {
     let [here, there] = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
     here.connect(there.local_addr()).unwrap();
     there.connect(here.local_addr()).unwrap();
-    let params = params("sabul2003");
+    let params = params("sabul2026");
     let (deliver, delivered) = mpsc::channel();
     let (receiver_ended, receiver_end) = mpsc::channel();
     let (sender_ended, sender_end) = mpsc::channel();
@@ -411,7 +413,7 @@ fn path_with(mut rewrite: impl FnMut(&mut [u8]) + Send + 'static) -> [UdpSocket;
 
 #[test]
 fn a_router_on_the_way_is_obeyed_and_one_that_writes_nonsense_costs_no_byte() {
-    let mut router = sabul_cc::routers::find("jetmax")
+    let mut router = sabul_lab_cc::routers::find("jetmax")
         .and_then(|entry| entry.router(&[], sabul_units::Rate::from_mbps(400), 7))
         .unwrap();
     let (began, full) = (StdInstant::now(), sabul_units::Bytes(1500));
@@ -445,7 +447,7 @@ fn a_router_on_the_way_is_obeyed_and_one_that_writes_nonsense_costs_no_byte() {
             let rate = sender.rate_bps.unwrap();
             assert!((2e6..=381e6).contains(&rate) && sender.phase == "steady", "{sender:?}");
         } else {
-            assert_eq!(sender.phase, sabul_cc::FALLBACK);
+            assert_eq!(sender.phase, "fallback");
             assert!(sender.hint.is_some_and(|hint| hint.contains("routers")));
         }
     }

@@ -114,7 +114,7 @@ async fn whoever_sends_decides_how() {
     measured(&lenient, Direction::Receive, "fixed").await.unwrap();
     let slow = SendPolicy { rate_limit_bps: Some(4_000_000), ..SendPolicy::default() };
     let slow = served_by(slow).await;
-    let report = measured(&slow, Direction::Receive, "sabul2003").await.unwrap();
+    let report = measured(&slow, Direction::Receive, "sabul2026").await.unwrap();
     assert!(report.goodput_bps < 6_000_000.0, "{}", report.goodput_bps);
 }
 

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 
-use sabul_cc::registry::{self, Family};
 use sabul_cc::{Context, Controller};
+use sabul_lab_cc::registry::{self, Family};
 
 use super::*;
 

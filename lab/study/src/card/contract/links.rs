@@ -3,7 +3,7 @@
 //! The controller is compared with known controllers: BBR 1 and CUBIC over TCP, and BBR 3 over our
 //! protocol.
 
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 use sabul_report::{Cell, Column, Table};
 use serde::Serialize;
 

@@ -215,7 +215,7 @@ pub(super) fn table(marks: &[OtherMark], cc: &'static str) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use sabul_cc::registry;
+    use sabul_lab_cc::registry;
     use sabul_run::results::{FlowResult, LinkResult, Queue, Results, Series};
 
     use super::super::super::measure::tests::{close, trial};

@@ -220,7 +220,7 @@ pub(super) fn exams(
 
 #[cfg(test)]
 mod tests {
-    use sabul_cc::registry;
+    use sabul_lab_cc::registry;
 
     use super::super::super::plan::Carrier;
     use super::*;

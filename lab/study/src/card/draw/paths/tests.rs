@@ -1,4 +1,4 @@
-use sabul_cc::registry;
+use sabul_lab_cc::registry;
 use sabul_run::scenario::Arrivals;
 
 use super::super::super::plan::Carrier;

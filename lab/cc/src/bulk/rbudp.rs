@@ -1,0 +1,59 @@
+//! RBUDP: a constant rate chosen by the user for the path. [RBUDP]
+//!
+//! Everything else is [`ChannelRules::Rounds`].
+
+use sabul_cc::registry::{Entry, Family};
+use sabul_cc::{
+    CONSTANT, ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport,
+    ParamSpec, ParamValues, SendLimits, Unit,
+};
+use sabul_units::{Bytes, Rate};
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "rbudp",
+    summary: "RBUDP: one constant rate; what a round lost is sent in the next, deaf to loss",
+    source: "[RBUDP] He, Leigh, Yu 2002",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: false,
+    follows_policy: false,
+    remembers_path: false,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[ParamSpec {
+    name: "rate_mbps",
+    unit: Unit::Mbps,
+    default: "100",
+    range: (0.01, 1e6),
+    doc: "Sending rate, IP headers included",
+    source: "[RBUDP] leaves it to the user; default ours",
+}];
+
+#[derive(Debug)]
+struct Rbudp {
+    rate: Rate,
+    packet_bytes: Bytes,
+}
+
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
+    let rate = params.rate("rate_mbps");
+    Ok(Box::new(Rbudp { rate, packet_bytes }))
+}
+
+impl Controller for Rbudp {
+    fn limits(&self) -> SendLimits {
+        SendLimits { gap: self.rate.gap(self.packet_bytes), window: None, hold_until: None }
+    }
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
+        self.packet_bytes = cx.packet_bytes;
+    }
+    fn rules(&self) -> ChannelRules {
+        ChannelRules::Rounds
+    }
+    fn phase(&self) -> &'static str {
+        CONSTANT
+    }
+}

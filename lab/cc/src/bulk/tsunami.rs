@@ -1,0 +1,193 @@
+//! Tsunami: the gap between blocks follows the receiver's error rate. [TSUNAMI]
+//!
+//! Source: server/protocol.c and client/config.c. An error rate E above the threshold E0 stretches
+//! the gap slightly; any other shortens it by a sixth. A timeout counts as an error rate of 100 %.
+//! [`ChannelRules::Requests`] defines E and the requests.
+
+use sabul_cc::registry::{Entry, Family};
+use sabul_cc::{
+    BulkReport, ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport,
+    ParamSpec, ParamValues, Reason, SendLimits, Unit,
+};
+use sabul_units::{Bytes, Gap, Rate, Span};
+
+/// Error rate if everything was lost, in percent × 1000.
+const ALL_LOST: f64 = 100_000.0;
+/// Longest gap, unless the target's gap is longer.
+const GAP_MAX: Span = Span::from_millis(10);
+/// Initial gap, in gaps of the target rate.
+const START: u64 = 3;
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "tsunami",
+    summary: "Tsunami: the gap follows the share of blocks that the receiver asks for again",
+    source: "[TSUNAMI] Indiana University's client and server, 2006 to 2010",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: true,
+    follows_policy: false,
+    remembers_path: false,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
+    ParamSpec {
+        name: "rate_mbps",
+        unit: Unit::Mbps,
+        default: "650",
+        range: (0.01, 1e6),
+        doc: "Target rate, IP headers included: never faster",
+        source: "[TSUNAMI] client/config.c",
+    },
+    ParamSpec {
+        name: "error_threshold",
+        unit: Unit::Number,
+        default: "7500",
+        range: (0.0, 99_999.0),
+        doc: "Error rate above which the sender slows down, in percent × 1000",
+        source: "[TSUNAMI] client/config.c",
+    },
+    ParamSpec {
+        name: "slower",
+        unit: Unit::Number,
+        default: "1.0416666666666667",
+        range: (1.0, 10.0),
+        doc: "What an error rate of 100 % multiplies the gap by",
+        source: "[TSUNAMI] client/config.c: 25/24",
+    },
+    ParamSpec {
+        name: "faster",
+        unit: Unit::Number,
+        default: "0.8333333333333334",
+        range: (0.01, 1.0),
+        doc: "What an error rate up to the threshold multiplies the gap by",
+        source: "[TSUNAMI] client/config.c: 5/6",
+    },
+];
+
+#[derive(Debug)]
+struct Tsunami {
+    target: Rate,
+    threshold: f64,
+    slower: f64,
+    faster: f64,
+    gap: Span,
+    /// Gap of the target rate.
+    gap_min: Span,
+}
+
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
+    let target = params.rate("rate_mbps");
+    let gap_min = target.gap(packet_bytes).0;
+    Ok(Box::new(Tsunami {
+        target,
+        threshold: params.number("error_threshold"),
+        slower: params.number("slower"),
+        faster: params.number("faster"),
+        gap: gap_min * START,
+        gap_min,
+    }))
+}
+
+impl Tsunami {
+    fn hear(&mut self, error: f64, cx: &mut Context<'_>) {
+        cx.tell(if error > self.threshold { Reason::Fall } else { Reason::Rise });
+        let factor = if error > self.threshold {
+            let excess = (1.0 + error - self.threshold) / (ALL_LOST - self.threshold);
+            1.0 + (self.slower - 1.0) * excess
+        } else {
+            self.faster
+        };
+        self.gap = Span::from_secs_f64(self.gap.as_secs_f64() * factor);
+        self.keep_bounds();
+    }
+
+    fn keep_bounds(&mut self) {
+        self.gap = self.gap.min(GAP_MAX).max(self.gap_min);
+    }
+}
+
+impl Controller for Tsunami {
+    fn limits(&self) -> SendLimits {
+        SendLimits { gap: Gap(self.gap), window: None, hold_until: None }
+    }
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        self.hear(ALL_LOST, cx);
+    }
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
+        let gap_min = self.target.gap(cx.packet_bytes).0;
+        if gap_min != self.gap_min {
+            self.gap_min = gap_min;
+            self.keep_bounds();
+        }
+    }
+    fn on_report(&mut self, report: &BulkReport, cx: &mut Context<'_>) {
+        if let BulkReport::ErrorRate(error) = report {
+            self.hear(f64::from(*error).min(ALL_LOST), cx);
+        }
+    }
+    fn rules(&self) -> ChannelRules {
+        ChannelRules::Requests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_cc::{Guarded, Moment};
+    use sabul_units::Instant;
+
+    use super::*;
+
+    fn tsunami(rate_mbps: &str) -> Guarded {
+        let given = [("rate_mbps".to_owned(), rate_mbps.to_owned())];
+        ENTRY.build(&given, Bytes(1500)).unwrap()
+    }
+
+    fn cx() -> Moment {
+        Moment::new(Instant::ZERO, None, Bytes(1500))
+    }
+
+    /// Returns the factor by which one report changes the gap.
+    fn factor(error: u32) -> f64 {
+        let mut tsunami = tsunami("100");
+        let before = tsunami.limits().gap.0.as_secs_f64();
+        tsunami.on_report(&BulkReport::ErrorRate(error), &cx());
+        tsunami.limits().gap.0.as_secs_f64() / before
+    }
+
+    #[test]
+    fn the_published_steps() {
+        for (error, expected) in [(10_000, 1.0011), (100_000, 1.0417), (7_500, 0.8333), (0, 0.8333)]
+        {
+            let factor = factor(error);
+            assert!((factor - expected).abs() < 5e-5, "E = {error}: × {factor}");
+        }
+    }
+
+    #[test]
+    fn it_starts_at_a_third_and_stays_between_target_and_ten_milliseconds() {
+        let mut tsunami = tsunami("100");
+        assert_eq!(tsunami.limits().gap.0, Span::from_micros(360));
+        for _ in 0..10 {
+            tsunami.on_report(&BulkReport::ErrorRate(0), &cx());
+        }
+        assert_eq!(tsunami.limits().gap.0, Span::from_micros(120));
+        // ln(10 000 / 120) ÷ ln(25 / 24) = 108.3 steps.
+        for step in 0..120 {
+            let is_at_end = tsunami.limits().gap.0 == Span::from_millis(10);
+            assert_eq!(is_at_end, step > 108, "step {step}");
+            tsunami.on_timeout(&cx());
+        }
+    }
+
+    #[test]
+    fn a_target_slower_than_the_longest_gap_keeps_its_own() {
+        // 1 Mb/s of 1500 bytes: 12 ms.
+        let mut tsunami = tsunami("1");
+        for _ in 0..20 {
+            tsunami.on_report(&BulkReport::ErrorRate(50_000), &cx());
+        }
+        assert_eq!(tsunami.limits().gap.0, Span::from_millis(12));
+    }
+}

@@ -1,0 +1,322 @@
+//! JetMax: each flow follows one router, which signals its fair rate.
+//!
+//! Source: [JETMAX]; open points are DEV-080.
+//! Model of a router, for each interval T, with N flows that follow the router (total rate w), all other traffic (u),
+//! and a part eta of the capacity C:
+//!     N = sum of ipt / T      each flow of rate x and packets of s has (x / s) T packets of ipt = s / x
+//!     g = (eta C - u) / N     the fair rate;  p = (w + u - eta C) / (w + u)    its loss, below zero with room
+//! Model of a host, a feedback delay D after each packet:
+//!     x(t) = x(t - D) - tau (x(t - D) - g)
+//! Stable for 0 < tau < 2 and monotone up to 1, whatever the delays; the error after k RTTs is (1 - tau)^k.
+//! Each g moves a flow once, because g depends on the count of flows. If the RTT is shorter than T,
+//! or if ACKs are bunched, repeated steps would treat a wrong g as the rate itself.
+//! States:      Unbound --first header--> Settling --two intervals of the router--> Bound
+//!              Bound --another router has had the larger loss for an RTT--> Settling
+//! Invariants:  `RATE_MIN` <= x; the flow uses only a g from an interval that has counted the flow,
+//!              and each interval once.
+
+use sabul_cc::registry::{Entry, Family};
+use sabul_cc::{
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    SendLimits, Unit,
+};
+use sabul_units::{
+    ASKING, Bytes, CongestionFields, CongestionForm, Instant, JetMaxFields, NO_RATE, Rate, Span,
+};
+
+use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
+use super::number::{Number, billionths, rate_of};
+use super::router::{LinkState, RouterController, RouterEntry};
+
+/// Ours: least rate of a flow and least fair rate, in bits a second.
+const RATE_MIN: f64 = 64e3;
+/// Ours: least excess of another router's loss for a switch, in billionths.
+const SWITCH_LOSS: i64 = 5_000_000;
+/// Ours: a fair rate counts from the second interval after the router first saw the flow; that
+/// interval has counted the flow in full.
+const SETTLE_ROUNDS: u16 = 2;
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "jetmax",
+    summary: "JetMax: one router on the path, the fullest, tells each flow its fair rate",
+    source: "[JETMAX] Zhang, Leonard, Loguinov 2006, reconstructed",
+    params: &[
+        ParamSpec {
+            name: "tau",
+            unit: Unit::Number,
+            default: "0.6",
+            range: (0.01, 1.99),
+            doc: "Part of the way to a fair rate that is gone, once for each interval of the router; monotone up to 1",
+            source: "[JETMAX] 1 % in six round trips; DEV-080",
+        },
+        INITIAL_PARAM,
+        RISE_PARAM,
+        FALLBACK_PARAM,
+    ],
+    family: Family::Rate,
+    is_adaptive: true,
+    follows_policy: false,
+    remembers_path: false,
+    build,
+};
+
+pub(super) const ROUTER: RouterEntry = RouterEntry {
+    name: "jetmax",
+    form: CongestionForm::JetMax,
+    params: &[
+        ParamSpec {
+            name: "eta",
+            unit: Unit::Number,
+            default: "0.95",
+            range: (0.01, 1.0),
+            doc: "Part of the link's rate that flows get",
+            source: "[JETMAX], DEV-080",
+        },
+        ParamSpec {
+            name: "interval_ms",
+            unit: Unit::Millis,
+            default: "50",
+            range: (1.0, 1000.0),
+            doc: "Control interval",
+            source: "ours: DEV-080",
+        },
+    ],
+    build: |params, _capacity, id| {
+        let interval = Span::from_secs_f64(params.number("interval_ms") / 1e3);
+        Ok(Box::new(JetMaxRouter::<f64>::new(id, params.number("eta"), interval)))
+    },
+};
+
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
+    let rate = params.rate(INITIAL_PARAM.name).0 as f64;
+    let law = JetMax::new(params.number("tau"), rate, packet_bytes);
+    Explicit::built(Box::new(law), params, packet_bytes)
+}
+
+/// Relation of a host to its router.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Bond {
+    /// The router has not counted the flow yet; holds the first interval with this flow, once
+    /// known.
+    Settling(Option<u16>),
+    /// The router's feedback counts.
+    Bound,
+}
+
+/// Host half.
+#[derive(Debug)]
+struct JetMax {
+    tau: f64,
+    /// Rate in bits a second.
+    rate: f64,
+    initial: f64,
+    packet_bytes: Bytes,
+    /// Router that the flow follows; 0 for none.
+    controlling: u32,
+    bond: Bond,
+    /// Interval of the router that the flow last used.
+    followed: Option<u16>,
+    /// Other router with the larger loss, and the time since when.
+    other: Option<(u32, Instant)>,
+}
+
+impl JetMax {
+    const fn new(tau: f64, rate: f64, packet_bytes: Bytes) -> Self {
+        let bond = Bond::Settling(None);
+        let (controlling, followed, other) = (0, None, None);
+        Self { tau, rate, initial: rate, packet_bytes, controlling, bond, followed, other }
+    }
+
+    const fn obey(&mut self, router: u32) {
+        (self.controlling, self.bond) = (router, Bond::Settling(None));
+        (self.followed, self.other) = (None, None);
+    }
+
+    fn hear(&mut self, told: &JetMaxFields, cx: &mut Context<'_>) {
+        if self.controlling == 0 {
+            if told.suggested != 0 {
+                cx.tell(Reason::Own("router-found"));
+                self.obey(told.suggested);
+            }
+            return;
+        }
+        if told.controlling != self.controlling {
+            // This packet left before the flow changed its router.
+            return;
+        }
+        if told.fair != NO_RATE {
+            if let Bond::Settling(first) = self.bond {
+                let first = first.unwrap_or(told.round);
+                let passed = told.round.wrapping_sub(first);
+                self.bond = match passed {
+                    SETTLE_ROUNDS..0x8000 => Bond::Bound,
+                    _ => Bond::Settling(Some(first)),
+                };
+            }
+            if self.bond == Bond::Bound && self.followed != Some(told.round) {
+                self.followed = Some(told.round);
+                self.follow(told);
+            }
+        }
+        self.look_around(told, cx);
+    }
+
+    /// [JETMAX] Uses the rate at which the packet left, not the present rate.
+    fn follow(&mut self, told: &JetMaxFields) {
+        let then = if told.interval > ASKING {
+            Rate::from_size_over(self.packet_bytes, told.interval).0 as f64
+        } else {
+            // Response to a header-only packet, to which the present rate applies.
+            self.rate
+        };
+        let fair = told.fair.0 as f64;
+        self.rate = (then - self.tau * (then - fair)).max(RATE_MIN);
+    }
+
+    fn look_around(&mut self, told: &JetMaxFields, cx: &mut Context<'_>) {
+        let by = i64::from(told.loss_max) - i64::from(told.loss);
+        if told.suggested == self.controlling || told.suggested == 0 || by <= SWITCH_LOSS {
+            self.other = None;
+            return;
+        }
+        match self.other {
+            Some((router, since)) if router == told.suggested => {
+                let long = cx.rtt.map_or(Span::from_millis(100), |rtt| rtt.smoothed);
+                if cx.now.since(since) >= long {
+                    cx.tell(Reason::Own("other-router"));
+                    self.obey(router);
+                }
+            }
+            _ => self.other = Some((told.suggested, cx.now)),
+        }
+    }
+}
+
+impl Controller for JetMax {
+    fn limits(&self) -> SendLimits {
+        SendLimits {
+            gap: rate_of(self.rate).gap(self.packet_bytes),
+            window: None,
+            hold_until: None,
+        }
+    }
+
+    fn header(&self) -> Option<CongestionFields> {
+        let CongestionFields::JetMax(blank) = CongestionForm::JetMax.blank() else { return None };
+        let interval = rate_of(self.rate).time_for(self.packet_bytes);
+        let controlling = self.controlling;
+        Some(CongestionFields::JetMax(JetMaxFields { interval, controlling, ..blank }))
+    }
+
+    /// Routers lose no packets under this law; the guard handles losses elsewhere.
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        cx.tell(Reason::Own("silence"));
+        self.rate = self.initial;
+        self.obey(0);
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
+        self.packet_bytes = cx.packet_bytes;
+        let Some(echo) = acked.echo else { return };
+        if let CongestionFields::JetMax(told) = echo.header.fields {
+            self.hear(&told, cx);
+        }
+    }
+
+    fn phase(&self) -> &'static str {
+        match self.bond {
+            Bond::Bound => "steady",
+            Bond::Settling(_) => "start",
+        }
+    }
+}
+
+/// Router half.
+#[derive(Debug)]
+struct JetMaxRouter<N> {
+    id: u32,
+    eta: f64,
+    interval: Span,
+    /// Interval so far: packet spacing in picoseconds and bytes of flows that follow this router;
+    /// bytes of other traffic.
+    spacing: N,
+    own: N,
+    other: N,
+    /// Results of the previous interval.
+    fair: Rate,
+    loss: i32,
+    round: u16,
+}
+
+impl<N: Number> JetMaxRouter<N> {
+    fn new(id: u32, eta: f64, interval: Span) -> Self {
+        let zero = N::default();
+        Self {
+            id,
+            eta,
+            interval,
+            spacing: zero,
+            own: zero,
+            other: zero,
+            fair: NO_RATE,
+            loss: i32::MIN + 1,
+            round: 0,
+        }
+    }
+}
+
+impl<N: Number> RouterController for JetMaxRouter<N> {
+    #[inline]
+    fn on_arrival(&mut self, size: Bytes, fields: Option<&CongestionFields>, _link: &LinkState) {
+        let size = N::of(size.0 as f64);
+        match fields {
+            Some(CongestionFields::JetMax(fields)) if fields.controlling == self.id => {
+                self.spacing = self.spacing + N::of(fields.interval.0 as f64);
+                self.own = self.own + size;
+            }
+            _ => self.other = self.other + size,
+        }
+    }
+
+    #[inline]
+    fn on_departure(&mut self, _size: Bytes, fields: &mut CongestionFields, _link: &LinkState) {
+        let CongestionFields::JetMax(fields) = fields else { return };
+        if fields.controlling == self.id {
+            (fields.fair, fields.loss, fields.round) = (self.fair, self.loss, self.round);
+        }
+        if self.loss > fields.loss_max {
+            (fields.loss_max, fields.suggested) = (self.loss, self.id);
+        }
+    }
+
+    fn on_interval(&mut self, elapsed: Span, link: &LinkState) {
+        let seconds = elapsed.as_secs_f64();
+        let zero = N::default();
+        let take = |sum: &mut N| std::mem::replace(sum, zero).value();
+        let flows = take(&mut self.spacing) / elapsed.0 as f64;
+        let own = take(&mut self.own) * 8.0 / seconds;
+        let other = take(&mut self.other) * 8.0 / seconds;
+        let target = self.eta * link.capacity.0 as f64;
+        // A flow that does not use its rate counts as a part of a flow.
+        let fair = (target - other) / flows.max(1.0);
+        self.fair = rate_of(fair.clamp(RATE_MIN, target.max(RATE_MIN)));
+        let (least, all) = (f64::from(i32::MIN + 1) / 1e9, own + other);
+        let loss = if all > 0.0 { ((all - target) / all).max(least) } else { least };
+        self.loss = i32::try_from(billionths(loss)).unwrap_or(i32::MAX);
+        self.round = self.round.wrapping_add(1);
+    }
+
+    fn interval(&self) -> Span {
+        self.interval
+    }
+
+    fn told(&self) -> Option<Rate> {
+        Some(self.fair)
+    }
+}
+
+#[cfg(test)]
+#[path = "jetmax/tests.rs"]
+mod tests;

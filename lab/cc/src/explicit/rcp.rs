@@ -1,0 +1,210 @@
+//! RCP: one rate for all flows of a link, which a new flow uses at once.
+//!
+//! Source: [RCP], router and host of the authors' module for ns-2; [ECC] for its evaluation.
+//! Model of a router, each T = min(d, `interval_ms`), y the load, q the queue, d the mean RTT (`load`), C the
+//! capacity:
+//!     R *= 1 + (T / d)(alpha (eta C - y) - beta q / d) / (eta C)
+//! Each packet carries the least R of its path; a host sends at the returned rate.
+//! Invariants:  `RATE_PART` of a packet per RTT <= R <= eta C.
+//! Not here:    the reference packet of 40 bytes that [RCP] sends where the gap exceeds the RTT.
+
+use sabul_cc::registry::{Entry, Family};
+use sabul_cc::{
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    SendLimits, Unit,
+};
+use sabul_units::{Bytes, CongestionFields, CongestionForm, NO_RATE, Rate, Span};
+
+use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
+use super::load::Load;
+use super::number::{Number, rate_of};
+use super::router::{LinkState, RouterController, RouterEntry};
+
+/// [RCP] Initial rate, as a part of the capacity.
+pub(super) const RATE_START: f64 = 0.05;
+/// [RCP] Least rate: bits of a hundredth of 1000 bytes, per RTT.
+pub(super) const RATE_PART: f64 = 0.01 * 8000.0;
+/// Ours: least rate of a host in bits a second, which bounds its gap.
+const HOST_MIN: f64 = 8e3;
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "rcp",
+    summary: "RCP: routers tell all flows of a link one rate, and each takes it at once",
+    source: "[RCP] Dukkipati and others 2005, its ns-2 module",
+    params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
+    family: Family::Rate,
+    is_adaptive: true,
+    follows_policy: false,
+    remembers_path: false,
+    build,
+};
+
+pub(super) const ROUTER: RouterEntry = RouterEntry {
+    name: "rcp",
+    form: CongestionForm::Rcp,
+    params: &[
+        ParamSpec {
+            name: "alpha",
+            unit: Unit::Number,
+            default: "0.1",
+            range: (0.001, 2.0),
+            doc: "How fast the rate follows what is left of the link",
+            source: "DEV-081; 0.4 in [RCP]'s module",
+        },
+        ParamSpec {
+            name: "beta",
+            unit: Unit::Number,
+            default: "0.226",
+            range: (0.0, 4.0),
+            doc: "How fast it drains the queue",
+            source: "DEV-081; 0.4 in [RCP]'s module",
+        },
+        ParamSpec {
+            name: "eta",
+            unit: Unit::Number,
+            default: "1",
+            range: (0.01, 1.0),
+            doc: "Part of the link's rate that flows get",
+            source: "[RCP]",
+        },
+        ParamSpec {
+            name: "interval_ms",
+            unit: Unit::Millis,
+            default: "10",
+            range: (0.1, 1000.0),
+            doc: "Longest control interval; the mean round trip where that is shorter",
+            source: "[RCP]",
+        },
+    ],
+    build: |params, capacity, _id| {
+        let gains = [params.number("alpha"), params.number("beta"), params.number("eta")];
+        let longest = Span::from_secs_f64(params.number("interval_ms") / 1e3);
+        Ok(Box::new(RcpRouter::<f64>::new(gains, longest, capacity)))
+    },
+};
+
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
+    Explicit::built(Box::new(Told::new(params, packet_bytes, false)), params, packet_bytes)
+}
+
+/// Host half, also of PIQI-RCP: sends at the rate that routers signal.
+#[derive(Debug)]
+pub(super) struct Told {
+    is_piqi: bool,
+    /// Rate in bits a second.
+    rate: f64,
+    initial: f64,
+    packet_bytes: Bytes,
+    rtt: Span,
+    is_told: bool,
+}
+
+impl Told {
+    pub(super) fn new(params: &ParamValues, packet_bytes: Bytes, is_piqi: bool) -> Self {
+        let initial = params.rate(INITIAL_PARAM.name).0 as f64;
+        Self { is_piqi, rate: initial, initial, packet_bytes, rtt: Span::ZERO, is_told: false }
+    }
+}
+
+impl Controller for Told {
+    fn limits(&self) -> SendLimits {
+        SendLimits {
+            gap: rate_of(self.rate).gap(self.packet_bytes),
+            window: None,
+            hold_until: None,
+        }
+    }
+
+    fn header(&self) -> Option<CongestionFields> {
+        let (rtt, rate) = (self.rtt, NO_RATE);
+        Some(if self.is_piqi {
+            CongestionFields::PiqiRcp { rtt, rate }
+        } else {
+            CongestionFields::Rcp { rtt, rate }
+        })
+    }
+
+    /// A queue that overflows already lowers the signalled rate.
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        cx.tell(Reason::Own("silence"));
+        (self.rate, self.is_told) = (self.initial.min(self.rate), false);
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
+        self.packet_bytes = cx.packet_bytes;
+        self.rtt = cx.rtt.map_or(Span::ZERO, |rtt| rtt.smoothed);
+        let Some(echo) = acked.echo else { return };
+        if let CongestionFields::Rcp { rate, .. } | CongestionFields::PiqiRcp { rate, .. } =
+            echo.header.fields
+            && rate != NO_RATE
+        {
+            self.rate = (rate.0 as f64).max(HOST_MIN);
+            self.is_told = true;
+        }
+    }
+
+    fn phase(&self) -> &'static str {
+        if self.is_told { "steady" } else { "start" }
+    }
+}
+
+/// Router half.
+#[derive(Debug)]
+struct RcpRouter<N> {
+    alpha: f64,
+    beta: f64,
+    eta: f64,
+    longest: Span,
+    /// Rate in bits a second.
+    rate: f64,
+    load: Load<N>,
+}
+
+impl<N: Number> RcpRouter<N> {
+    fn new([alpha, beta, eta]: [f64; 3], longest: Span, capacity: Rate) -> Self {
+        let rate = RATE_START * capacity.0 as f64;
+        Self { alpha, beta, eta, longest, rate, load: Load::new() }
+    }
+}
+
+impl<N: Number> RouterController for RcpRouter<N> {
+    #[inline]
+    fn on_arrival(&mut self, size: Bytes, fields: Option<&CongestionFields>, _link: &LinkState) {
+        let rtt = match fields {
+            Some(CongestionFields::Rcp { rtt, .. }) => Some(*rtt),
+            _ => None,
+        };
+        self.load.add(size, rtt);
+    }
+
+    #[inline]
+    fn on_departure(&mut self, _size: Bytes, fields: &mut CongestionFields, _link: &LinkState) {
+        if let CongestionFields::Rcp { rate, .. } = fields {
+            *rate = (*rate).min(rate_of(self.rate));
+        }
+    }
+
+    fn on_interval(&mut self, elapsed: Span, link: &LinkState) {
+        let (seconds, capacity) = (elapsed.as_secs_f64(), link.capacity.0 as f64);
+        let load = self.load.end(seconds, self.rate / capacity);
+        let (rtt, target) = (self.load.rtt, self.eta * capacity);
+        let queue = link.queue.0 as f64 * 8.0;
+        let change = self.alpha * (target - load) - self.beta * queue / rtt;
+        self.rate *= 1.0 + (seconds / rtt) * change / target;
+        self.rate = self.rate.max(RATE_PART / rtt).min(target);
+    }
+
+    fn interval(&self) -> Span {
+        self.load.interval(self.longest)
+    }
+
+    fn told(&self) -> Option<Rate> {
+        Some(rate_of(self.rate))
+    }
+}
+
+#[cfg(test)]
+#[path = "rcp/tests.rs"]
+mod tests;
