@@ -94,8 +94,8 @@ cuts: build ## KILLS=200 CUTS=50 interruptions of copies between namespaces; nee
 	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)
 
 sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time; 200 copies that are killed; sanitizer and mutants
-	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test channel_swarm
-	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test swarm
+	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test it channel_swarm::
+	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test it world_swarm::
 	SABUL_WORLD_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul --lib world::swarm
 	$(MAKE) interrupted RUNS=200
 	$(MAKE) sanitize mutants

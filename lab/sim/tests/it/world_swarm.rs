@@ -191,7 +191,7 @@ fn every_transfer_arrives_intact_whatever_the_network_does() {
         if let Err(panic) = std::panic::catch_unwind(|| run(&scenario)) {
             eprintln!(
                 "{scenario:#?}\nrepeat with: SABUL_SWARM_SEED={seed} cargo test -p sabul-sim --test \
-                 swarm"
+                 it world_swarm::"
             );
             std::panic::resume_unwind(panic);
         }

@@ -456,7 +456,7 @@ fn run_drawn(count: u64, draw: fn(u64) -> Plan, test: &str) {
         if let Err(panic) = result {
             eprintln!(
                 "seed {seed}: {plan:?}\nrepeat with: SABUL_SWARM_SEED={seed} cargo test -p \
-                 sabul-sim --test channel_swarm {test}"
+                 sabul-sim --test it channel_swarm::{test}"
             );
             std::panic::resume_unwind(panic);
         }

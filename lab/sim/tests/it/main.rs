@@ -1,0 +1,23 @@
+//! The simulator: worlds, TCP hosts, controllers, channels, goldens.
+
+mod batches;
+mod bbr;
+mod bulk_family;
+mod channel_asks;
+mod channel_bulk;
+mod channel_states;
+mod channel_swarm;
+mod clocks;
+mod explicit;
+mod golden;
+mod memory;
+mod parallel;
+mod policies;
+mod sabul2003;
+mod sabul2026;
+
+mod tcp_family;
+mod tcp_host;
+mod udt_family;
+mod world;
+mod world_swarm;
