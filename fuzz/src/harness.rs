@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_input_and_another_seed_another() {
+    fn a_seed_determines_the_mutated_input() {
         let corpus = inputs();
         assert_eq!(mutated(&corpus, 7), mutated(&corpus, 7));
         let distinct: std::collections::BTreeSet<_> =
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_names_the_target_and_the_command_that_repeats_it() {
+    fn a_failure_report_names_the_target_and_the_command_to_repeat_it() {
         let target = Target { name: "paths", run: |_| panic!("on purpose") };
         let seed = Origin::Seed(77);
         let report = catch_unwind(|| feed(target, &seed, &[0xAB, 1])).unwrap_err();

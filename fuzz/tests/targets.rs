@@ -42,7 +42,7 @@ macro_rules! targets {
 }
 
 #[test]
-fn what_fuzzing_found_stays_small() {
+fn the_inputs_found_by_fuzzing_stay_below_the_size_limit() {
     let sizes = TARGETS
         .iter()
         .map(|target| std::fs::metadata(harness::found_path(*target)).map_or(0, |file| file.len()));

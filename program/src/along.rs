@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_much_is_sent_and_how_long_the_rest_takes() {
+    fn a_progress_line_shows_sent_bytes_and_remaining_time() {
         let second = Duration::from_secs(1);
         assert_eq!(line("far", 0, 7_100_000, second), "sending sabul to far: 0.0 of 7.1 MB");
         assert_eq!(
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_without_a_terminal() {
+    fn without_a_terminal_sending_the_program_is_not_offered() {
         let along = Along { style: Style::Lines, may_ask: false, times: Mutex::default() };
         assert!(!along.send_along("far", "Linux x86_64", &|| unreachable!()));
     }

@@ -765,7 +765,7 @@ mod tests {
     }
 
     #[test]
-    fn perf_tells_a_server_from_a_test() {
+    fn perf_distinguishes_a_server_from_a_test() {
         let perf = |args: &[&str]| match Cli::try_parse_from([&["sabul", "perf"], args].concat()) {
             Ok(Cli { command: Command::Perf(args) }) => Some(args),
             _ => None,
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_limit_is_seconds_that_a_lost_packet_survives() {
+    fn a_time_limit_is_parsed_in_seconds_with_a_minimum_of_three() {
         assert_eq!(parse_timeout("3"), Ok(Duration::from_secs(3)));
         assert_eq!(parse_timeout("3600s"), Ok(Duration::from_secs(3600)));
         assert_eq!(parse_patience("90"), Ok(Duration::from_secs(90)));

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_keeps_its_lines() {
+    fn an_error_list_keeps_its_lines() {
         assert_eq!(CliError::failed("a\n\n  b\n").to_string(), "a\n  b");
         assert_eq!(CliError::failed("").to_string(), "failed");
         let text = "cannot read 'a': No such file or directory (os error 2); look (os error) there";
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lab_may_not_or_cannot_do_is_configuration_and_the_rest_failed() {
+    fn lab_permission_errors_are_configuration_errors_and_the_rest_failures() {
         let refused = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         let not_allowed = LabError::NotAllowed {
             action: "make hosts".to_owned(),

@@ -119,7 +119,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_kind_has_the_code_that_is_documented() {
+    fn each_error_kind_has_its_documented_exit_code() {
         let manual = include_str!("../../docs/manual/exit-codes.md");
         let mut listed: Vec<_> = KINDS.map(|(kind, what)| (code_of(kind), what)).into();
         listed.insert(0, (DONE, "done"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_in_the_manual_with_its_code() {
+    fn every_error_word_is_in_the_manual_with_its_exit_code() {
         use sabul::FailureCode as Code;
         let manual = include_str!("../../docs/manual/json.md");
         let row = |word: &str, code: u8| {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_codes_tell_the_same_apart() {
+    fn error_words_and_exit_codes_distinguish_the_same_kinds() {
         for (one, _) in KINDS {
             for (other, _) in KINDS {
                 let same_word = word_of(End::Error(one)) == word_of(End::Error(other));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gravest_failure_of_a_file_decides() {
+    fn the_gravest_file_failure_determines_the_exit_code() {
         let failure = |code| Failure::new(code, "x");
         let [changed, space, content] =
             [FailureCode::Changed, FailureCode::NoSpace, FailureCode::Verification].map(failure);

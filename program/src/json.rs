@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_steers_no_terminal_and_keeps_every_text() {
+    fn json_output_escapes_control_characters_and_round_trips_text() {
         let text = "a\"\\\u{1b}[2J\u{9b}31m\u{7f}\u{202e}b\u{1f600}é";
         let mut line = Vec::new();
         text.serialize(&mut Serializer::with_formatter(&mut line, Escaping)).unwrap();

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_split_at_numbers_only() {
+    fn exit_code_lists_are_split_only_at_numbers() {
         let text = "Exit codes: the program's own, 1 a, or b, 130 c.";
         let pairs = [("other", "the program's own"), ("1", "a, or b"), ("130", "c")];
         assert_eq!(split_codes(text), pairs.map(|(a, b)| (a.to_owned(), b.to_owned())));

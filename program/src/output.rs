@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_ends_of_lines_steer_the_terminal() {
+    fn output_escapes_all_control_characters_except_newlines() {
         assert_eq!(escaped(b"a\n  \x1b[31mb\r\n"), "a\n  \\u{1b}[31mb\\r\n");
     }
 }

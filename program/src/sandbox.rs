@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_reaches_no_file_outside_its_root() {
+    fn a_sandboxed_server_reads_no_file_outside_its_root() {
         let outer = tempfile::tempdir().unwrap();
         let (root, secret) = (outer.path().join("root"), outer.path().join("secret"));
         fs::create_dir_all(root.join("folder")).unwrap();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_starts_no_program_and_calls_nobody() {
+    fn a_sandboxed_server_starts_no_program_and_opens_no_connection() {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = outside.local_addr().unwrap();
         inside(Files::All, || {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_force_is_said_with_the_reason_for_the_rest() {
+    fn the_sandbox_line_lists_active_parts_and_why_others_are_missing() {
         let none = || Err("this kernel has none".to_owned());
         let show = |landlock, seccomp| Sandbox { landlock, seccomp }.to_string();
         assert_eq!(show(Ok(()), Ok(())), "sandbox: landlock, seccomp");

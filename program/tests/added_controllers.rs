@@ -110,16 +110,22 @@ impl Controller for Same {
 const TESTS: &[(&str, fn())] = &[
     ("added_controllers_are_listed_and_shown", added_controllers_are_listed_and_shown),
     ("a_wrong_name_or_parameter_is_refused", a_wrong_name_or_parameter_is_refused),
-    ("they_run_in_scenarios_on_either_transport", they_run_in_scenarios_on_either_transport),
     (
-        "a_fault_fails_the_run_and_is_told_in_one_line",
-        a_fault_fails_the_run_and_is_told_in_one_line,
+        "added_controllers_run_in_scenarios_on_either_transport",
+        added_controllers_run_in_scenarios_on_either_transport,
     ),
-    ("a_faulty_run_of_a_sweep_leaves_the_others", a_faulty_run_of_a_sweep_leaves_the_others),
+    (
+        "a_fault_fails_the_run_and_is_reported_in_one_line",
+        a_fault_fails_the_run_and_is_reported_in_one_line,
+    ),
+    (
+        "a_faulty_run_of_a_sweep_does_not_stop_the_other_runs",
+        a_faulty_run_of_a_sweep_does_not_stop_the_other_runs,
+    ),
     ("a_card_names_the_controller_at_fault", a_card_names_the_controller_at_fault),
     (
-        "an_upload_needs_it_only_here_and_a_download_there",
-        an_upload_needs_it_only_here_and_a_download_there,
+        "an_upload_needs_the_controller_locally_and_a_download_remotely",
+        an_upload_needs_the_controller_locally_and_a_download_remotely,
     ),
     ("a_fault_ends_a_transfer", a_fault_ends_a_transfer),
     ("a_program_that_adds_nonsense_does_not_start", a_program_that_adds_nonsense_does_not_start),
@@ -231,7 +237,7 @@ fn a_wrong_name_or_parameter_is_refused() {
     assert!(stderr(&card).contains("1 to 100"), "{}", stderr(&card));
 }
 
-fn they_run_in_scenarios_on_either_transport() {
+fn added_controllers_run_in_scenarios_on_either_transport() {
     let folder = scenario("sturdy", "");
     for transport in ["sabul", "tcp"] {
         let set = format!("flow.ours.transport={transport}");
@@ -243,7 +249,7 @@ fn they_run_in_scenarios_on_either_transport() {
     }
 }
 
-fn a_fault_fails_the_run_and_is_told_in_one_line() {
+fn a_fault_fails_the_run_and_is_reported_in_one_line() {
     for transport in ["sabul", "tcp"] {
         for (cc, what) in [
             ("wild", "its on_ack panicked at"),
@@ -265,7 +271,7 @@ fn a_fault_fails_the_run_and_is_told_in_one_line() {
     }
 }
 
-fn a_faulty_run_of_a_sweep_leaves_the_others() {
+fn a_faulty_run_of_a_sweep_does_not_stop_the_other_runs() {
     let folder = scenario("sturdy", "");
     let sweep = ["--set", "flow.ours.cc=sturdy,wild,newreno", "--out", "out"];
     let output = sim(folder.path(), &sweep);
@@ -304,7 +310,7 @@ fn copy(bench: &Bench, cc: &str, from: &str, to: &str) -> Output {
     run(command.args(["cp", "--quiet", "--mtu", "1500", "--cc", cc, from, to]))
 }
 
-fn an_upload_needs_it_only_here_and_a_download_there() {
+fn an_upload_needs_the_controller_locally_and_a_download_remotely() {
     let (bench, bytes) = serve();
     let up = copy(&bench, "sturdy", "here.bin", &bench.url("up.bin"));
     expect_code(&up, 0);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_trivial_says_why() {
+    fn a_commit_of_more_than_twenty_lines_needs_an_explanation() {
         assert_eq!(findings("cc: freeze", &[("a.rs", 20)]), [""; 0]);
         assert_eq!(findings("cc: freeze", &[("a.rs", 11), ("b.rs", 10)]).len(), 1);
         assert_eq!(findings("cc: freeze\n\nLarge: for a reason.", &[("a.rs", 21)]).len(), 1);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_as_git_tells_them() {
+    fn changed_lines_are_counted_from_git_numstat() {
         assert_eq!(changed("3\t4\ta b.rs"), Some(("a b.rs".to_owned(), 7)));
         assert_eq!(changed("-\t-\tpicture.png"), None);
     }

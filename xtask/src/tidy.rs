@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_says_where_what_and_what_to_do() {
+    fn a_finding_shows_place_problem_and_remedy() {
         let finding = file("a/b.rs", "").finding(7, "it broke".to_owned(), "mend it");
         assert_eq!(finding.to_string(), "a/b.rs:7: it broke; mend it");
     }

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_printed_is_the_version_locked() {
+    fn the_printed_version_is_the_locked_version() {
         let lock = include_str!("../Cargo.lock");
         let entry = format!("name = \"quinn\"\nversion = \"{QUINN_VERSION}\"");
         assert!(lock.contains(&entry), "Cargo.lock has another quinn than {QUINN_VERSION}");
@@ -324,14 +324,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_option_is_named() {
+    fn an_unknown_option_is_named() {
         for line in ["--secnods 2", "serve --json", "send", "--seconds 0", "--seconds inf"] {
             assert!(parse(&words(line)).is_err(), "`{line}` was accepted");
         }
     }
 
     #[test]
-    fn hex_survives_the_round_trip_and_rejects_the_rest() {
+    fn hex_round_trips_and_invalid_hex_is_rejected() {
         let bytes: Vec<u8> = (0..=255).collect();
         assert_eq!(from_hex(&to_hex(&bytes)), Ok(bytes));
         for text in ["", "abc", "zz"] {

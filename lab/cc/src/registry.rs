@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_would_ignore_a_policy_is_refused_by_name_and_others_are_named() {
+    fn a_policy_the_controller_ignores_is_refused_with_alternatives() {
         for entry in ENTRIES {
             assert_eq!(check_policy(entry, Policy::Fair), Ok(()));
             for policy in [Policy::High, Policy::Low] {

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_doubles_each_round_trip_up_to_twice_the_rate_of_arrival() {
+    fn slow_start_doubles_each_rtt_up_to_twice_the_arrival_rate() {
         let mut path = Path::new();
         // 4380 bytes are 2.92 packets of 1500 in 0.1 s.
         assert!(near(path.tfrc.rate, 29.2), "{}", path.tfrc.rate);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_loss_leaves_the_rate_of_arrival_and_one_interval() {
+    fn the_first_loss_sets_the_arrival_rate_and_one_loss_interval() {
         let mut path = Path::new();
         [3, 6, 12].into_iter().for_each(|packets| path.round(packets));
         path.lose(4);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn one_loss_in_a_hundred_packets_leads_to_the_rate_of_the_equation() {
+    fn one_percent_loss_leads_to_the_rate_of_the_equation() {
         let mut path = Path::new();
         for _ in 0..400 {
             path.round(10);
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_source_does_not_raise_its_rate() {
+    fn an_app_limited_sender_does_not_raise_its_rate() {
         let mut path = Path::new();
         [3, 6, 12].into_iter().for_each(|packets| path.round(packets));
         let before = path.tfrc.rate;
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_halves_the_rate_each_time_down_to_one_packet_in_a_minute() {
+    fn each_timeout_halves_the_rate_down_to_one_packet_in_a_minute() {
         let mut path = Path::new();
         [3, 6, 12].into_iter().for_each(|packets| path.round(packets));
         let mut rates = Vec::new();

@@ -10,7 +10,7 @@ use sabul_cc::events::COLUMNS;
 use sabul_lab_cc::registry::ENTRIES;
 
 #[test]
-fn each_controller_says_why_it_did_what_it_did() {
+fn each_controller_records_the_expected_events() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events");
     let mut differing = Vec::new();
     for entry in ENTRIES {

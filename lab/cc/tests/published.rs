@@ -24,7 +24,7 @@ fn params(name: &str) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn a_law_has_its_published_response_to_loss() {
+fn each_controller_has_its_published_response_to_loss() {
     // Rows: one packet lost of so many, number of losses.
     const LOSSES: [(u64, u64); 3] = [(10_000, 40), (1000, 100), (100, 400)];
     let of = |gain, drop| LOSSES.map(|(every, _)| Some(additive(gain, drop, 1.0 / every as f64)));
@@ -58,7 +58,7 @@ fn a_law_has_its_published_response_to_loss() {
 }
 
 #[test]
-fn one_loss_takes_its_published_share_and_is_made_good_in_its_published_time() {
+fn one_loss_has_the_published_decrease_and_recovery_time() {
     // Part left of 1000 packets; RTTs until the window is back, one of them the recovery.
     let rows: [(&str, f64, Option<f64>); 10] = [
         // 500 packets at one packet per RTT.
@@ -102,7 +102,7 @@ fn one_loss_takes_its_published_share_and_is_made_good_in_its_published_time() {
 }
 
 #[test]
-fn one_loss_takes_a_ninth_of_sabul_s_rate_and_89_intervals_bring_it_back() {
+fn one_loss_costs_sabul_a_ninth_of_its_rate_for_89_intervals() {
     // [SABUL §II-E] 800 packets per SYN interval become 711.1; each interval adds one packet.
     let given = [("start", "published"), ("rate_mbps_initial", "960"), ("window_packets", "64")];
     let given = given.map(|(key, value)| (key.to_owned(), value.to_owned()));

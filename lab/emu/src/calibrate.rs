@@ -350,7 +350,7 @@ mod path_tests {
     }
 
     #[test]
-    fn a_path_over_a_link_that_is_not_there_is_refused() {
+    fn a_path_over_a_missing_link_is_refused() {
         let error = Path::new(&plans(), &[0, 3], Span::ZERO).unwrap_err().to_string();
         assert!(error.contains("link 3") && error.contains("of 3 links"), "{error}");
     }
@@ -377,7 +377,7 @@ mod path_tests {
     }
 
     #[test]
-    fn only_what_is_not_met_is_measured_again() {
+    fn only_failed_checks_are_measured_again() {
         let (found, asked) = rounds([vec![Some((10, 1)), None], vec![]]);
         assert_eq!((found, asked), (vec![Some(10), None], 1));
         // The first check passed in round one, the second passes in round two, the third could not
@@ -390,7 +390,7 @@ mod path_tests {
     }
 
     #[test]
-    fn what_must_be_exact_has_no_second_chance() {
+    fn exact_checks_are_not_measured_again() {
         let (found, asked) = rounds([vec![Some((11, 0))], vec![Some((10, 0))]]);
         assert_eq!((found, asked), (vec![Some(11)], 1));
         let exact_and_not = |measured| vec![Some((measured, 0)), Some((measured, 1))];
@@ -399,7 +399,7 @@ mod path_tests {
     }
 
     #[test]
-    fn a_check_is_met_up_to_its_tolerance_and_never_by_what_is_no_number() {
+    fn a_check_accepts_its_tolerance_and_rejects_nan_and_infinity() {
         let is_met = |measured| Check::new("x", 10.0, measured, 0.5).is_met;
         assert!(is_met(10.5) && is_met(9.5));
         for bad in [10.6, 9.4, f64::INFINITY, f64::NAN] {

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_and_times_of_a_clock_are_each_others() {
+    fn clock_moments_and_times_convert_both_ways() {
         let clock = Clock::start();
         let at = Instant::ZERO + Span::from_millis(1500);
         assert_eq!(clock.at(clock.moment(at)), at);

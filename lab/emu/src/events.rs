@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drop_is_told_by_the_names_of_link_and_flow() {
+    fn a_drop_event_names_its_link_and_flow() {
         let link = LinkConfig::builder().build().unwrap();
         let scenario = Scenario {
             name: "x".to_owned(),

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_counts_as_128_and_its_number() {
+    fn a_signal_becomes_exit_status_128_plus_its_number() {
         assert_eq!(end_of(ExitStatus::from_raw(0)), 0);
         assert_eq!(end_of(ExitStatus::from_raw(7 << 8)), 7);
         assert_eq!(end_of(ExitStatus::from_raw(255 << 8)), 255);
@@ -242,14 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn the_parent_is_read_from_its_own_line() {
+    fn the_parent_pid_is_read_from_the_ppid_line() {
         let status = "Name:\tsh\nTgid:\t7\nPid:\t8\nPPid:\t9\nTracerPid:\t0\n";
         assert_eq!(parent_in(status), Some("9"));
         assert_eq!(parent_in(""), None);
     }
 
     #[test]
-    fn a_process_that_was_not_started_as_the_inner_one_changes_nothing() {
+    fn a_process_not_started_as_the_inner_process_changes_nothing() {
         assert!(!is_inside());
         let why = settle().unwrap_err().to_string();
         assert!(why.contains("namespaces of its own"), "{why}");

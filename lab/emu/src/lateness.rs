@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_the_scale_counts_as_the_last_bucket() {
+    fn lateness_beyond_the_scale_counts_in_the_last_bucket() {
         let mut meter = LatenessMeter::new();
         meter.record(Instant::ZERO, Instant::ZERO + Span::from_secs(9));
         assert_eq!(meter.summary().p99, Span::from_millis(20));

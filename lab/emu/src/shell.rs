@@ -251,7 +251,7 @@ mod plain_tests {
     }
 
     #[test]
-    fn hosts_send_large_packets_only_where_both_ways_take_them() {
+    fn hosts_send_large_packets_only_if_both_directions_carry_them() {
         assert_eq!(mtu_over(&link(None, None)), 1_500);
         assert_eq!(mtu_over(&link(Some(9_000), Some(9_000))), 9_000);
         assert_eq!(mtu_over(&link(Some(9_000), Some(4_000))), 4_000);
@@ -260,7 +260,7 @@ mod plain_tests {
     }
 
     #[test]
-    fn without_a_command_it_is_the_shell_of_the_user_or_sh() {
+    fn without_a_command_the_users_shell_or_sh_is_started() {
         let prompt = |program: &Command| {
             program.get_envs().any(|(name, value)| name == "PS1" && value.is_some())
         };

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_found() {
+    fn a_missing_connection_is_not_found() {
         let mut info = TcpInfo::open().unwrap();
         let (local, remote) = ("127.0.0.1:1", "127.0.0.1:2");
         assert_eq!(info.find(local.parse().unwrap(), remote.parse().unwrap()).unwrap(), None);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_and_damaged_answers_are_left_out() {
+    fn truncated_and_damaged_answers_are_ignored() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut info = TcpInfo::open().unwrap();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_kernels_shorter_answer_is_filled_with_zeros() {
+    fn a_shorter_answer_of_an_older_kernel_is_filled_with_zeros() {
         let bytes: Vec<u8> = (1..=84).collect();
         let info = Fields(&bytes);
         assert_eq!(info.u32(80), u32::from_ne_bytes([81, 82, 83, 84]));

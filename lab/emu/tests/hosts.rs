@@ -42,9 +42,9 @@ fn main() -> ExitCode {
 
 fn check_all() {
     let checks: [(&str, fn()); 8] = [
-        ("the_inner_process_is_the_first_of_its_own_and_its_code_counts", inner_process_is_alone),
-        ("an_ordinary_user_has_a_lab_where_the_forecast_says_so", ordinary_user),
-        ("hosts_have_names_and_the_machine_keeps_its_own", hosts_have_names),
+        ("the_inner_process_is_pid_1_and_its_exit_code_is_returned", inner_process_is_alone),
+        ("an_ordinary_user_gets_a_lab_if_the_probe_predicts_it", ordinary_user),
+        ("hosts_have_names_and_the_machines_hosts_file_is_unchanged", hosts_have_names),
         ("a_program_joins_the_far_host_from_inside_a_lab_only", joining),
         ("a_killed_lab_leaves_nothing", killed),
         ("a_killed_inner_process_leaves_nothing", inner_killed),

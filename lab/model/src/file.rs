@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_read_and_single_values_override_it_wherever_they_stand() {
+    fn single_values_override_a_set_before_or_after_it() {
         for text in ["service_mbps = 900\nset = 'pr0'", "set = 'pr0'\nservice_mbps = 9e2"] {
             let params = read_params(text).unwrap();
             assert!((params.value(Key::ServiceMbps) - 900.0).abs() < 1e-9);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_refused_with_its_line() {
+    fn invalid_toml_is_refused_with_its_line() {
         assert!(error("set = 'pr0'\nk1 = = 2").starts_with("line 2: this is not TOML"));
         for junk in ["\u{0}", "[[[", "k1", "= 1", "k1 = 1\nk1 = 2"] {
             assert!(read_params(junk).is_err(), "{junk:?}");

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn corrected_lowest_rates_are_what_the_step_gives_and_printed_ones_are_not() {
+    fn corrected_lowest_rates_match_the_step_and_printed_rates_do_not() {
         let low = lowest_rate(&Params::preset(Set::Pr0));
         assert_near(low.first / 1e6, 512.8, 0.05);
         assert_near(low.second / 1e6, 328.1, 0.05);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_corrected_second_fraction_holds_away_from_half_the_interface() {
+    fn the_corrected_second_fraction_holds_away_from_half_the_interface_rate() {
         for share in [0.1, 0.4, 0.9] {
             let p = Params::preset(Set::Pr1).to_builder().with(Key::ServiceShare, share);
             let p = p.with(Key::RateShareInitial, 0.5).build().unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_to_service_are_the_rounds_it_takes() {
+    fn rounds_to_service_counts_the_simulated_rounds() {
         let p = Params::preset(Set::Pr0);
         // 28 µs × 0.99^n ≤ 12 µs from n = 85 on.
         assert_eq!(rounds_to_service(&p, 28e-6), 85);

@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_displaces_the_plain_value_and_the_set_does_not_displace_a_share() {
+    fn a_share_replaces_the_absolute_value_and_a_set_keeps_the_share() {
         let first = Params::builder().with(Key::ServiceShare, 0.25).with_set(Set::Pr0).build();
         let last = Params::builder().with_set(Set::Pr0).with(Key::ServiceShare, 0.25).build();
         for params in [first.unwrap(), last.unwrap()] {
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn a_builder_made_from_a_set_builds_it_again() {
+    fn a_builder_made_from_a_set_rebuilds_the_set() {
         for set in Set::ALL {
             let params = Params::preset(set);
             assert_eq!(params.to_builder().build().unwrap(), params);

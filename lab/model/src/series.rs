@@ -86,7 +86,7 @@ mod tests {
     use crate::params::{Key, Set};
 
     #[test]
-    fn a_series_has_a_point_a_round_at_its_start() {
+    fn a_series_has_one_point_at_the_start_of_each_round() {
         let p = Params::preset(Set::Pr0);
         let series = series(&p, 10);
         assert_eq!(series.rate_mbps.len(), 10);
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_series_ends_where_the_gap_does() {
+    fn a_series_ends_when_the_gap_becomes_invalid() {
         let p = Params::preset(Set::Pr0).to_builder().with(Key::K2, 1500.0).build().unwrap();
         assert_eq!(series(&p, 10).rate_mbps.len(), 1);
     }
 
     #[test]
-    fn the_path_nears_the_line_of_fairness_and_the_overload_line_is_where_losses_meet_the_target() {
+    fn the_path_nears_the_fairness_line_and_the_overload_line_meets_the_target() {
         let p = Params::preset(Set::Pr0);
         let plane = phase_plane(&p, 3000);
         let off = |&(x, y): &(f64, f64)| (x / y - 1.0).abs();

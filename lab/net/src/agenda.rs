@@ -152,7 +152,7 @@ mod tests {
     const FOR_EVER: Instant = Instant(u64::MAX);
 
     #[test]
-    fn events_come_in_order_of_time_then_insertion() {
+    fn events_are_ordered_by_time_then_insertion() {
         let mut agenda = Agenda::new();
         let actors: Vec<_> = (0..4).map(|_| agenda.add_actor()).collect();
         for (actor, at) in [(2, 5), (0, 7), (1, 5), (3, 5)] {

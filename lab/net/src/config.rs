@@ -766,7 +766,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_it_was_and_what_to_use() {
+    fn a_config_error_names_the_key_the_value_and_the_range() {
         let error = LinkConfig::builder().with_mtu(Some(20)).build().unwrap_err();
         let text = error.to_string();
         for part in ["mtu", "20 bytes", "68 to 65575"] {

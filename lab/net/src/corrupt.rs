@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_to_four_bytes_differ_and_no_more() {
+    fn corruption_changes_one_to_four_bytes() {
         let mut random = SeededRandom::new(1);
         let mut seen = [0; FLIPS_MAX + 1];
         for len in (1..200).cycle().take(5_000) {
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_damage_is_left_alone() {
+    fn corrupting_an_empty_packet_does_nothing() {
         corrupt_bytes(&mut [], &mut SeededRandom::new(1));
     }
 }

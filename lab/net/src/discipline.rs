@@ -221,7 +221,7 @@ mod tests {
     use crate::setting::{QUANTUM_MAX, WEIGHT_MAX};
 
     #[test]
-    fn every_key_has_a_default_in_its_range_which_is_that_of_its_discipline() {
+    fn every_key_default_is_in_range_and_equals_its_disciplines_default() {
         struct Defaults;
         impl Fill for Defaults {
             fn fill<T>(&mut self, keys: &[Key<T>], settings: &mut T) {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_automatic_red_keeps_half_of_5_ms_and_a_second_of_memory() {
+    fn automatic_red_settings_follow_from_the_link_rate() {
         // 1.2 Gb/s = 100 000 packets/s: 100 000 × 0.005 ÷ 2 = 250; 1 − e^−0.00001 = 0.00001.
         let red = Red::for_rate(Rate::from_mbps(1_200));
         assert_eq!((red.min_packets, red.max_packets), (250, 750));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_made_for_a_mean_have_it() {
+    fn burst_loss_for_a_mean_has_that_mean() {
         // Bursts of 4: to_good 0.25; 1 % lost: to_bad = 0.25 × 0.01 ÷ 0.99 = 0.002525253.
         let burst = BurstLoss::for_mean(Probability::per_mille(10), 4.0).unwrap();
         assert_eq!(burst.to_good, Probability::per_mille(250));

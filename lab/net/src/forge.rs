@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_forgery_has_a_name_and_keeps_the_form() {
+    fn each_forgery_has_a_name_and_keeps_the_header_form() {
         assert_eq!(Forgery::named("none"), None);
         for name in &FORGERIES[1..] {
             let how = Forgery::named(name).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_rate_is_huge_and_zero_is_zero() {
+    fn huge_and_zero_forgeries_set_extreme_rates() {
         for (name, wanted) in [("huge", u64::MAX - 1), ("zero", 0)] {
             let mut header = CongestionHeader::new(CongestionForm::Rcp.blank());
             Forger::new(Forgery::named(name).unwrap(), SeededRandom::new(1)).forge(&mut header);

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_loss_and_the_mean_burst_are_those_of_theory() {
+    fn mean_loss_and_mean_burst_length_match_theory() {
         // 1 % in bursts of 8: about 1 250 bursts. The mean of 1 250 geometric lengths has a sigma
         // of 8 ÷ √1250 = 2.8 %, the share a sigma of about 4 %. Four sigma each.
         let settings = BurstLoss::for_mean(Probability::per_mille(10), 8.0).unwrap();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn both_states_may_lose_some() {
+    fn both_states_of_burst_loss_can_lose_packets() {
         // (0.03 × 0.001 + 0.01 × 0.5) ÷ 0.04 = 0.12575.
         let settings = BurstLoss {
             to_bad: Probability::per_mille(10),

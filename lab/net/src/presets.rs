@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_preset_is_found_by_its_own_name_and_says_where_it_comes_from() {
+    fn every_preset_is_found_by_its_name_and_names_its_source() {
         let all = presets();
         for (n, one) in all.iter().enumerate() {
             assert_eq!(preset(one.name).as_ref(), Some(one));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn low_orbit_has_the_stated_median_and_silence() {
+    fn the_leo_preset_has_the_stated_median_rtt_and_outages() {
         let PathPreset { forward, back, .. } = preset("leo").unwrap();
         // Each way adds up to 14 ms, uniformly, so half of the round trips add 14 ms or more.
         let median = forward.delay() + back.delay() + forward.jitter();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_wifi_loses_what_it_says_in_bursts() {
+    fn the_bad_wifi_preset_has_the_stated_burst_loss() {
         let bursts = preset("bad-wifi").unwrap().forward.burst_loss().unwrap();
         assert!((bursts.mean_loss() - 0.02).abs() < 1e-6, "{}", bursts.mean_loss());
         assert!((1.0 / bursts.to_good.as_f64() - 5.0).abs() < 1e-6);

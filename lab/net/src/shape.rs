@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policer_lets_a_bucket_pass_at_once_and_then_its_rate() {
+    fn a_policer_admits_its_bucket_at_once_and_then_its_rate() {
         // 8 Mb/s is 1000 bytes per millisecond.
         let mut bucket = Bucket::new(Rate::from_mbps(8), 5_000);
         let passed =
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wandering_rate_stays_between_its_ends_and_repeats_from_its_seed() {
+    fn a_random_walk_rate_stays_in_range_and_repeats_with_its_seed() {
         let walk = RateWalk { low: Rate::from_mbps(2), every: Span::from_millis(10) };
         let run = |seed| {
             let random = SeededRandom::new(seed);
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_feels_that_the_rate_changes_while_it_leaves() {
+    fn a_rate_change_affects_a_packet_during_serialisation() {
         let walk = RateWalk { low: Rate::from_mbps(8), every: Span::from_millis(1) };
         // Both limits are the same: one and a half periods take as long as at a constant rate.
         let mut shape = Shape::walk(Rate::from_mbps(8), walk, SeededRandom::new(1));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_in_the_serialiser_continues_at_the_rate_of_the_step() {
+    fn a_rate_step_applies_to_the_packet_in_the_serialiser() {
         // 1000 bytes at 8 Mb/s take 1 ms. A quarter leaves before the step to 2 Mb/s, and the rest takes 3 ms.
         let steps = [
             RateStep { at: at_ms(10), rate: Rate::from_mbps(2) },
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_pass_while_the_link_is_idle_leave_the_last_rate() {
+    fn rate_steps_on_an_idle_link_leave_the_last_rate() {
         let steps = [1, 2, 4].map(|n| RateStep { at: at_ms(n), rate: Rate::from_mbps(n) });
         let mut shape = Shape::steps(Rate::from_mbps(8), &steps).unwrap();
         assert_eq!(shape.finish(at_ms(5), 1_000).since(at_ms(5)), Span::from_millis(2));

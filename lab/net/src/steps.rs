@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bits_between_two_times_are_those_of_each_rate_for_as_long_as_it_holds() {
+    fn bits_between_two_times_sum_each_rate_over_its_duration() {
         let at = |s| Instant::ZERO + Span::from_secs(s);
         let step = |s, mbps| RateStep { at: at(s), rate: Rate::from_mbps(mbps) };
         let steps = [step(10, 100), step(20, 400)];

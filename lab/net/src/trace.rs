@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_read_with_or_without_a_last_end_of_line() {
+    fn a_trace_is_read_with_or_without_a_final_newline() {
         for text in ["0\n3\n3\n10\n", "0\n3\n3\n10", "0\r\n3\r\n3\r\n10\r\n"] {
             let trace = Trace::parse(text.as_bytes()).unwrap();
             assert_eq!((trace.opportunities(), trace.period_ms()), (4, 10));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused_and_what_is_read_plays_in_order() {
+    fn any_bytes_parse_or_are_refused_and_parsed_traces_play_in_order() {
         let mut read = 0;
         for seed in 0..20_000 {
             let mut random = SeededRandom::new(seed);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_packet_is_wasted_also_at_the_time_of_arrival() {
+    fn an_opportunity_without_a_packet_is_wasted() {
         let mut player = Player::new(Trace::parse(b"5\n10\n").unwrap());
         assert_eq!(player.finish(at_ms(0), 100), at_ms(5));
         player.rest(at_ms(5));

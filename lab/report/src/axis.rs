@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_cover_the_data_whatever_its_size() {
+    fn ticks_cover_data_of_any_magnitude() {
         for (low, high) in [
             (0.0, 1.0),
             (3.0, 17.0),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn log_ticks_cover_the_data_whatever_its_span() {
+    fn log_ticks_cover_data_of_any_span() {
         for (low, high) in
             [(1.0, 1000.0), (3e-9, 2e12), (440.0, 440.0), (1e-140, 1e140), (20.0, 30.0)]
         {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_labelled_in_the_prefix_that_suits() {
+    fn rates_are_labelled_with_a_suitable_prefix() {
         let scale = fitted(&Axis::new("goodput", "b/s"), &[1e8, 4.4e8]);
         let ticks = scale.ticks("b/s", 6);
         assert_eq!(ticks.unit, "Mb/s");
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_is_none_is_ignored() {
+    fn an_invalid_range_is_ignored() {
         let nan = f64::NAN;
         for (low, high) in [(nan, 1.0), (1.0, 1.0), (2.0, 1.0), (0.0, f64::INFINITY)] {
             let axis = Axis::new("v", "").with_range(low, high);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_drawable_has_no_scale() {
+    fn data_without_drawable_values_has_no_scale() {
         let none = [f64::NAN, f64::INFINITY, 1e200];
         assert_eq!(Scale::fit(&Axis::new("v", ""), none.into_iter(), Fit::Round, 5), None);
         let axis = Axis::new("v", "").with_log();

@@ -92,14 +92,14 @@ mod tests {
     const HOSTILE: &str = "</script><img src=x onerror=\"a('b')\">&\u{0}\u{2028}\\";
 
     #[test]
-    fn xml_text_has_no_markup_left() {
+    fn xml_text_is_escaped() {
         let safe = xml(HOSTILE);
         assert!(!safe.contains(['<', '>', '"', '\'', '\u{0}']), "{safe}");
         assert!(safe.starts_with("&lt;/script&gt;"));
     }
 
     #[test]
-    fn json_text_cannot_close_its_script() {
+    fn json_text_cannot_close_its_script_element() {
         let safe = json(HOSTILE);
         assert!(!safe.contains(['<', '>', '&', '\u{0}', '\u{2028}']), "{safe}");
         assert!(safe.starts_with("\"\\u003c/script\\u003e"));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn markdown_cells_keep_their_bars_and_lines() {
+    fn markdown_cells_escape_bars_and_newlines() {
         assert_eq!(markdown("a|b\nc*<i>"), "a\\|b c\\*&lt;i>");
     }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_hold_no_quote_or_markup() {
+    fn addresses_contain_no_quotes_or_markup() {
         let safe = percent("<svg a='b' c=\"d\">%#é");
         assert_eq!(safe, "%3Csvg a=%27b%27 c=%22d%22%3E%25%23%C3%A9");
     }

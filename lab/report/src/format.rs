@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_digits_are_enough_and_whole_parts_stay() {
+    fn numbers_keep_four_digits_and_all_of_the_integer_part() {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "0"),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_leaves_one_to_three_digits() {
+    fn a_unit_prefix_leaves_one_to_three_integer_digits() {
         for (value, unit, text) in [
             (4.4e8, "b/s", "440 Mb/s"),
             (9.4e9, "bit/s", "9.4 Gbit/s"),
@@ -283,13 +283,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rounded_negative_nothing_is_zero() {
+    fn a_negative_number_rounded_to_zero_has_no_sign() {
         assert_eq!(fixed(-0.001, 1), "0.0");
         assert_eq!(fixed(-0.06, 1), "-0.1");
     }
 
     #[test]
-    fn long_texts_are_cut_to_their_room() {
+    fn long_texts_are_truncated_to_the_available_width() {
         assert_eq!(shortened("abc", 10.0, 100.0), "abc");
         let cut = shortened(&"x".repeat(100), 10.0, 100.0);
         assert!(cut.ends_with('…') && text_width(&cut) * 10.0 <= 100.0, "{cut}");

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn any_two_series_can_be_told_apart_with_any_two_kinds_of_cone() {
+    fn any_two_series_are_distinguishable_with_colour_blindness() {
         for (kind, matrix) in SEEN.iter().enumerate() {
             for (i, a) in SERIES.iter().enumerate() {
                 for (j, b) in SERIES.iter().enumerate().skip(i + 1) {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn every_series_stands_out_from_white() {
+    fn every_series_colour_contrasts_with_white() {
         for color in SERIES {
             let contrast = 1.05 / (color.luminance() + 0.05);
             assert!(contrast > 2.0, "{color} has contrast {contrast}");
@@ -212,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn amounts_darken_all_the_way() {
+    fn amounts_map_to_ever_darker_shades() {
         let light = |i: u32| shade(Ramp::Amount, f64::from(i) / 100.0).luminance();
         assert!((0..100).all(|i| light(i) > light(i + 1)));
     }
 
     #[test]
-    fn shades_outside_the_scale_are_its_ends() {
+    fn values_outside_the_scale_get_the_shades_of_its_ends() {
         assert_eq!(shade(Ramp::Around, -3.0), AROUND[0]);
         assert_eq!(shade(Ramp::Around, 9.0), AROUND[4]);
         assert_eq!(shade(Ramp::Around, 0.5), AROUND[2]);

@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_are_level_and_missing_ones_blank() {
+    fn equal_values_get_equal_blocks_and_missing_values_blanks() {
         assert_eq!(sparkline(&[2.0, 2.0]), "▄▄");
         assert_eq!(sparkline(&[f64::NAN, f64::INFINITY]), "  ");
         assert_eq!(sparkline(&[]), "");

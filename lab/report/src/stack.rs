@@ -25,7 +25,7 @@ mod tests {
     use crate::{Axis, Bar, BarChart, BarSeries};
 
     #[test]
-    fn pictures_stand_below_one_another_and_keep_their_size() {
+    fn pictures_are_stacked_vertically_and_keep_their_size() {
         let chart = |title: &str| {
             BarChart::new(title, Axis::new("share", "%"), vec!["a".to_owned()])
                 .with_series(BarSeries::new("x", vec![Bar::new(5.0)]))

@@ -333,7 +333,7 @@ reno              –
     }
 
     #[test]
-    fn a_width_of_nothing_still_prints() {
+    fn a_table_prints_at_width_zero() {
         let text = table().to_text(0);
         assert!(text.contains("sab…") && text.lines().count() == 6, "{text}");
     }
@@ -352,7 +352,7 @@ reno              –
     }
 
     #[test]
-    fn tables_without_rows_say_so() {
+    fn tables_without_rows_print_no_data() {
         let empty = Table::new("", vec![Column::text("a")]);
         assert_eq!(empty.to_text(80), "a\n─\nno data\n");
         assert!(empty.to_html().contains("no data"));
@@ -366,7 +366,7 @@ reno              –
     }
 
     #[test]
-    fn verdicts_are_marked_in_pages_and_plain_elsewhere() {
+    fn verdicts_are_highlighted_in_html_and_plain_in_text() {
         let row = vec![Cell::Pass("yes".to_owned()), Cell::Fail("<no>".to_owned())];
         let table = Table::new("", vec![Column::text("a"), Column::text("b")]).with_row(row);
         assert!(table.to_html().contains("<span class=\"fail\">&lt;no&gt;</span>"));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_turns_keeps_its_extremes_in_both_directions() {
+    fn thinning_a_spiral_keeps_its_extremes_in_both_directions() {
         let points: Vec<_> = (0..50_000)
             .map(|i| {
                 let t = f64::from(i) * 0.001;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn clouds_keep_their_outermost_points() {
+    fn thinned_point_clouds_keep_their_outermost_points() {
         let mut points: Vec<_> = (0..40_000u32)
             .map(|i| (f64::from(i * 7919 % 997), f64::from(i * 104_729 % 991)))
             .collect();

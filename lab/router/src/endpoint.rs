@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_the_metrics_gets_them_and_others_hear_what_to_ask() {
+    fn metrics_requests_are_answered_and_other_requests_get_a_hint() {
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let endpoint = Endpoint::start(anywhere, || "up 1\n".to_owned()).unwrap();
         let right = ask(&endpoint, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_metrics_is_a_comment_or_a_name_and_a_number() {
+    fn every_metrics_line_is_a_comment_or_a_name_and_a_number() {
         let explicit = ClassCounts { sent_packets: 12, ..ClassCounts::default() };
         let look = Look { explicit, told_bps: Some(5), ..Look::default() };
         let kernel =

@@ -65,7 +65,7 @@ mod tests {
     use crate::bottleneck::testing::{bundle, settings};
 
     #[test]
-    fn neighbours_leave_in_one_frame_with_what_the_router_wrote_and_nothing_else_changed() {
+    fn adjacent_packets_leave_in_one_frame_with_only_router_fields_changed() {
         let datagram = explicit(fields(CongestionForm::JetMax, Span::from_micros(100)), 1_250);
         let sent = bundle(&[datagram.clone(), datagram.clone(), datagram.clone()]);
         let other = bundle(&[vec![7; 500]]);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_a_queue_of_its_own_has_none_or_an_empty_one() {
+    fn a_device_without_a_queue_reports_no_queue_or_an_empty_one() {
         let look = Kernel::open("lo", Some("lo")).unwrap().look();
         assert_eq!(look.missed_frames, 0);
         assert_eq!(look.uplink.unwrap_or_default().waiting_bytes, 0);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn demand_follows_what_comes_within_half_a_second_and_is_nothing_after_silence() {
+    fn plain_demand_follows_arrivals_within_half_a_second_and_decays_to_zero() {
         let mut demand = PlainDemand::new();
         for ms in 1..=1_000 {
             demand.turn(at_ms(ms));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_explicit_class_has_what_is_left_and_its_share_at_least() {
+    fn the_explicit_class_gets_the_remainder_and_at_least_its_share() {
         let (rate, share) = (Rate::from_mbps(100), Rate::from_mbps(30));
         assert_eq!(left_of(rate, share, 0.0), rate);
         assert_eq!(left_of(rate, share, 20e6), Rate::from_mbps(80));

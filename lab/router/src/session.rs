@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn one_device_is_not_two_and_nothing_is_made_before_that_is_said() {
+    fn a_device_given_twice_or_a_zero_rate_is_refused_before_setup() {
         let text = Session::start(&plan(None)).unwrap_err().to_string();
         assert!(text.contains("--device cannot be 'sabul-near' twice"), "{text}");
         let no_rate = SessionPlan {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_has_both_classes_and_what_a_packet_costs() {
+    fn a_summary_shows_both_classes_and_the_cost_per_packet() {
         let mut look = Look { at_s: 10.0, rate_bps: 100_000_000, ..Look::default() };
         look.explicit.sent_packets = 1_000;
         look.explicit.sent_bytes = 1_250_000;

@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_capacity_is_refused_and_told_what_to_give() {
+    fn a_link_without_capacity_is_refused_with_a_hint() {
         let text = complaint(|settings| settings.rate = Rate(0));
         assert!(text.contains("--rate-mbps cannot be 0 Mb/s"), "{text}");
         assert!(text.contains("nothing to share out"), "{text}");
     }
 
     #[test]
-    fn each_setting_is_refused_by_name_and_with_its_range() {
+    fn each_invalid_setting_is_refused_with_name_and_range() {
         let text = complaint(|settings| settings.rate = Rate(99_999));
         assert!(text.contains("0.1 to 100000"), "{text}");
         let text = complaint(|settings| settings.share_percent = 96);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_of_both_classes_is_about_two_frames_however_the_shares_are() {
+    fn a_turn_of_both_classes_is_about_two_frames_for_all_shares() {
         for share_percent in [5, 30, 50, 77, 95] {
             let settings = Settings { share_percent, ..settings() };
             let link = settings.link().unwrap();

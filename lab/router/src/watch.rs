@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_slower_than_configured_is_said_once_with_its_rate() {
+    fn a_link_slower_than_configured_is_reported_once_with_its_rate() {
         let mut watch = Watch::default();
         let all: Vec<_> = (0..10).map(|second| said(&mut watch, at(second, 50, 90_000))).collect();
         assert!(all[..3].iter().all(Vec::is_empty), "{all:?}");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_comes_and_goes_or_a_link_at_its_rate_is_no_news() {
+    fn a_transient_queue_or_a_link_at_its_rate_is_not_reported() {
         let mut watch = Watch::default();
         for second in 0..20 {
             let bytes = if second % 3 == 0 { 0 } else { 9_000 };
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_is_said_once_and_says_what_to_do() {
+    fn each_notice_is_given_once_with_advice() {
         let mut watch = Watch::default();
         let (mut look, mut kernel) = at(0, 50, 0);
         look.first_later = Some((2, 4));

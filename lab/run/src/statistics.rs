@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_measures_follow_their_formulas() {
+    fn statistics_follow_their_formulas() {
         // (1 + 3)² ÷ (2 × (1 + 9)) = 0.8.
         assert!((jain(&[1.0, 3.0]) - 0.8).abs() < 1e-12);
         assert!((jain(&[]) - 1.0).abs() < 1e-12);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_no_mean_and_of_one_value_no_deviation() {
+    fn no_values_have_no_mean_and_one_value_has_no_deviation() {
         assert_eq!((mean([]), median(Vec::new()), deviation(&[7.0])), (None, None, None));
         assert_eq!(mean([1.0, 2.0, 6.0]), Some(3.0));
         assert_eq!(deviation(&[1.0, 3.0]), Some(2.0_f64.sqrt()));

@@ -129,12 +129,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_nothing_is_known_that_is_said() {
+    fn an_unknown_name_with_no_known_names_reports_that_there_is_none() {
         assert!(unknown("key", "rate", &[]).contains("there is none"));
     }
 
     #[test]
-    fn many_problems_are_counted_and_come_in_the_order_of_the_file() {
+    fn many_problems_are_counted_and_listed_in_file_order() {
         let problems =
             (1..=30).rev().map(|line| Problem::new(&Origin::Line(line), "", "wrong")).collect();
         let text = Error::new("a.toml", problems).to_string();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shown_text_stays_in_its_line() {
+    fn a_shown_text_is_escaped_and_shortened_to_one_line() {
         assert_eq!(shorten("a\nb\u{7}"), "a\\nb\\u{7}");
         assert_eq!(shorten(&"x".repeat(100)).chars().count(), 49);
     }

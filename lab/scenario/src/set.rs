@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_refused_with_the_forms() {
+    fn an_invalid_override_is_refused_with_the_accepted_forms() {
         for (text, part) in [
             ("duration_s", "no '='"),
             ("=5", "no key"),

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_knows_its_line() {
+    fn every_parsed_value_has_its_line_number() {
         let tree = parse_file("a = 1\n\n[[link]]\nid = \"x\"\n[[link]]\nid = 'y'\n").unwrap();
         assert_eq!(tree[0].at, Origin::Line(1));
         let Value::List(links) = &tree[1].node.value else { panic!("a list of tables") };
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_toml_reads_back_unchanged() {
         let text = "name = \"a \\\"b\\\" \\\\ \\u0007 é\"\nd = -0.1\ne = 1e-7\nn = -3\nt = true\n\
                     list = [1, [\"x\"], { \"odd key\" = 2 }]\n\n[[link]]\nid = \"x\"\n";
         let once = write_file(&parse_file(text).unwrap());

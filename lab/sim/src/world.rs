@@ -439,7 +439,7 @@ mod tests {
     use sabul_units::Span;
 
     #[test]
-    fn a_program_does_not_run_here() {
+    fn the_simulator_refuses_command_flows() {
         let link = LinkConfig::default();
         let scenario = Scenario {
             duration: Span::from_secs(1),

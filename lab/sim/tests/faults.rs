@@ -92,25 +92,25 @@ fn run(transport: Transport, cc: &str, change: fn(&mut FlowPlan)) -> Result<Outc
 }
 
 #[track_caller]
-fn blamed(transport: Transport, cc: &str, what: &str) {
+fn assert_fault(transport: Transport, cc: &str, what: &str) {
     let text = run(transport, cc, |_| {}).unwrap_err().to_string();
     let start = format!("flow 'bad': controller '{cc}' is at fault: ");
     assert!(text.starts_with(&start) && text.contains(what), "{text}");
 }
 
 #[test]
-fn a_run_fails_by_the_fault_of_a_controller_on_either_transport() {
+fn a_controller_fault_fails_the_run_on_either_transport() {
     for transport in [Transport::Sabul, Transport::Tcp] {
-        blamed(transport, "wild", "its on_ack panicked: no such cell");
-        blamed(transport, "shut", "its on_ack left a window of no packets");
-        blamed(transport, "asleep", "its on_ack left a hold");
-        blamed(transport, "aimless", "its on_ack left no window");
-        blamed(transport, "stillborn", "its build panicked: not today");
+        assert_fault(transport, "wild", "its on_ack panicked: no such cell");
+        assert_fault(transport, "shut", "its on_ack left a window of no packets");
+        assert_fault(transport, "asleep", "its on_ack left a hold");
+        assert_fault(transport, "aimless", "its on_ack left no window");
+        assert_fault(transport, "stillborn", "its build panicked: not today");
     }
 }
 
 #[test]
-fn a_fault_between_two_samples_of_a_flow_that_ends_is_seen() {
+fn a_fault_just_before_a_flow_ends_is_detected() {
     // 80 packets per copy; the fault occurs at the 501st of a copy, so these complete.
     let short = |flow: &mut FlowPlan| {
         flow.size = FlowSize::Bytes(100_000);
@@ -124,7 +124,7 @@ fn a_fault_between_two_samples_of_a_flow_that_ends_is_seen() {
 /// TCP's largest window, 2^30 bytes, limits a sender without any other limit. Our own sender, at
 /// the 100 Gb/s of its interface, loses more packets than a channel can track.
 #[test]
-fn a_window_without_bounds_is_legal_and_ends_all_the_same() {
+fn an_unbounded_window_is_legal_and_the_run_still_ends() {
     let outcome = run(Transport::Tcp, "wide-open", |_| {}).unwrap();
     assert!(outcome.results.flows[1].packets_sent > 500_000);
     let text = run(Transport::Sabul, "wide-open", |_| {}).unwrap_err().to_string();
@@ -134,7 +134,7 @@ fn a_window_without_bounds_is_legal_and_ends_all_the_same() {
 }
 
 #[test]
-fn added_controllers_are_found_and_suggested_like_all_others() {
+fn added_controllers_are_found_and_suggested_like_builtin_ones() {
     add();
     assert_eq!(registry::find("wide-open").unwrap().family, Family::Window);
     let text = registry::find("widopen").unwrap_err().to_string();

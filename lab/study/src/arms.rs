@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_tells_each_second_what_happened_since_the_last_line() {
+    fn progress_reports_each_second_the_rates_since_the_last_line() {
         let flow = |id: &str| FlowSeries { id: id.to_owned(), ..FlowSeries::default() };
         let mut series = Series { flows: vec![flow("a"), flow("b")], ..Series::default() };
         let mut ticker = Ticker::default();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_of_a_crowd_is_cut() {
+    fn progress_of_many_flows_is_truncated() {
         let flows = (0..9).map(|n| FlowSeries { id: n.to_string(), ..FlowSeries::default() });
         let series = Series { t_s: vec![5.0], flows: flows.collect(), links: Vec::new() };
         let line = Ticker::default().line(&series).unwrap();

@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_may_not_take_away_what_a_test_is_about() {
+    fn settings_that_would_defeat_a_test_are_refused() {
         for text in ["link.bottleneck.rate_mbps=10", "link.*.discipline=codel", "flow.*.ecn=true"] {
             assert_eq!(setting(text), Ok(()), "{text}");
         }
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_chosen_by_their_first_words() {
+    fn tests_are_selected_by_name_prefix() {
         let entry = registry::find("cubic").unwrap();
         let exams = || {
             let transport = Carrier::Tcp;
@@ -636,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_not_for_tcp_and_a_window_is_for_both() {
+    fn rate_controllers_are_refused_on_tcp_and_window_controllers_are_not() {
         let of = |name: &str, wanted| transport(registry::find(name).unwrap(), wanted);
         assert_eq!(of("cubic", None).unwrap(), Carrier::Tcp);
         assert_eq!(of("cubic", Some(Carrier::Sabul)).unwrap(), Carrier::Sabul);

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn each_quantity_is_the_median_of_the_measurements_and_marked_beyond_a_tenth() {
+    fn each_quantity_is_a_median_and_differences_over_a_tenth_are_marked() {
         let one = compared(
             &[results(9e6, 0.0, 10.0), results(9.5e6, 0.001, 56.0), results(20e6, 0.0, 54.0)],
             &[],
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_valid_measurement_there_is_nothing_measured() {
+    fn without_a_valid_measurement_the_measured_column_is_empty() {
         let one = compared(&[], &["measurement 1: too late"]);
         assert!(!one.is_valid && one.marked() == 0);
         assert!(one.rows.iter().all(|row| row.measured.is_none()));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn files_hold_the_same_numbers() {
+    fn csv_json_and_report_contain_the_same_numbers() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), &[compared(&[results(9e6, 0.0, 50.0)], &[])]).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();

@@ -218,7 +218,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn both_directions_stand_in_one_row_and_the_busiest_comes_first() {
+    fn both_directions_share_one_row_and_the_busiest_is_first() {
         let tuples = [
             look(Way::Forward, 80, 10_000),
             look(Way::Back, 443, 50_000),
@@ -247,7 +247,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_counted() {
+    fn conversations_beyond_the_table_limit_are_counted() {
         let tuples: Vec<_> = (1..=30).map(|port| look(Way::Forward, port, 9_000)).collect();
         let table = table(&tuples, &[], 20);
         assert_eq!(table.rows.len(), 20);
@@ -255,7 +255,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_pair_of_hosts_goes_by_the_name_of_its_flow() {
+    fn a_host_pair_is_labelled_with_the_name_of_its_flow() {
         let mut other = look(Way::Forward, 80, 20_000);
         other.pair = 1;
         let table = table(&[look(Way::Forward, 80, 10_000), other], &["a", "b"], 20);
@@ -265,7 +265,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn more_arrivals_than_departures_are_no_loss_and_a_moment_has_no_rate() {
+    fn more_arrivals_than_departures_are_not_negative_loss() {
         let mut one = look(Way::Forward, 80, 9_000);
         one.amount.arrived_packets = one.amount.sent_packets + 2;
         one.last = one.first;
@@ -273,7 +273,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn csv_has_a_row_for_each_direction_as_long_as_its_head() {
+    fn csv_has_a_row_for_each_direction_with_all_columns() {
         let text = csv(&[look(Way::Forward, 80, 10_000), look(Way::Back, 80, 9_000)], &["web"]);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         assert_eq!(rows.len(), 3);

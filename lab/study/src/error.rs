@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_lab_may_not_or_cannot_do_is_a_matter_of_the_request() {
+    fn lab_errors_of_permission_or_capability_have_cause_request() {
         let not_allowed = LabError::NotAllowed {
             action: "make hosts".to_owned(),
             source: std::io::Error::from(std::io::ErrorKind::PermissionDenied),

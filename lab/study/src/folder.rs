@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manifest_is_there_only_while_everything_else_is() {
+    fn the_manifest_exists_only_when_the_folder_is_complete() {
         let dir = tempfile::tempdir().unwrap();
         let has = |name: &str| dir.path().join(name).exists();
         let mut folder = Folder::begin(dir.path()).unwrap();

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn without_options_a_path_has_the_documented_defaults_both_ways() {
+    fn without_options_a_path_has_the_documented_defaults() {
         // 100 Mb/s × 100 ms = 1.25 MB = 833.3 packets of 1500 bytes.
         let wanted = LinkConfig::builder()
             .with_rate(Some(Rate::from_mbps(100)))
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_stands_before_both_ways_and_a_name_that_nobody_has_is_refused() {
+    fn a_router_applies_to_both_directions_and_unknown_names_are_refused() {
         let routed = path(&["--router", "jetmax"]).unwrap();
         assert!(routed.forward.router().is_some() && routed.back == routed.forward);
         assert!(describe(&routed)[0].contains("a router of jetmax"), "{:?}", describe(&routed));
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_the_same_both_ways_unless_the_way_back_has_its_own() {
+    fn loss_applies_to_both_directions_unless_the_reverse_has_its_own() {
         let losses = |options: &[&str]| {
             let path = path(options).unwrap();
             [path.forward.loss(), path.back.loss()]
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn options_override_a_preset_and_leave_the_rest_of_it() {
+    fn options_override_only_their_part_of_a_preset() {
         let satellite = preset("satellite").unwrap();
         let plan = path(&["--preset", "satellite"]).unwrap();
         assert_eq!((plan.id.as_str(), &plan.forward), ("satellite", &satellite.forward));
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn disciplines_suit_the_rate() {
+    fn discipline_defaults_depend_on_the_rate() {
         let discipline = |name| {
             let link = forward(&["--rate", "1200M", "--discipline", name, "--jitter", "2"]);
             assert_eq!(link.jitter(), Span::from_millis(2));
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_cannot_be_is_refused_by_its_flag() {
+    fn invalid_link_options_are_refused_by_flag() {
         for (options, parts) in [
             (&["--preset", "moon"][..], &["moon", "satellite"][..]),
             (&["--rate", "100"], &["--rate: 100 bit/s", "1 kbit/s to 1 Tbit/s"]),
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn many_times_of_silence_are_counted() {
+    fn many_outages_are_summarised_by_their_count() {
         let outages = |count: u64| -> LinkConfig {
             let outage = |n| Outage {
                 at: Instant::ZERO + Span::from_secs(15 * n),
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_told_in_one_line_or_one_for_each_way() {
+    fn a_path_is_described_in_one_line_or_one_per_direction() {
         let told = |options: &[&str]| describe(&path(options).unwrap());
         assert_eq!(
             told(&[]),

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_whole_at_eighty_columns_and_below() {
+    fn preset_names_are_not_truncated_at_eighty_columns_and_below() {
         for width in [40, 80, 100, 120] {
             let text = table(&presets(), width).to_text(width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn one_preset_shows_all_its_numbers_and_its_source_in_lines_that_fit() {
+    fn preset_details_show_numbers_and_source_within_the_line_width() {
         let text = details(&find_preset("lossy").unwrap());
         for part in [
             "rate        200 Mbit/s",
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_whose_ways_differ_shows_both() {
+    fn a_path_with_different_directions_shows_both() {
         let link = |mbps, bursts| {
             let builder = LinkConfig::builder()
                 .with_rate(Some(Rate::from_mbps(mbps)))
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_has_both_ways_in_plain_units() {
+    fn a_preset_document_has_both_directions_in_base_units() {
         let lossy = document(&find_preset("lossy").unwrap());
         assert_eq!(lossy["forward"], lossy["back"]);
         let link = &lossy["forward"];

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_the_mean_of_all_processors() {
+    fn the_clock_frequency_is_the_mean_of_all_processors() {
         let text = "processor: 0\ncpu MHz\t\t: 2000.0\nprocessor: 1\ncpu MHz\t\t: 3000.0\n";
         assert_eq!(clock_of(text), Some(2500.0));
         assert_eq!(clock_of("model name: x\n"), None);

@@ -383,7 +383,7 @@ pub(crate) mod tests {
     const FAULT: &str = "the router was too late";
 
     #[test]
-    fn the_same_numbers_are_simulated_or_measured_in_the_lab() {
+    fn simulated_and_lab_runs_print_the_same_tables() {
         let (run, finished) = simulated();
         let simulated = text(&run, &finished, false);
         assert!(simulated.starts_with("twin: 4 s simulated in "), "{simulated}");
@@ -412,7 +412,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_invalid_run_has_reasons_and_no_numbers() {
+    fn an_invalid_run_shows_reasons_and_no_numbers() {
         let (run, finished) = measured(&[FAULT, "calibration: rate"]);
         let text = text(&run, &finished, false);
         let wanted = format!(
@@ -432,7 +432,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_page_says_where_its_numbers_come_from_and_whether_they_count() {
+    fn a_page_states_the_origin_and_validity_of_its_numbers() {
         let (run, finished) = measured(&[]);
         let page = report::run_page(&run, &finished).to_html();
         for part in [
@@ -460,7 +460,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_invalid_run_leaves_no_numbers_beside_its_reasons_not_even_old_ones() {
+    fn an_invalid_run_removes_old_result_files() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path();
         let (run, finished) = measured(&[]);
@@ -486,7 +486,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_sweep_names_its_invalid_runs_and_shows_the_numbers_of_the_others() {
+    fn a_sweep_lists_invalid_runs_and_shows_numbers_of_valid_runs() {
         let folder = tempfile::tempdir().unwrap();
         let (run, valid) = measured(&[]);
         let (_, invalid) = measured(&[FAULT]);

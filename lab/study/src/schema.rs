@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_lab_adds_may_not_be_there_in_a_simulation() {
+    fn the_lab_schema_adds_fields_that_the_sim_schema_lacks() {
         let [sim, lab] = ["sim", "lab"].map(|name| of(name).unwrap());
         assert!(sim["properties"].get("valid").is_none() && lab["properties"]["valid"].is_object());
         let required = lab["required"].as_array().unwrap();

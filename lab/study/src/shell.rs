@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greeting_tells_path_ends_and_the_way_out_in_few_lines() {
+    fn the_greeting_shows_path_hosts_and_how_to_exit_in_four_lines() {
         let args = PathWishes::default();
         let lines = greeting(&args, &link(&args), true);
         assert_eq!(lines.len(), 4, "{lines:?}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_tells_conversations_link_and_schedule() {
+    fn the_summary_shows_conversations_link_and_schedule() {
         let plan = link(&PathWishes::default());
         let text = summary(&plan, &outcome(40));
         for part in [
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_was_not_kept_is_said_by_how_much_it_matters() {
+    fn schedule_lateness_is_reported_relative_to_path_rate_and_rtt() {
         let told = |mbps: u64, rtt_ms: u64, late_us| {
             let args = PathWishes {
                 rate: Some(Rate::from_mbps(mbps)),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_path_says_so() {
+    fn an_idle_path_is_reported_as_idle() {
         let plan = link(&PathWishes::default());
         let nothing = ShellOutcome {
             code: 0,

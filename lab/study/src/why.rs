@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_and_dropped_packets_count_up_over_time() {
+    fn reasons_and_dropped_packets_accumulate_over_time() {
         let mut why = Why::default();
         why.note(
             r#"{"t_s":1.5,"source":"flow:a","event":"on_loss","reasons":["loss-epoch","fall"]}"#,

@@ -11,7 +11,7 @@ fn request() -> Request {
 }
 
 #[test]
-fn a_program_gets_the_card_that_the_command_prints_and_hears_how_far_it_is() {
+fn the_card_library_returns_the_printed_card_and_reports_progress() {
     let folder = tempfile::tempdir().unwrap();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let ear = Arc::clone(&heard);
@@ -30,7 +30,7 @@ fn a_program_gets_the_card_that_the_command_prints_and_hears_how_far_it_is() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_before_anything_runs() {
+fn invalid_requests_are_refused_before_anything_runs() {
     for (wrong, part) in [
         (Request::new("no-such-one"), "no-such-one"),
         (Request { only: vec!["tea".to_owned()], ..request() }, "no such test"),
@@ -43,7 +43,7 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn the_contract_says_what_cubic_keeps_on_each_path_that_is_asked_for() {
+fn the_contract_reports_the_share_cubic_keeps_on_each_selected_path() {
     let folder = tempfile::tempdir().unwrap();
     let only = ["rate_mbps=100", "rtt_ms=10", "queue_bdp=1,4", "loss=0"].map(str::to_owned);
     let request = Request {
@@ -81,7 +81,7 @@ fn draw(only: &str) -> Request {
 }
 
 #[test]
-fn a_draw_answers_four_questions_on_each_path_and_goes_on_after_an_interruption() {
+fn a_draw_judges_each_path_on_four_questions_and_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let out = Some(folder.path().to_owned());
     let heard = Arc::new(Mutex::new(Vec::new()));

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_driver_and_a_forbidden_one_have_different_remedies() {
+    fn a_missing_and_a_forbidden_tun_driver_have_different_remedies() {
         let missing = Path::new("/nowhere/net/tun");
         let Err(TunError { action, remedy, .. }) = check_available_at(missing) else {
             panic!("a file that does not exist was opened");

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_enough() {
+    fn a_card_needs_only_a_controller_name() {
         let args = card(&["cubic"]).unwrap();
         assert_eq!((args.cc.as_str(), args.arm, args.seeds), ("cubic", Arm::Sim, None));
         assert_eq!((args.seconds_per_flow, args.transport), (None, None));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_names_its_flag() {
+    fn an_argument_out_of_range_names_its_flag() {
         for (arguments, part) in [
             (&["cubic", "--seconds-per-flow", "0"][..], "1 to 3600"),
             (&["cubic", "--seconds-per-flow", "nan"], "1 to 3600"),

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_a_rate_or_none_and_never_nothing() {
+    fn a_limit_is_a_rate_or_none_and_not_zero() {
         assert_eq!(parse_limit("50M"), Ok(50_000_000));
         assert_eq!(parse_limit("none"), Ok(0));
         assert!(parse_limit("0").unwrap_err().contains("'none'"));

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_takes_its_options_before_and_its_program_behind_two_dashes() {
+    fn lab_shell_options_precede_and_its_program_follows_two_dashes() {
         let arguments =
             ["shell", "--rtt", "40", "--peer", "nc -l 1", "--peer", "x", "--", "a", "--rtt", "-c"];
         let Ok(LabCommand::Shell(shell)) = lab(&arguments) else { panic!("a shell") };
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_or_is_out_of_range_names_its_flag() {
+    fn contradicting_or_out_of_range_arguments_name_their_flag() {
         for (arguments, parts) in [
             (&["shell", "--rtt", "10", "--delay", "5"][..], &["--rtt", "--delay"][..]),
             (&["shell", "--rate", "fast"], &["--rate", "500M"]),

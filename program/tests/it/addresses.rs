@@ -47,7 +47,7 @@ fn a_ticket_names_every_interface_that_is_up_also_without_a_default_route() {
 }
 
 #[test]
-fn a_ticket_names_what_is_advertised_and_nothing_else() {
+fn a_ticket_lists_only_the_advertised_addresses() {
     let names = ["--advertise", "dtn.example.org", "--advertise", "192.0.2.7:9"];
     let Some((addresses, said)) = serve(&names) else { return };
     assert_eq!(addresses, ["dtn.example.org:4850", "192.0.2.7:9"]);

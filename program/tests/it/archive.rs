@@ -51,7 +51,7 @@ fn time(path: &Path) -> i64 {
 }
 
 #[test]
-fn all_of_a_tree_arrives_up_and_down_and_again_the_same() {
+fn an_archived_tree_arrives_whole_in_both_directions_and_repeats() {
     let bench = Bench::new();
     make_tree(&bench.path("tree"));
     for _ in 0..2 {
@@ -74,7 +74,7 @@ fn all_of_a_tree_arrives_up_and_down_and_again_the_same() {
 }
 
 #[test]
-fn without_a_links_are_followed_inside_of_what_was_named() {
+fn without_the_archive_flag_links_inside_the_source_are_followed() {
     let bench = Bench::new();
     make_tree(&bench.path("tree"));
     fs::remove_file(bench.path("tree/sub/broken")).unwrap();
@@ -100,7 +100,7 @@ fn without_a_links_are_followed_inside_of_what_was_named() {
 }
 
 #[test]
-fn a_link_takes_the_place_of_a_file_and_nothing_is_written_through_one() {
+fn a_link_replaces_a_file_and_is_never_written_through() {
     let bench = Bench::new();
     fs::create_dir(bench.path("tree")).unwrap();
     symlink("elsewhere", bench.path("tree/x")).unwrap();
@@ -123,7 +123,7 @@ fn a_link_takes_the_place_of_a_file_and_nothing_is_written_through_one() {
 }
 
 #[test]
-fn an_owner_that_cannot_be_kept_is_one_line_and_counted() {
+fn owners_that_cannot_be_kept_are_counted_in_one_line() {
     // The owner check needs the right to change owners.
     let bench = Bench::new();
     fs::write(bench.path("f"), "x").unwrap();
@@ -154,7 +154,7 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn extended_attributes_of_files_and_folders_arrive_and_those_of_the_system_do_not() {
+fn user_extended_attributes_arrive_and_system_attributes_do_not() {
     let bench = Bench::new();
     let tree = bench.path("tree");
     fs::create_dir(&tree).unwrap();
@@ -202,7 +202,7 @@ fn expect_sparse(path: &Path, size: u64) {
 }
 
 #[test]
-fn a_file_of_a_tebibyte_with_holes_is_its_data_up_and_down() {
+fn a_sparse_tebibyte_file_transfers_only_its_data_in_both_directions() {
     let size = 1 << 40;
     let bench = Bench::new();
     if !make_sparse(&bench.path("big"), size) {
@@ -221,7 +221,7 @@ fn a_file_of_a_tebibyte_with_holes_is_its_data_up_and_down() {
 }
 
 #[test]
-fn what_has_holes_has_zeros_where_it_goes_to_a_stream() {
+fn a_sparse_file_is_written_to_a_stream_with_zeros() {
     let bench = Bench::new();
     let size = 5_000_000;
     make_sparse(&bench.root("f"), size);

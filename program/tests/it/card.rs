@@ -127,7 +127,7 @@ fn a_small_card_has_every_test_as_numbers_page_and_scenarios() {
 }
 
 #[test]
-fn a_card_of_one_test_has_nothing_else_and_names_its_transport() {
+fn a_card_of_one_test_has_only_that_test_and_names_its_transport() {
     let folder = tempdir().unwrap();
     let out = folder.path().join("card");
     let output = run(sabul()
@@ -152,7 +152,7 @@ fn a_card_of_one_test_has_nothing_else_and_names_its_transport() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_before_anything_runs() {
+fn invalid_requests_are_refused_before_anything_runs() {
     for (arguments, parts) in [
         (&["cubik"][..], &["unknown controller 'cubik'; nearest: cubic;", "sabul cc list"][..]),
         (&["sabul2003", "--cc-param", "syn_interval_ms=0"], &["syn_interval_ms", "'0'", " to "]),
@@ -178,7 +178,7 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_said_before_the_runs() {
+fn an_unwritable_card_folder_is_reported_before_the_runs() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -189,7 +189,7 @@ fn a_place_that_cannot_be_written_is_said_before_the_runs() {
 
 /// The cheapest cell of the contract.
 #[test]
-fn a_contract_of_one_cell_is_as_its_schema_says() {
+fn a_contract_of_one_cell_matches_its_schema() {
     let output = run(sabul()
         .args(["card", "reno", "--contract", "--json", "--quiet", "--only", "rate_mbps=100"])
         .args(["--only", "rtt_ms=1", "--only", "queue_bdp=0.5", "--only", "loss=0.001"]));
@@ -203,7 +203,7 @@ fn a_contract_of_one_cell_is_as_its_schema_says() {
 
 /// Two of the smallest paths, one seed.
 #[test]
-fn a_draw_of_two_paths_is_as_its_schema_says() {
+fn a_draw_of_two_paths_matches_its_schema() {
     let output = run(sabul()
         .args([
             "card",

@@ -31,7 +31,7 @@ fn a_file_goes_there_and_back_unchanged() {
 }
 
 #[test]
-fn an_address_without_a_port_takes_that_of_the_ticket() {
+fn an_address_without_a_port_uses_the_port_of_the_ticket() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     expect_code(&run(&mut bench.cp(["a", "sabul://127.0.0.1/b"])), 0);
@@ -39,7 +39,7 @@ fn an_address_without_a_port_takes_that_of_the_ticket() {
 }
 
 #[test]
-fn an_address_without_a_host_is_that_of_the_ticket() {
+fn an_address_without_a_host_uses_the_host_of_the_ticket() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     expect_code(&run(&mut bench.cp(["a", "sabul:///b"])), 0);
@@ -47,7 +47,7 @@ fn an_address_without_a_host_is_that_of_the_ticket() {
 }
 
 #[test]
-fn options_may_stand_between_the_places() {
+fn options_may_stand_between_source_and_destination() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     expect_code(&run(&mut bench.cp(["a", "--quiet", "sabul:///b"])), 0);
@@ -55,7 +55,7 @@ fn options_may_stand_between_the_places() {
 }
 
 #[test]
-fn what_listen_takes_is_an_address_or_a_port() {
+fn listen_accepts_an_address_or_a_port() {
     let folder = tempdir().unwrap();
     for (listen, at) in [("0", "[::]:"), ("127.0.0.1:0", "127.0.0.1:"), ("[::1]:0", "[::1]:")] {
         let mut command = sabul();
@@ -74,7 +74,7 @@ fn what_listen_takes_is_an_address_or_a_port() {
 }
 
 #[test]
-fn the_first_screen_says_where_to_start() {
+fn the_first_help_screen_shows_examples() {
     let help = run(sabul().arg("help"));
     let text = String::from_utf8_lossy(&help.stdout).into_owned();
     assert!(text.contains("Examples:\n  sabul cp big.iso host:"), "{text}");
@@ -84,7 +84,7 @@ fn the_first_screen_says_where_to_start() {
 }
 
 #[test]
-fn without_arguments_there_is_one_screen_and_no_more() {
+fn without_arguments_one_screen_of_help_is_printed() {
     let output = run(&mut sabul());
     expect_code(&output, 2);
     let text = stderr(&output);
@@ -93,7 +93,7 @@ fn without_arguments_there_is_one_screen_and_no_more() {
 }
 
 #[test]
-fn v_prints_more_lines_and_p_in_capitals_changes_nothing() {
+fn v_prints_more_lines_and_capital_p_changes_nothing() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     let output = run(&mut bench.cp(["-avP", "--bwlimit", "10MB/s", "a", &bench.url("")]));
@@ -110,7 +110,7 @@ fn completions_name_the_controllers() {
 }
 
 #[test]
-fn standard_input_and_output_are_files_too() {
+fn standard_input_and_output_can_be_copied() {
     let bench = Bench::new();
     let bytes = content(2, 2_500_000);
     expect_code(&run_with_input(&mut bench.cp(["-", &bench.url("in.bin")]), &bytes), 0);
@@ -121,7 +121,7 @@ fn standard_input_and_output_are_files_too() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let bench = Bench::new();
     fs::write(bench.root("big"), content(3, 4 << 20)).unwrap();
     let mut child = bench
@@ -172,7 +172,7 @@ fn two_thousand_small_files_arrive() {
 }
 
 #[test]
-fn names_that_are_no_text_and_empty_files_arrive() {
+fn non_utf8_names_and_empty_files_arrive() {
     let bench = Bench::new();
     let name = OsStr::from_bytes(b"caf\xE9 \"x\"\n.bin");
     fs::write(bench.path(name), b"").unwrap();
@@ -190,7 +190,7 @@ fn names_that_are_no_text_and_empty_files_arrive() {
 }
 
 #[test]
-fn nothing_to_copy_is_success() {
+fn copying_nothing_succeeds() {
     let bench = Bench::new();
     fs::create_dir(bench.path("none")).unwrap();
     let output = run(&mut bench.cp(["-r", "--json", "none/", &bench.url("into/")]));
@@ -246,7 +246,7 @@ fn json_has_the_promised_fields() {
 }
 
 #[test]
-fn durable_is_said_where_files_were_flushed_and_nowhere_else() {
+fn durable_is_printed_only_if_files_were_flushed() {
     let bench = Bench::new();
     fs::write(bench.path("a"), content(7, 100_000)).unwrap();
     let url = bench.url("a");
@@ -286,7 +286,7 @@ fn two_copies_to_one_name_are_each_whole_or_nothing() {
 }
 
 #[test]
-fn what_a_killed_server_left_is_removed_by_the_next_copy() {
+fn parts_left_by_a_killed_server_are_removed_by_the_next_copy() {
     let mut bench = Bench::new();
     fs::write(bench.path("large"), content(10, 20_000_000)).unwrap();
     let copy = Running::start(&mut bench.cp(["--bwlimit", "20M", "large", &bench.url("")]));
@@ -302,7 +302,7 @@ fn what_a_killed_server_left_is_removed_by_the_next_copy() {
 }
 
 #[test]
-fn a_limit_of_the_rate_is_kept() {
+fn the_rate_limit_is_respected() {
     let bench = Bench::new();
     // 1 MB at 8 Mb/s takes 1 s, less the start-up.
     fs::write(bench.path("a"), content(6, 1_000_000)).unwrap();
@@ -313,7 +313,7 @@ fn a_limit_of_the_rate_is_kept() {
 }
 
 #[test]
-fn a_policy_names_its_controller_and_stands_in_the_document() {
+fn the_json_document_contains_policy_and_controller() {
     let bench = Bench::new();
     fs::write(bench.path("a"), content(6, 100_000)).unwrap();
     for (flags, policy, cc) in [
@@ -334,7 +334,7 @@ fn a_policy_names_its_controller_and_stands_in_the_document() {
 }
 
 #[test]
-fn usage_errors_exit_with_2_and_name_the_way_out() {
+fn usage_errors_exit_with_2_and_advice() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     let url = bench.url("");
@@ -399,7 +399,7 @@ fn an_absent_server_is_unreachable_with_3() {
 }
 
 #[test]
-fn a_missing_source_fails_with_1_and_the_others_arrive() {
+fn a_missing_source_fails_with_1_and_the_other_sources_arrive() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     let output = run(&mut bench.cp(["--json", "nope", "a", &bench.url("")]));
@@ -415,7 +415,7 @@ fn a_missing_source_fails_with_1_and_the_others_arrive() {
 }
 
 #[test]
-fn sources_that_are_all_missing_are_said_before_anybody_is_dialled() {
+fn if_all_sources_are_missing_no_connection_is_made() {
     let folder = tempdir().unwrap();
     let cp = |arguments: &[&str]| {
         let mut command = sabul();
@@ -449,7 +449,7 @@ fn sources_that_are_all_missing_are_said_before_anybody_is_dialled() {
 }
 
 #[test]
-fn a_directory_in_the_way_stays_and_fails_with_1() {
+fn a_directory_at_the_destination_is_kept_and_fails_with_1() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     fs::create_dir_all(bench.root("a/full")).unwrap();
@@ -461,7 +461,7 @@ fn a_directory_in_the_way_stays_and_fails_with_1() {
 }
 
 #[test]
-fn nothing_leaves_the_root() {
+fn paths_outside_the_root_are_neither_read_nor_written() {
     let bench = Bench::new();
     fs::write(bench.path("secret"), "x").unwrap();
     let output = run(&mut bench.cp([&bench.url("../secret"), "got"]));
@@ -473,7 +473,7 @@ fn nothing_leaves_the_root() {
 }
 
 #[test]
-fn a_read_only_server_gives_and_does_not_take() {
+fn a_read_only_server_sends_and_does_not_receive() {
     let bench = Bench::with(&["serve", "--root", "root", "--read-only"]);
     fs::write(bench.path("a"), "x").unwrap();
     fs::write(bench.root("b"), "y").unwrap();
@@ -496,7 +496,7 @@ fn serve_once_ends_with_the_result_of_its_session() {
 }
 
 #[test]
-fn serve_says_what_keeps_it_from_starting() {
+fn serve_reports_why_it_cannot_start() {
     let folder = tempdir().unwrap();
     let serve = |root: &str, listen: &str| {
         let mut command = sabul();
@@ -530,7 +530,7 @@ fn sessions_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_path_without_udp_is_named_within_20_s() {
+fn a_path_without_udp_is_reported_within_20_s() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     let relay = bench.relay(slow_link(), true);
@@ -564,7 +564,7 @@ fn finished_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn ctrl_c_while_sending_leaves_what_the_same_command_goes_on_with() {
+fn ctrl_c_while_sending_leaves_a_part_that_the_same_command_resumes() {
     let bench = Bench::new();
     fs::write(bench.path("big"), content(9, 16 << 20)).unwrap();
     let relay = bench.relay(slow_link(), false);
@@ -602,7 +602,7 @@ fn ctrl_c_while_receiving_leaves_no_file() {
 }
 
 #[test]
-fn a_stopped_server_leaves_nothing_half_written_under_its_name() {
+fn a_stopped_server_leaves_no_incomplete_file_under_its_final_name() {
     let mut bench = Bench::new();
     fs::write(bench.path("big"), content(11, 16 << 20)).unwrap();
     let relay = bench.relay(slow_link(), false);
@@ -616,7 +616,7 @@ fn a_stopped_server_leaves_nothing_half_written_under_its_name() {
 }
 
 #[test]
-fn an_idle_server_stops_at_once_and_well() {
+fn an_idle_server_stops_at_once_with_success() {
     let mut bench = Bench::new();
     let server = bench.server.take().unwrap();
     server.signal(Signal::INT);
@@ -624,7 +624,7 @@ fn an_idle_server_stops_at_once_and_well() {
 }
 
 #[test]
-fn a_ticket_goes_to_standard_output_where_no_file_is_named() {
+fn a_ticket_is_printed_to_standard_output_if_no_file_is_named() {
     let folder = tempdir().unwrap();
     let mut command = sabul();
     command.current_dir(folder.path()).args(["serve", "--root", ".", "--listen", "127.0.0.1:0"]);
@@ -662,7 +662,7 @@ fn small_commands_print_to_standard_output() {
 }
 
 #[test]
-fn a_server_sends_by_its_own_rules() {
+fn a_server_uses_its_own_controller_rules_when_sending() {
     let fixed = ["--cc", "fixed", "--cc-param", "rate_mbps=200"];
     let strict = Bench::new();
     fs::write(strict.root("a"), "x").unwrap();
@@ -682,7 +682,7 @@ fn a_server_sends_by_its_own_rules() {
 }
 
 #[test]
-fn settings_of_a_server_that_cannot_be_are_refused_with_2() {
+fn invalid_server_settings_are_refused_with_2() {
     let folder = tempdir().unwrap();
     for (arguments, part) in [
         (&["--allow-cc", "sabul2004"][..], "sabul2003"),

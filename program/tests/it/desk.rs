@@ -47,7 +47,7 @@ fn transferring(bench: &Bench, pid: u32) -> Value {
 }
 
 #[test]
-fn a_copy_that_runs_is_listed_and_goes_on_as_it_is_told() {
+fn a_running_copy_is_listed_and_follows_changed_limits() {
     let bench = Bench::new();
     fs::write(bench.path("a"), content(1, BYTES)).unwrap();
     let copy = Running::start(&mut bench.cp(["-q", "--bwlimit", SLOW, "a", &bench.url("")]));
@@ -73,7 +73,7 @@ fn a_copy_that_runs_is_listed_and_goes_on_as_it_is_told() {
 }
 
 #[test]
-fn a_server_that_runs_has_another_ceiling_for_what_it_receives() {
+fn a_running_servers_receive_ceiling_can_be_changed() {
     let bench = Bench::with(&["serve", "--root", "root", "--bwlimit-total", SLOW]);
     fs::write(bench.path("a"), content(2, BYTES)).unwrap();
     let server = bench.server.as_ref().unwrap().id();
@@ -110,7 +110,7 @@ fn a_server_that_runs_has_another_ceiling_for_what_it_receives() {
 }
 
 #[test]
-fn what_was_killed_is_listed_no_more_and_leaves_no_socket() {
+fn a_killed_command_is_no_longer_listed_and_its_socket_is_removed() {
     let bench = Bench::new();
     let server = bench.server.as_ref().unwrap();
     server.signal(Signal::KILL);
@@ -129,7 +129,7 @@ fn what_was_killed_is_listed_no_more_and_leaves_no_socket() {
 
 /// Like the systemd unit of the Debian package: its directory exists before, and holds the ticket.
 #[test]
-fn a_service_is_asked_in_the_folder_that_systemd_makes_for_it() {
+fn a_service_is_reached_in_the_runtime_folder_made_by_systemd() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("state")).unwrap();
     DirBuilder::new().mode(0o700).create(folder.path().join("sabul")).unwrap();
@@ -159,7 +159,7 @@ fn a_service_is_asked_in_the_folder_that_systemd_makes_for_it() {
 }
 
 #[test]
-fn a_change_names_what_is_to_change_and_whom() {
+fn set_requires_a_setting_and_finds_the_only_command() {
     let bench = Bench::new();
     expect_code(&at(&bench, &["set", "1"]), 2);
     expect_code(&at(&bench, &["set", "--bwlimit", "0"]), 2);

@@ -40,7 +40,7 @@ fn with_tree(arguments: &[&str]) -> Bench {
 const SERVE: [&str; 3] = ["serve", "--root", "root"];
 
 #[test]
-fn what_is_in_a_folder_is_listed_with_one_name_on_a_line() {
+fn ls_prints_one_name_per_line() {
     let bench = with_tree(&SERVE);
     let listed = at(&bench, &["ls", &bench.url("")]);
     expect_code(&listed, 0);
@@ -63,7 +63,7 @@ fn what_is_in_a_folder_is_listed_with_one_name_on_a_line() {
 }
 
 #[test]
-fn json_has_a_line_for_each_name_with_what_is_known() {
+fn json_has_a_line_with_metadata_for_each_name() {
     let bench = with_tree(&SERVE);
     fs::set_permissions(bench.root("x"), fs::Permissions::from_mode(0o640)).unwrap();
     let listed =
@@ -96,7 +96,7 @@ fn nothing_outside_the_root_is_listed_or_read() {
 }
 
 #[test]
-fn a_stretch_of_a_file_is_that_stretch() {
+fn cat_prints_the_requested_range_of_a_file() {
     let bench = Bench::new();
     let bytes = content(3, 300_000);
     fs::write(bench.root("f"), &bytes).unwrap();
@@ -126,7 +126,7 @@ fn a_stretch_of_a_file_is_that_stretch() {
 }
 
 #[test]
-fn nothing_is_removed_where_the_server_does_not_allow_it() {
+fn removal_is_refused_unless_the_server_allows_it() {
     let bench = with_tree(&SERVE);
     let refused = at(&bench, &["rm", &bench.url("x")]);
     expect_code(&refused, 1);
@@ -145,7 +145,7 @@ fn nothing_is_removed_where_the_server_does_not_allow_it() {
 }
 
 #[test]
-fn names_are_removed_and_never_what_links_lead_to() {
+fn rm_removes_names_and_never_link_targets() {
     let bench = with_tree(&["serve", "--root", "root", "--allow-rm"]);
     symlink("../../secret", bench.root("data/sub/out")).unwrap();
     let rm = |arguments: &[&str]| at(&bench, &[&["rm"], arguments].concat());
@@ -165,7 +165,7 @@ fn names_are_removed_and_never_what_links_lead_to() {
 }
 
 #[test]
-fn folders_are_made_inside_and_one_that_exists_is_an_error_without_p() {
+fn mkdir_makes_folders_inside_the_root_and_needs_p_for_existing_ones() {
     let bench = with_tree(&SERVE);
     let mkdir = |arguments: &[&str]| at(&bench, &[&["mkdir"], arguments].concat());
     expect_code(&mkdir(&[&bench.url("a")]), 0);
@@ -180,7 +180,7 @@ fn folders_are_made_inside_and_one_that_exists_is_an_error_without_p() {
 }
 
 #[test]
-fn a_pattern_stands_for_the_names_that_fit_below_the_root() {
+fn a_pattern_matches_names_below_the_root() {
     let bench = with_tree(&SERVE);
     fs::write(bench.root("data/.hidden.nc"), "h").unwrap();
     fs::create_dir(bench.path("here")).unwrap();
@@ -205,7 +205,7 @@ fn a_pattern_stands_for_the_names_that_fit_below_the_root() {
 }
 
 #[test]
-fn a_name_with_stars_in_it_is_that_name() {
+fn an_existing_name_with_stars_is_not_a_pattern() {
     let bench = Bench::new();
     for name in ["a*", "ab", "[x"] {
         fs::write(bench.root(name), name).unwrap();
@@ -219,7 +219,7 @@ fn a_name_with_stars_in_it_is_that_name() {
 }
 
 #[test]
-fn patterns_that_would_take_for_ever_are_refused_or_done_soon() {
+fn expensive_patterns_are_refused_or_finish_soon() {
     let bench = Bench::new();
     for link in ["l1", "l2", "l3"] {
         symlink(".", bench.root(link)).unwrap();
@@ -257,7 +257,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_dry_run_up_says_what_would_happen_and_changes_nothing() {
+fn an_upload_dry_run_prints_its_plan_and_changes_nothing() {
     let bench = with_tree(&SERVE);
     fs::create_dir_all(bench.path("data/new")).unwrap();
     for name in ["data/a.nc", "data/new/n", "data/z.sabul-part"] {
@@ -307,7 +307,7 @@ fn a_dry_run_up_says_what_would_happen_and_changes_nothing() {
 }
 
 #[test]
-fn a_dry_run_down_says_what_would_happen_and_changes_nothing() {
+fn a_download_dry_run_prints_its_plan_and_changes_nothing() {
     let bench = with_tree(&SERVE);
     fs::create_dir_all(bench.path("here/data")).unwrap();
     fs::write(bench.path("here/data/a.nc"), "old").unwrap();
@@ -345,7 +345,7 @@ fn sources(root: &std::path::Path) {
 }
 
 #[test]
-fn the_first_rule_that_fits_decides_what_is_copied_whichever_side_reads() {
+fn the_first_matching_filter_rule_decides_for_uploads_and_downloads() {
     let bench = Bench::new();
     sources(&bench.path(""));
     sources(&bench.root("there"));

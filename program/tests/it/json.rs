@@ -52,7 +52,7 @@ fn events(lines: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn the_names_of_all_schemas_are_listed_and_others_refused() {
+fn all_schema_names_are_listed_and_unknown_names_refused() {
     let output = run(sabul().arg("schema"));
     expect_code(&output, 0);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -66,7 +66,7 @@ fn the_names_of_all_schemas_are_listed_and_others_refused() {
 }
 
 #[test]
-fn documents_are_as_their_schemas_say() {
+fn json_documents_match_their_schemas() {
     let bench = Bench::new();
     fs::write(bench.path("a"), content(1, 100_000)).unwrap();
     let good = run(&mut bench.cp(["--json", "a", &bench.url("")]));
@@ -89,7 +89,7 @@ fn documents_are_as_their_schemas_say() {
 }
 
 #[test]
-fn what_happens_to_a_copy_is_told_line_by_line() {
+fn a_copy_reports_its_events_as_json_lines() {
     let bench = Bench::new();
     fs::write(bench.path("a"), content(1, 100_000)).unwrap();
     let there = run(&mut bench.cp(["--json-lines", "missing", "a", &bench.url("to/")]));
@@ -105,7 +105,7 @@ fn what_happens_to_a_copy_is_told_line_by_line() {
 }
 
 #[test]
-fn a_copy_that_takes_its_time_tells_how_far_it_is() {
+fn a_slow_copy_reports_progress_as_json_lines() {
     let bench = Bench::new();
     fs::write(bench.path("a"), content(2, 6_000_000)).unwrap();
     let relay = bench.relay(crate::common::slow_link(), false);
@@ -123,7 +123,7 @@ fn a_copy_that_takes_its_time_tells_how_far_it_is() {
 }
 
 #[test]
-fn attempts_after_the_first_are_told() {
+fn retries_are_reported_as_json_lines() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     // No server listens there, so the copy is retried until the time limit.
@@ -138,7 +138,7 @@ fn attempts_after_the_first_are_told() {
 }
 
 #[test]
-fn measurements_and_servers_are_told_line_by_line() {
+fn perf_and_serve_report_events_as_json_lines() {
     let mut bench = Bench::with(&["serve", "--root", "root", "--json-lines"]);
     let mut perf = sabul();
     perf.args(["perf", &bench.address, "-t", "1", "-i", "0.2", "--json-lines"]);
@@ -173,7 +173,7 @@ fn measurements_and_servers_are_told_line_by_line() {
 }
 
 #[test]
-fn a_server_logs_who_when_what_and_which_way() {
+fn a_server_logs_peer_time_file_and_direction() {
     let mut bench = Bench::new();
     fs::write(bench.path("a"), content(3, 1000)).unwrap();
     expect_code(&run(&mut bench.cp(["a", &bench.url("in/")])), 0);
@@ -190,7 +190,7 @@ fn a_server_logs_who_when_what_and_which_way() {
 }
 
 #[test]
-fn a_refused_removal_is_logged_as_that_and_its_client_leaves_in_order() {
+fn a_refused_removal_is_logged_and_its_session_ends_normally() {
     let mut bench = Bench::new();
     fs::write(bench.root("a"), "x").unwrap();
     expect_code(&run(bench.sabul().args(["rm", &bench.url("a")])), 1);

@@ -37,7 +37,7 @@ fn stdout(output: &Output) -> String {
 
 /// Checks that a command is rejected with advice before anything is written.
 #[test]
-fn what_is_wrong_is_refused_before_hosts_are_made_or_files_written() {
+fn invalid_lab_commands_are_refused_before_any_host_or_file_is_made() {
     let folder = tempdir().unwrap();
     let broken = SCENARIO.replace("rate_mbps = 10", "rate_mpbs = 10");
     fs::write(folder.path().join("good.toml"), SCENARIO).unwrap();
@@ -67,7 +67,7 @@ fn what_is_wrong_is_refused_before_hosts_are_made_or_files_written() {
 }
 
 #[test]
-fn named_paths_are_listed_shown_and_printed_as_one_document() {
+fn presets_are_listed_shown_and_printed_as_one_document() {
     let list = lab(&["presets"]);
     expect_code(&list, 0);
     let text = stdout(&list);
@@ -89,14 +89,14 @@ fn named_paths_are_listed_shown_and_printed_as_one_document() {
 }
 
 #[test]
-fn the_far_end_is_there_only_inside_a_lab_shell() {
+fn lab_far_works_only_inside_a_lab_shell() {
     let output = lab(&["far", "--", "true"]);
     assert_ne!(code(&output), 0);
     assert!(stderr(&output).starts_with("sabul: "), "{}", stderr(&output));
 }
 
 #[test]
-fn help_completions_and_manual_pages_know_the_lab_and_not_its_inner_process() {
+fn help_completions_and_manual_pages_list_lab_without_its_inner_command() {
     for (command, parts) in [
         ("run", &["--set", "--pcap", "docs/manual/lab.md", "Exit codes", "--check"][..]),
         ("shell", &["--preset", "0.5bdp", "iperf3", "Exit codes", "--peer"]),

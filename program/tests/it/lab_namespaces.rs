@@ -78,7 +78,7 @@ fn expect_files(dir: &Path, is_valid: bool) {
 }
 
 #[test]
-fn a_file_crosses_the_path_of_a_shell_and_the_summary_tells_of_it() {
+fn a_file_crosses_the_path_of_a_shell_and_appears_in_the_summary() {
     let folder = desk();
     fs::create_dir(folder.path().join("root")).unwrap();
     fs::write(folder.path().join("big"), content(3, 300_000)).unwrap();
@@ -118,7 +118,7 @@ fn the_far_end_is_another_host() {
 }
 
 #[test]
-fn a_run_says_whether_it_is_valid_in_code_document_and_files() {
+fn exit_code_document_and_files_show_whether_a_run_is_valid() {
     let folder = desk();
     let output = lab(&folder, &["run", "s.toml", "--json", "--out", "out", "--seed", "3"]);
     let document = json(&output);
@@ -145,7 +145,7 @@ fn a_run_says_whether_it_is_valid_in_code_document_and_files() {
 }
 
 #[test]
-fn people_read_tables_or_reasons() {
+fn a_lab_run_prints_tables_or_the_reasons_for_invalidity() {
     let folder = desk();
     let output = lab(&folder, &["run", "s.toml", "--skip-calibration"]);
     let text = stdout(&output);
@@ -158,7 +158,7 @@ fn people_read_tables_or_reasons() {
 }
 
 #[test]
-fn an_interrupt_ends_the_run_writes_nothing_of_it_and_keeps_the_one_before() {
+fn an_interrupt_writes_nothing_of_the_run_and_keeps_the_previous_one() {
     let folder = desk();
     let mut command = sabul();
     command.current_dir(folder.path()).args(["lab", "run", "s.toml", "--out", "out"]);
@@ -199,7 +199,7 @@ fn a_comparison_has_both_arms_and_their_files() {
 }
 
 #[test]
-fn what_the_lab_cannot_carry_is_configuration() {
+fn a_scenario_the_lab_cannot_carry_is_a_configuration_error() {
     let folder = desk();
     let output = lab(&folder, &["run", "s.toml", "--set", "link.wire.rate_mbps=100000"]);
     expect_code(&output, 2);
@@ -208,7 +208,7 @@ fn what_the_lab_cannot_carry_is_configuration() {
 }
 
 #[test]
-fn a_run_tells_the_events_of_both_ends_and_of_the_router_in_one_file() {
+fn events_of_both_ends_and_of_the_router_are_written_to_one_file() {
     let folder = desk();
     let tight =
         ["--set", "link.wire.queue_packets=5", "--skip-calibration", "--events", "why.jsonl"];

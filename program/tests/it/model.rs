@@ -111,7 +111,7 @@ fn the_published_sets_are_checked_from_their_files() {
 }
 
 #[test]
-fn iterate_gives_as_many_rounds_as_asked_for() {
+fn iterate_prints_the_requested_number_of_rounds() {
     let path = published("pr0.toml");
     let path = path.to_str().unwrap();
     let found = document(&["iterate", path, "--rounds", "10"]);
@@ -161,7 +161,7 @@ fn grid_places_every_point() {
 }
 
 #[test]
-fn the_published_grid_is_worked_through() {
+fn the_published_grid_is_evaluated() {
     let found = document(&["grid", published("grid.toml").to_str().unwrap()]);
     assert_eq!(found["axes"], serde_json::json!(["service_share", "k2"]));
     assert_eq!(found["points"].as_array().unwrap().len(), 37 * 36);
@@ -202,7 +202,7 @@ fn a_wrong_file_is_refused_with_line_key_and_range() {
 }
 
 #[test]
-fn what_is_no_parameter_file_is_refused_at_once() {
+fn an_invalid_parameter_file_is_refused_at_once() {
     let folder = tempdir().unwrap();
     let huge = folder.path().join("huge.toml");
     fs::write(&huge, "# nothing\n".repeat(1_000_000)).unwrap();

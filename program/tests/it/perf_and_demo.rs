@@ -46,7 +46,7 @@ fn perf_counts_at_the_receiver_in_both_directions() {
 }
 
 #[test]
-fn perf_sends_as_many_bytes_as_asked_for_on_every_stream() {
+fn perf_sends_the_requested_bytes_on_every_stream() {
     let bench = Bench::with(&["perf", "serve"]);
     let output = perf(&bench, &["-n", "3M", "--streams", "2", "--json"]);
     expect_code(&output, 0);
@@ -55,7 +55,7 @@ fn perf_sends_as_many_bytes_as_asked_for_on_every_stream() {
 }
 
 #[test]
-fn perf_tells_the_events_and_timers_of_its_end() {
+fn perf_records_events_and_timers_of_its_end() {
     let bench = Bench::with(&["perf", "serve"]);
     expect_code(&perf(&bench, &["-t", "1", "--json", "--events", "why.jsonl"]), 0);
     let text = fs::read_to_string(bench.path("why.jsonl")).unwrap();
@@ -79,7 +79,7 @@ fn perf_keeps_a_fixed_rate() {
 }
 
 #[test]
-fn perf_prints_lines_for_people() {
+fn perf_prints_a_line_for_each_interval() {
     let mut bench = Bench::with(&["perf", "serve", "--once"]);
     let output = perf(&bench, &["-t", "1", "-i", "0.3"]);
     expect_code(&output, 0);
@@ -97,7 +97,7 @@ fn perf_without_an_address_or_a_ticket_is_a_usage_error() {
 }
 
 #[test]
-fn a_perf_server_has_no_files() {
+fn a_perf_server_refuses_file_transfers() {
     let bench = Bench::with(&["perf", "serve"]);
     fs::write(bench.path("a"), "x").unwrap();
     let output = run(&mut bench.cp(["a", &bench.url("")]));
@@ -130,14 +130,14 @@ fn the_demo_verifies_its_file_and_cleans_up() {
 }
 
 #[test]
-fn an_unknown_path_lists_the_known_ones() {
+fn an_unknown_demo_path_lists_the_known_paths() {
     let output = run(sabul().args(["demo", "--path", "moon"]));
     expect_code(&output, 2);
     assert!(stderr(&output).contains("1gbit-100ms"), "{}", stderr(&output));
 }
 
 #[test]
-fn ctrl_c_ends_the_demo_with_all_that_it_made() {
+fn ctrl_c_ends_the_demo_and_removes_its_files() {
     let place = tempfile::tempdir().unwrap();
     let mut command = sabul();
     command.env("TMPDIR", place.path()).args([

@@ -18,7 +18,7 @@ fn lines(output: &std::process::Output) -> Vec<Value> {
 }
 
 #[test]
-fn copies_beyond_the_memory_of_a_server_wait_in_line_and_none_is_refused() {
+fn copies_beyond_a_servers_memory_wait_and_none_is_refused() {
     let bench = Bench::with(&["serve", "--root", "root", "--memory", "16MiB"]);
     let bytes = content(3, 100_000);
     fs::write(bench.path("file"), &bytes).unwrap();

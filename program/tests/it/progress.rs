@@ -79,7 +79,7 @@ fn percent(line: &str) -> Option<u32> {
 }
 
 #[test]
-fn a_tree_has_its_true_total_from_the_start_and_fits_the_terminal() {
+fn a_tree_upload_shows_its_true_total_from_the_start() {
     let bench = Bench::new();
     fs::create_dir(bench.path("tree")).unwrap();
     for n in 0..300 {
@@ -108,7 +108,7 @@ fn a_tree_has_its_true_total_from_the_start_and_fits_the_terminal() {
 }
 
 #[test]
-fn a_download_has_its_true_total_while_the_names_are_still_coming() {
+fn a_download_shows_its_true_total_before_all_names_arrive() {
     let bench = Bench::new();
     fs::create_dir(bench.root("tree")).unwrap();
     // More than one message of names, so that the last names arrive late.
@@ -144,7 +144,7 @@ fn a_table_fits_the_terminal() {
 }
 
 #[test]
-fn a_pipe_has_no_percent() {
+fn progress_of_a_pipe_shows_no_percentage() {
     let bench = Bench::new();
     let bytes = content(1, 800_000);
     let screens = screens(&mut bench.cp(["-", &bench.url("in")]), &bytes, 80);
@@ -156,7 +156,7 @@ fn a_pipe_has_no_percent() {
 }
 
 #[test]
-fn a_signal_asks_how_far_it_is() {
+fn a_signal_prints_the_progress() {
     let bench = Bench::new();
     fs::write(bench.path("a"), content(2, 6_000_000)).unwrap();
     let relay = bench.relay(slow_link(), false);
@@ -177,7 +177,7 @@ fn link_with_outage(from_s: u64, for_s: u64) -> LinkConfig {
 }
 
 #[test]
-fn an_outage_is_on_the_screen_by_the_clock() {
+fn an_outage_is_shown_with_its_duration() {
     let bench = Bench::new();
     fs::write(bench.path("a"), content(4, 10_000_000)).unwrap();
     let relay = bench.relay(link_with_outage(2, 6), false);
@@ -223,7 +223,7 @@ fn without_a_terminal_lines_of_an_outage_are_at_most_two_seconds_apart() {
 }
 
 #[test]
-fn a_directory_without_r_is_refused_before_anything_is_dialled_or_drawn() {
+fn a_directory_without_r_is_refused_before_connecting() {
     let bench = Bench::new();
     fs::create_dir(bench.path("run7")).unwrap();
     let (mut terminal, slave) = terminal(80);
@@ -240,7 +240,7 @@ fn a_directory_without_r_is_refused_before_anything_is_dialled_or_drawn() {
 }
 
 #[test]
-fn only_what_arrived_is_counted_and_many_failures_are_one_line() {
+fn only_arrived_files_are_counted_and_many_failures_are_one_line() {
     let bench = Bench::new();
     fs::create_dir(bench.path("run7")).unwrap();
     for n in 0..9 {
@@ -270,7 +270,7 @@ fn only_what_arrived_is_counted_and_many_failures_are_one_line() {
 }
 
 #[test]
-fn nothing_of_ours_is_left_when_an_upload_reports_success() {
+fn no_part_file_is_left_when_an_upload_reports_success() {
     let bench = Bench::new();
     fs::write(bench.path("a"), content(6, 3_000_000)).unwrap();
     for name in ["one", "two", "three", "four"] {
@@ -282,7 +282,7 @@ fn nothing_of_ours_is_left_when_an_upload_reports_success() {
 }
 
 #[test]
-fn a_retry_ends_when_its_time_is_over() {
+fn retries_end_after_the_time_limit() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     let begun = std::time::Instant::now();
@@ -293,7 +293,7 @@ fn a_retry_ends_when_its_time_is_over() {
 }
 
 #[test]
-fn what_failed_is_counted_and_nothing_is_not_praised() {
+fn failures_are_counted_and_an_empty_result_is_not_reported_as_verified() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     let some = run(&mut bench.cp(["a", "missing", &bench.url("to/")]));

@@ -57,7 +57,7 @@ fn the_list_names_every_reproduction_of_the_repository() {
 }
 
 #[test]
-fn a_list_that_nobody_reads_is_no_error() {
+fn a_closed_pipe_does_not_fail_reproduce_list() {
     let mut child = sabul()
         .args(["reproduce", "list"])
         .stdout(Stdio::piped())
@@ -71,7 +71,7 @@ fn a_list_that_nobody_reads_is_no_error() {
 }
 
 #[test]
-fn an_unknown_name_is_answered_with_the_known_ones() {
+fn an_unknown_reproduction_lists_the_known_names() {
     let message = refused(&["run", "table-1", "--json"], 2);
     assert!(message.contains("'table-1'") && message.contains("all"), "{message}");
     for name in folders() {
@@ -80,7 +80,7 @@ fn an_unknown_name_is_answered_with_the_known_ones() {
 }
 
 #[test]
-fn the_lab_is_refused_as_long_as_there_is_none() {
+fn the_lab_arm_is_refused_by_reproduce_run() {
     for name in ["all", "sabul-figure2", "nope"] {
         let message = refused(&["run", name, "--arm", "lab", "--json"], 2);
         assert!(message.contains("lab") && message.contains("possible values: sim"), "{message}");
@@ -91,7 +91,7 @@ fn the_lab_is_refused_as_long_as_there_is_none() {
 }
 
 #[test]
-fn an_out_that_cannot_be_written_is_named_before_hours_have_passed() {
+fn an_unwritable_out_is_reported_before_the_reproduction_runs() {
     let folder = tempdir().unwrap();
     let taken = folder.path().join("taken");
     fs::write(&taken, "mine").unwrap();

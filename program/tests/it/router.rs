@@ -6,7 +6,7 @@ use sabul_front::json::Document;
 use sabul_router::{Line, Look};
 
 #[test]
-fn what_cannot_be_is_refused_with_what_to_do_and_code_2() {
+fn invalid_router_arguments_are_refused_with_advice_and_code_2() {
     let both = ["--device", "site0", "--device", "site1"];
     for (arguments, words) in [
         (&[&both[..], &["--rate-mbps", "0"]].concat()[..], "nothing to share out"),
@@ -24,7 +24,7 @@ fn what_cannot_be_is_refused_with_what_to_do_and_code_2() {
 }
 
 #[test]
-fn a_line_is_as_its_schema_says_with_and_without_what_may_be_missing() {
+fn a_router_line_matches_its_schema_with_and_without_optional_fields() {
     let full = Line {
         look: Look { told_bps: Some(1_000_000), ..Look::default() },
         uplink_queue_bytes: Some(3000),
@@ -38,7 +38,7 @@ fn a_line_is_as_its_schema_says_with_and_without_what_may_be_missing() {
 /// Runs in a host of the lab, which has its own rights and devices.
 #[cfg(feature = "namespaces")]
 #[test]
-fn lines_of_a_router_that_runs_are_as_their_schema_says() {
+fn lines_of_a_running_router_match_their_schema() {
     let program = env!("CARGO_BIN_EXE_sabul");
     let router = format!(
         "timeout --preserve-status -s INT 3 {program} router --device site0 --device site1 \

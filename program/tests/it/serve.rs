@@ -36,7 +36,7 @@ fn end(bench: &mut Bench) -> Output {
 }
 
 #[test]
-fn every_thread_of_a_server_is_confined_before_anybody_calls_and_copies_go_both_ways() {
+fn every_server_thread_is_sandboxed_before_the_first_connection() {
     let mut bench = Bench::with(&["serve", "--root", "root", "--allow-rm"]);
     let bytes = content(1, 300_000);
     fs::write(bench.path("a"), &bytes).unwrap();
@@ -69,7 +69,7 @@ fn every_thread_of_a_server_is_confined_before_anybody_calls_and_copies_go_both_
 }
 
 #[test]
-fn a_server_without_a_sandbox_says_so_and_is_as_whoever_starts_it() {
+fn a_server_without_a_sandbox_reports_it_and_keeps_its_parents_rights() {
     let mut bench = Bench::with(&["serve", "--root", "root", "--no-sandbox"]);
     let threads = confinement(bench.server.as_ref().unwrap().id());
     assert_eq!(threads, confinement(std::process::id()));
@@ -77,7 +77,7 @@ fn a_server_without_a_sandbox_says_so_and_is_as_whoever_starts_it() {
 }
 
 #[test]
-fn a_limit_of_file_size_fails_the_transfer_and_not_the_server() {
+fn the_file_size_limit_fails_the_transfer_and_not_the_server() {
     let bench = Bench::new();
     let pid = Pid::from_raw(bench.server.as_ref().unwrap().id().try_into().unwrap());
     let limit = Rlimit { current: Some(1 << 20), maximum: Some(1 << 20) };
@@ -92,7 +92,7 @@ fn a_limit_of_file_size_fails_the_transfer_and_not_the_server() {
 }
 
 #[test]
-fn a_server_that_could_let_nobody_in_for_lack_of_descriptors_does_not_start() {
+fn a_server_with_too_few_descriptors_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
     let script = format!(
@@ -106,7 +106,7 @@ fn a_server_that_could_let_nobody_in_for_lack_of_descriptors_does_not_start() {
 }
 
 #[test]
-fn a_folder_of_sockets_that_is_another_users_is_left_alone_with_a_word_for_root_too() {
+fn another_users_socket_folder_is_refused_with_a_message_even_by_root() {
     if !geteuid().is_root() {
         println!("skipped: only root can give a folder away");
         return;

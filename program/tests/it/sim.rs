@@ -233,7 +233,7 @@ fn json_has_the_promised_fields_on_one_line() {
 }
 
 #[test]
-fn results_are_possible_on_the_path_they_come_from() {
+fn results_are_physically_possible_on_their_path() {
     let output = Desk::new(SCENARIO).sim(&["s.toml", "--json"]);
     let document = json(&output);
     let mut names = Vec::new();
@@ -310,7 +310,7 @@ fn the_published_example_runs() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
+fn the_seed_determines_the_output_bytes() {
     let desk = Desk::new(SCENARIO);
     let first = desk.documents(&[]);
     assert_eq!(first, desk.documents(&[]));
@@ -348,7 +348,7 @@ fn the_number_of_threads_changes_nothing() {
 }
 
 #[test]
-fn out_writes_every_promised_file() {
+fn out_writes_every_documented_file() {
     let desk = Desk::new(SCENARIO);
     let set = ["--set", "flow.b.cc=cubic", "--seed", "7"];
     let output = desk.sim(&[&["s.toml", "--json", "--out", "deep/out"], &set[..]].concat());
@@ -383,7 +383,7 @@ fn out_writes_every_promised_file() {
 
 /// Checks that a directory with a manifest holds all results, and those of one run.
 #[test]
-fn a_run_that_cannot_be_written_leaves_no_manifest_of_the_one_before() {
+fn a_run_that_cannot_be_written_removes_the_previous_manifest() {
     let desk = Desk::new(SCENARIO);
     expect_code(&desk.sim(&["s.toml", "-q", "--out", "out"]), 0);
     let out = desk.0.path().join("out");
@@ -436,7 +436,7 @@ fn series_have_their_columns_and_add_up_to_the_averages() {
 }
 
 #[test]
-fn reports_load_nothing_from_elsewhere() {
+fn reports_load_no_external_resources() {
     let desk = Desk::new(SCENARIO);
     expect_code(&desk.sim(&[&["s.toml", "-q", "--out", "out"], &SWEEP[..]].concat()), 0);
     let one = desk.text("out/run-0001/report.html");
@@ -501,7 +501,7 @@ fn a_sweep_has_a_folder_for_each_run_and_a_page_of_all() {
 }
 
 #[test]
-fn people_get_tables_and_progress_goes_elsewhere() {
+fn tables_go_to_stdout_and_progress_to_stderr() {
     let desk = Desk::new(SCENARIO);
     let output = desk.sim(&["s.toml", "--out", "out"]);
     expect_code(&output, 0);
@@ -522,7 +522,7 @@ fn people_get_tables_and_progress_goes_elsewhere() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let desk = Desk::new(SCENARIO);
     for json in [&["--json"][..], &[]] {
         let mut command = sabul();
@@ -538,7 +538,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn a_wrong_scenario_is_refused_with_line_key_and_what_is_allowed() {
+fn an_invalid_scenario_is_refused_with_line_key_and_allowed_values() {
     let flow_a = "id = \"a\"\n";
     for (from, to, line, parts) in [
         (
@@ -582,7 +582,7 @@ fn a_wrong_scenario_is_refused_with_line_key_and_what_is_allowed() {
 }
 
 #[test]
-fn what_is_no_scenario_file_is_refused_at_once() {
+fn an_invalid_scenario_file_is_refused_at_once() {
     let desk = Desk::new("# nothing\n".repeat(1_000_000));
     desk.refuses(&["s.toml"], &["sabul: s.toml: is 10000000 bytes", "at most 1048576"]);
     desk.refuses(&["nope.toml"], &["sabul: nope.toml: cannot be read"]);
@@ -591,7 +591,7 @@ fn what_is_no_scenario_file_is_refused_at_once() {
 }
 
 #[test]
-fn a_wrong_setting_is_refused_by_its_own_text() {
+fn an_invalid_setting_is_refused_with_its_text() {
     let desk = Desk::new(SCENARIO);
     for (set, parts) in [
         ("link.bottleneck.rate_mpbs=5", &["did you mean 'rate_mbps'"][..]),
@@ -639,7 +639,7 @@ fn an_out_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn events_are_lines_of_json_or_a_qlog_by_the_name_of_the_file() {
+fn events_are_written_as_json_lines_or_qlog_by_file_name() {
     let desk = Desk::new(SCENARIO);
     expect_code(&desk.sim(&["s.toml", "--quiet", "--events", "why.jsonl"]), 0);
     let lines = desk.text("why.jsonl");

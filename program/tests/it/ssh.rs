@@ -113,7 +113,7 @@ fn expect_words(output: &Output, code: i32, words: &[&str]) {
 }
 
 #[test]
-fn files_go_there_and_back_and_nothing_runs_on() {
+fn files_are_copied_both_ways_over_ssh_and_no_process_remains() {
     let bridge = Bridge::new();
     let bytes = content(1, 3_000_001);
     fs::write(bridge.path("near/a.bin"), &bytes).unwrap();
@@ -158,7 +158,7 @@ fn files_of_an_account_are_listed_removed_and_named_by_patterns() {
 }
 
 #[test]
-fn the_ticket_is_in_no_argument_and_the_users_options_are() {
+fn the_ticket_is_not_in_the_ssh_arguments_and_user_options_are() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     let ssh = format!("{} -p 2222 -J 'my gate'", bridge.path("ssh").display());
@@ -169,7 +169,7 @@ fn the_ticket_is_in_no_argument_and_the_users_options_are() {
 }
 
 #[test]
-fn streams_go_there_and_back() {
+fn streams_are_copied_both_ways_over_ssh() {
     let bridge = Bridge::new();
     let bytes = content(2, 200_000);
     expect_code(&run_with_input(&mut bridge.cp(&["-", "host:in.bin"]), &bytes), 0);
@@ -179,7 +179,7 @@ fn streams_go_there_and_back() {
 }
 
 #[test]
-fn banners_and_slow_logins_are_no_hindrance() {
+fn banners_and_slow_logins_do_not_disturb_a_copy() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     for host in ["banner", "late"] {
@@ -189,7 +189,7 @@ fn banners_and_slow_logins_are_no_hindrance() {
 }
 
 #[test]
-fn each_way_of_not_getting_there_has_its_own_words() {
+fn each_ssh_failure_has_its_own_message() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     expect_words(
@@ -225,7 +225,7 @@ fn each_way_of_not_getting_there_has_its_own_words() {
 }
 
 #[test]
-fn a_host_without_sabul_is_told_where_it_was_looked_for() {
+fn a_host_without_sabul_is_reported_with_the_searched_places() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     expect_words(
@@ -240,7 +240,7 @@ fn a_host_without_sabul_is_told_where_it_was_looked_for() {
 }
 
 #[test]
-fn a_sabul_of_another_version_is_named() {
+fn a_remote_sabul_of_another_version_is_reported() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     fs::remove_file(bridge.path("bin/sabul")).unwrap();
@@ -259,7 +259,7 @@ fn a_sabul_of_another_version_is_named() {
 }
 
 #[test]
-fn push_takes_the_program_along_once() {
+fn push_sends_the_program_only_once() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     let output = bridge.try_cp(&["--push", "--json-lines", "a", "bare:one"]);
@@ -289,7 +289,7 @@ fn push_takes_the_program_along_once() {
 }
 
 #[test]
-fn a_terminal_is_asked_whether_to_send_the_program_along() {
+fn a_terminal_user_is_asked_before_the_program_is_sent() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     let ask = |answer: &str, name: &str| {
@@ -350,7 +350,7 @@ fn push_refuses_a_machine_of_another_kind() {
 }
 
 #[test]
-fn ports_that_are_taken_are_named() {
+fn ports_in_use_are_named() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
@@ -360,7 +360,7 @@ fn ports_that_are_taken_are_named() {
 }
 
 #[test]
-fn the_address_is_that_of_ssh_or_else_that_of_the_name() {
+fn the_address_is_taken_from_ssh_or_else_from_the_host_name() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     // No host answers at 192.0.2.1, a documentation address; the host's name leads to this machine.
@@ -369,7 +369,7 @@ fn the_address_is_that_of_ssh_or_else_that_of_the_name() {
 }
 
 #[test]
-fn what_is_interrupted_or_killed_leaves_nobody_there() {
+fn an_interrupted_or_killed_copy_leaves_no_remote_process() {
     for signal in [Signal::INT, Signal::KILL] {
         let bridge = Bridge::new();
         let mut command = bridge.cp(&["--bwlimit", "8M", "a", "host:b"]);
@@ -388,7 +388,7 @@ fn what_is_interrupted_or_killed_leaves_nobody_there() {
 }
 
 #[test]
-fn the_end_of_ssh_is_the_end_of_the_other_end() {
+fn the_remote_process_ends_when_ssh_ends() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), content(6, 8 << 20)).unwrap();
     let copying = Running::start(&mut bridge.cp(&["--bwlimit", "8M", "a", "host:b"]));
@@ -400,7 +400,7 @@ fn the_end_of_ssh_is_the_end_of_the_other_end() {
 }
 
 #[test]
-fn neither_the_far_end_nor_a_local_name_steers_the_terminal() {
+fn remote_text_and_local_names_are_escaped_on_the_terminal() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     let output = bridge.try_cp(&["a", "steering:"]);

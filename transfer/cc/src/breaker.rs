@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_of_heavy_loss_beside_a_queue_opens_and_lighter_or_shorter_loss_does_not() {
+    fn the_breaker_opens_after_a_second_of_heavy_loss_with_a_queue() {
         let mut breaker = Breaker::new();
         assert!(words(&mut breaker, 0, 9, 30.0, true).is_empty());
         assert!(words(&mut breaker, 900, 1, 3.0, true).is_empty(), "3 % is the limit");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn random_loss_with_an_empty_queue_is_exempt_after_a_trial_at_half_rate() {
+    fn the_breaker_exempts_random_loss_after_a_trial_at_half_rate() {
         let mut breaker = Breaker::new();
         assert_eq!(words(&mut breaker, 0, 11, 20.0, false), ["breaker-trial"]);
         assert!((breaker.bound.unwrap() - 500.0).abs() < 1e-9, "half of 1000");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_that_falls_with_the_rate_opens_and_an_unused_bound_closes() {
+    fn the_breaker_opens_on_loss_that_falls_with_the_rate_and_closes_if_unused() {
         let mut breaker = Breaker::new();
         words(&mut breaker, 0, 11, 50.0, false);
         assert_eq!(words(&mut breaker, 1100, 2, 0.0, false), ["breaker-open"]);

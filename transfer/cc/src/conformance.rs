@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_suite_catches_a_controller_that_is_deaf_to_loss() {
+    fn the_suite_detects_a_controller_that_ignores_loss() {
         let build: crate::entry::Build = |_, _| Ok(Box::new(Deaf));
         let deaf = Entry { is_adaptive: true, build, ..*find("fixed").unwrap() };
         let rules: Vec<_> = check(&deaf).into_iter().map(|violation| violation.rule).collect();
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn every_parameter_takes_its_default_both_bounds_and_every_word_and_nothing_beyond() {
+    fn every_parameter_accepts_its_default_bounds_and_words_only() {
         let found: Vec<_> = ENTRIES.iter().flat_map(check_params).collect();
         assert_eq!(found, []);
     }
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn two_controllers_of_the_table_tell_chance_from_overload() {
+    fn two_registered_controllers_distinguish_random_loss_from_overload() {
         let tells = |entry: &&Entry| entry.build(&[], PACKET).unwrap().tells_chance();
         let names: Vec<_> = ENTRIES.iter().filter(tells).map(|entry| entry.name).collect();
         assert_eq!(names, ["sabul2026", "bbr3"]);
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn the_suite_catches_a_controller_that_closes_its_window() {
+    fn the_suite_detects_a_controller_that_closes_its_window() {
         let closing =
             Entry { build: |_, _| Ok(Box::<Closing>::default()), ..*find("fixed").unwrap() };
         let found = check(&closing);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn params_of_another_controller_are_not_taken() {
+    fn parameters_of_another_controller_are_rejected() {
         let given = [("rate_mbps".to_owned(), "5".to_owned())];
         let specs = find("cubic").unwrap().params;
         let error: ConfigError = ParamValues::check("cubic", specs, &given).unwrap_err();

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_another_one_where_its_round_trip_is_twice_as_long_or_short() {
+    fn a_remembered_path_is_rejected_if_its_rtt_differs_by_a_factor_of_two() {
         let facts = PathFacts { rate: Rate::from_mbps(100), rtt: Span::from_millis(40) };
         let ms = Span::from_millis;
         assert_eq!(

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_policy_has_a_name_and_is_found_by_it() {
+    fn each_policy_is_found_by_its_name() {
         for policy in Policy::ALL {
             assert_eq!(Policy::named(policy.name()), Some(policy));
         }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_in_force_is_told_once_and_again_after_something_else() {
+    fn a_repeated_reason_is_recorded_once_until_another_occurs() {
         let mut reasons = Reasons::default();
         let told = |reasons: &mut Reasons| reasons.take().into_iter().flatten().collect::<Vec<_>>();
         reasons.tell(Reason::Rise);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_would_ignore_a_policy_is_refused_by_name_and_others_are_named() {
+    fn a_policy_the_controller_ignores_is_refused_with_alternatives() {
         for entry in ENTRIES {
             assert_eq!(check_policy(entry, Policy::Fair), Ok(()));
             for policy in [Policy::High, Policy::Low] {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_adds_controllers_under_new_and_plain_names() {
+    fn added_controllers_need_new_and_plain_names() {
         for name in ["", "a b", "1st", "-x", "naïve", "a/b", "x".repeat(33).leak()] {
             let text = refused(vec![named("fine", &[]), named(name, &[])]);
             assert!(text.contains("name of an added controller") && text.contains(name), "{text}");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parameters_of_an_added_controller_are_checked_before_anybody_uses_it() {
+    fn parameters_of_an_added_controller_are_checked_when_it_is_added() {
         const BAD: [(&str, &str, (f64, f64), &str); 5] = [
             ("share", "1.5", (0.0, 1.0), "0 to 1"),
             ("share", "half", (0.0, 1.0), "0 to 1"),

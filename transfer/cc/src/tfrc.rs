@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_loss_rates_give_the_square_root_law_and_the_inverse_agrees() {
+    fn small_loss_rates_follow_the_square_root_law_and_the_inverse_matches() {
         // sqrt(3 / 2) / (R sqrt p) = 1.2247 / (0.1 × 0.01) for p = 1e-4, less 1 % for timeouts.
         assert!((rate(1e-4, 0.1) / 1224.7 - 1.0).abs() < 0.01);
         for p in [1e-6, 1e-3, 0.05, 0.5] {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_eight_intervals_have_the_first_weights() {
+    fn fewer_than_eight_loss_intervals_use_the_first_weights() {
         let mut intervals = LossIntervals::first(0.01);
         assert!((intervals.loss_event_rate() - 0.01).abs() < 1e-12);
         for packets in [40.0, 70.0, 30.0, 60.0] {

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_listener_costs_memory_and_only_so_much() {
+    fn the_timer_log_uses_memory_only_while_listened_to_and_is_bounded() {
         let mut log = FiredLog::default();
         log.note(Instant::ZERO, "expiry", "silent");
         assert_eq!(log.next(), None);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_the_three_bounds_binds() {
+    fn each_of_the_three_window_bounds_takes_effect() {
         let mut window = FlowWindow::new(at(0), Packets(100), 2);
         assert!(window.allows(Packets(99), Packets(99)));
         assert!(!window.allows(Packets(100), Packets(0)));

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn behaves_like_a_set_of_numbers() {
+    fn an_interval_set_matches_a_reference_set() {
         for seed in 0..20 {
             let mut rng = SeededRandom::new(seed);
             let (mut set, mut model) = (IntervalSet::new(), BTreeSet::new());
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_holes_stay_usable() {
+    fn an_interval_set_with_a_million_gaps_stays_fast() {
         // Every other number is missing. O(log ranges) per operation takes well under a second; a
         // list walked from the front would take hours.
         let mut set = IntervalSet::new();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_of_the_stream_has_its_place() {
+    fn each_stream_byte_maps_to_its_file_offset() {
         let layout =
             Layout::with_holes(100, &[extent(0, 3), extent(10, 2), extent(90, 5)]).unwrap();
         // The stream is 0 1 2 | 10 11 | 90 … 94.
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_out_of_order_side_by_side_or_beyond_the_end_are_no_layout() {
+    fn unordered_adjacent_or_out_of_range_extents_are_refused() {
         for data in [
             &[extent(5, 0)][..],
             &[extent(5, 6)],
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_bytes_in_other_places_have_another_hash() {
+    fn the_hash_depends_on_the_offsets_of_the_data() {
         let stream = *blake3::hash(b"abc").as_bytes();
         let hash = |layout: Layout| layout.hash(stream);
         let holes = |size, data: &[Extent]| Layout::with_holes(size, data).unwrap();

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn content_and_names_of_any_length_go_into_blocks_and_come_out_of_them() {
+    fn content_and_names_of_any_length_round_trip_through_blocks() {
         let content: Vec<u8> = (0..250).collect();
         for name in 0..300 {
             let (mut packer, mut blocks) = (Packer::new(BLOCK_BYTES), Vec::new());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_not_the_beginning_is_told_of_once_and_even_without_bytes() {
+    fn a_nonzero_start_offset_is_recorded_once_even_without_bytes() {
         let (mut packer, mut blocks) = (Packer::new(BLOCK_BYTES), Vec::new());
         packer.begin(7, 250);
         assert!(!packer.is_empty());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_leaves_nothing_and_what_is_read_too_much_does_not_count() {
+    fn failed_reads_leave_no_bytes_and_excess_bytes_are_dropped() {
         let mut packer = Packer::new(BLOCK_BYTES);
         packer.give(Vec::new());
         packer.begin(0, 0);

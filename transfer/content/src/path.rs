@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_bytes_are_a_path() {
+    fn any_bytes_without_a_flaw_are_a_valid_path() {
         for path in [&b"a"[..], b"a/b", b"...", b".a", b"..a/b..", b"caf\xE9", &[b'x'; 255], b"-"] {
             assert_eq!(RelativePath::new(path).unwrap().as_bytes(), path);
         }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_about_a_path_shows_it_without_letting_it_steer_the_terminal() {
+    fn a_path_error_escapes_control_characters() {
         assert!(RelativePath::new(b"x\n/../y").unwrap_err().to_string().contains("x\\n/../y"));
     }
 }

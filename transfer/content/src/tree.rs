@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_blake3_whatever_the_pieces() {
+    fn the_tree_hash_equals_blake3_for_any_piece_sizes() {
         for bytes in
             (0..6).chain(1020..1030).chain(2040..2060).chain([3072, 4096, 5000, 65536, 70_001])
         {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_that_comes_later_makes_no_difference() {
+    fn the_tree_hash_does_not_depend_on_when_the_beginning_is_added() {
         let content = content(40 * CHUNK + 77);
         for end in [17, CHUNK * 8, CHUNK * 9, CHUNK * 33 + 1, CHUNK * 40 + 77] {
             let content = &content[..index(end)];
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_has_one_hash_whatever_it_was_made_of() {
+    fn the_hash_of_a_range_does_not_depend_on_its_pieces() {
         let content = content(20 * CHUNK);
         for from in 1..20 {
             let stretch = &content[index(from * CHUNK)..];
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_the_last_whole_chunk_can_be_left_out() {
+    fn bytes_after_the_last_whole_chunk_can_be_dropped() {
         let content = content(5 * CHUNK);
         for bytes in 0..=5 * CHUNK {
             let whole = tree(0, &content[..index(bytes)], 1 << 20).whole_chunks();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_few_nodes_of_much_content() {
+    fn the_tree_keeps_few_nodes_for_large_content() {
         let whole = tree(0, &content(3000 * CHUNK), 10_000);
         assert!(whole.subtrees.len() < 14, "{}", whole.subtrees.len());
         let stretch = tree(CHUNK, &content(3000 * CHUNK), 10_000);

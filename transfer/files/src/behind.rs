@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_count_in_marks_and_what_is_before_all_stretches_does_not() {
+    fn marks_are_checked_in_sparse_files_and_only_within_their_ranges() {
         let old = content(3);
         let holes = [sabul_wire::control::Extent { offset: 0, bytes: 3072 }];
         let layout = Layout::with_holes(9000, &holes).unwrap();

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_an_entry_that_fails_at_any_time_are_not_counted() {
+    fn bytes_of_failed_entries_are_not_counted() {
         let (mut content, mut counts) = (Content::default(), Counts::default());
         content.begin(0);
         content.add(10, &mut counts);

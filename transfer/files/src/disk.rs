@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_the_system_refuses_fails() {
+    fn a_failed_system_flush_is_an_error() {
         let file = cannot_be_flushed(&std::env::temp_dir().display().to_string()).unwrap();
         let refused = Some(Errno::BADF.raw_os_error());
         assert_eq!(DiskFile::sync(&file).unwrap_err().raw_os_error(), refused);

@@ -252,7 +252,7 @@ mod tests {
     use crate::root::{RootDir, RootLink};
 
     #[test]
-    fn a_name_with_a_dot_in_front_is_meant_only_by_patterns_with_one() {
+    fn a_dot_name_matches_only_patterns_with_a_leading_dot() {
         for (pattern, name, fits) in [
             ("*", "a", true),
             ("*", ".a", false),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_with_a_reason() {
+    fn an_invalid_pattern_is_refused_with_a_reason() {
         for bad in [&b"[a"[..], b"{a", b"a\\", b"\xFF*", &[b'*'; MAX_PATTERN + 1]] {
             let failure = Pattern::new(bad).unwrap_err();
             assert_eq!(failure.code, FailureCode::BadSetting, "{failure}");
@@ -282,7 +282,7 @@ mod tests {
 
     /// Patterns that take exponential time in a backtracking matcher take linear time here.
     #[test]
-    fn many_stars_take_no_longer_than_their_number() {
+    fn pattern_matching_takes_linear_time_in_the_number_of_stars() {
         let name = vec![b'a'; 255];
         for stars in [10, 500] {
             let text = [b"*a".repeat(stars), b"b".to_vec()].concat();

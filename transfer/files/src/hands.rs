@@ -120,7 +120,7 @@ mod tests {
     use crate::disk::memory::MemoryDisk;
 
     #[test]
-    fn what_one_waits_for_another_does_meanwhile_and_the_order_stays() {
+    fn items_run_concurrently_and_results_stay_in_order() {
         let (tell, hear) = channel();
         let hear = Mutex::new(hear);
         let act = |item: usize| match item {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_counts_its_calls_is_asked_by_one_thread() {
+    fn a_call_counting_disk_is_used_by_one_thread() {
         let hands = Hands::for_disk(&MemoryDisk::new(0));
         let me = std::thread::current().id();
         let others = hands.each((0..100).collect(), 1, |_| std::thread::current().id() != me);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_folder_comes_once_with_its_own_in_order() {
+    fn paths_are_grouped_by_folder_in_order() {
         let path = |path: &str| RootPath::new(path.split('/').map(str::as_bytes)).unwrap();
         let paths = ["b/1", "a/2", "b/0", "c", "a/x/1", "a/1"].map(path).to_vec();
         let folders = by_folder(paths, |path| path);

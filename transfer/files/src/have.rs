@@ -134,7 +134,7 @@ mod tests {
     use crate::root::RootPath;
 
     #[test]
-    fn marks_in_no_order_or_beyond_the_file_do_not_count() {
+    fn unordered_marks_and_marks_beyond_the_file_are_ignored() {
         let mark = |from, bytes| Mark { from, bytes, hash: [0; 32] };
         let bytes = |list: &[u64]| list.iter().map(|&bytes| mark(0, bytes)).collect();
         let mut have = Have::default();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_file_that_is_there_whole_is_known_by_its_hash() {
+    fn a_complete_small_file_is_recognised_by_its_hash() {
         let disk = MemoryDisk::new(0);
         let path = RootPath::new(["f"]).unwrap();
         disk.put(&path, b"content").unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_small_files_each_is_found_and_no_other() {
+    fn each_of_many_small_files_is_found_by_name_and_hash() {
         let path = |number: u32| format!("d/{number}").into_bytes();
         let told = |number: u32| whole(&path(number), blake3::hash(&path(number)).as_bytes());
         let mut wholes: Vec<Whole> = (0..1000).map(told).collect();

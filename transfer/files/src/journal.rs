@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_counts_up_to_where_it_is_torn_or_altered() {
+    fn a_journal_is_valid_up_to_the_first_torn_or_altered_record() {
         let all = records();
         let bytes = encoded(&all);
         let ends: Vec<_> = (0..=all.len()).map(|count| encoded(&all[..count]).len()).collect();
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_another_journal_or_order_do_not_count() {
+    fn journal_records_of_another_journal_or_order_are_ignored() {
         let all = records();
         let mut turned = all.clone();
         turned.swap(0, 1);

@@ -641,7 +641,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_has_a_name_of_its_own_that_fits_and_is_known_again() {
+    fn a_part_has_a_unique_name_that_fits_and_is_recognised() {
         for name in [&b"a"[..], b"caf\xE9", &[b'x'; MAX_NAME], "é".repeat(127).as_bytes()] {
             let part = part_name(name, 0xAB);
             let kept = kept_name(&part);
@@ -655,7 +655,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_people_chose_is_no_part() {
+    fn user_chosen_names_are_not_recognised_as_parts() {
         for name in [
             "a.sabul-part",
             ".sabul-part",

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_pipe_says_so_and_a_closed_one_ends() {
+    fn an_idle_pipe_is_reported_and_a_closed_pipe_ends() {
         let (mut prompt, mut writer) = pipe();
         writer.write_all(b"hi").unwrap();
         let mut buffer = [0; 100];

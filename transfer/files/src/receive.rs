@@ -701,7 +701,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_told_in_messages_that_fit_of_which_the_last_says_so() {
+    fn held_files_are_listed_in_bounded_messages_with_a_last_flag() {
         for count in [0, 1, MAX_HAVE_WHOLES, MAX_HAVE_WHOLES + 1, 600_000] {
             let whole = |number: usize| Whole { name: number.to_be_bytes(), content: [1; 8] };
             let files = vec![Held { path: b"f".to_vec(), marks: vec![] }];
@@ -752,7 +752,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_what_was_there_hears_that_nobody_wants_it() {
+    fn reading_back_held_content_stops_on_cancellation() {
         let mut packer = Packer::new(8192);
         packer.give(Vec::new());
         let (path, kind) = (b"f".to_vec(), EntryKind::File(3000));

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_decides_and_what_none_fits_is_taken() {
+    fn the_first_matching_rule_decides_and_unmatched_names_are_included() {
         let some = rules(&[(true, "keep.o"), (false, "*.o"), (false, "/top/tmp/"), (false, "a/b")]);
         for (name, is_folder, takes) in [
             ("x.c", false, true),

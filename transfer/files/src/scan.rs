@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_walk_will_find_is_counted() {
+    fn the_scan_counts_what_the_walk_finds() {
         let folder = tree();
         let path = folder.path().join("tree");
         let content = path.join("");
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn below_a_root_the_same_is_counted_as_is_sent() {
+    fn the_scan_below_a_root_counts_what_is_sent() {
         let folder = tree();
         let root_dir = RootDir::open(folder.path(), RootLink::Follow).unwrap();
         let sources = vec![b"tree".to_vec(), b"tree/a/".to_vec(), b"none".to_vec()];
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_that_nobody_wants_ends() {
+    fn a_dropped_scan_stops_its_threads() {
         let scan = Scan::start(&local(&["/".as_ref()], true));
         let shared = Arc::clone(&scan.shared);
         drop(scan);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn many_looks_wait_for_a_slow_disk_at_once() {
+    fn a_scan_issues_concurrent_requests_to_a_slow_disk() {
         let folder = tree();
         let root_dir = RootDir::open(folder.path(), RootLink::Follow).unwrap();
         let (waiting, more) = (Mutex::default(), Condvar::new());

@@ -7,7 +7,7 @@ use sabul_wire::control::{Attribute, Entry, EntryKind, Extent, Failure, FailureC
 pub use crate::disk::memory::{Fault, MemoryDisk};
 
 /// Upload destination of hostile peers; no honest transfer uses it.
-pub const LAIR: &[u8] = b"lair";
+pub const HOSTILE_FOLDER: &[u8] = b"lair";
 
 /// Random values that no honest peer sends.
 #[derive(Debug)]

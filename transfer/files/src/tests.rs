@@ -81,19 +81,19 @@ fn content_bytes(block: &[u8]) -> u64 {
 }
 
 /// Builder of blocks for tests.
-struct Said {
+struct BlockBuilder {
     packer: Packer,
     entries: u64,
     bytes: u64,
 }
 
-impl Default for Said {
+impl Default for BlockBuilder {
     fn default() -> Self {
         Self { packer: Packer::new(1 << 22), entries: 0, bytes: 0 }
     }
 }
 
-impl Said {
+impl BlockBuilder {
     /// Adds the next entry.
     fn entry(&mut self, entry: Entry) -> &mut Self {
         self.entries += 1;
@@ -252,7 +252,7 @@ fn sample() -> TempDir {
 }
 
 #[test]
-fn a_tree_arrives_whole_whatever_the_block_size() {
+fn a_tree_arrives_complete_with_any_block_size() {
     let from = sample();
     let source = from.path().join("src");
     let least = Packer::BLOCK_MIN;
@@ -286,7 +286,7 @@ fn a_trailing_slash_sends_the_content_and_no_slash_the_directory_itself() {
 }
 
 #[test]
-fn the_destination_is_a_directory_to_fill_or_a_name_to_take() {
+fn the_destination_is_an_existing_directory_or_a_new_name() {
     let from = TempDir::new().unwrap();
     let file = write(from.path(), "f", b"1");
     write(from.path(), "d/x", b"2");
@@ -310,7 +310,7 @@ fn the_destination_is_a_directory_to_fill_or_a_name_to_take() {
 }
 
 #[test]
-fn a_destination_that_leaves_the_root_or_is_no_file_or_directory_is_refused() {
+fn a_destination_outside_the_root_or_of_a_special_type_is_refused() {
     let to = TempDir::new().unwrap();
     write(to.path(), "f", b"keep");
     let fifo = to.path().join("fifo");
@@ -331,7 +331,7 @@ fn a_destination_that_leaves_the_root_or_is_no_file_or_directory_is_refused() {
 }
 
 #[test]
-fn a_local_destination_may_lead_through_links_of_its_user() {
+fn a_local_destination_may_contain_links() {
     let dir = TempDir::new().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::create_dir(at("real")).unwrap();
@@ -364,14 +364,14 @@ fn a_local_destination_may_lead_through_links_of_its_user() {
 }
 
 #[test]
-fn nothing_to_send_is_a_transfer_too() {
+fn an_empty_source_list_is_a_valid_transfer() {
     let to = TempDir::new().unwrap();
     assert_eq!(copy(&[], to.path(), "x", false), Counts::default());
     assert!(names(to.path()).is_empty());
 }
 
 #[test]
-fn what_cannot_be_sent_is_named_and_the_rest_arrives() {
+fn unsendable_sources_are_named_and_the_rest_arrives() {
     let from = TempDir::new().unwrap();
     let at = |name: &str| from.path().join(name);
     write(from.path(), "d/good", b"good");
@@ -482,7 +482,7 @@ fn a_file_that_hides_its_size_is_not_sent_as_empty() {
 }
 
 #[test]
-fn times_and_bits_are_kept_on_request_without_those_that_lend_rights() {
+fn times_and_modes_are_kept_on_request_without_setuid_bits() {
     let from = TempDir::new().unwrap();
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
     for (name, mode) in [("d/tool", 0o4751), ("d/closed", 0o400), ("d/e", 0o640), ("d", 0o555)] {
@@ -526,7 +526,7 @@ fn times_and_bits_are_kept_on_request_without_those_that_lend_rights() {
 }
 
 #[test]
-fn what_is_in_the_way_is_named_and_the_rest_arrives() {
+fn obstructing_names_are_reported_and_the_rest_arrives() {
     let from = TempDir::new().unwrap();
     let source = from.path().join("s");
     write(&source, "a", &[1; 3000]);
@@ -571,7 +571,7 @@ fn what_is_in_the_way_is_named_and_the_rest_arrives() {
 }
 
 #[test]
-fn two_sources_do_not_share_one_name() {
+fn two_sources_with_the_same_name_are_refused() {
     let from = TempDir::new().unwrap();
     let (a, b) = (write(from.path(), "a", b"a"), write(from.path(), "b", b"b"));
     let to = TempDir::new().unwrap();
@@ -586,7 +586,7 @@ fn entry(path: &str, kind: EntryKind) -> Entry {
 }
 
 #[test]
-fn permission_and_space_are_told_apart_from_other_trouble() {
+fn permission_and_space_errors_have_their_own_failure_codes() {
     use io::ErrorKind as Kind;
     for (kind, code) in [
         (Kind::PermissionDenied, FailureCode::Permission),
@@ -602,11 +602,11 @@ fn permission_and_space_are_told_apart_from_other_trouble() {
 }
 
 #[test]
-fn entries_that_do_not_belong_here_are_refused() {
+fn entries_outside_the_destination_are_refused() {
     let to = TempDir::new().unwrap();
     for bad in [entry("../x", EntryKind::File(0)), entry("/etc/x", EntryKind::Directory)] {
         let mut receiver = receiver(to.path(), "", true);
-        let failure = receiver.on_block(Said::default().entry(bad).block()).unwrap_err();
+        let failure = receiver.on_block(BlockBuilder::default().entry(bad).block()).unwrap_err();
         assert_eq!(failure.code, FailureCode::Protocol);
     }
     // The gate can reject an entry before anything is made for it.
@@ -615,19 +615,19 @@ fn entries_that_do_not_belong_here_are_refused() {
         _ => Err(Failure::new(FailureCode::Refused, "nobody asked for that")),
     };
     let mut receiver = receiver(to.path(), "", true).with_gate(odd);
-    let mut said = Said::default();
+    let mut builder = BlockBuilder::default();
     let directory = |path| entry(path, EntryKind::Directory);
-    said.entry(directory("a")).entry(directory("b"));
-    let failure = receiver.on_block(said.block()).unwrap_err();
+    builder.entry(directory("a")).entry(directory("b"));
+    let failure = receiver.on_block(builder.block()).unwrap_err();
     assert_eq!(failure.code, FailureCode::Refused);
     assert_eq!(names(to.path()), ["a"]);
 }
 
 #[test]
-fn progress_is_told_now_and_then_and_at_the_end() {
+fn progress_is_reported_at_intervals_and_at_the_end() {
     let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
-    let mut said = Said::default();
-    receiver.on_block(said.entry(entry("a", EntryKind::File(5))).block()).unwrap();
+    let mut builder = BlockBuilder::default();
+    receiver.on_block(builder.entry(entry("a", EntryKind::File(5))).block()).unwrap();
     let told = |at_ms, receiver: &mut StreamReceiver<Vec<u8>>| {
         let messages = receiver.poll_messages(Duration::from_millis(at_ms));
         messages
@@ -642,17 +642,17 @@ fn progress_is_told_now_and_then_and_at_the_end() {
             .collect::<Vec<_>>()
     };
     assert_eq!(told(1, &mut receiver), [], "there is nothing to tell");
-    receiver.on_block(said.content(b"a").block()).unwrap();
+    receiver.on_block(builder.content(b"a").block()).unwrap();
     assert_eq!(told(2, &mut receiver), [(1, 0, 2000)]);
-    receiver.on_block(said.content(b"b").block()).unwrap();
+    receiver.on_block(builder.content(b"b").block()).unwrap();
     assert_eq!(told(101, &mut receiver), []);
     assert_eq!(told(102, &mut receiver), [(2, 0, 102_000)]);
     assert_eq!(told(900, &mut receiver), [], "nothing is new");
-    receiver.on_block(said.content(b"cde").block()).unwrap();
+    receiver.on_block(builder.content(b"cde").block()).unwrap();
     assert_eq!(told(900, &mut receiver), [(5, 0, 900_000)]);
-    receiver.on_block(said.end(b"abcde").block()).unwrap();
+    receiver.on_block(builder.end(b"abcde").block()).unwrap();
     assert_eq!(told(950, &mut receiver), [], "not yet");
-    receiver.on_block(said.last().block()).unwrap();
+    receiver.on_block(builder.last().block()).unwrap();
     assert_eq!(told(951, &mut receiver), [(5, 1, 951_000)], "the end does not wait");
     assert_eq!(told(2000, &mut receiver), [], "and is told once");
 }
@@ -661,18 +661,18 @@ fn progress_is_told_now_and_then_and_at_the_end() {
 fn a_directory_that_vanishes_before_its_times_are_set_is_a_failure() {
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
-    let mut said = Said::default();
-    said.entry(entry("a", EntryKind::Directory)).entry(entry("b", EntryKind::Directory));
-    receiver.on_block(said.block()).unwrap();
+    let mut builder = BlockBuilder::default();
+    builder.entry(entry("a", EntryKind::Directory)).entry(entry("b", EntryKind::Directory));
+    receiver.on_block(builder.block()).unwrap();
     fs::remove_dir(to.path().join("a")).unwrap();
-    receiver.on_block(said.last().block()).unwrap();
+    receiver.on_block(builder.last().block()).unwrap();
     assert_eq!(receiver.finished(), Some(Counts { entries: 1, failed: 1, ..Counts::default() }));
     let messages = receiver.poll_messages(Duration::ZERO);
     assert!(matches!(messages[0], Message::EntryFailed { index: 0, .. }));
 }
 
 #[test]
-fn a_listener_serves_what_is_below_its_root_and_nothing_else() {
+fn a_listener_serves_only_files_below_its_root() {
     let outside = TempDir::new().unwrap();
     let secret = write(outside.path(), "secret", b"secret");
     let from = TempDir::new().unwrap();

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_total_is_unknown_there_is_no_bar_and_the_line_says_so() {
+    fn while_the_total_is_unknown_no_bar_is_shown() {
         let mut course = Course::default();
         let view = course.look(&progress(14_680_064, 90));
         assert_eq!(view.share, None);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn eighty_columns_have_room_for_the_entries_and_the_limiter_of_a_tree() {
+    fn eighty_columns_fit_the_entries_and_the_limiter_of_a_tree() {
         let view = tree(7_100_000, 40 << 20, 12, 800, "path");
         assert_eq!(
             view.fitting(80),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_that_waits_shows_its_place_and_no_rate() {
+    fn a_waiting_transfer_shows_its_queue_position_and_no_rate() {
         let waiting = Progress { place: Some(12), ..progress(0, 0) };
         let view = Course::default().look(&waiting);
         assert_eq!(view.line(), "waiting for the server: place 12 in line");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_shows_whole_parts_of_the_line() {
+    fn a_narrow_terminal_omits_whole_parts_of_the_line() {
         let view = tree(7_100_000, 40 << 20, 12, 800, "path");
         assert!(view.fitting(200).ends_with(", limited by path, RTT 40.0 ms, loss 0.00 %"));
         assert!(view.fitting(200).starts_with("[==>             ]  16% 6.8 of 40.0 MiB, "));
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_named_with_its_length_and_the_rate_falls_to_zero() {
+    fn an_outage_is_shown_with_its_duration_and_the_rate_falls_to_zero() {
         let mut course = Course::new(false);
         let total = Totals { entries: 1, bytes: 20 << 20, is_all: true };
         let mut line = String::new();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limiter_shown_is_that_of_the_last_two_seconds() {
+    fn the_shown_limiter_covers_the_last_two_seconds() {
         let mut course = Course::default();
         let mut state = progress(0, 0);
         for s in 0..=10_u32 {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_never_reaches_its_end_where_something_failed() {
+    fn a_progress_bar_does_not_reach_its_end_if_an_entry_failed() {
         for (total, share) in [(0, Some(0.75)), (100, Some(0.5)), (50, Some(0.99))] {
             let mut state = progress(50, 4);
             (state.bytes_total, state.entries_total) = (Some(total), Some(4));
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_peers_agree_on_counts_more_than_the_scan() {
+    fn totals_agreed_with_the_peer_take_precedence_over_the_scan() {
         let mut state = progress(50, 1);
         (state.bytes_total, state.entries_total) = (Some(100), Some(2));
         let ahead = Totals { entries: 9, bytes: 900, is_all: true };
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_has_no_percent() {
+    fn progress_of_a_pipe_shows_no_percentage() {
         let mut state = progress(1 << 20, 0);
         (state.bytes_total, state.entries_total) = (None, Some(1));
         let view = Course::default().look(&state);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limiter_and_the_time_left_are_named() {
+    fn the_limiter_and_the_remaining_time_are_shown() {
         let mut course = Course::default();
         let total = Totals { entries: 1, bytes: 61_000_000, is_all: true };
         course.look(&Progress { elapsed: second(0), ..with(progress(0, 0), total) });
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_the_disk_is_told_while_only_the_disk_is_waited_for() {
+    fn durable_bytes_are_reported_while_only_flushes_are_pending() {
         let total = Totals { entries: 1, bytes: 8 << 20, is_all: true };
         let line = |bytes: u64, bytes_durable: u64| {
             let state = Progress { bytes_durable, ..progress(bytes << 20, 0) };
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_the_last_two_seconds() {
+    fn the_rate_covers_the_last_two_seconds() {
         let sample = |s, bytes| Sample { at: second(s), bytes, spent: Vec::new() };
         let mut course = Course::default();
         // 1 MB per second for 10 s, then nothing.
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_path_has_a_rate_between_two_blocks() {
+    fn a_slow_path_shows_a_rate_between_two_blocks() {
         let sample = |s, bytes| Sample { at: second(s), bytes, spent: Vec::new() };
         let mut course = Course::default();
         // One block of 1 MB every four seconds.
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_minute_below_the_minimum_is_too_slow_and_less_is_not() {
+    fn only_half_a_minute_below_the_minimum_rate_is_too_slow() {
         let mut watch = Minimum::new(Rate(8_000_000));
         // 1 MB per second is exactly the minimum; half of it follows.
         for s in 0..60 {
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_does_not_count_and_neither_does_what_follows_the_last_byte() {
+    fn the_minimum_rate_ignores_the_start_and_the_time_after_the_last_byte() {
         let mut watch = Minimum::new(Rate(8_000_000));
         assert!((0..35).all(|s| watch.look(second(s), 0, Some(9)).is_none()));
         assert_eq!(watch.look(second(35), 9, Some(9)), None, "it waits for a disk");
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_names_what_limited_it_first() {
+    fn the_verdict_names_the_largest_limiter_first() {
         let limiter = vec![("path", 0.2), ("destination", 0.7), ("loss", 0.001)];
         let channel = ChannelStats { limiter, ..ChannelStats::default() };
         let text = Minimum::new(Rate(8_000_000)).verdict(1e6, &channel);

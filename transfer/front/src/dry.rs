@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_decides_what_would_be_done() {
+    fn the_dry_run_depends_on_existing_entries() {
         let seen = |kind| {
             let facts = Facts { kind, size: 7, mode: 0, modified_ns: None, owner: 0, group: 0 };
             Seen { path: b"a".to_vec(), outcome: Ok(facts) }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folders_of_a_place_are_named_from_the_outermost_in() {
+    fn the_folders_of_a_path_are_listed_from_the_outermost() {
         let names = |place: &str, with_itself| -> Vec<String> {
             let text = |folder| String::from_utf8(folder).unwrap();
             folders(place.as_bytes(), with_itself).into_iter().map(text).collect()
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_go_below_a_folder_or_take_its_name() {
+    fn entries_go_into_an_existing_folder_or_take_the_new_name() {
         let seen = |path: &str| {
             let outcome = Err(Failure::new(FailureCode::NotFound, ""));
             Seen { path: path.into(), outcome }

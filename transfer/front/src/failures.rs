@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn many_failures_of_one_kind_are_one_line_with_machine_and_folder() {
+    fn many_failures_of_one_kind_are_one_line_with_host_and_folder() {
         let denied = |n| {
             let message = format!("cannot write 'content/d{}/f{n}': Permission denied", n % 2);
             failed(&format!("d/f{n}"), FailureCode::Permission, &message)
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_of_a_source_is_named_where_it_is_another() {
+    fn a_failure_names_the_host_of_a_remote_source() {
         let machines = Machines { source: Some("far".to_owned()), destination: None };
         let place = |code, text| machines.place(code, text);
         assert_eq!(

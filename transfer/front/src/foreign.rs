@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_enters_can_steer_a_terminal() {
+    fn foreign_text_is_escaped_for_the_terminal() {
         assert_eq!(line(b"a\x1b[2J\tb\x07\xff"), "a\\u{1b}[2J\tb\\u{7}\u{fffd}");
         let json = r#"{"a": ["\u001b]0;x\u0007", 1], "\u009b": {"b": "\u202e"}}"#;
         let escaped: Value = document(json.as_bytes()).unwrap();

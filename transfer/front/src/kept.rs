@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_kept_is_one_line_with_its_reasons() {
+    fn attributes_not_kept_are_one_line_with_reasons() {
         let not_kept = |what, count| NotKept { what, count, why: "so".into() };
         assert_eq!(line(&[]), None);
         assert_eq!(line(&[not_kept(Trait::Bits, 0)]), None);

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_share_comes_first_and_small_ones_are_left_out() {
+    fn limiters_are_sorted_by_share_and_small_ones_omitted() {
         let limiter = vec![("path", 0.2), ("destination", 0.7), ("loss", 0.001)];
         let channel = ChannelStats { limiter, ..ChannelStats::default() };
         assert_eq!(shares(&channel), "destination 70 %, path 20 %");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manual_has_every_name() {
+    fn the_manual_lists_every_limiter() {
         let manual = include_str!("../../../docs/manual/limiters.md");
         for (name, what, _) in MEANINGS {
             assert!(manual.contains(&format!("| `{name}` | {what} |")), "{name}: {what}");

@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_happened_and_whether_totals_are_certain() {
+    fn json_lines_report_events_and_whether_totals_are_final() {
         let mut teller = Teller::default();
         let ahead = Some(Totals { entries: 7, bytes: 900, is_all: false });
         let progress = Progress { bytes: 10, ahead, ..Progress::default() };

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_a_port_or_both_are_read() {
+    fn a_listen_address_may_be_an_address_a_port_or_both() {
         for (text, address) in [
             (DEFAULT, "[::]:4850"),
             ("7", "[::]:7"),

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_on_a_way_that_others_can_change_is_refused() {
+    fn a_folder_with_a_parent_writable_by_others_is_refused() {
         let outer = tempfile::tempdir().unwrap();
         let (inner, link) = (outer.path().join("a/b"), outer.path().join("link"));
         fs::create_dir_all(&inner).unwrap();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn another_users_folder_is_refused_for_root_too() {
+    fn another_users_folder_is_refused_even_for_root() {
         if !geteuid().is_root() {
             println!("skipped: only root can give a folder away");
             return;

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn two_programs_keep_what_each_of_them_saw() {
+    fn two_programs_merge_their_path_records() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("caches/sabul/paths.json");
         let open = || PathFile::open(Some(place.clone()));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_broken_or_full_of_nonsense_is_nothing_known_and_is_replaced() {
+    fn an_invalid_path_file_is_ignored_and_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("paths.json");
         for text in [
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_link_or_fifo_is_neither_followed_nor_waited_for() {
+    fn a_link_or_fifo_at_the_path_file_is_not_followed_and_does_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let (place, victim) = (folder.path().join("paths.json"), folder.path().join("victim"));
         fs::write(&victim, r#"{"192.0.2.9": {"rate_bps": 1, "rtt_us": 1, "seen": 1}}"#).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn root_keeps_nothing_in_another_users_home() {
+    fn root_writes_no_path_file_in_another_users_home() {
         if !geteuid().is_root() {
             println!("skipped: only root can give a folder away");
             return;
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_place_for_it_goes_without() {
+    fn without_a_location_no_path_file_is_kept() {
         let file = PathFile::open(None);
         file.memory.note(PEERS[0], now(5));
         file.keep().unwrap();

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_who_what_which_way_and_how_fast() {
+    fn a_server_log_line_has_peer_files_direction_and_rate() {
         let names = ["a", "b", "c\u{7}", "d"].map(|name| name.as_bytes().to_vec()).to_vec();
         let mut order = Order { direction: Direction::Send, names, purpose: Purpose::Files };
         let peer = "[::ffff:192.0.2.1]:7".parse().unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_called_by_its_name() {
+    fn a_log_line_names_the_refused_operation() {
         let peer = "192.0.2.1:7".parse().unwrap();
         let error = Error::Failed(Failure::new(FailureCode::Refused, "not here"));
         for (purpose, direction, line) in [
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_that_of_the_world_in_seconds() {
+    fn log_times_are_utc_in_seconds() {
         let now = now();
         assert!(now.len() == 20 && now.starts_with("20") && now.ends_with('Z'), "{now}");
     }

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_read_as_those_of_ls_do() {
+    fn file_facts_are_formatted_like_ls() {
         let mut some = Facts {
             kind: SeenKind::Directory,
             size: 4096,

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_two_things_is_refused() {
+    fn ambiguous_places_are_refused() {
         for text in [
             "",
             ":path",
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_port_comes_from_the_ticket() {
+    fn a_missing_port_is_taken_from_the_ticket() {
         let ticket = Ticket::generate(vec!["[::1]:77".to_owned()], [0; 32]).unwrap();
         let dial = |text| Host::parse(text).unwrap().dial(&ticket).unwrap();
         assert_eq!(dial("host"), "host:77");

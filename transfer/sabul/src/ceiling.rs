@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_some_do_not_use_is_divided_alike_among_the_others() {
+    fn unused_shares_are_divided_equally_among_the_other_transfers() {
         let ceiling = Ceiling::new(100 * MBPS);
         assert_eq!(share(&ceiling, 10, &[1000]), [100]);
         assert_eq!(share(&ceiling, 20, &[1000; 4]), [25; 4]);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_gets_an_equal_part_again() {
+    fn a_transfer_that_resumes_sending_regains_an_equal_share() {
         let ceiling = Ceiling::new(100 * MBPS);
         let (mut one, mut other) = (ceiling.join(), ceiling.join());
         let (mut ones, mut others) = (0, 0);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn another_ceiling_counts_at_the_next_look_and_is_never_nothing() {
+    fn a_changed_ceiling_applies_at_the_next_update_and_is_never_zero() {
         let ceiling = Ceiling::new(0);
         assert_eq!(ceiling.total_bps(), Some(1));
         let mut member = ceiling.join();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_ceiling_bounds_nothing_until_it_is_set() {
+    fn an_unset_ceiling_does_not_limit_rates() {
         let ceiling = Ceiling::open();
         let (mut one, other) = (ceiling.join(), ceiling.join());
         assert_eq!((one.part_bps(), other.part_bps()), (None, None));

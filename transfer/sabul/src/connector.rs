@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn families_come_by_turns_and_the_first_stays_first() {
+    fn address_families_alternate_and_the_first_address_stays_first() {
         let list = |list: &[&str]| list.iter().map(|text| address(text)).collect::<Vec<_>>();
         let given = list(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"]);
         assert_eq!(in_turns(given), list(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]));

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_leave_room_for_channels_and_both_for_files() {
+    fn descriptor_limits_reserve_some_for_channels_and_files() {
         assert_eq!(most(1024, Purpose::Session), 704);
         assert_eq!(most(1024, Purpose::Channel), 960);
         assert_eq!(most(65_536, Purpose::Session), 49_088);
@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_of_a_listener_leaves_room_for_sessions() {
+    fn the_minimum_descriptor_limit_of_a_listener_allows_sessions() {
         // Standard streams, ports, and wakers of the runtime and its threads take some.
         assert!(most(LISTENER_FILES_MIN, Purpose::Session) >= 32);
     }
 
     #[test]
-    fn nothing_is_short_in_a_small_program() {
+    fn a_small_program_has_no_descriptor_shortage() {
         allow_many_files();
         let file = std::fs::File::open("/dev/null").unwrap();
         assert_eq!(shortage(&file, Purpose::Session), None);

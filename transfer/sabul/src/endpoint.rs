@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_root_is_open_once_for_all_who_serve_it() {
+    async fn a_root_is_opened_once_and_shared_by_sessions() {
         let folder = tempfile::tempdir().unwrap();
         let endpoint = endpoint();
         let first = endpoint.open_root(folder.path()).await.unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_system_that_hangs_keeps_few_threads_and_is_reported() {
+    async fn a_hanging_file_system_occupies_few_threads_and_is_reported() {
         let endpoint = endpoint();
         // Hanging calls occupy all places.
         let places = u32::try_from(LOOKS_MAX).unwrap();

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_told_of_its_transfer_or_as_part_of_a_run() {
+    fn an_event_is_written_relative_to_its_transfer_or_to_a_run() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&heard);
         let sink = EventSink::new(move |told| list.lock().unwrap().push(*told));

@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_from_another_address_has_to_echo_a_challenge() {
+    fn a_hello_from_another_address_must_echo_a_challenge() {
         let (demux, address) = demux();
         let mut expected =
             demux.expect(&secrets(), SUITE, "192.0.2.1".parse().unwrap(), BUFFER).unwrap();
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn hellos_that_nobody_expects_take_bounded_room_and_one_host_leaves_room_for_others() {
+    fn unexpected_hellos_use_bounded_memory_with_a_limit_per_host() {
         let (demux, _) = demux();
         unexpected(&demux, 1, 7);
         for channel in 0..1000 {
@@ -690,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hello_is_dropped_at_once() {
+    fn datagrams_that_are_not_hellos_are_dropped() {
         let (demux, _) = demux();
         let source = "192.0.2.1:1".parse().unwrap();
         let mut hello = vec![0; HELLO_BYTES];
@@ -704,7 +704,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_local_address_keeps_its_link() {
+    fn a_link_local_address_keeps_its_scope() {
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         let local = |arrived: &str, from| {
             local_address(address("[::]:4850"), Some(arrived.parse().unwrap()), address(from))
@@ -715,7 +715,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_behind_where_nobody_waits_any_more() {
+    fn a_dropped_expectation_leaves_no_state() {
         let (demux, _) = demux();
         drop(demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap());
         assert!(demux.shared.lock().expected.is_empty());

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_known_for_a_day_and_by_either_form_of_its_address() {
+    fn a_path_is_remembered_for_a_day_under_both_address_forms() {
         let memory = PathMemory::default();
         let four = Ipv4Addr::new(192, 0, 2, 7);
         memory.note(four.to_ipv6_mapped().into(), seen(5, Duration::from_secs(60)));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_heard_of_longest_ago_makes_room() {
+    fn the_least_recently_seen_peer_is_evicted() {
         let memory = PathMemory::default();
         for n in 0..=PEERS_MAX {
             let peer = Ipv4Addr::from_bits(u32::try_from(n).unwrap());

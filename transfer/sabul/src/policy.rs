@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_chooses_among_adaptive_controllers_unless_told_otherwise() {
+    fn a_peer_may_choose_only_adaptive_controllers_by_default() {
         let allows = |controllers: Controllers, name: &str| {
             let policy = SendPolicy { controllers, ..SendPolicy::default() };
             policy.apply(&mut params(name, None))
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_rate_counts() {
+    fn the_lower_rate_limit_applies() {
         for (asked, allowed, expected) in [
             (None, None, None),
             (Some(5), None, Some(5)),

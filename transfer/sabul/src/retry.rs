@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_until_content_comes_and_end_with_the_patience() {
+    async fn retry_pauses_grow_until_content_arrives_and_end_at_the_time_limit() {
         let mut retry = Retry::new(Duration::from_secs(60));
         let mut waited = Duration::ZERO;
         let mut pauses = Vec::new();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_was_lost_may_refuse_for_half_a_minute_until_its_new_ticket_is_there() {
+    async fn authentication_errors_after_a_lost_connection_are_retried_for_30_s() {
         let mut retry = Retry::new(Duration::from_secs(600));
         assert!(retry.lost(ErrorKind::Unreachable).is_some());
         let mut waited = Duration::ZERO;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_that_brings_nothing_is_part_of_the_patience() {
+    async fn an_attempt_without_content_counts_toward_the_retry_time_limit() {
         let mut retry = Retry::new(Duration::from_secs(5));
         let start = Instant::now();
         retry.begin();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_another_attempt_cannot_mend_is_not_tried_again() {
+    async fn permanent_errors_are_not_retried() {
         let mut retry = Retry::new(Duration::from_secs(60));
         for kind in [
             ErrorKind::Failure,

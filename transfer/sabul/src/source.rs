@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ipv6_network_and_an_ipv4_address_are_one_source_each() {
+    fn an_ipv6_network_and_an_ipv4_address_each_count_as_one_source() {
         let same = |a: &str, b: &str| source(a.parse().unwrap()) == source(b.parse().unwrap());
         assert!(same("2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff"));
         assert!(!same("2001:db8::1", "2001:db8:0:1::1"));

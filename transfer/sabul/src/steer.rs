@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_limit_counts_whoever_names_it() {
+    fn the_lowest_rate_limit_of_any_side_applies() {
         let mut steering = Steering::wanted(Policy::Low, Some(9));
         assert_eq!(steering.limit_bps(), Some(9));
         steering.take("high", Some(5)).unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_raises_its_own_wish_and_not_what_is_allowed() {
+    fn a_peer_may_raise_its_own_limit_but_not_the_allowed_limit() {
         let mut steering = Steering::told(Some(4), Some(7));
         assert_eq!(steering.limit_bps(), Some(4));
         steering.take("fair", Some(100)).unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_was_asked_says_how_fast_and_not_how_rude() {
+    fn a_receiving_client_sets_the_rate_limit_but_not_the_policy() {
         let mut steering = Steering::wanted(Policy::Low, Some(9));
         steering.take_limit(Some(5)).unwrap();
         assert_eq!((steering.policy, steering.limit_bps()), (Policy::Low, Some(5)));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn an_unknown_policy_or_zero_limit_is_refused() {
         let mut steering = Steering::default();
         let text = steering.take("rude", None).unwrap_err().to_string();
         assert!(text.contains("rude") && text.contains("fair, high, low"), "{text}");

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretches_share_out_samples_that_cross_their_ends() {
+    fn samples_across_interval_boundaries_are_divided() {
         let sample = |t_s, bytes| Interval { t_s, bytes, rtt_ms: t_s, loss_rate: 0.0, gap_ns: 0.0 };
         // 1000 bytes a second, in samples that do not end at whole seconds.
         let course = [sample(0.75, 750), sample(1.25, 500), sample(2.05, 800)];
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_transfers_add_up_and_shares_of_time_are_means() {
+    fn combined_reports_sum_counts_and_average_time_shares() {
         let report = |packets, lost, rtt_ms, seconds, limiter| Report {
             bytes: 1000,
             goodput_bps: 8e6,

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_newcomer_waits_for_writers_that_leave_and_for_no_others() {
+    async fn a_new_writer_waits_only_for_writers_that_are_leaving() {
         let writers = Writers::default();
         let begun = Instant::now();
         let (tell, _events) = unbounded_channel();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_silent_makes_way_in_its_own_folder_only() {
+    async fn a_silent_writer_is_displaced_only_in_its_own_folder() {
         let writers = Writers::default();
         let (tell, mut events) = unbounded_channel();
         let flag = Arc::new(AtomicBool::new(false));

@@ -27,7 +27,7 @@ async fn session(ticket: &Ticket) -> Result<Session, Error> {
 }
 
 #[test]
-fn callers_wait_outside_in_time_and_sessions_that_stand_can_work() {
+fn at_the_descriptor_limit_new_clients_wait_and_open_sessions_work() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(FILES), maximum }).unwrap();
     let mut builder = tokio::runtime::Builder::new_multi_thread();

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_starved_buffer_names_its_sysctl_and_value() {
+    fn a_too_small_buffer_gives_a_hint_with_its_sysctl_and_value() {
         let options = SocketOptions::default();
         let recv = buffer_hint(&options, 212_992, 16 * MIB).unwrap();
         let send = buffer_hint(&options, 16 * MIB, 212_992).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_buffer_that_was_asked_for_is_no_problem() {
+    fn a_requested_small_buffer_gives_no_hint() {
         let options = SocketOptions {
             recv_buffer: Some(10_000),
             send_buffer: Some(10_000),

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn joined_datagrams_come_apart_at_the_stride() {
+    fn coalesced_datagrams_are_split_at_the_stride() {
         let mut buffers = RecvBuffers::new(3);
         for (slot, (len, stride)) in [(10, 4), (0, 0), (3, 3)].into_iter().enumerate() {
             buffers.metas[slot].len = len;

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_refuses_gso_gets_single_datagrams_with_the_same_ecn_bits() {
+    fn without_gso_datagrams_are_sent_singly_with_the_same_ecn_bits() {
         for host in ["127.0.0.1:0", "[::1]:0"] {
             let options = SocketOptions::default();
             let receiver = UdpSocket::bind(host.parse().unwrap(), &options).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_make_no_sense_are_refused_and_do_not_cost_gso() {
+    fn invalid_send_calls_are_refused_and_keep_gso_enabled() {
         let socket =
             UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default()).unwrap();
         let port_0 = "127.0.0.1:0".parse().ok();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_a_sender_must_live_with_has_a_status() {
+    fn every_recoverable_send_error_has_a_status() {
         for (errno, status) in [
             (libc::EAGAIN, SendStatus::WouldBlock),
             (libc::ENOBUFS, SendStatus::WouldBlock),

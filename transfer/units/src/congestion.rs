@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_has_its_own_number_and_blank_fields_of_its_own() {
+    fn each_congestion_form_has_its_own_code_and_blank_fields() {
         for form in CongestionForm::ALL {
             assert_eq!(CongestionForm::from_code(form.code()), Some(form));
             assert_eq!(form.blank().form(), form);

@@ -458,7 +458,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_value_goes_to_its_field_in_its_unit() {
+    fn a_key_sets_its_field_in_its_unit() {
         let mut filled = Filled::default();
         for key in KEYS {
             assert_eq!(key.put_default(&mut filled), Ok(()));
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_key_may_not_be_is_refused_and_changes_nothing() {
+    fn an_invalid_key_value_is_refused_and_changes_nothing() {
         let mut filled = Filled::default();
         for (key, given, refused) in [
             (0, Given::Integer(0), Refused::Range),
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lab_refuses_by_what_is_asked() {
+    fn the_lab_refusal_depends_on_the_value() {
         let most = Filled { loss: Probability::per_mille(501), ..Filled::default() };
         assert_eq!(KEYS[2].lab_refusal(&most), Some("too much"));
         assert_eq!(KEYS[2].lab_refusal(&Filled::default()), None);
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_what_a_refusal_says() {
+    fn a_key_row_lists_the_allowed_values_of_the_refusal() {
         let rows: Vec<Row> = KEYS.iter().map(Key::row).collect();
         let allowed: Vec<&str> = rows.iter().map(|row| row.allowed.as_str()).collect();
         let whole = "a whole number from 1 to 1000";

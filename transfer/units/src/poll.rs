@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_either_an_output_or_a_time() {
+    fn a_poll_result_is_either_an_output_or_a_wait_time() {
         let output: Polled<u8, ()> = Polled::Ready(3);
         assert_eq!((output.until(), output.ready()), (None, Some(3)));
         let until = Some(Instant(5));

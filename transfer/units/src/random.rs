@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_numbers() {
+    fn the_seed_determines_the_random_numbers() {
         let draw = |seed| {
             let mut rng = SeededRandom::new(seed);
             [rng.next_u64(), rng.next_u64(), rng.next_u64()]
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_named_not_ordered() {
+    fn random_streams_depend_on_names_and_not_on_order() {
         let root = SeededRandom::new(1);
         let first = root.fork("link/a").next_u64();
         let _other = root.fork("link/b");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_meets_its_probability() {
+    fn chance_is_true_with_the_given_probability() {
         let mut rng = SeededRandom::new(3);
         let p = Probability::new(0.05).unwrap();
         let hits = (0..100_000).filter(|_| rng.chance(p)).count();

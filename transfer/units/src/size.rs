@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_tell_powers_of_1024_and_of_1000_apart() {
+    fn sizes_distinguish_powers_of_1024_and_of_1000() {
         for (text, bytes) in [
             ("4096", 4096),
             ("1B", 1),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_an_example() {
+    fn an_invalid_size_is_refused_with_an_example() {
         for text in
             ["", "0", "-1", "M", "1X", "1MBit", "1..5M", "nan", "99999999999999999999", "0.5"]
         {

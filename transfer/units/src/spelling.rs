@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_word_is_named_only_if_it_is_near() {
+    fn the_nearest_word_is_suggested_only_if_it_is_close() {
         let known = ["rate_mbps", "delay_ms", "loss"];
         assert_eq!(nearest("rate_mpbs", &known), Some("rate_mbps"));
         assert_eq!(nearest("los", &known), Some("loss"));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn all_near_words_are_named_the_nearest_first_and_no_other() {
+    fn all_close_words_are_suggested_nearest_first() {
         let known = ["bic", "bbr1", "bbr3", "sabul2026", "sabul2003"];
         assert_eq!(near("bbr", &known), ["bbr1", "bbr3"]);
         assert_eq!(near("sabul", &known), ["sabul2026", "sabul2003"]);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn two_letters_swapped_are_one_slip() {
+    fn two_swapped_letters_count_as_one_edit() {
         assert_eq!(distance("tpc", "tcp"), 1);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("kitten", "sitting"), 3);

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_of_what_there_is() {
+    fn earliest_ignores_missing_instants() {
         let at = |ps| Some(Instant(ps));
         assert_eq!(Instant::earliest([None, at(7), at(3), None, at(5)]), at(3));
         assert_eq!(Instant::earliest([at(3), None]), at(3));

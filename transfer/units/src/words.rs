@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_shown_with_their_unit_and_things_with_their_number() {
+    fn rates_are_shown_with_units_and_counts_with_plurals() {
         assert_eq!(show_rate(941_200_000.0), "941.2 Mbit/s");
         assert_eq!(show_rate(2.5e9), "2.50 Gbit/s");
         assert_eq!(

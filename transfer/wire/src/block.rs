@@ -220,7 +220,7 @@ mod tests {
 
     /// The same bytes as in the protocol's documentation.
     #[test]
-    fn a_block_is_written_byte_by_byte() {
+    fn a_block_has_the_documented_bytes() {
         let mut block = b"data".to_vec();
         end_block(&mut block, 4, &table(&some()));
         let expected = [
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_whole_and_in_order_wherever_tables_are_cut() {
+    fn records_decode_whole_and_in_order_with_any_fragmentation() {
         let records = [some(), vec![largest()], some()].concat();
         let all = table(&records);
         for step in [1, 2, 3, 7, 4096, 100_000, all.len()] {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_entry_and_the_longest_part_are_as_long_as_may_be() {
+    fn the_largest_entry_and_part_records_have_the_maximum_length() {
         let Record::Entry(entry) = largest() else { unreachable!("it is one") };
         assert!(table(&[Record::Entry(entry.clone())]).len() > MAX_RECORD * 3 / 4);
         let more = entry.more.unwrap();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused_and_makes_no_room() {
+    fn an_invalid_record_is_refused_without_allocation() {
         for bad in [
             &[0][..],
             // 2^18 + 1 bytes, 2^21 and more.

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_without_payload_has_a_congestion_header_or_is_none() {
+    fn a_packet_without_payload_must_have_a_congestion_header() {
         let mut header = DataHeader::new(ConnectionId(7), PacketNumber(8), SeqNo(9), 10, 11);
         header.congestion_len = 20;
         let mut datagram = header.encode().to_vec();

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_comes_last_and_an_ack_without_one_has_the_bytes_that_it_always_had() {
+    fn an_echo_is_encoded_last_and_acks_without_one_are_unchanged() {
         let plain = Ack { serial: 1, packets: 2, ..Ack::default() };
         let mut bytes = Vec::new();
         Feedback::Ack(plain.clone()).encode(&mut bytes);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_report_is_its_kind_and_a_count() {
+    fn a_syn_report_is_encoded_as_its_tag_and_a_count() {
         let syn = Feedback::Syn { received: 300 };
         let mut bytes = Vec::new();
         syn.encode(&mut bytes);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_of_a_stretch_round_trips_and_stays_inside_it() {
+    fn missing_ranges_round_trip_and_must_lie_inside_their_interval() {
         let range = |first, last| NumberRange { first, last };
         let stretch = |ranges| Missing { serial: 3, from: SeqNo(100), below: SeqNo(164), ranges };
         for ranges in [vec![], vec![range(100, 163)], vec![range(100, 100), range(120, 122)]] {
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn error_rates_end_at_all_and_marks_at_sixteen_bytes() {
+    fn error_rates_are_at_most_one_and_marks_have_sixteen_bytes() {
         round_trip(&Feedback::ErrorRate(0));
         round_trip(&Feedback::ErrorRate(ERROR_RATE_MAX));
         let mut bytes = Vec::new();

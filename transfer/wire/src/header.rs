@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_headers_say_where_and_why() {
+    fn invalid_headers_are_refused_with_position_and_reason() {
         let good = Header::new(Kind::Data, ConnectionId(1), PacketNumber(2)).encode();
         let with = |at: usize, value: u8| {
             let mut bytes = good;

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shown_name_cannot_steer_the_terminal() {
+    fn a_printed_name_is_escaped_for_the_terminal() {
         let shown = Printable(b"a\x1b[2J\n\xFF\xE2\x80\xAEb").to_string();
         assert_eq!(shown, "a\\u{1b}[2J\\n\u{FFFD}\\u{202e}b");
         assert!(is_printable(&shown) && is_printable("caf\u{e9} \u{4f60}\u{597d}"));

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_third_party_needs_the_list_and_an_adr() {
+    fn a_third_party_crate_needs_a_list_entry_and_an_adr() {
         let crates = [member("sabul-wire", &["postcard", "rand"], &[])];
         let what = |files: &[File]| -> Vec<String> {
             check_third_parties(&crates, files).into_iter().map(|f| f.what).collect()

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deviation_is_known_on_both_sides_or_found() {
+    fn a_deviation_without_a_file_or_without_a_citation_is_found() {
         let files = [
             file("docs/deviations/DEV-001.toml", "source = \"[SABUL §II-E]\"\n"),
             file("docs/deviations/rates.toml", "id = \"DEV-002\"\nsee = \"DEV-001\"\n"),

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_is_allowed_where_one_of_its_choices_is() {
+    fn a_licence_expression_is_allowed_if_one_of_its_choices_is() {
         let allowed = ["MIT", "ISC", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"];
         for good in [
             "MIT",
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_licence_that_nobody_decided_for_is_found() {
+    fn a_licence_outside_the_allowed_list_is_found() {
         let files = [file("deny.toml", POLICY)];
         let packages = [
             package("good", Some("MIT"), None),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_is_the_oldest_rust() {
+    fn all_crates_state_the_same_minimum_rust_version() {
         let root = file("Cargo.toml", "[workspace.package]\nrust-version = \"1.88\"\n");
         let files = [
             root,

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forbidden_path_is_found_however_it_is_written() {
+    fn a_forbidden_path_is_found_in_every_import_form() {
         for (text, name) in [
             ("use std::net::UdpSocket;", "std::net"),
             ("use std::{fmt, fs};", "std::fs"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_comments_and_plain_values_may_name_what_they_like() {
+    fn forbidden_paths_in_tests_comments_and_strings_are_ignored() {
         let text = "// std::fs\nuse std::time::Duration;\nconst A: &str = \"std::env\";\n\
             fn brand() { operand::x() }\n#[cfg(test)]\nmod tests { use std::collections::HashMap; }";
         assert_eq!(core_findings(text), Vec::<String>::new());

@@ -165,7 +165,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_ring_of_four_files_is_found_whichever_way_they_import() {
+    fn a_ring_of_four_files_is_found_with_every_import_form() {
         let mut files = RING.to_vec();
         files.push(("c", "use super::{a::A, x};"));
         let findings = found(&files);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_through_the_root_of_the_crate_is_one() {
+    fn a_ring_through_the_crate_root_is_found() {
         let files = [
             ("lib", "mod a; mod b; mod c; pub use c::C;"),
             ("a", "use crate::C;"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn small_rings_tests_comments_and_arrows_one_way_are_none() {
+    fn small_rings_and_one_way_imports_are_not_reported() {
         assert_eq!(found(&RING), Vec::<String>::new());
         let three =
             [("a", "use crate::b::B;"), ("b", "use crate::c::C;"), ("c", "use crate::a::A;")];

@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_state_of_more_than_fifteen_fields_is_found_and_a_table_is_none() {
+    fn a_struct_of_more_than_fifteen_private_fields_is_found() {
         assert_eq!(found(&wide(15, ""), &[]), Vec::<String>::new());
         assert!(found(&wide(16, "pub(super) "), &[]).is_empty());
         assert!(found(&wide(16, ""), &[])[0].starts_with("Wide has 16 fields"));
     }
 
     #[test]
-    fn what_is_known_may_shrink_and_go_but_not_grow() {
+    fn a_known_exception_may_shrink_but_not_grow() {
         let known = [("transfer/cc/src/a.rs", "long", 70)];
         assert_eq!(found(&function(70), &known), Vec::<String>::new());
         assert_eq!(found(&function(65), &known), Vec::<String>::new());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_asked_in_another_way_is_found() {
+    fn a_state_machine_with_another_polling_interface_is_found() {
         let asked = |path: &str, text: &str| check_machines(&file(path, text)).len();
         let path = "transfer/channel/src/a.rs";
         assert_eq!(asked(path, "pub fn poll(&mut self) -> Polled<A, B> {}"), 0);

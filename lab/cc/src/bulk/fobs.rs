@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_of_more_than_one_per_cent_loss_slows_and_any_other_speeds_up() {
+    fn a_segment_with_over_one_percent_loss_slows_fobs_and_others_speed_it_up() {
         let cx = Moment::new(Instant::ZERO, None, Bytes(1500));
         let mut fobs = fobs(&[("control", "on")]).unwrap();
         // 100 Mb/s of 1500 bytes: 120 µs.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_before_the_last_change_is_not_held_against_the_new_rate() {
+    fn packets_sent_before_the_last_rate_change_do_not_affect_the_new_rate() {
         let cx = Moment::new(Instant::ZERO, None, Bytes(1500));
         let mut fobs = fobs(&[("control", "on")]).unwrap();
         let ack = |largest, next| {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_is_deaf_and_a_control_without_a_rate_is_refused() {
+    fn greedy_fobs_ignores_reports_and_rate_control_without_a_rate_is_refused() {
         let cx = Moment::new(Instant::ZERO, None, Bytes(1500));
         let mut greedy = fobs(&[]).unwrap();
         let before = greedy.limits();

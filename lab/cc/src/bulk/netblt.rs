@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn four_clean_buffers_shorten_the_interval_and_more_than_five_per_cent_stretch_it() {
+    fn four_clean_buffers_shorten_the_interval_over_5_percent_loss_extends_it() {
         let mut on = netblt(&[("adaptation", "on")]);
         for expected in [10.0, 10.0, 10.0, 9.5, 9.5] {
             assert!((hear(&mut on, 64, 64) - expected).abs() < 1e-6);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_steps() {
+    fn tsunami_gap_changes_follow_the_published_steps() {
         for (error, expected) in [(10_000, 1.0011), (100_000, 1.0417), (7_500, 0.8333), (0, 0.8333)]
         {
             let factor = factor(error);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn it_starts_at_a_third_and_stays_between_target_and_ten_milliseconds() {
+    fn tsunami_starts_at_a_third_of_its_target_rate_and_stays_in_its_range() {
         let mut tsunami = tsunami("100");
         assert_eq!(tsunami.limits().gap.0, Span::from_micros(360));
         for _ in 0..10 {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_slower_than_the_longest_gap_keeps_its_own() {
+    fn a_target_rate_below_the_range_keeps_its_own_gap() {
         // 1 Mb/s of 1500 bytes: 12 ms.
         let mut tsunami = tsunami("1");
         for _ in 0..20 {

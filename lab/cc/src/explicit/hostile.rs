@@ -80,7 +80,7 @@ fn check(name: &str, host: &Guarded, form: CongestionForm) {
 }
 
 #[test]
-fn whatever_is_written_into_headers_no_host_half_fails_stops_or_passes_its_bounds() {
+fn host_halves_stay_within_bounds_with_arbitrary_headers() {
     for entry in ROUTERS {
         for seed in 0..20 {
             let mut random = SeededRandom::new(seed);
@@ -118,7 +118,7 @@ fn whatever_is_written_into_headers_no_host_half_fails_stops_or_passes_its_bound
 }
 
 #[test]
-fn a_router_half_lives_with_whatever_hosts_write() {
+fn router_halves_tolerate_arbitrary_host_headers() {
     for entry in ROUTERS {
         let mut random = SeededRandom::new(7);
         let mut router = entry.router(&[], Rate::from_mbps(100), 3).unwrap();

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_longer_round_trip_is_believed_sooner_than_a_shorter_one() {
+    fn the_rtt_average_rises_faster_than_it_falls() {
         let mut load = Load::<f64>::new();
         load.rtt = 0.05;
         load.note_rtt(0.1, 0.01, 0.1);

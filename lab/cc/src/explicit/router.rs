@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_end_late_but_at_their_own_time_and_strangers_are_load_alone() {
+    fn late_intervals_keep_their_times_and_foreign_headers_count_only_as_load() {
         let noted = Arc::default();
         let law = Box::new(Noted(Arc::clone(&noted)));
         let mut router = Router::new(law, CongestionForm::Own, Rate::from_mbps(12));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_silence_is_made_up_for_in_bounded_time() {
+    fn intervals_missed_in_a_long_idle_period_take_bounded_time() {
         let noted = Arc::default();
         let law = Box::new(Noted(Arc::clone(&noted)));
         let mut router = Router::new(law, CongestionForm::Own, Rate::from_mbps(12));

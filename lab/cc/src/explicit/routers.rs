@@ -45,7 +45,7 @@ mod tests {
     use crate::registry;
 
     #[test]
-    fn each_router_half_has_a_host_half_of_its_name_and_form() {
+    fn each_router_half_has_a_host_half_with_its_name_and_form() {
         for entry in ROUTERS {
             let host = registry::find(entry.name).unwrap();
             let host = host.build(&[], sabul_units::Bytes(1500)).unwrap();

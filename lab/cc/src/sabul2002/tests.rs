@@ -48,7 +48,7 @@ fn gap(controller: &dyn Controller) -> u64 {
 }
 
 #[test]
-fn the_gap_is_the_silence_after_the_interfaces_own_time_for_a_packet() {
+fn the_gap_is_the_pause_after_the_interfaces_serialisation_time() {
     // Eq (5) at 300 Mb/s: 12 000 bit / 300 Mb/s = 40 µs, of which 12 µs are L / C.
     let it = controller(&[("rate_mbps_initial", "300")]);
     assert_eq!(gap(&*it), 28_000_000);
@@ -75,7 +75,7 @@ fn a_loss_free_interval_takes_a_hundredth_or_a_tenth_off_the_gap() {
 }
 
 #[test]
-fn a_hundredth_lost_makes_12_us_12_5108_us() {
+fn one_percent_loss_increases_a_gap_of_12_us_to_12_5108_us() {
     // Eq (1): 12 × (1 + 0.1 × (0.01 − 0.001)) + 0.5 = 12.5108 µs. A period of 24 µs is 500 Mb/s.
     let mut it = controller(&[("rate_mbps_initial", "500")]);
     interval(&mut *it, 1000, 10);
@@ -113,7 +113,7 @@ fn the_tenth_nak_adds_b_and_then_each_510th() {
 }
 
 #[test]
-fn a_named_gain_goes_before_that_of_the_set() {
+fn a_named_gain_takes_precedence_over_that_of_the_set() {
     let mut it = controller(&[("rate_mbps_initial", "500"), ("set", "pr1"), ("k2", "20")]);
     interval(&mut *it, 1000, 0);
     assert_eq!(gap(&*it), 11_760_000, "12 µs × (1 − 20 × 0.001)");
@@ -163,7 +163,7 @@ fn the_period_stays_between_the_interfaces_time_and_a_millisecond() {
 }
 
 #[test]
-fn an_interval_without_packets_changes_nothing_unless_sent_is_raised_to_lost() {
+fn an_interval_without_packets_changes_nothing_by_default() {
     let mut it = controller(&[("rate_mbps_initial", "500")]);
     interval(&mut *it, 0, 5);
     assert_eq!(gap(&*it), 12_000_000);
@@ -177,7 +177,7 @@ fn an_interval_without_packets_changes_nothing_unless_sent_is_raised_to_lost() {
 }
 
 #[test]
-fn repeated_reports_count_only_when_asked_to() {
+fn repeated_loss_reports_count_only_if_configured() {
     for (switch, after, then) in [("off", 12_510_800, 12_385_692), ("on", 12_534_800, 12_409_452)] {
         let given = [("rate_mbps_initial", "500"), ("count_repeats", switch)];
         let mut it = controller(&given);
@@ -194,7 +194,7 @@ fn repeated_reports_count_only_when_asked_to() {
 }
 
 #[test]
-fn the_average_takes_nine_tenths_of_the_newest_interval() {
+fn the_loss_average_weights_the_newest_interval_by_nine_tenths() {
     let mut it = controller(&[("rate_mbps_initial", "500"), ("loss", "averaged")]);
     interval(&mut *it, 1000, 10);
     // 0.9 × 1 % = 0.9 %: 12 × (1 + 0.1 × 0.008) + 0.5 µs.
@@ -232,7 +232,7 @@ fn an_expiry_counts_as_an_interval_that_lost_everything() {
 }
 
 #[test]
-fn larger_packets_keep_the_gap_and_take_their_own_time() {
+fn larger_packets_keep_the_gap_and_add_their_serialisation_time() {
     let mut it = controller(&[("rate_mbps_initial", "300")]);
     let mut jumbo = Context::without_chance(&Moment::new(Instant::ZERO, None, Bytes(9000)));
     let quiet = IntervalReport::new(Packets(9), Packets(0), Packets(0), T, false);
@@ -242,7 +242,7 @@ fn larger_packets_keep_the_gap_and_take_their_own_time() {
 }
 
 #[test]
-fn a_gap_that_is_not_used_shrinks_only_where_asked_for() {
+fn an_unused_gap_shrinks_only_if_configured() {
     for (word, is_shorter) in [("hold", false), ("rise", true)] {
         let mut controller = controller(&[("unused", word)]);
         let before = period(&*controller);

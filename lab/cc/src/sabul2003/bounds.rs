@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_what_arrives_in_a_round_trip_and_an_interval_and_sixteen_packets() {
+    fn the_window_is_arrivals_in_rtt_plus_syn_interval_plus_sixteen_packets() {
         let mut arrivals = Arrivals::new(SYN);
         told(&mut arrivals, &[(0, 10, false), (50, 400, false)]);
         assert_eq!(arrivals.window(rtt(100, 100)), None, "not a round trip yet");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_of_four_stretches_counts() {
+    fn the_arrival_rate_is_the_fastest_of_four_round_trips() {
         let mut arrivals = Arrivals::new(SYN);
         told(&mut arrivals, &[(0, 0, false), (100, 1000, false)]);
         told(&mut arrivals, &[(200, 1500, false), (300, 2000, false), (400, 2500, false)]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_source_leaves_unused_takes_nothing_back() {
+    fn app_limited_periods_do_not_lower_the_window() {
         let mut arrivals = Arrivals::new(SYN);
         told(&mut arrivals, &[(0, 0, false), (100, 1000, false)]);
         let slow: Vec<_> = (2..20).map(|n| (n * 100, 1000 + n * 10, n % 2 == 0)).collect();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_may_be_ahead_of_what_arrives_by_what_the_time_in_between_adds() {
+    fn the_rate_bound_exceeds_the_arrival_rate_by_the_feedback_delays_growth() {
         let mut arrivals = Arrivals::new(SYN);
         assert_eq!(arrivals.gap_min(1.0, rtt(100, 180)), None);
         told(&mut arrivals, &[(0, 0, false), (100, 9710, false)]);

@@ -89,7 +89,7 @@ fn the_first_nak_of_an_epoch_cuts_by_a_ninth_and_freezes_one_rtt() {
 }
 
 #[test]
-fn inside_an_epoch_only_the_16th_32nd_and_64th_nak_cut_and_none_freezes() {
+fn inside_an_epoch_only_the_16th_32nd_and_64th_nak_cut_and_no_nak_freezes() {
     let mut controller = published("900");
     leave_slow_start(&mut *controller);
     controller.on_loss(&loss(50, 100), &mut cx(Instant::ZERO));
@@ -111,7 +111,7 @@ fn inside_an_epoch_only_the_16th_32nd_and_64th_nak_cut_and_none_freezes() {
 }
 
 #[test]
-fn loss_above_a_thousandth_stops_the_increase_until_the_average_forgets() {
+fn loss_above_a_thousandth_stops_the_increase_until_the_average_decays() {
     let mut controller = published("900");
     leave_slow_start(&mut *controller);
     let lossy = IntervalReport::new(Packets(1000), Packets(0), Packets(10), SYN_INTERVAL, false);
@@ -123,7 +123,7 @@ fn loss_above_a_thousandth_stops_the_increase_until_the_average_forgets() {
 }
 
 #[test]
-fn slow_start_grows_the_window_to_what_was_acknowledged_and_leaves_the_rate() {
+fn slow_start_sets_the_window_to_acknowledged_packets_and_keeps_the_rate() {
     let mut controller = published("900");
     assert_eq!(controller.limits().window, Some(Packets(1)));
     let gap = controller.limits().gap;
@@ -168,7 +168,7 @@ fn a_search_that_never_sees_a_spacing_stays_bounded() {
 }
 
 #[test]
-fn an_initial_rate_whose_gap_it_cannot_keep_is_refused_and_never_moved() {
+fn an_initial_rate_outside_the_gap_range_is_refused_and_not_clamped() {
     let build = |mbps: &str, bytes: u64| {
         ENTRY.build(&[("rate_mbps_initial".to_owned(), mbps.to_owned())], Bytes(bytes))
     };
@@ -179,7 +179,7 @@ fn an_initial_rate_whose_gap_it_cannot_keep_is_refused_and_never_moved() {
 }
 
 #[test]
-fn the_freeze_takes_the_round_trip_that_was_asked_for() {
+fn the_freeze_lasts_for_the_configured_rtt() {
     let now = Instant::ZERO + Span::from_secs(1);
     let [min, smoothed, latest] = [20, 50, 80].map(Span::from_millis);
     let rtt = RttEstimate { latest, smoothed, variance: Span::from_millis(7), min };
@@ -196,7 +196,7 @@ fn the_freeze_takes_the_round_trip_that_was_asked_for() {
 }
 
 #[test]
-fn a_rate_of_which_half_is_unused_stays_for_want_of_data_only() {
+fn a_half_unused_rate_is_held_only_if_app_limited() {
     // 900 Mb/s are 750 packets of 1500 bytes a SYN interval.
     for (word, is_app_limited, sent, rises) in [
         ("hold", true, 374, false),

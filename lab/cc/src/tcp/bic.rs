@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_comes_near_lingers_and_goes_on() {
+    fn bic_search_approaches_the_target_slows_and_then_probes_beyond() {
         let mut driven = bic(1000.0);
         let mut largest = 10_000;
         lose(&mut driven, &mut largest, Span::ZERO);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_did_not_get_back_leaves_room() {
+    fn fast_convergence_lowers_the_target_after_an_early_second_loss() {
         let mut driven = bic(1000.0);
         let mut largest = 10_000;
         lose(&mut driven, &mut largest, Span::ZERO);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_window_halves_and_a_timeout_forgets() {
+    fn a_small_window_halves_and_a_timeout_resets_the_search() {
         let mut driven = bic(14.0);
         lose(&mut driven, &mut 100, Span::ZERO);
         assert!((driven.window.cwnd() - 7.0).abs() < 1e-9);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_goes_half_the_way_to_its_goal_every_second_round_trip() {
+    fn the_window_moves_halfway_to_its_target_every_second_rtt() {
         let mut fast = fast(1000.0);
         let queued = Span::from_millis(125);
         fast.on_ack(&ack(10, 990, 10), &mut cx(Span::ZERO, queued));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_follows_a_third_of_a_window() {
+    fn the_rtt_average_covers_a_third_of_a_window() {
         let mut law = Fast::new(&values(PARAMS, &[]));
         let mut sample = |packets, latest| {
             law.sample(packets, 600.0, latest);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_sinks_below_its_threshold_does_not_start_slowly_again() {
+    fn a_window_below_its_threshold_does_not_return_to_slow_start() {
         let mut fast = fast(1000.0);
         fast.on_ack(&ack(10, 990, 10), &mut cx(Span::ZERO, RTT * 2));
         // 0.5 × 1000 + 0.5 × (500 + 100) = 800.

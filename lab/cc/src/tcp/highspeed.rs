@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn below_38_packets_it_is_reno() {
+    fn highspeed_equals_reno_below_38_packets() {
         for w in [1.0, 20.0, 38.0] {
             assert!((increase(w) - 1.0).abs() < 1e-12 && (decrease(w) - 0.5).abs() < 1e-12, "{w}");
         }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_adds_a_and_a_loss_takes_b() {
+    fn each_round_trip_adds_a_and_a_loss_removes_b() {
         let mut driven = avoiding(PARAMS, 10_661.0, HighSpeed);
         let mut largest = 0;
         round(&mut driven, &mut largest, Span::ZERO, RTT);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_loss_in_a_hundred_thousand_packets_keeps_1800_of_them_in_flight() {
+    fn a_loss_rate_of_one_in_100000_gives_a_window_of_1800_packets() {
         // 0.12 / (1e-5)^0.835 = 0.12 × 14962 = 1795.
         let mut driven = avoiding(PARAMS, 500.0, HighSpeed);
         let (mut largest, mut since, mut now) = (0, 0, Span::ZERO);

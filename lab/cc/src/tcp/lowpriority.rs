@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_sign_within_three_round_trips_leaves_one_packet() {
+    fn a_second_early_indication_within_three_rtts_leaves_one_packet() {
         let mut driven = cut();
         arrive(&mut driven, 995..=1002, SLOW, SLOW);
         assert_eq!(driven.limits().window.unwrap().0, 500, "sent before the cut");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_grows_for_three_round_trips() {
+    fn the_window_does_not_grow_for_three_rtts_after_a_cut() {
         let mut driven = cut();
         arrive(&mut driven, 1003..=1020, SLOW * 3 - Span(1), RTT);
         assert!((driven.window.cwnd() - 500.001).abs() < 1e-3, "{driven:?}");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn as_linux_has_it_slow_start_comes_back_up_to_the_last_loss() {
+    fn with_linux_regrowth_slow_start_resumes_up_to_the_last_loss_window() {
         let given = values(PARAMS, &[("regrow", "slow-start")]);
         let mut law = LowPriority::new(&given, NewReno);
         law.delays = Delays { recent: [0.1; SAMPLES], max: 0.2, average: Some(0.1) };
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_slow_start_has_queued_goes_by_first_signs() {
+    fn early_indications_drain_the_queue_of_slow_start() {
         let mut driven = measured(1000.0, NewReno);
         driven.law.delays.forget();
         arrive(&mut driven, 1..=2, Span::ZERO, SLOW);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_and_small_windows_hear_no_early_sign() {
+    fn slow_start_and_small_windows_ignore_early_indications() {
         let given = values(PARAMS, &[("initial_window", "20")]);
         let mut driven = LossDriven::new(&given, LowPriority::new(&given, NewReno));
         for ms in [100, 150, 200, 200, 200, 200, 200, 200] {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn highspeed_answers_first_signs_and_losses_by_its_own_curve() {
+    fn highspeed_uses_its_own_curve_for_early_indications_and_losses() {
         let mut driven = measured(10_661.0, HighSpeed);
         arrive(&mut driven, 1..=3, Span::ZERO, SLOW);
         // 1 - b(10661) = 0.79325.

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_begin_where_the_source_has_them() {
+    fn ltcp_layers_begin_at_the_published_windows() {
         let law = ltcp(&[]);
         let begins = [0.0, 50.0, 200.0, 500.0, 1000.0, 1750.0, 2800.0, 4200.0];
         for (below, begin) in begins.into_iter().enumerate() {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layer_says_how_many_flows_it_grows_like() {
+    fn an_ltcp_window_grows_like_as_many_flows_as_its_layer() {
         let mut driven = avoiding(PARAMS, 1000.0, ltcp(&[]));
         driven.on_ack(&ack(100, 900, 100), &mut cx(Span::ZERO, RTT));
         // Layer 5: 1000 + 5 × 100 / 1000 = 1000.5; 1000.5 × 0.85 = 850.425, which is layer 4.
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_layer_is_reno() {
+    fn the_first_ltcp_layer_equals_reno() {
         let mut driven = avoiding(PARAMS, 40.0, ltcp(&[("k_r", "9")]));
         driven.on_ack(&ack(10, 30, 10), &mut cx(Span::ZERO, RTT));
         // 40 + 10 / 40 = 40.25; half of it is 20.125.

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n_packets_a_round_trip_and_one_flow_in_n_halves() {
+    fn multcp_adds_n_packets_a_round_trip_and_a_loss_halves_one_nth() {
         let mut driven = avoiding(PARAMS, 1000.0, MulTcp { flows: 4.0 });
         driven.on_ack(&ack(50, 950, 50), &mut cx(Span::ZERO, RTT));
         // 1000 + 4 × 50 / 1000 = 1000.2; × (1 − 1/8) = 875.175.
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flow_is_newreno() {
+    fn multcp_with_one_flow_equals_newreno() {
         let mut driven = avoiding(PARAMS, 100.0, MulTcp { flows: 1.0 });
         let mut largest = 1000;
         round(&mut driven, &mut largest, RTT, RTT);

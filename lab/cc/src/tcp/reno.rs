@@ -59,7 +59,7 @@ mod tests {
     use sabul_cc::tcp::testing::{RTT, ack, avoiding, cx, loss};
 
     #[test]
-    fn a_decrease_answers_the_losses_of_one_round_trip() {
+    fn one_decrease_covers_the_losses_of_one_round_trip() {
         let mut reno = avoiding(PARAMS, 100.0, Reno);
         reno.on_loss(&loss(5, 99), &mut cx(Span::ZERO, RTT));
         reno.on_loss(&loss(7, 120), &mut cx(RTT - Span(1), RTT));
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_goes_on_after_one_round_trip() {
+    fn reno_recovery_ends_after_one_round_trip() {
         let mut reno = avoiding(PARAMS, 100.0, Reno);
         reno.on_loss(&loss(5, 99), &mut cx(Span::ZERO, RTT));
         reno.on_ack(&ack(5, 45, 20), &mut cx(RTT - Span(1), RTT));

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundredth_for_each_packet_and_an_eighth_for_a_loss() {
+    fn scalable_adds_a_hundredth_per_packet_and_removes_an_eighth_per_loss() {
         let mut driven = scalable(1000.0);
         driven.on_ack(&ack(50, 950, 50), &mut cx(Span::ZERO, RTT));
         // 1000 + 50 × 0.01 = 1000.5; 1000.5 × 7/8 = 875.4375.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn up_to_16_packets_it_is_reno() {
+    fn scalable_equals_reno_up_to_16_packets() {
         let mut driven = scalable(16.0);
         driven.on_ack(&ack(4, 12, 4), &mut cx(Span::ZERO, RTT));
         // 16 + 4 / 16 = 16.25.
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_window_is_back_after_the_same_number_of_round_trips() {
+    fn every_window_recovers_in_the_same_number_of_round_trips() {
         // 7/8 × 1.01^13.4 = 1: in the fourteenth RTT.
         for cwnd in [200.0, 20_000.0] {
             let mut driven = scalable(cwnd);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_speed_is_the_mean_of_the_intervals_that_are_alike() {
+    fn the_arrival_speed_is_the_mean_of_similar_intervals() {
         let mut arrivals = Arrivals::new(8.0);
         ack(&mut arrivals, 1, 0);
         assert!((arrivals.speed().unwrap() - 1.0).abs() < 1e-9, "a second each, until known");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_speed_is_unknown_where_no_more_than_half_are_alike() {
+    fn the_arrival_speed_is_unknown_if_at_most_half_the_intervals_are_similar() {
         let mut arrivals = Arrivals::new(2.0);
         ack(&mut arrivals, 1, 0);
         ack(&mut arrivals, 9, 800);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_without_a_new_time_is_told_by_the_next() {
+    fn packets_of_an_ack_without_a_new_time_count_with_the_next_ack() {
         let mut arrivals = Arrivals::new(8.0);
         ack(&mut arrivals, 1, 100);
         ack(&mut arrivals, 11, 100);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_capacity_is_that_of_the_fastest_run() {
+    fn the_capacity_is_the_rate_of_the_fastest_run() {
         let mut arrivals = Arrivals::new(8.0);
         // Bursts of 40 at 120 µs, every 20 ms; ACKs at the first packet and after 20 and 39 more.
         for burst in 0..3 {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_average_takes_an_eighth_and_a_given_capacity_none() {
+    fn a_sample_has_weight_one_eighth_and_a_given_capacity_is_fixed() {
         let mut measured = Capacity::new(None);
         measured.take(Some(801.0));
         measured.take(None);

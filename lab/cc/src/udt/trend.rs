@@ -69,14 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_swings_or_stands_or_falls_is_none() {
+    fn oscillating_constant_or_falling_rtts_are_no_trend() {
         assert_eq!(warnings((0..40).map(|n| 20 + n % 2)), 0);
         assert_eq!(warnings([20; 40]), 0);
         assert_eq!(warnings((20..60).rev()), 0);
     }
 
     #[test]
-    fn fewer_rises_need_more_change() {
+    fn fewer_rises_need_a_larger_change_for_a_trend() {
         // Nine of fifteen steps go up (0.6): by 2 each, the six down by 1: (18 - 6) / 24 = 0.5 is
         // too little; up by 3: (27 - 6) / 33 = 0.64 is sufficient.
         let steps = [1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, 1, 1];

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_what_has_arrived_and_then_follows_the_speed_of_arrival() {
+    fn the_window_equals_arrivals_and_then_follows_the_arrival_speed() {
         let (mut udt1, mut steps) = (udt1(&[("window_packets", "200")]), Steps::default());
         assert_eq!(udt1.limits().window, Some(Packets(2)));
         for (packets, window) in [(2, 2), (2, 4), (4, 8), (80, 88)] {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_rises_by_what_is_free_and_at_most_to_one_packet_in_a_microsecond() {
+    fn the_rate_rises_with_free_capacity_up_to_one_packet_in_a_microsecond() {
         // 12 of 100 Mb/s: 88 are free, so 0.1 packets per interval: 10 + 0.1.
         let mut udt1 = steady(1000.0, &[]);
         Steps::default().step(&mut udt1, 10);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_stands_while_more_than_one_in_a_hundred_is_lost() {
+    fn the_rate_is_held_while_more_than_one_percent_is_lost() {
         // 0.875 × 12 / 1000 = 0.0105; then an eighth of it.
         let (mut udt1, mut steps) = (steady(1000.0, &[]), Steps::default());
         steps.step_with(&mut udt1, 10, &interval(12));

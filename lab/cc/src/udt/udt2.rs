@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_raises_the_rate_and_silence_does_not() {
+    fn a_report_raises_the_rate_and_a_missing_report_does_not() {
         // 800 of 1000 Mb/s: 200 are free, so one packet per interval, 1.2 Mb/s.
         let (mut udt2, mut steps) = (steady(15.0, &[]), Steps::default());
         steps.step(&mut udt2, 600);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_cuts_freezes_and_draws_anew() {
+    fn a_loss_epoch_cuts_the_rate_freezes_and_draws_a_new_nak_count() {
         let mut udt2 = steady(16.0, &[]);
         let now = Span::from_secs(1);
         udt2.on_loss(&loss(50, 100), &mut cx(now));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn within_an_epoch_each_nth_nak_cuts_and_moves_its_end() {
+    fn within_an_epoch_each_nth_nak_cuts_and_extends_the_epoch() {
         let mut udt2 = steady(16.0, &[]);
         udt2.on_loss(&loss(50, 100), &mut cx(Span::ZERO));
         udt2.every = 3;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ninth_of_the_capacity_bounds_the_way_back_where_asked_for() {
+    fn recovery_is_bounded_by_a_ninth_of_the_capacity_if_configured() {
         // 8 of 81 Gb/s: 73 are free, a ninth of the capacity is 9.
         for (word, inc) in [("off", 100.0), ("on", 10.0)] {
             let mut udt2 = steady(0.3, &[("ninth", word)]);

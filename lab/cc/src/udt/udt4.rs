@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_adds_what_arrives_and_goes_on_at_the_speed_of_arrival() {
+    fn slow_start_adds_arrivals_and_continues_at_the_arrival_speed() {
         let (mut udt4, mut steps) = (udt4(&[("window_packets", "100")]), Steps::default());
         assert_eq!(udt4.limits().window, Some(Packets(16)));
         steps.step(&mut udt4, 16);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_naks_epochs_have_the_fewer_of_them_cut() {
+    fn more_naks_per_epoch_make_a_smaller_share_of_them_cut() {
         let mut udt4 = steady(900.0, &[]);
         (udt4.epoch.average_naks, udt4.epoch.nak_count) = (20.0, 5);
         udt4.on_loss(&loss(50, 100), &mut cx(Span::ZERO));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn one_increase_is_left_out_after_a_loss() {
+    fn one_increase_is_skipped_after_a_loss() {
         let (mut udt4, mut steps) = (steady(900.0, &[]), Steps::default());
         udt4.on_loss(&loss(50, 100), &mut cx(Span::ZERO));
         steps.step(&mut udt4, 600);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_near_the_capacity_is_made_good_in_seven_and_a_half_seconds() {
+    fn a_cut_near_the_capacity_is_recovered_in_seven_and_a_half_seconds() {
         // [DAIMD] 1000 to 888.9 Mb/s, then one packet per step up to 900, and a tenth of a packet
         // up to 990.
         let mut udt4 = steady(1000.0, &[]);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_cut_is_not_made_good_a_ninth_of_the_capacity_is_free_at_most() {
+    fn until_a_cut_is_recovered_at_most_a_ninth_of_capacity_counts_as_free() {
         // 60 Mb/s in a path of 90: 30 are free, of the decade of 100; a ninth is 10.
         for (before, inc) in [(50.0, 0.1), (80.0, 0.01)] {
             let mut udt4 = steady(60.0, &[]);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_cuts_and_ends_slow_start() {
+    fn a_timeout_cuts_the_rate_and_ends_slow_start() {
         let mut udt4 = udt4(&[]);
         udt4.on_timeout(&mut cx(Span::ZERO));
         // 16 packets/s, the initial speed.

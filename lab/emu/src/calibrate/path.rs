@@ -207,7 +207,7 @@ mod tests {
     const MS: u64 = 1_000_000_000;
 
     #[test]
-    fn a_transit_is_the_sum_of_its_links_and_the_access() {
+    fn transit_time_is_the_sum_of_link_times_and_access_delay() {
         // 1500 bytes: 12 ms at 1 Mb/s, 1.2 ms at 10 Mb/s; 5 + 7 ms of delay, 3 ms of access.
         let path = way(vec![link(1, 5, 9), link(10, 7, 9)], Span::from_millis(3));
         assert_eq!(path.transit(1_500), Span(28 * MS + MS / 5));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_takes_its_share_of_the_rate() {
+    fn framing_overhead_reduces_the_payload_rate() {
         // 1500 ÷ 1538 of 1 Gb/s.
         let path = way(vec![link(1_000, 5, 9).with_framing(38)], Span::ZERO);
         assert_eq!(path.transit(1_500), Span(5 * MS + 12_304_000));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_always_counts_and_holding_back_only_where_it_may_hit_every_probe() {
+    fn latest_arrival_counts_jitter_always_and_reordering_only_when_frequent() {
         let held = |per_mille| {
             let by = Span::from_millis(20);
             let jitter = Span::from_millis(2);
@@ -275,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lossless_path_may_lose_nothing() {
+    fn a_lossless_path_has_no_loss_tolerance() {
         let odds = way(vec![link(1, 0, 9)], Span::ZERO).odds();
         assert!(odds.tolerance(20_000).abs() < f64::EPSILON);
         assert!(odds.relative_tolerance(100).abs() < f64::EPSILON);
     }
 
     #[test]
-    fn arrivals_vary_less_the_more_there_are() {
+    fn relative_tolerance_shrinks_with_the_number_of_packets() {
         // A tenth lost: √(0.1 ÷ 0.9 ÷ 1000) = 1.054 %, three times that 3.162 %.
         let odds = Odds { lost: 0.1, clump: 1.0 };
         assert!((odds.relative_tolerance(1_000) - 0.031_623).abs() < 1e-6);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_echoes_that_never_come() {
+    fn an_rtt_plan_is_refused_where_echoes_would_be_too_rare() {
         let lossy = |per_mille| {
             way(vec![link(1, 0, 9).with_loss(Probability::per_mille(per_mille))], Span::ZERO)
         };
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_losses_is_judged_by_what_chance_allows() {
+    fn a_loss_rate_is_judged_by_its_statistical_tolerance() {
         // 5 % of 10 000: 3 × √(10 000 × 0.05 × 0.95) + 2 = 67.4 around 500.
         let odds = Odds { lost: 0.05, clump: 1.0 };
         let check =
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lossless_path_must_lose_none() {
+    fn a_lossless_path_must_lose_no_packets() {
         let odds = Odds { lost: 0.0, clump: 1.0 };
         assert!(loss_check("loss", odds, 10, 10, 0).unwrap().is_met);
         assert!(!loss_check("loss", odds, 20_000, 19_999, 0).unwrap().is_met);

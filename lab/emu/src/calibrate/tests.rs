@@ -64,7 +64,7 @@ fn check<'a>(calibration: &'a Calibration, quantity: &str) -> &'a Check {
 }
 
 #[test]
-fn a_path_is_measured_as_it_is() {
+fn calibration_passes_on_the_configured_path() {
     let outer = link(1_000, 2, 1_000);
     let links =
         [both("a", &outer), both("b", &link(50, 5, 200).with_mtu(Some(1_280))), both("c", &outer)];
@@ -114,7 +114,7 @@ fn losses_duplicates_damage_and_reordering_are_allowed_for() {
 }
 
 #[test]
-fn another_path_than_the_one_asked_for_fails_every_check() {
+fn a_path_that_differs_from_its_configuration_fails_every_check() {
     let real = link(20, 20, 50).with_loss(Probability::per_mille(50));
     let (real, asked) = ([both("x", &real)], [both("x", &link(30, 5, 100))]);
     let Bed { ends, pair, router } = bed(&real, false);
@@ -127,7 +127,7 @@ fn another_path_than_the_one_asked_for_fails_every_check() {
 }
 
 #[test]
-fn a_path_from_here_to_the_moon_and_back_and_back_again_is_left_alone() {
+fn a_path_with_a_round_trip_over_ten_seconds_is_not_calibrated() {
     let links = [both("far", &link(100, 6_000, 100))];
     let Bed { ends, pair, router } = bed(&links, false);
     let found = calibrate(&router, &links, &pair, &ends).unwrap();
@@ -137,7 +137,7 @@ fn a_path_from_here_to_the_moon_and_back_and_back_again_is_left_alone() {
 }
 
 #[test]
-fn what_a_path_does_not_have_is_skipped_with_a_reason() {
+fn checks_that_do_not_apply_to_a_path_are_skipped_with_a_reason() {
     let links = [both("free", &LinkConfig::builder().with_delay(Span::from_millis(1)))];
     let Bed { ends, pair, router } = bed(&links, false);
     let found = calibrate(&router, &links, &pair, &ends).unwrap();

@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_count_what_the_other_sent() {
+    fn each_end_counts_the_probes_sent_by_the_other() {
         let [near, far] = ports();
         let sent = [AtomicU32::new(u32::MAX), AtomicU32::new(u32::MAX)];
         let end = |own: usize, count| Talk {

@@ -26,7 +26,7 @@ fn read(
 }
 
 #[test]
-fn a_recording_reads_back_as_it_was_given() {
+fn a_recording_reads_back_unchanged() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("new/captures");
     let links = ["access".to_owned(), "bottle neck/1".to_owned()];
@@ -84,7 +84,7 @@ fn dropping_a_capture_finishes_its_files() {
 }
 
 #[test]
-fn what_does_not_fit_is_counted_and_nobody_waits() {
+fn packets_beyond_the_capture_buffer_are_counted_without_blocking() {
     let (sender, receiver) = crossbeam_channel::bounded(2);
     let mut capture = Capture { sender: Some(sender), writer: None, packet: vec![], left_out: 0 };
     let mut note = |n| {
@@ -100,7 +100,7 @@ fn what_does_not_fit_is_counted_and_nobody_waits() {
 }
 
 #[test]
-fn unusable_places_are_told_at_the_start() {
+fn unwritable_capture_folders_are_reported_at_start() {
     let home = tempfile::tempdir().unwrap();
     let links = ["a".to_owned()];
     let start = |dir: &Path| match Capture::start(dir, &links, SystemTime::UNIX_EPOCH) {

@@ -139,7 +139,7 @@ mod tests {
 
     /// In any order of looks and events, every byte is in exactly one of the two.
     #[test]
-    fn what_is_over_counts_in_the_look_until_its_end_is_told() {
+    fn a_finished_flow_counts_in_look_until_its_end_event_is_taken() {
         let board = Board::default();
         let at = |ms| Instant::ZERO + Span::from_millis(ms);
         board.start(0, at(1));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_counts() {
+    fn the_first_failure_is_kept() {
         let board = Board::default();
         board.fail("one");
         board.fail("two");

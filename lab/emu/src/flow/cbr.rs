@@ -354,7 +354,7 @@ mod tests {
 
     /// 1.2 Gb/s of 1500 bytes: a packet every 10 µs, so 100 per millisecond.
     #[test]
-    fn a_fast_flow_sends_what_is_due_together() {
+    fn a_fast_flow_sends_due_packets_together() {
         let mut schedule = Schedule::new(at(0), Bytes(1500), Rate::from_mbps(1200));
         assert_eq!(schedule.due(at(0)), 1);
         assert_eq!(schedule.wake, at(75), "no sleep is shorter");
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_caught_up_at_twice_the_rate() {
+    fn a_cbr_flow_catches_up_after_a_pause_at_twice_the_rate() {
         let mut schedule = Schedule::new(at(0), Bytes(1500), Rate::from_mbps(1200));
         let mut sent = schedule.due(at(0));
         // Asleep for 10 ms, 1000 packets: 100 at once, and then 100 each 500 µs.

@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_that_says_something_is_quoted() {
+    fn the_last_nonblank_line_of_output_is_quoted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("said");
         std::fs::write(&path, "x".repeat(10_000) + "\nfirst\n  second\x1b[0m \n\n").unwrap();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_of_both_transports_are_seen() {
+    fn listeners_of_both_transports_are_detected() {
         let before = listening();
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = std::net::UdpSocket::bind("[::1]:0").unwrap();

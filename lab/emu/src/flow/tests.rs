@@ -163,7 +163,7 @@ fn tcp_copies_together_and_in_a_chain_all_complete() {
 }
 
 #[test]
-fn tcp_has_room_for_hundreds_of_copies_at_a_time() {
+fn tcp_runs_hundreds_of_copies_at_the_same_time() {
     let mut plan = tcp_plan(FlowSize::Bytes(20_000));
     plan.arrivals = Arrivals::Together { count: 600, spread: Span::ZERO };
     let seen = run_until(&plan, ms(60_000), |seen| seen.retired.len() == 600).unwrap();
@@ -189,7 +189,7 @@ fn tcp_poisson_arrivals_are_those_of_the_simulator() {
 }
 
 #[test]
-fn tcp_stops_when_its_plan_says() {
+fn tcp_stops_at_the_planned_time() {
     let plan = FlowPlan { stop: Some(ms(300)), ..tcp_plan(FlowSize::Endless) };
     let seen = run_until(&plan, ms(60_000), |seen| seen.retired.len() == 1).unwrap();
     assert_eq!(seen.completed.len(), 0);
@@ -197,7 +197,7 @@ fn tcp_stops_when_its_plan_says() {
 }
 
 #[test]
-fn tcp_shows_what_stands_and_can_be_ended_any_time() {
+fn tcp_reports_current_counters_and_can_be_stopped_any_time() {
     let has_begun = |seen: &Seen| {
         seen.fresh_bytes > 0 && seen.gauges.is_some_and(|gauges| gauges.rtt.is_some())
     };
@@ -209,14 +209,14 @@ fn tcp_shows_what_stands_and_can_be_ended_any_time() {
 }
 
 #[test]
-fn tcp_ends_with_the_run() {
+fn tcp_flows_end_when_the_run_ends() {
     let plan = tcp_plan(FlowSize::Endless);
     let seen = run_until(&plan, ms(200), |seen| seen.retired.len() == 1).unwrap();
     assert!(seen.retired[&0].0 >= ms(200));
 }
 
 #[test]
-fn tcp_shows_the_gap_of_a_paced_algorithm() {
+fn tcp_reports_the_pacing_gap_of_a_paced_algorithm() {
     let mut plan = FlowPlan { cc: "bbr1".to_owned(), ..tcp_plan(FlowSize::Endless) };
     plan.window_packets = Some(100);
     let result = run_until(&plan, ms(60_000), |seen| {
@@ -230,7 +230,7 @@ fn tcp_shows_the_gap_of_a_paced_algorithm() {
 }
 
 #[test]
-fn an_algorithm_that_the_kernel_lacks_is_refused_beforehand() {
+fn an_algorithm_missing_from_the_kernel_is_refused_before_the_run() {
     let plan = FlowPlan { cc: "nonesuch".to_owned(), ..tcp_plan(FlowSize::Endless) };
     let why = why(prepare(&plan).map(|_| Seen::default()));
     assert!(why.contains("'nonesuch'") && why.contains("reno"), "{why}");
@@ -238,7 +238,7 @@ fn an_algorithm_that_the_kernel_lacks_is_refused_beforehand() {
 }
 
 #[test]
-fn a_flow_that_never_goes_ends_quietly() {
+fn a_flow_that_never_starts_ends_without_an_error() {
     for transport in [Transport::Tcp, Transport::Sabul, Transport::UdpCbr] {
         let cc = if transport == Transport::Tcp { "newreno" } else { "sabul2003" };
         let plan = FlowPlan::new("q", transport, cc, vec![0]);
@@ -250,7 +250,7 @@ fn a_flow_that_never_goes_ends_quietly() {
 // ---- constant rate ------------------------------------------------------------------------------
 
 #[test]
-fn cbr_sends_at_its_rate_and_counts_what_arrives() {
+fn cbr_sends_at_its_rate_and_counts_arrivals() {
     let mut plan = FlowPlan::new("u", Carrier::UdpCbr { rate: Rate::from_mbps(12) }, "", vec![0]);
     plan.stop = Some(ms(500));
     plan.arrivals = Arrivals::Together { count: 2, spread: Span::ZERO };
@@ -297,7 +297,7 @@ fn sabul_copies_complete_with_their_bytes() {
 }
 
 #[test]
-fn sabul_shows_what_stands_and_can_be_ended_any_time() {
+fn sabul_reports_current_counters_and_can_be_stopped_any_time() {
     for profile in [Profile::Current, Profile::Sabul2003] {
         let ends = SabulEnds { profile, ..SabulEnds::default() };
         let mut plan = FlowPlan::new("s", ends, "sabul2003", vec![0]);
@@ -315,14 +315,14 @@ fn sabul_shows_what_stands_and_can_be_ended_any_time() {
 }
 
 #[test]
-fn sabul_stops_when_its_plan_says() {
+fn sabul_stops_at_the_planned_time() {
     let plan = FlowPlan { stop: Some(ms(300)), ..sabul_plan(FlowSize::Endless) };
     let seen = run_until(&plan, ms(60_000), |seen| seen.retired.len() == 1).unwrap();
     assert!(seen.retired[&0].0 >= ms(300), "{seen:?}");
 }
 
 #[test]
-fn a_controller_or_parameter_that_is_none_is_refused_beforehand() {
+fn an_unknown_parameter_is_refused_before_the_run() {
     let mut plan = sabul_plan(FlowSize::Endless);
     plan.params = vec![("nonesuch".to_owned(), "1".to_owned())];
     let why = why(prepare(&plan).map(|_| Seen::default()));
@@ -332,7 +332,7 @@ fn a_controller_or_parameter_that_is_none_is_refused_beforehand() {
 // ---- programs -----------------------------------------------------------------------------------
 
 #[test]
-fn a_program_that_ends_well_is_complete() {
+fn a_program_that_exits_with_zero_is_complete() {
     let mut plan = command_plan(&["true"]);
     plan.arrivals = Arrivals::Chain { count: 2, parallel: 1 };
     assert!(prepare(&plan).unwrap().counts_by_router());
@@ -342,7 +342,7 @@ fn a_program_that_ends_well_is_complete() {
 }
 
 #[test]
-fn a_program_that_ends_badly_is_quoted() {
+fn a_failed_programs_last_output_is_quoted() {
     let plan = command_plan(&["sh", "-c", "echo to {far}; echo no route to {near} >&2; exit 3"]);
     let why = why(run_until(&plan, ms(60_000), |_| false));
     assert_eq!(why, "'sh' ended with code 3; it said: no route to 127.0.0.1");
@@ -352,13 +352,13 @@ fn a_program_that_ends_badly_is_quoted() {
 }
 
 #[test]
-fn a_program_that_is_none_fails() {
+fn a_missing_program_fails() {
     assert!(run_until(&command_plan(&["/nonesuch"]), ms(60_000), |_| false).is_err());
     assert!(prepare(&command_plan(&[])).is_err());
 }
 
 #[test]
-fn programs_are_told_to_end_and_then_made_to() {
+fn programs_get_sigterm_and_then_sigkill() {
     let dir = tempfile::tempdir().unwrap();
     let (ready, told) = (dir.path().join("ready"), dir.path().join("told"));
     let trap = format!("trap 'echo > {}; exit 9' TERM", told.display());
@@ -373,14 +373,14 @@ fn programs_are_told_to_end_and_then_made_to() {
 }
 
 #[test]
-fn a_program_is_ended_when_its_plan_stops() {
+fn a_program_is_stopped_at_the_planned_time() {
     let plan = FlowPlan { stop: Some(ms(100)), ..command_plan(&["sleep", "600"]) };
     let seen = run_until(&plan, ms(60_000), |seen| seen.retired.len() == 1).unwrap();
     assert!(seen.retired[&0].0 >= ms(100) && seen.completed.is_empty(), "{seen:?}");
 }
 
 #[test]
-fn the_far_program_comes_first_and_its_failure_is_the_flows() {
+fn the_far_program_starts_first_and_its_failure_fails_the_flow() {
     let dir = tempfile::tempdir().unwrap();
     let there = dir.path().join("there").display().to_string();
     let near = ["sh", "-c", &format!("test -e {there}")];
@@ -396,7 +396,7 @@ fn the_far_program_comes_first_and_its_failure_is_the_flows() {
 
 /// A program with a TCP connection shows that connection's gauges.
 #[test]
-fn the_largest_connection_stands_for_a_program() {
+fn a_programs_gauges_are_those_of_its_largest_connection() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut near = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -412,7 +412,7 @@ fn the_largest_connection_stands_for_a_program() {
 // --------------------------------------------------------------------------
 
 #[test]
-fn what_a_plan_loses_here_is_noted() {
+fn ignored_plan_settings_are_listed_in_the_notes() {
     assert_eq!(notes(&sabul_plan(FlowSize::Endless)), [""; 0]);
     let mut plan = tcp_plan(FlowSize::Endless);
     assert_eq!(notes(&plan), [""; 0]);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_host_can_have_is_refused_with_its_name_and_the_range() {
+    fn invalid_host_settings_are_refused_with_name_and_range() {
         assert!(check(&config(&[("10.66.0.1", 24), ("fd66::1", 64)], 1_500)).is_ok());
         assert!(check(&config(&[("10.66.0.1", 32)], 68)).is_ok());
 

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_largest_buffer_grows_and_never_shrinks() {
+    fn only_the_maximum_buffer_size_grows_and_it_never_shrinks() {
         assert_eq!(widened("4096\t131072\t6291456\n").unwrap(), "4096 131072 67108864");
         assert_eq!(widened("4096 131072 67108863").unwrap(), "4096 131072 67108864");
         assert_eq!(widened("4096 131072 67108864"), None);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_the_whole_machine_and_paths_out_of_the_tree_are_no_settings() {
+    fn machine_wide_settings_and_paths_outside_the_tree_are_refused() {
         let path = path_of("net.ipv4.conf.path0.rp_filter").unwrap();
         assert_eq!(path, Path::new("/proc/sys/net/ipv4/conf/path0/rp_filter"));
         for name in [

@@ -87,7 +87,7 @@ fn is_referred_to(inode: u64) -> bool {
 }
 
 #[test]
-fn the_first_thing_that_leaves_a_host_is_what_was_sent_there() {
+fn a_host_sends_no_packets_before_its_first_application_packet() {
     let (near, far) = (host("near", 1), host("far", 2));
     near.run(|| {
         let socket = UdpSocket::bind("10.77.0.1:4000").unwrap();
@@ -153,7 +153,7 @@ fn tcp_between_two_hosts_uses_large_frames() {
 }
 
 #[test]
-fn what_nobody_reads_is_counted_once_the_queue_is_full() {
+fn unread_packets_beyond_the_device_queue_count_as_drops() {
     let near = host("near", 1);
     near.run(|| {
         let socket = UdpSocket::bind("10.77.0.1:4000").unwrap();
@@ -169,7 +169,7 @@ fn what_nobody_reads_is_counted_once_the_queue_is_full() {
 }
 
 #[test]
-fn settings_are_in_force_in_the_host_and_nowhere_else() {
+fn settings_apply_only_in_their_host() {
     let outside = fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn").unwrap();
     let wanted = if outside.trim() == "1" { "0" } else { "1" };
     let mut asked = config("near", 1);
@@ -217,14 +217,14 @@ fn the_device_has_its_sizes_and_both_default_routes() {
 }
 
 #[test]
-fn a_host_without_an_ipv6_address_has_none_at_all() {
+fn a_host_without_a_configured_ipv6_address_has_no_link_local_one() {
     let plain = Host::new(ipv4_only()).unwrap();
     assert_eq!(read(&plain, "/proc/sys/net/ipv6/conf/path0/disable_ipv6"), "1");
     assert!(!read(&plain, "/proc/thread-self/net/if_inet6").contains("path0"));
 }
 
 #[test]
-fn a_namespace_ends_with_the_last_that_refers_to_it() {
+fn a_namespace_ends_with_its_last_reference() {
     let near = host("near", 1);
     let inode = near.namespace.metadata().unwrap().ino();
     assert!(is_referred_to(inode));
@@ -245,7 +245,7 @@ fn a_namespace_ends_with_the_last_that_refers_to_it() {
 }
 
 #[test]
-fn a_program_runs_in_the_host_in_a_group_of_its_own() {
+fn a_program_runs_in_the_host_in_its_own_process_group() {
     let near = host("near", 1);
     let mut command = Command::new("cat");
     command.arg("/proc/self/net/dev").stdout(Stdio::piped());
@@ -270,7 +270,7 @@ fn a_program_runs_in_the_host_in_a_group_of_its_own() {
 }
 
 #[test]
-fn a_panic_inside_a_host_is_one_outside() {
+fn a_panic_inside_a_host_propagates_to_the_caller() {
     let near = host("near", 1);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         near.run(|| std::panic::panic_any("as expected"))
@@ -280,7 +280,7 @@ fn a_panic_inside_a_host_is_one_outside() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_named_with_the_host() {
+fn kernel_errors_name_the_setting_and_the_host() {
     let with_setting = |name: &str, value: &str| {
         let mut config = config("near", 1);
         config.settings = vec![(name.to_owned(), value.to_owned())];

@@ -136,7 +136,7 @@ mod tests {
     };
 
     #[test]
-    fn the_remedy_names_the_very_setting_that_forbids() {
+    fn the_remedy_names_the_setting_that_forbids_namespaces() {
         let cases = [
             (Findings { user_namespaces_max: Some(0), ..USER }, "user.max_user_namespaces=10000"),
             (Findings { user_namespaces_max: None, ..USER }, "no user namespaces; or run it with"),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_allow_are_not_blamed() {
+    fn settings_that_allow_namespaces_are_not_named() {
         let open = Findings { unprivileged_clone: Some(1), apparmor_restricts: Some(0), ..USER };
         assert!(open.may_make_hosts());
         let remedy = open.remedy(EPERM);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_wrong_order_are_told_from_missing_rights() {
+    fn limits_and_missing_permissions_have_different_remedies() {
         assert!(USER.remedy(Some(ENOSPC)).contains("/proc/sys/user/"));
         // The kernel's error for user.max_user_namespaces = 0.
         let closed = Findings { user_namespaces_max: Some(0), ..USER };
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn both_capabilities_are_needed() {
+    fn net_admin_and_sys_admin_are_both_required() {
         let status = |set: u64| format!("CapPrm:\tffffffffffffffff\nCapEff:\t{set:016x}\n");
         assert!(has_capabilities(&status(CAP_NET_ADMIN | CAP_SYS_ADMIN)));
         assert!(has_capabilities(&status(u64::MAX)));

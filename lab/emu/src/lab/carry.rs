@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_flows_cannot_be_here_is_named() {
+    fn flow_settings_the_lab_cannot_carry_are_refused_by_name() {
         let refused = |carrier: Carrier, change: fn(&mut FlowPlan), part: &str| {
             assert!(check_flow(&FlowPlan::new("f", carrier.transport(), "cubic", vec![0])).is_ok());
             let mut flow = FlowPlan::new("f", carrier, "cubic", vec![0]);

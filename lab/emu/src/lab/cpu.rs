@@ -114,14 +114,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_on_a_processor_comes_first() {
+    fn schedstat_cpu_time_is_the_first_field() {
         assert_eq!(used_in("943027 19638746 4\n"), Some(943_027));
         assert_eq!(used_in(""), None);
         assert_eq!(used_in("x 1 2"), None);
     }
 
     #[test]
-    fn threads_of_a_namespace_count_for_the_flow_that_has_it() {
+    fn cpu_time_of_threads_counts_for_the_flow_of_their_namespace() {
         let here = fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
         let mut meter = CpuMeter {
             hosts: HashMap::from([(here, (0, 1))]),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_judged_by_the_round_trip() {
+    fn the_lateness_limit_depends_on_the_round_trip() {
         let judge = |late_us: u64, rtt_ms: u64| {
             let mut look = RouterLook::default();
             look.lateness.p99 = Span::from_micros(late_us);

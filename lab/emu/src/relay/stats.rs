@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_drops_of_the_relays_own_sockets_count() {
+    fn only_drops_of_the_relays_sockets_count() {
         let table = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt\
                         uid  timeout inode ref pointer drops\n\
             1: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 \

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_keep_their_bytes_until_dropped_and_chunks_are_used_again() {
+    fn pieces_keep_their_bytes_until_dropped_and_chunks_are_reused() {
         let mut store = Store::new();
         let mut held = VecDeque::new();
         // Twenty chunks in all, slightly more than one chunk at a time.
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_refuses_instead_of_growing() {
+    fn the_store_refuses_pieces_beyond_its_limit() {
         let mut store = Store::with_limit(3);
         let datagram = [0; 60_000];
         let held: Vec<_> = std::iter::from_fn(|| store.put(&datagram)).collect();

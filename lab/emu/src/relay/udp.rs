@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_keeps_the_limits_of_one_call() {
+    fn a_run_respects_the_segment_and_byte_limits_of_one_call() {
         assert!(!run(10, &[10; 64]).takes(10, 64));
         assert!(!run(1_000, &[1_000]).takes(1_000, 1), "without offload each leaves alone");
         assert!(!run(9_000, &[9_000; 7]).takes(9_000, 64), "over 65 000 bytes");

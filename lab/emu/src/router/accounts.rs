@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversations_are_numbered_in_their_own_pair_and_way() {
+    fn conversations_are_numbered_separately_for_each_pair_and_direction() {
         let mut accounts = Accounts::new(2);
         let tuple = Tuple {
             protocol: Protocol::Udp,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_of_a_stream_is_new_once() {
+    fn each_stream_byte_counts_as_new_only_once() {
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.note(1000, 100), 100);
         assert_eq!(arrivals.note(1000, 100), 0, "the same again");
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn random_arrivals_agree_with_a_plain_list() {
+    fn random_arrivals_agree_with_a_reference_list() {
         use sabul_units::{Random as _, SeededRandom};
         let mut random = SeededRandom::new(7);
         for _ in 0..50 {

@@ -149,7 +149,7 @@ fn datagrams_take_the_delay_and_large_packets_pass() {
 }
 
 #[test]
-fn a_restart_forgets_everything() {
+fn a_restart_discards_queued_packets_and_counters() {
     let bed = bed(vec![plan("l", link(), link())], Span::ZERO, 1500);
     transfer(&bed, FAR.into(), &noise(10_000));
     assert!(!bed.router.tuples().is_empty());
@@ -161,7 +161,7 @@ fn a_restart_forgets_everything() {
 }
 
 #[test]
-fn no_pair_comes_first_at_a_full_queue() {
+fn no_host_pair_is_preferred_at_a_full_queue() {
     // 1000 datagrams of each pair meet on a link of 1 Mb/s with a queue of 20.
     let slow = || link().with_rate(Some(Rate::from_mbps(1))).with_queue(QueueLimit::Packets(20));
     let (one, two) = (hosts(1500), hosts(1500));
@@ -187,7 +187,7 @@ fn no_pair_comes_first_at_a_full_queue() {
 }
 
 #[test]
-fn a_host_can_prefer_an_algorithm_that_the_machine_reserves_for_itself() {
+fn a_host_can_use_an_algorithm_that_the_machine_restricts() {
     let bed = bed(vec![plan("l", link(), link())], Span::ZERO, 1500);
     for name in ["reno", "cubic"] {
         bed.near.run(|| crate::host::prefer_algorithm(name)).unwrap().unwrap();
@@ -222,7 +222,7 @@ fn explicit(header: &CongestionHeader, filler: u8) -> Vec<u8> {
 }
 
 #[test]
-fn routers_rewrite_congestion_headers_and_nothing_else_and_checksums_stay_right() {
+fn routers_rewrite_only_congestion_headers_and_keep_checksums_valid() {
     let form = CongestionForm::JetMax;
     let with = |router: Option<&str>| link().with_router(router.map(sabul_net::RouterPlan::new));
     let links = vec![

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_come_first_and_nothing_else_is_lost() {
+    fn host_names_are_prepended_and_the_hosts_file_is_kept() {
         let expected = "10.66.0.1 near\nfd66::1 near\n10.66.0.2 far\nfd66::2 far\n127.0.0.1 here\n";
         assert_eq!(with_names("127.0.0.1 here\n", &[NEAR, FAR]), expected);
         assert_eq!(with_names("127.0.0.1 here", &[NEAR, FAR]), expected);

@@ -18,7 +18,7 @@ fn config(command: &str, peer_commands: &[&str]) -> ShellConfig {
 }
 
 #[test]
-fn programs_run_in_their_hosts_and_know_where_they_are() {
+fn programs_run_in_their_hosts_with_the_lab_environment() {
     let dir = tempfile::tempdir().unwrap();
     let show = |file: &str| {
         format!(
@@ -45,14 +45,14 @@ fn programs_run_in_their_hosts_and_know_where_they_are() {
 }
 
 #[test]
-fn a_program_of_the_far_host_that_fails_at_once_is_an_error_with_its_last_words() {
+fn a_far_program_that_fails_at_once_is_an_error_with_its_last_output() {
     let peer = "echo first >&2; echo '  no such port ' >&2; echo >&2; exit 3";
     let why = run(config("exit 0", &["sleep 1000", peer])).unwrap_err().to_string();
     assert_eq!(why, format!("'{peer}' in the far host ended with code 3: no such port"));
 }
 
 #[test]
-fn one_that_fails_later_is_a_complaint_and_those_that_run_are_ended() {
+fn a_far_program_that_fails_later_is_a_complaint_and_the_rest_are_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     // The program ends after the head start, and the near program waits for that.
@@ -75,12 +75,12 @@ fn one_that_fails_later_is_a_complaint_and_those_that_run_are_ended() {
 }
 
 #[test]
-fn a_program_that_a_signal_ends_counts_as_128_and_more() {
+fn a_program_ended_by_a_signal_returns_128_plus_the_signal() {
     assert_eq!(run(config("kill -15 $$", &[])).unwrap().code, 143);
 }
 
 #[test]
-fn a_program_that_does_not_exist_is_named() {
+fn a_missing_program_is_named_in_the_error() {
     let mut config = config("", &[]);
     config.command = vec!["/no/such/program".into()];
     let why = run(config).unwrap_err().to_string();

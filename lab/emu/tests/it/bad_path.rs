@@ -155,7 +155,7 @@ fn files_survive_the_worst_path_reported_by_sequence_number_over_udp() {
 /// Random, truncated and header-like datagrams at the listener's port, before and during a session,
 /// are counted and ignored, never answered, and no transfer suffers.
 #[test]
-fn a_stranger_on_the_udp_port_changes_nothing_and_gets_no_answer() {
+fn datagrams_from_strangers_are_ignored_and_get_no_answer() {
     run(async {
         let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (ticket, address) = serving(far.path()).await;
@@ -192,7 +192,7 @@ fn a_stranger_on_the_udp_port_changes_nothing_and_gets_no_answer() {
 
 /// A receiver that stops reading stops the sender, and no data is lost when the receiver continues.
 #[test]
-fn a_receiver_that_stops_reading_holds_the_sender_back() {
+fn a_receiver_that_stops_reading_slows_the_sender() {
     run(async {
         let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
         config.memory = MemoryBudget::each(4 << 20);

@@ -72,7 +72,7 @@ fn an_interrupted_run_has_no_results() {
 }
 
 #[test]
-fn a_run_ends_with_its_work_where_asked() {
+fn a_run_ends_early_when_its_flows_finish_if_requested() {
     let mut file = FlowPlan::new("file", Transport::Sabul, "sabul2003", vec![0]);
     file.size = FlowSize::Bytes(500_000);
     let rival = FlowPlan::new("tcp", Transport::Tcp, "cubic", vec![0]);
@@ -85,7 +85,7 @@ fn a_run_ends_with_its_work_where_asked() {
 }
 
 #[test]
-fn what_the_lab_cannot_carry_is_refused_before_anything_is_made() {
+fn scenarios_the_lab_cannot_carry_are_refused_before_setup() {
     let refuse = |change: fn(&mut Scenario), part: &str| {
         let mut scenario =
             scenario(vec![FlowPlan::new("a", Transport::Sabul, "sabul2003", vec![0])]);
@@ -111,7 +111,7 @@ fn what_the_lab_cannot_carry_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn a_router_of_the_lab_tells_real_senders_their_rate_and_loses_none_of_it() {
+fn a_lab_router_assigns_rates_to_jetmax_flows_without_drops() {
     let flows = vec![
         FlowPlan::new("one", Transport::Sabul, "jetmax", vec![0]),
         FlowPlan::new("two", Transport::Sabul, "jetmax", vec![0]),

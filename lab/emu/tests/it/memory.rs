@@ -99,7 +99,7 @@ fn many_transfers_share_a_small_budget_and_all_finish() {
 }
 
 #[test]
-fn a_fast_long_path_gets_more_memory_than_it_began_with() {
+fn a_transfer_on_a_fast_long_path_gets_more_memory() {
     run(async {
         let root = tempfile::tempdir().unwrap();
         let (there, here) = (MemoryBudget::new(512 * MIB), MemoryBudget::new(512 * MIB));
@@ -134,7 +134,7 @@ fn a_fast_long_path_gets_more_memory_than_it_began_with() {
 }
 
 #[test]
-fn what_breaks_off_gives_everything_back() {
+fn interrupted_transfers_return_all_memory() {
     run(async {
         let (root, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (there, here) = (MemoryBudget::new(64 * MIB), MemoryBudget::new(64 * MIB));
@@ -184,7 +184,7 @@ fn blocks_that_are_larger_than_the_memory_become_smaller() {
 }
 
 #[test]
-fn more_transfers_than_there_is_memory_for_wait_in_line_and_all_finish() {
+fn transfers_beyond_the_memory_budget_wait_and_all_finish() {
     run(async {
         let root = tempfile::tempdir().unwrap();
         let (there, here) = (MemoryBudget::new(16 * MIB), MemoryBudget::new(512 * MIB));

@@ -107,7 +107,7 @@ fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_datagram_takes_the_delay_of_the_path_and_hardly_more() {
+fn a_datagram_arrives_soon_after_the_delay_of_the_path() {
     let relay = relay(udp_echo(40), delay(10));
     let client = udp_to(&relay, PATIENCE);
     let mut best = Duration::MAX;
@@ -208,7 +208,7 @@ fn packets_over_the_mtu_of_the_path_vanish() {
 }
 
 #[test]
-fn damage_changes_bytes_and_duplicates_come_twice() {
+fn corruption_changes_bytes_and_duplicates_arrive_twice() {
     let target = udp(SILENCE);
     let link =
         LinkConfig::builder().with_corrupt(Probability::ONE).with_duplicate(Probability::ONE);
@@ -225,7 +225,7 @@ fn damage_changes_bytes_and_duplicates_come_twice() {
 }
 
 #[test]
-fn empty_datagrams_pass_between_others() {
+fn empty_datagrams_are_relayed_in_order_with_nonempty_ones() {
     let target = udp(PATIENCE);
     let relay = relay(target.local_addr().unwrap(), delay(1));
     let client = udp_to(&relay, PATIENCE);
@@ -265,7 +265,7 @@ fn the_first_reply_over_tcp_takes_two_round_trips() {
 }
 
 #[test]
-fn a_listener_may_speak_first_and_close_first() {
+fn a_listener_may_send_first_and_close_first() {
     let (tell, told) = std::sync::mpsc::channel();
     let relay = relay(
         tcp_target(move |mut stream| {
@@ -335,7 +335,7 @@ fn a_target_that_does_not_listen_resets_the_connection() {
 }
 
 #[test]
-fn a_listener_that_does_not_read_stops_the_connector() {
+fn a_listener_that_does_not_read_blocks_the_connector() {
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let relay = relay(
         tcp_target(move |stream| {
@@ -375,7 +375,7 @@ fn dropping_a_relay_frees_its_ports_and_its_connections() {
 }
 
 #[test]
-fn a_taken_address_is_named_in_the_error() {
+fn an_address_in_use_is_named_in_the_error() {
     let taken = TcpListener::bind(LOOPBACK).unwrap();
     let address = taken.local_addr().unwrap();
     let mut config = config(address, delay(1));

@@ -36,7 +36,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn the_built_in_grid_has_as_many_points_as_asked_for_and_repeats_with_its_seed() {
+fn the_builtin_grid_has_the_requested_points_and_repeats_with_its_seed() {
     let one = run_builtin(300, 5);
     assert_eq!((one.points, one.left_out), (300, 0));
     assert_eq!(one, run_builtin(300, 5));
@@ -57,7 +57,7 @@ fn regions_and_outcomes_are_counted_once_a_point() {
 }
 
 #[test]
-fn the_worst_counterexample_is_kept() {
+fn the_grid_summary_keeps_the_worst_counterexample() {
     let grid = "set = 'pr0'\nvariant = 'full'\nservice_mbps = 515\nk1 = 0.018\nk2 = 280\n\
         alpha = 4.6e-4\nc_us = 0.022\nrate_mbps_initial = [320, 100, 450]";
     let grid = read_grid(grid).unwrap();
@@ -76,7 +76,7 @@ fn the_worst_counterexample_is_kept() {
 }
 
 #[test]
-fn combinations_that_make_no_sense_are_left_out_and_counted() {
+fn invalid_combinations_are_skipped_and_counted() {
     let grid = read_grid("set = 'pr0'\nservice_mbps = [500, 999, 1000, 2000]").unwrap();
     let results = run(&grid);
     assert_eq!((results.summary.points, results.summary.left_out), (2, 2));
@@ -128,7 +128,7 @@ fn errors_of_grid_files_name_line_and_remedy() {
 }
 
 #[test]
-fn published_sets_are_in_the_regions_the_paper_saw() {
+fn published_sets_are_in_the_regions_that_the_paper_reports() {
     for (set, region) in [(Set::Pr0, Region::ExcessLoss), (Set::Pr1, Region::ExcessLoss)] {
         assert_eq!(check_within(&Params::preset(set), LIMITS).orbit.region, region);
     }

@@ -34,7 +34,7 @@ fn lemma_1_as_printed_makes_the_gap_negative_and_as_corrected_rises_to_its_limit
 }
 
 #[test]
-fn lemma_2_holds_but_for_its_limit() {
+fn lemma_2_holds_except_for_its_limit() {
     let report = lemma(2, &Params::preset(Set::Pr0));
     assert_eq!(outcomes(&report), (Outcome::Violated, Outcome::Holds));
     assert!((value(&report, "limit of Equation 1 alone") - 2.394).abs() < 1e-3);
@@ -42,7 +42,7 @@ fn lemma_2_holds_but_for_its_limit() {
 }
 
 #[test]
-fn without_c_a_decrease_has_no_end_and_the_lemmas_do_not_apply() {
+fn with_c_zero_a_decrease_never_ends_and_the_lemmas_do_not_apply() {
     let report = check(&vary(Set::Pr0, &[(Key::CUs, 0.0)]));
     for number in [2, 3, 4, 5, 7, 8] {
         let lemma = &report.lemmas[number - 1];
@@ -92,7 +92,7 @@ fn lemma_6_needs_k2_alpha_below_one_too() {
 }
 
 #[test]
-fn lemma_7_tells_the_two_published_sets_apart_and_its_conditions_are_not_necessary() {
+fn lemma_7_covers_pr1_but_not_pr0_and_its_conditions_are_not_necessary() {
     let pr1 = lemma(7, &Params::preset(Set::Pr1));
     assert_eq!(outcomes(&pr1), (Outcome::Holds, Outcome::Holds));
     let pr0 = lemma(7, &Params::preset(Set::Pr0));
@@ -139,7 +139,7 @@ fn assert_rates(rates: [f64; 2], expected: [f64; 2], within: f64) {
 }
 
 #[test]
-fn two_flows_of_pr0_become_equal_and_those_of_pr1_take_their_time() {
+fn two_flows_become_equal_with_pr0_and_more_slowly_with_pr1() {
     // The 501st round follows 500 rounds.
     let pr0 = unfair(Set::Pr0, &[]);
     assert_rates(rates_after(&pr0, 501), [470.6, 441.4], 0.1);
@@ -153,7 +153,7 @@ fn two_flows_of_pr0_become_equal_and_those_of_pr1_take_their_time() {
 }
 
 #[test]
-fn without_c_the_rates_of_two_flows_stay_as_they_are() {
+fn with_c_zero_the_rates_of_two_flows_stay_unequal() {
     let p = unfair(Set::Pr0, &[(Key::CUs, 0.0)]);
     for rounds in [500, 10_000] {
         assert_rates(rates_after(&p, rounds), [732.4, 168.5], 0.2);
@@ -168,13 +168,13 @@ fn two_flows_that_lock_below_the_interface_stay_unequal() {
 }
 
 #[test]
-fn equal_flows_are_equal_at_once() {
+fn flows_that_start_equal_stay_equal() {
     let p = unfair(Set::Pr0, &[(Key::RateMbpsInitialSecond, 600.0)]);
     assert_eq!(lemma(8, &p).verdict, Verdict::Holds);
 }
 
 #[test]
-fn late_feedback_and_equation_3_take_every_lemma_out_of_its_conditions() {
+fn late_feedback_or_equation_3_violates_the_conditions_of_every_lemma() {
     let late = vary(Set::Pr1, &[(Key::FeedbackLagRounds, 1.0)]);
     let third = Params::preset(Set::Pr1).to_builder().with_equation3(true).build().unwrap();
     for p in [late, third] {

@@ -67,7 +67,7 @@ fn a_queue_fills_before_it_drops_and_drains_before_it_runs_empty() {
 }
 
 #[test]
-fn a_gap_that_is_not_positive_is_reported_and_not_used() {
+fn a_nonpositive_gap_is_an_error() {
     let mut map = Map::new(&vary(Set::Pr0, &[(Key::K2, 1500.0)]), [28e-6]);
     map.step().unwrap();
     let fault = map.step().unwrap_err();
@@ -88,7 +88,7 @@ fn a_gap_too_small_for_a_float_stays_positive() {
 }
 
 #[test]
-fn bits_are_sent_served_lost_or_queued() {
+fn sent_bits_equal_served_lost_and_queued_bits() {
     for index in 0..300 {
         let p = builtin(3, index, 300).unwrap();
         let mut map = Map::new(&p, p.gaps_initial());
@@ -178,7 +178,7 @@ fn exact_round(p: &Params, gap: &Exact, queue: &Exact) -> (Exact, Exact, Exact) 
 }
 
 #[test]
-fn a_round_in_floats_is_right_to_twelve_digits() {
+fn a_round_in_floats_is_accurate_to_twelve_digits() {
     let mut random = SeededRandom::new(5);
     for index in 0..200 {
         let p = builtin(9, index, 200).unwrap();
@@ -219,7 +219,7 @@ fn orbits_that_settle_are_the_same_in_floats_and_in_ninety_digits() {
 }
 
 #[test]
-fn the_sliver_of_lemma_3_is_no_effect_of_rounding() {
+fn the_gap_between_the_bounds_of_lemma_3_is_not_caused_by_rounding() {
     // Two starts, ninety digits. From 300 Mb/s the loss approaches α from below, to forty digits.
     // There a round of increase mode shrinks the distance by the factor 1 − k2·D = 0.0015, so the
     // loss never crosses α. From 499 Mb/s it does.
@@ -246,7 +246,7 @@ fn the_sliver_of_lemma_3_is_no_effect_of_rounding() {
 }
 
 #[test]
-fn the_counterexample_to_lemma_7_is_no_effect_of_rounding() {
+fn the_counterexample_to_lemma_7_is_not_caused_by_rounding() {
     // Ninety digits: the orbit ends in a cycle of two rounds whose mean loss is 0.956 of the
     // target.
     let p = crate::suspects::lemma7_example();

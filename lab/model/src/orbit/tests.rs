@@ -22,7 +22,7 @@ fn assert_gamma(orbit: &Orbit, expected: f64) {
 }
 
 #[test]
-fn pr1_loses_more_than_it_aims_at_with_and_without_a_queue() {
+fn pr1_exceeds_its_target_loss_with_and_without_a_queue() {
     for variant in [Variant::Recursion, Variant::Full] {
         for (mu, gamma) in [(100.0, 0.0015), (300.0, 0.0021), (500.0, 0.0023), (900.0, 0.0014)] {
             assert_gamma(&at(Set::Pr1, mu, variant, false), gamma);
@@ -31,7 +31,7 @@ fn pr1_loses_more_than_it_aims_at_with_and_without_a_queue() {
 }
 
 #[test]
-fn pr0_with_a_queue_loses_more_than_it_aims_at_except_near_the_interface() {
+fn pr0_with_a_queue_exceeds_its_target_loss_except_near_the_interface_rate() {
     for (mu, gamma) in [(100.0, 0.0032), (300.0, 0.0022), (500.0, 0.0016), (900.0, 0.0001)] {
         assert_gamma(&at(Set::Pr0, mu, Variant::Recursion, false), gamma);
     }
@@ -100,7 +100,7 @@ fn a_negative_gap_ends_the_orbit_and_names_the_round() {
 }
 
 #[test]
-fn a_slow_interface_reaches_its_own_speed() {
+fn a_flow_locks_at_the_interface_rate_near_the_service_rate() {
     let p = Params::preset(Set::Pr0).to_builder().with(Key::ServiceMbps, 999.5).build().unwrap();
     let orbit = follow(&p, p.gaps_initial()[0], Limits::default());
     assert_eq!((orbit.end, orbit.switches), (End::LockedAtCapacity, 0));

@@ -15,7 +15,7 @@ fn the_text_of_a_check_shows_every_lemma_of_both_sets_and_the_weak_points() {
 }
 
 #[test]
-fn a_check_of_one_file_shows_that_one_only() {
+fn a_check_of_one_file_shows_only_that_file() {
     let report = check(Some(("mine".to_owned(), Params::preset(Set::Pr1))), 0, 1);
     assert_eq!(report.sets.len(), 1);
     assert!(report.text().starts_with("mine: capacity_mbps = 1000"));
@@ -23,7 +23,7 @@ fn a_check_of_one_file_shows_that_one_only() {
 }
 
 #[test]
-fn documents_are_json_of_schema_1_with_what_the_text_shows() {
+fn documents_are_schema_1_json_with_the_contents_of_the_text() {
     let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     let document = parse(&json(&check(None, 10, 1)));
     assert_eq!(document["schema"], 1);

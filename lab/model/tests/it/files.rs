@@ -20,7 +20,7 @@ fn the_shipped_sets_are_the_presets() {
 }
 
 #[test]
-fn the_shipped_grid_has_the_three_borders_its_comment_names() {
+fn the_shipped_grid_has_the_three_borders_named_in_its_comment() {
     let grid = read_grid(&shipped("grid.toml")).unwrap();
     let results = run(&grid);
     assert_eq!((results.points.len(), results.summary.left_out), (37 * 36, 0));

@@ -3,7 +3,7 @@
 use sabul_model::grid::run_builtin;
 
 #[test]
-fn every_corrected_lemma_holds_on_thousands_of_points_and_the_printed_ones_fail_where_known() {
+fn corrected_lemmas_hold_on_thousands_of_points_and_printed_ones_fail() {
     let summary = run_builtin(5000, 2);
     assert_eq!(summary.points, 5000);
     for lemma in &summary.lemmas {

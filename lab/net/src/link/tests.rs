@@ -32,7 +32,7 @@ fn drain(link: &mut Link<u64>) -> Vec<(u64, Instant)> {
 }
 
 #[test]
-fn packets_are_serialised_one_after_another_and_then_delayed() {
+fn packets_are_serialised_in_turn_and_then_delayed() {
     // 1500 B × 8 ÷ 1 Gb/s = 12 µs each; the pipe adds 50 µs.
     let mut link = link(gigabit().with_delay(Span::from_micros(50)));
     for n in 0..3 {
@@ -51,7 +51,7 @@ fn packets_are_serialised_one_after_another_and_then_delayed() {
 }
 
 #[test]
-fn a_late_poll_gives_the_same_times() {
+fn a_late_poll_returns_the_same_arrival_times() {
     let mut link = link(gigabit().with_delay(Span::from_micros(50)));
     for n in 0..3 {
         link.push(us(0), 1500, n);
@@ -61,7 +61,7 @@ fn a_late_poll_gives_the_same_times() {
 }
 
 #[test]
-fn without_a_rate_nothing_waits() {
+fn without_a_rate_no_packet_queues() {
     let limit = QueueLimit::Packets(1);
     let mut link = link(LinkConfig::builder().with_delay(Span::from_micros(5)).with_queue(limit));
     for n in 0..100 {
@@ -83,7 +83,7 @@ fn fractions_of_a_picosecond_carry_over() {
 }
 
 #[test]
-fn framing_takes_its_share_of_the_rate() {
+fn framing_overhead_reduces_the_payload_rate() {
     // (1500 + 38) B × 8 ÷ 1 Gb/s = 12.304 µs each.
     let mut link = link(gigabit().with_framing(38));
     for n in 0..2 {
@@ -103,7 +103,7 @@ fn sizes_beyond_64_bit_products_are_serialised_too() {
 }
 
 #[test]
-fn a_full_queue_drops_the_newcomer() {
+fn a_full_queue_drops_the_arriving_packet() {
     // One in the serialiser and two waiting; the fourth has no room until 12 µs.
     let mut link = link(gigabit().with_queue(QueueLimit::Packets(2)));
     let verdicts: Vec<_> = (0..4).map(|n| link.push(us(0), 1500, n)).collect();
@@ -150,7 +150,7 @@ fn packets_over_the_mtu_vanish_without_using_the_rate() {
 }
 
 #[test]
-fn what_leaves_the_serialiser_during_an_outage_is_lost() {
+fn packets_that_leave_the_serialiser_during_an_outage_are_lost() {
     // Packets end at 12, 24, 36, … µs; the outage covers 24 <= t < 48.
     let outage = Outage { at: us(24), lasts: Span::from_micros(24) };
     let later = Outage { at: us(60), lasts: Span(1) };
@@ -162,7 +162,7 @@ fn what_leaves_the_serialiser_during_an_outage_is_lost() {
 }
 
 #[test]
-fn what_is_in_the_pipe_when_an_outage_begins_still_arrives() {
+fn packets_in_flight_when_an_outage_begins_still_arrive() {
     let outage = Outage { at: us(13), lasts: Span::from_secs(1) };
     let mut link = link(gigabit().with_delay(Span::from_micros(100)).with_outages(vec![outage]));
     link.push(us(0), 1500, 0);
@@ -170,7 +170,7 @@ fn what_is_in_the_pipe_when_an_outage_begins_still_arrives() {
 }
 
 #[test]
-fn a_lost_packet_has_used_its_share_of_the_rate() {
+fn a_lost_packet_still_uses_serialisation_time() {
     let mut lossy = link(gigabit().with_loss(Probability::ONE));
     assert_eq!(lossy.push(us(0), 1500, 0), Verdict::DroppedLoss);
     assert_eq!(lossy.push(us(0), 1500, 1), Verdict::DroppedLoss);
@@ -220,7 +220,7 @@ fn a_duplicate_arrives_twice_at_once() {
 
 #[test]
 #[should_panic(expected = "went back")]
-fn time_going_back_is_a_mistake_of_the_caller() {
+fn time_going_backwards_panics() {
     let mut link = link(gigabit());
     link.push(us(5), 100, 0);
     let _ = link.poll(us(4));
@@ -232,14 +232,14 @@ fn fates(config: LinkConfigBuilder, seed: u64) -> Vec<Verdict> {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_fates() {
+fn the_seed_determines_the_fates_of_packets() {
     let config = || LinkConfig::builder().with_loss(Probability::per_mille(50));
     assert_eq!(fates(config(), 1), fates(config(), 1));
     assert_ne!(fates(config(), 1), fates(config(), 2));
 }
 
 #[test]
-fn other_impairments_do_not_move_the_losses() {
+fn other_impairments_do_not_change_which_packets_are_lost() {
     let p = Probability::per_mille(50);
     let plain = LinkConfig::builder().with_loss(p);
     let full = plain
@@ -261,7 +261,7 @@ fn other_impairments_do_not_move_the_losses() {
 }
 
 #[test]
-fn bursts_come_on_top_of_even_losses() {
+fn burst_losses_add_to_independent_losses() {
     // 5 % independent, 10 % in bursts: 1 − 0.95 × 0.9 = 14.5 %. With bursts of 5, 20 000 packets
     // vary like a tenth as many: sigma 0.8 %.
     let even = LinkConfig::builder().with_loss(Probability::per_mille(50));
@@ -324,7 +324,7 @@ fn with_jitter_only_held_packets_are_overtaken() {
 }
 
 #[test]
-fn each_chance_meets_its_probability() {
+fn each_random_event_occurs_with_its_probability() {
     // 100 000 draws at 5 %: mean 5 000, sigma = sqrt(100 000 × 0.05 × 0.95) = 69; five sigma = 345.
     let p = Probability::per_mille(50);
     let config = LinkConfig::builder()

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_queue_loses_nothing() {
+    fn codel_drops_nothing_from_a_short_queue() {
         let mut bench = Bench::new(Codel::default());
         assert_eq!(bench.run(Span::from_micros(4_999), 50, SECOND), []);
         // Far too slow, but only one full packet is behind the departing packet.
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn one_good_packet_ends_the_dropping() {
+    fn one_packet_with_a_short_delay_ends_the_dropping_state() {
         let mut bench = Bench::new(Codel::default());
         assert!(!bench.run(STANDING, 20, SECOND).is_empty());
         assert_eq!(bench.run(GOOD, 20, TICK), []);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_again_soon_takes_up_the_rate_where_it_was() {
+    fn dropping_again_soon_resumes_the_previous_drop_rate() {
         // 27 drops, entered with 1: 26 were gained. The next dropping state starts at that rate.
         let mut bench = Bench::new(Codel::default());
         bench.run(STANDING, 20, SECOND);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_again_much_later_starts_anew() {
+    fn dropping_again_much_later_restarts_the_drop_rate() {
         let mut bench = Bench::new(Codel::default());
         bench.run(STANDING, 20, SECOND);
         bench.run(GOOD, 20, Span::from_millis(1_700));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn capable_packets_are_marked_by_the_same_law_and_none_is_dropped() {
+    fn ecn_capable_packets_are_marked_by_the_same_law_and_not_dropped() {
         let mut bench = Bench::new(Codel { is_marking: true, ..Codel::default() });
         bench.is_capable = true;
         assert_eq!(bench.run(STANDING, 20, SECOND), []);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_follow_the_weights_whatever_the_packet_sizes() {
+    fn shares_follow_the_weights_with_any_packet_sizes() {
         let mut queue = queue(&[(2, 2), (5, 5)], false);
         let sizes = BTreeMap::from([(1, 1_500), (2, 64), (5, 900)]);
         for number in 0..40_000 {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_larger_than_a_quantum_waits_until_it_has_been_saved_for() {
+    fn a_packet_larger_than_a_quantum_waits_for_enough_credit() {
         // 9000 bytes take six turns of 1514 (9084); the other flow sends one packet in each.
         let mut queue = queue(&[], false);
         queue.enqueue(packet(1, 9_000, NOW, 0), NONE);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_to_send_saves_nothing() {
+    fn an_idle_flow_accumulates_no_credit() {
         let mut queue = queue(&[], false);
         queue.enqueue(packet(1, 100, NOW, 0), NONE);
         assert_eq!(next(&mut queue, NOW), Some((1, 0)));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn dedicated_room_keeps_flows_apart() {
+    fn dedicated_queue_space_isolates_flows() {
         let mut queue = queue(&[], true);
         let limit = QueueLimit::Packets(3);
         for number in 0..100 {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_room_is_taken_from_the_front_of_the_longest_queue() {
+    fn a_full_shared_queue_drops_from_the_front_of_the_longest_queue() {
         let mut queue = queue(&[], false);
         let limit = QueueLimit::Packets(4);
         for number in 0..4 {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_in_bytes_looks_for_the_queue_with_most_bytes() {
+    fn a_limit_in_bytes_drops_from_the_queue_with_most_bytes() {
         let mut queue = queue(&[], false);
         let limit = QueueLimit::Bytes(2_000);
         queue.enqueue(packet(1, 1_500, NOW, 0), limit);

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_flow_that_ran_empty_waits_for_its_next_turn_like_an_old_one() {
+    fn a_new_flow_that_became_empty_is_queued_as_an_old_flow() {
         let mut queue = queue();
         for number in 0..100 {
             put(&mut queue, 1, 100, number);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_64_are_dropped_at_once() {
+    fn fq_codel_drops_at_most_64_packets_at_once() {
         let mut queue = queue();
         let limit = QueueLimit::Packets(500);
         for number in 0..500 {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_limit_costs_nobody_else_his_place() {
+    fn a_packet_larger_than_the_limit_displaces_no_other_packet() {
         let mut queue = queue();
         let limit = QueueLimit::Bytes(1_000);
         assert!(queue.enqueue(packet(1, 1_000, NOW, 0), limit).is_accepted);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn each_run_hashes_in_its_own_way() {
+    fn the_flow_hash_depends_on_the_seed() {
         let slots = |seed| {
             let settings = FqCodel::default();
             let queue = FqCodelQueue::<u64>::new(settings, 1_514, SeededRandom::new(seed));

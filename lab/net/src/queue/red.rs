@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chance_climbs_from_min_to_max() {
+    fn the_drop_probability_rises_from_min_to_max() {
         // 0.1 × (10 − 5) ÷ (15 − 5) = 0.05.
         let pb = |average| at(Red::default(), average).base_chance();
         near(pb(4.999), 0.0);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gentle_slope_leads_from_max_probability_to_one() {
+    fn the_gentle_slope_rises_from_max_probability_to_one() {
         // 0.1 + 0.9 × (22.5 − 15) ÷ 15 = 0.55.
         let pb = |average| at(Red::default(), average).base_chance();
         near(pb(15.0), 0.1);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gentle_slope_is_never_above_the_plain_one_and_never_falls() {
+    fn the_gentle_slope_never_falls_and_never_exceeds_plain_red() {
         let plain = Red { is_gentle: false, ..Red::default() };
         let mut before = 0.0;
         for tenths in 0..400 {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chance_grows_with_each_packet_spared() {
+    fn the_drop_probability_grows_with_each_packet_passed() {
         // 0.05 ÷ (1 − 5 × 0.05) = 0.0667; 0.05 ÷ (1 − 10 × 0.05) = 0.1; at 19 it is certain.
         near(spread(0.05, 0), 0.05);
         near(spread(0.05, 5), 0.05 / 0.75);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_spread_evenly() {
+    fn red_drops_are_evenly_spaced() {
         // pb = 0.05, held by setting the average itself. With count 1 at the first packet after a
         // choice, pa is 1 ÷ 19, 1 ÷ 18 … 1: distances are uniform on 1 to 19, mean 10. Independent
         // draws would have a mean of 20 and sometimes far more.
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_forgets_over_idle_time() {
+    fn the_average_decays_over_idle_time() {
         // 1500 B at 12 Mb/s take 1 ms. 1 s idle: 10 × 0.998^1000 × 0.998 (the arrival's own
         // sample) = 1.347 943 934.
         let mut gate = at(Red::default(), 10.0);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn below_min_nobody_is_chosen_and_beyond_twice_max_everybody() {
+    fn red_passes_all_below_min_and_drops_all_beyond_twice_max() {
         let mut gate = gate(Red { weight: Probability::ONE, ..Red::default() });
         for queued in [0, 1, 2, 3, 4] {
             assert_eq!(gate.judge(queued, Span::ZERO, true), Judgement::Pass);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn capable_packets_are_marked_below_max_and_dropped_above() {
+    fn ecn_capable_packets_are_marked_below_max_and_dropped_above() {
         let settings = Red { weight: Probability::ONE, is_marking: true, ..Red::default() };
         let mut gate = gate(settings);
         let mut chosen = |queued, is_capable| {

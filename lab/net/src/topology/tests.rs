@@ -59,7 +59,7 @@ fn a_packet_takes_its_links_in_order_and_the_access_delay_and_back_in_reverse() 
 }
 
 #[test]
-fn routes_share_the_links_that_they_share() {
+fn routes_over_the_same_link_share_its_queue() {
     let mut topology = two(Damage::Ends);
     let long = topology.add_route(Arc::from([0, 1]), Span::ZERO);
     let short = topology.add_route(Arc::from([1]), Span::ZERO);
@@ -72,7 +72,7 @@ fn routes_share_the_links_that_they_share() {
 }
 
 #[test]
-fn what_is_on_a_removed_route_never_arrives_even_if_its_place_is_taken() {
+fn packets_on_a_removed_route_never_arrive_even_if_its_index_is_reused() {
     let mut topology = two(Damage::Ends);
     let old = topology.add_route(Arc::from([0]), Span::from_millis(5));
     topology.push(ms(0), old, Way::Forward, full(), "in the access delay");
@@ -88,7 +88,7 @@ fn what_is_on_a_removed_route_never_arrives_even_if_its_place_is_taken() {
 }
 
 #[test]
-fn of_those_due_at_one_time_whoever_asked_first_comes_first() {
+fn events_due_at_the_same_time_are_ordered_by_request() {
     let mut topology = two(Damage::Ends);
     let route = topology.add_route(Arc::from([0]), Span::ZERO);
     let [early, late] = ['e', 'l'].map(|tag| topology.add_timer(tag));
@@ -109,7 +109,7 @@ fn of_those_due_at_one_time_whoever_asked_first_comes_first() {
 }
 
 #[test]
-fn a_damaged_packet_ends_or_arrives_as_such() {
+fn a_damaged_packet_is_dropped_or_delivered_as_damaged() {
     let damaging = LinkConfig::builder().with_corrupt(Probability::ONE).build().unwrap();
     for damage in [Damage::Ends, Damage::Arrives] {
         let plans = [plan("a", damaging.clone(), link(1)), plan("b", link(1), link(1))];
@@ -132,7 +132,7 @@ fn a_damaged_packet_ends_or_arrives_as_such() {
 }
 
 #[test]
-fn a_record_shows_each_entry_onto_a_link_and_what_became_of_it() {
+fn a_record_lists_each_link_entry_and_its_outcome() {
     let outage = Outage { at: ms(0), lasts: Span::from_secs(1) };
     let closed = link(1).to_builder().with_outages(vec![outage]).build().unwrap();
     let plans = [plan("a", link(1), link(1)), plan("b", closed, link(1))];
@@ -212,7 +212,7 @@ fn arrivals(driver: Driver) -> Vec<(usize, Way, Instant, u64)> {
 }
 
 #[test]
-fn the_same_packets_arrive_at_the_same_times_whoever_drives() {
+fn arrival_times_do_not_depend_on_the_driver() {
     let seen = arrivals(Driver::Virtual);
     assert!(seen.len() > 500, "{}", seen.len());
     assert!(seen.is_sorted_by_key(|(_, _, at, _)| *at), "in order of time");

@@ -71,7 +71,7 @@ fn everything(text: &str) -> Page {
 }
 
 #[test]
-fn a_page_is_well_formed_whatever_its_text() {
+fn a_page_is_well_formed_with_any_text() {
     for text in ["plain", HOSTILE, "", "\u{1b}]0;x\u{7}", "日本語 – ü"] {
         let html = everything(text).to_html();
         let (markup, scripts) = split(&html);
@@ -93,7 +93,7 @@ fn a_page_is_well_formed_whatever_its_text() {
 }
 
 #[test]
-fn a_page_asks_for_nothing() {
+fn a_page_loads_no_external_resources() {
     let html = everything("plain").to_html();
     assert!(html.contains("default-src 'none'"));
     let foreign = html.replace("http://www.w3.org/2000/svg", "");
@@ -112,7 +112,7 @@ fn a_page_asks_for_nothing() {
 }
 
 #[test]
-fn a_page_without_anything_is_a_page() {
+fn an_empty_page_is_well_formed() {
     let html = Page::default().to_html();
     let (markup, scripts) = split(&html);
     parsed(&markup);
@@ -158,7 +158,7 @@ fn values_that_are_not_finite_never_reach_the_numbers() {
 }
 
 #[test]
-fn a_chart_without_data_says_so_and_needs_no_script() {
+fn a_chart_without_data_shows_no_data_and_needs_no_script() {
     let empty = chart(vec![(f64::NAN, 1.0)]);
     let page = Page::new("p", "").with_section(Section::new("s", "").with_item(Item::Chart(empty)));
     let html = page.to_html();
@@ -166,7 +166,7 @@ fn a_chart_without_data_says_so_and_needs_no_script() {
 }
 
 #[test]
-fn long_series_are_thinned_and_the_page_says_so() {
+fn long_series_are_thinned_with_a_note_on_the_page() {
     let mut points = rising(100_000);
     points[54_321].1 = 7.5e9;
     let section = Section::new("s", "").with_item(Item::Chart(chart(points)));
@@ -210,7 +210,7 @@ fn charts_of_one_section_share_their_time_axis() {
 }
 
 #[test]
-fn scenario_text_is_folded_and_exact() {
+fn scenario_text_is_collapsed_and_unchanged() {
     let text = "a < b && c\n\n  indented\n";
     let item = Item::Pre { title: "scenario".into(), text: text.into() };
     let html = Page::new("p", "").with_section(Section::new("s", "").with_item(item)).to_html();

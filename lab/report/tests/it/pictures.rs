@@ -83,7 +83,7 @@ fn noise(i: u32) -> f64 {
 }
 
 #[test]
-fn nothing_to_draw_is_said_and_not_a_failure() {
+fn a_picture_without_data_shows_no_data() {
     let (nan, inf) = (f64::NAN, f64::INFINITY);
     for points in [vec![], vec![(nan, 1.0)], vec![(1.0, inf), (-inf, 2.0)], vec![(1e200, 1.0)]] {
         let svg = chart(points).to_svg(600, 300);
@@ -184,7 +184,7 @@ fn hostile_text_stays_text() {
 }
 
 #[test]
-fn rates_read_in_megabits_and_marks_keep_their_words() {
+fn rates_are_labelled_in_megabits_and_marks_keep_their_labels() {
     let chart =
         chart(vec![(0.0, 1.0e8), (60.0, 4.31e8)]).with_mark(Mark::level(4.4e8, "published 440"));
     let svg = chart.to_svg(900, 340);
@@ -196,7 +196,7 @@ fn rates_read_in_megabits_and_marks_keep_their_words() {
 }
 
 #[test]
-fn the_legend_is_above_the_data() {
+fn the_legend_is_drawn_above_the_data() {
     let mut chart = chart(vec![(0.0, 1.0), (1.0, 2.0)]);
     for i in 0..9 {
         let name = format!("quite a long name of line {i}");
@@ -217,7 +217,7 @@ fn the_legend_is_above_the_data() {
 }
 
 #[test]
-fn a_legend_without_room_says_how_much_is_missing() {
+fn a_truncated_legend_shows_how_many_entries_are_missing() {
     let mut chart = chart(vec![(0.0, 1.0), (1.0, 2.0)]);
     for i in 0..40 {
         chart = chart.with_line(Line::new(format!("line number {i}"), vec![(0.0, 1.0)]));
@@ -266,14 +266,14 @@ fn a_value_that_is_not_finite_is_a_gap() {
 }
 
 #[test]
-fn one_point_and_points_between_gaps_are_dots() {
+fn isolated_points_are_drawn_as_dots() {
     let svg = chart(vec![(3.0, 4.0)]).to_svg(300, 200);
     checked(&svg);
     assert!(svg.contains("h0\"") && svg.contains("stroke-linecap=\"round\""));
 }
 
 #[test]
-fn steps_go_along_before_they_go_up() {
+fn steps_are_horizontal_before_vertical() {
     let mut step = chart(vec![(0.0, 1.0), (1.0, 2.0), (2.0, 1.0)]);
     step.lines[0].style = Style::Step;
     let svg = step.to_svg(300, 200);
@@ -286,7 +286,7 @@ fn steps_go_along_before_they_go_up() {
 }
 
 #[test]
-fn values_outside_a_wanted_range_are_cut_off_and_do_not_stretch_the_other_axis() {
+fn values_outside_a_requested_range_are_clipped() {
     let mut chart = chart((0..100).map(|i| (f64::from(i), f64::from(i))).collect());
     chart.x.range = Some((0.0, 10.0));
     chart.y.unit = String::new();
@@ -365,7 +365,7 @@ fn bars_start_at_zero_in_both_directions() {
 }
 
 #[test]
-fn maps_write_their_values_and_leave_missing_ones_white() {
+fn heat_maps_print_values_and_leave_missing_cells_white() {
     let map = Heatmap::new("made-up", Axis::new("goodput", "b/s"))
         .with_x("rtt", vec!["1 ms".into(), "100 ms".into()])
         .with_row("no loss", vec![9.5e8, 4.4e8])

@@ -66,7 +66,7 @@ fn packets_leave_at_the_rate_of_the_link_framing_included() {
 }
 
 #[test]
-fn each_algorithm_writes_into_headers_of_its_own_form_alone() {
+fn each_algorithm_rewrites_only_headers_of_its_own_form() {
     for entry in ROUTERS {
         let settings = Settings { algorithm: entry.name.to_owned(), ..settings() };
         let mut bottleneck = Bottleneck::new(&settings).unwrap();
@@ -86,7 +86,7 @@ fn each_algorithm_writes_into_headers_of_its_own_form_alone() {
 }
 
 #[test]
-fn headers_of_later_versions_go_on_as_plain_traffic_and_are_counted() {
+fn headers_of_later_versions_are_forwarded_as_plain_traffic_and_counted() {
     let mut later = of(CongestionForm::JetMax, Span::from_micros(200));
     later[sabul_wire::DATA_HEADER_LEN + 2] = 0x34;
     let mut bottleneck = Bottleneck::new(&settings()).unwrap();
@@ -99,7 +99,7 @@ fn headers_of_later_versions_go_on_as_plain_traffic_and_are_counted() {
 }
 
 #[test]
-fn a_flow_that_has_given_up_on_routers_is_plain_traffic() {
+fn a_flow_with_a_blank_congestion_header_is_plain_traffic() {
     let mut bottleneck = Bottleneck::new(&settings()).unwrap();
     let blank = explicit(CongestionForm::JetMax.blank(), PACKET);
     bottleneck.push(at_us(0), &bundle(&[blank]));
@@ -107,7 +107,7 @@ fn a_flow_that_has_given_up_on_routers_is_plain_traffic() {
 }
 
 #[test]
-fn neither_class_gets_less_than_its_share_however_much_the_other_sends() {
+fn each_class_gets_its_share_under_overload_by_the_other() {
     for (share_percent, share) in [(50, 50e6), (30, 30e6), (80, 80e6)] {
         // Each class offers 200 Mb/s to a link of 100.
         let settings = Settings { share_percent, ..settings() };
@@ -118,7 +118,7 @@ fn neither_class_gets_less_than_its_share_however_much_the_other_sends() {
 }
 
 #[test]
-fn what_one_class_leaves_the_other_takes() {
+fn a_class_may_use_the_capacity_left_by_the_other() {
     let [explicit, plain] = feed(&mut Bottleneck::new(&settings()).unwrap(), 2, 0, 2);
     assert!(explicit == 0.0 && plain > 99e6, "{plain}");
     let [explicit, plain] = feed(&mut Bottleneck::new(&settings()).unwrap(), 2, 2, 0);
@@ -146,7 +146,7 @@ fn a_class_that_floods_fills_its_own_queue_only() {
 }
 
 #[test]
-fn the_explicit_class_shares_out_what_the_plain_one_leaves() {
+fn the_explicit_class_capacity_is_what_the_plain_class_leaves() {
     // 100 Mb/s of plain traffic in one of five ticks is 20 Mb/s.
     let mut bottleneck = Bottleneck::new(&settings()).unwrap();
     let other = bundle(&[plain()]);
@@ -167,7 +167,7 @@ fn the_explicit_class_shares_out_what_the_plain_one_leaves() {
 /// The flow receives each header 20 ms later. Until a flood is reported to the flow, 130 ms after
 /// the flood began, the flow sends twice its share, and the queue has to hold that.
 #[test]
-fn a_jetmax_flow_fills_what_is_its_own_without_a_drop_beside_a_flood_that_begins_at_once() {
+fn a_jetmax_flow_fills_its_share_without_drops_beside_a_sudden_flood() {
     let queue = crate::QueueSize::Time(Span::from_millis(100));
     let mut bottleneck = Bottleneck::new(&Settings { queue, ..settings() }).unwrap();
     let other = bundle(&[plain()]);

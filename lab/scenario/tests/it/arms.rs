@@ -41,7 +41,7 @@ fn refusal(arm: Arm, lines: &str) -> String {
 const IPERF: &str = "transport = \"command\"\ncommand = [\"iperf3\", \"-c\", \"{far}\", \"{why}\"]";
 
 #[test]
-fn a_command_is_read_as_it_stands() {
+fn a_command_flow_is_read_with_all_its_settings() {
     let plan = flow(
         Arm::Lab,
         &format!(
@@ -60,7 +60,7 @@ fn a_command_is_read_as_it_stands() {
 }
 
 #[test]
-fn a_command_needs_neither_a_peer_nor_an_algorithm() {
+fn a_command_flow_needs_no_peer_and_no_algorithm() {
     let plan = flow(Arm::Lab, IPERF);
     assert_eq!((plan.cc.as_str(), commands(&plan).1.len()), ("", 0));
     assert!(commands(&flow(Arm::Lab, &format!("{IPERF}\npeer_command = []"))).1.is_empty());
@@ -70,7 +70,7 @@ fn a_command_needs_neither_a_peer_nor_an_algorithm() {
 }
 
 #[test]
-fn the_simulator_refuses_a_command_and_says_where_it_runs() {
+fn the_simulator_refuses_a_command_flow_and_names_the_lab() {
     let refusal = refusal(Arm::Sim, IPERF);
     let expected = "arms.toml:8: flow \"a\", key transport: transport command runs only in the lab; \
                     use `sabul lab run`";
@@ -82,7 +82,7 @@ fn the_simulator_refuses_a_command_and_says_where_it_runs() {
 }
 
 #[test]
-fn a_wrong_command_is_refused_with_line_key_and_what_is_allowed() {
+fn an_invalid_command_is_refused_with_line_key_and_allowed_values() {
     for (lines, line, parts) in [
         ("transport = \"command\"", 6, &["key command: is missing", "program to run"][..]),
         ("command = []\ntransport = \"command\"", 8, &["key command: is empty", "\"{far}\""]),
@@ -109,7 +109,7 @@ fn a_wrong_command_is_refused_with_line_key_and_what_is_allowed() {
 }
 
 #[test]
-fn a_command_has_nothing_that_it_decides_itself() {
+fn a_command_flow_refuses_keys_that_the_command_decides() {
     for (key, value) in [
         ("bytes", "1000"),
         ("size", "{ distribution = \"fixed\", packets = 3 }"),
@@ -141,7 +141,7 @@ fn a_command_has_nothing_that_it_decides_itself() {
 }
 
 #[test]
-fn in_the_lab_tcp_is_the_kernels() {
+fn lab_tcp_flows_use_the_tcp_of_the_kernel() {
     let cc = |arm, name: &str| {
         try_read(arm, &format!("cc = \"{name}\"\ntransport = \"tcp\""), &[])
             .map(|mut runs| runs.remove(0).scenario.flows.remove(0).cc)
@@ -165,7 +165,7 @@ fn in_the_lab_tcp_is_the_kernels() {
 }
 
 #[test]
-fn in_the_lab_tcp_takes_no_parameters() {
+fn lab_tcp_flows_accept_no_parameters() {
     let lines = "params = { initial_window = 4 }\ntransport = \"tcp\"\ncc = \"cubic\"";
     assert_eq!(flow(Arm::Sim, lines).params.len(), 1);
     assert_eq!(
@@ -181,7 +181,7 @@ fn in_the_lab_tcp_takes_no_parameters() {
 }
 
 #[test]
-fn another_algorithm_leaves_the_parameters_of_the_simulators_behind() {
+fn overriding_the_algorithm_drops_simulator_parameters() {
     let lines = "params = { initial_window = 4 }\ntransport = \"tcp\"\ncc = \"cubic\"";
     for name in ["bbr", "cubic"] {
         let runs = try_read(Arm::Lab, lines, &[&format!("flow.a.cc={name}")]).unwrap();
@@ -218,7 +218,7 @@ fn settings_sweeps_and_labels_work_on_both_arms() {
 }
 
 #[test]
-fn what_is_written_reads_back_on_the_arm_it_was_read_for() {
+fn a_written_scenario_reads_back_on_its_arm() {
     for (arm, lines) in [
         (Arm::Lab, IPERF),
         (
@@ -239,7 +239,7 @@ fn what_is_written_reads_back_on_the_arm_it_was_read_for() {
 }
 
 #[test]
-fn files_are_read_for_an_arm_too() {
+fn scenario_files_are_read_for_an_arm() {
     let path = std::env::temp_dir().join(format!("sabul-arms-{}.toml", std::process::id()));
     std::fs::write(&path, file(IPERF)).unwrap();
     let (lab, sim) = (read_file_for(Arm::Lab, &path, &[]), read_file_for(Arm::Sim, &path, &[]));
@@ -252,6 +252,6 @@ fn files_are_read_for_an_arm_too() {
 }
 
 #[test]
-fn arms_are_called_what_documents_call_them() {
+fn arm_names_equal_those_in_documents() {
     assert_eq!([Arm::Sim, Arm::Lab].map(Arm::name), ["sim", "lab"]);
 }

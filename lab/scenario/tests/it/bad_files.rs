@@ -98,7 +98,7 @@ fn a_wrong_file_is_refused_with_line_key_and_range() {
 }
 
 #[test]
-fn a_wrong_file_without_a_line_to_blame_names_what_is_missing() {
+fn an_empty_file_is_refused_with_the_missing_keys() {
     let error = read("", "empty.toml", &[]).unwrap_err().to_string();
     for key in ["duration_s", "link", "flow"] {
         assert!(error.contains(&format!("empty.toml: key {key}: is missing")), "{error}");
@@ -418,7 +418,7 @@ fn a_wrong_sweep_is_refused_with_line_and_key() {
 }
 
 #[test]
-fn a_wrong_override_is_refused_by_its_own_text() {
+fn an_invalid_override_is_refused_with_its_text() {
     for (set, parts) in [
         ("link.bottleneck.rate_mbps=-5", &["link \"bottleneck\", key rate_mbps: -5 is not"][..]),
         ("link.botleneck.rate_mbps=5", &["unknown link 'botleneck'; did you mean 'bottleneck'?"]),
@@ -445,7 +445,7 @@ fn a_wrong_override_is_refused_by_its_own_text() {
 }
 
 #[test]
-fn all_that_is_wrong_with_a_file_is_said_at_once_in_its_order() {
+fn all_problems_of_a_file_are_reported_together_in_file_order() {
     let text = GOOD
         .replace("duration_s = 10", "duration_s = 0")
         .replace("rate_mbps = 100", "rate_mbps = 0")
@@ -472,7 +472,7 @@ fn a_file_of_10_mb_is_refused_at_once() {
 }
 
 #[test]
-fn the_worst_file_that_is_not_too_large_is_refused_in_seconds() {
+fn the_worst_file_within_the_size_limit_is_refused_in_seconds() {
     let full = |piece: &str| piece.repeat(FILE_BYTES_MAX / piece.len());
     let start = Instant::now();
     for text in [
@@ -496,7 +496,7 @@ fn the_worst_file_that_is_not_too_large_is_refused_in_seconds() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn an_unreadable_file_is_named_in_the_error() {
     let read = |path: &std::path::Path| read_file(path, &[]).unwrap_err().to_string();
     let error = read(std::path::Path::new("/nowhere/none.toml"));
     assert!(error.starts_with("/nowhere/none.toml: cannot be read: No such file"), "{error}");

@@ -69,7 +69,7 @@ fn probability(p: f64) -> Probability {
 }
 
 #[test]
-fn the_documented_file_means_what_it_says() {
+fn the_documented_scenario_parses_to_its_documented_meaning() {
     let Run { label, settings, scenario, .. } = one(TWO_FLOWS);
     assert_eq!((label.as_str(), settings.len()), ("two-flows", 0));
     assert_eq!(scenario.name, "two-flows");
@@ -107,7 +107,7 @@ fn the_documented_file_means_what_it_says() {
 }
 
 #[test]
-fn what_is_left_out_has_the_documented_default() {
+fn omitted_keys_have_the_documented_defaults() {
     let scenario = small("", "");
     assert_eq!(scenario.name, "small");
     assert_eq!((scenario.warmup, scenario.sample), (Span::ZERO, Span::from_millis(100)));
@@ -122,7 +122,7 @@ fn what_is_left_out_has_the_documented_default() {
 }
 
 #[test]
-fn a_queue_in_bdps_is_of_the_longest_round_trip_that_crosses_the_link() {
+fn a_queue_in_bdps_uses_the_longest_round_trip_over_the_link() {
     let text = r#"
         duration_s = 10
         link = [
@@ -143,7 +143,7 @@ fn a_queue_in_bdps_is_of_the_longest_round_trip_that_crosses_the_link() {
 }
 
 #[test]
-fn the_way_back_has_rate_delay_and_queue_of_the_link_but_no_discipline() {
+fn the_reverse_direction_copies_rate_delay_and_queue_but_no_discipline() {
     let lines = "back_rate_mbps = 10\nloss = 0.01\nloss_back = 0.02\nqueue_bytes = 9000\n\
                  discipline = \"codel\"\nreorder = 0.1\nduplicate = 0.2\ncorrupt = 0.3\n\
                  jitter_ms = 2\nmtu = 1500\noutage = [{ at_s = 1, for_s = 2 }]\n\
@@ -177,7 +177,7 @@ fn the_way_back_has_rate_delay_and_queue_of_the_link_but_no_discipline() {
 }
 
 #[test]
-fn steps_hold_both_ways_and_the_way_back_keeps_a_rate_of_its_own() {
+fn steps_apply_in_both_directions_unless_the_reverse_has_its_own_rate() {
     let lines = "rate_steps = [{ at_s = 1, rate_mbps = 10 }, { at_s = 2, rate_mbps = 100 }]\n\
                  delay_steps = [{ at_s = 3, delay_ms = 50 }]";
     let at = |s| Instant::ZERO + Span::from_secs(s);
@@ -194,7 +194,7 @@ fn steps_hold_both_ways_and_the_way_back_keeps_a_rate_of_its_own() {
 }
 
 #[test]
-fn every_discipline_takes_its_own_settings() {
+fn every_discipline_accepts_its_own_settings() {
     let discipline = |lines: &str| small(lines, "").links[0].forward.discipline().clone();
     let red = Red::for_rate(Rate::from_mbps(100));
     assert_eq!(discipline("discipline = \"red\""), Discipline::Red(red));
@@ -237,7 +237,7 @@ fn every_discipline_takes_its_own_settings() {
 }
 
 #[test]
-fn a_flow_takes_the_settings_of_its_transport() {
+fn a_flow_accepts_the_settings_of_its_transport() {
     let flow = |lines: &str| small("", lines).flows[0].clone();
     let cbr = flow("transport = \"udp-cbr\"\nrate_mbps = 2.5\npacket_bytes = 1000");
     assert_eq!((cbr.packet_bytes, cbr.cc.as_str()), (1000, ""));
@@ -274,7 +274,7 @@ fn a_flow_may_have_many_copies() {
 }
 
 #[test]
-fn what_is_written_reads_back_to_the_same_scenario() {
+fn a_written_scenario_reads_back_as_the_same_scenario() {
     let small = "duration_s = 10\nlink = [{ id = \"l\", rate_mbps = 0.1, delay_ms = 0.1 }]\n\
                  [[flow]]\nid = \"a\"\ncc = \"sabul2003\"\npath = [\"l\"]\n[flow.params]\nsyn_interval_ms = 20\n\
                  [sweep]\nlink.l.loss = [0, 1e-6, 0.3]\nseeds = 3\n";
@@ -292,7 +292,7 @@ fn what_is_written_reads_back_to_the_same_scenario() {
 }
 
 #[test]
-fn what_is_written_spells_out_the_name_and_the_controllers() {
+fn a_written_scenario_contains_default_name_and_controllers() {
     let text = "duration_s = 10\nlink = [{ id = \"l\", rate_mbps = 1, delay_ms = 1 }]\n\
                 flow = [{ id = \"a\", path = [\"l\"] }]\n";
     let run = one(text);
@@ -301,7 +301,7 @@ fn what_is_written_spells_out_the_name_and_the_controllers() {
 }
 
 #[test]
-fn chains_defects_and_slow_ends_are_read() {
+fn chains_protocol_defects_and_slow_hosts_are_read() {
     let flow = small(
         "",
         "cc = \"sabul2002\"\ndefects = [\"rtt-once\", \"one-report-per-packet\"]\nbytes = 9\n\
@@ -320,7 +320,7 @@ fn chains_defects_and_slow_ends_are_read() {
 }
 
 #[test]
-fn tcp_flows_take_controllers_that_need_their_gap_kept() {
+fn tcp_flows_accept_paced_controllers() {
     for cc in ["bbr1", "bbr3"] {
         for transport in ["tcp", "sabul"] {
             let flow = format!("transport = \"{transport}\"\ncc = \"{cc}\"");

@@ -208,7 +208,7 @@ fn try_beyond(section: &str, row: &Row, value: &str) {
 }
 
 #[test]
-fn both_ends_of_every_range_are_accepted_and_what_lies_beyond_is_refused() {
+fn range_limits_are_accepted_and_values_beyond_are_refused() {
     let mut tried = 0;
     for (section, row) in rows() {
         match row.bounds {
@@ -253,7 +253,7 @@ fn both_ends_of_every_range_are_accepted_and_what_lies_beyond_is_refused() {
 }
 
 #[test]
-fn every_word_is_accepted_and_every_other_refused() {
+fn listed_words_are_accepted_and_other_words_refused() {
     for (section, row) in rows() {
         let (owner, arm) = owner_and_arm(&row);
         let wrong = |value: &str, arm: Arm| {
@@ -287,7 +287,7 @@ fn every_word_is_accepted_and_every_other_refused() {
 }
 
 #[test]
-fn a_key_of_another_owner_is_refused_with_its_owners() {
+fn a_key_used_with_the_wrong_owner_is_refused_with_its_owners() {
     let mut tried = 0;
     for (section, row) in rows().filter(|(_, row)| !row.owners.is_empty()) {
         let others: &[&str] = match section.as_str() {
@@ -310,7 +310,7 @@ fn a_key_of_another_owner_is_refused_with_its_owners() {
 }
 
 #[test]
-fn what_the_lab_has_not_is_refused_there_and_nowhere_else() {
+fn keys_unsupported_by_the_lab_are_refused_only_in_the_lab() {
     let mut tried = Vec::new();
     for (section, row) in rows().filter(|(_, row)| !row.is_all_in_lab) {
         let (owner, _) = owner_and_arm(&row);
@@ -335,7 +335,7 @@ fn what_the_lab_has_not_is_refused_there_and_nowhere_else() {
 }
 
 #[test]
-fn rivals_exclude_each_other_both_ways() {
+fn contradicting_keys_are_refused_in_either_order() {
     for Section { name, rows } in sections() {
         let find = |key: &str| rows.iter().find(|row| row.name == key).unwrap();
         for row in &rows {
@@ -347,7 +347,7 @@ fn rivals_exclude_each_other_both_ways() {
 }
 
 #[test]
-fn every_default_is_a_value_of_its_key_and_every_required_key_is_missed() {
+fn defaults_are_valid_values_and_missing_required_keys_are_reported() {
     for (section, row) in rows() {
         let in_range = match (row.unset, row.bounds) {
             (Unset::Number(number), Bounds::Number(range)) => range.contains(number),

@@ -17,7 +17,7 @@ fn manual() -> String {
 }
 
 #[test]
-fn the_files_in_the_manual_are_read() {
+fn the_scenario_files_in_the_manual_parse() {
     let manual = manual();
     let files: Vec<&str> =
         manual.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
@@ -29,7 +29,7 @@ fn the_files_in_the_manual_are_read() {
 }
 
 #[test]
-fn the_overrides_in_the_manual_do_something_to_its_first_file() {
+fn the_overrides_in_the_manual_change_its_first_file() {
     let manual = manual();
     let file = manual.split("```").nth(1).and_then(|file| file.strip_prefix("toml\n")).unwrap();
     let plain = read(file, "manual.toml", &[]).unwrap();
@@ -44,7 +44,7 @@ fn the_overrides_in_the_manual_do_something_to_its_first_file() {
 }
 
 #[test]
-fn the_error_in_the_manual_is_the_one_that_comes() {
+fn the_error_in_the_manual_is_the_actual_error() {
     let manual = manual();
     let file = manual.split("```").nth(1).and_then(|file| file.strip_prefix("toml\n")).unwrap();
     let wrong = file.replace("rate_mbps = 1000", "rate_mbps = -5");

@@ -236,7 +236,7 @@ fn mutate_and_read(arm: Arm, file: &str) {
 }
 
 #[test]
-fn a_mutated_override_is_taken_or_refused() {
+fn a_mutated_override_is_accepted_or_refused() {
     let seeds = [
         "link.x.rate_mbps=10,100,1000",
         "flow.a.cc=fixed",

@@ -90,7 +90,7 @@ fn of_lab(is_valid: bool, faults: &[&str]) -> serde_json::Value {
 }
 
 #[test]
-fn a_valid_run_of_the_lab_has_results_and_what_the_lab_saw() {
+fn a_valid_lab_run_has_results_and_lab_measurements() {
     let document = of_lab(true, &[]);
     assert_eq!((&document["arm"], &document["valid"]), (&"lab".into(), &true.into()));
     assert_eq!(document["faults"], serde_json::json!([]));
@@ -103,7 +103,7 @@ fn a_valid_run_of_the_lab_has_results_and_what_the_lab_saw() {
 }
 
 #[test]
-fn the_numbers_of_a_run_that_is_not_valid_are_no_results() {
+fn an_invalid_run_has_no_results() {
     for (is_valid, faults) in
         [(false, &["the router was late"][..]), (false, &[]), (true, &["the router was late"])]
     {
@@ -121,7 +121,7 @@ fn the_numbers_of_a_run_that_is_not_valid_are_no_results() {
 }
 
 #[test]
-fn the_simulators_document_knows_nothing_of_the_lab() {
+fn a_simulator_document_has_no_lab_fields() {
     let (run, results) = (&runs("5")[0], results());
     let json = RunDocument::new("sim", run, "abc", 1.25, &results).unwrap().to_json();
     for field in ["valid", "faults", "notes", "discarded", "\"lab\""] {
@@ -133,7 +133,7 @@ fn the_simulators_document_knows_nothing_of_the_lab() {
 type Change = fn(&mut Results);
 
 #[test]
-fn a_number_that_json_cannot_say_is_refused_by_name() {
+fn a_number_without_a_json_form_is_refused_by_name() {
     let run = &runs("5")[0];
     let refusal = |change: Change| {
         let mut results = results();
@@ -166,7 +166,7 @@ fn a_number_that_json_cannot_say_is_refused_by_name() {
 }
 
 #[test]
-fn series_are_rows_with_empty_cells_for_what_does_not_exist() {
+fn series_rows_have_empty_cells_for_missing_values() {
     let flow = |id: &str, rtt_ms| FlowSeries {
         id: id.to_owned(),
         goodput_bps: vec![0.0, 1e8],
@@ -207,7 +207,7 @@ fn series_are_rows_with_empty_cells_for_what_does_not_exist() {
 }
 
 #[test]
-fn the_manifest_holds_what_repeats_the_run() {
+fn the_manifest_contains_everything_to_repeat_the_run() {
     let run = &runs("5,6")[1];
     let files = ["series.csv".to_owned(), "links.csv".to_owned()];
     let json = Manifest::new("sim", run, "0.1.0", "abc", &files).to_json();
@@ -222,7 +222,7 @@ fn the_manifest_holds_what_repeats_the_run() {
 }
 
 #[test]
-fn answers_come_in_the_order_of_the_runs_on_any_number_of_threads() {
+fn results_are_in_run_order_with_any_number_of_threads() {
     let runs = runs("1..50");
     let expected: Vec<u64> = (1..=50).collect();
     for threads in [None, Some(1), Some(2), Some(7)] {
@@ -237,7 +237,7 @@ fn answers_come_in_the_order_of_the_runs_on_any_number_of_threads() {
 }
 
 #[test]
-fn progress_is_told_of_each_run_once() {
+fn progress_is_reported_once_for_each_run() {
     let runs = runs("1..20");
     let told = Mutex::new(Vec::new());
     run_all_with_progress(&runs, Some(3), |done| told.lock().unwrap().push(done), |_| ());

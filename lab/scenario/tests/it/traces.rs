@@ -32,7 +32,7 @@ fn wrong(trace: &[u8], name: &str) -> String {
 }
 
 #[test]
-fn a_trace_counts_from_the_folder_of_the_scenario_and_its_mean_is_the_rate() {
+fn trace_paths_are_relative_to_the_scenario_and_its_mean_is_the_rate() {
     let folder = folder("good", b"1\n2\n3\n4\n");
     let run = read_file(&folder.join("cell.toml"), &[]).unwrap().remove(0);
     let link = &run.scenario.links[0];
@@ -125,7 +125,7 @@ fn lte_like() -> String {
 }
 
 #[test]
-fn the_example_is_what_its_rule_makes() {
+fn the_example_trace_equals_its_generated_form() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/lte-like.trace");
     if std::env::var_os("SABUL_GOLDEN").is_some_and(|word| word == "write") {
         std::fs::write(&path, lte_like()).unwrap();

@@ -47,7 +47,7 @@ fn seeds(runs: &[Run]) -> Vec<u64> {
 }
 
 #[test]
-fn an_override_beats_the_file() {
+fn an_override_takes_precedence_over_the_file() {
     let runs = vary("", &["link.l.rate_mbps=10", "duration_s=20", "flow.*.rtt_ms=30"]);
     let [run] = runs.as_slice() else { panic!("one run") };
     assert_eq!(run.scenario.links[0].forward.rate(), Some(Rate::from_mbps(10)));
@@ -59,7 +59,7 @@ fn an_override_beats_the_file() {
 }
 
 #[test]
-fn the_later_of_two_overrides_counts() {
+fn the_later_of_two_overrides_takes_effect() {
     let runs = vary("", &["seed=2,3", "seed=5"]);
     assert_eq!(seeds(&runs), [5]);
     assert_eq!(runs[0].settings.len(), 1);
@@ -69,7 +69,7 @@ fn the_later_of_two_overrides_counts() {
 }
 
 #[test]
-fn an_override_takes_the_rivals_of_its_key_out_of_the_file() {
+fn an_override_removes_contradicting_keys_of_the_file() {
     let first = |set: &str| vary("", &[set]).remove(0).scenario;
     let queue = |set: &str| first(set).links[0].forward.queue();
     assert_eq!(queue("link.l.queue_packets=9"), QueueLimit::Packets(9));
@@ -86,7 +86,7 @@ fn an_override_takes_the_rivals_of_its_key_out_of_the_file() {
 }
 
 #[test]
-fn another_discipline_or_controller_leaves_the_settings_of_the_old_behind() {
+fn overriding_a_discipline_or_controller_drops_the_old_settings() {
     let runs = vary("", &["link.l.discipline=red,droptail,codel", "flow.a.cc=sabul2003,fixed"]);
     assert_eq!(runs.len(), 6);
     let Discipline::Red(red) = runs[0].scenario.links[0].forward.discipline() else {
@@ -116,14 +116,14 @@ fn a_sweep_is_every_combination_and_the_last_key_changes_fastest() {
 }
 
 #[test]
-fn seeds_are_a_number_of_them_or_a_list() {
+fn seeds_are_a_count_or_a_list() {
     assert_eq!(seeds(&vary("[sweep]\nseeds = 3\n", &[])), [7, 8, 9]);
     assert_eq!(seeds(&vary("[sweep]\nseeds = [4, 2]\n", &[])), [4, 2]);
     assert_eq!(seeds(&vary("", &["seed=1..3"])), [1, 2, 3]);
 }
 
 #[test]
-fn an_override_beats_the_sweep() {
+fn an_override_takes_precedence_over_the_sweep() {
     let runs = vary("[sweep]\nseeds = 3\nlink.l.rate_mbps = [1, 2]\n", &["seed=1"]);
     assert_eq!(labels(&runs), ["link.l.rate_mbps=1", "link.l.rate_mbps=2"]);
     assert_eq!(seeds(&runs), [1, 1]);
@@ -132,7 +132,7 @@ fn an_override_beats_the_sweep() {
 }
 
 #[test]
-fn a_table_in_the_file_takes_an_override_of_one_of_its_keys() {
+fn an_override_may_set_one_key_of_a_table_in_the_file() {
     let runs = vary("", &["flow.a.params.syn_interval_ms=5", "flow.b.params.syn_interval_ms=6"]);
     let params: Vec<_> = runs[0].scenario.flows.iter().map(|flow| flow.params.clone()).collect();
     let syn = |value: &str| vec![("syn_interval_ms".to_owned(), value.to_owned())];
@@ -140,7 +140,7 @@ fn a_table_in_the_file_takes_an_override_of_one_of_its_keys() {
 }
 
 #[test]
-fn no_run_is_returned_if_one_is_wrong() {
+fn no_run_is_returned_if_one_is_invalid() {
     let overrides = [parse_override("link.l.delay_ms=5,6,11").unwrap()];
     let error = read(FILE, "vary.toml", &overrides).unwrap_err().to_string();
     assert!(error.contains("vary.toml:16: flow \"a\", key rtt_ms: 20 is not"), "{error}");

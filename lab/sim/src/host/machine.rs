@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_handed_over_when_it_is_full_or_nothing_follows() {
+    fn a_batch_is_delivered_when_full_or_after_a_pause() {
         let mut machines = machines(Machine { gro_packets: 3, ..Machine::default() });
         for us in [10, 20] {
             machines.arrived(at(us), Way::Forward, &Body::Filler(1), false);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_are_handed_over_at_the_end_of_each_interval() {
+    fn reports_are_delivered_at_the_end_of_each_interval() {
         let bunch = Span::from_millis(2);
         let mut machines = machines(Machine { ack_bunch: bunch, ..Machine::default() });
         for us in [100, 1900] {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_processor_is_away_half_of_the_time_and_never_for_longer() {
+    fn a_busy_processor_is_unavailable_half_of_the_time_in_bounded_periods() {
         let busy = Span::from_millis(4);
         let mut machines = machines(Machine { busy, ..Machine::default() });
         let mut away = 0;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sending_end_wakes_late_by_a_batch_and_never_by_more_than_it_makes_good() {
+    fn a_sending_end_wakes_late_by_a_batch_up_to_the_maximum_lateness() {
         let machines = machines(Machine { gso_packets: 5, ..Machine::default() });
         assert_eq!(machines.lateness(Span::from_micros(100)), Span::from_micros(400));
         assert_eq!(machines.lateness(Span::from_millis(1)), LATE_MAX);

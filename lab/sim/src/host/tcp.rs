@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_dealt_out_in_turn() {
+    fn blocks_are_assigned_to_connections_in_turn() {
         let shares = |bytes, count| -> Vec<u64> {
             (0..count).map(|index| share(bytes, count, index)).collect()
         };

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_header_goes_back_with_the_sum_of_all() {
+    fn the_newest_header_is_echoed_with_the_sum_of_all() {
         let mut echoes = TcpEchoes::default();
         assert_eq!(echoes.newest(), None);
         for (ms, delta, rtt_ms, sum) in [(5, 10, 5, 10), (3, 7, 5, 17), (6, -20, 6, -3)] {

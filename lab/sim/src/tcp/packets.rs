@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ack_holds_three_blocks_and_grows_with_them() {
+    fn an_ack_holds_three_sack_blocks_and_its_size_includes_them() {
         let ack = TcpAck::new(1000, Instant::ZERO, false);
         assert_eq!((ack.wire_bytes(), ack.blocks().count()), (40, 0));
         let ack = ack.with_block(3000, 4000);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_takes_the_place_of_a_block() {
+    fn a_dsack_replaces_a_sack_block() {
         let ack = TcpAck::new(1000, Instant::ZERO, false).with_duplicate();
         assert_eq!((ack.wire_bytes(), ack.blocks().count()), (52, 0));
         let full = ack.with_block(3000, 4000).with_block(2000, 2500).with_block(7000, 8000);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_cannot_be_said_are_left_out() {
+    fn sack_blocks_that_cannot_be_encoded_are_omitted() {
         let ack = TcpAck::new(1000, Instant::ZERO, false);
         for (start, end) in [(999, 2000), (1000, 1000), (3000, 2000), (1000 + (1 << 32), 1 << 40)] {
             assert_eq!(ack.with_block(start, end), ack, "{start}..{end}");

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_window_leaves_one_segment_for_each_two_that_arrive() {
+    fn reduction_to_half_sends_one_segment_for_two_arrivals() {
         // 20 outstanding, target 10: one leaves for each two arrivals.
         let mut prr = Prr::new(20);
         let (mut in_flight, mut sent) = (18, Vec::new());
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn below_the_target_no_more_leaves_than_arrives_and_one_where_nothing_more_is_lost() {
+    fn prr_below_its_target_sends_as_much_as_arrives_plus_one_without_new_loss() {
         // A burst of losses left 3 in flight of a target of 10.
         let mut prr = Prr::new(20);
         assert_eq!(quota(&mut prr, 1, 3, false), 1, "never more than has arrived");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_retransmission_leaves_at_once() {
+    fn the_first_retransmission_is_sent_at_once() {
         let mut prr = Prr::new(100);
         prr.on_ack(Delivery { newly: 0, in_flight: 97, target: 50, is_safe: false });
         assert_eq!(prr.cwnd(), 98);

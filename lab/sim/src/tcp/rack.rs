@@ -137,7 +137,7 @@ mod tests {
     const MS: fn(u64) -> Span = Span::from_millis;
 
     #[test]
-    fn each_round_trip_with_a_dsack_widens_the_window_up_to_a_round_trip() {
+    fn each_round_trip_with_a_dsack_widens_the_reorder_window_up_to_an_rtt() {
         let mut rack = Rack::new();
         rack.is_reordering_seen = true;
         rack.newest = Some(Newest { serial: 9, rtt: MS(100) });

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_named_newest_first_and_joined_ones_once() {
+    fn sack_blocks_are_listed_newest_first_and_merged() {
         let mut receiver = TcpReceiver::new();
         for (n, expected) in [
             (2, vec![(2, 3)]),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_echoed_until_the_sender_has_answered_it() {
+    fn an_ecn_mark_is_echoed_until_the_sender_sets_cwr() {
         let mut receiver = TcpReceiver::new();
         receiver.accept(at(1), &segment(0), true);
         assert!(take(&mut receiver, at(2), 1).unwrap().is_marked);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn where_each_mark_is_told_an_ack_answers_segments_of_one_kind() {
+    fn with_per_mark_echo_an_ack_covers_only_marked_or_unmarked_segments() {
         let mut receiver = TcpReceiver::telling_each_mark();
         let mut accept = |n, is_marked| {
             receiver.accept(at(n), &segment(n), is_marked);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_echo_is_of_the_segment_that_moved_the_acknowledgement() {
+    fn the_timestamp_echo_is_of_the_segment_that_advanced_the_ack() {
         let mut receiver = TcpReceiver::new();
         // 0 is lost; 1 and 2 arrive, sent at 1 and 2 ms.
         assert_eq!(take(&mut receiver, at(11), 1).unwrap().echo, at(0));

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_round_trip_keeps_the_least_margin() {
+    fn a_steady_rtt_keeps_the_minimum_timeout_margin() {
         let mut rtt = Rtt::new(MS(200));
         for _ in 0..100 {
             rtt.sample(MS(300));

@@ -252,7 +252,7 @@ fn newreno_alone_fills_the_path_and_halves_at_each_loss() {
 }
 
 #[test]
-fn cubic_alone_fills_the_path_and_keeps_seven_tenths_at_each_loss() {
+fn cubic_alone_fills_the_path_and_reduces_to_seven_tenths_at_each_loss() {
     alone("cubic", 0.69..0.71);
 }
 
@@ -273,7 +273,7 @@ fn two_flows_of_equal_round_trips_share_equally() {
 }
 
 #[test]
-fn marks_keep_the_queue_short_and_lose_nothing() {
+fn ecn_marks_keep_the_queue_short_without_loss() {
     let mut world = bottleneck();
     world.mark_from = 60;
     let config = TcpConfig { is_ecn_capable: true, ..TcpConfig::default() };
@@ -291,7 +291,7 @@ fn marks_keep_the_queue_short_and_lose_nothing() {
 }
 
 #[test]
-fn a_receivers_window_of_half_the_product_gives_half_the_rate() {
+fn a_receive_window_of_half_the_bdp_gives_half_the_rate() {
     let mut world = bottleneck();
     let config = TcpConfig { window_packets: Some(83), ..TcpConfig::default() };
     world.add("cubic", config, Instant::ZERO, u64::MAX);

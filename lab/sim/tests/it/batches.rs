@@ -35,7 +35,7 @@ fn run(mbps: u64, queue_packets: u64, machine: Machine) -> Results {
 }
 
 #[test]
-fn batches_on_a_path_shorter_than_the_ack_interval_are_no_standing_queue() {
+fn batches_on_a_short_path_are_not_mistaken_for_a_standing_queue() {
     let batches = Machine { gso_packets: 44, gro_packets: 64, ..Machine::default() };
     // Without the resolution of RTT samples: 0.16 of 1 Gb/s with batches, 0.33 of 100 Mb/s without
     // batches.
@@ -53,7 +53,7 @@ fn the_queue_of_a_short_path_stays_below_the_ack_interval() {
 }
 
 #[test]
-fn a_short_queue_that_overflows_keeps_its_small_round_trips() {
+fn rtt_samples_of_a_short_overflowing_queue_are_not_rounded_up() {
     // With the resolution of RTT samples applied beside losses as well, 0.137 was lost.
     assert!(run(1000, 32, Machine::default()).flows[0].loss_rate < 0.1);
 }

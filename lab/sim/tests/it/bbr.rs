@@ -87,7 +87,7 @@ fn ten_round_trips_of_probe_rtt_do_not_lower_the_rate() {
 }
 
 #[test]
-fn each_alone_fills_the_path_with_a_queue_far_shorter_than_cubics() {
+fn bbr_alone_fills_the_path_with_a_queue_far_shorter_than_cubics() {
     for transport in HOSTS {
         let cubic = run(transport, &["cubic"], 0.0, 1, 40).links[0].queue_packets.mean;
         for cc in ["bbr1", "bbr3"] {
@@ -99,7 +99,7 @@ fn each_alone_fills_the_path_with_a_queue_far_shorter_than_cubics() {
 }
 
 #[test]
-fn stray_loss_below_what_a_probe_may_lose_costs_little() {
+fn random_loss_below_the_probe_limit_costs_bbr_little() {
     for (loss, least) in [(0.01, 0.93), (0.005, 0.93)] {
         for transport in HOSTS {
             let used = |cc| {
@@ -114,7 +114,7 @@ fn stray_loss_below_what_a_probe_may_lose_costs_little() {
 }
 
 #[test]
-fn losses_by_chance_do_not_slow_bbr3_unless_it_follows_the_draft() {
+fn random_loss_does_not_slow_bbr3_unless_it_follows_the_draft() {
     for loss in [0.01, 0.04] {
         let bbr1 = run(Transport::Sabul, &["bbr1"], loss, 1, 40).links[0].utilisation;
         for transport in HOSTS {
@@ -134,7 +134,7 @@ fn losses_by_chance_do_not_slow_bbr3_unless_it_follows_the_draft() {
 }
 
 #[test]
-fn bbr3_and_cubic_leave_each_other_a_share() {
+fn bbr3_and_cubic_each_get_at_least_a_tenth() {
     for transport in HOSTS {
         let results = run(transport, &["bbr3", "cubic"], 0.0, 1, 60);
         let least = goodput(&results).into_iter().fold(f64::INFINITY, f64::min);
@@ -176,7 +176,7 @@ fn file_s((mbps, rtt_ms): (u64, u64), start: &str, bytes: u64, loss: f64) -> f64
 }
 
 #[test]
-fn the_search_is_a_faster_start_than_startup_wherever_starting_counts() {
+fn the_search_starts_faster_than_bbr_startup() {
     println!("| path | bytes | loss | search, s | startup, s |\n| --- | --- | --- | --- | --- |");
     for (path, bytes) in [
         ((10, 20), 1_000_000),

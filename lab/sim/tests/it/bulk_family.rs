@@ -75,7 +75,7 @@ fn run(path: Path, cc: &str, params: &[(&str, &str)], packets: u64) -> FlowResul
 }
 
 #[test]
-fn each_delivers_everything_once_whatever_is_lost() {
+fn each_bulk_protocol_delivers_everything_once_despite_loss() {
     for cc in ALL {
         for loss_per_mille in [0, 10, 100] {
             // A short last piece, block and buffer.
@@ -88,7 +88,7 @@ fn each_delivers_everything_once_whatever_is_lost() {
 }
 
 #[test]
-fn an_outage_that_swallows_marks_and_answers_ends_no_transfer() {
+fn an_outage_that_drops_marks_and_answers_does_not_abort_a_transfer() {
     for cc in ALL {
         // 3000 packets end within the outage, 20 000 begin before and end after it.
         for packets in [3_000, 20_000] {
@@ -99,7 +99,7 @@ fn an_outage_that_swallows_marks_and_answers_ends_no_transfer() {
 }
 
 #[test]
-fn rbudp_takes_the_time_that_its_authors_predict() {
+fn rbudp_takes_the_time_predicted_by_its_authors() {
     // T = Σ Si × 8 ÷ R + (n + 1) × RTT + n × Tbitmap, S0 = 25 000 packets of 1500 bytes at 100 Mb/s: 3 s.
     for (loss_per_mille, least) in [(0, 0), (10, 2), (100, 4)] {
         let path = Path { loss_per_mille, ..CLEAN };
@@ -124,7 +124,7 @@ fn rbudp_takes_the_time_that_its_authors_predict() {
 }
 
 #[test]
-fn fobs_sends_again_what_is_on_its_way_when_a_pass_ends() {
+fn fobs_resends_packets_in_flight_when_a_pass_ends() {
     // A pass of 5000 packets at 100 Mb/s takes 0.6 s: with 40 ms about 333 leave again, one in
     // fifteen. A report with each 64th packet is up to 64 packets late.
     for (rtt_ms, packets) in [(40, 5_000), (120, 5_000), (40, 20_000)] {
@@ -149,7 +149,7 @@ fn fobs_control_finds_the_rate_of_the_path_from_above_and_from_below() {
 }
 
 #[test]
-fn tsunami_reaches_its_target_and_gives_way_a_little_on_a_slower_path() {
+fn tsunami_reaches_its_target_and_slows_slightly_on_a_slower_path() {
     // From a third of the target, the gap falls by a sixth each 350 ms: seven updates.
     let clean = run(CLEAN, "tsunami", &[("rate_mbps", "100")], 50_000);
     let took = clean.completed_s.unwrap();
@@ -162,7 +162,7 @@ fn tsunami_reaches_its_target_and_gives_way_a_little_on_a_slower_path() {
 }
 
 #[test]
-fn netblt_sends_its_bursts_at_their_rate() {
+fn netblt_sends_at_its_burst_rate() {
     // 20 packets of 1500 bytes each 4 ms: 60 Mb/s; 25 000 packets take 5 s and half a round trip.
     let params = [("burst_packets", "20"), ("burst_interval_ms", "4")];
     let result = run(CLEAN, "netblt", &params, 25_000);

@@ -80,7 +80,7 @@ fn asks(left: &[(Instant, Transmit)]) -> Vec<Instant> {
 }
 
 #[test]
-fn the_first_data_leaves_at_the_rate_that_a_router_has_told_before_it() {
+fn the_first_data_is_sent_at_the_rate_assigned_by_a_router() {
     let mut sender = sender("rcp");
     let left = run(&mut sender, at_ms(0), at_ms(39));
     assert_eq!((data(&left), asks(&left)), (vec![], vec![at_ms(0)]));
@@ -93,7 +93,7 @@ fn the_first_data_leaves_at_the_rate_that_a_router_has_told_before_it() {
 }
 
 #[test]
-fn data_that_nobody_answers_for_leaves_all_the_same() {
+fn the_first_data_is_sent_without_an_answer_after_a_timeout() {
     for (rtt, leaves) in [(None, 300), (Some(20), 60)] {
         let mut sender = sender("rcp");
         if let Some(rtt) = rtt {
@@ -105,7 +105,7 @@ fn data_that_nobody_answers_for_leaves_all_the_same() {
 }
 
 #[test]
-fn within_a_gap_longer_than_a_round_trip_routers_are_asked_each_round_trip() {
+fn within_a_gap_longer_than_an_rtt_routers_are_queried_each_rtt() {
     let mut sender = sender("rcp");
     run(&mut sender, at_ms(0), at_ms(39));
     // One packet each 187.5 ms.
@@ -126,14 +126,14 @@ fn within_a_gap_longer_than_a_round_trip_routers_are_asked_each_round_trip() {
 }
 
 #[test]
-fn a_flow_without_congestion_headers_asks_nothing_and_waits_for_nothing() {
+fn a_flow_without_congestion_headers_sends_no_queries_and_does_not_wait() {
     let mut sender = sender("sabul2026");
     let left = run(&mut sender, at_ms(0), at_ms(5));
     assert_eq!((data(&left)[0], asks(&left).len()), (at_ms(0), 0));
 }
 
 #[test]
-fn a_receiver_answers_a_question_at_once_with_what_routers_said() {
+fn a_receiver_answers_a_query_at_once_with_the_router_fields() {
     let config = ReceiverConfig {
         policy: LossPolicy::Current,
         block_bytes: 100_000,

@@ -61,7 +61,7 @@ fn missing(serial: u64, from: u64, below: u64, ranges: &[(u64, u64)]) -> Feedbac
 }
 
 #[test]
-fn a_round_ends_with_a_mark_that_is_said_again_until_it_is_answered() {
+fn a_round_ends_with_a_mark_that_is_repeated_until_answered() {
     // 8.576 Mb/s of 1072 bytes: one a millisecond.
     let mut sender = sender("rbudp", &[("rate_mbps", "8.576")], 10);
     assert_eq!(leave(&mut sender, 0), (vec![0], vec![]));
@@ -86,7 +86,7 @@ fn a_round_ends_with_a_mark_that_is_said_again_until_it_is_answered() {
 }
 
 #[test]
-fn reports_beyond_what_was_sent_or_of_other_rules_are_refused() {
+fn reports_beyond_the_sent_data_or_of_other_rules_are_refused() {
     let cases = [
         ("sabul2003", missing(0, 0, 1, &[])),
         ("sabul2003", Feedback::ErrorRate(0)),
@@ -113,7 +113,7 @@ fn reports_beyond_what_was_sent_or_of_other_rules_are_refused() {
 }
 
 #[test]
-fn packets_of_a_pair_leave_at_once_and_their_time_is_reported() {
+fn packet_pairs_are_sent_back_to_back_and_their_spacing_is_reported() {
     let mut sender = sender("udt4", &[], 40);
     assert_eq!(leave(&mut sender, 0).0, [0, 1], "the others have a gap of 1 us");
     assert!(sender.handle_feedback(at_us(1), &Feedback::PairTime(Span::from_micros(12))).is_ok());
@@ -125,7 +125,7 @@ fn packets_of_a_pair_leave_at_once_and_their_time_is_reported() {
 }
 
 #[test]
-fn netblt_sends_bursts_and_what_is_asked_for_goes_first_in_the_next() {
+fn netblt_sends_bursts_and_requested_packets_first_in_the_next_burst() {
     let params = [("burst_packets", "3"), ("burst_interval_ms", "5")];
     let mut sender = sender("netblt", &params, 12);
     assert_eq!(leave(&mut sender, 0).0, [0, 1, 2]);
@@ -136,7 +136,7 @@ fn netblt_sends_bursts_and_what_is_asked_for_goes_first_in_the_next() {
 }
 
 #[test]
-fn fobs_goes_round_over_what_has_not_arrived() {
+fn fobs_cycles_over_packets_that_have_not_arrived() {
     let mut sender = sender("fobs", &[("rate_mbps", "8.576")], 5);
     let mut sent = Vec::new();
     for ms in 0..7 {
@@ -152,7 +152,7 @@ fn fobs_goes_round_over_what_has_not_arrived() {
 }
 
 #[test]
-fn a_pass_goes_on_behind_a_piece_that_had_to_be_cut_again() {
+fn a_pass_continues_after_a_piece_that_had_to_be_split() {
     let mut sender = sender("fobs", &[("rate_mbps", "8.576")], 3);
     for ms in 0..3 {
         leave(&mut sender, ms * 1000);
@@ -190,7 +190,7 @@ fn said(receiver: &mut Receiver, us: u64) -> Vec<Feedback> {
 }
 
 #[test]
-fn a_mark_is_answered_once_the_path_is_quiet_and_what_came_late_is_not_missing() {
+fn a_mark_is_answered_once_the_path_is_quiet_excluding_late_packets() {
     let mut receiver = receiver(ChannelRules::Rounds);
     for seq in (0..200).filter(|seq| *seq != 50) {
         arrive(&mut receiver, seq * 1000, seq, 0);
@@ -214,7 +214,7 @@ fn a_mark_is_answered_once_the_path_is_quiet_and_what_came_late_is_not_missing()
 }
 
 #[test]
-fn marks_far_beyond_reason_are_ignored() {
+fn marks_far_beyond_the_received_data_are_ignored() {
     for rules in ChannelRules::ALL {
         let mut receiver = receiver(rules);
         arrive(&mut receiver, 0, 0, 0);
@@ -228,7 +228,7 @@ fn marks_far_beyond_reason_are_ignored() {
 }
 
 #[test]
-fn the_error_rate_is_three_quarters_of_what_was_asked_for_and_a_quarter_of_the_old() {
+fn the_error_rate_averages_three_quarters_new_and_one_quarter_old() {
     let mut receiver = receiver(ChannelRules::Requests);
     // Numbers 10 to 29 never arrive; a block each 4 ms. The update is checked at the 50th and the
     // 100th block: by then 396 ms have passed, 20 numbers were requested, and then once more.
@@ -244,7 +244,7 @@ fn the_error_rate_is_three_quarters_of_what_was_asked_for_and_a_quarter_of_the_o
 }
 
 #[test]
-fn a_buffer_is_answered_for_by_its_last_packet_or_by_the_clock() {
+fn a_buffer_is_reported_after_its_last_packet_or_a_timeout() {
     let mut receiver = receiver(ChannelRules::Buffers);
     for seq in (0..64).filter(|seq| *seq != 7) {
         arrive(&mut receiver, seq * 100, seq, 0);

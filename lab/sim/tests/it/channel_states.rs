@@ -379,11 +379,11 @@ fn compare(name: &str, text: &str) {
 }
 
 #[test]
-fn a_sender_does_in_each_state_what_the_table_says() {
+fn the_sender_state_table_matches_the_golden_file() {
     compare("sender.txt", &sender_table());
 }
 
 #[test]
-fn a_receiver_does_in_each_state_what_the_table_says() {
+fn the_receiver_state_table_matches_the_golden_file() {
     compare("receiver.txt", &receiver_table());
 }

@@ -431,17 +431,17 @@ fn number_from(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn every_transfer_arrives_intact_whatever_the_path_does() {
+fn every_transfer_arrives_intact_over_random_paths() {
     run_drawn(SEEDS_BY_DEFAULT, draw, "every_transfer");
 }
 
 #[test]
-fn the_2002_protocol_arrives_intact_too_with_each_of_its_defects() {
+fn the_2002_protocol_transfers_arrive_intact_with_each_of_its_defects() {
     run_drawn(SEEDS_BY_DEFAULT / 5, draw_2002, "the_2002_protocol");
 }
 
 #[test]
-fn the_relatives_arrive_intact_too_over_either_carrier() {
+fn the_relatives_of_sabul_deliver_intact_over_either_carrier() {
     run_drawn(SEEDS_BY_DEFAULT / 2, draw_bulk, "the_relatives");
 }
 
@@ -509,7 +509,7 @@ fn bad_paths_deliver_everything_with_every_policy_and_carrier() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn the_seed_determines_the_run() {
     for seed in 0..5 {
         let plan = draw(seed);
         assert_eq!(run(seed, &plan), run(seed, &plan), "seed {seed}");

@@ -46,7 +46,7 @@ fn start_s(phases: &[(f64, String)]) -> f64 {
 }
 
 #[test]
-fn a_window_of_memory_that_is_smaller_than_the_path_ends_the_start() {
+fn a_receive_window_smaller_than_the_bdp_ends_the_start() {
     for (cc, start) in [("bbr1", None), ("bbr3", Some("startup")), ("bbr3", Some("search"))] {
         for transport in [Transport::Sabul, Transport::Tcp] {
             let mut flow = FlowPlan::new("a", transport, cc, vec![0]);
@@ -63,7 +63,7 @@ fn a_window_of_memory_that_is_smaller_than_the_path_ends_the_start() {
 }
 
 #[test]
-fn lumps_and_late_machines_neither_bend_the_rate_nor_prolong_the_start() {
+fn batching_and_late_hosts_do_not_distort_the_rate_or_prolong_the_start() {
     let (on, ms) = (Machine::default(), Span::from_millis);
     let machines = [
         ("punctual", on),

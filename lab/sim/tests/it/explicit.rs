@@ -121,7 +121,7 @@ fn jetmax_with_joins_is_stable_for_tau_up_to_1_9() {
 }
 
 #[test]
-fn jetmax_shares_alike_between_round_trips_of_30_and_200_ms_and_fills_within_a_second() {
+fn jetmax_shares_equally_at_30_and_200_ms_rtt_and_fills_the_link_in_1_s() {
     let flows = || vec![flow("jetmax", 0, 200, vec![0]), flow("jetmax", 5, 30, vec![0])];
     let links = || vec![link("l", 1000, Some("jetmax"))];
     assert!(are_near(&rates(&run(links(), flows(), 10, 2)), &[JETMAX * 500.0; 2], 0.05));
@@ -149,7 +149,7 @@ fn jetmax_gives_each_flow_its_max_min_share_over_two_links() {
 const RCP: f64 = 1408.0 / 1500.0;
 
 #[test]
-fn rcp_keeps_three_joining_flows_without_loss_behind_the_published_queue() {
+fn rcp_serves_three_joining_flows_without_loss_with_the_published_queue() {
     let flows = |rise: &str| {
         [0, 20, 40].map(|start| {
             let mut flow = flow("rcp", start, 50, vec![0]);
@@ -172,7 +172,7 @@ fn rcp_keeps_three_joining_flows_without_loss_behind_the_published_queue() {
 }
 
 #[test]
-fn rcp_shares_alike_between_round_trips_and_takes_long_to_fill() {
+fn rcp_shares_equally_across_rtts_and_fills_the_link_slowly() {
     let flows = || vec![flow("rcp", 0, 200, vec![0]), flow("rcp", 30, 30, vec![0])];
     let links = || vec![link("l", 1000, Some("rcp"))];
     assert!(are_near(&rates(&run(links(), flows(), 60, 5)), &[RCP * 500.0; 2], 0.05));
@@ -185,7 +185,7 @@ fn rcp_shares_alike_between_round_trips_and_takes_long_to_fill() {
 const PIQI: f64 = 0.95 * 1408.0 / 1500.0;
 
 #[test]
-fn piqi_rcp_needs_less_of_a_queue_than_rcp_at_the_same_target() {
+fn piqi_rcp_needs_a_shorter_queue_than_rcp_at_the_same_target() {
     let at = |cc: &str, eta: &str| {
         let flow = |start| {
             let mut flow = flow(cc, start, 50, vec![0]);
@@ -205,7 +205,7 @@ fn piqi_rcp_needs_less_of_a_queue_than_rcp_at_the_same_target() {
 }
 
 #[test]
-fn piqi_rcp_shares_alike_among_joiners_and_between_round_trips() {
+fn piqi_rcp_shares_equally_among_joining_flows_and_across_rtts() {
     let flows = || [0, 10, 20].map(|start| flow("piqi-rcp", start, 50, vec![0])).to_vec();
     let links = || vec![link("l", 1000, Some("piqi-rcp"))];
     let results = run(links(), flows(), 30, 3);
@@ -234,7 +234,7 @@ fn xcp_fills_a_link_with_three_flows_that_join_without_loss_or_standing_queue() 
 }
 
 #[test]
-fn xcp_shares_alike_between_round_trips_of_30_and_200_ms_and_fills_at_once() {
+fn xcp_shares_equally_at_30_and_200_ms_rtt_and_fills_the_link_at_once() {
     let flows = || vec![flow("xcp", 0, 200, vec![0]), flow("xcp", 8, 30, vec![0])];
     let links = || vec![link("l", 1000, Some("xcp"))];
     assert!(are_near(&rates(&run(links(), flows(), 25, 3)), &[XCP * 500.0; 2], 0.05));
@@ -268,7 +268,7 @@ fn beside_limited(cc: &str, n: u64, eta: f64, new: f64) -> f64 {
 }
 
 #[test]
-fn xcp_starves_a_flow_beside_those_that_are_limited_elsewhere_and_the_others_do_not() {
+fn xcp_starves_a_flow_beside_flows_limited_elsewhere_and_the_rest_do_not() {
     // Rows: n; the part of the max-min share in the algorithm's equilibrium.
     for (n, left) in [(2, 0.79), (3, 0.62), (5, 0.38)] {
         let part = beside_limited("xcp", n, 1.0, XCP);
@@ -282,7 +282,7 @@ fn xcp_starves_a_flow_beside_those_that_are_limited_elsewhere_and_the_others_do_
 }
 
 #[test]
-fn xcp_in_tcp_hosts_fills_a_link_beside_xcp_in_ours_without_loss() {
+fn xcp_in_tcp_hosts_and_in_sabul_hosts_fills_a_link_without_loss() {
     let tcp = |start| {
         let path = vec![0];
         let mut tcp = FlowPlan::new(&format!("tcp-{start}"), Transport::Tcp, "xcp", path);
@@ -319,7 +319,7 @@ fn set(mut flow: FlowPlan, name: &str, value: &str) -> FlowPlan {
 }
 
 #[test]
-fn emkc_fills_a_link_with_three_flows_that_join_and_shares_alike_by_alpha() {
+fn emkc_fills_a_link_with_three_joining_flows_and_shares_equally() {
     let flows = |alpha: &str| {
         [0, 5, 10].map(|start| set(flow("emkc", start, 50, vec![0]), "alpha_mbps", alpha)).to_vec()
     };
@@ -335,7 +335,7 @@ fn emkc_fills_a_link_with_three_flows_that_join_and_shares_alike_by_alpha() {
 }
 
 #[test]
-fn emkc_shares_alike_between_round_trips_of_30_and_200_ms_in_the_time_that_alpha_needs() {
+fn emkc_shares_equally_at_30_and_200_ms_rtt_at_the_speed_of_alpha() {
     let flows = [(0, 200), (10, 30)]
         .map(|(start, rtt)| set(flow("emkc", start, rtt, vec![0]), "alpha_mbps", "1"));
     let results = run(vec![link("l", 100, Some("emkc"))], flows.to_vec(), 60, 10);
@@ -346,7 +346,7 @@ fn emkc_shares_alike_between_round_trips_of_30_and_200_ms_in_the_time_that_alpha
 const MAXNET: f64 = 0.97 * 1412.0 / 1500.0;
 
 #[test]
-fn maxnet_shares_alike_among_joiners_and_between_round_trips_without_loss() {
+fn maxnet_shares_equally_among_joining_flows_and_across_rtts_without_loss() {
     let flows = || [0, 10, 20].map(|start| flow("maxnet", start, 50, vec![0])).to_vec();
     let links = || vec![link("l", 1000, Some("maxnet"))];
     let results = run(links(), flows(), 30, 3);
@@ -377,13 +377,13 @@ fn has_max_min_shares(cc: &str, [above, eta, new]: [f64; 3], param: (&str, &str)
 }
 
 #[test]
-fn the_others_give_each_flow_its_max_min_share_over_two_links() {
+fn piqi_rcp_and_maxnet_give_each_flow_its_max_min_share_over_two_links() {
     has_max_min_shares("piqi-rcp", [0.0, 0.95, 1408.0], ("rise", "10"), 0);
     has_max_min_shares("maxnet", [0.0, 0.97, 1412.0], ("rate_mbps_max", "100"), 0);
 }
 
 #[test]
-fn emkc_gives_each_flow_its_max_min_share_over_two_links_whenever_they_begin() {
+fn emkc_gives_max_min_shares_over_two_links_for_any_start_times() {
     // Where packets count in one interval alone, the first flow is 2 to 6 % off when the third
     // begins.
     for late_ms in [0, 15, 50] {
@@ -392,7 +392,7 @@ fn emkc_gives_each_flow_its_max_min_share_over_two_links_whenever_they_begin() {
 }
 
 #[test]
-fn traffic_without_headers_has_its_part_of_the_link_and_flows_share_the_rest() {
+fn plain_traffic_keeps_its_rate_and_explicit_flows_share_the_rest() {
     let mut cbr = FlowPlan::new("cbr", Transport::UdpCbr, "", vec![0]);
     if let sabul_run::scenario::Carrier::UdpCbr { rate } = &mut cbr.carrier {
         *rate = Rate::from_mbps(350);
@@ -404,7 +404,7 @@ fn traffic_without_headers_has_its_part_of_the_link_and_flows_share_the_rest() {
 }
 
 #[test]
-fn a_path_without_a_router_is_noticed_after_a_round_trip_and_filled_all_the_same() {
+fn a_path_without_a_router_is_detected_after_one_rtt_and_still_filled() {
     let flows = || vec![flow("jetmax", 0, 50, vec![0])];
     let links = || vec![link("l", 200, None)];
     let seen = fallbacks(links(), flows(), 2);
@@ -414,7 +414,7 @@ fn a_path_without_a_router_is_noticed_after_a_round_trip_and_filled_all_the_same
 }
 
 #[test]
-fn one_router_of_two_is_enough_where_it_is_the_narrow_one_and_noticed_where_it_is_not() {
+fn a_router_only_at_the_bottleneck_suffices_and_elsewhere_causes_fallback() {
     let flows = || vec![flow("jetmax", 0, 50, vec![0, 1])];
     let narrow = || vec![link("l1", 400, None), link("l2", 200, Some("jetmax"))];
     assert_eq!(fallbacks(narrow(), flows(), 5), []);
@@ -434,7 +434,7 @@ fn one_router_of_two_is_enough_where_it_is_the_narrow_one_and_noticed_where_it_i
 }
 
 #[test]
-fn a_link_that_is_slower_than_its_router_believes_is_noticed() {
+fn a_link_slower_than_its_router_assumes_causes_fallback() {
     let mut slow = link("l", 200, Some("jetmax"));
     // The rate varies between 40 and 200 Mb/s; the router assigns 190.
     let walk = RateWalk { low: Rate::from_mbps(40), every: Span::from_millis(50) };
@@ -444,7 +444,7 @@ fn a_link_that_is_slower_than_its_router_believes_is_noticed() {
 }
 
 #[test]
-fn a_router_that_gives_away_what_its_link_has_not_is_left_and_then_nothing_is_lost_for_long() {
+fn flows_leave_a_router_that_overstates_its_link_and_losses_end() {
     // The queue of 833 packets is 50 ms as the router reports it and 59 in truth. Neither this
     // difference nor a loss while the router reports a queue counts as a queue elsewhere. With 200
     // Mb/s assigned, four of the algorithms would lose a tenth for good.
@@ -502,7 +502,7 @@ fn crowd(
 }
 
 #[test]
-fn a_crowd_that_joins_overflows_a_queue_for_seconds_and_leaves_no_router() {
+fn many_joining_flows_overflow_a_queue_without_router_fallback() {
     let (links, flows) = crowd("rcp", 200, 667, 20, Span::from_secs(4));
     assert_eq!(fallbacks(links.clone(), flows.clone(), 10), []);
     let results = run(links, flows, 10, 3);
@@ -529,7 +529,7 @@ fn forged(cc: &str, how: Forgery) -> Vec<LinkPlan> {
 }
 
 #[test]
-fn forged_headers_cost_their_flow_speed_and_nothing_else() {
+fn forged_headers_slow_only_their_own_flow() {
     for cc in ["jetmax", "rcp", "piqi-rcp", "xcp", "maxnet", "emkc"] {
         for how in [Forgery::Huge, Forgery::Zero, Forgery::Random] {
             println!("{cc}, {how:?}");
@@ -545,7 +545,7 @@ fn forged_headers_cost_their_flow_speed_and_nothing_else() {
 }
 
 #[test]
-fn a_forged_rate_passes_no_limit_of_the_senders_own() {
+fn a_forged_rate_does_not_exceed_the_senders_limit() {
     for cc in ["jetmax", "rcp", "piqi-rcp", "xcp", "maxnet", "emkc"] {
         let mut flow = flow(cc, 0, 50, vec![0]);
         if let sabul_run::scenario::Carrier::Sabul(ends) = &mut flow.carrier {
@@ -558,21 +558,21 @@ fn a_forged_rate_passes_no_limit_of_the_senders_own() {
 }
 
 #[test]
-fn without_a_bound_of_its_rise_a_flow_ends_no_run() {
+fn a_flow_with_unbounded_rate_rise_does_not_abort_the_run() {
     let flows = || vec![set(flow("emkc", 0, 50, vec![0]), "rise", "1000000")];
     let results = run(vec![link("l", 1000, Some("emkc"))], flows(), 10, 2);
     assert!(results.links[0].utilisation > 0.5, "{}", results.links[0].utilisation);
 }
 
 #[test]
-fn a_router_of_another_algorithm_takes_no_part() {
+fn a_router_of_another_algorithm_counts_as_no_router() {
     let links = vec![link("l", 200, Some("rcp"))];
     let seen = fallbacks(links, vec![flow("jetmax", 0, 50, vec![0])], 2);
     assert!(matches!(&seen[..], [(_, at, why)] if *at < 0.1 && why == "no-router"), "{seen:?}");
 }
 
 #[test]
-fn flows_that_leave_routers_one_after_the_other_share_what_there_is() {
+fn flows_that_leave_routers_at_different_times_share_equally() {
     // The rate varies between 100 and 200 Mb/s; the router assigns 190. The first flow to fall back
     // searches in a queue that the other flow keeps full. Without another search it would have a
     // third, or a half of the other's rate, for good.

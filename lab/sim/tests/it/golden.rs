@@ -74,7 +74,7 @@ fn scenario() -> Scenario {
 }
 
 #[test]
-fn one_world_gives_the_same_bits_everywhere() {
+fn one_simulation_gives_identical_bits_on_every_platform() {
     let outcome = World::new(scenario()).unwrap().run().unwrap();
     // Debug prints each float so that it parses to the same bits.
     let mut text = format!("events {}\n{:#?}\n", outcome.events, outcome.results);

@@ -48,7 +48,7 @@ fn run(mbps: u64, bytes: u64, remembered: Option<(u64, Span)>) -> FlowResult {
 }
 
 #[test]
-fn who_knows_the_path_is_done_two_round_trips_sooner_and_loses_nothing() {
+fn a_known_path_saves_two_round_trips_without_loss() {
     for mbps in [300, 1000] {
         let first = run(mbps, 16_000_000, None);
         let second = run(mbps, 16_000_000, Some((mbps, RTT)));
@@ -58,7 +58,7 @@ fn who_knows_the_path_is_done_two_round_trips_sooner_and_loses_nothing() {
 }
 
 #[test]
-fn a_path_that_is_another_one_by_its_round_trip_is_not_remembered() {
+fn remembered_rates_are_ignored_if_the_rtt_differs() {
     let unknown = run(1000, 16_000_000, None);
     for rtt in [RTT / 3, RTT * 3] {
         let told = run(1000, 16_000_000, Some((1000, rtt)));
@@ -67,7 +67,7 @@ fn a_path_that_is_another_one_by_its_round_trip_is_not_remembered() {
 }
 
 #[test]
-fn a_link_that_became_slower_costs_half_of_the_old_path_once() {
+fn a_slower_link_than_remembered_loses_at_most_half_of_the_old_bdp_once() {
     for (now, then) in [(100, 1000), (10, 1000), (50, 100)] {
         let unknown = run(now, 8_000_000, None);
         let told = run(now, 8_000_000, Some((then, RTT)));
@@ -79,7 +79,7 @@ fn a_link_that_became_slower_costs_half_of_the_old_path_once() {
 }
 
 #[test]
-fn a_link_that_became_faster_is_found_as_if_nothing_were_known() {
+fn a_faster_link_than_remembered_is_found_as_fast_as_an_unknown_one() {
     let unknown = run(1000, 50_000_000, None);
     let told = run(1000, 50_000_000, Some((10, RTT)));
     assert!(told.completed_s.unwrap() <= unknown.completed_s.unwrap() + 0.1);

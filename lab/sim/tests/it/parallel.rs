@@ -47,7 +47,7 @@ fn goodput_mbps(streams: u32) -> f64 {
 }
 
 #[test]
-fn independent_losses_let_each_connection_have_its_own_share() {
+fn with_independent_losses_eight_connections_get_eight_shares() {
     // 1.22 ÷ √0.001 = 38.6 packets of 1460 bytes per RTT of 0.1 s: 4.5 Mb/s each.
     let alone = goodput_mbps(1);
     assert!((3.5..5.5).contains(&alone), "{alone}");
@@ -56,7 +56,7 @@ fn independent_losses_let_each_connection_have_its_own_share() {
 }
 
 #[test]
-fn a_transfer_ends_once_with_every_byte() {
+fn a_parallel_transfer_completes_once_with_every_byte() {
     let bytes = 20_000_001;
     let completed = |streams, striping| {
         let mut one = flow("a", streams, striping);
@@ -78,7 +78,7 @@ fn a_transfer_ends_once_with_every_byte() {
 }
 
 #[test]
-fn a_fair_queue_tells_the_connections_apart() {
+fn a_fair_queue_gives_each_connection_its_own_share() {
     let fair = link(0.0, Discipline::Drr(Drr::default()));
     let flows = vec![flow("four", 4, Striping::RoundRobin), flow("one", 1, Striping::RoundRobin)];
     let results = run(fair, flows, 80, false);

@@ -85,7 +85,7 @@ fn weighted_flows_share_by_their_weights_and_fill_the_link() {
 }
 
 #[test]
-fn a_flow_alone_fills_the_link_whatever_its_policy() {
+fn a_flow_alone_fills_the_link_with_every_policy() {
     for policy in Policy::ALL {
         for queue_bdp in [0.1, 1.0] {
             let results = run(queue_bdp, vec![ours("alone", policy, 0)], 5, 25);
@@ -102,7 +102,7 @@ fn a_flow_alone_fills_the_link_whatever_its_policy() {
 /// from 40 s on: a `bbr3` that starts with a short queue on a busy link needs half a minute to
 /// grow, whichever flow yields.
 #[test]
-fn whoever_uses_the_link_keeps_it_beside_low() {
+fn other_flows_keep_the_link_beside_a_low_policy_flow() {
     const CUBIC: (Transport, &str) = (Transport::Tcp, "cubic");
     const BBR: (Transport, &str) = (Transport::Sabul, "bbr3");
     const OURS: (Transport, &str) = (Transport::Sabul, "sabul2026");
@@ -127,7 +127,7 @@ fn whoever_uses_the_link_keeps_it_beside_low() {
 }
 
 #[test]
-fn short_flows_take_no_longer_beside_low() {
+fn short_flows_take_no_longer_beside_a_low_policy_flow() {
     let last = |flows| run(1.0, flows, 5, 65).flows[0].completed_s.unwrap();
     let alone = last(vec![short_flows()]);
     let beside = last(vec![short_flows(), ours("low", Policy::Low, 0)]);

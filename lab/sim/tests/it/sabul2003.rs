@@ -90,7 +90,7 @@ fn worst_overflow(outcome: &Outcome) -> f64 {
 }
 
 #[test]
-fn an_overflow_costs_at_most_what_leaves_in_two_intervals() {
+fn a_queue_overflow_loses_at_most_two_intervals_of_packets() {
     for (path, share) in [
         (Path::new(200, 20, 1.0), 0.98),
         (Path::new(300, 100, 1.0), 0.98),
@@ -107,14 +107,14 @@ fn an_overflow_costs_at_most_what_leaves_in_two_intervals() {
 }
 
 #[test]
-fn without_bounds_an_overflow_costs_several_times_that() {
+fn without_bounds_a_queue_overflow_loses_several_times_more() {
     let path = Path::new(150, 100, 1.0);
     let outcome = path.run("none", &[("sabul2003", 0, 100)], 20);
     assert!(worst_overflow(&outcome) > 4.0 * path.packets_in(20));
 }
 
 #[test]
-fn what_arrives_keeps_the_rate_from_where_it_would_rise_ten_times_as_fast() {
+fn the_arrival_rate_bounds_the_rate_before_the_steeper_increase() {
     // 962 packets per SYN interval fill the link; above 1000 each interval adds ten.
     let path = Path { packet_bytes: 1300, ..Path::new(1000, 100, 1.0) };
     let outcome = path.run("measured", &[("sabul2003", 0, 100)], 25);
@@ -127,7 +127,7 @@ fn what_arrives_keeps_the_rate_from_where_it_would_rise_ten_times_as_fast() {
 }
 
 #[test]
-fn late_flows_and_those_with_other_round_trips_get_a_like_share() {
+fn late_flows_and_flows_with_other_rtts_get_similar_shares() {
     for second in [("sabul2003", 5, 40), ("sabul2003", 5, 10)] {
         let outcome = Path::new(100, 40, 1.0).run("measured", &[("sabul2003", 0, 40), second], 60);
         assert!(outcome.results.jain > 0.95, "{second:?}: {:?}", goodput(&outcome));
@@ -135,7 +135,7 @@ fn late_flows_and_those_with_other_round_trips_get_a_like_share() {
 }
 
 #[test]
-fn cubic_gets_a_fifth_beside_it_where_it_got_a_twentieth() {
+fn cubic_gets_a_larger_share_beside_sabul2003_with_measured_bounds() {
     let flows = [("sabul2003", 0, 40), ("cubic", 0, 40)];
     let share = |bounds| {
         let good = goodput(&Path::new(100, 40, 1.0).run(bounds, &flows, 60));

@@ -86,7 +86,7 @@ fn goodput(results: &Results) -> Vec<f64> {
 
 #[test]
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-fn alone_it_fills_the_path_at_any_loss_and_leaves_the_queue_almost_empty() {
+fn sabul2026_alone_fills_a_lossy_path_with_an_almost_empty_queue() {
     for (mbps, rtt_ms) in [(100, 40), (300, 100)] {
         for loss in [0.0, 0.001, 0.01, 0.1] {
             let path = Path::new(mbps, rtt_ms, 1.0, loss);
@@ -101,7 +101,7 @@ fn alone_it_fills_the_path_at_any_loss_and_leaves_the_queue_almost_empty() {
 }
 
 #[test]
-fn a_tenth_lost_by_chance_is_no_reason_to_cut_the_start_short() {
+fn random_loss_of_a_tenth_does_not_end_the_search_early() {
     for loss in [0.05, 0.1, 0.2] {
         // At 1 Gb/s the losses of the second train are reported while the third is in flight.
         for mbps in (300..306).chain(1000..1003) {
@@ -119,7 +119,7 @@ fn a_tenth_lost_by_chance_is_no_reason_to_cut_the_start_short() {
 }
 
 #[test]
-fn a_third_of_all_acks_lost_costs_less_than_a_twentieth() {
+fn losing_a_third_of_all_acks_costs_less_than_a_twentieth() {
     for (mbps, rtt_ms) in [(100, 50), (20, 10)] {
         let path = Path { loss_back: 0.3, ..Path::new(mbps, rtt_ms, 1.0, 0.0) };
         let used = run(path, &[ours(0, rtt_ms)], 5, 20).links[0].utilisation;
@@ -128,7 +128,7 @@ fn a_third_of_all_acks_lost_costs_less_than_a_twentieth() {
 }
 
 #[test]
-fn behind_a_policer_it_has_most_of_the_rate_and_loses_little() {
+fn sabul2026_behind_a_policer_gets_most_of_the_rate_with_little_loss() {
     for (mbps, bucket_bytes) in [(100, 20_000), (30, 10_000), (50, 2_000_000)] {
         let rate = Rate::from_mbps(mbps);
         let policer = TokenBucket { rate, bytes: bucket_bytes };
@@ -142,7 +142,7 @@ fn behind_a_policer_it_has_most_of_the_rate_and_loses_little() {
 }
 
 #[test]
-fn a_queue_shorter_than_it_would_like_is_found_by_a_test_and_is_not_overrun() {
+fn a_queue_shorter_than_the_target_is_detected_and_not_overrun() {
     // 0.1 products of 40 ms: 33 packets, where 0.3 ms of 100 Mb/s are 2.
     let path = Path::new(100, 40, 0.1, 0.0);
     let results = run(path, &[ours(0, 40)], 5, 20);
@@ -151,7 +151,7 @@ fn a_queue_shorter_than_it_would_like_is_found_by_a_test_and_is_not_overrun() {
 }
 
 #[test]
-fn flows_that_come_late_and_have_other_round_trips_get_a_like_share_within_twenty_seconds() {
+fn late_flows_with_other_rtts_get_similar_shares_within_20_s() {
     let path = |rtt_ms| Path::new(200, rtt_ms, 1.0, 0.0);
     for (rtt_ms, flows) in [
         (40, vec![ours(0, 40), ours(10, 40)]),
@@ -166,7 +166,7 @@ fn flows_that_come_late_and_have_other_round_trips_get_a_like_share_within_twent
 }
 
 #[test]
-fn cubic_keeps_at_least_four_fifths_of_what_it_has_beside_cubic() {
+fn cubic_beside_sabul2026_keeps_four_fifths_of_its_share_beside_cubic() {
     let cubic = |start_s| (Transport::Tcp, "cubic", 40, start_s);
     for (queue_bdp, loss) in [(0.25, 0.0), (1.0, 0.0), (4.0, 0.0), (1.0, 0.001)] {
         let path = Path::new(100, 40, queue_bdp, loss);
@@ -181,7 +181,7 @@ fn cubic_keeps_at_least_four_fifths_of_what_it_has_beside_cubic() {
 }
 
 #[test]
-fn beside_cubic_it_keeps_a_share_and_leaves_four_of_them_theirs() {
+fn sabul2026_keeps_a_share_beside_one_cubic_flow_and_beside_four() {
     let cubic = |start_s| (Transport::Tcp, "cubic", 40, start_s);
     // Without a share the flow had 10 and 2.
     for (queue_bdp, least) in [(1.0, 12.0), (4.0, 18.0)] {

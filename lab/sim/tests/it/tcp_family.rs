@@ -113,7 +113,7 @@ fn used(path: Path, cc: &str, end_s: u64) -> f64 {
 }
 
 #[test]
-fn each_alone_fills_a_clean_path() {
+fn each_controller_alone_fills_a_clean_path() {
     for cc in [
         "reno",
         "newreno",
@@ -140,7 +140,7 @@ fn each_alone_fills_a_clean_path() {
 }
 
 #[test]
-fn each_drives_our_own_sender_as_well() {
+fn each_window_controller_fills_the_path_on_the_sabul_sender() {
     for entry in registry::all().filter(|entry| entry.family == Family::Window) {
         let used = run_over(Transport::Sabul, SHORT, &[entry.name], 40).links[0].utilisation;
         let is_low = entry.name.ends_with("-lp") || entry.name == "ledbatpp";
@@ -150,7 +150,7 @@ fn each_drives_our_own_sender_as_well() {
 }
 
 #[test]
-fn bbr1_keeps_the_queue_short_and_is_slowed_little_by_stray_loss() {
+fn bbr1_keeps_the_queue_short_and_is_slowed_little_by_random_loss() {
     let ours = |path, cc| run_over(Transport::Sabul, path, &[cc], 40);
     let clean = ours(SHORT, "bbr1");
     assert!(clean.links[0].utilisation > 0.95);
@@ -162,7 +162,7 @@ fn bbr1_keeps_the_queue_short_and_is_slowed_little_by_stray_loss() {
 }
 
 #[test]
-fn stray_loss_leaves_the_window_that_the_response_function_says() {
+fn random_loss_gives_the_window_of_the_response_function() {
     // One in 10 000 lost: some fifty losses for Reno in 400 s. 155 Mb/s × 100 ms = 1291 packets.
     let path = Path { mbps: 155, loss: 1e-4, ..LONG };
     for (cc, window) in [
@@ -181,7 +181,7 @@ fn stray_loss_leaves_the_window_that_the_response_function_says() {
 }
 
 #[test]
-fn lost_copies_are_found_without_the_timer() {
+fn lost_retransmissions_are_detected_without_the_timer() {
     // After a timeout, bic's window grows by the number of arrivals, whatever is missing. If the
     // first segment's copy is also lost and only the timer can detect it, thousands of packets are
     // sent in vain meanwhile.
@@ -196,7 +196,7 @@ fn lost_copies_are_found_without_the_timer() {
 }
 
 #[test]
-fn on_a_long_path_stray_loss_costs_reno_most() {
+fn on_a_long_path_random_loss_slows_reno_most() {
     let reno = used(LONG, "reno", 50);
     assert!(reno < 0.15, "{reno}");
     for cc in ["highspeed", "scalable", "htcp", "bic", "ltcp"] {
@@ -206,7 +206,7 @@ fn on_a_long_path_stray_loss_costs_reno_most() {
 }
 
 #[test]
-fn hosts_that_know_what_arrived_hardly_tell_reno_from_newreno() {
+fn with_sack_hosts_reno_and_newreno_perform_alike() {
     for path in [SHORT, LONG] {
         let [reno, newreno] = ["reno", "newreno"].map(|cc| used(path, cc, 40));
         assert!((reno / newreno - 1.0).abs() < 0.05, "{path:?}: {reno}, {newreno}");
@@ -225,7 +225,7 @@ fn a_late_flow_gets_its_share_from_htcp_and_not_from_scalable() {
 }
 
 #[test]
-fn fast_keeps_its_packets_queued_and_loses_nothing() {
+fn fast_keeps_a_fixed_number_of_packets_queued_without_loss() {
     for flows in [1, 2] {
         let path = Path { mbps: 155, loss: 0.0, ..LONG };
         let results = run(path, &vec!["fast"; flows], 60);
@@ -240,7 +240,7 @@ fn fast_keeps_its_packets_queued_and_loses_nothing() {
 }
 
 #[test]
-fn low_priority_leaves_the_path_to_others_and_takes_what_they_leave() {
+fn low_priority_tcp_yields_to_newreno_and_shares_fairly_with_itself() {
     for cc in ["tcp-lp", "hstcp-lp"] {
         let beside = run(SHORT, &[cc, "newreno"], 60);
         let [low, other] = [0, 1].map(|n| beside.flows[n].goodput_bps / 1e6);
@@ -266,7 +266,7 @@ fn copa_queues_a_few_packets_and_flows_share_equally() {
 }
 
 #[test]
-fn ledbatpp_leaves_a_deep_queue_to_others_and_fills_the_path_alone() {
+fn ledbatpp_yields_a_deep_queue_to_cubic_and_fills_the_path_alone() {
     let deep = |controllers: &[&str]| {
         let mut link = Path { rtt_ms: 40, ..SHORT }.link();
         link.forward = LinkConfig::builder()
@@ -286,7 +286,7 @@ fn ledbatpp_leaves_a_deep_queue_to_others_and_fills_the_path_alone() {
 }
 
 #[test]
-fn dctcp_fills_a_path_whose_queue_is_kept_too_short_for_newreno() {
+fn dctcp_fills_a_path_with_a_queue_too_short_for_newreno() {
     // [RFC8257 §3.1] A seventh of the BDP, 166 / 7 = 24, is enough for DCTCP; halving needs a queue
     // of a whole BDP.
     let path = Path { mark_packets: Some(24), ..SHORT };
@@ -299,7 +299,7 @@ fn dctcp_fills_a_path_whose_queue_is_kept_too_short_for_newreno() {
 }
 
 #[test]
-fn two_dctcp_flows_answer_the_share_of_marks_and_not_one_mark_a_round_trip() {
+fn two_dctcp_flows_respond_to_the_fraction_of_marks() {
     // RED's probability is a thousandth for each packet of the mean queue beyond 5, and the mark
     // rate is twice that, because RED spaces marks evenly. Each flow has half of 166 packets and
     // adds at most one per round trip, and a share F of marks takes F / 2 of them: F is at most 2

@@ -73,7 +73,7 @@ fn run_over(link: LinkPlan, path: Path, flows: Vec<FlowPlan>, end_s: u64) -> Res
 }
 
 #[test]
-fn each_alone_fills_a_clean_path() {
+fn each_controller_alone_fills_a_clean_path() {
     for cc in ALL {
         let results = run(SHORT, &[cc], 40);
         assert!(results.links[0].utilisation > 0.9, "{cc}");
@@ -82,7 +82,7 @@ fn each_alone_fills_a_clean_path() {
 }
 
 #[test]
-fn what_acks_show_of_the_capacity_does_as_well_as_the_capacity() {
+fn capacity_estimated_from_acks_works_as_well_as_the_true_capacity() {
     // At 1 Gb/s the least increase, 1.2 Mb/s each second, would be useless within 20 s.
     let path = Path { mbps: 1000, ..SHORT };
     for cc in ALL {
@@ -110,7 +110,7 @@ fn udt4(path: Path, rtts_ms: &[u64], is_told: bool) -> Vec<FlowPlan> {
 }
 
 #[test]
-fn random_loss_leaves_udt4_the_rate_at_which_cuts_and_increases_are_even() {
+fn under_random_loss_udt4_settles_where_cuts_and_increases_balance() {
     // 100 to 1000 Mb/s of headroom: a packet each 10 ms, 10^4 packets/s each second, against a ninth of the rate R
     // for each of p R losses: R² = 9 × 10^4 / p, 113.8 Mb/s and 36 Mb/s. libudt 4 has 129 and 42 of payload.
     let path = Path { mbps: 1000, rtt_ms: 100 };
@@ -133,7 +133,7 @@ fn random_loss_leaves_udt4_the_rate_at_which_cuts_and_increases_are_even() {
 }
 
 #[test]
-fn a_round_trip_eight_times_as_long_costs_udt4_no_share() {
+fn udt4_keeps_its_share_with_an_rtt_eight_times_as_long() {
     let path = Path { mbps: 100, rtt_ms: 10 };
     let mut link = path.link();
     link.forward = LinkConfig::builder()
@@ -148,7 +148,7 @@ fn a_round_trip_eight_times_as_long_costs_udt4_no_share() {
 }
 
 #[test]
-fn two_flows_share_whoever_comes_first() {
+fn two_udt_flows_share_equally_in_either_start_order() {
     for cc in ALL {
         let results = run(SHORT, &[cc, cc], 50);
         assert!(results.jain > 0.98 && results.links[0].utilisation > 0.9, "{cc}");
@@ -156,7 +156,7 @@ fn two_flows_share_whoever_comes_first() {
 }
 
 #[test]
-fn a_round_trip_five_times_as_long_costs_no_share() {
+fn udt_keeps_its_share_with_an_rtt_five_times_as_long() {
     // [UDT4 §7.2] All flows increase once each SYN interval, whatever their RTT. The capacity is
     // configured, because a flow that starts beside another may measure too small a capacity
     // (DEV-041); udt1 then has 31 beside 61 Mb/s. A microsecond decides which flow loses in an
@@ -189,7 +189,7 @@ fn newreno_keeps_a_share_beside_udt_on_a_short_path() {
 }
 
 #[test]
-fn a_loss_among_the_first_packets_leaves_no_flow_at_two_packets() {
+fn an_early_loss_does_not_leave_a_flow_at_a_window_of_two() {
     // 622 Mb/s and 180 ms. The first packet is lost because the link is down. Its loss report ends
     // slow start with a window of 2, and two arrivals per round trip give no rate sample.
     let path = Path { mbps: 622, rtt_ms: 180 };

@@ -74,7 +74,7 @@ fn constant_traffic_below_the_rate_passes_untouched() {
 }
 
 #[test]
-fn what_exceeds_the_rate_fills_the_queue_and_is_dropped() {
+fn traffic_above_the_rate_fills_the_queue_and_is_dropped() {
     let outcome = run(&scenario(10, vec![link("l", 100, ms(5), 50)], vec![cbr("a", 150)]));
     let link = &outcome.results.links[0];
     assert_near(link.utilisation, 1.0, 0.002);
@@ -85,7 +85,7 @@ fn what_exceeds_the_rate_fills_the_queue_and_is_dropped() {
 }
 
 #[test]
-fn a_file_takes_its_size_over_the_rate_and_half_a_round_trip() {
+fn a_file_takes_its_serialisation_time_plus_half_an_rtt() {
     let mut file = fixed("file", 50);
     file.size = FlowSize::Bytes(5_000_000);
     file.access_delay = ms(15);
@@ -116,7 +116,7 @@ fn a_path_of_several_links_has_their_delays_and_the_smallest_rate() {
 }
 
 #[test]
-fn flows_on_other_links_change_nothing() {
+fn flows_on_separate_links_do_not_affect_each_other() {
     let lossy = |id: &str| {
         let mut plan = link(id, 50, ms(10), 40);
         let loss = Probability::per_mille(5);
@@ -138,7 +138,7 @@ fn flows_on_other_links_change_nothing() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bits_and_another_seed_others() {
+fn the_seed_determines_all_results() {
     let mut plan = link("l", 100, ms(10), 50);
     plan.forward = plan.forward.to_builder().with_loss(Probability::per_mille(2)).build().unwrap();
     let flows = vec![
@@ -165,7 +165,7 @@ fn the_same_seed_gives_the_same_bits_and_another_seed_others() {
 }
 
 #[test]
-fn flows_start_and_stop_when_told_and_regions_lie_between() {
+fn flows_start_and_stop_as_planned_and_divide_the_run_into_regions() {
     let mut late = fixed("late", 20);
     (late.start, late.stop) = (at_s(4), Some(at_s(8)));
     let plan = scenario(12, vec![link("l", 100, ms(5), 100)], vec![fixed("all", 10), late]);
@@ -188,7 +188,7 @@ fn flows_start_and_stop_when_told_and_regions_lie_between() {
 }
 
 #[test]
-fn averages_leave_out_the_warm_up() {
+fn averages_exclude_the_warm_up() {
     let mut early = cbr("early", 50);
     early.stop = Some(at_s(5));
     let mut plan = scenario(10, vec![link("l", 100, ms(5), 10)], vec![cbr("a", 10), early]);
@@ -200,7 +200,7 @@ fn averages_leave_out_the_warm_up() {
 }
 
 #[test]
-fn mice_arrive_by_their_law_and_complete() {
+fn short_flows_arrive_by_their_distribution_and_complete() {
     let mut mice = flow("mice", Transport::Tcp, "newreno");
     mice.arrivals = Arrivals::Poisson { mean_interval: ms(200) };
     mice.size = FlowSize::Pareto { shape: 1.4, mean_packets: 100.0 };
@@ -215,7 +215,7 @@ fn mice_arrive_by_their_law_and_complete() {
 }
 
 #[test]
-fn a_chain_keeps_so_many_at_a_time_until_all_are_over() {
+fn a_chain_keeps_its_number_of_parallel_flows_until_all_complete() {
     let mut chain = flow("chain", Transport::Tcp, "newreno");
     chain.arrivals = Arrivals::Chain { count: 40, parallel: 4 };
     chain.size = FlowSize::Bytes(100_000);
@@ -229,7 +229,7 @@ fn a_chain_keeps_so_many_at_a_time_until_all_are_over() {
 }
 
 #[test]
-fn a_host_s_own_interface_makes_the_sender_wait_and_loses_nothing() {
+fn a_slow_host_interface_delays_the_sender_without_loss() {
     let slow = SabulEnds { nic_rate: Some(Rate::from_mbps(40)), ..SabulEnds::default() };
     let ours = flow("a", slow, "sabul2003");
     let outcome = run(&scenario(10, vec![link("l", 100, ms(10), 20)], vec![ours]));
@@ -238,7 +238,7 @@ fn a_host_s_own_interface_makes_the_sender_wait_and_loses_nothing() {
 }
 
 #[test]
-fn copies_of_a_flow_share_fairly_and_count_each() {
+fn copies_of_a_flow_share_fairly_and_are_counted_separately() {
     let mut copies = flow("tcp", Transport::Tcp, "newreno");
     copies.arrivals = Arrivals::Together { count: 8, spread: Span::from_secs(1) };
     let outcome = run(&scenario(60, vec![link("l", 100, ms(10), 170)], vec![copies]));
@@ -292,7 +292,7 @@ fn an_unknown_controller_is_an_error() {
 /// This kept TCP's acknowledgements out of the full queue, and with them the reports that would
 /// have ended the silence.
 #[test]
-fn reports_on_tcp_get_through_what_is_sent_in_silence() {
+fn reports_over_tcp_arrive_despite_retransmissions_after_expiry() {
     let red = Red { min_packets: 5, max_packets: 15, ..Red::for_rate(Rate::from_mbps(9)) };
     let forward = LinkConfig::builder()
         .with_rate(Some(Rate::from_mbps(9)))
@@ -341,7 +341,7 @@ fn told(scenario: &Scenario) -> (Vec<String>, Outcome) {
 }
 
 #[test]
-fn a_fall_of_the_rate_is_explained_by_its_events() {
+fn a_rate_decrease_is_explained_by_its_events() {
     // 10 Mb/s, 20 ms, a queue of ten packets: slow start fills the queue, and packets are dropped.
     let links = vec![link("tight", 10, ms(10), 10)];
     let scenario = scenario(5, links, vec![flow("reno", Transport::Tcp, "newreno")]);
@@ -367,7 +367,7 @@ fn a_fall_of_the_rate_is_explained_by_its_events() {
 }
 
 #[test]
-fn the_timers_of_both_ends_are_told_with_their_cause() {
+fn timer_events_of_both_ends_are_recorded_with_their_cause() {
     // 10 Mb/s, 20 ms, and an outage of a second: packets in flight are lost, then no report
     // arrives.
     let outage = Outage { at: at_s(1), lasts: ms(1000) };

@@ -181,7 +181,7 @@ fn number_from(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn every_transfer_arrives_intact_whatever_the_network_does() {
+fn every_transfer_arrives_intact_over_random_networks() {
     let seeds = match number_from("SABUL_SWARM_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number_from("SABUL_SWARM_SEEDS").unwrap_or(SEEDS_BY_DEFAULT),

@@ -116,7 +116,7 @@ mod tests {
 
     /// No test of the program prints these rows, because their runs take minutes of simulated time.
     #[test]
-    fn rows_of_others_and_of_links_have_the_fields_of_the_schema() {
+    fn rows_of_other_flows_and_links_match_the_schema() {
         let schema = crate::schema::of("card-contract").unwrap();
         let rows = [
             ("others", serde_json::to_value(OtherMark::default()).unwrap()),

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn some_paths_are_picked_by_their_numbers() {
+    fn only_selects_paths_by_number() {
         let draw = Draw { paths: 5, seed: DrawSeed::Tune };
         let numbers = |only: &[&str]| {
             let only: Vec<String> = only.iter().map(|&text| text.to_owned()).collect();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_has_every_verdict_in_its_place() {
+    fn a_tally_counts_each_verdict() {
         let tally =
             Tally::new([Verdict::Yes, Verdict::No, Verdict::Yes, Verdict::Open].into_iter());
         assert_eq!((tally.yes, tally.open, tally.no, tally.count()), (2, 1, 1, 4));

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lacks_is_refused_with_what_to_use_instead() {
+    fn controllers_missing_from_the_kernel_are_refused_with_alternatives() {
         let refused = |subject: &Subject<'_>| check(subject).unwrap_err();
         let error = refused(&subject("fast", &[], Carrier::Tcp));
         assert_eq!(error.cause(), crate::Cause::Request);

@@ -554,7 +554,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_flow_is_averaged_over_seeds_and_held_against_the_link() {
+    fn goodput_of_one_flow_is_averaged_over_seeds_and_divided_by_the_link_rate() {
         let point = loss_point(0.01, &[4e6, 6e6].map(|rate| of_flows(vec![flow("a", rate)])));
         close(point.goodput_bps, 5e6);
         close(point.share_of_link, 0.5);
@@ -572,7 +572,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn regions_have_the_mean_and_deviation_of_all_flows_together() {
+    fn regions_have_mean_and_deviation_of_the_total_of_all_flows() {
         // The totals are 1, 3, 5 and 3 Mb/s: mean 3, squares 4 + 0 + 4 + 0 over 3. Cross traffic
         // belongs to no region and is not counted.
         let flows = [
@@ -610,7 +610,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_has_no_valid_run_has_no_numbers() {
+    fn a_test_without_a_valid_run_has_no_numbers() {
         let exam =
             |question, name: &str| Exam { question, name: name.to_owned(), text: String::new() };
         let lone = || vec![of_flows(vec![flow("a", 5e6)])];
@@ -628,7 +628,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_newcomer_has_converged_when_both_are_fair_for_five_seconds() {
+    fn a_second_flow_has_converged_when_both_are_fair_for_five_seconds() {
         // The second flow starts after 2 s. The rates are 0 : 10 for 3 s, and 4.5 : 5.5 from 5 s
         // on.
         let rates = |early: f64, late: f64| {
@@ -655,7 +655,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn packets_that_wait_are_a_delay() {
+    fn queued_packets_are_converted_to_a_delay() {
         let link = LinkResult {
             queue_packets: Queue { mean: 25.0, p99: 90.0, max: 100 },
             ..LinkResult::default()
@@ -669,7 +669,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn mice_that_never_arrived_have_no_times() {
+    fn short_flows_that_never_completed_have_no_times() {
         let mut mouse = flow("mice", 1e5);
         mouse.completion = Some(Completion { median_s: 0.2, p99_s: 0.9 });
         (mouse.started, mouse.completed) = (10, 8);
@@ -682,7 +682,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn cross_traffic_leaves_what_it_does_not_ask_for() {
+    fn the_share_beside_cross_traffic_is_of_the_remaining_capacity() {
         // 4 of 10 Mb/s are taken from 30 to 40 s. Nothing before 20 s counts.
         let taken = ", { id = 'c', transport = 'udp-cbr', rate_mbps = 4, path = ['bottleneck'], \
                      start_s = 30, stop_s = 40 }";
@@ -706,7 +706,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn numbers_that_no_link_gives_are_nonsense() {
+    fn impossible_numbers_are_reported_as_nonsense() {
         assert_eq!(nonsense(&of_flows(vec![flow("a", 5e6)])), None);
         for rate in [f64::NAN, f64::INFINITY, -1.0] {
             let found = nonsense(&of_flows(vec![flow("a", rate)])).unwrap();

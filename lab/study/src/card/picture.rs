@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn both_halves_name_all_that_are_shown() {
+    fn both_charts_name_every_controller_shown() {
         let shares = |count: usize| SHOWN.map(|_| vec![0.5; count]).into_iter();
         for svg in [loss_chart(shares(LOSSES.len())), beside_chart(shares(BESIDE_RTTS_MS.len()))] {
             for name in ["sabul2026", "bbr3", "TCP cubic", "TCP bbr1", "simulated"] {

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exams_of_the_lab_are_a_part_of_those_in_virtual_time_and_take_eight_minutes() {
+    fn lab_exams_are_a_subset_of_simulated_exams_and_take_eight_minutes() {
         let entry = registry::find("cubic").unwrap();
         let subject = Subject { entry, params: &[], transport: Carrier::Tcp };
         let all: Vec<String> =

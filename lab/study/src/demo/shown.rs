@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_as_long_as_its_share() {
+    fn a_bar_is_proportional_to_its_share() {
         assert_eq!(bar(1.0), "█".repeat(BAR));
         assert_eq!(bar(0.0).trim(), "");
         assert_eq!(bar(0.5).trim(), "█".repeat(BAR / 2));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_a_busy_machine_is_called_invalid_on_screen_and_page() {
+    fn a_disturbed_run_is_marked_invalid_on_screen_and_page() {
         let mut shown = shown();
         shown.alone[1].faults.push("the router was starved".to_owned());
         assert!(shown.text().contains("INVALID") && shown.page().contains("INVALID"));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn without_hosts_the_screen_says_what_is_left_out() {
+    fn without_hosts_the_screen_names_the_omitted_parts() {
         let mut shown = shown();
         shown.alone.retain(|alone| alone.is_ours);
         shown.together = None;

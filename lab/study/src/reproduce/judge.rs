@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn each_measure_has_its_rule() {
+    fn each_claim_measure_is_judged_by_its_rule() {
         let holds = |measure, published, tolerance, a, b| {
             judge_one(&claim(measure, published, tolerance), &found(a, b)).verdict == Verdict::Holds
         };
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_chosen_on_its_own_number_fits_and_never_holds() {
+    fn a_claim_fitted_to_its_own_number_fits_but_never_holds() {
         let fitted = Claim { fitted: true, ..claim(Measure::Spread, None, 0.1) };
         assert_eq!(judge_one(&fitted, &found(48.0, 52.0)).verdict, Verdict::Fits);
         assert_eq!(judge_one(&fitted, &found(40.0, 52.0)).verdict, Verdict::Differs);
     }
 
     #[test]
-    fn claims_about_a_link_are_about_its_queue_its_use_and_its_drops() {
+    fn claims_about_a_link_cover_queue_utilisation_and_drops() {
         // One flow at the rate of the link, for a second: full, no queue, no drops.
         let found = found(1.0, 1.0);
         let holds = |measure, published, tolerance, link: &str| {

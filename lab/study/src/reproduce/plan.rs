@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn every_claim_is_about_flows_that_are_there_and_can_be_judged() {
+    fn every_claim_names_existing_flows_and_can_be_judged() {
         for plan in all().unwrap() {
             let name = &plan.name;
             assert!(!plan.seeds.is_empty() && !plan.title.is_empty() && !plan.source.is_empty());

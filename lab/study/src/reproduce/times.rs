@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_full_from_the_first_second_on_that_is_nine_tenths_used() {
+    fn a_link_is_full_from_the_first_second_with_ninety_percent_utilisation() {
         let one = series(&[0.0, 0.5, 1.0, 0.85, 0.95, 1.0], [&[], &[]]);
         // The second from 0.5 s has 0.75, and that from 1 s has 0.925.
         assert_eq!(full_after("l", &one), Some(1.0));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_alike_from_when_they_stay_alike_counted_from_the_last_start() {
+    fn convergence_time_counts_from_the_last_start_to_lasting_equality() {
         let text = "duration_s = 4\nlink = [{ id = 'l', rate_mbps = 1, delay_ms = 1 }]\nflow = [\
                     { id = 'a', path = ['l'] }, { id = 'b', path = ['l'], start_s = 1 }]";
         let run = sabul_scenario::read(text, "x.toml", &[]).unwrap().remove(0);

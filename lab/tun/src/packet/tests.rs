@@ -84,7 +84,7 @@ fn a_large_tcp_packet_is_cut_into_segments_that_count_on() {
 }
 
 #[test]
-fn payload_comes_through_in_order_and_complete() {
+fn payload_passes_in_order_and_complete() {
     for sample in kinds() {
         let bundle = parsed(&sample);
         let mut joined = Vec::new();
@@ -101,7 +101,7 @@ fn payload_comes_through_in_order_and_complete() {
 }
 
 #[test]
-fn however_segments_are_put_together_the_kernel_cuts_the_same_packets() {
+fn any_grouping_of_segments_is_cut_by_the_kernel_into_the_same_packets() {
     let mut random = SeededRandom::new(1);
     for sample in kinds() {
         let sample = Sample { flags: tcp::FIN | tcp::PSH | tcp::CWR | 0x10, ..sample };
@@ -144,7 +144,7 @@ fn fin_and_psh_stay_with_the_last_segment_and_cwr_with_the_first() {
 }
 
 #[test]
-fn a_packet_that_came_whole_leaves_as_it_came() {
+fn a_packet_without_segmentation_is_written_unchanged() {
     for (is_tcp, is_v6) in [(true, false), (true, true), (false, false), (false, true)] {
         for payload in [0, 1, 700] {
             let sample =
@@ -168,7 +168,7 @@ fn a_packet_that_came_whole_leaves_as_it_came() {
 }
 
 #[test]
-fn one_segment_of_less_than_its_size_is_no_segmentation() {
+fn a_single_short_segment_is_written_without_segmentation() {
     let sample = Sample { payload: 1000, gso: 1448, ..Sample::default() };
     let bundle = parsed(&sample);
     assert_eq!(bundle.segments(), 1);
@@ -178,7 +178,7 @@ fn one_segment_of_less_than_its_size_is_no_segmentation() {
 }
 
 #[test]
-fn a_cut_packet_needs_no_checksum_of_its_sender() {
+fn a_segmented_packet_gets_checksums_without_the_senders() {
     let mut frame = large().frame();
     frame[0] = 0;
     frame[6..10].fill(0);
@@ -188,7 +188,7 @@ fn a_cut_packet_needs_no_checksum_of_its_sender() {
 }
 
 #[test]
-fn ecn_marks_reach_only_those_that_understand_them() {
+fn ecn_marks_are_set_only_on_ecn_capable_packets() {
     for sample in kinds() {
         for ecn in 0..4 {
             let bundle = parsed(&Sample { ecn, ..sample });
@@ -212,7 +212,7 @@ fn ecn_marks_reach_only_those_that_understand_them() {
 }
 
 #[test]
-fn damaged_frames_are_never_right_and_differ_in_one_byte() {
+fn damaged_frames_differ_in_one_byte_and_have_wrong_checksums() {
     let mut random = SeededRandom::new(2);
     let empty = |is_tcp, is_v6| Sample { is_tcp, is_v6, payload: 0, ..Sample::default() };
     let empties = [(true, false), (true, true), (false, false), (false, true)]
@@ -268,7 +268,7 @@ fn a_checksum_that_comes_out_as_zero_is_written_as_all_ones() {
 }
 
 #[test]
-fn recordings_keep_the_beginning_of_a_right_packet() {
+fn recordings_keep_the_beginning_of_a_packet_with_valid_checksums() {
     let bundle = parsed(&large());
     let whole = plain(&bundle, 3);
     let mut kept = vec![7; 3];
@@ -292,7 +292,7 @@ fn syn_uses_the_number_before_the_first_byte() {
 }
 
 #[test]
-fn tuples_name_both_ends() {
+fn tuples_contain_both_endpoints() {
     let sample = Sample { is_tcp: false, is_v6: true, has_extension: true, ..Sample::default() };
     let expected = Tuple {
         protocol: Protocol::Udp,
@@ -337,7 +337,7 @@ fn fragments_are_one_conversation_without_ports() {
 }
 
 #[test]
-fn a_route_with_stops_ahead_hides_what_it_carries() {
+fn a_routing_header_with_segments_left_hides_the_protocol() {
     let mut frame = Sample { is_v6: true, has_extension: true, ..Sample::default() }.frame();
     frame[..VNET_BYTES].fill(0);
     frame[VNET_BYTES + 6] = 43;
@@ -348,7 +348,7 @@ fn a_route_with_stops_ahead_hides_what_it_carries() {
 }
 
 #[test]
-fn other_protocols_are_carried_and_damaged_without_knowing_them() {
+fn unknown_protocols_are_carried_and_damaged() {
     let mut frame = Sample { is_tcp: false, payload: 20, ..Sample::default() }.frame();
     frame[..VNET_BYTES].fill(0);
     frame[VNET_BYTES + 9] = 1;
@@ -364,7 +364,7 @@ fn other_protocols_are_carried_and_damaged_without_knowing_them() {
 }
 
 #[test]
-fn a_checksum_of_a_packet_inside_is_left_to_the_receiver_too() {
+fn an_inner_checksum_stays_partial_for_the_receiver() {
     // Eight bytes of a tunnel's header, then something with its sum from there on.
     let mut frame = Sample { is_tcp: false, payload: 60, ..Sample::default() }.frame();
     let inside = 20 + 8 + 8;

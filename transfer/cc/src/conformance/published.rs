@@ -16,7 +16,7 @@ fn holds(row: &str, found: f64, published: f64, within: f64) -> bool {
 }
 
 #[test]
-fn a_law_has_its_published_response_to_loss() {
+fn each_controller_has_its_published_response_to_loss() {
     // Rows: one packet lost of so many, number of losses.
     const LOSSES: [(u64, u64); 3] = [(10_000, 40), (1000, 100), (100, 400)];
     let of = |gain, drop| LOSSES.map(|(every, _)| Some(additive(gain, drop, 1.0 / every as f64)));
@@ -43,7 +43,7 @@ fn a_law_has_its_published_response_to_loss() {
 }
 
 #[test]
-fn one_loss_takes_its_published_share_and_is_made_good_in_its_published_time() {
+fn one_loss_has_the_published_decrease_and_recovery_time() {
     // Part left of 1000 packets; RTTs until the window is back, one of them the recovery.
     let rows: [(&str, f64, f64); 2] = [
         // 500 packets at one packet per RTT.

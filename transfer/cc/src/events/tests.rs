@@ -12,7 +12,7 @@ use crate::conformance;
 use crate::registry::ENTRIES;
 
 #[test]
-fn each_controller_says_why_it_did_what_it_did() {
+fn each_controller_records_the_expected_events() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events");
     let mut differing = Vec::new();
     for entry in ENTRIES {
@@ -33,7 +33,7 @@ fn each_controller_says_why_it_did_what_it_did() {
 }
 
 #[test]
-fn a_journal_keeps_the_newest_and_counts_the_rest() {
+fn a_journal_keeps_the_newest_events_and_counts_dropped_ones() {
     let limits = SendLimits { gap: Gap::NONE, window: Some(Packets(1)), hold_until: None };
     let mut journal = Journal::new();
     let extra = 5;
@@ -47,7 +47,7 @@ fn a_journal_keeps_the_newest_and_counts_the_rest() {
 }
 
 #[test]
-fn facts_that_change_nothing_worth_saying_make_no_event() {
+fn insignificant_changes_are_not_recorded() {
     let limits = SendLimits { gap: Gap::NONE, window: Some(Packets(4)), hold_until: None };
     let wider = SendLimits { window: Some(Packets(5)), ..limits };
     let mut journal = Journal::new();

@@ -89,7 +89,7 @@ fn after(family: Family, first: u64, value: u64) -> Guarded {
 }
 
 #[track_caller]
-fn blamed(first: u64, value: u64, word: &str) {
+fn assert_fault(first: u64, value: u64, word: &str) {
     let mut guarded = after(Family::Window, first, value);
     let text = guarded.fault().unwrap().to_string();
     assert!(text.starts_with("controller 'odd' is at fault: after 3.000 s its on_loss "), "{text}");
@@ -102,20 +102,20 @@ fn blamed(first: u64, value: u64, word: &str) {
 }
 
 #[test]
-fn limits_that_stop_or_swamp_a_sender_are_faults() {
+fn limits_that_stop_or_overload_a_sender_are_faults() {
     let second = Span::from_secs(1).0;
-    blamed(0, 0, "a window of no packets");
-    blamed(1, 0, "no window");
-    blamed(2, 61 * second, "a gap of 61 s");
-    blamed(2, u64::MAX, "a gap");
-    blamed(3, 64 * second, "a hold of 61 s");
-    blamed(3, u64::MAX, "a hold");
-    blamed(4, 0, "an interval of 0 s");
-    blamed(4, u64::MAX, "an interval");
+    assert_fault(0, 0, "a window of no packets");
+    assert_fault(1, 0, "no window");
+    assert_fault(2, 61 * second, "a gap of 61 s");
+    assert_fault(2, u64::MAX, "a gap");
+    assert_fault(3, 64 * second, "a hold of 61 s");
+    assert_fault(3, u64::MAX, "a hold");
+    assert_fault(4, 0, "an interval of 0 s");
+    assert_fault(4, u64::MAX, "an interval");
 }
 
 #[test]
-fn a_burst_is_passed_on_if_a_sender_can_live_with_it() {
+fn a_burst_is_passed_on_if_it_is_within_limits() {
     let burst = |when: &str| {
         let given = [("when".to_owned(), when.to_owned())];
         let guarded = entry(Family::Rate).build(&given, Bytes(1500)).unwrap();
@@ -128,7 +128,7 @@ fn a_burst_is_passed_on_if_a_sender_can_live_with_it() {
 }
 
 #[test]
-fn what_is_only_unusual_is_none() {
+fn unusual_but_legal_limits_are_not_faults() {
     let second = Span::from_secs(1).0;
     for (first, value) in
         [(2, 60 * second), (3, 63 * second), (3, 0), (4, 60 * second), (8, u64::MAX), (8, 1)]
@@ -149,13 +149,13 @@ fn what_is_only_unusual_is_none() {
 
 #[test]
 fn a_panic_is_a_fault_with_its_message_on_one_line() {
-    blamed(5, 0, "panicked: the window is -1");
-    blamed(6, 0, "panicked: plain words");
-    blamed(7, 0, "panicked: without a message");
+    assert_fault(5, 0, "panicked: the window is -1");
+    assert_fault(6, 0, "panicked: plain words");
+    assert_fault(7, 0, "panicked: without a message");
 }
 
 #[test]
-fn building_may_fail_too() {
+fn a_panic_while_building_a_controller_is_a_fault() {
     let with = |word: &str| {
         let given = [("when".to_owned(), word.to_owned())];
         entry(Family::Rate).build(&given, Bytes(1500))
@@ -312,7 +312,7 @@ impl Controller for Fickle {
 }
 
 #[test]
-fn a_channel_has_congestion_headers_of_one_form_from_its_beginning() {
+fn a_change_of_the_congestion_header_form_is_a_fault() {
     let fickle = Fickle(Some(CongestionForm::Rcp));
     let mut guarded = Guarded::around("fickle", Family::Rate, Box::new(fickle));
     guarded.on_timeout(&at(Span::ZERO));

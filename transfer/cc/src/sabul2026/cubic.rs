@@ -114,7 +114,7 @@ mod tests {
     use sabul_units::Span;
 
     #[test]
-    fn the_curve_is_back_at_its_maximum_after_k_seconds_and_grows_by_the_cube_beyond() {
+    fn the_cubic_curve_reaches_its_maximum_after_k_seconds_and_grows_beyond() {
         let mut cubic = CubicWindow::new(1000.0, Instant::ZERO);
         cubic.shrink(BETA, Instant::ZERO);
         assert!((cubic.window() - 700.0).abs() < 1e-9);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_window_grows_as_reno_and_limited_time_does_not_count() {
+    fn a_small_window_grows_as_reno_and_app_limited_time_does_not_count() {
         let mut cubic = CubicWindow::new(10.0, Instant::ZERO);
         cubic.shrink(BETA, Instant::ZERO);
         let mut now = Instant::ZERO;

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_packets_are_averaged_and_many_count_at_once() {
+    fn rates_of_few_packets_are_averaged_and_rates_of_many_apply_at_once() {
         let epoch = |rate: f64, packets: f64| Epoch {
             rate,
             carried: rate,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_are_the_least_and_what_arrived_counts_for_five_to_ten_seconds() {
+    fn the_train_rate_is_a_minimum_and_arrival_rates_last_5_to_10_seconds() {
         let mut link = Link::new();
         link.train(Some(1000.0), Instant::ZERO);
         let second = |n| Instant::ZERO + Span::from_secs(n);

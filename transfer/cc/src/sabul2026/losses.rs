@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_with_an_empty_queue_is_chance_and_more_beside_a_queue_is_congestion() {
+    fn loss_with_an_empty_queue_is_random_and_loss_with_a_queue_is_congestion() {
         let mut losses = Losses::new();
         assert_eq!(losses.note(&epoch(1000.0, 0.01), &EMPTY), Meaning::Random);
         assert!((losses.chance() - 0.0025).abs() < 1e-9, "at most a quarter of the way");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_that_grows_slowly_is_chance_unless_losses_bound_the_window() {
+    fn slowly_growing_loss_is_random_unless_losses_bound_the_window() {
         // A tenth of a per cent more in each epoch, up to 4 %; each step is far below four
         // deviations.
         let rise = |around: &Around| {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn heavy_loss_needs_a_test_and_in_a_crowd_it_is_congestion() {
+    fn heavy_loss_needs_a_test_and_among_many_flows_is_congestion() {
         let mut losses = Losses::new();
         assert_eq!(losses.note(&epoch(1000.0, 0.1), &EMPTY), Meaning::Unclear);
         let crowd = Around { may_be_few: false, ..EMPTY };
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_that_stay_while_the_rate_falls_to_a_quarter_are_tested_among_many_flows_too() {
+    fn losses_that_persist_at_a_quarter_of_the_rate_are_tested_with_many_flows() {
         let crowd = Around { may_be_few: false, is_bound: true, shows_queues: false, ..EMPTY };
         let meanings = |rest: f64| {
             let mut losses = Losses::new();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_loses_as_much_is_chance_and_a_test_that_loses_little_is_congestion() {
+    fn a_test_with_unchanged_loss_means_random_and_with_less_loss_congestion() {
         for (rest, verdict, chance) in [(0.1, Verdict::Chance, 0.1), (0.0, Verdict::Ours, 0.0)] {
             let mut losses = Losses::new();
             losses.start_test(NOW);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_tested_again_after_ten_seconds() {
+    fn random_loss_is_tested_again_after_ten_seconds() {
         let mut losses = Losses::new();
         losses.start_test(NOW);
         losses.judge(0.1, &epoch(850.0, 0.1));

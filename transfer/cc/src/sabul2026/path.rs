@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_between_acks_counts_where_an_ack_was_lost_and_for_three_seconds() {
+    fn the_ack_interval_counts_only_after_a_lost_ack_and_for_three_seconds() {
         let at = |ms| Instant::ZERO + Span::from_millis(ms);
         let mut path = Path::new();
         path.acks.note(5, at(0));
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_below_the_resolution_counts_as_the_resolution_unless_losses_bind() {
+    fn an_rtt_below_the_resolution_is_rounded_up_unless_losses_bind() {
         let mut path = Path::new();
         path.base.least = Some(16e-6);
         assert!((path.base() - 16e-6).abs() < 1e-12);

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_read_the_same_queue_have_rates_as_their_weights() {
+    fn flows_with_the_same_queue_have_rates_in_proportion_to_weights() {
         // A link shared by one flow of weight 2 and two fair flows: counts of 2 and 4 have the same
         // target queue.
         assert!((ask(Policy::High, 2.0, true) - ask(Policy::Fair, 4.0, true)).abs() < 1e-9);
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn beyond_four_flows_each_doubling_adds_as_much() {
+    fn beyond_four_flows_each_doubling_adds_the_same_queue() {
         for (count, thetas) in [(1.0, 0.0), (2.0, 1.0), (4.0, 3.0), (8.0, 4.5), (256.0, 12.0)] {
             assert!((spread(count) - thetas).abs() < 1e-9, "{count}");
         }
     }
 
     #[test]
-    fn a_flow_alone_asks_for_no_queue_whatever_its_weight() {
+    fn a_flow_alone_has_no_queue_target_with_any_policy() {
         for policy in Policy::ALL {
             assert!(ask(policy, 1.0, false).abs() < 1e-9);
             assert!(ask(policy, 1.0, true).abs() < 1e-9);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_low_retreats_and_only_from_a_queue_that_jitter_does_not_explain() {
+    fn only_the_low_policy_yields_and_only_to_queues_beyond_jitter() {
         let now = Instant::ZERO + Span::from_secs(3);
         let mut low = Manner::of(Policy::Low);
         assert_eq!(low.keep(now, 0.0007, 0.0003, 0.0), None);

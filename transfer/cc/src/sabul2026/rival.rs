@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn three_drains_that_leave_a_queue_make_a_rival_known_and_eight_that_empty_it_unknown() {
+    fn a_rival_is_detected_after_three_failed_drains_and_gone_after_eight() {
         let mut rival = Rival::none();
         for n in 0..2 {
             drain(&mut rival, 3 * n, 0.02);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_flows_of_this_kind_leave_when_they_do_not_all_join_is_no_evidence() {
+    fn a_queue_of_flows_that_skip_a_drain_is_not_evidence_of_a_rival() {
         let mut rival = Rival::none();
         for n in 0..20 {
             drain(&mut rival, 5 * n, 0.0105);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_minute_without_evidence_ends_it() {
+    fn a_rival_is_forgotten_after_half_a_minute_without_evidence() {
         let mut rival = Rival::none();
         (0..3).for_each(|n| drain(&mut rival, 3 * n, 0.02));
         drain(&mut rival, 30, 0.006);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_queue_shows_a_rival_after_two_seconds_without_a_break() {
+    fn a_long_queue_indicates_a_rival_after_two_uninterrupted_seconds() {
         let mut rival = Rival::none();
         rival.note_level(true, at(0));
         rival.note_level(true, at(2));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn two_overflows_within_a_minute_are_enough() {
+    fn two_overflows_within_a_minute_indicate_a_rival() {
         let mut rival = Rival::none();
         rival.note_overflow(at(0));
         assert!(!rival.is_known());

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_begins_after_a_while_and_grows_and_a_queue_or_an_overflow_ends_it() {
+    fn extra_growth_starts_late_accelerates_and_ends_at_a_queue_or_overflow() {
         let at = |ms| Instant::ZERO + Span::from_millis(ms);
         let mut room = Room::new();
         let mut steps = |times: [u64; 2]| times.map(|ms| room.step(at(ms)) * 16.0);

@@ -83,7 +83,7 @@ mod tests {
     use sabul_units::Span;
 
     #[test]
-    fn two_epochs_are_the_searchs_and_a_fourth_search_is_the_last() {
+    fn losses_of_two_epochs_belong_to_the_search_and_at_most_four_searches_run() {
         let mut start = Start::none();
         assert!(start.note_epoch());
         let later = Instant::ZERO + Span::from_secs(2);

@@ -84,14 +84,14 @@ fn settled_at(rate: f64, queue_ms: f64) -> f64 {
 }
 
 #[test]
-fn alone_the_window_is_the_product_and_the_queue_that_keeps_the_link_busy() {
+fn the_window_of_a_lone_flow_is_the_bdp_plus_a_minimal_queue() {
     // 10 000 packets/s × 100.3 ms × 100.3 ÷ 101, count 1.
     let window = settled_at(LINK, 1.0);
     assert!((window - 996.0).abs() < 2.0, "{window}");
 }
 
 #[test]
-fn a_flow_with_half_of_the_link_wants_one_theta_and_one_with_a_quarter_three() {
+fn the_queue_target_is_one_theta_at_half_the_link_and_three_at_a_quarter() {
     // Aims are 100 + 0.3 + 2 × (2 - 1) and 100 + 0.3 + 2 × (4 - 1) ms: 5000 × 102.3 ms × 102.3 ÷ 110 and
     // 2500 × 106.3 ms × 106.3 ÷ 110.
     for (rate, expected) in [(5000.0, 475.7), (2500.0, 256.8)] {
@@ -101,7 +101,7 @@ fn a_flow_with_half_of_the_link_wants_one_theta_and_one_with_a_quarter_three() {
 }
 
 #[test]
-fn without_a_queue_the_window_grows_by_the_law_and_after_a_while_by_more() {
+fn without_a_queue_the_window_grows_by_the_law_and_later_faster() {
     let mut controller = found(5000.0);
     let mut facts = Facts::new();
     // Less arrives than the window, since a machine was late: no reason to shrink. The flow has a
@@ -114,7 +114,7 @@ fn without_a_queue_the_window_grows_by_the_law_and_after_a_while_by_more() {
 }
 
 #[test]
-fn the_gap_is_the_round_trip_over_the_window_and_an_acks_worth_may_be_on_the_way_too() {
+fn the_gap_is_rtt_over_window_and_the_limit_allows_one_more_ack_interval() {
     let mut controller = found(LINK);
     Facts::new().tell(&mut controller, LINK, 0.0, 0.0, 2);
     let SendLimits { gap, window, .. } = controller.limits();
@@ -126,7 +126,7 @@ fn the_gap_is_the_round_trip_over_the_window_and_an_acks_worth_may_be_on_the_way
 }
 
 #[test]
-fn losses_that_stay_in_a_test_cost_nothing() {
+fn losses_that_persist_in_a_test_do_not_reduce_the_window() {
     let mut controller = found(LINK);
     let mut facts = Facts::new();
     facts.tell(&mut controller, LINK, 0.0, 0.0, 3);
@@ -144,7 +144,7 @@ fn losses_that_stay_in_a_test_cost_nothing() {
 }
 
 #[test]
-fn losses_that_go_away_in_a_test_leave_what_the_link_carried() {
+fn losses_that_stop_in_a_test_reduce_the_window_to_the_arrival_rate() {
     let mut controller = found(LINK);
     let mut facts = Facts::new();
     facts.tell(&mut controller, LINK, 0.0, 0.0, 3);
@@ -181,7 +181,7 @@ fn overflown(rate: f64, theta: f64) -> (Sabul2026, f64) {
 }
 
 #[test]
-fn loss_beside_a_queue_cuts_the_window_drains_the_queue_and_shows_the_room() {
+fn loss_with_a_queue_cuts_the_window_and_measures_the_queue_capacity() {
     let (controller, before) = overflown(LINK / 2.0, 0.002);
     assert_eq!(controller.phase(), "drain");
     assert!(controller.window < before * 0.9, "{} of {before}", controller.window);
@@ -200,7 +200,7 @@ fn a_flow_whose_queue_does_not_fit_becomes_a_cubic_flow() {
 }
 
 #[test]
-fn a_queue_longer_than_any_number_of_flows_asks_for_shows_a_rival_after_two_seconds() {
+fn a_queue_above_any_target_indicates_a_rival_after_two_seconds() {
     let mut controller = found(LINK / 10.0);
     let mut facts = Facts::new();
     facts.tell(&mut controller, LINK / 10.0, 0.0, 0.0, 3);
@@ -216,7 +216,7 @@ fn a_queue_longer_than_any_number_of_flows_asks_for_shows_a_rival_after_two_seco
 }
 
 #[test]
-fn without_the_rate_of_the_link_a_flow_keeps_half_a_packet_queued() {
+fn without_a_known_link_rate_a_flow_keeps_half_a_packet_queued() {
     let mut controller = Sabul2026::new(0.002);
     controller.probing.at = Instant::MAX;
     controller.set_window(100.0);
@@ -229,7 +229,7 @@ fn without_the_rate_of_the_link_a_flow_keeps_half_a_packet_queued() {
 }
 
 #[test]
-fn a_queue_that_never_empties_is_drained_and_the_window_comes_back() {
+fn a_persistent_queue_is_drained_and_the_window_is_restored() {
     let mut controller = found(5000.0);
     let mut facts = Facts::new();
     facts.tell(&mut controller, 5000.0, 0.0, 0.0, 2);
@@ -249,7 +249,7 @@ fn a_queue_that_never_empties_is_drained_and_the_window_comes_back() {
 }
 
 #[test]
-fn silence_halves_the_window_each_time_down_to_the_least() {
+fn each_timeout_halves_the_window_down_to_the_minimum() {
     let mut controller = found(LINK);
     Facts::new().tell(&mut controller, LINK, 0.0, 0.0, 2);
     let before = controller.window;
@@ -260,7 +260,7 @@ fn silence_halves_the_window_each_time_down_to_the_least() {
 }
 
 #[test]
-fn losing_more_than_half_is_congestion_without_a_queue() {
+fn loss_of_more_than_half_is_congestion_even_without_a_queue() {
     let mut controller = found(LINK);
     let mut facts = Facts::new();
     facts.tell(&mut controller, LINK, 0.0, 0.0, 3);
@@ -270,7 +270,7 @@ fn losing_more_than_half_is_congestion_without_a_queue() {
 }
 
 #[test]
-fn a_search_that_met_no_queue_is_followed_by_a_probe_at_once() {
+fn a_search_that_found_no_queue_is_followed_by_a_probe() {
     // LINK in packets of 1500 bytes.
     let percent = |share: u64| Rate(120_000_000 / 100 * share);
     let now = Instant::ZERO + Span::from_secs(1);
@@ -285,7 +285,7 @@ fn a_search_that_met_no_queue_is_followed_by_a_probe_at_once() {
 }
 
 #[test]
-fn a_later_search_that_is_cut_short_goes_on_at_half_of_what_arrived_before() {
+fn an_interrupted_later_search_continues_at_half_the_earlier_arrival_rate() {
     let window_after = |arrived| {
         let mut controller = found(LINK);
         controller.link.note(arrived, Instant::ZERO);

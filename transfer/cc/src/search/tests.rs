@@ -4,7 +4,7 @@ use super::*;
 use crate::controller::Moment;
 
 #[test]
-fn a_train_that_arrives_in_lumps_is_timed_from_its_head() {
+fn a_train_that_arrives_in_batches_is_timed_from_its_head() {
     let rtt = Span::from_millis(100);
     let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
     let moment = Moment::new(Instant::ZERO, Some(estimate), Bytes(1500));
@@ -137,7 +137,7 @@ fn a_train_that_came_too_fast_is_refuted_by_the_fill() {
 }
 
 #[test]
-fn a_small_part_of_the_link_offered_for_a_moment_casts_doubt_and_bounds_nothing() {
+fn brief_sending_below_the_link_rate_does_not_lower_the_trained_rate() {
     let moment = Moment::new(Instant::ZERO, None, Bytes(1500));
     let after = |arrived| {
         let mut search = RateSearch::new();
@@ -152,7 +152,7 @@ fn a_small_part_of_the_link_offered_for_a_moment_casts_doubt_and_bounds_nothing(
 }
 
 #[test]
-fn a_fill_of_which_less_arrives_ends_where_losses_are_what_is_missing() {
+fn the_fill_ends_on_low_arrivals_only_if_losses_explain_them() {
     let rtt = Span::from_millis(100);
     let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
     let moment = Moment::new(Instant::ZERO, Some(rtt), Bytes(1500));

@@ -235,7 +235,7 @@ mod tests {
     const RTT: Span = Span::from_millis(10);
 
     #[test]
-    fn a_rate_is_what_arrived_since_the_ack_before_a_packet_left() {
+    fn a_delivery_rate_counts_arrivals_since_the_ack_before_sending() {
         let mut delivery = Delivery::new();
         assert!(delivery.on_ack(&told(10, 9, 30, 10), RTT));
         assert_eq!(delivery.rate(), None, "nothing is known of when packet 9 left");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_tells_what_was_in_flight_at_departure_and_what_was_lost_and_arrived_since() {
+    fn a_sample_has_flight_size_at_sending_and_losses_and_arrivals_since() {
         let mut delivery = Delivery::new();
         let in_flight =
             |acked, n, lost| Acked { in_flight: Packets(n), lost: Packets(lost), ..acked };
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_hands_over_at_once_arrived_no_faster_than_it_left() {
+    fn the_delivery_rate_does_not_exceed_the_send_rate() {
         let mut delivery = Delivery::new();
         let sent =
             |acked, ms| Acked { sent_at: Some(Instant::ZERO + Span::from_millis(ms)), ..acked };
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_of_ten_rounds_counts() {
+    fn the_delivery_rate_is_the_maximum_of_ten_rounds() {
         let mut delivery = Delivery::new();
         rounds(&mut delivery, 2, 10);
         assert!((delivery.rate().unwrap() - 1000.0).abs() < 1e-9);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_application_held_back_raises_the_rate_and_never_lowers_it() {
+    fn app_limited_samples_may_raise_the_rate_but_not_lower_it() {
         let mut delivery = Delivery::new();
         rounds(&mut delivery, 2, 20);
         for _ in 0..20 {

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_of_an_eighth_slows_growth_and_five_rounds_end_it() {
+    fn an_rtt_rise_of_an_eighth_slows_growth_and_five_rounds_end_slow_start() {
         let mut hystart = HyStart::new();
         // 100 ms / 8 = 12.5 ms: 112 ms is no rise, 113 ms is one.
         assert_eq!(round(&mut hystart, 0, 10, 1, 100), Step::Full);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_ends_slow_start_leaves_half_whatever_the_law_says() {
+    fn a_loss_that_ends_slow_start_halves_the_window_under_any_law() {
         let values = values(PARAMS, &[("initial_window", "100")]);
         let mut start = LossDriven::new(&values, Gentle::default());
         start.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_one_event_however_often_it_repeats() {
+    fn repeated_timeouts_are_one_event() {
         let mut driven = avoiding(PARAMS, 100.0, Gentle::default());
         for _ in 0..3 {
             driven.on_timeout(&mut cx(Span::ZERO, RTT));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_law_is_asked_once_an_epoch() {
+    fn a_law_is_called_once_per_loss_epoch() {
         let mut driven = avoiding(PARAMS, 100.0, Gentle::default());
         driven.on_loss(&loss(5, 99), &mut cx(Span::ZERO, RTT));
         driven.on_loss(&loss(99, 120), &mut cx(RTT, RTT));

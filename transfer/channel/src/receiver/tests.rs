@@ -52,7 +52,7 @@ fn acks(reports: &[Feedback]) -> Vec<Ack> {
 }
 
 #[test]
-fn an_ack_goes_out_each_syn_interval_but_only_when_something_arrived() {
+fn an_ack_is_sent_each_syn_interval_only_if_something_arrived() {
     let mut receiver = receiver(LossPolicy::Historical);
     arrive(&mut receiver, 0, 0, 0);
     assert_eq!(acks(&feedback(&mut receiver, 0))[0].seq, SeqNo(1));
@@ -107,7 +107,7 @@ fn a_lost_retransmission_shows_as_a_new_gap_in_the_current_policy() {
 }
 
 #[test]
-fn unconfirmed_losses_ride_in_every_ack_until_the_sender_confirms_one() {
+fn every_ack_lists_unconfirmed_losses_until_the_sender_confirms_one() {
     let mut receiver = receiver(LossPolicy::Current);
     arrive(&mut receiver, 0, 0, 0);
     arrive(&mut receiver, 0, 2, 2);
@@ -141,7 +141,7 @@ fn replayed_and_misplaced_packets_are_refused_unopened() {
 }
 
 #[test]
-fn room_for_more_blocks_is_announced_at_once() {
+fn receive_space_for_more_blocks_is_announced_at_once() {
     let mut receiver = receiver(LossPolicy::Current);
     receiver.open_to(12);
     assert_eq!(acks(&feedback(&mut receiver, 20))[0].block_limit, 12);
@@ -150,7 +150,7 @@ fn room_for_more_blocks_is_announced_at_once() {
 }
 
 #[test]
-fn the_overflow_count_goes_ahead_of_the_losses_it_explains() {
+fn the_socket_overflow_count_is_sent_before_the_losses_it_explains() {
     let mut receiver = receiver(LossPolicy::Current);
     arrive(&mut receiver, 0, 0, 0);
     feedback(&mut receiver, 0);
@@ -181,7 +181,7 @@ fn stream(
 }
 
 #[test]
-fn what_comes_late_before_anybody_asks_for_a_report_was_never_missing() {
+fn packets_that_arrive_late_but_before_a_report_are_not_reported_missing() {
     let mut receiver = receiver(LossPolicy::Current);
     for number in [0, 2, 3, 1, 5] {
         arrive(&mut receiver, 0, number, number);
@@ -197,7 +197,7 @@ fn what_comes_late_before_anybody_asks_for_a_report_was_never_missing() {
 }
 
 #[test]
-fn a_gap_is_reported_when_it_is_open_for_longer_than_packets_here_are_late() {
+fn a_gap_is_reported_once_open_longer_than_the_usual_reordering() {
     let mut receiver = receiver(LossPolicy::Current);
     receiver.seed_rtt(Span::from_millis(40));
     // Each is late by 8 ms; the first is reported nevertheless.
@@ -216,7 +216,7 @@ fn a_gap_is_reported_when_it_is_open_for_longer_than_packets_here_are_late() {
 }
 
 #[test]
-fn the_first_missing_packets_of_a_channel_have_a_round_trip_unless_they_are_many() {
+fn the_first_gaps_of_a_channel_wait_one_rtt_unless_there_are_many() {
     let of_unknown = || {
         let mut receiver = with_rule(LossPolicy::Current, ReportRule::current());
         receiver.seed_rtt(Span::from_millis(40));
@@ -234,7 +234,7 @@ fn the_first_missing_packets_of_a_channel_have_a_round_trip_unless_they_are_many
 }
 
 #[test]
-fn historical_reports_know_no_window() {
+fn historical_reports_are_sent_without_a_reordering_window() {
     let mut receiver = with_rule(LossPolicy::Historical, ReportRule::sabul2003());
     arrive(&mut receiver, 0, 0, 0);
     arrive(&mut receiver, 0, 2, 2);
@@ -263,7 +263,7 @@ fn a_list_that_is_not_full_is_complete() {
 }
 
 #[test]
-fn a_number_older_than_what_is_remembered_is_replayed() {
+fn a_number_below_the_replay_window_counts_as_replayed() {
     let mut receiver = receiver(LossPolicy::Current);
     arrive(&mut receiver, 0, 0, 0);
     arrive(&mut receiver, 0, 10, 10);
@@ -274,7 +274,7 @@ fn a_number_older_than_what_is_remembered_is_replayed() {
 }
 
 #[test]
-fn holes_are_bounded_however_they_come_about() {
+fn the_number_of_gaps_is_bounded() {
     let mut receiver = with_rule(LossPolicy::Historical, ReportRule::sabul2003());
     let far = 4 * HOLES_MAX as u64;
     arrive(&mut receiver, 0, far, far);
@@ -300,7 +300,7 @@ fn holes_are_bounded_however_they_come_about() {
 }
 
 #[test]
-fn repeats_have_a_floor_and_a_bound_whatever_round_trip_the_sender_makes_us_measure() {
+fn repeated_loss_reports_are_rate_limited_with_any_measured_rtt() {
     let mut receiver = with_rule(LossPolicy::Historical, ReportRule::sabul2003());
     receiver.seed_rtt(Span::ZERO);
     for number in 0..20_000 {
@@ -362,7 +362,7 @@ fn errs(timeline: &[(u64, Feedback)]) -> Vec<(u64, (u64, u64))> {
 }
 
 #[test]
-fn a_syn_report_leaves_every_interval_whatever_the_round_trip_and_whatever_arrives() {
+fn a_syn_report_is_sent_every_interval_with_any_rtt_and_any_arrivals() {
     for rtt_ms in [1, 500] {
         let mut receiver = receiver_2002(rtt_ms);
         assert_eq!(syns(&timeline(&mut receiver, 0, 7)), [], "nothing has begun");
@@ -382,7 +382,7 @@ fn a_syn_report_leaves_every_interval_whatever_the_round_trip_and_whatever_arriv
 }
 
 #[test]
-fn an_ack_leaves_every_100_ms_in_2002() {
+fn the_2002_rule_sends_an_ack_every_100_ms() {
     let mut receiver = receiver_2002(1);
     arrive(&mut receiver, 0, 0, 0);
     assert_eq!(acks(&feedback(&mut receiver, 0)).len(), 1);
@@ -416,7 +416,7 @@ fn losses_repeat_at_the_first_check_that_finds_them_older_than_the_estimate() {
 }
 
 #[test]
-fn the_first_round_trip_counts_for_ever_unless_the_average_is_asked_for() {
+fn repeats_use_the_first_rtt_unless_the_average_is_configured() {
     for (repeat_rtt, again) in [(RepeatRtt::First, 1080), (RepeatRtt::Averaged, 1240)] {
         let rule = ReportRule { repeat_rtt, ..ReportRule::sabul2002(SYN_2002) };
         let mut receiver = with_rule(LossPolicy::Historical, rule);
@@ -433,7 +433,7 @@ fn the_first_round_trip_counts_for_ever_unless_the_average_is_asked_for() {
 }
 
 #[test]
-fn growing_waits_can_take_the_place_of_the_periodic_check() {
+fn repeats_after_growing_waits_can_replace_the_periodic_check() {
     let rule = ReportRule { repeat: Repeat::KTimesRtt, ..ReportRule::sabul2002(SYN_2002) };
     let mut receiver = with_rule(LossPolicy::Historical, rule);
     receiver.seed_rtt(Span::from_millis(15));
@@ -444,7 +444,7 @@ fn growing_waits_can_take_the_place_of_the_periodic_check() {
 }
 
 #[test]
-fn losses_are_told_before_the_syn_report_that_ends_their_interval() {
+fn losses_are_reported_before_the_syn_report_of_their_interval() {
     let mut receiver = receiver_2002(1);
     arrive(&mut receiver, 0, 0, 0);
     feedback(&mut receiver, 0);
@@ -458,6 +458,6 @@ fn losses_are_told_before_the_syn_report_that_ends_their_interval() {
 
 #[test]
 #[should_panic(expected = "every zero seconds")]
-fn a_syn_interval_of_zero_is_no_rule() {
+fn a_syn_interval_of_zero_panics() {
     with_rule(LossPolicy::Historical, ReportRule::sabul2002(Span::ZERO));
 }

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_data_waits_for_one_answer_and_not_for_ever() {
+    fn the_first_data_waits_a_bounded_time_for_one_router_answer() {
         let mut asks = Asks::new(at(0));
         assert!(asks.begin(at(5), Span::from_millis(60)));
         assert!(!asks.begin(at(6), Span::from_millis(60)));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_longer_than_a_round_trip_has_a_question_in_each_and_at_most_three() {
+    fn a_gap_longer_than_an_rtt_contains_one_query_per_rtt_and_at_most_three() {
         let mut asks = Asks::new(at(0));
         asks.note_sent(at(100));
         let due = |gap, rtt| asks.due(Span::from_millis(gap), Span::from_millis(rtt));

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_lost_after_a_decrease_is_news_although_it_is_told_with_what_was_lost_before() {
+    fn new_losses_after_a_decrease_are_reported_apart_from_earlier_losses() {
         // A controller that reacted up to number 100 receives 90 and 120 in one report.
         let report = |first, largest| {
             LossReport::new(Packets(2), Packets(1), SentNumber(first), SentNumber(largest))

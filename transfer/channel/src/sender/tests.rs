@@ -81,7 +81,7 @@ fn a_block_is_cut_into_pieces_and_released_when_acknowledged() {
 }
 
 #[test]
-fn serial_numbers_that_an_ack_skips_are_lost_acks() {
+fn skipped_ack_serial_numbers_count_as_lost_acks() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.push_block(10_000);
     drain(&mut sender, at_ms(0));
@@ -92,7 +92,7 @@ fn serial_numbers_that_an_ack_skips_are_lost_acks() {
 }
 
 #[test]
-fn retransmissions_go_before_new_data_and_have_new_numbers() {
+fn retransmissions_precede_new_data_and_have_new_numbers() {
     let mut sender = sender(LossPolicy::Current, &[("window_packets", "5")]);
     sender.push_block(10_000);
     assert_eq!(drain(&mut sender, at_ms(0)), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
@@ -134,7 +134,7 @@ fn places(sender: &mut Sender, now: Instant) -> Vec<(u64, u32, u32, bool)> {
 }
 
 #[test]
-fn a_lost_piece_that_no_longer_fits_keeps_its_front_and_the_rest_has_new_numbers() {
+fn a_lost_piece_that_no_longer_fits_is_split_and_its_rest_renumbered() {
     for policy in [LossPolicy::Current, LossPolicy::Historical] {
         let mut sender = sender(policy, &[]);
         sender.push_block(2000);
@@ -154,7 +154,7 @@ fn a_lost_piece_that_no_longer_fits_keeps_its_front_and_the_rest_has_new_numbers
 }
 
 #[test]
-fn a_block_is_not_released_before_all_that_was_cut_off_its_pieces_has_left() {
+fn a_block_is_kept_until_all_parts_split_from_its_pieces_are_sent() {
     let mut sender = sender(LossPolicy::Current, &[("window_packets", "1")]);
     sender.push_block(1000);
     drain(&mut sender, at_ms(0));
@@ -172,7 +172,7 @@ fn a_block_is_not_released_before_all_that_was_cut_off_its_pieces_has_left() {
 }
 
 #[test]
-fn a_report_costs_no_more_than_what_is_new_in_it() {
+fn processing_a_report_costs_only_its_new_entries() {
     let mut sender = sender(LossPolicy::Current, &[]);
     for _ in 0..10 {
         sender.push_block(10_000);
@@ -193,7 +193,7 @@ fn a_report_costs_no_more_than_what_is_new_in_it() {
 }
 
 #[test]
-fn historical_reports_name_sequence_numbers_and_count_repeats_apart() {
+fn historical_reports_name_sequence_numbers_and_count_repeats_separately() {
     let mut sender = sender(LossPolicy::Historical, &[]);
     sender.push_block(5000);
     drain(&mut sender, at_ms(0));
@@ -205,7 +205,7 @@ fn historical_reports_name_sequence_numbers_and_count_repeats_apart() {
 }
 
 #[test]
-fn the_gap_spaces_packets_and_lateness_is_made_good_a_millisecond_at_once_and_ten_in_time() {
+fn pacing_catches_up_1_ms_of_lateness_at_once_and_10_ms_gradually() {
     // 1072 wire bytes; the controller was given 1500: 12 Mb/s is one packet per millisecond.
     let mut sender = sender(LossPolicy::Current, &[("rate_mbps", "12")]);
     sender.push_block(10_000);
@@ -231,7 +231,7 @@ fn set_gap(sender: &mut Sender, ms: f64) {
 }
 
 #[test]
-fn another_gap_moves_the_packet_that_is_waited_for() {
+fn a_changed_gap_moves_the_next_packet() {
     let mut sender = sender(LossPolicy::Current, &[]);
     set_gap(&mut sender, 100.0);
     sender.push_block(10_000);
@@ -251,7 +251,7 @@ fn another_gap_moves_the_packet_that_is_waited_for() {
 }
 
 #[test]
-fn a_constant_rate_stays_what_it_is_when_packets_change_their_size() {
+fn a_constant_rate_is_kept_when_the_packet_size_changes() {
     let mut sender = sender(LossPolicy::Current, &[]);
     set_gap(&mut sender, 1.0);
     let (before, rate) = (sender.packet_bytes(), |it: &Sender| it.limits().rate(it.packet_bytes()));
@@ -269,7 +269,7 @@ fn a_constant_rate_stays_what_it_is_when_packets_change_their_size() {
 }
 
 #[test]
-fn no_data_no_room_and_no_memory_are_three_reasons_to_wait() {
+fn wait_reasons_distinguish_no_data_no_receiver_space_and_full_memory() {
     let why = |sender: &mut Sender, now| {
         drain(sender, now);
         let Polled::Wait { because, .. } = sender.poll(now) else { panic!("it waits") };
@@ -288,7 +288,7 @@ fn no_data_no_room_and_no_memory_are_three_reasons_to_wait() {
 }
 
 #[test]
-fn silence_brings_one_packet_again_then_ever_more_rarely() {
+fn expiry_resends_one_packet_with_growing_intervals() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.seed_rtt(Span::from_millis(20));
     sender.push_block(3000);
@@ -305,7 +305,7 @@ fn silence_brings_one_packet_again_then_ever_more_rarely() {
 }
 
 #[test]
-fn silence_repeats_everything_ever_more_rarely_where_losses_are_sequence_numbers() {
+fn historical_expiry_resends_everything_with_growing_intervals() {
     let mut sender = sender(LossPolicy::Historical, &[]);
     sender.seed_rtt(Span::from_millis(20));
     sender.push_block(3000);
@@ -324,7 +324,7 @@ fn silence_repeats_everything_ever_more_rarely_where_losses_are_sequence_numbers
 }
 
 #[test]
-fn the_rate_stands_still_in_silence() {
+fn the_rate_does_not_rise_without_acks() {
     let start = [("start", "published"), ("rate_mbps_initial", "100"), ("window_packets", "2")];
     let mut sender = sender_under("sabul2003", LossPolicy::Current, &start);
     sender.seed_rtt(Span::from_millis(20));
@@ -347,7 +347,7 @@ fn the_rate_stands_still_in_silence() {
 }
 
 #[test]
-fn a_lost_tail_is_sent_again_however_long_the_round_trip() {
+fn a_lost_tail_is_resent_with_any_round_trip() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.seed_rtt(Span::from_millis(400));
     sender.push_block(3000);
@@ -369,7 +369,7 @@ fn a_lost_tail_is_sent_again_however_long_the_round_trip() {
 }
 
 #[test]
-fn a_receiver_without_room_stops_new_blocks_and_is_asked_again() {
+fn a_receiver_without_space_stops_new_blocks_and_is_probed() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.window = FlowWindow::new(at_ms(0), Packets(1000), 1);
     sender.push_block(1000);
@@ -394,7 +394,7 @@ fn a_receiver_without_room_stops_new_blocks_and_is_asked_again() {
 }
 
 #[test]
-fn reports_of_what_was_never_sent_are_refused() {
+fn reports_about_packets_never_sent_are_refused() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.push_block(3000);
     drain(&mut sender, at_ms(0));
@@ -425,7 +425,7 @@ fn more_packets_or_bytes_than_were_sent_are_refused() {
 }
 
 #[test]
-fn what_the_receivers_socket_is_said_to_drop_excuses_no_more_than_may_be_lost() {
+fn reported_socket_drops_excuse_only_packets_that_may_be_lost() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.push_block(10_000);
     drain(&mut sender, at_ms(0));
@@ -442,7 +442,7 @@ fn what_the_receivers_socket_is_said_to_drop_excuses_no_more_than_may_be_lost() 
 }
 
 #[test]
-fn drops_of_the_receivers_socket_are_no_congestion() {
+fn socket_drops_at_the_receiver_are_not_congestion() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.push_block(10_000);
     drain(&mut sender, at_ms(0));
@@ -524,7 +524,7 @@ fn syn(sender: &mut Sender, ms: u64, received: u64) {
 }
 
 #[test]
-fn rate_control_ticks_once_with_each_syn_report_and_never_by_its_own_clock() {
+fn rate_control_runs_once_per_syn_report_and_not_on_a_timer() {
     let mut sender = sender_2002(Expiry::Adaptive, &[]);
     sender.push_block(1 << 20);
     let gap = |sender: &Sender| sender.limits().gap.0.saturating_sub(Span::from_micros(12)).0;
@@ -548,7 +548,7 @@ fn rate_control_ticks_once_with_each_syn_report_and_never_by_its_own_clock() {
 }
 
 #[test]
-fn a_syn_report_judges_what_was_sent_and_reported_since_the_last() {
+fn a_syn_report_covers_packets_and_losses_since_the_previous_report() {
     let gap = |sender: &Sender| sender.limits().gap.0.saturating_sub(Span::from_micros(12)).0;
     let err = nak(LossPolicy::Historical, &[(5, 14)]);
     // Of 1000 sent 10 are lost, or 20 if both reports of them count:
@@ -569,7 +569,7 @@ fn a_syn_report_judges_what_was_sent_and_reported_since_the_last() {
 }
 
 #[test]
-fn syn_reports_that_cannot_be_true_or_were_not_agreed_on_are_refused() {
+fn impossible_or_unnegotiated_syn_reports_are_refused() {
     let mut ours = sender(LossPolicy::Historical, &[]);
     ours.push_block(1000);
     drain(&mut ours, at_ms(0));
@@ -585,7 +585,7 @@ fn syn_reports_that_cannot_be_true_or_were_not_agreed_on_are_refused() {
 }
 
 #[test]
-fn expiry_waits_for_the_rare_acks_of_2002_and_syn_reports_do_not_put_it_off() {
+fn expiry_allows_for_the_ack_interval_of_2002_and_ignores_syn_reports() {
     let mut sender = sender_2002(Expiry::Adaptive, &[("syn_interval_ms", "10")]);
     sender.seed_rtt(Span::from_millis(1));
     sender.push_block(1 << 20);
@@ -604,7 +604,7 @@ fn expiry_waits_for_the_rare_acks_of_2002_and_syn_reports_do_not_put_it_off() {
 }
 
 #[test]
-fn after_a_second_everything_above_the_end_of_the_loss_list_goes_onto_it() {
+fn after_a_second_all_packets_above_the_loss_list_are_added_to_it() {
     let mut sender = sender_2002(Expiry::Everything, &[]);
     sender.push_block(1428 * 10);
     send(&mut sender, at_ms(0), 10);
@@ -643,7 +643,7 @@ fn echoing(serial: u64, number: u64, fields: CongestionFields) -> Feedback {
 }
 
 #[test]
-fn what_a_header_says_is_obeyed_within_the_users_limit_and_a_header_is_part_of_the_packet() {
+fn router_rates_apply_up_to_the_user_limit_and_headers_count_as_bytes() {
     let told = |mbps| CongestionFields::Rcp { rtt: Span::ZERO, rate: Rate::from_mbps(mbps) };
     for (limit, expected) in [(None, 40), (Some(Rate::from_mbps(8)), 8)] {
         let mut sender = sender_under("rcp", LossPolicy::Current, &[("rise", "1000000")]);
@@ -666,7 +666,7 @@ fn what_a_header_says_is_obeyed_within_the_users_limit_and_a_header_is_part_of_t
 }
 
 #[test]
-fn an_echo_of_another_form_says_nothing_and_one_of_a_packet_never_sent_is_a_lie() {
+fn an_echo_of_another_form_is_ignored_and_of_an_unsent_packet_refused() {
     let mut sender = sender_under("rcp", LossPolicy::Current, &[("fallback", "off")]);
     sender.push_block(10_000);
     assert_eq!(drain(&mut sender, at_ms(0)).len(), 0);

@@ -23,7 +23,7 @@ fn hash(content: &[u8]) -> [u8; 32] {
 
 /// One item of a block's content, with its data.
 #[derive(Clone, Debug)]
-enum Say {
+enum Item {
     Entry(Entry),
     /// Entry index, offset and data.
     Part(u64, u64, Vec<u8>),
@@ -37,38 +37,38 @@ enum Say {
     Claim(u64, u64, u64),
 }
 
-fn part(index: u64, offset: u64, content: &[u8]) -> Say {
-    Say::Part(index, offset, content.to_vec())
+fn part(index: u64, offset: u64, content: &[u8]) -> Item {
+    Item::Part(index, offset, content.to_vec())
 }
 
-fn good(index: u64, content: &[u8]) -> Say {
-    Say::End(index, Ok(hash(content)))
+fn good(index: u64, content: &[u8]) -> Item {
+    Item::End(index, Ok(hash(content)))
 }
 
 /// A complete file with this content.
-fn whole(index: u64, path: &str, content: &[u8]) -> Vec<Say> {
-    let announced = Say::Entry(file(path, content.len() as u64));
+fn whole(index: u64, path: &str, content: &[u8]) -> Vec<Item> {
+    let announced = Item::Entry(file(path, content.len() as u64));
     vec![announced, part(index, 0, content), good(index, content)]
 }
 
 /// Packs all items into one block of any length.
-fn block(said: &[Say]) -> Vec<u8> {
+fn block(items: &[Item]) -> Vec<u8> {
     let (mut data, mut table) = (Vec::new(), Vec::new());
-    for say in said {
-        let record = match say.clone() {
-            Say::Entry(entry) => Record::Entry(entry),
-            Say::Part(index, offset, content) => {
+    for item in items {
+        let record = match item.clone() {
+            Item::Entry(entry) => Record::Entry(entry),
+            Item::Part(index, offset, content) => {
                 data.extend(&content);
                 Record::Part { index, offset, bytes: content.len() as u64 }
             }
-            Say::End(index, outcome) => Record::End { index, outcome },
-            Say::Last(entries, bytes) => Record::Last { entries, bytes },
-            Say::Claim(index, offset, bytes) => Record::Part { index, offset, bytes },
-            Say::Data(bytes) => {
+            Item::End(index, outcome) => Record::End { index, outcome },
+            Item::Last(entries, bytes) => Record::Last { entries, bytes },
+            Item::Claim(index, offset, bytes) => Record::Part { index, offset, bytes },
+            Item::Data(bytes) => {
                 data.extend(bytes);
                 continue;
             }
-            Say::Table(bytes) => {
+            Item::Table(bytes) => {
                 table.extend(bytes);
                 continue;
             }
@@ -161,28 +161,28 @@ impl Disk {
         }
     }
 
-    fn give(&mut self, said: &[Say]) -> Result<AssemblerWait, Failure> {
-        self.queue.push_back(block(said));
+    fn give(&mut self, items: &[Item]) -> Result<AssemblerWait, Failure> {
+        self.queue.push_back(block(items));
         self.run()
     }
 }
 
 #[test]
-fn what_blocks_say_becomes_files_as_soon_as_it_is_verified() {
+fn blocks_become_files_as_soon_as_they_are_verified() {
     let mut disk = Disk::default();
     assert_eq!(disk.run(), Ok(AssemblerWait::Block));
     let begun = [
-        Say::Entry(entry("d", EntryKind::Directory)),
-        Say::Entry(file("d/a", 6)),
+        Item::Entry(entry("d", EntryKind::Directory)),
+        Item::Entry(file("d/a", 6)),
         part(1, 0, b"one"),
     ];
     assert_eq!(disk.give(&begun), Ok(AssemblerWait::Block));
     assert!(disk.files.is_empty() && disk.open[&1] == b"one", "not before its end");
     assert_eq!(disk.give(&[part(1, 3, b"tw"), part(1, 5, b"o")]), Ok(AssemblerWait::Block));
     assert!(disk.files.is_empty() && disk.open[&1] == b"onetwo");
-    let empty = [good(1, b"onetwo"), Say::Entry(file("d/e", 0)), good(2, b"")];
+    let empty = [good(1, b"onetwo"), Item::Entry(file("d/e", 0)), good(2, b"")];
     assert_eq!(disk.give(&empty), Ok(AssemblerWait::Block));
-    let rest = [whole(3, "d/b", b"three"), vec![Say::Last(4, 11)]].concat();
+    let rest = [whole(3, "d/b", b"three"), vec![Item::Last(4, 11)]].concat();
     assert_eq!(disk.give(&rest), Ok(AssemblerWait::Nothing));
     assert_eq!(disk.directories, [b"d"]);
     assert_eq!(disk.files[&b"d/a"[..]], b"onetwo");
@@ -196,15 +196,15 @@ fn what_blocks_say_becomes_files_as_soon_as_it_is_verified() {
 #[test]
 fn a_transfer_without_entries_is_done_with_its_first_block() {
     let mut disk = Disk::default();
-    assert_eq!(disk.give(&[Say::Last(0, 0)]), Ok(AssemblerWait::Nothing));
+    assert_eq!(disk.give(&[Item::Last(0, 0)]), Ok(AssemblerWait::Nothing));
 }
 
 #[test]
-fn content_that_does_not_match_its_hash_fails_alone() {
+fn a_hash_mismatch_fails_only_its_own_file() {
     let mut disk = Disk::default();
-    let bad = [Say::Entry(file("a", 3)), part(0, 0, b"one"), good(0, b"xxx")];
-    let said = [&bad[..], &whole(1, "b", b"two"), &[Say::Last(2, 6)]].concat();
-    assert_eq!(disk.give(&said), Ok(AssemblerWait::Nothing));
+    let bad = [Item::Entry(file("a", 3)), part(0, 0, b"one"), good(0, b"xxx")];
+    let items = [&bad[..], &whole(1, "b", b"two"), &[Item::Last(2, 6)]].concat();
+    assert_eq!(disk.give(&items), Ok(AssemblerWait::Nothing));
     assert_eq!(disk.failures[&0].code, FailureCode::Verification);
     assert_eq!(disk.files.len(), 1);
 }
@@ -213,48 +213,48 @@ fn content_that_does_not_match_its_hash_fails_alone() {
 fn a_failure_may_end_an_entry_anywhere() {
     let changed = || Err(Failure::new(FailureCode::Changed, "shrank"));
     let mut disk = Disk::default();
-    let said = [
-        Say::Entry(file("a", 5)),
-        Say::End(0, changed()),
-        Say::Entry(file("b", 5)),
+    let items = [
+        Item::Entry(file("a", 5)),
+        Item::End(0, changed()),
+        Item::Entry(file("b", 5)),
         part(1, 0, b"on"),
-        Say::End(1, changed()),
-        Say::Entry(file("c", 0)),
-        Say::End(2, changed()),
-        Say::Entry(entry("s", EntryKind::Stream)),
-        Say::End(3, changed()),
-        Say::Last(4, 10),
+        Item::End(1, changed()),
+        Item::Entry(file("c", 0)),
+        Item::End(2, changed()),
+        Item::Entry(entry("s", EntryKind::Stream)),
+        Item::End(3, changed()),
+        Item::Last(4, 10),
     ];
-    assert_eq!(disk.give(&said), Ok(AssemblerWait::Nothing));
+    assert_eq!(disk.give(&items), Ok(AssemblerWait::Nothing));
     assert_eq!(disk.failures.len(), 4);
     assert!(disk.files.is_empty() && disk.open.is_empty());
 }
 
 #[test]
-fn a_stream_begins_before_its_first_byte_and_ends_where_its_end_says() {
+fn a_stream_opens_before_its_first_byte_and_ends_at_its_end_record() {
     let mut disk = Disk::default();
-    assert_eq!(disk.give(&[Say::Entry(entry("s", EntryKind::Stream))]), Ok(AssemblerWait::Block));
+    assert_eq!(disk.give(&[Item::Entry(entry("s", EntryKind::Stream))]), Ok(AssemblerWait::Block));
     assert!(disk.open.contains_key(&0), "whoever reads it may wait for that");
     disk.give(&[part(0, 0, b"st")]).unwrap();
-    disk.give(&[part(0, 2, b"ream"), good(0, b"stream"), Say::Last(1, 0)]).unwrap();
+    disk.give(&[part(0, 2, b"ream"), good(0, b"stream"), Item::Last(1, 0)]).unwrap();
     assert_eq!(disk.files[&b"s"[..]], b"stream");
 }
 
 #[test]
-fn whatever_breaks_the_protocol_ends_the_transfer_for_good() {
-    let stream = || Say::Entry(entry("s", EntryKind::Stream));
-    let folder = || Say::Entry(entry("d", EntryKind::Directory));
+fn protocol_violations_end_the_transfer_permanently() {
+    let stream = || Item::Entry(entry("s", EntryKind::Stream));
+    let folder = || Item::Entry(entry("d", EntryKind::Directory));
     let ended = || good(0, b"one");
-    let cases: &[(&str, Vec<Say>)] = &[
-        ("1 entries of 2 bytes in all, but 1 of 3 came", vec![ended(), Say::Last(1, 2)]),
-        ("2 entries of 3 bytes in all, but 1 of 3 came", vec![ended(), Say::Last(2, 3)]),
-        ("entry 0 has not ended", vec![Say::Last(1, 3)]),
-        ("0 has not ended", vec![Say::Entry(file("b", 1))]),
-        ("more than 2^64", vec![ended(), Say::Entry(file("x", u64::MAX))]),
-        ("something follows", vec![ended(), Say::Last(1, 3), Say::Last(1, 3)]),
-        ("something follows", vec![ended(), Say::Last(1, 3), Say::Data(b"x")]),
-        ("something follows", vec![ended(), Say::Last(1, 3), Say::Table(&[9])]),
-        ("'../x' has a component '..'", vec![ended(), Say::Entry(file("../x", 1))]),
+    let cases: &[(&str, Vec<Item>)] = &[
+        ("1 entries of 2 bytes in all, but 1 of 3 came", vec![ended(), Item::Last(1, 2)]),
+        ("2 entries of 3 bytes in all, but 1 of 3 came", vec![ended(), Item::Last(2, 3)]),
+        ("entry 0 has not ended", vec![Item::Last(1, 3)]),
+        ("0 has not ended", vec![Item::Entry(file("b", 1))]),
+        ("more than 2^64", vec![ended(), Item::Entry(file("x", u64::MAX))]),
+        ("something follows", vec![ended(), Item::Last(1, 3), Item::Last(1, 3)]),
+        ("something follows", vec![ended(), Item::Last(1, 3), Item::Data(b"x")]),
+        ("something follows", vec![ended(), Item::Last(1, 3), Item::Table(&[9])]),
+        ("'../x' has a component '..'", vec![ended(), Item::Entry(file("../x", 1))]),
         ("not announced", vec![ended(), part(0, 3, b"x")]),
         ("not announced", vec![ended(), folder(), part(1, 0, b"x")]),
         ("of entry 1 while it is 0's turn", vec![part(1, 0, b"x")]),
@@ -264,33 +264,33 @@ fn whatever_breaks_the_protocol_ends_the_transfer_for_good() {
         ("2 bytes at 2 are more", vec![part(0, 2, b"xx")]),
         (
             "are more than entry 1 has",
-            vec![ended(), Say::Entry(file("b", 9)), Say::Claim(1, 9, u64::MAX)],
+            vec![ended(), Item::Entry(file("b", 9)), Item::Claim(1, 9, u64::MAX)],
         ),
-        ("is empty", vec![Say::Claim(0, 2, 0)]),
-        ("is empty", vec![ended(), stream(), Say::Claim(1, 0, 0)]),
+        ("is empty", vec![Item::Claim(0, 2, 0)]),
+        ("is empty", vec![ended(), stream(), Item::Claim(1, 0, 0)]),
         ("begins at 5 and not 0", vec![ended(), stream(), part(1, 5, b"x")]),
-        ("0 bytes at 4 are more", vec![ended(), Say::Entry(file("b", 3)), part(1, 4, b"")]),
-        ("of a block that has less", vec![Say::Claim(0, 2, 1)]),
-        ("of a block that has less", vec![ended(), stream(), Say::Claim(1, 0, u64::MAX)]),
-        ("3 bytes of a block belong to no entry", vec![Say::Data(b"xyz")]),
-        ("entry 1 ends while", vec![Say::End(1, Ok([0; 32]))]),
+        ("0 bytes at 4 are more", vec![ended(), Item::Entry(file("b", 3)), part(1, 4, b"")]),
+        ("of a block that has less", vec![Item::Claim(0, 2, 1)]),
+        ("of a block that has less", vec![ended(), stream(), Item::Claim(1, 0, u64::MAX)]),
+        ("3 bytes of a block belong to no entry", vec![Item::Data(b"xyz")]),
+        ("entry 1 ends while", vec![Item::End(1, Ok([0; 32]))]),
         ("entry 0 ends while", vec![ended(), ended()]),
-        ("entry 1 ends while", vec![ended(), folder(), Say::End(1, Ok([0; 32]))]),
+        ("entry 1 ends while", vec![ended(), folder(), Item::End(1, Ok([0; 32]))]),
         (
             "entry 1 ends after 2 bytes of 3",
-            vec![ended(), Say::Entry(file("b", 3)), part(1, 0, b"on"), good(1, b"on")],
+            vec![ended(), Item::Entry(file("b", 3)), part(1, 0, b"on"), good(1, b"on")],
         ),
-        ("malformed", vec![Say::Table(&[0])]),
-        ("malformed", vec![Say::Table(&[1, 77])]),
+        ("malformed", vec![Item::Table(&[0])]),
+        ("malformed", vec![Item::Table(&[1, 77])]),
     ];
-    for (message, said) in cases {
+    for (message, items) in cases {
         let mut disk = Disk::default();
-        disk.give(&[Say::Entry(file("a", 3)), part(0, 0, b"on")]).unwrap();
+        disk.give(&[Item::Entry(file("a", 3)), part(0, 0, b"on")]).unwrap();
         // Most cases need the third byte of a block to become invalid.
-        if said.iter().any(|say| matches!(say, Say::End(0, _) | Say::Last(..))) {
+        if items.iter().any(|item| matches!(item, Item::End(0, _) | Item::Last(..))) {
             disk.give(&[part(0, 2, b"e")]).unwrap();
         }
-        let failure = disk.give(said).expect_err(message);
+        let failure = disk.give(items).expect_err(message);
         assert_eq!(failure.code, FailureCode::Protocol, "{message}");
         assert!(failure.message.contains(message), "{message}: {failure}");
         assert_eq!(disk.give(&[]), Err(failure), "{message} stays");
@@ -301,12 +301,12 @@ fn whatever_breaks_the_protocol_ends_the_transfer_for_good() {
         assert_eq!(failure.code, FailureCode::Protocol, "{failure}");
     }
     let mut disk = Disk::default();
-    disk.give(&[Say::Last(0, 0)]).unwrap();
+    disk.give(&[Item::Last(0, 0)]).unwrap();
     assert!(disk.give(&[]).unwrap_err().message.contains("follows the last"));
 }
 
 #[test]
-fn it_holds_an_entry_and_the_front_of_one_record_and_no_more() {
+fn the_assembler_buffers_one_entry_and_one_partial_record() {
     let more = More { target: vec![b't'; 4000], ..More::default() };
     let long = with(entry("l", EntryKind::SymbolicLink), more);
     let mut table = Vec::new();
@@ -331,13 +331,13 @@ fn it_holds_an_entry_and_the_front_of_one_record_and_no_more() {
 type Files = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The items that a sender produces for random files, and the expected result.
-fn random_transfer(rng: &mut SeededRandom) -> (Vec<Say>, Files) {
-    let (mut said, mut good, mut bytes) = (Vec::new(), BTreeMap::new(), 0);
+fn random_transfer(rng: &mut SeededRandom) -> (Vec<Item>, Files) {
+    let (mut items, mut good, mut bytes) = (Vec::new(), BTreeMap::new(), 0);
     let count = rng.below(40);
     for index in 0..count {
         let path = format!("n{index}\u{e9}");
         if rng.below(5) == 0 {
-            said.push(Say::Entry(entry(&path, EntryKind::Directory)));
+            items.push(Item::Entry(entry(&path, EntryKind::Directory)));
             continue;
         }
         let size = if rng.below(3) == 0 { 0 } else { rng.below(3000) };
@@ -345,7 +345,7 @@ fn random_transfer(rng: &mut SeededRandom) -> (Vec<Say>, Files) {
         let is_stream = index + 1 == count && rng.below(2) == 0;
         let kind = if is_stream { EntryKind::Stream } else { EntryKind::File(size) };
         bytes += kind.size().unwrap_or(0);
-        said.push(Say::Entry(entry(&path, kind)));
+        items.push(Item::Entry(entry(&path, kind)));
         let outcome = match rng.below(8) {
             0 => Err(Failure::new(FailureCode::Changed, "changed")),
             1 => Ok([1; 32]),
@@ -355,16 +355,16 @@ fn random_transfer(rng: &mut SeededRandom) -> (Vec<Say>, Files) {
             }
         };
         if size > 0 {
-            said.push(Say::Part(index, 0, content));
+            items.push(Item::Part(index, 0, content));
         }
-        said.push(Say::End(index, outcome));
+        items.push(Item::End(index, outcome));
     }
-    said.push(Say::Last(count, bytes));
-    (said, good)
+    items.push(Item::Last(count, bytes));
+    (items, good)
 }
 
 /// Packs all items into blocks of this size.
-fn pack(said: &[Say], block_bytes: usize) -> Vec<Vec<u8>> {
+fn pack(items: &[Item], block_bytes: usize) -> Vec<Vec<u8>> {
     let (mut packer, mut blocks) = (Packer::new(block_bytes), Vec::new());
     let send = |packer: &mut Packer, blocks: &mut Vec<Vec<u8>>, rest: bool| {
         while packer.is_full() || (rest && !packer.is_empty()) {
@@ -374,12 +374,12 @@ fn pack(said: &[Say], block_bytes: usize) -> Vec<Vec<u8>> {
             blocks.push(packer.take());
         }
     };
-    for say in said {
-        match say.clone() {
-            Say::Entry(entry) => packer.record(&Record::Entry(entry)),
-            Say::End(index, outcome) => packer.record(&Record::End { index, outcome }),
-            Say::Last(entries, bytes) => packer.record(&Record::Last { entries, bytes }),
-            Say::Part(index, offset, content) => {
+    for item in items {
+        match item.clone() {
+            Item::Entry(entry) => packer.record(&Record::Entry(entry)),
+            Item::End(index, outcome) => packer.record(&Record::End { index, outcome }),
+            Item::Last(entries, bytes) => packer.record(&Record::Last { entries, bytes }),
+            Item::Part(index, offset, content) => {
                 packer.begin(index, offset);
                 let mut rest = &content[..];
                 while !rest.is_empty() {
@@ -406,10 +406,10 @@ fn pack(said: &[Say], block_bytes: usize) -> Vec<Vec<u8>> {
 fn blocks_of_any_size_give_the_same_files() {
     for seed in 0..600 {
         let mut rng = SeededRandom::new(seed);
-        let (said, good) = random_transfer(&mut rng);
+        let (items, good) = random_transfer(&mut rng);
         let block_bytes = Packer::BLOCK_MIN + usize::try_from(rng.below(4000)).unwrap();
         let mut disk = Disk::default();
-        for block in pack(&said, block_bytes) {
+        for block in pack(&items, block_bytes) {
             assert!(block.len() <= block_bytes);
             disk.queue.push_back(block);
             if rng.below(2) == 0 {
@@ -431,53 +431,53 @@ fn garbage_never_panics_and_never_makes_a_wrong_file() {
     let mut refused = 0;
     for seed in 0..2000 {
         let mut rng = SeededRandom::new(seed);
-        let (mut said, _) = random_transfer(&mut rng);
+        let (mut items, _) = random_transfer(&mut rng);
         for _ in 0..rng.below(4) {
             let any =
                 |rng: &mut SeededRandom, n: usize| usize::try_from(rng.below(n as u64)).unwrap();
-            let (a, b) = (any(&mut rng, said.len()), any(&mut rng, said.len()));
+            let (a, b) = (any(&mut rng, items.len()), any(&mut rng, items.len()));
             match rng.below(5) {
-                0 => said.swap(a, b),
-                1 => said.insert(a, said[b].clone()),
-                2 if said.len() > 1 => drop(said.remove(a)),
-                3 => said.insert(a, Say::Data(b"more")),
-                _ => match &mut said[a] {
-                    Say::Entry(entry) => {
+                0 => items.swap(a, b),
+                1 => items.insert(a, items[b].clone()),
+                2 if items.len() > 1 => drop(items.remove(a)),
+                3 => items.insert(a, Item::Data(b"more")),
+                _ => match &mut items[a] {
+                    Item::Entry(entry) => {
                         entry.kind = match rng.below(3) {
                             0 => EntryKind::File(rng.next_u64() >> rng.below(64)),
                             1 => EntryKind::Stream,
                             _ => EntryKind::Directory,
                         }
                     }
-                    Say::Part(index, offset, _) => {
+                    Item::Part(index, offset, _) => {
                         *index = index.wrapping_add(rng.below(3)).wrapping_sub(1);
                         *offset = rng.next_u64() >> rng.below(64);
                     }
-                    Say::End(index, _) => *index = index.wrapping_add(rng.below(2)),
-                    Say::Last(entries, _) => *entries = rng.next_u64(),
+                    Item::End(index, _) => *index = index.wrapping_add(rng.below(2)),
+                    Item::Last(entries, _) => *entries = rng.next_u64(),
                     _ => {}
                 },
             }
         }
-        let hashes: Vec<_> = said
+        let hashes: Vec<_> = items
             .iter()
-            .filter_map(|say| match say {
-                Say::End(_, Ok(hash)) => Some(*hash),
+            .filter_map(|item| match item {
+                Item::End(_, Ok(hash)) => Some(*hash),
                 _ => None,
             })
             .collect();
         let mut disk = Disk::default();
         // A resume at a position without content yields a hash that no `End` record has.
-        for say in &said {
-            if let Say::Entry(entry) = say {
+        for item in &items {
+            if let Item::Entry(entry) = item {
                 disk.held.insert(entry.path.clone(), vec![0; 3000]);
             }
         }
-        let mut rest = &said[..];
+        let mut rest = &items[..];
         let mut outcome = Ok(AssemblerWait::Block);
         while !rest.is_empty() && outcome.is_ok() {
             let (now, later) = rest.split_at(rest.len().min(1 + rng.below(9) as usize));
-            let is_far = |say: &Say| matches!(say, Say::Part(_, 3001.., _));
+            let is_far = |item: &Item| matches!(item, Item::Part(_, 3001.., _));
             outcome = if now.iter().any(is_far) { Err(broke("far")) } else { disk.give(now) };
             if rng.below(30) == 0 {
                 disk.queue.push_back(vec![rng.below(256) as u8; 30]);
@@ -498,7 +498,7 @@ fn long(bytes: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_resumed_comes_from_its_place_and_is_judged_as_a_whole() {
+fn a_resumed_file_continues_at_its_offset_and_is_verified_as_a_whole() {
     let content = long(2 * CHUNK + 5);
     let (begin, rest) = content.split_at(2048);
     for is_damaged in [false, true] {
@@ -507,13 +507,13 @@ fn what_is_resumed_comes_from_its_place_and_is_judged_as_a_whole() {
         held[1] ^= u8::from(is_damaged);
         disk.held.insert(b"b".to_vec(), held);
         disk.held.insert(b"c".to_vec(), b"whole".to_vec());
-        let said = [
+        let items = [
             whole(0, "a", b"one"),
-            vec![Say::Entry(file("b", 2053)), part(1, 2048, rest), good(1, &content)],
-            vec![Say::Entry(file("c", 5)), part(2, 5, b""), good(2, b"whole")],
-            vec![Say::Last(3, 2061)],
+            vec![Item::Entry(file("b", 2053)), part(1, 2048, rest), good(1, &content)],
+            vec![Item::Entry(file("c", 5)), part(2, 5, b""), good(2, b"whole")],
+            vec![Item::Last(3, 2061)],
         ];
-        assert_eq!(disk.give(&said.concat()), Ok(AssemblerWait::Nothing));
+        assert_eq!(disk.give(&items.concat()), Ok(AssemblerWait::Nothing));
         assert_eq!(disk.files.get(&b"c"[..]).unwrap(), b"whole");
         match disk.failures.get(&1) {
             None => assert_eq!(disk.files.get(&b"b"[..]).unwrap(), &content),
@@ -525,32 +525,32 @@ fn what_is_resumed_comes_from_its_place_and_is_judged_as_a_whole() {
 }
 
 #[test]
-fn a_sender_that_went_on_too_far_goes_back_and_only_back() {
+fn a_sender_that_resumed_too_far_may_only_go_back() {
     let content = long(3 * CHUNK);
     for back in [0, 1024] {
         let mut disk = Disk::default();
         disk.held.insert(b"a".to_vec(), [&content[..1024], &[9; 1024]].concat());
-        disk.give(&[Say::Entry(file("a", 3072)), part(0, 2048, &[7; 50])]).unwrap();
+        disk.give(&[Item::Entry(file("a", 3072)), part(0, 2048, &[7; 50])]).unwrap();
         let rest = &content[usize::try_from(back).unwrap()..];
         disk.give(&[part(0, back, &rest[..500])]).unwrap();
         assert_eq!(disk.assembler.marks(), None, "no chunk has come");
         disk.give(&[part(0, back + 500, &rest[500..]), good(0, &content)]).unwrap();
         assert_eq!(disk.files[&b"a"[..]], content);
     }
-    let refused = |said: &[Say]| {
+    let refused = |items: &[Item]| {
         let mut disk = Disk::default();
         disk.held.insert(b"a".to_vec(), content.clone());
-        disk.give(&[Say::Entry(file("a", 3072)), part(0, 2048, b"")]).unwrap();
-        disk.give(said).unwrap_err()
+        disk.give(&[Item::Entry(file("a", 3072)), part(0, 2048, b"")]).unwrap();
+        disk.give(items).unwrap_err()
     };
-    for said in [
+    for items in [
         &[part(0, 1024, b"x"), part(0, 1024, b"y")][..],
         &[part(0, 1024, b"x"), part(0, 2048, b"y")],
         &[part(0, 2049, b"y")],
         &[part(0, 1000, b"y")],
         &[part(0, 0, b"")],
     ] {
-        assert_eq!(refused(said).code, FailureCode::Protocol);
+        assert_eq!(refused(items).code, FailureCode::Protocol);
     }
 }
 
@@ -559,7 +559,7 @@ fn the_mark_of_a_file_covers_the_whole_chunks_that_came_since_it_was_resumed() {
     let content = long(4 * CHUNK);
     let mut disk = Disk::default();
     disk.held.insert(b"a".to_vec(), content[..1024].to_vec());
-    disk.give(&[Say::Entry(file("a", 4096))]).unwrap();
+    disk.give(&[Item::Entry(file("a", 4096))]).unwrap();
     assert_eq!(disk.assembler.marks(), None);
     disk.give(&[part(0, 1024, &content[1024..3000])]).unwrap();
     let stretch = |from: u64, to: usize| {
@@ -575,7 +575,7 @@ fn the_mark_of_a_file_covers_the_whole_chunks_that_came_since_it_was_resumed() {
     disk.give(&[part(0, 3000, &content[3000..])]).unwrap();
     let both = marks(stretch(1024, 4096), stretch(2048, 4096));
     assert_eq!(disk.assembler.marks(), both, "until it is judged");
-    let next = [good(0, &content), Say::Entry(file("b", 3600)), part(1, 0, &content[..3500])];
+    let next = [good(0, &content), Item::Entry(file("b", 3600)), part(1, 0, &content[..3500])];
     disk.give(&next).unwrap();
     let first = Mark { from: 0, bytes: 3072, hash: hash(&content[..3072]) };
     assert_eq!(disk.assembler.marks(), Some((1, Marks { all: first, since: first })));
@@ -583,15 +583,15 @@ fn the_mark_of_a_file_covers_the_whole_chunks_that_came_since_it_was_resumed() {
 }
 
 #[test]
-fn what_is_measured_is_counted_and_not_looked_at() {
+fn measurement_data_is_counted_and_not_verified() {
     let mut disk = Disk { assembler: Assembler::without_hashes(), ..Disk::default() };
-    let said = [
-        Say::Entry(entry("m", EntryKind::Stream)),
+    let items = [
+        Item::Entry(entry("m", EntryKind::Stream)),
         part(0, 0, b"anything"),
-        Say::End(0, Ok([0; 32])),
-        Say::Last(1, 0),
+        Item::End(0, Ok([0; 32])),
+        Item::Last(1, 0),
     ];
-    assert_eq!(disk.give(&said), Ok(AssemblerWait::Nothing));
+    assert_eq!(disk.give(&items), Ok(AssemblerWait::Nothing));
     assert_eq!(disk.files[&b"m"[..]], b"anything");
 }
 
@@ -609,46 +609,46 @@ fn holes(path: &str, size: u64, data: &[(u64, u64)]) -> Entry {
 }
 
 #[test]
-fn links_take_no_bytes_and_have_no_end() {
+fn links_have_no_content_and_no_end_record() {
     let mut disk = Disk::default();
-    let said = [
-        vec![Say::Entry(link("l", EntryKind::SymbolicLink, b"/nowhere"))],
+    let items = [
+        vec![Item::Entry(link("l", EntryKind::SymbolicLink, b"/nowhere"))],
         whole(1, "a", b"one"),
-        vec![Say::Entry(link("h", EntryKind::HardLink, b"a"))],
+        vec![Item::Entry(link("h", EntryKind::HardLink, b"a"))],
         whole(3, "b", b"two"),
-        vec![Say::Last(4, 6)],
+        vec![Item::Last(4, 6)],
     ];
-    assert_eq!(disk.give(&said.concat()), Ok(AssemblerWait::Nothing));
+    assert_eq!(disk.give(&items.concat()), Ok(AssemblerWait::Nothing));
     assert_eq!(disk.links, [b"l", b"h"]);
     assert_eq!(disk.files.len(), 2);
 }
 
 #[test]
-fn of_a_file_with_holes_the_parts_are_its_data_and_the_hash_has_its_map() {
+fn a_sparse_file_transfers_its_data_and_its_hash_includes_the_map() {
     let entry = holes("f", 1 << 40, &[(10, 3), (1 << 30, 2)]);
     let right = Layout::of(&entry).hash(hash(b"abcde"));
     for (outcome, is_good) in [(right, true), (hash(b"abcde"), false)] {
         let mut disk = Disk::default();
-        let beyond = [Say::Entry(entry.clone()), part(0, 0, b"abcdef")];
+        let beyond = [Item::Entry(entry.clone()), part(0, 0, b"abcdef")];
         assert!(disk.give(&beyond).is_err(), "the holes have no bytes");
         let mut disk = Disk::default();
         let empty = Layout::of(&holes("e", 5, &[])).hash(hash(b""));
-        let said = [
-            Say::Entry(entry.clone()),
+        let items = [
+            Item::Entry(entry.clone()),
             part(0, 0, b"abcde"),
-            Say::End(0, Ok(outcome)),
-            Say::Entry(holes("e", 5, &[])),
-            Say::End(1, Ok(empty)),
-            Say::Last(2, 5),
+            Item::End(0, Ok(outcome)),
+            Item::Entry(holes("e", 5, &[])),
+            Item::End(1, Ok(empty)),
+            Item::Last(2, 5),
         ];
-        assert_eq!(disk.give(&said), Ok(AssemblerWait::Nothing));
+        assert_eq!(disk.give(&items), Ok(AssemblerWait::Nothing));
         assert_eq!(disk.files.contains_key(&b"f"[..]), is_good);
         assert!(disk.files.contains_key(&b"e"[..]));
     }
 }
 
 #[test]
-fn an_entry_that_says_what_no_entry_can_have_ends_the_transfer() {
+fn an_entry_with_invalid_fields_ends_the_transfer() {
     let named = |name: &[u8], length| {
         let attributes = vec![Attribute { name: name.to_vec(), value: vec![0; length] }; 3];
         More { attributes, ..More::default() }
@@ -682,7 +682,7 @@ fn an_entry_that_says_what_no_entry_can_have_ends_the_transfer() {
         (owned(u32::MAX, 0), "owner"),
         (owned(0, u32::MAX), "owner"),
     ] {
-        let failure = Disk::default().give(&[Say::Entry(bad.clone())]).unwrap_err();
+        let failure = Disk::default().give(&[Item::Entry(bad.clone())]).unwrap_err();
         assert_eq!(failure.code, FailureCode::Protocol);
         assert!(failure.message.contains(part), "{bad:?}: {failure}");
         assert!(failure.message.contains(&*String::from_utf8_lossy(&bad.path)), "{failure}");
@@ -695,6 +695,6 @@ fn an_entry_that_says_what_no_entry_can_have_ends_the_transfer() {
         with(entry("d", EntryKind::Directory), named(b"system.posix_acl_default", 9)),
     ];
     for entry in good {
-        Disk::default().give(&[Say::Entry(entry)]).unwrap();
+        Disk::default().give(&[Item::Entry(entry)]).unwrap();
     }
 }

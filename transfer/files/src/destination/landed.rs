@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_part_of_the_file_that_settles_or_goes() {
+    fn marked_bytes_count_for_their_file_until_it_settles_or_is_removed() {
         let mut landed = Landed::default();
         landed.marked(7, 10);
         landed.marked(7, 30);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_found_between_holes_where_the_file_system_has_any() {
+    fn data_ranges_are_found_on_file_systems_with_sparse_files() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 30).unwrap();
         file.write_all_at(b"in the middle", 512 << 20).unwrap();

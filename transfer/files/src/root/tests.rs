@@ -81,7 +81,7 @@ fn linux_confines_in_the_kernel() {
 }
 
 #[test]
-fn only_plain_names_make_a_path() {
+fn only_plain_names_are_valid_path_components() {
     let long = "x".repeat(MAX_NAME + 1);
     for (names, fault) in [
         (vec![".."], NameFault::Dots),
@@ -109,7 +109,7 @@ fn only_plain_names_make_a_path() {
 }
 
 #[test]
-fn a_path_knows_its_parts() {
+fn a_path_returns_its_name_parent_and_components() {
     let deep = path("a/b/c");
     assert_eq!(deep.name(), Some(&b"c"[..]));
     assert_eq!(deep.parent(), Some(path("a/b")));
@@ -139,7 +139,7 @@ fn the_longest_names_work() {
 }
 
 #[test]
-fn links_that_lead_out_are_never_followed() {
+fn links_that_lead_outside_the_root_are_never_followed() {
     let place = Place::new();
     let up = |name| format!("../outside/{name}");
     symlink(place.outside("secret"), place.inside("absolute-file")).unwrap();
@@ -267,7 +267,7 @@ fn writing_follows_no_link_at_all() {
 /// Meanwhile this test reads and writes below the folder.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_link_swapped_in_midway_gains_nothing() {
+fn a_folder_swapped_for_a_link_does_not_escape_the_root() {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     let place = Place::new();
     fs::write(place.inside("sub/secret"), "decoy").unwrap();
@@ -309,7 +309,7 @@ fn a_link_swapped_in_midway_gains_nothing() {
 }
 
 #[test]
-fn a_part_file_takes_no_other_ones_name_and_becomes_the_final_one() {
+fn a_part_file_never_overwrites_and_is_renamed_to_the_final_name() {
     let place = Place::new();
     for root_dir in place.root_dirs() {
         let (part, last) = (path("sub/new.part"), path("sub/new"));
@@ -329,7 +329,7 @@ fn a_part_file_takes_no_other_ones_name_and_becomes_the_final_one() {
 }
 
 #[test]
-fn a_folder_that_is_held_is_the_way_to_its_own_names_alone() {
+fn an_open_folder_gives_access_only_to_its_own_names() {
     let path = |path: &str| RootPath::new(path.split('/').map(str::as_bytes)).unwrap();
     for root_dir in Place::new().root_dirs() {
         assert!(root_dir.near(&path("none")).unwrap_err().is_not_found());
@@ -373,7 +373,7 @@ fn a_hard_link_to_the_outside_is_not_written_to() {
 }
 
 #[test]
-fn folders_are_not_taken_for_files_nor_files_for_folders() {
+fn folders_are_not_opened_as_files_nor_files_as_folders() {
     let place = Place::new();
     for root_dir in place.root_dirs() {
         let part = path("part");
@@ -407,7 +407,7 @@ fn folders_are_not_taken_for_files_nor_files_for_folders() {
 }
 
 #[test]
-fn a_pipe_neither_blocks_nor_passes_for_a_file() {
+fn opening_a_pipe_does_not_block_and_is_refused() {
     let place = Place::new();
     let pipe = place.inside("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::from_raw_mode(0o644)).unwrap();
@@ -421,7 +421,7 @@ fn a_pipe_neither_blocks_nor_passes_for_a_file() {
 }
 
 #[test]
-fn folders_are_created_with_those_above_them() {
+fn folders_are_created_with_their_parents() {
     let place = Place::new();
     for (root_dir, name) in place.root_dirs().iter().zip(["one", "two"]) {
         let deep = path(&format!("sub/{name}/b/c"));
@@ -490,7 +490,7 @@ fn mode_and_time_are_set_and_special_bits_are_not() {
 }
 
 #[test]
-fn the_root_may_be_a_link_only_where_that_is_allowed() {
+fn the_root_may_be_a_link_only_if_allowed() {
     let place = Place::new();
     let link = place.folder.path().join("link");
     symlink("inside", &link).unwrap();
@@ -506,7 +506,7 @@ fn the_root_may_be_a_link_only_where_that_is_allowed() {
 }
 
 #[test]
-fn messages_have_the_path_as_its_user_writes_it() {
+fn error_messages_show_the_path_as_the_user_wrote_it() {
     let folder = tempfile::tempdir().unwrap();
     let root_dir =
         |name: &str| RootDir::open(folder.path(), RootLink::Follow).unwrap().named(name.as_bytes());

@@ -18,15 +18,15 @@ fn receive(root: &Path, sync: bool, entries: Vec<Entry>) -> Vec<String> {
     let destination = Destination { preserve: true, sync, ..Destination::default() };
     let mut receiver = FileReceiver::new(root_dir(root), &destination, TRANSFER).unwrap();
     let count = entries.len() as u64;
-    let mut said = Said::default();
+    let mut builder = BlockBuilder::default();
     for entry in entries {
         let is_file = entry.kind == EntryKind::File(1);
-        said.entry(entry);
+        builder.entry(entry);
         if is_file {
-            said.content(b"x").end(b"x");
+            builder.content(b"x").end(b"x");
         }
     }
-    receiver.on_block(said.last().block()).unwrap();
+    receiver.on_block(builder.last().block()).unwrap();
     let counts = receiver.finished().unwrap();
     assert_eq!(counts.entries + counts.failed, count, "each is finished once");
     receiver.failures().iter().map(|(_, failure)| failure.message.clone()).collect()
@@ -84,16 +84,16 @@ fn nothing_is_written_through_a_link_of_the_same_transfer() {
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
     receiver.sink_mut().make_links_early();
-    let mut said = Said::default();
-    receiver.on_block(said.entry(link("l", EntryKind::SymbolicLink, out)).block()).unwrap();
+    let mut builder = BlockBuilder::default();
+    receiver.on_block(builder.entry(link("l", EntryKind::SymbolicLink, out)).block()).unwrap();
     assert!(to.path().join("l").is_symlink());
-    receiver.on_block(said.file("l/x", b"x").block()).unwrap();
+    receiver.on_block(builder.file("l/x", b"x").block()).unwrap();
     assert_eq!(receiver.failures().len(), 1);
     assert!(names(outside.path()).is_empty());
 }
 
 #[test]
-fn a_name_that_comes_twice_or_is_kept_for_parts_is_no_link() {
+fn a_duplicate_or_reserved_name_is_refused_for_a_link() {
     let to = TempDir::new().unwrap();
     let symbolic = EntryKind::SymbolicLink;
     let long = "n".repeat(256);
@@ -110,13 +110,13 @@ fn a_name_that_comes_twice_or_is_kept_for_parts_is_no_link() {
     assert_eq!(fs::read_link(to.path().join("a")).unwrap(), Path::new("1"));
     assert_eq!(fs::read(to.path().join("f")).unwrap(), b"x");
     let mut receiver = receiver(to.path(), "", true);
-    let mut said = Said::default();
-    let refused = receiver.on_block(said.entry(link(&long, symbolic, "5")).block()).unwrap_err();
+    let mut builder = BlockBuilder::default();
+    let refused = receiver.on_block(builder.entry(link(&long, symbolic, "5")).block()).unwrap_err();
     assert_eq!(refused.code, FailureCode::Protocol, "no component has 256 bytes");
 }
 
 #[test]
-fn a_copy_of_a_file_with_holes_goes_on_where_it_was_and_anew_where_its_holes_moved() {
+fn a_sparse_copy_resumes_and_restarts_if_its_holes_moved() {
     let from = TempDir::new().unwrap();
     let bytes = |seed: u8, length| {
         let mut bytes = vec![0; length];

@@ -55,21 +55,21 @@ fn path(text: &str) -> RootPath {
 
 /// The blocks of a transfer; with `lag`, each file ends in the block after its content.
 fn steps(tree: &Tree, lag: bool) -> Vec<Vec<u8>> {
-    let (mut said, mut blocks) = (Said::default(), Vec::new());
+    let (mut builder, mut blocks) = (BlockBuilder::default(), Vec::new());
     for (path, content) in tree {
         let kind =
             content.as_ref().map_or(EntryKind::Directory, |it| EntryKind::File(it.len() as u64));
-        said.entry(entry(path, kind));
+        builder.entry(entry(path, kind));
         let Some(content) = content else { continue };
         for chunk in content.chunks(4000) {
-            blocks.push(said.content(chunk).block());
+            blocks.push(builder.content(chunk).block());
         }
-        said.end(content);
+        builder.end(content);
         if !lag {
-            blocks.push(said.block());
+            blocks.push(builder.block());
         }
     }
-    blocks.push(said.last().block());
+    blocks.push(builder.last().block());
     blocks
 }
 
@@ -119,7 +119,7 @@ impl Copy {
 
     /// Files and directories reported as finished, in the order of the manifest, without failed
     /// entries.
-    fn told<'a>(&self, tree: &'a Tree) -> Vec<&'a (String, Option<Vec<u8>>)> {
+    fn finished_files<'a>(&self, tree: &'a Tree) -> Vec<&'a (String, Option<Vec<u8>>)> {
         let counts = self.receiver.counts();
         let failed = |path: &str| {
             self.receiver.failures().iter().any(|(failed, _)| failed == path.as_bytes())
@@ -164,7 +164,7 @@ fn check_whole(disk: &MemoryDisk, trees: &[&Tree], what: &str) -> Vec<String> {
 #[track_caller]
 fn check_told(disk: &MemoryDisk, copy: &Copy, tree: &Tree, what: &str) {
     let there = disk.tree();
-    for (path, content) in copy.told(tree) {
+    for (path, content) in copy.finished_files(tree) {
         assert_eq!(there.get(path.as_bytes()), Some(content), "{what}: '{path}' was told finished");
     }
 }
@@ -199,7 +199,7 @@ fn calls(tree: &Tree, lag: bool) -> usize {
 }
 
 #[test]
-fn a_killed_process_leaves_whole_files_and_parts_that_the_next_one_removes() {
+fn a_killed_process_leaves_whole_files_and_removable_parts() {
     for (tree, lag) in scripts() {
         for call in 0..=calls(&tree, lag) {
             let what = format!("killed before call {call}, lag {lag}");
@@ -217,7 +217,7 @@ fn a_killed_process_leaves_whole_files_and_parts_that_the_next_one_removes() {
 }
 
 #[test]
-fn a_power_cut_takes_back_nothing_that_was_told_to_be_finished() {
+fn a_power_cut_loses_no_file_reported_as_finished() {
     for (tree, lag) in scripts() {
         for call in 0..=calls(&tree, lag) {
             for seed in 0..12 {
@@ -238,7 +238,7 @@ fn a_power_cut_takes_back_nothing_that_was_told_to_be_finished() {
 }
 
 #[test]
-fn what_a_killed_process_left_half_made_is_made_durable_by_the_next() {
+fn files_left_undurable_by_a_killed_process_are_flushed_by_the_next() {
     let tree = few();
     for call in 0..=calls(&tree, false) {
         for seed in 0..6 {
@@ -252,13 +252,13 @@ fn what_a_killed_process_left_half_made_is_made_durable_by_the_next() {
             assert!(next.receiver.finished().is_some(), "{what}");
             disk.cut_power();
             check_told(&disk, &next, &tree, &what);
-            assert_eq!(next.told(&tree).len(), tree.len(), "{what}");
+            assert_eq!(next.finished_files(&tree).len(), tree.len(), "{what}");
         }
     }
 }
 
 #[test]
-fn a_disk_that_refuses_one_call_fails_files_and_makes_no_false_ones() {
+fn one_failed_disk_call_fails_files_without_corrupting_any() {
     for (tree, lag) in scripts() {
         let count = calls(&tree, lag);
         for errno in [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::ACCESS, Errno::MFILE] {
@@ -304,7 +304,7 @@ fn a_disk_that_refuses_one_call_fails_files_and_makes_no_false_ones() {
 }
 
 #[test]
-fn a_disk_that_turns_read_only_ends_the_transfer() {
+fn a_disk_that_becomes_read_only_ends_the_transfer() {
     let tree = few();
     for call in 0..calls(&tree, false) {
         let what = format!("read-only from call {call}");
@@ -322,7 +322,7 @@ fn a_disk_that_turns_read_only_ends_the_transfer() {
 }
 
 #[test]
-fn a_full_disk_ends_the_transfer_and_what_is_complete_stays() {
+fn a_full_disk_ends_the_transfer_and_keeps_complete_files() {
     let tree = few();
     for room in (0..19_000).step_by(500) {
         let what = format!("room for {room} bytes");
@@ -340,7 +340,7 @@ fn a_full_disk_ends_the_transfer_and_what_is_complete_stays() {
 }
 
 #[test]
-fn two_writers_and_a_death_at_any_call_leave_whole_files() {
+fn two_writers_and_a_kill_at_any_call_leave_whole_files() {
     let one = few();
     let two: Tree = few()
         .into_iter()
@@ -389,7 +389,7 @@ fn a_thousand_small_files_need_a_handful_of_flushes() {
 }
 
 #[test]
-fn names_that_the_disk_takes_for_one_do_not_overwrite_each_other() {
+fn names_equal_to_the_disk_do_not_overwrite_each_other() {
     let file = |path: &str, fill: u8| (path.to_owned(), Some(vec![fill; 10]));
     let tree = vec![file("a", 1), file("A", 2), file("b", 3)];
     for is_folded in [true, false] {
@@ -408,7 +408,7 @@ fn names_that_the_disk_takes_for_one_do_not_overwrite_each_other() {
 }
 
 #[test]
-fn what_a_flush_of_everything_lost_of_a_file_under_way_is_not_told_to_be_there() {
+fn a_file_in_progress_lost_by_a_full_flush_is_not_reported_as_durable() {
     let small = |first: u8| (first..first + 8).map(|i| (format!("{i:02}"), Some(vec![i; 100])));
     let big = ("big".to_owned(), Some(vec![7; 9000]));
     let tree: Tree = small(0).chain([big]).chain(small(20)).collect();
@@ -432,7 +432,7 @@ fn what_a_flush_of_everything_lost_of_a_file_under_way_is_not_told_to_be_there()
     let failed: Vec<_> = copy.receiver.failures().iter().map(|(path, _)| path.as_slice()).collect();
     assert!(failed.contains(&&b"big"[..]), "{failed:?}");
     assert_eq!(failed.len(), 9, "{failed:?}");
-    let told = copy.told(&tree).len();
+    let told = copy.finished_files(&tree).len();
     drop(copy);
     disk.cut_power();
     assert_eq!(disk.tree().keys().filter(|name| !name.starts_with(b"d")).count(), told);

@@ -39,7 +39,7 @@ fn names(disk: &MemoryDisk) -> Vec<String> {
 const ALL: Change = Change::Remove { recursive: true };
 
 #[test]
-fn a_folder_is_removed_with_what_is_in_it_and_the_root_never_is() {
+fn a_folder_is_removed_with_its_content_but_never_the_root() {
     let disk = disk();
     assert_eq!(names(&disk), ["d/", "d/a", "d/sub/", "d/sub/b", "d/sub/c", "x"]);
     for place in [&b""[..], b".", b"/", b"..", b"d/..", b"../d"] {
@@ -56,7 +56,7 @@ fn a_folder_is_removed_with_what_is_in_it_and_the_root_never_is() {
 }
 
 #[test]
-fn a_removal_that_fails_anywhere_ends_and_says_so() {
+fn a_removal_that_fails_at_any_call_ends_with_an_error() {
     for call in 0..12 {
         let disk = disk();
         disk.fail_at(call, Fault::Error(Errno::ACCESS));
@@ -73,7 +73,7 @@ fn a_removal_that_fails_anywhere_ends_and_says_so() {
 }
 
 #[test]
-fn a_removal_that_nobody_wants_any_more_ends_in_the_middle() {
+fn a_cancelled_removal_stops_midway() {
     let disk = disk();
     let asked = Cell::new(0);
     let is_over = || asked.replace(asked.get() + 1) == 1;
@@ -83,7 +83,7 @@ fn a_removal_that_nobody_wants_any_more_ends_in_the_middle() {
 }
 
 #[test]
-fn folders_are_made_with_those_above_only_where_that_is_asked_for() {
+fn parent_folders_are_made_only_on_request() {
     let disk = disk();
     let make =
         |parents, place: &[u8]| Change::Make { parents }.apply(Some(&disk), place, &|| false);

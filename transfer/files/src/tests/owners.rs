@@ -4,7 +4,8 @@
 use std::os::unix::fs::chown;
 
 use super::resume::{
-    attempt, attempt_until, attempt_with, check_whole, few, path, receiver_of, source, told, total,
+    attempt, attempt_until, attempt_with, check_whole, few, path, read_have, receiver_of, source,
+    total,
 };
 use super::*;
 use crate::disk::Disk;
@@ -24,7 +25,7 @@ fn interrupted(from: &TempDir) -> (MemoryDisk, RootPath) {
 }
 
 #[test]
-fn what_others_left_or_may_write_to_is_left_alone_and_the_copy_begins_anew() {
+fn parts_owned_or_writable_by_others_are_kept_and_the_copy_restarts() {
     let files = few();
     let from = source(&files);
     let journal = path(JOURNAL);
@@ -63,7 +64,7 @@ fn what_others_left_or_may_write_to_is_left_alone_and_the_copy_begins_anew() {
 }
 
 #[test]
-fn what_others_left_is_not_removed() {
+fn parts_owned_by_others_are_not_removed() {
     let disk = MemoryDisk::new(0);
     let dead = path("d/f.0123456789abcdef.sabul-part");
     let own = path("d/own");
@@ -77,7 +78,7 @@ fn what_others_left_is_not_removed() {
 }
 
 #[test]
-fn an_unlocked_part_stays_for_ten_minutes_where_other_machines_do_not_show_their_locks() {
+fn an_unlocked_part_is_kept_for_ten_minutes_on_network_file_systems() {
     let disk = MemoryDisk::new(0);
     disk.keep_locks_to_itself();
     let dead = path("d/f.0123456789abcdef.sabul-part");
@@ -151,7 +152,7 @@ fn a_replaced_file_keeps_its_permission_bits_and_its_owner() {
 }
 
 #[test]
-fn folders_keep_the_sticky_bit_and_bits_that_lend_rights_are_counted() {
+fn folders_keep_the_sticky_bit_and_dropped_setuid_bits_are_counted() {
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let folder = from.path().join("d");
     write(&folder, "f", b"x");
@@ -195,7 +196,7 @@ fn rewrite(path: &Path) {
 }
 
 #[test]
-fn other_bits_and_another_name_are_no_change_of_a_source() {
+fn changed_mode_bits_or_links_do_not_count_as_a_changed_source() {
     let bits = send_changed(|path| {
         fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
     });
@@ -207,7 +208,7 @@ fn other_bits_and_another_name_are_no_change_of_a_source() {
 }
 
 #[test]
-fn a_source_that_is_rewritten_while_it_is_read_is_found_though_its_time_is_put_back() {
+fn a_source_rewritten_during_reading_is_detected_despite_a_reset_mtime() {
     let from = TempDir::new().unwrap();
     let file = write(from.path(), "f", &[2; 400_000]);
     let (to_change, mut blocks) = (file.clone(), 0);
@@ -233,7 +234,7 @@ fn a_source_that_is_rewritten_while_it_is_read_is_found_though_its_time_is_put_b
 }
 
 #[test]
-fn what_was_left_of_another_source_is_neither_told_of_nor_locked() {
+fn parts_of_another_source_are_neither_reported_nor_locked() {
     let files = few();
     let from = source(&files);
     let (ours, others) = ([[1; 8], [2; 8]], [[3; 8]]);
@@ -241,8 +242,8 @@ fn what_was_left_of_another_source_is_neither_told_of_nor_locked() {
     let receive = |origins: &[[u8; 8]]| receiver_of(&disk.process(), true, false, origins).unwrap();
     let came = attempt_with(receive(&ours), &from, 90).receiver.counts().bytes;
     let mut stranger = receive(&others);
-    assert!(!told(&mut stranger).has_marks(b"big"), "a stranger is not told");
-    assert!(!told(&mut receive(&[])).has_marks(b"big"), "nor one that names no source");
+    assert!(!read_have(&mut stranger).has_marks(b"big"), "a stranger is not told");
+    assert!(!read_have(&mut receive(&[])).has_marks(b"big"), "nor one that names no source");
     // The copy is also resumed meanwhile, and with an additional source.
     let again = attempt_with(receive(&[[9; 8], [2; 8]]), &from, usize::MAX);
     assert_eq!(again.receiver.failures(), []);
@@ -252,7 +253,7 @@ fn what_was_left_of_another_source_is_neither_told_of_nor_locked() {
 }
 
 #[test]
-fn a_journal_that_nobody_comes_back_to_is_removed_after_a_week() {
+fn an_abandoned_journal_is_removed_after_a_week() {
     let from = source(&few());
     let (disk, _) = interrupted(&from);
     let other = receiver_of(&disk.process(), true, false, &[[3; 8]]).unwrap();
@@ -262,7 +263,7 @@ fn a_journal_that_nobody_comes_back_to_is_removed_after_a_week() {
 }
 
 #[test]
-fn a_part_that_was_altered_between_two_attempts_is_begun_anew() {
+fn a_part_altered_between_two_attempts_is_restarted() {
     let files = few();
     let from = source(&files);
     let (disk, part) = interrupted(&from);
@@ -280,7 +281,7 @@ fn a_part_that_was_altered_between_two_attempts_is_begun_anew() {
 }
 
 #[test]
-fn a_disk_that_returns_other_bytes_is_found_by_reading_back() {
+fn a_disk_that_returns_wrong_bytes_is_detected_by_reading_back() {
     let files = few();
     let from = source(&files);
     let copy = |alters: bool, read_back: bool| {
@@ -322,7 +323,7 @@ fn tree_with_links() -> TempDir {
 }
 
 #[test]
-fn links_are_followed_inside_of_what_was_named_and_out_of_it_on_request() {
+fn links_are_followed_inside_the_source_and_outside_on_request() {
     let from = tree_with_links();
     let folder = from.path().join("d");
     let received = |set: SourceSet| {

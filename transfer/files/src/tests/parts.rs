@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn content_that_was_altered_on_the_way_never_gets_its_name() {
+fn content_altered_in_transit_never_gets_its_final_name() {
     let from = TempDir::new().unwrap();
     let file = write(from.path(), "f", &[1; 2500]);
     let to = TempDir::new().unwrap();
@@ -25,9 +25,9 @@ fn a_transfer_that_ends_early_leaves_no_parts() {
         let mut receiver = receiver(to.path(), "", true);
         receiver.sink_mut().small_max = 0;
         let long = "\u{e9}".repeat(127);
-        let mut said = Said::default();
-        said.entry(entry(long.as_str(), EntryKind::File(9))).content(b"bbb");
-        receiver.on_block(said.block()).unwrap();
+        let mut builder = BlockBuilder::default();
+        builder.entry(entry(long.as_str(), EntryKind::File(9))).content(b"bbb");
+        receiver.on_block(builder.block()).unwrap();
         assert_eq!(names(to.path()).len(), 1);
         assert!(names(to.path()).iter().all(|name| name.ends_with(".sabul-part")));
         if abort {
@@ -40,10 +40,10 @@ fn a_transfer_that_ends_early_leaves_no_parts() {
 }
 
 #[test]
-fn a_name_that_is_kept_for_parts_is_refused() {
+fn a_name_reserved_for_parts_is_refused() {
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
-    receiver.on_block(Said::default().file("z.sabul-part", &[0]).block()).unwrap();
+    receiver.on_block(BlockBuilder::default().file("z.sabul-part", &[0]).block()).unwrap();
     let failure = &receiver.failures()[0].1;
     assert_eq!(failure.code, FailureCode::Refused);
     assert!(failure.message.contains("reserved"), "{failure}");
@@ -51,7 +51,7 @@ fn a_name_that_is_kept_for_parts_is_refused() {
 }
 
 #[test]
-fn files_under_construction_are_left_out_and_not_fetched_by_name() {
+fn part_files_are_skipped_and_cannot_be_requested() {
     let from = TempDir::new().unwrap();
     write(from.path(), "d/a", b"a");
     write(from.path(), "d/b.0123456789abcdef.sabul-part", b"half");
@@ -82,19 +82,19 @@ fn files_under_construction_are_left_out_and_not_fetched_by_name() {
 fn a_file_larger_than_the_disk_ends_the_transfer_before_its_first_byte() {
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
-    let mut said = Said::default();
-    said.file("a", b"a").entry(entry("huge", EntryKind::File(1 << 60))).content(b"bcdefghij");
-    let failure = receiver.on_block(said.block()).unwrap_err();
+    let mut builder = BlockBuilder::default();
+    builder.file("a", b"a").entry(entry("huge", EntryKind::File(1 << 60))).content(b"bcdefghij");
+    let failure = receiver.on_block(builder.block()).unwrap_err();
     assert_eq!(failure.code, FailureCode::NoSpace);
     assert!(failure.message.contains("'huge'"), "{failure}");
-    assert_eq!(receiver.on_block(said.block()).unwrap_err(), failure, "and stays ended");
+    assert_eq!(receiver.on_block(builder.block()).unwrap_err(), failure, "and stays ended");
     assert_eq!(receiver.counts().files, 1, "what is complete stays");
     drop(receiver);
     assert_eq!(names(to.path()), ["a"]);
 }
 
 /// A transfer of one file in two halves, whose end can be delayed.
-fn halfway(to: &Path, content: &[u8], sync: bool) -> (FileReceiver, Said) {
+fn halfway(to: &Path, content: &[u8], sync: bool) -> (FileReceiver, BlockBuilder) {
     let destination = Destination {
         path: Vec::new(),
         into_directory: true,
@@ -105,20 +105,20 @@ fn halfway(to: &Path, content: &[u8], sync: bool) -> (FileReceiver, Said) {
     };
     let mut receiver = FileReceiver::new(root_dir(to), &destination, TRANSFER).unwrap();
     receiver.sink_mut().small_max = 0;
-    let mut said = Said::default();
-    said.entry(entry("x", EntryKind::File(content.len() as u64)));
-    said.content(&content[..content.len() / 2]);
-    receiver.on_block(said.block()).unwrap();
-    (receiver, said)
+    let mut builder = BlockBuilder::default();
+    builder.entry(entry("x", EntryKind::File(content.len() as u64)));
+    builder.content(&content[..content.len() / 2]);
+    receiver.on_block(builder.block()).unwrap();
+    (receiver, builder)
 }
 
-fn second_half((receiver, said): &mut (FileReceiver, Said), content: &[u8]) {
-    said.content(&content[content.len() / 2..]).end(content).last();
-    receiver.on_block(said.block()).unwrap();
+fn second_half((receiver, builder): &mut (FileReceiver, BlockBuilder), content: &[u8]) {
+    builder.content(&content[content.len() / 2..]).end(content).last();
+    receiver.on_block(builder.block()).unwrap();
 }
 
 #[test]
-fn of_two_writers_to_one_name_each_writes_its_own_file() {
+fn two_writers_to_one_name_write_separate_files() {
     let (one, two) = ([1_u8; 3000], [2_u8; 5000]);
     for sync in [true, false] {
         let to = TempDir::new().unwrap();
@@ -145,7 +145,7 @@ fn of_two_writers_to_one_name_each_writes_its_own_file() {
 }
 
 #[test]
-fn a_retry_is_not_harmed_by_the_end_of_the_transfer_it_replaces() {
+fn a_retry_is_unaffected_by_the_end_of_the_transfer_it_replaces() {
     let content = [3_u8; 4000];
     let to = TempDir::new().unwrap();
     let stalled = halfway(to.path(), &content, true);
@@ -158,7 +158,7 @@ fn a_retry_is_not_harmed_by_the_end_of_the_transfer_it_replaces() {
 }
 
 #[test]
-fn a_part_that_somebody_removed_or_replaced_fails_its_file() {
+fn a_part_removed_or_replaced_by_others_fails_its_file() {
     let content = [4_u8; 4000];
     for (sync, replace) in [(true, true), (true, false), (false, true), (false, false)] {
         let to = TempDir::new().unwrap();
@@ -178,7 +178,7 @@ fn a_part_that_somebody_removed_or_replaced_fails_its_file() {
 }
 
 #[test]
-fn what_the_dead_left_is_removed_and_what_the_living_write_is_not() {
+fn parts_of_dead_processes_are_removed_and_parts_of_live_ones_kept() {
     let from = TempDir::new().unwrap();
     let file = write(from.path(), "f", b"content");
     let to = TempDir::new().unwrap();
@@ -216,17 +216,17 @@ fn many_files_in_one_block_need_few_descriptors() {
             ..Destination::default()
         };
         let mut receiver = FileReceiver::new(root_dir(to.path()), &destination, TRANSFER).unwrap();
-        let mut said = Said::default();
+        let mut builder = BlockBuilder::default();
         for i in 0..COUNT {
-            said.file(&format!("{i:04}"), format!("{i:04}").as_bytes());
+            builder.file(&format!("{i:04}"), format!("{i:04}").as_bytes());
         }
-        receiver.on_block(said.block()).unwrap();
+        receiver.on_block(builder.block()).unwrap();
         let descriptors = fs::read_dir("/proc/self/fd").unwrap();
         let below = |entry: io::Result<fs::DirEntry>| {
             fs::read_link(entry.unwrap().path()).is_ok_and(|path| path.starts_with(to.path()))
         };
         assert!(descriptors.filter_map(|entry| Some(below(entry)).filter(|&it| it)).count() < 530);
-        receiver.on_block(said.last().block()).unwrap();
+        receiver.on_block(builder.last().block()).unwrap();
         assert_eq!(receiver.failures(), []);
         assert_eq!(receiver.finished().unwrap().files, COUNT as u64);
         assert_eq!(names(to.path()).len(), COUNT);
@@ -235,7 +235,7 @@ fn many_files_in_one_block_need_few_descriptors() {
 }
 
 #[test]
-fn a_name_that_comes_twice_fails_unless_both_are_directories() {
+fn a_duplicate_name_fails_unless_both_are_directories() {
     for sync in [true, false] {
         let to = TempDir::new().unwrap();
         write(to.path(), "a", b"old");
@@ -249,10 +249,10 @@ fn a_name_that_comes_twice_fails_unless_both_are_directories() {
         };
         let mut receiver = FileReceiver::new(root_dir(to.path()), &destination, TRANSFER).unwrap();
         let folder = || entry("d", EntryKind::Directory);
-        let mut said = Said::default();
-        said.entry(folder()).file("a", b"1").entry(folder()).file("a", b"2").file("d", b"3");
-        said.file("d/x", b"4").file("d/x", b"5").last();
-        receiver.on_block(said.block()).unwrap();
+        let mut builder = BlockBuilder::default();
+        builder.entry(folder()).file("a", b"1").entry(folder()).file("a", b"2").file("d", b"3");
+        builder.file("d/x", b"4").file("d/x", b"5").last();
+        receiver.on_block(builder.block()).unwrap();
         let failed: Vec<_> = receiver
             .poll_messages(Duration::ZERO)
             .into_iter()
@@ -289,14 +289,14 @@ fn the_times_of_many_directories_are_kept_in_little_memory() {
         let modified_ns = Some(seconds * 1_000_000_000);
         Entry { modified_ns, mode: Some(0o755), ..entry(path, EntryKind::Directory) }
     };
-    let mut said = Said::default();
-    said.entry(directory("top", 1));
+    let mut builder = BlockBuilder::default();
+    builder.entry(directory("top", 1));
     for i in 0..50 {
-        said.entry(directory(&format!("top/{i:02}"), 100 + i));
-        said.file(&format!("top/{i:02}/f"), b"x");
+        builder.entry(directory(&format!("top/{i:02}"), 100 + i));
+        builder.file(&format!("top/{i:02}/f"), b"x");
     }
-    let count = said.entries;
-    receiver.on_block(said.last().block()).unwrap();
+    let count = builder.entries;
+    receiver.on_block(builder.last().block()).unwrap();
     assert_eq!(receiver.failures(), []);
     assert_eq!(receiver.finished().unwrap().entries, count);
     for i in 0..50 {

@@ -109,7 +109,7 @@ pub(super) fn attempt_with(receiver: FileReceiver, from: &TempDir, blocks: usize
 }
 
 /// The report of a receiver about earlier attempts.
-pub(super) fn told(receiver: &mut FileReceiver) -> Have {
+pub(super) fn read_have(receiver: &mut FileReceiver) -> Have {
     let mut have = Have::default();
     for message in receiver.have() {
         message.encode(&mut Vec::new()).expect("every message fits on the wire");
@@ -121,7 +121,7 @@ pub(super) fn told(receiver: &mut FileReceiver) -> Have {
 }
 
 pub(super) fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usize) -> Attempt {
-    let have = told(&mut receiver);
+    let have = read_have(&mut receiver);
     let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
     let summary = send_files(set, OPTIONS, have, &mut outlet).unwrap();
     let sent = outlet.blocks.iter().map(|block| content_bytes(block)).sum();
@@ -184,7 +184,7 @@ pub(super) fn total(files: &Files) -> u64 {
 }
 
 #[test]
-fn a_connection_that_is_lost_costs_nothing_that_had_come() {
+fn a_lost_connection_costs_no_received_data() {
     let files = few();
     let from = source(&files);
     for sync in [true, false] {
@@ -203,7 +203,7 @@ fn a_connection_that_is_lost_costs_nothing_that_had_come() {
 }
 
 #[test]
-fn a_killed_process_costs_a_mark_and_no_byte_is_wrong() {
+fn a_killed_process_costs_at_most_one_mark_and_corrupts_nothing() {
     let files = few();
     let from = source(&files);
     let whole = MemoryDisk::new(0);
@@ -224,7 +224,7 @@ fn a_killed_process_costs_a_mark_and_no_byte_is_wrong() {
 }
 
 #[test]
-fn a_power_cut_leaves_nothing_that_is_wrong_and_what_was_marked() {
+fn a_power_cut_corrupts_nothing_and_keeps_marked_data() {
     let files = few();
     let from = source(&files);
     let whole = MemoryDisk::new(0);
@@ -267,7 +267,7 @@ fn found(disk: &MemoryDisk, files: &Files) -> u64 {
 }
 
 #[test]
-fn what_was_told_to_be_durable_is_there_after_a_power_cut() {
+fn data_reported_as_durable_survives_a_power_cut() {
     let files = few();
     let from = source(&files);
     let whole = MemoryDisk::new(0);
@@ -293,7 +293,7 @@ fn what_was_told_to_be_durable_is_there_after_a_power_cut() {
 }
 
 #[test]
-fn of_a_large_file_what_was_flushed_counts_before_all_of_it_is_there_and_goes_with_it() {
+fn flushed_bytes_of_a_large_file_count_as_durable_before_it_is_complete() {
     let files = vec![("big".to_owned(), content(1, 100_000))];
     let from = source(&files);
     let half = attempt_until(&from, &MemoryDisk::new(0), true, 50).receiver.counts();
@@ -332,7 +332,7 @@ fn two_interruptions_by_power_cuts_add_up_to_the_whole() {
 }
 
 #[test]
-fn a_disk_that_refuses_a_call_or_is_full_costs_no_more_than_what_failed() {
+fn a_failed_disk_call_or_full_disk_costs_only_what_failed() {
     let files = few();
     let from = source(&files);
     let calls = {
@@ -391,7 +391,7 @@ fn a_source_that_changed_is_sent_from_the_mark_before_the_change() {
 }
 
 #[test]
-fn a_copy_that_is_cut_again_and_again_goes_on_from_stretches_that_nobody_read_back() {
+fn a_repeatedly_interrupted_copy_resumes_from_unread_ranges() {
     let files = few();
     let from = source(&files);
     for sync in [true, false] {
@@ -415,14 +415,14 @@ fn a_copy_that_is_cut_again_and_again_goes_on_from_stretches_that_nobody_read_ba
 }
 
 #[test]
-fn a_source_that_shrinks_while_it_is_gone_on_with_fails() {
+fn a_source_that_shrinks_during_a_resume_fails() {
     let files = few();
     for left in [0, 3000, 70_000, 95_000] {
         let from = source(&files);
         let disk = MemoryDisk::new(0);
         drop(attempt_until(&from, &disk, true, 90));
         let mut receiver = receiver_on(&disk, true).unwrap();
-        let have = told(&mut receiver);
+        let have = read_have(&mut receiver);
         let big = fs::OpenOptions::new().write(true).open(from.path().join("big")).unwrap();
         let set = SourceSet::local(vec![Source::Path(from.path().join("big"))], true).unwrap();
         let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
@@ -437,7 +437,7 @@ fn a_source_that_shrinks_while_it_is_gone_on_with_fails() {
 }
 
 #[test]
-fn a_sender_that_does_not_hear_that_all_is_done_sends_nothing_again() {
+fn a_sender_without_the_final_message_resends_nothing() {
     let files = few();
     let from = source(&files);
     for sync in [true, false] {
@@ -448,7 +448,7 @@ fn a_sender_that_does_not_hear_that_all_is_done_sends_nothing_again() {
             SourceSet::local(all, true).unwrap()
         };
         let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
-        let have = told(&mut receiver);
+        let have = read_have(&mut receiver);
         send_files(all(), OPTIONS, have, &mut outlet).unwrap();
         outlet.blocks.into_iter().for_each(|block| receiver.on_block(block).unwrap());
         assert!(receiver.finished().is_some() && receiver.has_to_be_heard());
@@ -459,13 +459,13 @@ fn a_sender_that_does_not_hear_that_all_is_done_sends_nothing_again() {
 }
 
 #[test]
-fn the_rest_of_a_file_comes_before_what_is_there_was_read() {
+fn the_rest_of_a_file_is_received_before_held_data_is_read() {
     let files = few();
     let from = source(&files);
     let disk = MemoryDisk::new(0);
     let came = attempt_until(&from, &disk, true, 90).receiver.counts().bytes;
     let mut receiver = receiver_on(&disk, true).unwrap();
-    let have = told(&mut receiver);
+    let have = read_have(&mut receiver);
     let set = SourceSet::local(vec![Source::Path(from.path().join("."))], true).unwrap();
     let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
     send_files(set, OPTIONS, have, &mut outlet).unwrap();
@@ -478,7 +478,7 @@ fn the_rest_of_a_file_comes_before_what_is_there_was_read() {
 }
 
 #[test]
-fn what_was_changed_at_the_destination_does_not_count() {
+fn data_changed_at_the_destination_is_sent_again() {
     let files = few();
     let from = source(&files);
     // Interrupted in the last file: the earlier files are complete.
@@ -495,7 +495,7 @@ fn what_was_changed_at_the_destination_does_not_count() {
 }
 
 #[test]
-fn notes_that_are_damaged_or_of_others_are_no_danger() {
+fn damaged_or_foreign_journals_cause_no_corruption() {
     let files = few();
     let from = source(&files);
     let make = || {
@@ -541,7 +541,7 @@ fn notes_that_are_damaged_or_of_others_are_no_danger() {
 }
 
 #[test]
-fn two_transfers_to_one_place_keep_their_own_notes() {
+fn two_transfers_to_one_destination_keep_separate_journals() {
     let files = few();
     let from = source(&files);
     let disk = MemoryDisk::new(0);
@@ -561,7 +561,7 @@ fn two_transfers_to_one_place_keep_their_own_notes() {
 }
 
 #[test]
-fn what_another_transfer_left_stays_for_it() {
+fn parts_of_another_transfer_are_kept_for_it() {
     let files = few();
     let from = source(&files);
     let other: Files = vec![("later".to_owned(), content(8, 50_000))];
@@ -585,7 +585,7 @@ fn what_another_transfer_left_stays_for_it() {
 }
 
 #[test]
-fn a_folder_that_got_another_name_is_gone_on_with_and_not_put_inside() {
+fn a_folder_copied_under_a_new_name_is_resumed_and_not_nested() {
     let files = few();
     let from = source(&files);
     let disk = MemoryDisk::new(0);

@@ -47,7 +47,7 @@ impl Read for Halting {
 }
 
 #[test]
-fn what_a_stream_has_leaves_when_it_has_no_more_for_now() {
+fn available_stream_data_is_sent_when_the_stream_pauses() {
     let content: Vec<u8> = (0..2500_u32).flat_map(u32::to_le_bytes).collect();
     let reader = Box::new(Halting(Trickle(io::Cursor::new(content.clone())), false));
     let source = Source::Stream { name: b"stdin".to_vec(), reader };
@@ -64,7 +64,7 @@ fn what_a_stream_has_leaves_when_it_has_no_more_for_now() {
 }
 
 #[test]
-fn a_stream_that_breaks_fails_and_leaves_no_file() {
+fn a_stream_with_a_read_error_fails_and_leaves_no_file() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -83,7 +83,7 @@ fn a_stream_that_breaks_fails_and_leaves_no_file() {
 }
 
 #[test]
-fn only_one_source_is_a_stream_and_it_comes_last() {
+fn only_one_source_may_be_a_stream_and_it_is_sent_last() {
     let dash = || Source::from_argument(OsStr::new("-"));
     let failure = SourceSet::local(vec![dash(), dash()], false).unwrap_err();
     assert_eq!(failure.code, FailureCode::BadSetting);
@@ -118,13 +118,15 @@ fn a_writer_that_fails_is_reported_with_its_cause() {
 }
 
 #[test]
-fn a_writer_takes_one_entry_and_no_directory() {
+fn a_writer_accepts_one_file_and_no_directory() {
     let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
-    let two = Said::default().file("a", b"").file("b", b"").block();
+    let two = BlockBuilder::default().file("a", b"").file("b", b"").block();
     let failure = receiver.on_block(two).unwrap_err();
     assert_eq!(failure.code, FailureCode::BadSetting);
 
     let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
-    receiver.on_block(Said::default().entry(entry("d", EntryKind::Directory)).block()).unwrap();
+    receiver
+        .on_block(BlockBuilder::default().entry(entry("d", EntryKind::Directory)).block())
+        .unwrap();
     assert!(receiver.failures()[0].1.message.contains("is a directory"));
 }

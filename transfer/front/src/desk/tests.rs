@@ -19,34 +19,34 @@ fn desk() -> (TempDir, Desk, [Ceiling; 2]) {
     (folder, desk, ceilings)
 }
 
-async fn asked(desk: &Desk, ask: Ask) -> Answer {
+async fn request(desk: &Desk, ask: Ask) -> Answer {
     let socket = desk.socket.clone();
     tokio::task::spawn_blocking(move || client::ask(&socket, &ask)).await.unwrap().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_running_command_is_seen_and_changed_and_its_socket_goes_with_it() {
+async fn a_running_command_is_listed_and_changed_and_its_socket_is_removed() {
     let (folder, desk, ceilings) = desk();
-    let Answer::Job(job) = asked(&desk, Ask::Look).await else { panic!("refused") };
+    let Answer::Job(job) = request(&desk, Ask::Look).await else { panic!("refused") };
     assert_eq!((job.pid, job.command.as_str()), (std::process::id(), "serve"));
     assert_eq!((job.rate_limit_total_bps, job.sessions), (None, Some(0)));
     let change = Change { rate_limit_total_bps: Some(50_000_000), ..Change::default() };
-    let Answer::Job(job) = asked(&desk, Ask::Set(change)).await else { panic!("refused") };
+    let Answer::Job(job) = request(&desk, Ask::Set(change)).await else { panic!("refused") };
     assert_eq!(job.rate_limit_total_bps, Some(50_000_000));
     assert!(ceilings.iter().all(|ceiling| ceiling.total_bps() == Some(50_000_000)));
     assert!(job.lines().contains("at most 50.0 Mbit/s each way: /srv"), "{}", job.lines());
     let change = Change { rate_limit_total_bps: Some(0), ..Change::default() };
-    let Answer::Job(job) = asked(&desk, Ask::Set(change)).await else { panic!("refused") };
+    let Answer::Job(job) = request(&desk, Ask::Set(change)).await else { panic!("refused") };
     assert_eq!(job.rate_limit_total_bps, None);
     let change = Change { policy: Some("low".to_owned()), ..Change::default() };
-    let Answer::Refused(why) = asked(&desk, Ask::Set(change)).await else { panic!("taken") };
+    let Answer::Refused(why) = request(&desk, Ask::Set(change)).await else { panic!("taken") };
     assert!(why.contains("--bwlimit-total"), "{why}");
     drop(desk);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_talks_nonsense_is_answered_and_keeps_nobody_out() {
+async fn invalid_requests_are_answered_and_do_not_block_others() {
     let (_folder, desk, _) = desk();
     for nonsense in [&b"\n"[..], b"{}\n", b"{\"ask\":\"dance\"}\n", b"\xff\xfe\n", &[b'['; 4096]] {
         let mut guest = Guest::connect(&desk.socket).unwrap();
@@ -71,7 +71,7 @@ async fn whoever_talks_nonsense_is_answered_and_keeps_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_crash_left_is_removed_and_what_lives_stays() {
+async fn sockets_of_dead_processes_are_removed_and_of_live_ones_kept() {
     let (folder, desk, _) = desk();
     // No process has the first id. The process with the second id has no socket here.
     let (gone, alive) = (folder.path().join("4194999.sock"), folder.path().join("1.sock"));
@@ -91,7 +91,7 @@ async fn what_a_crash_left_is_removed_and_what_lives_stays() {
 }
 
 #[test]
-fn a_folder_that_others_may_enter_is_not_used() {
+fn a_socket_folder_open_to_other_users_is_refused() {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("sabul");
     folder::make(&folder).unwrap();
@@ -106,7 +106,7 @@ fn a_folder_that_others_may_enter_is_not_used() {
 }
 
 #[test]
-fn a_desk_in_a_folder_of_another_user_is_neither_made_nor_asked_even_by_root() {
+fn another_users_socket_folder_is_never_used_even_by_root() {
     if !geteuid().is_root() {
         println!("skipped: only root can give a folder away");
         return;
@@ -124,7 +124,7 @@ fn a_desk_in_a_folder_of_another_user_is_neither_made_nor_asked_even_by_root() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_desk_answers_cannot_steer_a_terminal() {
+async fn answers_from_a_desk_are_escaped_for_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("1.sock");
     let fake = std::os::unix::net::UnixListener::bind(&socket).unwrap();
@@ -163,7 +163,7 @@ async fn what_a_desk_answers_cannot_steer_a_terminal() {
 }
 
 #[test]
-fn a_rate_that_makes_no_sense_changes_nothing() {
+fn an_invalid_rate_changes_nothing() {
     let job = Job::new("cp", "a host:").with_rates("fair", None, Some(5_000_000));
     let limit = |bps| Change { rate_limit_bps: Some(bps), ..Change::default() };
     assert!(job.set(&limit(4_000_000)).unwrap_err().contains("--min-rate"));

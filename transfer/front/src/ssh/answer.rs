@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_address_is_the_one_that_ssh_came_in_by() {
+    fn the_server_address_is_the_one_of_the_ssh_connection() {
         assert_eq!(own_address("192.0.2.1 99 198.51.100.2 22"), "198.51.100.2".parse().ok());
         assert_eq!(own_address("::1 99 ::ffff:198.51.100.2 22"), "198.51.100.2".parse().ok());
         assert_eq!(own_address("fe80::1%eth0 99 fe80::2%eth0 22"), None);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_free_port_is_taken_and_a_full_range_is_named() {
+    fn the_first_free_port_is_used_and_a_full_range_is_named() {
         let config = || ListenerConfig::new(([0, 0, 0, 0], 0).into());
         let first = bind(config(), "0".parse().unwrap(), None).unwrap();
         let taken = first.local_addr().port();

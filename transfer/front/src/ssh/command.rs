@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_told_apart_as_by_a_shell() {
+    fn command_words_are_split_as_by_a_shell() {
         for (text, words) in [
             ("ssh", &["ssh"][..]),
             ("  ssh -p 2222  -J x ", &["ssh", "-p", "2222", "-J", "x"]),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_options_come_before_the_host_and_the_host_is_no_option() {
+    fn user_options_precede_the_host_and_the_host_is_never_an_option() {
         let program = Program::parse("/opt/bin/ssh -p 22").unwrap();
         let command = program.command("me@host", "true");
         let words: Vec<_> = command.as_std().get_args().filter_map(OsStr::to_str).collect();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_names_the_real_host() {
+    fn the_ssh_configuration_gives_the_real_host() {
         let text = "user me\nhostname 192.0.2.7\nport 22\nproxyjump gate\n";
         let resolved = Resolved::read(text).unwrap();
         assert_eq!(resolved.host, "192.0.2.7");

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn our_lines_are_found_among_banners() {
+    fn protocol_lines_are_found_among_banners() {
         let text =
             b"Welcome!\r\n\n\xff\xfe no text @sab\nprompt> @sabul found /opt/a b\tsabul 0.1.0\r\n\
             @sabul ready 1 4 0.1.0 sabul1-abc\nbye\n";
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_far_end_cannot_steer_the_terminal_with_any_line() {
+    fn remote_lines_are_escaped_for_the_terminal() {
         let said = read(
             b"\x1b[2Jbanner\n@sabul missing \x1b[31mLinux\t\x9b2J\xc2\x9bx\n@sabul wants \x1b\n\
             @sabul damaged \x1b[31mx\n@sabul found /\x1bx\tsabul \x1b[5m9\n@sabul failed \x1b]0;o\x07\n\
@@ -191,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_other_versions_are_known_as_ours() {
+    fn protocol_lines_of_other_versions_are_recognised() {
         let (said, _) =
             read(b"@sabul ready 2 4 0.1.0 x y\n@sabul ready 1 x 0 t\n@sabul\n@sabul what\n");
         assert_eq!(said, [Said::Unknown, Said::Unknown, Said::Unknown]);
     }
 
     #[test]
-    fn what_has_no_end_is_not_read_without_end() {
+    fn endless_remote_output_is_read_only_up_to_a_limit() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for unit in [b'x', b'\n'] {
             let text = vec![unit; 3 << 20];

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_login_is_told_from_a_host_that_does_not_answer() {
+    fn a_refused_login_is_distinguished_from_an_unreachable_host() {
         for refused in [
             "me@far: Permission denied (publickey,password).\r\n",
             "Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures\r\n",

@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn an_unreadable_file_is_named_in_the_error() {
         let error = Push::File("/none/sabul".into()).parcel().unwrap_err();
         assert!(error.to_string().contains("/none/sabul"), "{error}");
         assert_eq!(Push::No.parcel().unwrap().map(|parcel| parcel.hash), None);
     }
 
     #[test]
-    fn a_packed_program_is_what_gzip_unpacks() {
+    fn a_packed_program_unpacks_with_gzip() {
         let parcel = Push::Own.parcel().unwrap().unwrap();
         assert!(parcel.packed().len() < parcel.bytes.len() / 2);
         let mut bytes = Vec::new();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_says_what_it_is_made_for() {
+    fn the_target_system_is_read_from_the_program() {
         let own = Push::Own.parcel().unwrap().unwrap();
         assert_eq!(own.system.unwrap(), format!("Linux {}", std::env::consts::ARCH));
         let mut bytes = own.bytes[..64].to_vec();

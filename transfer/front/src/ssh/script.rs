@@ -123,7 +123,7 @@ mod tests {
         "#!/bin/sh\nif [ \"$1\" = --version ]; then echo sabul 9; else echo ran \"$@\"; fi\n";
 
     #[test]
-    fn a_line_has_no_end_of_line_and_no_history_of_csh() {
+    fn the_remote_command_has_no_newline_and_no_csh_history_expansion() {
         for command in [remote("a'b", "1-2", None), remote("", "1-2", Some("00"))] {
             assert!(!command.contains('\n'));
             // csh treats `!x` as history, even in quotes; `[ ! -x ]` has a space after `!`.
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sabul_beside_the_path_is_found() {
+    fn a_sabul_outside_the_path_variable_is_found() {
         let home = tempfile::tempdir().unwrap();
         program(&home.path().join(".local/bin/sabul"));
         let output = run(home.path(), &remote("", "1-2", None), b"");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_users_is_taken_as_it_is() {
+    fn a_user_supplied_remote_path_is_used_literally() {
         let home = tempfile::tempdir().unwrap();
         let odd = "my dir/it's; echo $(id) \"x\"";
         program(&home.path().join(odd));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_none_the_path_and_the_system_are_named() {
+    fn a_missing_program_is_reported_with_search_path_and_system() {
         let home = tempfile::tempdir().unwrap();
         let output = run(home.path(), &remote("", "1-2", None), b"");
         assert_eq!(output.status.code(), Some(127));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pushed_program_is_checked_kept_and_not_wanted_again() {
+    fn a_pushed_program_is_verified_cached_and_not_requested_again() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
         let cache = home.path().join(".cache/sabul");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_others_can_write_to_is_closed_and_links_in_it_are_not_followed() {
+    fn a_cache_writable_by_others_is_restricted_and_its_links_not_followed() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
         let command = remote("", "1-2", Some(&hash));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_without_gzip_gets_the_program_as_it_is() {
+    fn a_system_without_gzip_gets_the_unpacked_program() {
         let home = tempfile::tempdir().unwrap();
         let tools = home.path().join("tools");
         fs::create_dir(&tools).unwrap();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_one_takes_the_program_that_is_sent_along() {
+    fn a_host_without_sabul_runs_the_program_that_is_sent() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
         let input = [format!("{hash}\n").into_bytes(), parcel(PROGRAM.as_bytes(), true)].concat();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_otherwise_is_not_run() {
+    fn a_truncated_or_altered_program_is_not_run() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
         let whole = parcel(PROGRAM.as_bytes(), true);

@@ -58,7 +58,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_stripped_program_is_smaller_and_runs_as_the_whole_does() {
+    fn a_stripped_program_is_smaller_and_still_runs() {
         let whole = std::fs::read("/proc/self/exe").unwrap();
         let stripped = stripped(whole.clone());
         // A program built without debug information still has symbols.
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_whole_program_stay_as_they_are() {
+    fn files_that_are_not_complete_elf_programs_are_not_stripped() {
         let whole = std::fs::read("/proc/self/exe").unwrap();
         let mut odd = whole[..4096].to_vec();
         assert!(stripped(odd.clone()) == odd, "cut off");

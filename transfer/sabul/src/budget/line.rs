@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_first_is_served_first() {
+    fn waiting_transfers_get_memory_in_order_of_arrival() {
         let (budget, mut loans) = full();
         let mut line: Vec<_> = (0..4).map(|_| budget.line_up(Asker::Peer)).collect();
         assert_eq!(places(&line), [1, 2, 3, 4]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_given_up_is_free_at_once() {
+    fn a_dropped_waiting_place_is_removed_from_the_line() {
         let (budget, _loans) = full();
         let mut line: Vec<_> = (0..5).map(|_| budget.line_up(Asker::Peer)).collect();
         line.remove(2);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_is_woken_when_memory_comes_back_or_the_one_before_it_leaves() {
+    async fn the_first_waiter_is_woken_when_memory_returns_or_it_becomes_first() {
         let (budget, mut loans) = full();
         let (first, second) = (budget.line_up(Asker::Peer), budget.line_up(Asker::Peer));
         let soon = |place: &Place| {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn while_somebody_waits_nobody_grows_and_all_shrink_to_the_least() {
+    fn while_a_transfer_waits_no_loan_grows_and_all_shrink() {
         let budget = MemoryBudget::new(64 << 20);
         let mut rich = budget.channel(BLOCK).unwrap();
         while rich.borrow(rich.blocks()) > 0 {}
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_of_this_side_never_take_the_memory_of_the_first_that_a_peer_asks_for() {
+    fn local_transfers_leave_memory_for_the_first_request_of_a_peer() {
         let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
         let own = budget.line_up(Asker::Here);
         let mut loans = Vec::new();

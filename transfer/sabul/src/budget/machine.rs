@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_says_is_read() {
+    fn memory_limits_are_read_from_the_system() {
         let meminfo = "MemTotal:  100 kB\nMemFree: 1 kB\nMemAvailable:   2048 kB\n";
         assert_eq!(mem_available(meminfo), Some(2 << 20));
         assert_eq!(mem_available("MemTotal: 1 kB\n"), None);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_of_all_groups_around_count() {
+    fn memory_limits_of_all_parent_cgroups_apply() {
         assert_eq!(
             limit_files("0::/a.slice/b\n"),
             [

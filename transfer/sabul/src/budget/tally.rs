@@ -82,7 +82,7 @@ mod tests {
     use crate::budget::END_LEAST;
 
     #[test]
-    fn a_tally_borrows_what_it_holds_in_steps_and_gives_it_back() {
+    fn a_tally_borrows_its_bytes_in_steps_and_returns_them() {
         let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
         let tally = Tally::new(&budget);
         tally.add(ALLOWANCE).unwrap();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pool_has_not_is_not_held() {
+    fn a_tally_fails_if_the_pool_has_no_memory() {
         let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
         let (one, other) = (Tally::new(&budget), Tally::new(&budget));
         one.add(MemoryBudget::BYTES_MIN - END_LEAST).unwrap();

@@ -6,7 +6,7 @@ const MIB: usize = 1 << 20;
 const BLOCK: u32 = 1 << 20;
 
 #[test]
-fn a_lone_transfer_may_have_all_but_the_reserve() {
+fn a_single_transfer_may_use_all_memory_except_the_reserve() {
     let budget = MemoryBudget::new(512 * MIB);
     let mut loan = budget.channel(BLOCK).unwrap();
     assert_eq!((loan.blocks(), loan.block_bytes()), (BLOCKS_MIN, BLOCK));
@@ -18,7 +18,7 @@ fn a_lone_transfer_may_have_all_but_the_reserve() {
 }
 
 #[test]
-fn the_rich_give_back_until_everybody_has_a_share() {
+fn large_loans_shrink_until_every_transfer_has_a_share() {
     let budget = MemoryBudget::new(1024 * MIB);
     let mut rich = budget.channel(BLOCK).unwrap();
     while rich.borrow(rich.blocks()) > 0 {}
@@ -42,7 +42,7 @@ fn the_rich_give_back_until_everybody_has_a_share() {
 }
 
 #[test]
-fn blocks_become_smaller_before_anybody_is_refused() {
+fn block_sizes_shrink_before_a_transfer_is_refused() {
     let budget = MemoryBudget::new(64 * MIB);
     let mut loans = Vec::new();
     let refusal = loop {
@@ -86,7 +86,7 @@ fn two_hundred_busy_and_two_thousand_idle_sessions_fit_a_gibibyte() {
 }
 
 #[test]
-fn memory_for_each_is_there_at_once_and_never_grows() {
+fn a_per_transfer_budget_is_granted_at_once_and_never_grows() {
     let budget = MemoryBudget::each(48 * MIB);
     let mut one = budget.channel(BLOCK).unwrap();
     let other = budget.channel(16 << 20).unwrap();
@@ -95,7 +95,7 @@ fn memory_for_each_is_there_at_once_and_never_grows() {
 }
 
 #[test]
-fn smaller_blocks_give_the_rest_back() {
+fn shrinking_the_blocks_returns_the_rest() {
     let budget = MemoryBudget::new(64 * MIB);
     let mut loan = budget.channel(BLOCK).unwrap();
     loan.shrink_blocks(1 << 16);
@@ -105,7 +105,7 @@ fn smaller_blocks_give_the_rest_back() {
 
 /// The sum is right after any order of borrowing and returning.
 #[test]
-fn what_is_lent_is_the_sum_of_all_loans() {
+fn the_lent_total_equals_the_sum_of_all_loans() {
     for seed in 0..200 {
         let mut random = SeededRandom::new(seed);
         let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN << random.below(4));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_come_out_in_order_however_their_pieces_arrive() {
+    fn blocks_are_returned_in_order_for_any_arrival_order_of_pieces() {
         let mut blocks = Blocks::new(8);
         put(&mut blocks, 1, 0, b"tail", true);
         put(&mut blocks, 0, 6, b"gh", true);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_behind_a_missing_piece_are_held_until_it_arrives() {
+    fn bytes_after_a_missing_piece_are_buffered_until_it_arrives() {
         let mut blocks = Blocks::new(100);
         put(&mut blocks, 0, 50, &[1; 50], true);
         put(&mut blocks, 1, 0, &[2; 100], true);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_make_too_many_holes_count_as_lost_until_some_are_filled() {
+    fn pieces_that_would_make_too_many_gaps_count_as_lost() {
         let mut blocks = Blocks::new(1 << 16);
         let most = (1 << 16) / HOLE_BYTES + HOLES_MIN;
         let fits =
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_block_costs_no_more_than_its_length_and_its_buffer_serves_again() {
+    fn a_short_block_allocates_only_its_length_and_its_buffer_is_reused() {
         let mut blocks = Blocks::new(1 << 16);
         put(&mut blocks, 0, 0, b"a", true);
         let short = blocks.pop().unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn no_place_is_given_where_authentic_bytes_are() {
+    fn no_buffer_space_is_returned_over_authentic_bytes() {
         let mut blocks = Blocks::new(8);
         put(&mut blocks, 0, 0, b"ab", false);
         put(&mut blocks, 0, 5, b"f", false);

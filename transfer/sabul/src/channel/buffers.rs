@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_further_ahead_than_useful() {
+    fn reading_ahead_is_limited_by_the_data_in_flight() {
         let budget = MemoryBudget::new(512 * MIB);
         let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
         assert_eq!(read(&mut buffers), AHEAD);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_path_gets_what_it_holds_until_memory_ends() {
+    fn buffers_grow_with_the_data_in_flight_until_memory_is_exhausted() {
         let budget = MemoryBudget::new(64 * MIB);
         let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
         for _ in 0..100 {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_needed_any_more_is_given_back() {
+    fn unneeded_send_buffers_are_returned() {
         let budget = MemoryBudget::new(512 * MIB);
         let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
         for _ in 0..20 {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_most_gives_back_while_others_wait() {
+    fn the_largest_sender_returns_buffers_while_others_wait() {
         let budget = MemoryBudget::new(64 * MIB);
         let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
         for _ in 0..20 {

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_replay_window_takes_each_number_once() {
+    fn the_replay_window_accepts_each_number_once() {
         let mut window = ReplayWindow::after(None);
         for number in [0, 2, 1, 5, 200, 199, 73] {
             assert!(!window.is_replayed(PacketNumber(number)), "{number}");

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_given_up_after_three_tries_and_a_limit_holds() {
+    fn an_mtu_size_is_abandoned_after_three_probes_and_a_limit_applies() {
         let mut search = MtuSearch::new(true, Some(65_536), Some(9000));
         for round in 0..3 {
             assert_eq!(search.poll(at_ms(round * 1000), None).last(), Some(&8952));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_shrinks_is_found_out_and_one_that_grows_again_is_used_again() {
+    fn a_shrinking_path_mtu_is_detected_and_a_growing_one_used_again() {
         let mut path = Path::new(MtuSearch::new(false, Some(1500), None));
         path.run(0, 1000, 1500, 0);
         assert_eq!(path.search.packet(), 1500);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_alone_is_no_black_hole_nor_is_a_path_that_is_down() {
+    fn loss_or_an_outage_is_not_mistaken_for_an_mtu_black_hole() {
         let mut path = Path::new(MtuSearch::new(false, Some(1500), None));
         path.run(0, 1000, 1500, 0);
         for start in [1000, 200_000, 400_000] {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_refuses_shrinks_at_once_but_not_below_the_base() {
+    fn a_size_refused_locally_shrinks_at_once_but_not_below_the_base() {
         let searched = || {
             let mut search = MtuSearch::new(false, Some(1500), None);
             search.poll(at_ms(0), None);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn room_grows_to_what_a_long_fast_path_needs_and_no_further() {
+    fn receive_space_grows_to_the_need_of_a_long_fast_path() {
         let budget = MemoryBudget::new(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         assert_eq!(room.limit(), 4);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_begins_with_what_a_gigabit_has_on_the_way_where_memory_is_plenty() {
+    fn a_new_channel_starts_with_space_for_a_gigabit_path_if_memory_allows() {
         let budget = MemoryBudget::new(1024 * MIB);
         let mut room = Room::with_spare(budget.channel(BLOCK).unwrap(), at(0));
         assert_eq!(room.limit() as usize * MIB, ROOM_FIRST);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_path_keeps_little() {
+    fn a_short_path_gets_little_receive_space() {
         let budget = MemoryBudget::new(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         flow(&mut room, 0, 3000, 125_000, 1, 0);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_disk_behind_a_fast_path_gets_no_more_room() {
+    fn a_slow_disk_behind_a_fast_path_gets_no_more_receive_space() {
         let budget = MemoryBudget::new(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         for now in 0..10_000 {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn data_behind_missing_packets_get_more_room_at_once() {
+    fn data_after_missing_packets_gets_more_receive_space_at_once() {
         let budget = MemoryBudget::new(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         room.review(at(1), Some(Span::from_millis(100)), 2);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_not_needed_any_more_is_given_back() {
+    fn unneeded_receive_space_is_returned() {
         let budget = MemoryBudget::new(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         flow(&mut room, 0, 3000, 1_250_000, 100, 0);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_most_makes_room_for_others_without_taking_back_what_it_announced() {
+    fn the_largest_receiver_yields_memory_but_keeps_announced_space() {
         let budget = MemoryBudget::new(256 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         flow(&mut room, 0, 3000, 1_250_000, 500, 0);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn used_buffers_are_kept_only_for_room_that_is_there() {
+    fn used_buffers_are_kept_only_for_available_receive_space() {
         let budget = MemoryBudget::new(64 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         assert_eq!(room.keep(0), 4);

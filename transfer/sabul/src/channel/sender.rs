@@ -619,7 +619,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_has_the_names_of_the_manual_and_the_rest_is_work() {
+    fn limiter_names_match_the_manual_and_the_remainder_is_work() {
         let time = |why, percent: u64| Limiter { why, time: Span::from_millis(percent * 10) };
         let of = |why, phase| shares(&[time(why, 60)], Span::from_secs(1), phase);
         for (why, phase, name) in [
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn block_numbers_end_before_they_begin_again() {
+    fn block_numbers_are_exhausted_before_they_wrap() {
         assert!(has_number(0, 0));
         assert!(has_number(u32::MAX - 3, 2));
         assert!(!has_number(u32::MAX - 3, 3), "the limit behind it would be none");

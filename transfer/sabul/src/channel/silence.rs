@@ -60,20 +60,20 @@ mod tests {
     }
 
     #[test]
-    fn silence_counts_from_the_last_word() {
+    fn silence_is_measured_from_the_last_message() {
         let mut silence = Silence::new(Span::from_secs(30), at(0));
         assert_eq!(first_over(&mut silence, 0, 60_000, 5000, true), Some(35_100));
     }
 
     #[test]
-    fn silence_counts_only_while_something_is_due() {
+    fn silence_counts_only_while_an_answer_is_due() {
         let mut silence = Silence::new(Span::from_secs(30), at(0));
         assert_eq!(first_over(&mut silence, 0, 600_000, 0, false), None);
         assert_eq!(first_over(&mut silence, 600_000, 700_000, 0, true), Some(630_000));
     }
 
     #[test]
-    fn our_own_sleep_is_not_the_peers_silence() {
+    fn suspended_time_is_not_counted_as_peer_silence() {
         let mut silence = Silence::new(Span::from_secs(30), at(0));
         assert_eq!(first_over(&mut silence, 0, 29_000, 0, true), None);
         // An hour later the process resumes; the peer has another 30 s.

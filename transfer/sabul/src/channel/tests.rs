@@ -179,7 +179,7 @@ fn blocks_cross_loopback_in_order_and_intact_with_every_policy_and_carrier() {
 }
 
 #[test]
-fn loopback_is_discovered_to_carry_large_packets_unless_a_limit_holds() {
+fn mtu_discovery_finds_large_packets_on_loopback_unless_limited() {
     let (_, sender, _) = transfer(&params("fixed"), 100);
     assert!(sender.mtu > 60_000, "{sender:?}");
     let limited = ChannelParams { mtu_max: Some(1280), ..params("fixed") };
@@ -217,7 +217,7 @@ fn narrowing_path(wide_bytes: usize) -> [UdpSocket; 2] {
 }
 
 #[test]
-fn a_transfer_ends_though_the_path_carries_only_smaller_packets_from_its_middle_on() {
+fn a_transfer_completes_after_the_path_mtu_shrinks_midway() {
     let cross = |controller: &str, rules| {
         let params = ChannelParams {
             rules,
@@ -255,7 +255,7 @@ fn an_unknown_controller_is_refused_before_a_thread_starts() {
 }
 
 #[test]
-fn rules_that_are_unknown_or_not_the_controllers_are_refused_at_both_ends() {
+fn unknown_or_mismatched_channel_rules_are_refused_at_both_ends() {
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let open = || UdpSocket::bind(any, &SocketOptions::default()).unwrap();
     for (controller, rules) in [("rbudp", 0), ("sabul2026", 2), ("fobs", 5)] {
@@ -278,7 +278,7 @@ fn rules_that_are_unknown_or_not_the_controllers_are_refused_at_both_ends() {
 }
 
 #[test]
-fn a_stopped_channel_ends_at_once_and_says_so() {
+fn a_stopped_channel_ends_at_once_and_reports_it() {
     let socket =
         UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), &SocketOptions::default()).unwrap();
     socket.connect(socket.local_addr()).unwrap();
@@ -333,7 +333,7 @@ fn impatient_pair(silence: Span) -> Pair {
 }
 
 #[test]
-fn a_receiver_that_works_on_what_it_has_does_not_miss_the_sender() {
+fn a_receiver_busy_with_complete_data_does_not_time_out_the_sender() {
     let pair = impatient_pair(Span::from_millis(700));
     let mut block = pair.sender.buffer().unwrap();
     block.resize(1000, 7);
@@ -367,7 +367,7 @@ fn a_sender_whose_data_is_all_acknowledged_waits_until_it_is_stopped() {
 }
 
 #[test]
-fn a_sender_with_data_on_its_way_gives_up_on_a_silent_peer() {
+fn a_sender_with_data_in_flight_gives_up_on_a_silent_peer() {
     let pair = impatient_pair(Span::from_millis(700));
     pair.receiver.stop();
     pair.receiver_end.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
@@ -412,7 +412,7 @@ fn path_with(mut rewrite: impl FnMut(&mut [u8]) + Send + 'static) -> [UdpSocket;
 }
 
 #[test]
-fn a_router_on_the_way_is_obeyed_and_one_that_writes_nonsense_costs_no_byte() {
+fn a_router_sets_the_rate_and_invalid_router_fields_lose_no_data() {
     let mut router = sabul_lab_cc::routers::find("jetmax")
         .and_then(|entry| entry.router(&[], sabul_units::Rate::from_mbps(400), 7))
         .unwrap();

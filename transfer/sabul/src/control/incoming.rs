@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_come_whole_and_in_order_however_they_are_cut() {
+    async fn messages_arrive_whole_and_in_order_with_any_fragmentation() {
         let messages =
             [Message::Close, seen(900), Message::Accept { transfer: 3, block_bytes: 4096 }];
         let bytes = encoded(&messages);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reading_that_is_given_up_goes_on_where_it_was() {
+    async fn a_cancelled_read_resumes_where_it_stopped() {
         let bytes = encoded(&[seen(100)]);
         let (mut far, near) = tokio::io::duplex(1 << 20);
         let mut incoming = Incoming::new(near);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_announced_length_alone_takes_no_room() {
+    async fn an_announced_length_alone_allocates_no_memory() {
         let (mut far, near) = tokio::io::duplex(1 << 20);
         let mut incoming = Incoming::new(near);
         // An answer of 1 MiB, of which only the kind arrives.

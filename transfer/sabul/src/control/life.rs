@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_says_nothing_for_too_long_is_gone() {
+    fn a_peer_silent_for_too_long_ends_the_session() {
         let mut silent = Watch::new(PATIENCE, Instant::now());
         let (at, ending) = watch(&mut silent, 1000, |at| at.min(100), true).unwrap();
         assert!(matches!(ending, Ending::Silent(_)), "{ending:?}");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_answers_pings_may_rest_and_a_session_without_transfers_only_so_long() {
+    fn a_peer_that_answers_pings_may_idle_only_during_transfers() {
         let mut resting = Watch::new(PATIENCE, Instant::now());
         assert!(watch(&mut resting, 7200, |at| at / 10, true).is_none());
         let (at, ending) = watch(&mut resting, 7200, |at| 720 + at / 10, false).unwrap();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_we_did_not_run_is_not_the_peers_silence() {
+    fn time_while_suspended_is_not_counted_as_peer_silence() {
         let mut asleep = Watch::new(PATIENCE, Instant::now());
         assert!(watch(&mut asleep, 25, |_| 0, true).is_none());
         let awake = asleep.looked_at + Duration::from_secs(3600);

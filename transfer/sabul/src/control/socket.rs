@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_system_gives_up_soon_after_us() {
+    async fn tcp_keepalive_gives_up_soon_after_the_session_timeout() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         watch_over(&socket, Patience::default());

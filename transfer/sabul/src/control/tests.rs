@@ -48,7 +48,7 @@ fn played(peer: u32) -> (End, DuplexStream) {
     (end(near, peer, Patience::default()), far)
 }
 
-async fn say(far: &mut DuplexStream, message: Message) {
+async fn send(far: &mut DuplexStream, message: Message) {
     let mut bytes = Vec::new();
     message.encode(&mut bytes).unwrap();
     // An endpoint that is over reads no more.
@@ -116,7 +116,7 @@ fn failure() -> Failure {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_says_nothing_ends_the_session_with_its_reason() {
+async fn a_silent_peer_ends_the_session_with_a_reason() {
     let (end, mut far) = played(CONNECTOR);
     let mailbox = end.router.register(2, Role::Sender).unwrap();
     let began = Instant::now();
@@ -139,7 +139,7 @@ async fn a_peer_that_says_nothing_ends_the_session_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_ends_that_live_may_rest_for_hours() {
+async fn two_live_ends_may_stay_idle_for_hours() {
     let (near, far) = duplex(1 << 16);
     let hasty = Patience { silence: Duration::from_secs(3), ..Patience::default() };
     let ends = [end(near, LISTENER, Patience::default()), end(far, CONNECTOR, hasty)];
@@ -150,7 +150,7 @@ async fn two_ends_that_live_may_rest_for_hours() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_without_transfers_ends_after_its_time_and_the_peer_is_told() {
+async fn an_idle_session_ends_after_its_timeout_and_the_peer_is_informed() {
     let (near, far) = duplex(1 << 16);
     let idle = end(near, CONNECTOR, Patience::LISTENER);
     let peer = end(far, LISTENER, Patience::default());
@@ -175,7 +175,7 @@ async fn a_peer_that_pings_and_reads_nothing_ends_the_session() {
     }
     tokio::spawn(async move {
         loop {
-            say(&mut far, Message::Pong).await;
+            send(&mut far, Message::Pong).await;
             sleep(Duration::from_secs(1)).await;
         }
     });
@@ -185,7 +185,7 @@ async fn a_peer_that_pings_and_reads_nothing_ends_the_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_whose_refusals_are_not_read_do_not_pile_up() {
+async fn requests_are_bounded_if_the_peer_does_not_read_refusals() {
     let (near, far) = duplex(1 << 10);
     let end = end(near, CONNECTOR, Patience::default());
     let (_unread, mut far) = split(far);
@@ -206,10 +206,10 @@ async fn requests_whose_refusals_are_not_read_do_not_pile_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_side_that_serves_nobody_takes_few_requests() {
+async fn a_side_that_serves_no_requests_accepts_few() {
     let (mut end, mut far) = played(LISTENER);
     for number in (2..=400).step_by(2) {
-        say(&mut far, open(number, Direction::Push)).await;
+        send(&mut far, open(number, Direction::Push)).await;
     }
     settle().await;
     assert_eq!(end.router.lock().slots.len(), EARLY_MAX);
@@ -219,14 +219,14 @@ async fn a_side_that_serves_nobody_takes_few_requests() {
     }
     assert_eq!(end.router.lock().requests_weight, 0);
     for number in (402..=480).step_by(2) {
-        say(&mut far, open(number, Direction::Pull)).await;
+        send(&mut far, open(number, Direction::Pull)).await;
     }
     settle().await;
     assert_eq!(end.router.lock().requests_waiting, 40);
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_wait_are_bounded_by_weight() {
+async fn pending_requests_are_bounded_by_weight() {
     let (mut end, mut far) = played(CONNECTOR);
     assert!(timeout(Duration::ZERO, end.requests.next()).await.is_err());
     let Message::Open(mut open) = open(1, Direction::Pull) else { unreachable!() };
@@ -239,7 +239,7 @@ async fn requests_that_wait_are_bounded_by_weight() {
         links_out: false,
     };
     for number in (1..512).step_by(2) {
-        say(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;
+        send(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;
     }
     settle().await;
     let state = end.router.lock();
@@ -247,7 +247,7 @@ async fn requests_that_wait_are_bounded_by_weight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_role_of_a_transfer_cannot_hear_breaks_the_protocol() {
+async fn a_message_that_does_not_match_the_transfer_role_is_a_protocol_error() {
     let of_sender =
         || vec![seen(1, 1), Message::Totals { transfer: 1, entries: 1, bytes: 1, is_all: true }];
     let of_receiver = || {
@@ -268,15 +268,15 @@ async fn what_the_role_of_a_transfer_cannot_hear_breaks_the_protocol() {
         for message in wrong {
             let (end, mut far) = played(LISTENER);
             let _mailbox = end.router.register(1, role).unwrap();
-            say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
-            say(&mut far, message.clone()).await;
+            send(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
+            send(&mut far, message.clone()).await;
             assert!(protocol_broken(&ending(&end).await), "{role:?} {message:?}");
         }
         let (end, mut far) = played(LISTENER);
         let _mailbox = end.router.register(1, role).unwrap();
-        say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
+        send(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
         for message in right {
-            say(&mut far, message).await;
+            send(&mut far, message).await;
         }
         settle().await;
         assert!(end.router.ending().is_none(), "{:?}", end.router.ending());
@@ -284,44 +284,44 @@ async fn what_the_role_of_a_transfer_cannot_hear_breaks_the_protocol() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_but_a_refusal_may_come_before_a_transfer_is_accepted() {
+async fn only_a_refusal_may_precede_the_acceptance_of_a_transfer() {
     // The peer's unanswered request.
     let (end, mut far) = played(CONNECTOR);
-    say(&mut far, open(1, Direction::Push)).await;
-    say(&mut far, seen(1, 1)).await;
+    send(&mut far, open(1, Direction::Push)).await;
+    send(&mut far, seen(1, 1)).await;
     assert!(protocol_broken(&ending(&end).await));
     // Own request.
     let (end, mut far) = played(LISTENER);
     let _mailbox = end.router.register(1, Role::Sender).unwrap();
-    say(&mut far, progress(1, 1)).await;
+    send(&mut far, progress(1, 1)).await;
     assert!(protocol_broken(&ending(&end).await));
     // Accepted twice, or without a request.
     let (end, mut far) = played(LISTENER);
     let _mailbox = end.router.register(1, Role::Sender).unwrap();
-    say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
-    say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
+    send(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
+    send(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
     assert!(protocol_broken(&ending(&end).await));
     let (end, mut far) = played(CONNECTOR);
-    say(&mut far, open(1, Direction::Push)).await;
-    say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
+    send(&mut far, open(1, Direction::Push)).await;
+    send(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
     assert!(protocol_broken(&ending(&end).await));
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_about_entries_need_credit_and_the_reader_never_waits_for_a_writer() {
+async fn entry_messages_need_credit_and_the_reader_never_blocks_on_the_writer() {
     let (end, mut far) = played(LISTENER);
     let stuck = end.router.register(1, Role::Receiver).unwrap();
     let mut other = end.router.register(3, Role::Sender).unwrap();
     for transfer in [1, 3] {
-        say(&mut far, Message::Accept { transfer, block_bytes: 4096 }).await;
+        send(&mut far, Message::Accept { transfer, block_bytes: 4096 }).await;
     }
     let message = seen(1, 500);
     let fits = BULK_CREDIT / message.weight();
     for _ in 0..fits {
-        say(&mut far, message.clone()).await;
+        send(&mut far, message.clone()).await;
     }
     // The writer of 1 is stuck; 3 still receives messages.
-    say(&mut far, done(3)).await;
+    send(&mut far, done(3)).await;
     let heard = timeout(Duration::from_secs(1), async {
         while !matches!(other.events.recv().await, Some(Event::Control(Message::Done(_)))) {}
     });
@@ -334,67 +334,67 @@ async fn messages_about_entries_need_credit_and_the_reader_never_waits_for_a_wri
     }
     assert!(returned >= BULK_CREDIT / 4);
     for _ in 0..returned / message.weight() {
-        say(&mut far, message.clone()).await;
+        send(&mut far, message.clone()).await;
     }
     settle().await;
     assert!(end.router.ending().is_none());
     for _ in 0..2 {
-        say(&mut far, message.clone()).await;
+        send(&mut far, message.clone()).await;
     }
     assert!(protocol_broken(&ending(&end).await));
 }
 
 #[tokio::test(start_paused = true)]
-async fn credit_for_what_was_not_sent_breaks_the_protocol() {
+async fn excess_credit_is_a_protocol_error() {
     for weight in [1, u32::MAX] {
         let (end, mut far) = played(LISTENER);
         let mailbox = end.router.register(1, Role::Sender).unwrap();
-        say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
+        send(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
         mailbox.credit.try_acquire_many(1000).unwrap().forget();
-        say(&mut far, Message::Credit { transfer: 1, weight: 1000 }).await;
+        send(&mut far, Message::Credit { transfer: 1, weight: 1000 }).await;
         settle().await;
         assert_eq!(mailbox.credit.available_permits(), BULK_CREDIT as usize);
-        say(&mut far, Message::Credit { transfer: 1, weight }).await;
+        send(&mut far, Message::Credit { transfer: 1, weight }).await;
         assert!(protocol_broken(&ending(&end).await));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_greets_once_and_a_connector_never() {
+async fn a_listener_sends_one_greeting_and_a_connector_none() {
     let suite = Suite::preference()[0].code();
     let welcome = |version, suite| Message::Welcome { version, suite, software: String::new() };
     let (end, mut far) = played(LISTENER);
-    say(&mut far, welcome(CONTROL_VERSION, suite)).await;
+    send(&mut far, welcome(CONTROL_VERSION, suite)).await;
     settle().await;
     assert!(end.router.suite().borrow().is_some() && end.router.ending().is_none());
-    say(&mut far, welcome(CONTROL_VERSION, suite)).await;
+    send(&mut far, welcome(CONTROL_VERSION, suite)).await;
     assert!(protocol_broken(&ending(&end).await));
     let (end, mut far) = played(CONNECTOR);
-    say(&mut far, welcome(CONTROL_VERSION, suite)).await;
+    send(&mut far, welcome(CONTROL_VERSION, suite)).await;
     assert!(protocol_broken(&ending(&end).await));
     let (end, mut far) = played(LISTENER);
-    say(&mut far, welcome(CONTROL_VERSION + 1, suite)).await;
+    send(&mut far, welcome(CONTROL_VERSION + 1, suite)).await;
     let ending = ending(&end).await;
     assert!(matches!(ending, Ending::Failure(why) if why.code == FailureCode::Version));
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_that_nobody_looks_at_are_bounded() {
+async fn unread_events_are_bounded() {
     let (end, mut far) = played(LISTENER);
     let mailbox = end.router.register(1, Role::Sender).unwrap();
-    say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
+    send(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
     for index in 0..5000 {
-        say(&mut far, progress(1, index)).await;
-        say(&mut far, Message::EntryFailed { transfer: 1, index, failure: failure() }).await;
-        say(&mut far, Message::Feedback { transfer: 1, report: vec![0; 100] }).await;
+        send(&mut far, progress(1, index)).await;
+        send(&mut far, Message::EntryFailed { transfer: 1, index, failure: failure() }).await;
+        send(&mut far, Message::Feedback { transfer: 1, report: vec![0; 100] }).await;
     }
     let cancel = || Message::Cancel { transfer: Some(1), failure: failure() };
     for _ in 0..5000 {
-        say(&mut far, cancel()).await;
+        send(&mut far, cancel()).await;
     }
-    say(&mut far, open(2, Direction::Push)).await;
+    send(&mut far, open(2, Direction::Push)).await;
     for _ in 0..5000 {
-        say(&mut far, Message::Cancel { transfer: Some(2), failure: failure() }).await;
+        send(&mut far, Message::Cancel { transfer: Some(2), failure: failure() }).await;
     }
     settle().await;
     assert!(end.router.ending().is_none());
@@ -433,7 +433,7 @@ fn any_message(rng: &mut SeededRandom) -> Message {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_borrowed_from_the_budget_and_given_back() {
+async fn queued_messages_borrow_from_the_budget_and_return_it() {
     let budget = MemoryBudget::new(1 << 30);
     let (near, mut far) = duplex(1 << 10);
     let end = end_with(near, CONNECTOR, Patience::default(), &budget);
@@ -445,7 +445,7 @@ async fn what_waits_is_borrowed_from_the_budget_and_given_back() {
     let out = budget.lent();
     assert!((350_000..600_000).contains(&out), "{out} bytes for 100 reports to be written");
     let message = seen(2, 1000);
-    say(&mut far, message.clone()).await;
+    send(&mut far, message.clone()).await;
     settle().await;
     let taken_in = budget.lent() - out;
     assert!((32_000..300_000).contains(&taken_in), "{taken_in} bytes for 1000 entries");
@@ -460,7 +460,7 @@ async fn what_waits_is_borrowed_from_the_budget_and_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_whose_queues_find_no_memory_ends_and_says_so() {
+async fn a_session_without_memory_for_its_queues_ends_with_a_reason() {
     let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
     let all = Tally::new(&budget);
     // Queues leave memory for one transfer.
@@ -469,7 +469,7 @@ async fn a_session_whose_queues_find_no_memory_ends_and_says_so() {
     let end = end_with(near, CONNECTOR, Patience::default(), &budget);
     let mailbox = end.router.register(2, Role::Receiver).unwrap();
     mailbox.take_part();
-    say(&mut far, seen(2, 1000)).await;
+    send(&mut far, seen(2, 1000)).await;
     let ending = ending(&end).await;
     assert!(
         matches!(&ending, Ending::Failure(why) if why.message.contains("larger --memory")),
@@ -514,7 +514,7 @@ async fn no_stream_of_messages_takes_more_than_the_budget() {
             if seed % 3 != 0 && (slot_is_wrong || matches!(message, Message::Open(_))) {
                 continue;
             }
-            say(&mut far, message).await;
+            send(&mut far, message).await;
             if end.router.ending().is_some() {
                 break;
             }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_named_only_where_there_is_no_other() {
+    fn loopback_is_listed_only_if_there_is_no_other_address() {
         assert_eq!(ordered(Vec::new(), ips(&["127.0.0.1", "::1"]), true), ips(&["127.0.0.1"]));
         assert_eq!(ordered(Vec::new(), Vec::new(), true), ips(&["127.0.0.1"]));
     }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_port_takes_that_of_the_listener() {
+    fn a_name_without_a_port_uses_the_port_of_the_listener() {
         for (text, wanted) in [
             ("dtn.example.org", "dtn.example.org:7"),
             ("dtn.example.org:4850", "dtn.example.org:4850"),

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_has_few_places_and_takes_none_from_others() {
+    fn a_source_has_few_slots_and_takes_none_from_other_sources() {
         let now = Instant::now();
         let mut door = Door::new(1);
         for number in 0..PER_SOURCE as u64 {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_silent_caller_of_a_full_source_makes_room_for_another_of_it() {
+    fn the_oldest_silent_connection_of_a_full_source_is_evicted() {
         let mut now = Instant::now();
         let mut door = Door::new(1);
         let stranger = door.call(now, v4(2));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn an_honest_caller_gets_in_though_others_behind_its_address_fill_its_places() {
+    fn an_honest_client_gets_in_although_its_address_is_full() {
         let mut now = Instant::now();
         let (mut door, mut random) = (Door::new(3), SeededRandom::new(5));
         let (mut honest, mut served) = (None, 0);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_are_turned_away_while_many_wait_for_a_handshake() {
+    fn new_connections_are_refused_while_many_wait_for_a_handshake() {
         let now = Instant::now();
         let mut door = Door::new(1);
         let mut numbers = Vec::new();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_falls_as_the_places_fill() {
+    fn the_handshake_timeout_shrinks_as_slots_fill() {
         let now = Instant::now();
         let mut door = crowded(now, 10);
         assert_eq!(door.patience(), PATIENCE_MAX);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn when_it_is_full_the_oldest_silent_caller_makes_room() {
+    fn at_capacity_the_oldest_silent_connection_is_evicted() {
         let now = Instant::now();
         let mut door = crowded(now, SLOTS);
         let oldest = *door.callers.keys().next().unwrap();
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_turned_away_by_chance_while_half_is_free() {
+    fn no_connection_is_randomly_refused_while_half_the_slots_are_free() {
         let now = Instant::now();
         let mut door = Door::new(7);
         for number in 0..u32::try_from(EARLY_DROP_FROM).unwrap() {
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn an_honest_caller_gets_in_while_silent_ones_come_from_one_or_many_sources() {
+    fn an_honest_client_gets_in_during_a_flood_of_silent_connections() {
         for sources in [1, 5_000] {
             let mut now = Instant::now();
             let mut door = Door::new(3);
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn handshakes_have_a_rate_for_each_source_and_in_all() {
+    fn handshakes_are_rate_limited_per_source_and_in_total() {
         let mut now = Instant::now();
         let mut door = Door::new(1);
         let mut numbers = Vec::new();

@@ -24,7 +24,7 @@ fn opened(opener: &mut Opener, number: u64, packet: &[u8]) -> Result<Vec<u8>, Op
 }
 
 #[test]
-fn what_was_sealed_opens_in_both_ways_and_at_every_size() {
+fn sealed_packets_open_in_both_directions_at_every_size() {
     for suite in SUITES {
         let (mut sealer, mut opener) = pair(suite);
         for (number, size) in
@@ -42,7 +42,7 @@ fn what_was_sealed_opens_in_both_ways_and_at_every_size() {
 }
 
 #[test]
-fn a_change_to_any_part_is_noticed() {
+fn a_change_to_any_part_of_a_packet_is_detected() {
     for suite in SUITES {
         let (mut sealer, mut opener) = pair(suite);
         let packet = sealed(&mut sealer, 5, b"some plaintext of no meaning");
@@ -66,7 +66,7 @@ fn a_change_to_any_part_is_noticed() {
 }
 
 #[test]
-fn a_failed_open_leaves_no_plaintext_behind() {
+fn a_failed_open_leaves_no_plaintext() {
     for suite in SUITES {
         let (mut sealer, mut opener) = pair(suite);
         let mut packet = sealed(&mut sealer, 1, &[0xAB; 64]);
@@ -91,7 +91,7 @@ fn keys_differ_between_directions_suites_and_secrets() {
 }
 
 #[test]
-fn a_number_is_never_used_twice_nor_in_reverse() {
+fn a_packet_number_is_never_reused_or_decreased() {
     let (mut sealer, _) = pair(Suite::Aes128Gcm);
     sealed(&mut sealer, 10, b"first");
     for number in [10, 9, 0] {
@@ -245,7 +245,7 @@ fn no_key_and_nonce_pair_is_ever_used_twice() {
 }
 
 #[test]
-fn suites_have_stable_codes_and_the_fastest_comes_first() {
+fn suites_have_stable_codes_and_the_fastest_is_preferred() {
     for (suite, code) in [(Suite::Aes128Gcm, 1), (Suite::ChaCha20Poly1305, 2)] {
         assert_eq!(suite.code(), code);
         assert_eq!(Suite::from_code(code), Some(suite));

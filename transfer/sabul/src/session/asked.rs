@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_asked_for_is_one_file_of_that_name() {
+    fn a_request_for_one_file_accepts_only_one_file_of_that_name() {
         for source in ["data.csv", "a/b/data.csv", "/data.csv", "../data.csv"] {
             let mut asked = asked(&[source], false);
             let refusal = check(&mut asked, b".bashrc", FILE).unwrap_err();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn several_files_are_those_and_no_more() {
+    fn a_request_for_several_files_accepts_only_those() {
         let mut asked = asked(&["a", "d/b", "e/a"], false);
         for path in [&b"b"[..], b"a", b"a"] {
             check(&mut asked, path, FILE).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_asked_for_brings_what_is_below_it_and_nothing_beside() {
+    fn a_request_for_a_directory_accepts_only_its_content() {
         let mut asked = asked(&["photos", "x"], true);
         for (path, kind) in [
             (&b"photos"[..], EntryKind::Directory),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_brings_names_that_fit_it_and_no_others() {
+    fn a_request_for_a_pattern_accepts_only_matching_names() {
         let mut asked = asked(&["data/*.nc"], false);
         for path in [&b"a.nc"[..], b"b.nc", b"*.nc"] {
             check(&mut asked, path, FILE).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_a_directory_has_any_names() {
+    fn a_request_for_directory_content_accepts_any_names() {
         for source in ["", "/", "dir/", "dir/.", "dir/.."] {
             let mut with = asked(&[source], true);
             check(&mut with, b"a", FILE).unwrap();

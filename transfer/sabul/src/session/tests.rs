@@ -5,7 +5,7 @@ use crate::{ConnectConfig, Listener, ListenerConfig, Report, SendPolicy, connect
 use sabul_files::Source;
 
 #[test]
-fn numbers_of_transfers_end_and_do_not_begin_anew() {
+fn transfer_numbers_are_exhausted_and_do_not_wrap() {
     for first in [1, 2] {
         let mut next = first;
         assert_eq!(take_number(&mut next).ok(), Some(first));
@@ -37,7 +37,7 @@ async fn answer_with(session: Session, path: PathBuf) -> Result<Report, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_not_asked_for_is_not_written() {
+async fn unrequested_files_are_not_written() {
     let (there, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for (asked, sent, arrives) in
         [("data.csv", "data.csv", true), ("data.csv", ".bashrc", false), ("dir", "x", false)]
@@ -63,7 +63,7 @@ async fn what_was_not_asked_for_is_not_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_gets_the_one_file_that_was_asked_for() {
+async fn a_writer_receives_only_the_requested_file() {
     let there = tempfile::tempdir().unwrap();
     let path = there.path().join("other");
     std::fs::write(&path, b"content").unwrap();
@@ -104,7 +104,7 @@ async fn measured(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_sends_decides_how() {
+async fn the_sending_side_decides_controller_and_rate() {
     let strict = served_by(SendPolicy::default()).await;
     let refusal = measured(&strict, Direction::Receive, "fixed").await.unwrap_err();
     assert!(refusal.to_string().contains(", newreno, "), "{refusal}");
@@ -149,7 +149,7 @@ async fn two_that_send_below(ceiling: &crate::Ceiling) -> [Session; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_listener_receives_of_all_stays_below_its_ceiling() {
+async fn the_total_received_by_a_listener_stays_below_its_ceiling() {
     let [one, other] = two_that_send_below(&crate::Ceiling::new(4_000_000)).await;
     let started = std::time::Instant::now();
     let (first, second) = tokio::join!(
@@ -164,7 +164,7 @@ async fn what_a_listener_receives_of_all_stays_below_its_ceiling() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ceiling_that_is_raised_counts_for_senders_at_once() {
+async fn a_raised_ceiling_applies_to_senders_at_once() {
     let ceiling = crate::Ceiling::new(80_000);
     let [session, _other] = two_that_send_below(&ceiling).await;
     let limit = MeasureLimit { bytes: Some(10_000_000), time: None };

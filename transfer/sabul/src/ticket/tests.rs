@@ -10,7 +10,7 @@ fn ticket() -> Ticket {
 }
 
 #[test]
-fn a_ticket_survives_its_text() {
+fn a_ticket_round_trips_through_its_text() {
     let original = ticket();
     let text = original.to_string();
     assert!(text.starts_with("sabul1-"), "{text}");
@@ -22,7 +22,7 @@ fn a_ticket_survives_its_text() {
 }
 
 #[test]
-fn the_largest_ticket_survives_its_text() {
+fn the_largest_ticket_round_trips_through_its_text() {
     let address = format!("{}:65535", "a".repeat(MAX_ADDRESS - 6));
     let original = Ticket::generate(vec![address; MAX_ADDRESSES], [1; 32]).unwrap();
     assert_eq!(original.to_string().parse::<Ticket>().unwrap(), original);
@@ -35,7 +35,7 @@ fn each_ticket_has_its_own_secret() {
 }
 
 #[test]
-fn a_ticket_cut_anywhere_is_called_cut_short() {
+fn a_truncated_ticket_is_reported_as_cut_short() {
     let text = ticket().to_string();
     for length in PREFIX.len()..text.len() {
         let error = text[..length].parse::<Ticket>().unwrap_err();
@@ -44,7 +44,7 @@ fn a_ticket_cut_anywhere_is_called_cut_short() {
 }
 
 #[test]
-fn one_wrong_character_is_noticed_wherever_it_is() {
+fn one_wrong_character_in_a_ticket_is_always_detected() {
     let text = ticket().to_string();
     for at in PREFIX.len()..text.len() {
         for wrong in ["A", "_", "!", "é"] {
@@ -142,7 +142,7 @@ fn debug_output_hides_the_secret() {
 }
 
 #[test]
-fn a_file_is_private_complete_and_replaces_an_older_one() {
+fn a_ticket_file_is_private_complete_and_replaces_an_older_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ticket");
     ticket().write_file(&path).unwrap();
@@ -171,7 +171,7 @@ fn writing_never_goes_through_a_link_or_onto_a_folder() {
 }
 
 #[test]
-fn a_file_that_others_can_read_is_refused_with_the_command_to_type() {
+fn a_ticket_file_readable_by_others_is_refused_with_a_command() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my ticket");
     ticket().write_file(&path).unwrap();
@@ -187,7 +187,7 @@ fn a_file_that_others_can_read_is_refused_with_the_command_to_type() {
 }
 
 #[test]
-fn a_bad_file_is_named_with_what_is_wrong() {
+fn an_invalid_ticket_file_is_named_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ticket");
     let error = Ticket::read_file(&path).unwrap_err();

@@ -58,7 +58,7 @@ async fn the_pinned_listener_is_accepted_with_post_quantum_key_exchange() {
 }
 
 #[tokio::test]
-async fn another_key_is_refused_and_both_ends_know_why() {
+async fn a_wrong_key_is_refused_and_both_ends_get_the_reason() {
     let (expected, found) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let (client, server) = handshake(expected.fingerprint(), found.server_config().unwrap()).await;
     let (expected, found) = (expected.fingerprint(), found.fingerprint());
@@ -89,7 +89,7 @@ async fn the_pinned_certificate_without_its_key_is_refused() {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_speak_tls_is_named_as_such() {
+async fn a_peer_without_tls_is_reported_as_not_sabul() {
     for reply in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"SSH-2.0-OpenSSH_9.9\r\n"] {
         let error = against(reply).await;
         assert!(matches!(error, TlsError::NotSabul(_)), "{error}");
@@ -142,7 +142,7 @@ async fn a_peer_with_classical_key_exchange_only_is_refused_by_either_end() {
 }
 
 #[tokio::test]
-async fn a_peer_that_leaves_is_named_as_such() {
+async fn a_closed_connection_is_reported_as_closed() {
     assert_eq!(against(b"").await, TlsError::Closed);
     let config = Identity::generate().unwrap().server_config().unwrap();
     let (near, far) = duplex(1 << 16);
@@ -174,7 +174,7 @@ async fn tls_with_another_application_protocol_or_none_is_not_sabul() {
 }
 
 #[tokio::test]
-async fn both_ends_export_the_same_and_each_channel_and_connection_its_own() {
+async fn exported_keys_match_at_both_ends_and_differ_per_channel_and_connection() {
     let identity = Identity::generate().unwrap();
     let mut seen = BTreeSet::new();
     let mut ids = BTreeSet::new();
@@ -200,7 +200,7 @@ async fn both_ends_export_the_same_and_each_channel_and_connection_its_own() {
 }
 
 #[test]
-fn nothing_is_exported_before_the_handshake() {
+fn no_keys_are_exported_before_the_handshake() {
     let name = ServerName::try_from(NAME).unwrap();
     let config = client_config([0; 32]).unwrap();
     let connection = rustls::ClientConnection::new(config, name).unwrap();

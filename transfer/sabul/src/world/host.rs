@@ -124,13 +124,13 @@ impl Server {
     }
 
     /// Connects a hostile peer.
-    pub(super) fn haunt(&self, seed: u64) -> impl Future<Output = ()> + use<> {
+    pub(super) fn attack(&self, seed: u64) -> impl Future<Output = ()> + use<> {
         let secret = blake3::hash(&seed.to_be_bytes()).into();
         let (near, far, _) = Wire::pair(self.rtt / 2, secret);
         let is_let_in = self.accept(far).is_ok();
         async move {
             if is_let_in {
-                super::hostile::haunt(near, seed).await;
+                super::hostile::attack(near, seed).await;
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sabul_files::testing::{HostileValues, LAIR};
+use sabul_files::testing::{HOSTILE_FOLDER, HostileValues};
 use sabul_units::Random;
 use sabul_wire::control::{
     CONTROL_VERSION, ChannelParams, Direction, Facts, Held, Mark, Message, Open, Request, Seen,
@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 use super::wire::Wire;
 
 /// Random generator of hostile messages.
-struct Malice(HostileValues);
+struct HostilePeer(HostileValues);
 
-impl Malice {
+impl HostilePeer {
     fn new(seed: u64) -> Self {
         Self(HostileValues::new(seed))
     }
@@ -50,7 +50,7 @@ impl Malice {
             1 => Request::Stream { name: self.0.text() },
             2 => Request::Measure { bytes: Some(self.0.size()), millis: None },
             _ => Request::Put {
-                destination: LAIR.to_vec(),
+                destination: HOSTILE_FOLDER.to_vec(),
                 into_directory: self.0.random.below(2) == 0,
                 preserve: true,
                 sync: self.0.random.below(2) == 0,
@@ -139,8 +139,8 @@ impl Malice {
 }
 
 /// Sends a Hello, then arbitrary messages until the connection ends or enough were sent.
-pub(super) async fn haunt(mut wire: Wire, seed: u64) {
-    let mut malice = Malice::new(seed);
+pub(super) async fn attack(mut wire: Wire, seed: u64) {
+    let mut peer = HostilePeer::new(seed);
     let software = "haunt".to_owned();
     let hello =
         Message::Hello { version: CONTROL_VERSION, proof: [0; 32], suites: vec![1], software };
@@ -148,9 +148,9 @@ pub(super) async fn haunt(mut wire: Wire, seed: u64) {
     if hello.encode(&mut bytes).is_err() || wire.write_all(&bytes).await.is_err() {
         return;
     }
-    let listens = malice.0.random.below(2) == 0;
-    for _ in 0..malice.0.random.below(60) {
-        let bytes = malice.bytes();
+    let listens = peer.0.random.below(2) == 0;
+    for _ in 0..peer.0.random.below(60) {
+        let bytes = peer.bytes();
         // The server may stop reading; the test must not wait for ever.
         match timeout(Duration::from_secs(5), wire.write_all(&bytes)).await {
             Ok(Ok(())) => {}
@@ -160,9 +160,9 @@ pub(super) async fn haunt(mut wire: Wire, seed: u64) {
             let mut scrap = [0; 4096];
             let _ = timeout(Duration::from_millis(5), wire.read(&mut scrap)).await;
         }
-        if malice.0.random.below(3) == 0 {
-            sleep(Duration::from_millis(malice.0.random.below(200))).await;
+        if peer.0.random.below(3) == 0 {
+            sleep(Duration::from_millis(peer.0.random.below(200))).await;
         }
     }
-    sleep(Duration::from_secs(malice.0.random.below(60))).await;
+    sleep(Duration::from_secs(peer.0.random.below(60))).await;
 }

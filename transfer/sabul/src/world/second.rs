@@ -18,7 +18,7 @@ fn path(name: &str) -> RootPath {
 }
 
 #[test]
-fn it_begins_with_what_the_first_saw_of_the_path_unless_the_program_was_started_again() {
+fn a_second_transfer_starts_with_the_path_memory_unless_restarted() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

@@ -21,7 +21,7 @@ use super::net::Net;
 use crate::error::Error;
 use sabul_files::PART_SUFFIX;
 use sabul_files::root::RootPath;
-use sabul_files::testing::{Fault, LAIR, MemoryDisk};
+use sabul_files::testing::{Fault, HOSTILE_FOLDER, MemoryDisk};
 
 const SEEDS_BY_DEFAULT: u64 = 1000;
 /// Time limit of a transfer; after the last fault, transfers must succeed within it.
@@ -74,7 +74,7 @@ enum Blow {
     /// The disk has this much room left, in bytes.
     Full(u64),
     /// A hostile peer with a valid ticket connects.
-    Haunt(u64),
+    HostilePeer(u64),
     /// Another user copies journals and parts on the server's disk, with changed content in parts.
     Leave(u64),
     Nothing,
@@ -172,7 +172,7 @@ impl Draw {
             }
             6 => Blow::Flaky(errno),
             7 => Blow::Full(self.between(0, 100_000)),
-            8 => Blow::Haunt(self.0.next_u64()),
+            8 => Blow::HostilePeer(self.0.next_u64()),
             9 | 10 => Blow::Leave(self.0.next_u64()),
             _ => Blow::Nothing,
         }
@@ -225,7 +225,7 @@ impl Truth {
         for (name, content) in disk.tree() {
             let Some(content) = content else { continue };
             let is_in_lair = name
-                .strip_prefix(LAIR)
+                .strip_prefix(HOSTILE_FOLDER)
                 .is_some_and(|rest| rest.is_empty() || rest.first() == Some(&b'/'));
             if name.ends_with(PART_SUFFIX) || is_in_lair {
                 continue;
@@ -364,9 +364,9 @@ impl World {
                 sleep(Duration::from_secs(2)).await;
                 self.heal().await;
             }
-            Blow::Haunt(seed) => {
-                let haunting = self.server.haunt(seed);
-                haunting.await;
+            Blow::HostilePeer(seed) => {
+                let attack = self.server.attack(seed);
+                attack.await;
             }
             Blow::Leave(seed) => self.leave(&mut SeededRandom::new(seed)),
             Blow::Nothing => {}
@@ -525,7 +525,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn whatever_strikes_a_name_leads_to_what_was_sent_and_everything_ends() {
+fn under_random_faults_files_equal_the_sent_content_and_transfers_end() {
     if let Some(seed) = number("SABUL_WORLD_SEED") {
         println!("{}", run(seed));
         return;
@@ -548,7 +548,7 @@ fn whatever_strikes_a_name_leads_to_what_was_sent_and_everything_ends() {
 }
 
 #[test]
-fn a_seed_gives_the_same_world_again() {
+fn a_seed_determines_the_simulated_world() {
     for seed in 0..3 {
         assert_eq!(run(seed), run(seed), "seed {seed}");
     }
@@ -556,7 +556,7 @@ fn a_seed_gives_the_same_world_again() {
 
 /// Control test: without flushes, the checks must detect lost files.
 #[test]
-fn what_is_not_flushed_is_missed_after_a_cut_of_power() {
+fn unflushed_files_are_detected_as_lost_after_a_power_cut() {
     let loses = |seed: u64| {
         let plan = Draw(SeededRandom::new(seed)).plan();
         let plan = Plan { is_durable: false, blows: Vec::new(), ..plan };

@@ -126,7 +126,7 @@ async fn flood(
 
 /// One test for all, because it measures the memory of the whole process.
 #[test]
-fn a_ticket_holder_cannot_make_a_listener_hold_much() {
+fn a_ticket_holder_cannot_exhaust_the_memory_of_a_listener() {
     run(async {
         let get = |sources| Request::Get {
             sources: vec![Vec::new(); sources],
@@ -191,7 +191,7 @@ async fn ask(session: &Session) -> Error {
 }
 
 #[test]
-fn a_listener_cannot_fill_a_client_that_serves_nothing() {
+fn a_listener_cannot_fill_the_memory_of_a_client_that_serves_nothing() {
     run(async {
         let ticket = listening(|mut stream| async move {
             let software = "hostile".to_owned();
@@ -211,7 +211,7 @@ fn a_listener_cannot_fill_a_client_that_serves_nothing() {
 }
 
 #[test]
-fn a_listener_that_falls_silent_is_given_up_by_name() {
+fn a_silent_listener_ends_the_session_with_a_named_error() {
     run(async {
         let ticket = listening(|stream| async move {
             // Like a stopped process: its kernel continues, the process does not.
@@ -230,7 +230,7 @@ fn a_listener_that_falls_silent_is_given_up_by_name() {
 }
 
 #[test]
-fn a_connector_that_vanishes_while_nothing_runs_is_cleared() {
+fn an_idle_connector_that_vanishes_is_removed() {
     run(async {
         let (ticket, served) = serving(hasty()).await;
         let _silent = dial(&ticket).await;
@@ -240,7 +240,7 @@ fn a_connector_that_vanishes_while_nothing_runs_is_cleared() {
 }
 
 #[test]
-fn a_connector_that_lives_and_wants_nothing_is_let_go_after_a_while() {
+fn a_live_connector_without_transfers_is_disconnected_after_its_timeout() {
     run(async {
         let idle = Some(Duration::from_secs(4));
         let (ticket, served) = serving(Patience { idle, ..hasty() }).await;
@@ -253,7 +253,7 @@ fn a_connector_that_lives_and_wants_nothing_is_let_go_after_a_while() {
 }
 
 #[test]
-fn a_request_that_a_living_peer_does_not_answer_ends_after_its_time() {
+fn a_request_unanswered_by_a_live_peer_times_out() {
     run(async {
         let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
         config.patience = Patience::default();
@@ -280,7 +280,7 @@ fn a_request_that_a_living_peer_does_not_answer_ends_after_its_time() {
 }
 
 #[test]
-fn a_peers_words_cannot_steer_the_terminal() {
+fn text_from_a_peer_is_escaped_for_the_terminal() {
     run(async {
         let (ticket, served) = serving(Patience::default()).await;
         let mut stream = dial(&ticket).await;
@@ -293,7 +293,7 @@ fn a_peers_words_cannot_steer_the_terminal() {
 
 /// A peer that requests a measurement with a terminal escape in the controller's name.
 #[test]
-fn refused_settings_are_shown_and_not_obeyed() {
+fn refused_settings_are_shown_escaped_and_not_applied() {
     run(async {
         let (ticket, served) = serving(Patience::default()).await;
         let mut stream = dial(&ticket).await;

@@ -90,7 +90,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_put_arrives_complete_and_verified() {
+fn an_uploaded_file_arrives_complete_and_verified() {
     run(async {
         let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let path = file(&from, "a.bin", 3_000_001);
@@ -107,7 +107,7 @@ fn a_file_put_arrives_complete_and_verified() {
 }
 
 #[test]
-fn a_file_got_arrives_complete_and_verified() {
+fn a_downloaded_file_arrives_complete_and_verified() {
     run(async {
         let (root, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         file(&root, "dir/a.bin", 2_500_000);
@@ -124,7 +124,7 @@ fn a_file_got_arrives_complete_and_verified() {
 }
 
 #[test]
-fn directories_and_empty_files_go_both_ways() {
+fn directories_and_empty_files_transfer_in_both_directions() {
     run(async {
         let (from, root, here) =
             (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -151,7 +151,7 @@ fn directories_and_empty_files_go_both_ways() {
 }
 
 #[test]
-fn a_missing_source_is_in_the_report_and_the_rest_goes() {
+fn a_missing_source_is_reported_and_the_rest_is_sent() {
     run(async {
         let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let path = file(&from, "a", 10);
@@ -167,7 +167,7 @@ fn a_missing_source_is_in_the_report_and_the_rest_goes() {
 }
 
 #[test]
-fn a_place_outside_the_root_is_refused() {
+fn a_path_outside_the_root_is_refused() {
     run(async {
         let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let path = file(&from, "a", 10);
@@ -182,7 +182,7 @@ fn a_place_outside_the_root_is_refused() {
 }
 
 #[test]
-fn a_listener_that_is_read_only_takes_no_files() {
+fn a_read_only_listener_accepts_no_files() {
     run(async {
         let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let path = file(&from, "a", 10);
@@ -200,7 +200,7 @@ fn a_listener_that_is_read_only_takes_no_files() {
 }
 
 #[test]
-fn a_listener_that_is_its_user_takes_that_users_paths_and_follows_links() {
+fn a_listener_acting_as_its_user_accepts_user_paths_and_links() {
     run(async {
         let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let path = file(&from, "a", 3000);
@@ -243,7 +243,7 @@ async fn stream_through(
 }
 
 #[test]
-fn streams_go_from_the_side_that_opens() {
+fn streams_are_sent_by_the_opening_side() {
     run(async {
         let (near, far) = pair().await;
         let sender = near.send_stream("log", &options()).await.unwrap();
@@ -254,7 +254,7 @@ fn streams_go_from_the_side_that_opens() {
 }
 
 #[test]
-fn streams_go_to_the_side_that_opens_also_when_the_listener_opens() {
+fn streams_are_received_by_the_opening_side_even_the_listener() {
     run(async {
         let (near, far) = pair().await;
         let receiver = far.receive_stream("x", &options()).await.unwrap();
@@ -265,7 +265,7 @@ fn streams_go_to_the_side_that_opens_also_when_the_listener_opens() {
 }
 
 #[test]
-fn an_empty_stream_is_a_stream() {
+fn an_empty_stream_transfers() {
     run(async {
         let (near, far) = pair().await;
         let sender = near.send_stream("empty", &options()).await.unwrap();
@@ -275,7 +275,7 @@ fn an_empty_stream_is_a_stream() {
 }
 
 #[test]
-fn what_is_written_to_a_stream_arrives_while_it_is_open() {
+fn data_written_to_a_stream_arrives_while_it_is_open() {
     run(async {
         let (near, far) = pair().await;
         let mut sender = near.send_stream("log", &options()).await.unwrap();
@@ -308,7 +308,7 @@ fn a_stream_dropped_before_its_end_does_not_look_complete() {
 }
 
 #[test]
-fn a_stream_that_nobody_wants_is_refused() {
+fn an_unwanted_stream_is_refused() {
     run(async {
         let (near, far) = pair().await;
         let sender = near.send_stream("spam", &options()).await.unwrap();
@@ -320,7 +320,7 @@ fn a_stream_that_nobody_wants_is_refused() {
 
 /// The peer requires ascending transfer numbers, whichever thread opens first.
 #[test]
-fn transfers_opened_at_the_same_time_are_all_taken() {
+fn concurrently_opened_transfers_are_all_accepted() {
     run(async {
         let root = TempDir::new().unwrap();
         let (ticket, _, _serving) = serving(root.path()).await;
@@ -344,7 +344,7 @@ fn transfers_opened_at_the_same_time_are_all_taken() {
 }
 
 #[test]
-fn measurements_count_at_the_receiver() {
+fn measurements_are_counted_at_the_receiver() {
     run(async {
         let root = TempDir::new().unwrap();
         let (ticket, ..) = serving(root.path()).await;
@@ -400,7 +400,7 @@ fn an_absent_listener_is_unreachable() {
 }
 
 #[test]
-fn other_servers_are_not_sabul() {
+fn other_servers_are_reported_as_not_sabul() {
     run(async {
         let ticket = listener().await.ticket().clone();
         for banner in [&b"SSH-2.0-OpenSSH_9.9\r\n"[..], b""] {
@@ -535,7 +535,7 @@ fn two_sessions_share_a_listener() {
 }
 
 #[test]
-fn progress_and_summary_tell_what_happened() {
+fn progress_and_summary_report_the_transfer() {
     run(async {
         let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let path = file(&from, "a", 1_000_000);
@@ -566,7 +566,7 @@ fn progress_and_summary_tell_what_happened() {
 }
 
 #[test]
-fn a_session_closed_right_after_a_transfer_has_not_failed_it() {
+fn closing_a_session_right_after_a_transfer_does_not_fail_it() {
     run(async {
         for _ in 0..100 {
             let (near, far) = pair().await;
@@ -583,7 +583,7 @@ fn a_session_closed_right_after_a_transfer_has_not_failed_it() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused_before_anything_is_sent() {
+fn invalid_settings_are_refused_before_anything_is_sent() {
     run(async {
         let (near, _far) = pair().await;
         let default = TransferOptions::default;
@@ -630,7 +630,7 @@ impl Drop for SlowWriter {
 /// All content is in memory long before it is written. A pause longer than any timeout is no
 /// failure while both ends are alive.
 #[test]
-fn a_consumer_that_rests_gets_everything_all_the_same() {
+fn a_consumer_that_pauses_still_gets_everything() {
     run(async {
         let root = TempDir::new().unwrap();
         file(&root, "f", 3_000_000);
@@ -674,7 +674,7 @@ impl std::io::Write for Faulty {
 }
 
 #[test]
-fn a_fault_in_a_thread_that_reads_or_writes_ends_its_transfer_by_name() {
+fn a_panic_in_a_reader_or_writer_thread_fails_its_transfer() {
     run(async {
         let root = TempDir::new().unwrap();
         file(&root, "f", 100_000);

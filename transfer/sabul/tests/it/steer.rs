@@ -37,7 +37,7 @@ fn bytes(bytes: u64) -> MeasureLimit {
 }
 
 #[test]
-fn a_limit_that_is_lifted_holds_no_longer_whoever_sends() {
+fn a_removed_rate_limit_no_longer_applies_in_either_direction() {
     run(async {
         for direction in [Direction::Send, Direction::Receive] {
             let session = session().await;
@@ -55,7 +55,7 @@ fn a_limit_that_is_lifted_holds_no_longer_whoever_sends() {
 }
 
 #[test]
-fn a_policy_changes_while_the_transfer_runs_where_the_controller_follows() {
+fn the_policy_can_change_during_a_transfer_if_the_controller_supports_it() {
     run(async {
         for direction in [Direction::Send, Direction::Receive] {
             let session = session().await;
@@ -76,7 +76,7 @@ fn a_policy_changes_while_the_transfer_runs_where_the_controller_follows() {
 }
 
 #[test]
-fn a_policy_that_the_controller_does_not_follow_is_refused() {
+fn a_policy_the_controller_does_not_support_is_refused() {
     run(async {
         let session = session().await;
         let cubic = || TransferOptions { controller: "cubic".to_owned(), ..Default::default() };

@@ -55,7 +55,7 @@ async fn work(ticket: &Ticket) -> Session {
 }
 
 #[test]
-fn hundreds_of_silent_callers_from_elsewhere_keep_nobody_waiting() {
+fn hundreds_of_silent_connections_do_not_delay_a_client() {
     run(async {
         let (ticket, address) = listening().await;
         let mut silent = Vec::new();
@@ -69,7 +69,7 @@ fn hundreds_of_silent_callers_from_elsewhere_keep_nobody_waiting() {
 }
 
 #[test]
-fn a_stream_of_silent_callers_keeps_nobody_waiting() {
+fn a_stream_of_silent_connections_does_not_delay_a_client() {
     run(async {
         let (ticket, address) = listening().await;
         let flood = tokio::spawn(async move {
@@ -93,7 +93,7 @@ fn a_stream_of_silent_callers_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_crowd_from_one_address_gets_in_bit_by_bit() {
+fn many_clients_from_one_address_get_in_gradually() {
     run(async {
         let (ticket, _) = listening().await;
         let callers = (0..64).map(|_| {
@@ -107,7 +107,7 @@ fn a_crowd_from_one_address_gets_in_bit_by_bit() {
 }
 
 #[test]
-fn a_wrong_secret_holds_no_place() {
+fn a_connection_with_a_wrong_secret_occupies_no_slot() {
     run(async {
         let (ticket, _) = listening().await;
         let forged = Ticket::generate(ticket.addresses().to_vec(), ticket.fingerprint()).unwrap();
@@ -123,7 +123,7 @@ fn a_wrong_secret_holds_no_place() {
 }
 
 #[test]
-fn a_caller_without_a_proof_is_not_listened_to_for_long() {
+fn a_client_without_a_proof_is_disconnected_soon() {
     run(async {
         let (ticket, address) = listening().await;
         for length in [1025_u32, 1 << 20, u32::MAX] {
@@ -141,7 +141,7 @@ fn a_caller_without_a_proof_is_not_listened_to_for_long() {
 }
 
 #[test]
-fn a_port_that_takes_calls_and_says_nothing_is_not_called_another_program() {
+fn a_silent_port_is_not_reported_as_another_program() {
     run(async {
         let (ticket, _) = listening().await;
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

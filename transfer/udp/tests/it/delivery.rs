@@ -76,7 +76,7 @@ fn ecn_bits_survive_loopback_unless_turned_off() {
 }
 
 #[test]
-fn a_datagram_that_no_packet_can_hold_is_too_large() {
+fn a_datagram_over_the_ip_limit_is_too_large() {
     for host in LOOPBACKS {
         let receiver = bind(host, &SocketOptions::default());
         let sender = bind(host, &SocketOptions::default());
@@ -128,7 +128,7 @@ fn a_closed_port_is_reported_and_does_no_harm() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_fits_the_loopback_mtu_is_sent_and_one_byte_more_is_not() {
+fn a_datagram_within_the_loopback_mtu_is_sent_and_a_larger_one_is_not() {
     for host in LOOPBACKS {
         let socket = bind(host, &SocketOptions::default());
         assert_eq!(socket.path_mtu(), None);
@@ -173,7 +173,7 @@ fn datagrams_lost_in_the_receive_buffer_are_counted() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_lost_train_of_joined_datagrams_counts_once() {
+fn a_lost_batch_of_coalesced_datagrams_counts_once() {
     let tiny = SocketOptions { recv_buffer: Some(8_192), ..SocketOptions::default() };
     let receiver = bind(LOOPBACKS[0], &tiny);
     let sender = bind(LOOPBACKS[0], &SocketOptions::default());

@@ -41,8 +41,8 @@ fn inside_namespace(name: &str, setup: &str) -> bool {
 }
 
 #[test]
-fn segments_beyond_the_mtu_are_too_large_and_do_not_cost_gso() {
-    let name = "segments_beyond_the_mtu_are_too_large_and_do_not_cost_gso";
+fn segments_beyond_the_mtu_are_too_large_and_keep_gso_enabled() {
+    let name = "segments_beyond_the_mtu_are_too_large_and_keep_gso_enabled";
     if !inside_namespace(name, "ip link set lo mtu 1500 up") {
         return;
     }
@@ -75,8 +75,8 @@ fn segments_beyond_the_mtu_are_too_large_and_do_not_cost_gso() {
 }
 
 #[test]
-fn a_routers_report_narrows_the_path_mtu_and_fails_no_later_call() {
-    let name = "a_routers_report_narrows_the_path_mtu_and_fails_no_later_call";
+fn an_icmp_report_lowers_the_path_mtu_and_fails_no_later_call() {
+    let name = "an_icmp_report_lowers_the_path_mtu_and_fails_no_later_call";
     // A router in a namespace of its own, whose far link has an MTU of 1300 bytes.
     let setup = "ip link set lo up
         unshare --net sleep 60 </dev/null >/dev/null 2>&1 &

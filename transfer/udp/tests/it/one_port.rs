@@ -40,7 +40,7 @@ fn check_sorting(
 }
 
 #[test]
-fn peers_reach_their_session_and_strangers_the_main_socket() {
+fn datagrams_reach_their_session_socket_or_else_the_main_socket() {
     for host in LOOPBACKS {
         let main = bind(host, &reusing());
         let port = main.local_addr();
@@ -96,7 +96,7 @@ fn a_wildcard_listener_serves_both_families_through_sessions_on_the_address_dial
 }
 
 #[test]
-fn a_port_in_use_is_an_error_that_names_it() {
+fn a_port_in_use_is_named_in_the_error() {
     let first = bind(LOOPBACKS[0], &SocketOptions::default());
     let error = UdpSocket::bind(first.local_addr(), &SocketOptions::default()).unwrap_err();
     let text = error.to_string();

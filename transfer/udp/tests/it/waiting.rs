@@ -28,7 +28,7 @@ fn timeouts_are_honoured() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn with_the_least_slack_short_sleeps_are_precise() {
+fn with_minimal_timer_slack_short_waits_are_precise() {
     set_timer_slack_min().unwrap();
     let socket = bind(LOOPBACKS[0], &SocketOptions::default());
     let timeout = Duration::from_micros(200);
@@ -92,7 +92,7 @@ fn a_waker_wakes_a_waiter() {
 }
 
 #[test]
-fn wakes_coalesce_and_one_before_the_wait_counts() {
+fn wakes_coalesce_and_a_wake_before_the_wait_is_kept() {
     let socket = bind(LOOPBACKS[0], &SocketOptions::default());
     for _ in 0..3 {
         for _ in 0..100 {
@@ -104,7 +104,7 @@ fn wakes_coalesce_and_one_before_the_wait_counts() {
 }
 
 #[test]
-fn no_wake_is_lost_however_threads_interleave() {
+fn no_wake_is_lost_under_any_thread_interleaving() {
     const ROUNDS: u64 = 20_000;
     let socket = bind(LOOPBACKS[0], &SocketOptions::default());
     let work = AtomicU64::new(0);

@@ -38,7 +38,7 @@ fn encoded(header: &CongestionHeader) -> Vec<u8> {
 }
 
 #[test]
-fn each_form_round_trips_and_nothing_shorter_longer_or_damaged_does() {
+fn each_form_round_trips_and_truncated_extended_or_damaged_bytes_fail() {
     for header in one_of_each() {
         let mut bytes = encoded(&header);
         assert_eq!(decode_congestion(&bytes), Ok(header));
@@ -56,7 +56,7 @@ fn each_form_round_trips_and_nothing_shorter_longer_or_damaged_does() {
 }
 
 #[test]
-fn the_layout_is_this_to_the_byte() {
+fn the_congestion_header_layout_is_byte_exact() {
     let bytes = encoded(&one_of_each()[1]);
     // 0x5CC1 + 0x1203 + 0x0003 + 0x0000 + 0xC350 + 0x0000 + 0x1DCD + 0x6500 + 0
     //   = 0x1_B4E4, folded 0xB4E5, complement 0x4B1A.
@@ -79,7 +79,7 @@ fn the_layout_is_this_to_the_byte() {
 }
 
 #[test]
-fn rewriting_a_header_leaves_the_checksum_around_it_right() {
+fn rewriting_a_header_keeps_the_surrounding_checksum_valid() {
     for header in one_of_each() {
         let before = sum(&encoded(&header));
         let later = CongestionHeader { routers: 200, queued: Span::from_secs(9), ..header };
@@ -90,7 +90,7 @@ fn rewriting_a_header_leaves_the_checksum_around_it_right() {
 }
 
 #[test]
-fn versions_from_the_future_and_unknown_forms_are_refused_by_name() {
+fn later_versions_and_unknown_forms_are_refused_by_name() {
     let good = encoded(&one_of_each()[0]);
     let with = |at: usize, value: u8| {
         let mut bytes = good.clone();
@@ -104,7 +104,7 @@ fn versions_from_the_future_and_unknown_forms_are_refused_by_name() {
 }
 
 #[test]
-fn a_router_finds_the_header_by_its_place_and_leaves_everything_else_alone() {
+fn a_router_finds_the_header_by_its_offset_and_ignores_other_packets() {
     for header in one_of_each() {
         let congestion = encoded(&header);
         let mut data = DataHeader::new(ConnectionId(1), PacketNumber(2), SeqNo(3), 4, 5);
@@ -126,7 +126,7 @@ fn a_router_finds_the_header_by_its_place_and_leaves_everything_else_alone() {
 }
 
 #[test]
-fn a_later_version_or_form_is_told_from_nothing_at_all() {
+fn a_later_version_or_form_is_distinguished_from_no_header() {
     let header = one_of_each()[3];
     let mut data = DataHeader::new(ConnectionId(1), PacketNumber(2), SeqNo(3), 4, 5);
     data.congestion_len = 44;

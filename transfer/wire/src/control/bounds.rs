@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_loses_its_middle() {
+    fn a_long_text_is_shortened_in_the_middle() {
         assert_eq!(shortened("short", 10), "short");
         assert_eq!(shortened("0123456789abcdef", 15), "01234 … bcdef");
         for max in 5..60 {

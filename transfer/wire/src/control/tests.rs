@@ -33,7 +33,7 @@ fn long_messages_are_refused_at_both_ends() {
 }
 
 #[test]
-fn a_hostile_length_inside_a_message_costs_nothing() {
+fn a_huge_length_inside_a_message_allocates_nothing() {
     // A Feedback (variant 10) with a claimed length of 2^60 bytes.
     let mut body = vec![10, 0];
     body.extend([0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]);
@@ -60,7 +60,7 @@ fn unbounded(message: &Message) -> Vec<u8> {
 }
 
 #[test]
-fn more_than_a_message_may_hold_is_refused_at_both_ends() {
+fn messages_over_their_limits_are_refused_at_both_ends() {
     let rule = |length| Rule { takes: true, pattern: vec![b'*'; length] };
     let look = |sources, rules| {
         Message::Open(open(Request::Look {
@@ -160,7 +160,7 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
 }
 
 #[test]
-fn a_count_that_is_announced_and_does_not_come_allocates_nothing() {
+fn an_announced_count_without_items_allocates_nothing() {
     // Lists and names of each kind whose claimed length is their limit, with nothing after the length.
     for body in [&[6, 0, 0xE8, 0x07][..], &[2, 1, 1, 1, 0x80, 0x20], &[2, 1, 0, 0, 0x80, 0x20]] {
         assert!(Message::decode_body(body).is_err());
@@ -168,7 +168,7 @@ fn a_count_that_is_announced_and_does_not_come_allocates_nothing() {
 }
 
 #[test]
-fn only_messages_that_need_it_may_be_long() {
+fn only_certain_message_kinds_may_be_long() {
     assert_eq!(body_limit(HELLO), MAX_GREETING);
     let failure = Failure::new(FailureCode::Internal, "x".repeat(MAX_TEXT));
     for message in [
@@ -196,7 +196,7 @@ fn only_messages_that_need_it_may_be_long() {
 }
 
 #[test]
-fn what_a_peer_writes_for_people_cannot_steer_a_terminal() {
+fn decoded_texts_for_users_are_escaped_for_the_terminal() {
     let rude = "\u{1b}]0;owned\u{7}\u{1b}[31mred\u{9b}2J\u{202e}\r\n";
     let failure = || Failure::new(FailureCode::Refused, rude);
     let with_texts = ChannelParams {
@@ -238,7 +238,7 @@ fn what_a_peer_writes_for_people_cannot_steer_a_terminal() {
 }
 
 #[test]
-fn a_long_text_about_a_failure_is_shortened_on_its_way_and_a_longer_one_refused() {
+fn long_failure_texts_are_shortened_when_sent_and_refused_when_received() {
     let long = format!("cannot write '{}': no space left", "p".repeat(5000));
     let cancel =
         Message::Cancel { transfer: None, failure: Failure::new(FailureCode::NoSpace, long) };
@@ -276,7 +276,7 @@ fn the_heaviest_message_about_entries_is_a_fraction_of_the_credit() {
 
 /// The bytes of requests and answers about files, as in the protocol's documentation.
 #[test]
-fn what_is_asked_and_answered_about_files_is_written_byte_by_byte() {
+fn file_requests_and_answers_have_the_documented_bytes() {
     let facts = Facts {
         kind: SeenKind::Link,
         size: 300,
@@ -325,7 +325,7 @@ fn what_is_asked_and_answered_about_files_is_written_byte_by_byte() {
 
 /// An entry without a `More` takes one byte more than the fields in front of it.
 #[test]
-fn what_an_entry_has_beside_the_rest_is_written_byte_by_byte() {
+fn optional_entry_fields_have_the_documented_bytes() {
     let entry = |kind, more: Option<More>| Entry {
         path: b"a".to_vec(),
         kind,
@@ -363,7 +363,7 @@ fn what_an_entry_has_beside_the_rest_is_written_byte_by_byte() {
 }
 
 #[test]
-fn more_than_an_entry_may_have_is_refused() {
+fn entries_over_their_limits_are_refused() {
     let with = |more: More| {
         Record::Entry(Entry {
             path: b"a".to_vec(),

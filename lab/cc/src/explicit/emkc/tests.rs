@@ -15,7 +15,7 @@ fn link(capacity: Rate) -> LinkState {
     LinkState { now: Instant::ZERO, ends: Instant::MAX, capacity, queue: Bytes(0) }
 }
 
-fn hear(host: &mut Emkc, fields: CongestionFields) {
+fn acknowledge(host: &mut Emkc, fields: CongestionFields) {
     let header = CongestionHeader { routers: 1, ..CongestionHeader::new(fields) };
     let acked = Acked { echo: Some(Echo { header, delta: 0 }), ..Acked::default() };
     let moment = Moment::new(Instant::ZERO, None, SIZE);
@@ -36,7 +36,7 @@ fn two_flows(beta: f64, steps: usize) -> [f64; 2] {
             router.on_departure(SIZE, &mut fields, &link);
             way.push_back(Some(fields));
             if let Some(Some(fields)) = way.pop_front() {
-                hear(host, fields);
+                acknowledge(host, fields);
             }
         }
         router.bytes = sum / 8.0 * T.as_secs_f64();
@@ -46,7 +46,7 @@ fn two_flows(beta: f64, steps: usize) -> [f64; 2] {
 }
 
 #[test]
-fn two_flows_stand_at_their_part_and_alpha_over_beta_whatever_their_delays() {
+fn two_flows_converge_to_their_share_plus_alpha_over_beta_at_any_delay() {
     // 1000 / 2 + 2 / 1.9 = 501.
     let rates = two_flows(1.9, 20_000);
     assert!(rates.iter().all(|rate| (rate - 501.0).abs() < 3.0), "{rates:?}");
@@ -64,26 +64,26 @@ fn two_flows_stand_at_their_part_and_alpha_over_beta_whatever_their_delays() {
 }
 
 #[test]
-fn an_interval_of_a_router_moves_a_flow_once_and_an_old_one_never() {
+fn a_flow_reacts_once_to_a_router_interval_and_never_to_an_old_one() {
     let mut host = Emkc::new([2e6, 0.5], 100e6, SIZE);
     let told = |router, round| {
         let interval = Rate::from_mbps(100).time_for(SIZE);
         CongestionFields::Emkc { interval, loss: -1_000_000_000, router, round }
     };
     // 100 + 2 + 0.5 × 100.
-    hear(&mut host, told(7, 5));
+    acknowledge(&mut host, told(7, 5));
     assert!((host.rate / 152e6 - 1.0).abs() < 1e-6, "{}", host.rate);
     for (router, round, moves) in
         [(7, 5, false), (7, 4, false), (7, 6, true), (9, 1, true), (9, 0, false), (0, 9, false)]
     {
         host.rate = 10e6;
-        hear(&mut host, told(router, round));
+        acknowledge(&mut host, told(router, round));
         assert_eq!(host.rate > 10e6, moves, "router {router}, interval {round}");
     }
 }
 
 #[test]
-fn a_router_tells_how_far_from_full_it_is_and_the_largest_loss_stays() {
+fn a_router_writes_its_overload_and_the_header_keeps_the_largest() {
     let mut router = EmkcRouter::<f64>::new(7, 0.95, T);
     let link = link(Rate::from_mbps(1000));
     let mut fields = CongestionForm::Emkc.blank();
@@ -136,7 +136,7 @@ fn losses_of_a_constant_load(is_told: bool) -> Vec<i64> {
 }
 
 #[test]
-fn a_packet_counts_until_the_next_so_a_constant_load_has_one_loss() {
+fn loss_is_measured_between_packets_so_a_constant_load_gives_one_value() {
     // 1500 × 8 bits in 393 µs, and in 274.7: 74.218 Mb/s, of 76.
     let wanted = billionths((74.218_1 - 76.0) / 74.218_1);
     let told = losses_of_a_constant_load(true);
@@ -149,7 +149,7 @@ fn a_packet_counts_until_the_next_so_a_constant_load_has_one_loss() {
 }
 
 #[test]
-fn a_packet_costs_a_router_one_addition_and_one_more_and_a_product_at_an_intervals_end() {
+fn an_emkc_router_needs_one_addition_a_packet_and_few_an_interval() {
     let mut router = EmkcRouter::<Counted>::new(7, 0.95, T);
     let mut spent = |ends_us| {
         let ends = Instant::ZERO + Span::from_micros(ends_us);
@@ -166,11 +166,11 @@ fn a_packet_costs_a_router_one_addition_and_one_more_and_a_product_at_an_interva
 }
 
 #[test]
-fn nonsense_from_a_router_stays_within_bounds() {
+fn rates_stay_within_bounds_with_invalid_router_fields() {
     for interval in [Span::ZERO, Span(1), Span::MAX] {
         for loss in [i64::MIN, -1, i64::MAX] {
             let mut host = Emkc::new([1e9, 1.99], 10e6, SIZE);
-            hear(&mut host, CongestionFields::Emkc { interval, loss, router: 7, round: 1 });
+            acknowledge(&mut host, CongestionFields::Emkc { interval, loss, router: 7, round: 1 });
             assert!((RATE_MIN..=RATE_MAX).contains(&host.rate), "{interval:?} {loss}");
         }
     }

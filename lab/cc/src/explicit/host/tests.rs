@@ -123,7 +123,7 @@ impl Flow {
 }
 
 #[test]
-fn a_rate_rises_no_more_than_tenfold_a_round_trip_above_what_arrives() {
+fn a_rate_rises_at_most_tenfold_a_round_trip_above_the_arrival_rate() {
     let mut flow = Flow::new(Rate(u64::MAX - 1));
     let mut most = 100.0;
     for _ in 0..12 {
@@ -138,7 +138,7 @@ fn a_rate_rises_no_more_than_tenfold_a_round_trip_above_what_arrives() {
 }
 
 #[test]
-fn no_router_no_echo_and_a_router_that_leaves_are_noticed_within_two_round_trips() {
+fn a_missing_router_echo_or_lost_router_is_detected_within_two_rtts() {
     let mut flow = Flow::new(Rate::from_mbps(300));
     flow.header = None;
     assert_eq!(flow.falls_after(), Some(1), "an older receiver");
@@ -155,7 +155,7 @@ fn no_router_no_echo_and_a_router_that_leaves_are_noticed_within_two_round_trips
 }
 
 #[test]
-fn a_queue_that_no_router_tells_is_noticed_and_one_that_a_router_tells_is_not() {
+fn only_queues_that_no_router_reports_cause_fallback() {
     let mut flow = Flow::new(Rate::from_mbps(300));
     flow.settle();
     flow.late = Span::from_millis(15);
@@ -177,7 +177,7 @@ fn a_queue_that_no_router_tells_is_noticed_and_one_that_a_router_tells_is_not() 
 }
 
 #[test]
-fn loss_is_a_routers_own_where_it_tells_a_queue_and_elsewhere_where_it_does_not() {
+fn loss_causes_fallback_only_if_no_router_reports_a_queue() {
     let mut flow = Flow::new(Rate::from_mbps(300));
     flow.settle();
     flow.lose_percent = 1;
@@ -194,7 +194,7 @@ fn loss_is_a_routers_own_where_it_tells_a_queue_and_elsewhere_where_it_does_not(
 }
 
 #[test]
-fn losses_that_last_are_left_whatever_routers_tell_and_those_that_come_and_go_are_not() {
+fn lasting_losses_cause_fallback_and_transient_losses_do_not() {
     let told = |percent: u64| {
         let mut flow = Flow::new(Rate::from_mbps(300));
         flow.begin();
@@ -238,7 +238,7 @@ fn losses_that_last_are_left_whatever_routers_tell_and_those_that_come_and_go_ar
 }
 
 #[test]
-fn losses_that_last_while_a_router_lowers_the_rate_are_joins_and_after_the_last_they_are_not() {
+fn losses_cause_fallback_only_after_the_router_stops_lowering_the_rate() {
     let mut flow = Flow::new(Rate::from_mbps(300));
     flow.begin();
     (flow.lose_percent, flow.late) = (10, Span::from_millis(60));
@@ -261,7 +261,7 @@ fn losses_that_last_while_a_router_lowers_the_rate_are_joins_and_after_the_last_
 }
 
 #[test]
-fn who_leaves_for_losses_begins_anew_once_where_they_end_soon() {
+fn a_flow_that_fell_back_for_losses_restarts_once_if_they_end_soon() {
     // Returns the milliseconds from the last loss to the pause before the restart.
     let begins_after = |flow: &mut Flow, lossy_steps: u64| {
         for _ in 0..lossy_steps {
@@ -300,7 +300,7 @@ fn who_leaves_for_losses_begins_anew_once_where_they_end_soon() {
 }
 
 #[test]
-fn without_another_controller_it_stays_and_clocks_may_drift() {
+fn a_flow_without_a_fallback_controller_stays_and_tolerates_clock_drift() {
     let mut flow = Flow::new(Rate::from_mbps(300));
     flow.explicit.beside = None;
     flow.header = None;

@@ -9,7 +9,7 @@ use super::*;
 const SIZE: Bytes = Bytes(1500);
 const RTT: Span = Span::from_millis(50);
 
-fn hear(host: &mut JetMax, now: Instant, told: JetMaxFields) {
+fn acknowledge(host: &mut JetMax, now: Instant, told: JetMaxFields) {
     let rtt = RttEstimate { latest: RTT, smoothed: RTT, variance: Span::ZERO, min: RTT };
     let moment = Moment::new(now, Some(rtt), SIZE);
     let header =
@@ -44,7 +44,7 @@ fn rounds(host: &mut JetMax, fair: u64, per_rtt: usize, count: usize) -> Vec<f64
         let mut told = way.pop_front().unwrap();
         (told.fair, told.loss, told.loss_max) = (Rate::from_mbps(fair), 0, 0);
         (told.suggested, told.round) = (7, u16::try_from(n % 65_536).unwrap());
-        hear(host, Instant::ZERO + RTT * n as u64 / per_rtt as u64, told);
+        acknowledge(host, Instant::ZERO + RTT * n as u64 / per_rtt as u64, told);
         way.push_back(sent(host));
         if (n + 1) % per_rtt == 0 {
             rates.push(host.rate / 1e6);
@@ -54,7 +54,7 @@ fn rounds(host: &mut JetMax, fair: u64, per_rtt: usize, count: usize) -> Vec<f64
 }
 
 #[test]
-fn the_error_shrinks_by_one_minus_tau_each_round_trip_however_often_acks_come() {
+fn the_error_shrinks_by_one_minus_tau_each_rtt_at_any_ack_frequency() {
     for per_rtt in [1, 4] {
         let rates = rounds(&mut bound(0.6, 0.1), 100, per_rtt, 6);
         // 0.4, 0.16, 0.064, 0.0256, 0.0102, 0.0041 of the way are left.
@@ -69,7 +69,7 @@ fn the_error_shrinks_by_one_minus_tau_each_round_trip_however_often_acks_come() 
 }
 
 #[test]
-fn a_fair_rate_moves_a_flow_once_however_many_packets_bring_it() {
+fn a_fair_rate_is_applied_once_even_if_many_packets_carry_it() {
     let mut host = bound(0.6, 100.0);
     let told = |host: &JetMax, round| {
         let fair = Rate::from_mbps(200);
@@ -78,19 +78,19 @@ fn a_fair_rate_moves_a_flow_once_however_many_packets_bring_it() {
     for (round, mbps) in [(5, 160.0), (5, 160.0), (5, 160.0), (6, 184.0), (6, 184.0)] {
         // The packet left at the present rate: the RTT is shorter than the router's interval.
         let told = told(&host, round);
-        hear(&mut host, Instant::ZERO, told);
+        acknowledge(&mut host, Instant::ZERO, told);
         assert!((host.rate / 1e6 - mbps).abs() < 0.1, "interval {round}: {}", host.rate);
     }
     // The same number from another router is another interval.
     host.obey(9);
     host.bond = Bond::Bound;
     let told = JetMaxFields { suggested: 9, ..told(&host, 6) };
-    hear(&mut host, Instant::ZERO, told);
+    acknowledge(&mut host, Instant::ZERO, told);
     assert!((host.rate / 1e6 - 193.6).abs() < 0.1, "{}", host.rate);
 }
 
 #[test]
-fn it_is_stable_below_tau_2_and_monotone_up_to_1() {
+fn jetmax_is_stable_for_tau_below_2_and_monotone_up_to_1() {
     for (tau, is_monotone) in [(0.5, true), (1.0, true), (1.5, false), (1.9, false)] {
         let rates = rounds(&mut bound(tau, 10.0), 100, 3, 120);
         assert!((rates[119] - 100.0).abs() < 0.1, "tau {tau}: {}", rates[119]);
@@ -99,7 +99,7 @@ fn it_is_stable_below_tau_2_and_monotone_up_to_1() {
 }
 
 #[test]
-fn a_new_flow_takes_the_word_of_an_interval_that_has_counted_it() {
+fn a_new_flow_uses_fair_rates_only_of_intervals_that_counted_it() {
     let mut host = JetMax::new(0.6, 1e6, SIZE);
     let now = Instant::ZERO;
     let told = |host: &JetMax, round| {
@@ -107,20 +107,20 @@ fn a_new_flow_takes_the_word_of_an_interval_that_has_counted_it() {
         JetMaxFields { fair, suggested, round, loss: 0, loss_max: 0, ..sent(host) }
     };
     let first = told(&host, 3);
-    hear(&mut host, now, first);
+    acknowledge(&mut host, now, first);
     assert_eq!(sent(&host).controlling, 7, "the first header elects");
-    hear(&mut host, now, first);
+    acknowledge(&mut host, now, first);
     assert_eq!(host.bond, Bond::Settling(None), "that one had left before");
     for (round, is_bound) in [(5, false), (6, false), (7, true)] {
         let told = told(&host, round);
-        hear(&mut host, now, told);
+        acknowledge(&mut host, now, told);
         assert_eq!(host.bond == Bond::Bound, is_bound, "round {round}");
     }
     assert!((host.rate / 1e6 - 60.4).abs() < 0.1, "1 + 0.6 × 99: {}", host.rate);
 }
 
 #[test]
-fn another_router_is_obeyed_once_its_loss_was_larger_for_a_round_trip() {
+fn a_flow_switches_routers_after_one_rtt_of_larger_loss_there() {
     let mut host = bound(0.6, 100.0);
     let other = |host: &JetMax, loss_max| JetMaxFields {
         fair: Rate::from_mbps(100),
@@ -131,14 +131,14 @@ fn another_router_is_obeyed_once_its_loss_was_larger_for_a_round_trip() {
     };
     let at = |ms| Instant::ZERO + Span::from_millis(ms);
     let little = other(&host, 4_000_000);
-    (0..20).for_each(|n| hear(&mut host, at(n * 10), little));
+    (0..20).for_each(|n| acknowledge(&mut host, at(n * 10), little));
     assert_eq!(host.controlling, 7, "0.4 % is no difference");
     let much = other(&host, 6_000_000);
-    hear(&mut host, at(300), much);
-    hear(&mut host, at(340), much);
+    acknowledge(&mut host, at(300), much);
+    acknowledge(&mut host, at(340), much);
     assert_eq!(host.controlling, 7);
     let rate = host.rate;
-    hear(&mut host, at(350), much);
+    acknowledge(&mut host, at(350), much);
     assert_eq!((host.controlling, host.bond), (9, Bond::Settling(None)));
     assert!((host.rate - rate).abs() < 1.0, "the rate stays meanwhile");
 }
@@ -164,7 +164,7 @@ fn interval<N: Number>(router: &mut JetMaxRouter<N>, rates: &[u64], other: u64, 
 }
 
 #[test]
-fn a_router_counts_its_flows_and_shares_what_others_leave() {
+fn a_router_counts_its_flows_and_divides_the_remaining_capacity() {
     let mut router = JetMaxRouter::<f64>::new(7, 0.95, Span::from_millis(50));
     let link = link(Rate::from_mbps(1200));
     // 0.95 × 1200 = 1140 less 240 of others leave 900 for three flows.
@@ -198,12 +198,12 @@ fn a_packet_costs_a_router_no_more_than_three_additions() {
 }
 
 #[test]
-fn nonsense_from_a_router_stays_within_bounds() {
+fn rates_stay_within_bounds_with_invalid_router_fields() {
     for interval in [Span::ZERO, Span::MAX, Span(1)] {
         for fair in [Rate(0), Rate(u64::MAX - 1), Rate(1)] {
             let mut host = bound(1.9, 10.0);
             let told = JetMaxFields { interval, fair, loss: 5, loss_max: -5, ..sent(&host) };
-            hear(&mut host, Instant::ZERO, told);
+            acknowledge(&mut host, Instant::ZERO, told);
             assert!(host.rate >= RATE_MIN && host.rate.is_finite(), "{interval:?} {fair}");
         }
     }

@@ -25,7 +25,7 @@ fn host(q0: Option<f64>) -> MaxNet {
     MaxNet { most, q0, rate: initial, initial, packet_bytes: SIZE, is_told: false }
 }
 
-fn hear(host: &mut MaxNet, price: Span, rtt_ms: u64) {
+fn acknowledge(host: &mut MaxNet, price: Span, rtt_ms: u64) {
     let rtt = Span::from_millis(rtt_ms);
     let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
     let header = CongestionHeader::new(CongestionFields::MaxNet { price });
@@ -36,24 +36,24 @@ fn hear(host: &mut MaxNet, price: Span, rtt_ms: u64) {
 }
 
 #[test]
-fn like_prices_are_like_rates_unless_the_round_trip_has_its_say() {
+fn equal_prices_give_equal_rates_unless_the_rtt_is_weighted() {
     let price = Span::from_millis(200);
     for rtt in [30, 200] {
         let mut host = host(Some(0.2));
-        hear(&mut host, price, rtt);
+        acknowledge(&mut host, price, rtt);
         assert!((host.rate / 1e9 - math::exp(-1.0)).abs() < 1e-9, "{rtt}: {}", host.rate);
     }
     let mut host = host(None);
-    hear(&mut host, price, 80);
+    acknowledge(&mut host, price, 80);
     assert!((host.rate / 1e9 - math::exp(-1.0)).abs() < 1e-9, "0.4 × 200 / 80 = 1");
-    hear(&mut host, Span::ZERO, 80);
+    acknowledge(&mut host, Span::ZERO, 80);
     assert!((host.rate - 1e9).abs() < 1.0, "all of it where nothing is asked");
-    hear(&mut host, Span::MAX, 80);
+    acknowledge(&mut host, Span::MAX, 80);
     assert!((host.rate - RATE_MIN).abs() < 1e-9);
 }
 
 #[test]
-fn a_price_is_what_came_above_the_target_in_seconds_and_never_below_nothing() {
+fn a_price_is_the_excess_load_in_seconds_and_never_negative() {
     let mut router = MaxNetRouter::<f64>::new(0.97, T);
     // 1940 of 970 for a hundredth of a second.
     for _ in 0..10 {
@@ -88,7 +88,7 @@ fn two_flows(q0: f64, rtt_ms: usize) -> ([f64; 2], f64) {
         way.push_back(router.told.max(Span(1)));
         let price = way.pop_front().unwrap();
         for host in &mut hosts {
-            hear(host, price, 50);
+            acknowledge(host, price, 50);
             router.on_arrival(rate_of(host.rate).bytes_in(T), None, &link());
         }
         router.on_interval(T, &link());
@@ -100,7 +100,7 @@ fn two_flows(q0: f64, rtt_ms: usize) -> ([f64; 2], f64) {
 }
 
 #[test]
-fn flows_share_the_target_and_are_stable_below_pi_over_two() {
+fn maxnet_flows_share_the_target_and_are_stable_below_pi_over_two() {
     let (rates, sway) = two_flows(0.2, 50);
     assert!(rates.iter().all(|rate| (rate / 485.0 - 1.0).abs() < 1e-3), "{rates:?}");
     assert!(sway < 1e-3);

@@ -30,7 +30,7 @@ fn the_rate_follows_the_equation_in_either_scaling() {
 }
 
 #[test]
-fn a_factor_is_bounded_and_so_is_the_rate() {
+fn the_rate_factor_and_the_rate_are_bounded() {
     let mut flooded = router(0.4, 0.5);
     (flooded.load.rtt, flooded.rate) = (0.05, 100e6);
     flooded.on_arrival(Rate::from_mbps(4000).bytes_in(T), None, &LINK);
@@ -66,7 +66,7 @@ fn is_stable(kappa1: f64, kappa2: f64, steps: usize) -> bool {
 }
 
 #[test]
-fn it_is_stable_below_the_bounds_of_its_linear_form_and_not_above() {
+fn piqi_rcp_is_stable_only_below_the_bounds_of_its_linear_form() {
     // Rows: RTT in intervals; largest stable kappa1 for kappa2 = 0, 0.25, 0.5, 0.75, 0.95.
     let table = [
         (1, [0.98, 0.92, 0.74, 0.42, 0.08]),
@@ -86,7 +86,7 @@ fn it_is_stable_below_the_bounds_of_its_linear_form_and_not_above() {
 }
 
 #[test]
-fn an_interval_has_two_packets_of_each_flow_but_is_no_longer_than_a_round_trip() {
+fn an_interval_covers_two_packets_a_flow_but_at_most_one_rtt() {
     let mut router = router(0.4, 0.5);
     router.load.rtt = 0.04;
     // 12 000 bits per packet.
@@ -100,7 +100,7 @@ fn an_interval_has_two_packets_of_each_flow_but_is_no_longer_than_a_round_trip()
 }
 
 #[test]
-fn a_link_at_its_target_is_where_it_stays_whatever_waits() {
+fn a_link_at_its_target_keeps_its_rate_with_any_queue() {
     let mut full = router(0.4, 0.5);
     (full.load.rtt, full.rate, full.before) = (0.05, 333e6, 1e9);
     let link = LinkState { queue: Bytes(15_000_000), ..LINK };
@@ -112,7 +112,7 @@ fn a_link_at_its_target_is_where_it_stays_whatever_waits() {
 }
 
 #[test]
-fn a_packet_costs_a_router_what_it_costs_one_of_rcp() {
+fn a_piqi_rcp_packet_costs_a_router_as_much_as_an_rcp_packet() {
     let law = Law { kappa1: 0.4, kappa2: 0.5, eta: 0.95, is_per_rtt: true };
     let mut router = PiqiRouter::<Counted>::new(law, T, CAPACITY);
     for rtt in [Span::ZERO, T] {

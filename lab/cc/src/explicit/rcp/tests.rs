@@ -42,7 +42,7 @@ fn the_rate_follows_the_equation() {
 }
 
 #[test]
-fn a_full_link_without_a_queue_is_where_it_stays_and_an_idle_one_is_given_away_whole() {
+fn a_full_link_keeps_its_rate_and_an_idle_link_offers_all_its_capacity() {
     let mut full = router();
     (full.load.rtt, full.rate) = (0.05, 333e6);
     (0..1000).for_each(|_| interval(&mut full, CAPACITY, 0));
@@ -71,7 +71,7 @@ fn a_packet_costs_a_router_no_more_than_two_additions_and_two_multiplications() 
 }
 
 #[test]
-fn the_least_rate_of_the_path_is_what_a_packet_takes_along() {
+fn a_packet_carries_the_smallest_rate_of_its_path() {
     let [mut wide, mut narrow] = [router(), router()];
     (wide.rate, narrow.rate) = (700e6, 300e6);
     for order in [[0, 1], [1, 0]] {

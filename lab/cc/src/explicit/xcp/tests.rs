@@ -31,7 +31,7 @@ fn delta(fields: &CongestionFields) -> i64 {
     }
 }
 
-fn hear(host: &mut Xcp, delta: i64, in_flight: u64) {
+fn acknowledge(host: &mut Xcp, delta: i64, in_flight: u64) {
     let rtt = RttEstimate { latest: RTT, smoothed: RTT, variance: Span::ZERO, min: RTT };
     let header = CongestionHeader::new(CongestionForm::Xcp.blank());
     let echo = Some(Echo { header: CongestionHeader { routers: 1, ..header }, delta });
@@ -42,24 +42,24 @@ fn hear(host: &mut Xcp, delta: i64, in_flight: u64) {
 
 fn host(window: f64) -> Xcp {
     let mut host = Xcp::new(1e6, 10.0, SIZE);
-    hear(&mut host, 0, 0);
+    acknowledge(&mut host, 0, 0);
     host.window = window;
     host
 }
 
 #[test]
-fn a_host_starts_at_its_rate_and_adds_what_its_packets_were_given() {
+fn an_xcp_host_starts_at_its_rate_and_adds_the_feedback_of_its_packets() {
     let mut host = Xcp::new(1e6, 10.0, SIZE);
     assert_eq!(host.limits().gap.0, Span::from_millis(12), "1 Mb/s");
     assert_eq!(host.header(), Some(CongestionForm::Xcp.blank()), "no round trip is known");
-    hear(&mut host, 0, 0);
+    acknowledge(&mut host, 0, 0);
     assert!((host.window - 50.0 / 12.0).abs() < 1e-9);
     // 300 000 bytes a second over 50 ms are ten packets of 1500.
-    hear(&mut host, 300_000, 4);
+    acknowledge(&mut host, 300_000, 4);
     assert!((host.window - 50.0 / 12.0 - 10.0).abs() < 1e-9);
-    hear(&mut host, -300_000, 4);
+    acknowledge(&mut host, -300_000, 4);
     assert!((host.window - 50.0 / 12.0).abs() < 1e-9);
-    hear(&mut host, -300_000, 4);
+    acknowledge(&mut host, -300_000, 4);
     assert!((host.window - 1.0).abs() < 1e-9, "never below one");
     assert_eq!(host.limits().gap.0, RTT);
     // The host requests nine more packets for each of its own: ten times its window in an RTT.
@@ -68,7 +68,7 @@ fn a_host_starts_at_its_rate_and_adds_what_its_packets_were_given() {
 }
 
 #[test]
-fn a_loss_halves_once_a_window_of_data_and_silence_leaves_one() {
+fn a_loss_halves_the_window_once_a_round_and_a_timeout_leaves_one_packet() {
     let mut host = host(100.0);
     let moment = Moment::new(Instant::ZERO, None, SIZE);
     let lose = |host: &mut Xcp, first, sent| {
@@ -88,13 +88,13 @@ fn a_loss_halves_once_a_window_of_data_and_silence_leaves_one() {
 }
 
 #[test]
-fn what_nobody_uses_is_not_taken_and_nonsense_stays_within_bounds() {
+fn an_unused_window_does_not_grow_and_invalid_feedback_stays_in_bounds() {
     let mut unused = host(100.0);
-    hear(&mut unused, 300_000, 1);
+    acknowledge(&mut unused, 300_000, 1);
     assert!((unused.window - 100.0).abs() < 1e-9, "ten times one and 64 are less");
     for delta in [i64::MIN, i64::MAX] {
         let mut host = host(100.0);
-        hear(&mut host, delta, 100);
+        acknowledge(&mut host, delta, 100);
         assert!((1.0..=1064.0).contains(&host.window), "{host:?}");
     }
 }
@@ -122,7 +122,7 @@ fn interval(router: &mut XcpRouter<f64>, rates: &[f64], link: &LinkState) -> Vec
 }
 
 #[test]
-fn an_interval_gives_and_takes_what_the_equations_say() {
+fn an_interval_distributes_feedback_as_the_equations_require() {
     let mut router = XcpRouter::<f64>::new(GAINS);
     // 125 MB/s; 80 and 30 make 110. phi = 0.4 × 15 = 6, shuffled 11 - 6 = 5: 11 to give, 5 to take.
     // Each of the two receives 5.5, and 5 are taken by size: 80 : 30.
@@ -142,7 +142,7 @@ fn an_interval_gives_and_takes_what_the_equations_say() {
 }
 
 #[test]
-fn a_queue_is_persistent_that_stood_for_half_a_round_trip() {
+fn a_queue_is_persistent_after_half_a_round_trip() {
     let mut router = XcpRouter::<f64>::new(GAINS);
     let mut leave = |ms, queue| {
         let link = LinkState { now: Instant::ZERO + Span::from_millis(ms), ..link(1000, queue) };
@@ -156,7 +156,7 @@ fn a_queue_is_persistent_that_stood_for_half_a_round_trip() {
 }
 
 #[test]
-fn flows_that_it_limits_starve_beside_flows_that_are_limited_elsewhere() {
+fn flows_limited_by_xcp_starve_beside_flows_limited_elsewhere() {
     // Rows: n; Mb/s of the one flow beside n^2 that have C / (n (n + 1)) each; its max-min share C / (n + 1).
     for (n, equilibrium) in [(2, 40.99), (3, 24.10), (5, 9.88), (10, 2.13)] {
         let capacity = 155e6 / 8.0;

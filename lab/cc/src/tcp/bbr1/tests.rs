@@ -75,7 +75,7 @@ fn startup_ends_after_three_rounds_without_a_quarter_more() {
 }
 
 #[test]
-fn drain_lasts_until_the_product_is_in_flight() {
+fn drain_lasts_until_one_bdp_is_in_flight() {
     let mut path = Path::new();
     path.run(1300, 10, 2000, RTT);
     assert_eq!(path.bbr.phase(), "drain");
@@ -88,14 +88,14 @@ fn drain_lasts_until_the_product_is_in_flight() {
 }
 
 #[test]
-fn the_window_is_twice_the_product_and_some() {
+fn the_window_is_twice_the_bdp_plus_ack_aggregation() {
     let path = Path::settled();
     // 2 × 10 000 × 0.1 + 6.
     assert_eq!(path.bbr.limits().window, Some(Packets(2006)));
 }
 
 #[test]
-fn the_cycle_probes_gives_back_and_cruises() {
+fn the_gain_cycle_probes_drains_and_cruises() {
     let mut path = Path::settled();
     while path.phase_of_cycle() != 0 {
         path.run(1, 10, 1000, RTT);
@@ -118,7 +118,7 @@ fn the_cycle_probes_gives_back_and_cruises() {
 }
 
 #[test]
-fn a_smallest_round_trip_of_ten_seconds_ago_is_measured_anew() {
+fn a_minimum_rtt_older_than_ten_seconds_is_measured_again() {
     let mut path = Path::settled();
     path.run(8900, 10, 1100, RTT + Span::from_millis(10));
     assert_eq!(path.bbr.phase(), "probe-bw");
@@ -134,7 +134,7 @@ fn a_smallest_round_trip_of_ten_seconds_ago_is_measured_anew() {
 }
 
 #[test]
-fn a_loss_holds_the_window_for_a_round_trip_and_leaves_the_rate() {
+fn a_loss_limits_the_window_for_one_rtt_and_keeps_the_rate() {
     let mut path = Path::settled();
     let gap = path.bbr.limits().gap;
     path.bbr.on_loss(&loss(path.total, path.next - 1), &mut cx(path.now, RTT));
@@ -156,7 +156,7 @@ fn a_loss_holds_the_window_for_a_round_trip_and_leaves_the_rate() {
 }
 
 #[test]
-fn silence_leaves_one_packet_and_what_was_before_comes_back() {
+fn a_timeout_leaves_one_packet_and_the_next_acks_restore_the_window() {
     let mut path = Path::settled();
     for _ in 0..3 {
         path.bbr.on_timeout(&mut cx(path.now, RTT));
@@ -168,7 +168,7 @@ fn silence_leaves_one_packet_and_what_was_before_comes_back() {
 }
 
 #[test]
-fn an_application_that_holds_back_does_not_end_startup_but_full_memory_does() {
+fn app_limited_rounds_do_not_end_startup_but_a_full_receive_window_does() {
     let mut path = Path::new();
     let idle = Acked { is_app_limited: true, ..Acked::default() };
     path.run_held(1000, 2, 198, RTT, idle);
@@ -179,7 +179,7 @@ fn an_application_that_holds_back_does_not_end_startup_but_full_memory_does() {
 }
 
 #[test]
-fn the_cycle_begins_at_random_and_never_by_draining() {
+fn the_gain_cycle_starts_at_a_random_phase_other_than_drain() {
     let mut random = SeededRandom::new(1);
     let moment = Moment::new(Instant::ZERO, None, Bytes(1500));
     let phases: std::collections::BTreeSet<_> = (0..70)

@@ -45,7 +45,7 @@ fn the_gap_is_half_the_standing_rtt_over_the_window() {
 }
 
 #[test]
-fn v_doubles_from_the_third_round_in_one_direction_and_a_turn_sets_it_to_one() {
+fn v_doubles_from_the_third_round_in_one_direction_and_resets_on_a_turn() {
     let mut velocity = Velocity { cwnd_before: 10.0, ..Velocity::new() };
     let seen: Vec<_> = [11.0, 12.0, 13.0, 14.0, 13.0, 12.0, 12.0]
         .map(|cwnd| {
@@ -67,7 +67,7 @@ fn slow_start_doubles_until_the_window_exceeds_the_target() {
 }
 
 #[test]
-fn a_queue_that_never_empties_brings_the_competitive_mode_until_it_empties() {
+fn a_persistent_queue_switches_to_competitive_mode_until_it_empties() {
     let mut copa = steady(50.0);
     let mut now = RTT;
     let mut number = 2u64;
@@ -123,7 +123,7 @@ fn the_base_rtt_is_forgotten_after_ten_seconds() {
 }
 
 #[test]
-fn silence_and_idle_sources_do_not_leave_a_large_window() {
+fn a_timeout_resets_the_window_and_an_unused_window_does_not_grow() {
     let mut copa = steady(50.0);
     copa.on_ack(&ack(1, 30, 2), &mut cx(RTT * 2, RTT));
     assert!((copa.cwnd - 50.0).abs() < 1e-9, "31 of 50 packets were in flight");

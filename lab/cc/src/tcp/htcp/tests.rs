@@ -69,7 +69,7 @@ fn arrive(driven: &mut LossDriven<HTcp>, largest: &mut u64, start: Span, count: 
 }
 
 #[test]
-fn the_decrease_is_what_empties_the_queue_once_the_rate_is_steady() {
+fn the_decrease_empties_the_queue_once_the_rate_is_steady() {
     let mut driven = avoiding(PARAMS, 100.0, law(&[]));
     let (mut largest, mut now) = (0, Span::ZERO);
     let mut betas = Vec::new();
@@ -107,7 +107,7 @@ fn the_decrease_is_what_empties_the_queue_once_the_rate_is_steady() {
 }
 
 #[test]
-fn the_largest_round_trip_fades_and_does_not_jump() {
+fn the_maximum_rtt_decays_and_does_not_jump() {
     let mut driven = avoiding(PARAMS, 100.0, law(&[]));
     let mut largest = 0;
     arrive(&mut driven, &mut largest, Span::ZERO, 1, RTT);
@@ -122,7 +122,7 @@ fn the_largest_round_trip_fades_and_does_not_jump() {
 }
 
 #[test]
-fn short_round_trips_and_no_switch_are_as_their_settings_say() {
+fn short_rtts_and_the_disabled_switch_set_the_decrease_factor() {
     // Below 10 ms always one half.
     let mut law = law(&[("bandwidth_switch", "off")]);
     law.is_settled = true;
@@ -135,7 +135,7 @@ fn short_round_trips_and_no_switch_are_as_their_settings_say() {
 }
 
 #[test]
-fn after_a_timeout_time_counts_from_when_all_sent_before_it_is_settled() {
+fn after_a_timeout_growth_time_starts_once_earlier_packets_are_settled() {
     let mut driven = avoiding(PARAMS, 100.0, law(&[]));
     driven.on_timeout(&mut cx(seconds(1.0), RTT));
     // The first ACK shows that packets up to 120 had left.

@@ -21,7 +21,7 @@ fn arrive(law: &mut LedbatPp, packets: u64, now: Span, ms: u64) {
 }
 
 #[test]
-fn the_gain_is_one_over_the_targets_in_half_a_base_rtt_and_at_least_a_sixteenth() {
+fn the_gain_depends_on_base_rtt_and_target_and_is_at_least_a_sixteenth() {
     // [LEDBATPP] 120 ms over the base RTT, rounded up.
     for (ms, divisor) in [(200, 1.0), (120, 1.0), (100, 2.0), (40, 3.0), (20, 6.0), (5, 16.0)] {
         let mut law = LedbatPp::new(&values(PARAMS, &[]));
@@ -31,7 +31,7 @@ fn the_gain_is_one_over_the_targets_in_half_a_base_rtt_and_at_least_a_sixteenth(
 }
 
 #[test]
-fn a_round_trip_adds_the_gain_up_to_the_target_and_takes_the_excess_above_it_half_at_most() {
+fn each_rtt_adds_the_gain_below_target_and_removes_at_most_half_above() {
     for (ms, change) in
         [(100, 0.5), (160, 0.5), (166, 0.5 - 10.0), (190, 0.5 - 50.0), (200, -50.0), (900, -50.0)]
     {
@@ -43,7 +43,7 @@ fn a_round_trip_adds_the_gain_up_to_the_target_and_takes_the_excess_above_it_hal
 }
 
 #[test]
-fn one_delayed_sample_of_four_is_no_queue() {
+fn one_delayed_sample_in_four_does_not_indicate_a_queue() {
     let mut law = avoiding(100.0);
     arrive(&mut law, 1, RTT, 100);
     law.on_ack(&ack(1, 99, 1001), &mut cx(RTT, Span::from_millis(900)));
@@ -63,8 +63,7 @@ fn the_first_slow_start_adds_the_gain_and_ends_at_three_quarters_of_the_target()
 }
 
 #[test]
-fn a_slowdown_is_two_packets_for_two_rounds_then_slow_start_and_the_next_comes_nine_lengths_later()
-{
+fn a_slowdown_is_two_rounds_then_slow_start_and_recurs_after_nine_lengths() {
     let mut law = avoiding(100.0);
     law.state = State::Due(Instant::ZERO + RTT);
     arrive(&mut law, 1, RTT, 100);

@@ -79,7 +79,7 @@ fn a_slow_link_gets_smaller_packets() {
 }
 
 #[test]
-fn the_link_that_shows_is_the_last_that_is_offered_too_much() {
+fn the_measured_bottleneck_is_the_last_overloaded_link() {
     // 14 Mb/s fill the first two queues; the second link gets 12 Mb/s, and the third link no more
     // than its rate.
     let train = plan(vec![link(12, 1, 50), link(10, 1, 50), link(10, 1, 50)]);
@@ -90,7 +90,7 @@ fn the_link_that_shows_is_the_last_that_is_offered_too_much() {
 }
 
 #[test]
-fn losses_ahead_of_the_slowest_link_are_made_up_for() {
+fn losses_before_the_slowest_link_are_compensated_by_more_packets() {
     let half = Probability::per_mille(500);
     let free = || LinkConfig::builder().with_loss(half);
     let train = plan(vec![free(), link(10, 1, 50)]);
@@ -104,7 +104,7 @@ fn losses_ahead_of_the_slowest_link_are_made_up_for() {
 }
 
 #[test]
-fn what_comes_out_is_what_later_links_make_of_it() {
+fn the_expected_arrival_rate_includes_loss_duplication_and_corruption() {
     // 10 Mb/s × 0.9 × 1.05 arrive. The router still delivers the 2 % that are damaged.
     let rough = link(10, 1, 50)
         .with_loss(Probability::per_mille(100))
@@ -115,7 +115,7 @@ fn what_comes_out_is_what_later_links_make_of_it() {
 }
 
 #[test]
-fn a_path_without_a_rate_has_nothing_to_fill() {
+fn a_path_without_a_rate_gets_no_packet_train() {
     assert!(why_not(vec![LinkConfig::builder()]).contains("no link has a rate"));
     assert!(why_not(vec![]).contains("no link has a rate"));
 }
@@ -149,7 +149,7 @@ fn a_pause_or_two_do_not_change_a_rate() {
 }
 
 #[test]
-fn no_arrivals_at_all_are_no_rate() {
+fn a_train_without_arrivals_has_no_rate() {
     let train = plan(vec![link(100, 10, 100)]);
     let config = link(100, 10, 100).build().unwrap();
     let check = train.rate_check(&config, &[], counted(7_000, 0)).unwrap();
@@ -160,7 +160,7 @@ fn no_arrivals_at_all_are_no_rate() {
 }
 
 #[test]
-fn losses_behind_the_bottleneck_are_put_back_and_widen_the_tolerance() {
+fn losses_behind_the_bottleneck_are_added_back_and_widen_the_tolerance() {
     // Half of the packets are lost behind the bottleneck: 240 µs apart are 100 Mb/s again. For 2500
     // arrivals, 3 × 1.4 × √(0.5 ÷ 0.5 ÷ 2500) = 8.4 %, and 2 %.
     let lossy = link(100, 10, 100).with_loss(Probability::per_mille(500));
@@ -172,7 +172,7 @@ fn losses_behind_the_bottleneck_are_put_back_and_widen_the_tolerance() {
 }
 
 #[test]
-fn a_rate_is_not_judged_where_something_else_was_the_limit() {
+fn a_rate_is_not_judged_when_something_else_limited_it() {
     let config = link(100, 10, 100);
     let check = |config: LinkConfigBuilder, offered, delivered| {
         let train = plan(vec![config.clone()]);
@@ -204,7 +204,7 @@ fn filling() -> Vec<Arrival> {
 }
 
 #[test]
-fn a_queue_is_as_long_as_those_behind_it_wait() {
+fn queue_length_is_derived_from_the_waiting_time_of_packets() {
     // 12 ms at 100 Mb/s are 100 packets of 1500 bytes. 5 % of 100, one packet, and 0.3 ms (2.5).
     let config = link(100, 10, 100).build().unwrap();
     let train = plan(vec![config.to_builder()]);
@@ -250,7 +250,7 @@ fn the_routers_count_of_a_queue_in_packets_is_exact() {
 }
 
 #[test]
-fn a_queue_is_not_judged_where_its_length_is_not_what_shows() {
+fn a_queue_is_not_judged_when_its_length_cannot_be_observed() {
     let check = |config: LinkConfigBuilder, refused| {
         let train = plan(vec![config.clone()]);
         let counted = Counted { refused, ..counted(7_000, 5_000) };
@@ -290,7 +290,7 @@ fn a_queue_is_not_judged_where_its_length_is_not_what_shows() {
 }
 
 #[test]
-fn counts_are_those_of_the_train_alone() {
+fn counts_cover_only_the_train() {
     let stats = |arrived, dropped_full, delivered| LinkStats {
         arrived,
         dropped_full,
@@ -353,7 +353,7 @@ fn strange_link(random: &mut SeededRandom) -> LinkConfig {
 
 /// The seed determines the path: a failure repeats with the printed seed.
 #[test]
-fn the_strangest_path_is_measured_in_bounded_time_or_not_at_all() {
+fn a_random_path_is_measured_in_bounded_time_or_refused() {
     let mut trains = 0;
     for seed in 0..5_000 {
         let mut random = SeededRandom::new(seed);

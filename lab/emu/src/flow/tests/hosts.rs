@@ -152,7 +152,7 @@ fn tcp_crosses_hosts_over_both_protocols() {
 }
 
 #[test]
-fn a_tcp_window_is_about_as_wide_as_the_plan_wants() {
+fn the_tcp_window_is_close_to_the_planned_size() {
     let (ends, _wire) = ends(1500, false);
     let mut plan = FlowPlan::new("t", Transport::Tcp, "reno", vec![0]);
     plan.window_packets = Some(200);
@@ -193,7 +193,7 @@ fn sabul_crosses_hosts_over_both_protocols() {
 
 /// Programs receive the addresses of both hosts, and the near program reaches the far program.
 #[test]
-fn programs_of_two_hosts_talk() {
+fn programs_of_two_hosts_exchange_data() {
     let (ends, _wire) = ends(1500, false);
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let near =

@@ -118,7 +118,7 @@ fn under_drr_shares_follow_the_weights() {
 }
 
 #[test]
-fn with_dedicated_room_a_flow_fills_only_its_own() {
+fn a_flow_with_dedicated_queue_space_fills_only_its_own() {
     // Flow 1 floods; flow 2 has a burst of 10 now and then, and room for 10 packets.
     let mut traffic = Vec::new();
     for round in 0..50 {
@@ -150,7 +150,7 @@ fn the_threshold_marks_exactly_from_k_on() {
 }
 
 #[test]
-fn the_threshold_leaves_others_to_the_full_queue() {
+fn the_ecn_threshold_does_not_affect_packets_without_ecn() {
     let discipline = Discipline::EcnThreshold(EcnThreshold { mark_packets: 1 });
     let mut link = link(with(discipline).with_queue(QueueLimit::Packets(5)));
     let verdicts: Vec<_> = (0..7).map(|n| link.push(us(0), 1_500, n)).collect();
@@ -161,7 +161,7 @@ fn the_threshold_leaves_others_to_the_full_queue() {
 }
 
 #[test]
-fn red_drops_early_and_says_so() {
+fn red_counts_early_drops() {
     // 1 Gb/s offered 1.25: with room for 1000, RED keeps the queue near its thresholds.
     let config = with(Discipline::Red(Red::default())).with_queue(QueueLimit::Packets(1_000));
     let mut link = link(config);
@@ -178,7 +178,7 @@ fn red_drops_early_and_says_so() {
 }
 
 #[test]
-fn red_marks_capable_packets_instead() {
+fn red_marks_ecn_capable_packets_instead_of_dropping() {
     let red = Red { is_marking: true, max_packets: 500, min_packets: 100, ..Red::default() };
     let mut link = link(with(Discipline::Red(red)));
     let capable = PacketMeta { size: 1_500, flow: 0, is_ecn_capable: true };
@@ -195,7 +195,7 @@ fn red_marks_capable_packets_instead() {
 }
 
 #[test]
-fn after_an_idle_time_flows_are_new_again() {
+fn after_an_idle_period_flows_count_as_new() {
     // The flow spends more than its credits; once the link rests, the debt is forgotten.
     let mut link = link(with(Discipline::FqCodel(FqCodel::default())));
     for round in 0..3 {
@@ -211,7 +211,7 @@ fn after_an_idle_time_flows_are_new_again() {
 }
 
 #[test]
-fn without_a_rate_no_discipline_holds_anything() {
+fn without_a_rate_no_discipline_queues_packets() {
     for discipline in all_disciplines() {
         let mut link = link(LinkConfig::builder().with_discipline(discipline.clone()));
         for n in 0..50 {
@@ -225,7 +225,7 @@ fn without_a_rate_no_discipline_holds_anything() {
 /// Goal: the two paths through a link agree. Method: one flow, and settings under which only a lack
 /// of room needs a decision.
 #[test]
-fn a_discipline_with_nothing_to_decide_is_drop_tail() {
+fn a_discipline_that_never_acts_equals_drop_tail() {
     let hour = Span::from_secs(3_600);
     let patient = Codel { target: hour, interval: hour, is_marking: false };
     for seed in 0..100 {
@@ -253,7 +253,7 @@ fn a_discipline_with_nothing_to_decide_is_drop_tail() {
 }
 
 #[test]
-fn a_packet_that_waits_has_a_deadline_even_if_nothing_is_on_the_wire() {
+fn a_queued_packet_has_a_deadline_even_if_the_wire_is_idle() {
     for discipline in all_disciplines() {
         let mut link = link(with(discipline.clone()).with_loss(Probability::per_mille(500)));
         let mut arrived = 0;
@@ -372,7 +372,7 @@ fn packets_are_conserved_under_every_discipline() {
 /// only at the end, at random times, and exactly at each deadline. The last must also deliver each
 /// packet at exactly its arrival time.
 #[test]
-fn polling_changes_nothing_under_any_discipline() {
+fn results_do_not_depend_on_poll_times_under_any_discipline() {
     for discipline in all_disciplines() {
         for seed in 0..60 {
             let mut random = SeededRandom::new(1_000 + seed);

@@ -31,7 +31,7 @@ fn last_of(link: &mut Link<u32>, count: u32) -> Instant {
 }
 
 #[test]
-fn a_policer_drops_early_and_leaves_the_queue_alone() {
+fn a_policer_drops_packets_before_the_queue() {
     let policer = TokenBucket { rate: Rate::from_mbps(8), bytes: 3_000 };
     let mut link = link(|it| it.with_policer(Some(policer)).with_rate(Some(Rate::from_mbps(100))));
     let verdicts: Vec<Verdict> = (0..5).map(|n| link.push(Instant::ZERO, 1_000, n)).collect();
@@ -40,7 +40,7 @@ fn a_policer_drops_early_and_leaves_the_queue_alone() {
 }
 
 #[test]
-fn a_shaper_passes_its_bucket_at_the_burst_rate_whatever_the_discipline() {
+fn a_shaper_sends_its_bucket_at_the_burst_rate_under_any_discipline() {
     let shaper = TokenBucket { rate: Rate::from_mbps(80), bytes: 10_000 };
     for discipline in [Discipline::DropTail, Discipline::FqCodel(FqCodel::default())] {
         let mut link = link(|it| it.with_shaper(Some(shaper)).with_discipline(discipline.clone()));
@@ -53,7 +53,7 @@ fn a_shaper_passes_its_bucket_at_the_burst_rate_whatever_the_discipline() {
 }
 
 #[test]
-fn a_wandering_rate_takes_a_time_between_its_ends() {
+fn a_random_walk_rate_serves_packets_between_its_two_extremes() {
     let walk = RateWalk { low: Rate::from_mbps(2), every: Span::from_millis(20) };
     let last = last_of(&mut link(|it| it.with_rate_walk(Some(walk))), 900).elapsed();
     assert!(last > Span::from_millis(950) && last < Span::from_millis(3_600), "{last:?}");
@@ -63,7 +63,7 @@ fn a_wandering_rate_takes_a_time_between_its_ends() {
 }
 
 #[test]
-fn a_queue_drains_at_the_rate_of_each_step_whatever_the_discipline() {
+fn a_queue_drains_at_the_rate_of_each_step_under_any_discipline() {
     let at = |ms| Instant::ZERO + Span::from_millis(ms);
     let steps = vec![
         RateStep { at: at(10), rate: Rate::from_mbps(2) },
@@ -84,7 +84,7 @@ fn a_queue_drains_at_the_rate_of_each_step_whatever_the_discipline() {
 }
 
 #[test]
-fn a_shorter_delay_keeps_packets_in_order_and_a_longer_delay_holds_from_its_time() {
+fn delay_steps_keep_packet_order_and_apply_from_their_time() {
     let at = |ms| Instant::ZERO + Span::from_millis(ms);
     let step = |ms, delay| DelayStep { at: at(ms), delay: Span::from_millis(delay) };
     let steps = vec![step(10, 5), step(40, 100)];
@@ -110,7 +110,7 @@ fn a_shorter_delay_keeps_packets_in_order_and_a_longer_delay_holds_from_its_time
 }
 
 #[test]
-fn a_trace_sends_at_its_times_and_wastes_the_rest_whatever_the_discipline() {
+fn a_trace_sends_only_at_its_opportunities_under_any_discipline() {
     let at = |ms| Instant::ZERO + Span::from_millis(ms);
     let trace = Trace::parse(b"2\n2\n10\n").unwrap();
     for discipline in [Discipline::DropTail, Discipline::FqCodel(FqCodel::default())] {

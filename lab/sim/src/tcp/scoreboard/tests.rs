@@ -44,7 +44,7 @@ fn resend(board: &mut Scoreboard, ms: u64, number: u64) {
 }
 
 #[test]
-fn what_left_before_and_is_late_is_lost() {
+fn an_overdue_segment_sent_before_an_arrived_one_is_lost() {
     let mut board = flight(10);
     arrive(&mut board, 6, 7);
     assert_eq!((board.pipe(), board.sacked(), board.missing()), (8, 2, 8));
@@ -58,7 +58,7 @@ fn what_left_before_and_is_late_is_lost() {
 }
 
 #[test]
-fn a_copy_is_judged_by_its_own_departure() {
+fn a_retransmission_is_judged_by_its_own_send_time() {
     let mut board = flight(5);
     arrive(&mut board, 3, 5);
     lose_before(&mut board, 5);
@@ -81,7 +81,7 @@ fn a_copy_is_judged_by_its_own_departure() {
 }
 
 #[test]
-fn a_segment_sent_again_before_it_is_lost_counts_twice() {
+fn a_segment_retransmitted_before_it_is_lost_counts_twice_in_the_pipe() {
     let mut board = flight(4);
     resend(&mut board, 10, 4);
     assert_eq!(board.pipe(), 5);
@@ -93,7 +93,7 @@ fn a_segment_sent_again_before_it_is_lost_counts_twice() {
 }
 
 #[test]
-fn a_lost_segment_that_arrives_is_not_sent_again() {
+fn a_lost_segment_that_arrives_is_not_retransmitted() {
     let mut board = flight(6);
     lose_before(&mut board, 5);
     assert_eq!(arrive(&mut board, 2, 3), 2);
@@ -102,7 +102,7 @@ fn a_lost_segment_that_arrives_is_not_sent_again() {
 }
 
 #[test]
-fn arrivals_are_handed_on_once_with_their_departure() {
+fn arrivals_are_reported_once_with_their_send_time() {
     let mut board = flight(6);
     let mut seen = Vec::new();
     let mut deliver = |number, segment: Outstanding| seen.push((number, segment.sent_at));
@@ -113,7 +113,7 @@ fn arrivals_are_handed_on_once_with_their_departure() {
 }
 
 #[test]
-fn a_timeout_loses_all_that_has_not_arrived_and_starts_over() {
+fn a_timeout_marks_all_outstanding_segments_lost() {
     let mut board = flight(8);
     arrive(&mut board, 4, 6);
     lose_before(&mut board, 6);
@@ -134,7 +134,7 @@ fn a_timeout_loses_all_that_has_not_arrived_and_starts_over() {
 }
 
 #[test]
-fn short_segments_are_found_at_their_own_place() {
+fn short_segments_are_found_at_their_own_offset() {
     let mut board = Scoreboard::new(MSS);
     for length in [1000, 10, 500, 1000, 1000, 1000] {
         board.push(at(1), length);
@@ -147,7 +147,7 @@ fn short_segments_are_found_at_their_own_place() {
 }
 
 #[test]
-fn blocks_that_no_segment_has_say_nothing() {
+fn sack_blocks_that_match_no_segment_are_ignored() {
     let mut board = flight(5);
     for (start, end) in [(500, 2000), (1000, 2500), (1000, 9000), (3000, 3000), (4000, 2000)] {
         assert_eq!(board.arrive(start, end, &mut |_, _| ()), 0, "{start}..{end}");
@@ -167,7 +167,7 @@ struct Seen {
 }
 
 #[test]
-fn behaves_like_the_rules_applied_to_a_list() {
+fn the_scoreboard_matches_a_reference_list() {
     for seed in 0..100 {
         let mut rng = SeededRandom::new(seed);
         let mut board = Scoreboard::new(MSS);

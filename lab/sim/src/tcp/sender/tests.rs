@@ -26,9 +26,9 @@ impl Controller for Fixed {
 
 /// The same with a window of ten; records the ACKs.
 #[derive(Debug, Default)]
-struct Heard(Arc<Mutex<Vec<Acked>>>);
+struct AckRecorder(Arc<Mutex<Vec<Acked>>>);
 
-impl Controller for Heard {
+impl Controller for AckRecorder {
     fn limits(&self) -> SendLimits {
         Fixed(10).limits()
     }
@@ -82,7 +82,7 @@ fn ack(sender: &mut TcpSender, now: Instant, ack: u64, blocks: &[(u64, u64)], ec
 }
 
 #[test]
-fn a_window_leaves_and_each_arrival_lets_another_segment_out() {
+fn the_window_is_sent_and_each_ack_releases_another_segment() {
     let mut sender = sender(4);
     assert_eq!(drain(&mut sender, at(0)), (vec![0, 1, 2, 3], Some(at(1000))));
     ack(&mut sender, at(100), 2, &[], at(0));
@@ -93,7 +93,7 @@ fn a_window_leaves_and_each_arrival_lets_another_segment_out() {
 }
 
 #[test]
-fn the_third_segment_beyond_a_hole_starts_a_recovery() {
+fn the_third_segment_beyond_a_gap_starts_recovery() {
     let mut sender = sender(6);
     drain(&mut sender, at(0));
     // 0 is lost. Limited transmit: each arrival beyond it lets one new segment out.
@@ -114,7 +114,7 @@ fn the_third_segment_beyond_a_hole_starts_a_recovery() {
 }
 
 #[test]
-fn a_recovery_of_a_window_controller_reduces_proportionally() {
+fn a_window_controllers_recovery_uses_proportional_rate_reduction() {
     let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
     // Lost: 0 of ten. The window halves: ceil(n × 5 / 10) have left after n arrivals, until five
@@ -128,7 +128,7 @@ fn a_recovery_of_a_window_controller_reduces_proportionally() {
 }
 
 #[test]
-fn a_lost_retransmission_shrinks_the_window_again_and_once() {
+fn a_lost_retransmission_reduces_the_window_exactly_once_more() {
     let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
     ack(&mut sender, at(100), 0, &[(2, 9)], at(0));
@@ -143,7 +143,7 @@ fn a_lost_retransmission_shrinks_the_window_again_and_once() {
 }
 
 #[test]
-fn after_the_lost_comes_new_data() {
+fn new_data_is_sent_after_retransmissions() {
     let mut sender = sender(8);
     sender.written = 9 * MSS;
     drain(&mut sender, at(0));
@@ -169,7 +169,7 @@ fn a_late_segment_is_lost_after_a_quarter_of_a_round_trip() {
 }
 
 #[test]
-fn a_path_that_reorders_is_given_time_in_recoveries_too() {
+fn the_reorder_window_applies_during_recovery_too() {
     let mut sender = sender(10);
     drain(&mut sender, at(0));
     ack(&mut sender, at(100), 0, &[(1, 2)], at(0));
@@ -196,7 +196,7 @@ fn a_recovery_in_which_only_late_segments_arrive_is_undone() {
 }
 
 #[test]
-fn a_recovery_that_a_retransmission_ends_stays() {
+fn a_recovery_ended_by_a_retransmission_is_not_undone() {
     let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
     ack(&mut sender, at(100), 0, &[(1, 3)], at(0));
@@ -207,7 +207,7 @@ fn a_recovery_that_a_retransmission_ends_stays() {
 }
 
 #[test]
-fn a_lost_tail_is_repaired_by_a_probe_and_shrinks_the_window() {
+fn a_lost_tail_is_repaired_by_a_probe_and_reduces_the_window() {
     let mut sender = newreno(TcpConfig::default());
     sender.written = 10 * MSS;
     drain(&mut sender, at(0));
@@ -226,7 +226,7 @@ fn a_lost_tail_is_repaired_by_a_probe_and_shrinks_the_window() {
 }
 
 #[test]
-fn a_probe_that_arrives_twice_shrinks_nothing() {
+fn a_tail_probe_that_arrives_twice_does_not_reduce_the_window() {
     let mut sender = newreno(TcpConfig::default());
     sender.written = 10 * MSS;
     drain(&mut sender, at(0));
@@ -243,7 +243,7 @@ fn a_probe_that_arrives_twice_shrinks_nothing() {
 }
 
 #[test]
-fn the_timer_takes_all_for_lost_and_doubles() {
+fn the_retransmission_timer_marks_all_lost_and_doubles() {
     let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
     ack(&mut sender, at(100), 2, &[], at(0));
@@ -265,7 +265,7 @@ fn the_timer_takes_all_for_lost_and_doubles() {
 }
 
 #[test]
-fn a_timeout_that_was_only_early_is_seen_by_the_echo() {
+fn a_spurious_timeout_is_detected_by_the_timestamp_echo() {
     let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
     assert_eq!(drain(&mut sender, at(1000)).0, [10], "the probe");
@@ -281,7 +281,7 @@ fn a_timeout_that_was_only_early_is_seen_by_the_echo() {
 }
 
 #[test]
-fn after_a_timeout_no_recovery_begins_before_its_point() {
+fn after_a_timeout_no_recovery_begins_before_the_recovery_point() {
     let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
     drain(&mut sender, at(1000));
@@ -295,7 +295,7 @@ fn after_a_timeout_no_recovery_begins_before_its_point() {
 }
 
 #[test]
-fn the_receivers_window_bounds_what_is_outstanding() {
+fn the_receive_window_bounds_outstanding_data() {
     let config = TcpConfig { window_packets: Some(3), ..TcpConfig::default() };
     let mut sender = newreno(config);
     assert_eq!(drain(&mut sender, at(0)).0, [0, 1, 2]);
@@ -313,7 +313,7 @@ fn the_first_window_is_the_smaller_of_both() {
 }
 
 #[test]
-fn pacing_keeps_the_controllers_gap_where_it_is_asked_for() {
+fn a_paced_sender_keeps_the_controllers_gap() {
     let mut sender = sender(8);
     sender.config.is_paced = true;
     assert_eq!(drain(&mut sender, at(0)), (vec![0], Some(at(2))));
@@ -336,7 +336,7 @@ fn short_writes_make_short_segments_and_the_last_ack_stops_the_timer() {
 }
 
 #[test]
-fn a_mark_halves_the_window_and_is_answered_by_one_new_segment() {
+fn an_ecn_mark_halves_the_window_and_sets_cwr_on_one_new_segment() {
     let mut sender = newreno(TcpConfig { is_ecn_capable: true, ..TcpConfig::default() });
     drain(&mut sender, at(0));
     let mut answered = Vec::new();
@@ -357,7 +357,7 @@ fn a_mark_halves_the_window_and_is_answered_by_one_new_segment() {
 }
 
 #[test]
-fn acks_that_cannot_be_true_or_are_old_change_nothing() {
+fn impossible_or_old_acks_change_nothing() {
     let mut sender = sender(6);
     drain(&mut sender, at(0));
     ack(&mut sender, at(100), 3, &[], at(0));
@@ -370,10 +370,10 @@ fn acks_that_cannot_be_true_or_are_old_change_nothing() {
 }
 
 #[test]
-fn acks_tell_what_arrived_beyond_a_hole_what_is_lost_and_whether_more_could_have_been_sent() {
+fn the_controller_gets_sacked_lost_and_app_limited_state_with_each_ack() {
     let heard = Arc::default();
     let mut sender =
-        TcpSender::new(at(0), TcpConfig::default(), guarded(Heard(Arc::clone(&heard))));
+        TcpSender::new(at(0), TcpConfig::default(), guarded(AckRecorder(Arc::clone(&heard))));
     sender.write(12 * MSS);
     drain(&mut sender, at(0));
     // Segments 1 to 10 left, of which 1 arrived and 2 did not.
@@ -397,10 +397,10 @@ fn acks_tell_what_arrived_beyond_a_hole_what_is_lost_and_whether_more_could_have
 }
 
 #[test]
-fn what_the_timer_takes_for_lost_is_not_told_as_shown_to_be() {
+fn timer_losses_are_not_reported_as_detected_losses() {
     let heard = Arc::default();
     let mut sender =
-        TcpSender::new(at(0), TcpConfig::default(), guarded(Heard(Arc::clone(&heard))));
+        TcpSender::new(at(0), TcpConfig::default(), guarded(AckRecorder(Arc::clone(&heard))));
     sender.write(100 * MSS);
     drain(&mut sender, at(0));
     drain(&mut sender, at(5000));

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_controller_stands_beside_the_others_and_never_twice() {
+    fn the_controller_is_compared_with_the_others_and_listed_once() {
         for (name, transport, wanted) in
             [("sabul2003", Carrier::Sabul, 16), ("cubic", Carrier::Tcp, 12)]
         {

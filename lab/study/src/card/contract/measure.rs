@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn cubic_is_held_against_half_of_two_and_seeds_by_their_medians() {
+    fn cubic_is_compared_with_half_of_two_cubics_by_medians_over_seeds() {
         // Medians 4 of 3, 4, 9; halves of both 4, 5, 6: 4 ÷ 5.
         let beside = [run(3e6, 6e6, 1.0), run(4e6, 5e6, 1.0), run(9e6, 1e6, 1.0)];
         let reference = [run(2e6, 6e6, 1.0), run(9e6, 1e6, 1.0), run(6e6, 6e6, 1.0)];
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_as_full_as_with_two_cubics_and_at_least_so_where_losses_keep_them_away() {
+    fn a_link_must_be_as_full_as_with_two_cubics_or_95_percent_under_loss() {
         let full = |loss, utilisation, reference| {
             mark(loss, &[run(5e6, 1e6, utilisation)], &[run(5e6, 5e6, reference)]).is_full
         };

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_test_has_its_reference_and_short_transfers_are_alone_too() {
+    fn every_test_has_a_reference_and_short_transfers_also_run_alone() {
         let entry = registry::find("sabul2003").unwrap();
         let subject = Subject { entry, params: &[], transport: Carrier::Sabul };
         let exams = exams(&subject, Order::CubicFirst, true);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_stands_beside_its_reference_and_what_waits_is_a_delay() {
+    fn numbers_are_paired_with_references_and_queues_become_delays() {
         let run = |peer: f64, own: f64, waiting: f64| {
             let flow = |id: &str, goodput_bps| FlowResult {
                 id: id.to_owned(),

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_flow_is_a_second_later_in_the_run_and_in_its_reference() {
+    fn the_second_flow_starts_a_second_later_in_run_and_reference() {
         for (order, wanted) in
             [(Order::CubicFirst, [0, 1]), (Order::Together, [0, 0]), (Order::CubicLast, [1, 0])]
         {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_the_grid_is_refused_with_what_is() {
+    fn a_value_outside_the_grid_is_refused_with_the_grid_values() {
         for (only, part) in [
             ("tea", "rate_mbps, rtt_ms, queue_bdp, loss"),
             ("rtt_ms", "is no rtt_ms"),

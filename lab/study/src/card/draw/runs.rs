@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_with_a_failed_run_does_not_count_in_numbers() {
+    fn a_seed_with_a_failed_run_is_excluded_from_numbers() {
         let looks = |bps: f64| {
             let look = Look { theirs_bps: bps, ..Look::default() };
             Looks { beside: look, reference: look, ..Looks::default() }

@@ -14,7 +14,7 @@ fn changed(at: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn each_contradiction_is_refused_by_name() {
+fn each_invalid_frame_is_refused_with_its_reason() {
     let ip = VNET_BYTES;
     for (frame, why) in [
         (Vec::new(), "no whole virtio header"),
@@ -53,7 +53,7 @@ fn each_contradiction_is_refused_by_name() {
 }
 
 #[test]
-fn no_part_of_a_frame_passes_for_a_frame() {
+fn truncated_or_extended_frames_are_refused() {
     for sample in kinds() {
         let frame = Sample { payload: 150, gso: 100, ..sample }.frame();
         for end in 0..frame.len() {
@@ -90,7 +90,7 @@ fn write_all(bundle: &Bundle, random: &mut SeededRandom, out: &mut Vec<u8>) {
 }
 
 #[test]
-fn whatever_is_accepted_can_be_written_and_nothing_panics() {
+fn every_accepted_frame_can_be_written_without_a_panic() {
     const CASES: u32 = 100_000;
     let mut random = SeededRandom::new(3);
     let mut pick = |below: usize| usize::try_from(random.below(below as u64)).unwrap();

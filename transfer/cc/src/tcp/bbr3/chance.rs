@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_with_a_queue_is_not_chance() {
+    fn losses_with_a_queue_do_not_count_as_random() {
         let mut chance = rounds(&[10.0; 8]);
         (0..20).for_each(|_| round(&mut chance, 300.0, 3));
         assert!((chance.share() - 0.01).abs() < 1e-9);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_in_all_rounds_is_chance_and_what_a_queue_drops_in_some_is_not() {
+    fn losses_in_all_rounds_are_random_and_losses_in_some_rounds_are_not() {
         assert!(rounds(&[20.0; 2]).share() < 1e-9);
         assert!((rounds(&[20.0; 3]).share() - 0.02).abs() < 1e-9);
         assert!((rounds(&[20.0; 9]).share() - 0.02).abs() < 1e-9);

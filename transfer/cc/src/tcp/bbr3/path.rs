@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_round_trip_lasts_ten_seconds_and_asks_for_a_probe_after_five() {
+    fn the_minimum_rtt_lasts_ten_seconds_and_a_probe_is_due_after_five() {
         let ms = Span::from_millis;
         let mut rtt = RttFilter::default();
         // Rows: time, sample, whether a probe is due, smallest RTT afterwards.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_counts_for_its_cycle_and_the_next() {
+    fn a_rate_sample_is_kept_for_its_cycle_and_the_next() {
         let mut rates = RateFilter::default();
         rates.keep(7.0);
         rates.keep(5.0);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lump_is_what_ten_rounds_brought_at_once_beyond_the_rate() {
+    fn ack_aggregation_is_the_largest_excess_in_ten_rounds() {
         let mut lumps = Lumps::new();
         // One packet a millisecond: 30 at once are 30 in excess, 8 more after 10 ms are 28.
         lumps.keep(30.0, 1000.0, 100.0, at(100), 1, true);

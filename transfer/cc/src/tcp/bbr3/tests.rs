@@ -106,7 +106,7 @@ fn startup_ends_after_three_rounds_without_a_quarter_more() {
 }
 
 #[test]
-fn drain_ends_after_three_rounds_whatever_is_in_flight() {
+fn drain_ends_after_three_rounds_with_any_flight_size() {
     let mut path = Path::new();
     path.until("drain", 2000);
     let start = path.now;
@@ -118,7 +118,7 @@ fn drain_ends_after_three_rounds_whatever_is_in_flight() {
 
 /// Rows: event that ends the state, and the following state.
 #[test]
-fn states_follow_each_other_and_each_has_its_gap_and_window() {
+fn each_state_has_its_successor_gap_and_window() {
     type Drive = fn(&mut Path);
     let rows: [(&str, Drive, &str, u64, f64, u64); 6] = [
         // 2 × 1000; ACKs report ten packets at once, all of which exceed the rate at that moment.
@@ -144,7 +144,7 @@ fn states_follow_each_other_and_each_has_its_gap_and_window() {
 }
 
 #[test]
-fn a_probe_comes_after_two_to_three_seconds_or_as_many_rounds_as_reno_would_take() {
+fn a_probe_is_due_after_2_to_3_seconds_or_after_renos_number_of_rounds() {
     // 10 packets a millisecond over 100 ms: the timer is first.
     let mut path = Path::probing();
     let down = path.bbr.probe.started;
@@ -183,7 +183,7 @@ fn the_wait_is_drawn_evenly_from_two_to_three_seconds() {
 }
 
 #[test]
-fn losses_while_cruising_lower_the_short_term_to_what_arrives_until_the_next_probe() {
+fn losses_in_cruise_lower_the_short_term_bounds_until_the_next_probe() {
     let mut path = Path::cruising();
     path.lost += 5;
     path.run(1, 10, 1000, RTT);
@@ -291,7 +291,7 @@ fn five_packets_lost_do_not_end_startup() {
 }
 
 #[test]
-fn silence_leaves_one_packet_begins_no_probe_and_gives_the_window_back() {
+fn a_timeout_leaves_one_packet_starts_no_probe_and_the_window_is_restored() {
     let mut path = Path::cruising();
     for _ in 0..3 {
         path.bbr.on_timeout(&mut cx(path.now, RTT));
@@ -306,7 +306,7 @@ fn silence_leaves_one_packet_begins_no_probe_and_gives_the_window_back() {
 }
 
 #[test]
-fn losses_are_counted_once_whether_a_report_or_an_ack_tells_of_them() {
+fn losses_are_counted_once_from_reports_and_acks() {
     let mut path = Path::cruising();
     path.bbr.on_loss(&loss(path.next, path.next), &mut cx(path.now, RTT));
     path.lost += 1;
@@ -318,7 +318,7 @@ fn losses_are_counted_once_whether_a_report_or_an_ack_tells_of_them() {
 }
 
 #[test]
-fn what_the_application_held_back_lowers_nothing() {
+fn app_limited_rate_samples_do_not_lower_the_bandwidth() {
     let mut path = Path::cruising();
     for _ in 0..12_000 {
         path.now += Span::from_millis(1);

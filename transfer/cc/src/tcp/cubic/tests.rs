@@ -30,7 +30,7 @@ fn run(cubic: &mut Cubic, from: &mut u64, start: Span, span: Span) {
 }
 
 #[test]
-fn the_curve_is_back_at_its_plateau_after_k() {
+fn the_cubic_curve_reaches_its_plateau_after_k() {
     let mut cubic = cubic(&[("initial_window", "1000"), ("ssthresh_packets", "1000")]);
     cubic.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
     // 1000 × 0.7 = 700.
@@ -55,7 +55,7 @@ fn the_curve_is_back_at_its_plateau_after_k() {
 }
 
 #[test]
-fn on_short_paths_it_is_never_slower_than_reno() {
+fn cubic_is_never_slower_than_reno_on_short_paths() {
     // 20 packets, 1 ms: the curve adds 0.4 × t^3 in t seconds, Reno hundreds of packets.
     let mut cubic = cubic(&[("initial_window", "20"), ("ssthresh_packets", "20")]);
     let short = Span::from_millis(1);
@@ -80,7 +80,7 @@ fn on_short_paths_it_is_never_slower_than_reno() {
 }
 
 #[test]
-fn a_window_that_did_not_get_back_leaves_room() {
+fn fast_convergence_lowers_the_target_after_an_early_second_loss() {
     let mut cubic = cubic(&[("initial_window", "1000"), ("ssthresh_packets", "1000")]);
     cubic.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
     assert!((cubic.w_max - 1000.0).abs() < 1e-9);
@@ -92,7 +92,7 @@ fn a_window_that_did_not_get_back_leaves_room() {
 }
 
 #[test]
-fn after_a_timeout_the_curve_begins_on_its_plateau() {
+fn after_a_timeout_the_curve_starts_at_its_plateau() {
     let mut cubic = cubic(&[("initial_window", "100"), ("ssthresh_packets", "100")]);
     cubic.on_timeout(&mut cx(Span::ZERO, RTT));
     assert_eq!(cubic.limits().window, Some(Packets(1)));
@@ -151,7 +151,7 @@ fn a_rising_delay_ends_slow_start_without_a_loss() {
 }
 
 #[test]
-fn any_order_of_any_facts_leaves_a_legal_window() {
+fn any_sequence_of_events_leaves_a_legal_window() {
     for seed in 0..200 {
         let mut rng = SeededRandom::new(seed);
         let mut cubic = cubic(&[]);
@@ -180,7 +180,7 @@ fn any_order_of_any_facts_leaves_a_legal_window() {
 }
 
 #[test]
-fn an_undo_gives_window_and_curve_back() {
+fn an_undo_restores_window_and_curve() {
     let mut cubic = cubic(&[("initial_window", "1000"), ("ssthresh_packets", "1000")]);
     cubic.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
     let mut largest = 10;

@@ -17,7 +17,7 @@ fn window(controller: &dyn Controller) -> u64 {
 }
 
 #[test]
-fn slow_start_adds_what_arrived_and_stops_at_the_threshold() {
+fn slow_start_adds_acknowledged_packets_and_stops_at_the_threshold() {
     let mut newreno = newreno(&[("ssthresh_packets", "16")]);
     newreno.on_ack(&ack(4, 6, 4), &mut cx());
     // 10 + 4 = 14.
@@ -75,7 +75,7 @@ fn a_loss_halves_the_window_once_a_window_of_data() {
 }
 
 #[test]
-fn the_last_packet_of_before_ends_a_recovery_and_its_mark_is_no_news() {
+fn the_last_packet_before_the_loss_ends_recovery_and_its_mark_is_ignored() {
     let mut newreno = newreno(&[("initial_window", "100")]);
     newreno.on_loss(&loss(5, 99), &mut cx());
     newreno.on_ack(&Acked { marked: Packets(1), ..ack(10, 50, 99) }, &mut cx());
@@ -85,7 +85,7 @@ fn the_last_packet_of_before_ends_a_recovery_and_its_mark_is_no_news() {
 }
 
 #[test]
-fn half_of_what_is_in_flight_stays_where_the_window_was_not_used() {
+fn a_loss_with_an_unused_window_leaves_half_of_the_flight_size() {
     let mut newreno = newreno(&[("initial_window", "100"), ("ssthresh_packets", "100")]);
     newreno.on_ack(&ack(2, 38, 2), &mut cx());
     newreno.on_loss(&loss(3, 40), &mut cx());
@@ -147,7 +147,7 @@ fn packets_are_spaced_by_the_round_trip_over_the_window_and_some_growth() {
 }
 
 #[test]
-fn any_order_of_any_facts_leaves_a_legal_window() {
+fn any_sequence_of_events_leaves_a_legal_window() {
     for seed in 0..200 {
         let mut rng = SeededRandom::new(seed);
         let mut newreno = newreno(&[]);

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_is_the_mean_of_the_times_near_the_median() {
+    fn the_reported_pair_time_is_the_mean_of_times_near_the_median() {
         let mut pairs = Pairs::new();
         assert_eq!(pairs.report(at_us(0)), None);
         arrive(&mut pairs, 0..64, 12);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_leaves_once_a_syn_interval_and_starts_at_a_millisecond() {
+    fn a_pair_report_is_sent_once_a_syn_interval_and_starts_at_a_millisecond() {
         let mut pairs = Pairs::new();
         arrive(&mut pairs, 1..9, 200);
         // 56 of 1000 µs and the median, 8 of 200: 58 600 / 65.
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_two_pairs_or_of_one_time_say_nothing() {
+    fn packets_of_different_pairs_or_with_equal_times_are_ignored() {
         let mut pairs = Pairs::new();
         pairs.note(at_us(0), PacketNumber(16));
         pairs.note(at_us(5), PacketNumber(33));

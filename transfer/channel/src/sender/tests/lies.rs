@@ -50,7 +50,7 @@ fn gaps(numbers: &[u64]) -> Vec<NumberRange> {
 }
 
 #[test]
-fn a_peer_that_acknowledges_what_it_has_not_received_is_found_out() {
+fn a_peer_that_acknowledges_unsent_numbers_is_detected() {
     let liar = found_out_at(|sender, serial, numbers| all(sender, serial, numbers, Vec::new()));
     // The first is among the first 512; half a second later it counts.
     assert!((256..1200).contains(&liar.expect("it is found out")), "{liar:?}");
@@ -64,7 +64,7 @@ fn a_peer_that_acknowledges_what_it_has_not_received_is_found_out() {
 }
 
 #[test]
-fn full_lists_of_numbers_settled_long_ago_do_not_hide_a_lie() {
+fn full_lists_of_long_settled_numbers_do_not_hide_a_false_ack() {
     let liar = found_out_at(|sender, serial, numbers| {
         let missing = if *numbers.last().unwrap() > 4 * MAX_RANGES as u64 {
             (0..MAX_RANGES as u64).map(|n| NumberRange { first: 2 * n, last: 2 * n }).collect()
@@ -105,7 +105,7 @@ fn full_lists_that_pass(named_at: PacketNumber, named: u64) -> u64 {
 }
 
 #[test]
-fn a_peer_may_send_as_many_full_lists_as_it_takes_to_name_all_that_is_missing() {
+fn a_peer_may_send_enough_full_lists_to_name_all_missing_numbers() {
     let far = PacketNumber(5 << 20);
     assert_eq!(full_lists_that_pass(PacketNumber(0), 0), 16);
     assert_eq!(full_lists_that_pass(PacketNumber(0), 1000), 16 * 6);
@@ -113,7 +113,7 @@ fn a_peer_may_send_as_many_full_lists_as_it_takes_to_name_all_that_is_missing() 
 }
 
 #[test]
-fn a_full_list_in_turn_that_names_the_number_left_out_ends_the_watch() {
+fn a_later_full_list_that_names_the_skipped_number_clears_suspicion() {
     let mut serials = 0..;
     let honest = found_out_at(|sender, serial, numbers| {
         let missing = gaps(numbers);
@@ -126,7 +126,7 @@ fn a_full_list_in_turn_that_names_the_number_left_out_ends_the_watch() {
 }
 
 #[test]
-fn an_ack_of_the_very_number_that_was_left_out_is_a_lie() {
+fn an_ack_of_a_skipped_number_is_refused() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.skip_numbers(Box::new(sabul_units::SeededRandom::new(3)));
     for _ in 0..60 {
@@ -148,7 +148,7 @@ fn sender_of_ten() -> Sender {
 }
 
 #[test]
-fn an_ack_of_what_cannot_have_happened_ends_the_channel_and_changes_nothing() {
+fn an_impossible_ack_ends_the_channel_and_changes_nothing() {
     type Change = fn(&mut Ack);
     let cases: [(&str, Change); 8] = [
         ("largest", |ack| ack.largest = PacketNumber(10)),
@@ -173,7 +173,7 @@ fn an_ack_of_what_cannot_have_happened_ends_the_channel_and_changes_nothing() {
 }
 
 #[test]
-fn an_ack_that_a_newer_one_has_overtaken_changes_nothing() {
+fn an_ack_overtaken_by_a_newer_ack_changes_nothing() {
     let mut sender = sender_of_ten();
     sender.handle_feedback(at_ms(5), &ack(2, 3, 2)).unwrap();
     for serial in [1, 2] {

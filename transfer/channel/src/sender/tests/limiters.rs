@@ -17,7 +17,7 @@ fn cause_of_a_second(sender: &mut Sender, mut turn: impl FnMut(&mut Sender, Inst
 }
 
 #[test]
-fn each_cause_of_waiting_is_accounted_when_it_binds() {
+fn each_limiting_cause_is_accounted_for() {
     let full = |sender: &mut Sender| (0..100).for_each(|_| sender.push_block(10_000));
     let nothing = |_: &mut Sender, _| {};
     let mut source = sender(LossPolicy::Current, &[]);
@@ -91,7 +91,7 @@ impl sabul_cc::Controller for Stub {
 }
 
 #[test]
-fn a_pause_after_a_loss_and_a_rate_lowered_for_others_are_causes_of_their_own() {
+fn freezes_and_rates_lowered_for_other_flows_are_separate_causes() {
     let gap = sabul_units::Gap(Span::from_millis(2));
     let paced = SendLimits { gap, window: None, hold_until: None };
     let held = SendLimits { hold_until: Some(at_ms(2000)), ..paced };

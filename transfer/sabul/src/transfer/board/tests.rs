@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_course_of_any_length_fits_a_bounded_number_of_intervals() {
+fn a_transfer_of_any_duration_has_a_bounded_number_of_intervals() {
     let board = Board::new();
     let mut reports = 0;
     // A day of progress messages, one each 100 ms.
@@ -20,7 +20,7 @@ fn a_course_of_any_length_fits_a_bounded_number_of_intervals() {
 }
 
 #[test]
-fn a_short_course_keeps_every_report() {
+fn a_short_transfer_keeps_every_interval() {
     let board = Board::new();
     for tick in 1..=1000_u64 {
         board.advance(
@@ -32,7 +32,7 @@ fn a_short_course_keeps_every_report() {
 }
 
 #[test]
-fn names_that_wait_for_the_receivers_count_are_bounded() {
+fn names_awaiting_the_receivers_count_are_bounded() {
     let board = Board::new();
     for index in 0..200_000_u64 {
         board.add_names(std::iter::once(index.to_string().into_bytes()));
@@ -46,7 +46,7 @@ fn names_that_wait_for_the_receivers_count_are_bounded() {
 }
 
 #[test]
-fn what_is_certain_stays_though_an_earlier_count_comes_after_it() {
+fn final_totals_are_not_replaced_by_an_earlier_count() {
     let board = Board::new();
     let (few, all) = (
         Totals { entries: 1, bytes: 7, is_all: false },

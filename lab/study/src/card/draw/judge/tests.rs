@@ -44,7 +44,7 @@ fn a_verdict_is_open_where_the_interval_contains_the_bound() {
 }
 
 #[test]
-fn an_interval_is_of_the_mean_and_grows_with_the_spread_of_the_seeds() {
+fn the_bootstrap_interval_of_the_mean_grows_with_the_spread_of_seeds() {
     let of = |values: &[f64]| {
         bootstrap(values.len(), SeededRandom::new(1), |picked| {
             mean(picked.iter().map(|&seed| values[seed]))
@@ -69,7 +69,7 @@ fn a_ratio_is_of_sums_over_the_same_seeds() {
 }
 
 #[test]
-fn a_path_is_met_where_all_four_answers_are_yes() {
+fn a_path_is_met_if_all_four_verdicts_are_yes() {
     let seeds = |theirs_bps: f64, own_loss: f64| vec![looks(theirs_bps, own_loss); 4];
     let mark = PathMark::new(path(), &seeds(45e6, 0.001), &[]);
     assert_eq!(
@@ -100,7 +100,7 @@ fn a_path_is_met_where_all_four_answers_are_yes() {
 }
 
 #[test]
-fn where_there_is_little_room_own_loss_is_held_against_cubic() {
+fn with_a_tiny_queue_loss_is_compared_with_cubic() {
     for tiny in [
         Path { queue_packets: 4, ..path() },
         // 333 packets of 200 flows.
@@ -114,7 +114,7 @@ fn where_there_is_little_room_own_loss_is_held_against_cubic() {
 }
 
 #[test]
-fn the_lower_bound_of_a_share_is_wilsons() {
+fn the_lower_bound_of_a_share_is_the_wilson_bound() {
     // Without failures n ÷ (n + z²); the others from the formula by hand.
     assert!((lower_bound(20, 20) - 20.0 / (20.0 + 2.7055)).abs() < 1e-4);
     assert!((lower_bound(50, 100) - 0.4191).abs() < 1e-3);
@@ -122,7 +122,7 @@ fn the_lower_bound_of_a_share_is_wilsons() {
 }
 
 #[test]
-fn a_path_with_a_failed_run_is_not_met_and_says_why() {
+fn a_path_with_a_failed_run_is_not_met_and_gives_the_fault() {
     let fault = ["it sent nothing".to_owned()];
     let mark = PathMark::new(path(), &[looks(45e6, 0.001); 3], &fault);
     assert_eq!((mark.keeps_verdict, mark.met), (Verdict::Yes, Verdict::No));

@@ -16,7 +16,7 @@ fn subject(name: &str) -> Subject<'static> {
 }
 
 #[test]
-fn the_same_seed_draws_the_same_paths_and_another_one_others() {
+fn the_seed_determines_the_drawn_paths() {
     assert_eq!(paths(50), paths(50));
     let other = |path: &Path| Path::drawn(SEED + 1, path.number);
     assert!(paths(50).iter().all(|path| other(path) != *path));
@@ -61,7 +61,7 @@ fn every_property_is_within_its_range() {
 }
 
 #[test]
-fn runs_have_at_most_twenty_million_packets_and_are_never_below_their_least_length() {
+fn runs_have_at_most_20_million_packets_and_a_minimum_duration() {
     let (mut shortened, mut lowered) = (0, 0);
     for path in paths(2000) {
         assert!(path.packets() <= PACKETS_MAX * 1.000_001, "{path:?}");
