@@ -2,10 +2,10 @@
 //!
 //! A [`Controller`] receives events and returns send limits from [`Controller::limits`]. It has no
 //! connection, socket or clock, so the same object runs on the wire and in the simulator.
-//! The controllers of this crate are those for every day; `sabul-lab-cc` has those of related work.
-//! [`registry`] lists them with parameters and sources, and accepts more controllers. Senders own a [`Guarded`], which turns a controller's panics and unusable limits into
-//! a [`Fault`]. Every controller must pass the suite in [`conformance`].
-//! [`tcp`], [`search`] and [`tfrc`] are parts for controllers, here and in other crates.
+//! [`registry`] lists the controllers offered to users with their parameters and sources, and
+//! accepts controllers of other crates and of a program. Senders own a [`Guarded`], which turns a
+//! controller's panics and unusable limits into a [`Fault`]. Every controller must pass the suite in
+//! [`conformance`]. [`tcp`], [`search`] and [`tfrc`] are parts for controllers in any crate.
 
 mod breaker;
 mod channel;

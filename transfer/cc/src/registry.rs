@@ -1,7 +1,7 @@
 //! Registry of controllers: names, descriptions, parameters and constructors.
 //!
-//! Three tables in a row: the controllers of this crate, those that another crate [`include`]s, and
-//! those that a program [`add`]s. The second and the third are filled once, before any other use.
+//! Three tables in a row: the controllers of this crate, those of another crate ([`include()`]), and
+//! those of a program ([`add`]). The second and the third are filled once, before any other use.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -32,8 +32,8 @@ static ADDED: OnceLock<&'static [Entry]> = OnceLock::new();
 pub const ENTRIES: &[Entry] =
     &[sabul2026::ENTRY, newreno::ENTRY, cubic::ENTRY, bbr3::ENTRY, fixed::ENTRY];
 
-/// Includes the controllers of a crate with further built-in controllers, such as `sabul-lab-cc`.
-/// Call before [`add`] and before any look-up. A second call with the same names has no effect.
+/// Includes the controllers of a crate with further built-in controllers. Call before [`add`] and
+/// before any look-up. A second call with the same names has no effect.
 ///
 /// # Errors
 /// As [`add`], and if other controllers were included before.

@@ -3,7 +3,7 @@
 //! Source: [ECC]: a header between the transport and network headers of each data packet. Routers
 //! rewrite the header and the receiver echoes it. Each algorithm uses its own set of values, a
 //! [`CongestionForm`], which is the same for all packets of a channel.
-//! Not here:    the encoding (`sabul-wire`); the algorithms of hosts and routers (`sabul-cc`).
+//! Not here:    the encoding (`sabul-wire`); the algorithms of hosts and routers.
 
 use crate::rate::Rate;
 use crate::time::Span;

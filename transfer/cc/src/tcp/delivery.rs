@@ -9,7 +9,7 @@
 //!              faster than they left were delayed by a machine or the path and delivered at once.
 //!              Samples over less than the smallest RTT are dropped. The result is the largest rate
 //!              of ten rounds; a round ends when a packet sent after its start has arrived.
-//! Invariants:  remembered ACKs have ascending numbers; at most [`ACKS_MAX`] of them.
+//! Invariants:  remembered ACKs have ascending numbers; at most `ACKS_MAX` of them.
 //! Not here:    DEV-032, departures on hosts that do not report them.
 
 use std::collections::VecDeque;
