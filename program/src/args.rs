@@ -412,6 +412,12 @@ pub(crate) struct ServeArgs {
     /// Without this flag, clients can only replace them.
     #[arg(long, conflicts_with_all = ["read_only", "stdio"])]
     pub(crate) allow_rm: bool,
+    /// Read each received file back from the disk and compare it.
+    ///
+    /// Applies also if the client does not request it. Each upload then takes about as long as
+    /// writing and reading the file.
+    #[arg(long, conflicts_with_all = ["read_only", "stdio"])]
+    pub(crate) read_back: bool,
     #[command(flatten)]
     pub(crate) allow: AllowArgs,
     #[command(flatten)]

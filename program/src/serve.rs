@@ -45,6 +45,7 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
         read_only: args.read_only,
         remove: args.allow_rm,
         measure: true,
+        read_back: args.read_back,
         ..Service::default()
     };
     let example = if args.read_only {

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, prlimit};
 
-use crate::common::{Bench, Running, content, expect_code, run, sabul, stderr, wait_for};
+use crate::common::{Bench, Running, content, expect_code, json, run, sabul, stderr, wait_for};
 
 /// Returns the values of `Seccomp` and `NoNewPrivs` over all threads of a process, each value once.
 fn confinement(pid: u32) -> Vec<(String, String)> {
@@ -74,6 +74,21 @@ fn a_server_without_a_sandbox_reports_it_and_keeps_its_parents_rights() {
     let threads = confinement(bench.server.as_ref().unwrap().id());
     assert_eq!(threads, confinement(std::process::id()));
     assert!(stderr(&end(&mut bench)).contains("sandbox: none\n"));
+}
+
+#[test]
+fn a_server_with_read_back_flushes_and_reads_every_upload() {
+    let durable = |server: &[&str]| {
+        let bench = Bench::with(server);
+        fs::write(bench.path("a"), content(1, 300_000)).unwrap();
+        let copy =
+            run(bench.sabul().args(["cp", "-q", "--json", "--no-sync", "a", &bench.url("b")]));
+        expect_code(&copy, 0);
+        json(&copy)["durable_bytes"].as_u64().unwrap()
+    };
+    // The client requests no flush.
+    assert_eq!(durable(&["serve", "--root", "root"]), 0);
+    assert_eq!(durable(&["serve", "--root", "root", "--read-back"]), 300_000);
 }
 
 #[test]

@@ -209,6 +209,8 @@ pub struct Service {
     pub remove: bool,
     /// Allow measurements.
     pub measure: bool,
+    /// Read each received file back from the disk before the file gets its name, also if the peer does not request that.
+    pub read_back: bool,
 }
 
 /// Options of a transfer; chosen by the side that requests the transfer.

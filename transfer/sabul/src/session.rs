@@ -1,19 +1,18 @@
 //! Session between two authenticated ends, and its transfers.
 
 mod asked;
+mod files;
 mod look;
+mod pending;
 mod served;
 mod streams;
 
-use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sabul_wire::control::{self, Entry, Failure, FailureCode, Message, Open};
+use sabul_wire::control::{self, Entry, Message, Open};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info};
@@ -21,9 +20,8 @@ use tracing::{debug, info};
 use crate::budget::{Asker, BlockLoan, Loan};
 use crate::config::{
     Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
-    check_controller, check_params,
 };
-use crate::control::{Connection, Control, Ending, Mailbox, Requests, Router};
+use crate::control::{Connection, Control, Ending, Requests, Router};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::seal::Suite;
@@ -33,7 +31,9 @@ use crate::transfer::{
     self, Context, Plan, Report, Resume, Side, Transfer, TransferHandle, Work, Writer,
 };
 use asked::Asked;
+pub use files::{GetRequest, PutRequest};
 pub use look::{ChangeRequest, Changed, Listing, LookRequest};
+use pending::{Pending, measure_work, refused};
 use sabul_files::disk::Disk;
 use sabul_files::{
     Destination, FileReceiver, Rules, SourceSet, StreamReceiver, local_destination, origins_of,
@@ -486,112 +486,6 @@ enum Prepared {
     Writer(Box<dyn std::io::Write + Send>),
 }
 
-/// Path of the peer as a path of this process's user; an empty path is the current directory.
-fn users_path(path: Vec<u8>) -> PathBuf {
-    let path = if path.is_empty() { b".".to_vec() } else { path };
-    PathBuf::from(OsString::from_vec(path))
-}
-
-fn measure_work(direction: Direction, limit: MeasureLimit) -> Work {
-    match direction {
-        Direction::Send => Work::SendMeasure(limit),
-        Direction::Receive => Work::ReceiveMeasure(limit),
-    }
-}
-
-/// An unanswered request; dropping the value refuses the request.
-struct Pending {
-    cx: Context,
-    parts: Option<(Open, Mailbox)>,
-}
-
-impl fmt::Debug for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Pending").field(&self.parts.as_ref().map(|(open, _)| open)).finish()
-    }
-}
-
-impl Pending {
-    fn open(&self) -> Option<&Open> {
-        self.parts.as_ref().map(|(open, _)| open)
-    }
-
-    /// Accepts the request if `work` returns `Ok`.
-    fn accept(
-        mut self,
-        direction: Direction,
-        work: impl FnOnce(u32) -> Result<Work, Failure>,
-    ) -> Result<Transfer, Error> {
-        let Some((mut open, mailbox)) = self.parts.take() else { return Err(Error::Cancelled) };
-        let work = check_params(&open.channel)
-            .and_then(|()| match direction {
-                Direction::Send => check_controller(&open.channel)
-                    .map_err(|error| {
-                        Error::Config(format!("the end that sends needs the controller: {error}"))
-                    })
-                    .and_then(|()| {
-                        let policy = &self.cx.endpoint.sending;
-                        policy.apply(&mut open.channel).map_err(Error::from_failure)
-                    }),
-                Direction::Receive => Ok(()),
-            })
-            .and_then(|()| {
-                if Direction::for_acceptor(open.direction) == direction {
-                    work(mailbox.number).map_err(Error::from_failure)
-                } else {
-                    let text = "the request's data goes the other way";
-                    Err(Error::Failed(Failure::new(FailureCode::Protocol, text)))
-                }
-            });
-        match work {
-            Ok(work) => {
-                // For a pull, the requesting side writes the files, so durability is unknown here.
-                let is_durable = matches!(open.request, control::Request::Put { sync: true, .. });
-                let allowed = self.cx.endpoint.sending.rate_limit_bps;
-                let allowed = allowed.filter(|_| direction == Direction::Send);
-                let steering = Steering::told(open.channel.rate_limit_bps, allowed);
-                let plan = Plan {
-                    is_opener: false,
-                    answer_within: None,
-                    params: open.channel,
-                    steering,
-                    work,
-                    memory: None,
-                    is_durable,
-                };
-                Ok(transfer::start(self.cx.clone(), mailbox, plan))
-            }
-            Err(error) => {
-                self.tell(&mailbox, error.to_failure());
-                Err(error)
-            }
-        }
-    }
-
-    fn refuse(mut self, failure: Failure) {
-        if let Some((_, mailbox)) = self.parts.take() {
-            self.tell(&mailbox, failure);
-        }
-    }
-
-    fn tell(&self, mailbox: &Mailbox, failure: Failure) {
-        let transfer = Some(mailbox.number);
-        self.cx.control.send(Message::Cancel { transfer, failure });
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if let Some((_, mailbox)) = self.parts.take() {
-            self.tell(&mailbox, refused("nobody answers such requests here"));
-        }
-    }
-}
-
-fn refused(reason: impl Into<String>) -> Failure {
-    Failure::new(FailureCode::Refused, reason)
-}
-
 /// Request of the peer. Dropping a request refuses it.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -637,7 +531,11 @@ impl Request {
             self.refuse(refusal);
             return Err(Error::Failed(refused(refusal)));
         }
-        let transfer = match (self, disk) {
+        let this = match self {
+            Self::Put(request) if service.read_back => Self::Put(request.reading_back()),
+            other => other,
+        };
+        let transfer = match (this, disk) {
             (Self::Look(request), disk) => return request.answer(disk).await.map(|()| None),
             (Self::Change(request), disk) => return request.answer(disk).await.map(|()| None),
             (Self::Put(request), Some(disk)) => request.accept_in(disk).await?,
@@ -673,125 +571,6 @@ impl Request {
             | Self::Change(ChangeRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         }
-    }
-}
-
-/// Request of the peer to write files here.
-#[derive(Debug)]
-pub struct PutRequest {
-    pending: Pending,
-}
-
-impl PutRequest {
-    /// Receives the files into the peer's destination below `root`.
-    ///
-    /// # Errors
-    /// If the request cannot be accepted; the peer receives the error.
-    pub async fn accept(self, root: &std::path::Path) -> Result<Transfer, Error> {
-        match self.pending.cx.endpoint.open_root(root).await {
-            Ok(root_dir) => self.accept_in(root_dir).await,
-            Err(failure) => {
-                self.pending.refuse(failure.clone());
-                Err(Error::from_failure(failure))
-            }
-        }
-    }
-
-    async fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
-        self.accept_at(|path, _| Ok((disk, path))).await
-    }
-
-    /// Receives the files into a destination with the rights of this process's user.
-    async fn accept_as_user(self) -> Result<Transfer, Error> {
-        let place = |path, into_directory| {
-            let (root_dir, path) = local_destination(&users_path(path), into_directory)?;
-            Ok((Arc::new(root_dir) as Arc<dyn Disk>, path))
-        };
-        self.accept_at(place).await
-    }
-
-    /// Receives the files; `place` maps the peer's path, and whether the path is a directory, to a disk and a path.
-    async fn accept_at(
-        self,
-        place: impl FnOnce(Vec<u8>, bool) -> Result<(Arc<dyn Disk>, Vec<u8>), Failure> + Send + 'static,
-    ) -> Result<Transfer, Error> {
-        let Some(Open {
-            transfer,
-            request:
-                control::Request::Put {
-                    destination,
-                    into_directory,
-                    preserve,
-                    sync,
-                    read_back,
-                    origins,
-                },
-            ..
-        }) = self.pending.open().cloned()
-        else {
-            return Err(Error::Cancelled);
-        };
-        // A sender that does not resume ignores the reported partial data.
-        let resume = true;
-        let open = move || {
-            let (disk, path) = place(destination, into_directory)?;
-            let destination =
-                Destination { path, into_directory, preserve, sync, resume, read_back, origins };
-            FileReceiver::new(disk, &destination, transfer)
-        };
-        let receiver = self.pending.cx.endpoint.look(open).await.and_then(|opened| opened);
-        self.pending
-            .accept(Direction::Receive, |_| receiver.map(|found| Work::Receive(Box::new(found))))
-    }
-}
-
-/// Request of the peer to read files here.
-#[derive(Debug)]
-pub struct GetRequest {
-    pending: Pending,
-}
-
-impl GetRequest {
-    /// Sends the requested files, if they are below `root`.
-    ///
-    /// # Errors
-    /// If the request cannot be accepted; the peer receives the error.
-    pub async fn accept(self, root: &std::path::Path) -> Result<Transfer, Error> {
-        match self.pending.cx.endpoint.open_root(root).await {
-            Ok(root_dir) => self.accept_in(root_dir),
-            Err(failure) => {
-                self.pending.refuse(failure.clone());
-                Err(Error::from_failure(failure))
-            }
-        }
-    }
-
-    fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
-        self.accept_from(|sources, recursive| SourceSet::in_disk(disk, sources, recursive))
-    }
-
-    /// Sends files under the names and with the rights of this process's user.
-    fn accept_as_user(self) -> Result<Transfer, Error> {
-        self.accept_from(SourceSet::as_user)
-    }
-
-    fn accept_from(
-        self,
-        set: impl FnOnce(Vec<Vec<u8>>, bool) -> SourceSet,
-    ) -> Result<Transfer, Error> {
-        let Some(Open {
-            request: control::Request::Get { sources, recursive, rules, range, archive, links_out },
-            ..
-        }) = self.pending.open().cloned()
-        else {
-            return Err(Error::Cancelled);
-        };
-        self.pending.accept(Direction::Send, |_| {
-            let set = set(sources, recursive).with_patterns().with_range(range);
-            let set = set.with_rules(Rules::new(&rules)?).with_all_of_files(archive);
-            let set = set.with_links_out(links_out);
-            Ok(Work::Send { set, announce_times: true, resume: Resume::Yes })
-        })
     }
 }
 

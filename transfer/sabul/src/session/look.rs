@@ -10,7 +10,8 @@ use sabul_wire::control::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Pending, Session, take_number};
+use super::pending::Pending;
+use super::{Session, take_number};
 use crate::config::{Direction, TransferOptions};
 use crate::control::{Bulk, Control, Event, Input, Intake, Mailbox};
 use crate::error::Error;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sabul_wire::control::{self, Open};
 
-use super::{Pending, measure_work, refused};
+use super::pending::{Pending, measure_work, refused};
 use crate::config::{Direction, MeasureLimit};
 use crate::error::Error;
 use crate::stream::{self, ReceiveStream, SendStream};

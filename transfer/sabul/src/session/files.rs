@@ -1,0 +1,152 @@
+//! Requests of the peer to write or read files.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sabul_files::disk::Disk;
+use sabul_files::{Destination, FileReceiver, Rules, SourceSet, local_destination};
+use sabul_wire::control::{self, Failure, Open};
+
+use super::pending::Pending;
+use crate::config::Direction;
+use crate::error::Error;
+use crate::transfer::{Resume, Transfer, Work};
+
+/// Request of the peer to write files here.
+#[derive(Debug)]
+pub struct PutRequest {
+    pub(super) pending: Pending,
+}
+
+impl PutRequest {
+    /// Reads each file back from the disk before the file gets its name, also if the peer does not request that. Implies
+    /// the flush to the disk.
+    #[must_use]
+    pub fn reading_back(mut self) -> Self {
+        if let Some((open, _)) = &mut self.pending.parts
+            && let control::Request::Put { sync, read_back, .. } = &mut open.request
+        {
+            (*sync, *read_back) = (true, true);
+        }
+        self
+    }
+
+    /// Receives the files into the peer's destination below `root`.
+    ///
+    /// # Errors
+    /// If the request cannot be accepted; the peer receives the error.
+    pub async fn accept(self, root: &Path) -> Result<Transfer, Error> {
+        match self.pending.cx.endpoint.open_root(root).await {
+            Ok(root_dir) => self.accept_in(root_dir).await,
+            Err(failure) => {
+                self.pending.refuse(failure.clone());
+                Err(Error::from_failure(failure))
+            }
+        }
+    }
+
+    pub(super) async fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
+        self.accept_at(|path, _| Ok((disk, path))).await
+    }
+
+    /// Receives the files into a destination with the rights of this process's user.
+    pub(super) async fn accept_as_user(self) -> Result<Transfer, Error> {
+        let place = |path, into_directory| {
+            let (root_dir, path) = local_destination(&users_path(path), into_directory)?;
+            Ok((Arc::new(root_dir) as Arc<dyn Disk>, path))
+        };
+        self.accept_at(place).await
+    }
+
+    /// Receives the files; `place` maps the peer's path, and whether the path is a directory, to a disk and a path.
+    async fn accept_at(
+        self,
+        place: impl FnOnce(Vec<u8>, bool) -> Result<(Arc<dyn Disk>, Vec<u8>), Failure> + Send + 'static,
+    ) -> Result<Transfer, Error> {
+        let Some(Open {
+            transfer,
+            request:
+                control::Request::Put {
+                    destination,
+                    into_directory,
+                    preserve,
+                    sync,
+                    read_back,
+                    origins,
+                },
+            ..
+        }) = self.pending.open().cloned()
+        else {
+            return Err(Error::Cancelled);
+        };
+        // A sender that does not resume ignores the reported partial data.
+        let resume = true;
+        let open = move || {
+            let (disk, path) = place(destination, into_directory)?;
+            let destination =
+                Destination { path, into_directory, preserve, sync, resume, read_back, origins };
+            FileReceiver::new(disk, &destination, transfer)
+        };
+        let receiver = self.pending.cx.endpoint.look(open).await.and_then(|opened| opened);
+        self.pending
+            .accept(Direction::Receive, |_| receiver.map(|found| Work::Receive(Box::new(found))))
+    }
+}
+
+/// Request of the peer to read files here.
+#[derive(Debug)]
+pub struct GetRequest {
+    pub(super) pending: Pending,
+}
+
+impl GetRequest {
+    /// Sends the requested files, if they are below `root`.
+    ///
+    /// # Errors
+    /// If the request cannot be accepted; the peer receives the error.
+    pub async fn accept(self, root: &Path) -> Result<Transfer, Error> {
+        match self.pending.cx.endpoint.open_root(root).await {
+            Ok(root_dir) => self.accept_in(root_dir),
+            Err(failure) => {
+                self.pending.refuse(failure.clone());
+                Err(Error::from_failure(failure))
+            }
+        }
+    }
+
+    pub(super) fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
+        self.accept_from(|sources, recursive| SourceSet::in_disk(disk, sources, recursive))
+    }
+
+    /// Sends files under the names and with the rights of this process's user.
+    pub(super) fn accept_as_user(self) -> Result<Transfer, Error> {
+        self.accept_from(SourceSet::as_user)
+    }
+
+    fn accept_from(
+        self,
+        set: impl FnOnce(Vec<Vec<u8>>, bool) -> SourceSet,
+    ) -> Result<Transfer, Error> {
+        let Some(Open {
+            request: control::Request::Get { sources, recursive, rules, range, archive, links_out },
+            ..
+        }) = self.pending.open().cloned()
+        else {
+            return Err(Error::Cancelled);
+        };
+        self.pending.accept(Direction::Send, |_| {
+            let set = set(sources, recursive).with_patterns().with_range(range);
+            let set = set.with_rules(Rules::new(&rules)?).with_all_of_files(archive);
+            let set = set.with_links_out(links_out);
+            Ok(Work::Send { set, announce_times: true, resume: Resume::Yes })
+        })
+    }
+}
+
+/// Path of the peer as a path of this process's user; an empty path is the current directory.
+fn users_path(path: Vec<u8>) -> PathBuf {
+    let path = if path.is_empty() { b".".to_vec() } else { path };
+    PathBuf::from(OsString::from_vec(path))
+}

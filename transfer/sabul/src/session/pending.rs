@@ -1,0 +1,111 @@
+//! A request of the peer that waits for its answer.
+
+use std::fmt;
+
+use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
+
+use crate::config::{Direction, MeasureLimit, check_controller, check_params};
+use crate::control::Mailbox;
+use crate::error::Error;
+use crate::steer::Steering;
+use crate::transfer::{self, Context, Plan, Transfer, Work};
+
+/// An unanswered request; dropping the value refuses the request.
+pub(super) struct Pending {
+    pub(super) cx: Context,
+    pub(super) parts: Option<(Open, Mailbox)>,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pending").field(&self.parts.as_ref().map(|(open, _)| open)).finish()
+    }
+}
+
+impl Pending {
+    pub(super) fn open(&self) -> Option<&Open> {
+        self.parts.as_ref().map(|(open, _)| open)
+    }
+
+    /// Accepts the request if `work` returns `Ok`.
+    pub(super) fn accept(
+        mut self,
+        direction: Direction,
+        work: impl FnOnce(u32) -> Result<Work, Failure>,
+    ) -> Result<Transfer, Error> {
+        let Some((mut open, mailbox)) = self.parts.take() else { return Err(Error::Cancelled) };
+        let work = check_params(&open.channel)
+            .and_then(|()| match direction {
+                Direction::Send => check_controller(&open.channel)
+                    .map_err(|error| {
+                        Error::Config(format!("the end that sends needs the controller: {error}"))
+                    })
+                    .and_then(|()| {
+                        let policy = &self.cx.endpoint.sending;
+                        policy.apply(&mut open.channel).map_err(Error::from_failure)
+                    }),
+                Direction::Receive => Ok(()),
+            })
+            .and_then(|()| {
+                if Direction::for_acceptor(open.direction) == direction {
+                    work(mailbox.number).map_err(Error::from_failure)
+                } else {
+                    let text = "the request's data goes the other way";
+                    Err(Error::Failed(Failure::new(FailureCode::Protocol, text)))
+                }
+            });
+        match work {
+            Ok(work) => {
+                // For a pull, the requesting side writes the files, so durability is unknown here.
+                let is_durable = matches!(open.request, control::Request::Put { sync: true, .. });
+                let allowed = self.cx.endpoint.sending.rate_limit_bps;
+                let allowed = allowed.filter(|_| direction == Direction::Send);
+                let steering = Steering::told(open.channel.rate_limit_bps, allowed);
+                let plan = Plan {
+                    is_opener: false,
+                    answer_within: None,
+                    params: open.channel,
+                    steering,
+                    work,
+                    memory: None,
+                    is_durable,
+                };
+                Ok(transfer::start(self.cx.clone(), mailbox, plan))
+            }
+            Err(error) => {
+                self.send_failure(&mailbox, error.to_failure());
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn refuse(mut self, failure: Failure) {
+        if let Some((_, mailbox)) = self.parts.take() {
+            self.send_failure(&mailbox, failure);
+        }
+    }
+
+    fn send_failure(&self, mailbox: &Mailbox, failure: Failure) {
+        let transfer = Some(mailbox.number);
+        self.cx.control.send(Message::Cancel { transfer, failure });
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some((_, mailbox)) = self.parts.take() {
+            self.send_failure(&mailbox, refused("nobody answers such requests here"));
+        }
+    }
+}
+
+pub(super) fn refused(reason: impl Into<String>) -> Failure {
+    Failure::new(FailureCode::Refused, reason)
+}
+
+pub(super) fn measure_work(direction: Direction, limit: MeasureLimit) -> Work {
+    match direction {
+        Direction::Send => Work::SendMeasure(limit),
+        Direction::Receive => Work::ReceiveMeasure(limit),
+    }
+}
