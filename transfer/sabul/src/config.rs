@@ -75,7 +75,7 @@ pub struct ConnectConfig {
     pub memory: MemoryBudget,
     /// Options of UDP sockets.
     pub sockets: SocketOptions,
-    /// Timeout of the TCP connection and the TLS handshake together, per address.
+    /// Timeout of the TCP connection, per address. The TLS handshake may take three times as long.
     pub timeout: Duration,
     /// Timeouts for the peer.
     pub patience: Patience,

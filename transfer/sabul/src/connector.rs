@@ -1,5 +1,7 @@
 //! Client side of connection setup: dials a listener over TCP and TLS.
 
+mod rejections;
+
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::config::ConnectConfig;
 use crate::control::Connection;
@@ -22,25 +24,15 @@ use crate::session::{Session, software};
 use crate::ticket::{self, Ticket};
 use crate::tls::{self, TlsError};
 use crate::transfer::Side;
+use rejections::{BUSY_TIMEOUTS, Rejection, Rejections};
 
-/// First pause before a busy listener is dialled again; doubles up to [`RETRY_PAUSE_MAX`].
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause before a retry.
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Delay between connection attempts to the addresses of a name [RFC8305 §8].
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Number of closed connections, and time, after which a program that closes connections during the handshake is not a
-/// listener. Ours: a thousand connectors from one address wait up to ten seconds; a wrong port is reported that late.
-const HANG_UPS_MAX: u32 = 3;
-const HANG_UP_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a listener that reports that it is busy is retried. Ours: such a listener is alive, and it serves a
-/// thousand waiting connectors within a few minutes.
-const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
-
 /// Connects to the listener of a ticket, at the first of its addresses that answers.
 ///
 /// Returns before the listener has accepted the ticket, which saves an RTT. A wrong secret therefore causes an error in
-/// the first operation of the session.
+/// the first operation of the session. A busy listener is dialled again for up to 15 minutes, and then its answer is
+/// awaited.
 ///
 /// # Errors
 /// If no address answers, or if the peer that answers is not that listener.
@@ -48,7 +40,9 @@ pub async fn connect(ticket: &Ticket, config: ConnectConfig) -> Result<Session, 
     let mut first = None;
     for address in ticket.addresses() {
         match connect_to(address, ticket, config.clone()).await {
-            Err(error @ (Error::Unreachable { .. } | Error::NotSabul { .. })) => {
+            Err(
+                error @ (Error::Unreachable { .. } | Error::NotSabul { .. } | Error::Busy { .. }),
+            ) => {
                 first.get_or_insert(error);
             }
             other => return other,
@@ -66,7 +60,29 @@ pub async fn connect_to(
     ticket: &Ticket,
     config: ConnectConfig,
 ) -> Result<Session, Error> {
-    let (stream, peer) = dial(address, ticket, config.timeout).await?;
+    let mut rejections = Rejections::new();
+    loop {
+        let Dialled { stream, peer, took } =
+            dial(address, ticket, config.timeout, &mut rejections).await?;
+        let session = start(stream, peer, address, ticket, config.clone())?;
+        if !rejections.is_answer_due(took) {
+            return Ok(session);
+        }
+        // The listener may be busy and may close this connection.
+        let answer = tokio::time::timeout(BUSY_TIMEOUTS * config.timeout, session.answered());
+        let Ok(Err(error)) = answer.await else { return Ok(session) };
+        wait(&mut rejections, Rejection::Unanswered, error, address).await?;
+    }
+}
+
+/// Starts the session on a connection whose TLS handshake is complete.
+fn start(
+    stream: TlsStream<TcpStream>,
+    peer: SocketAddr,
+    address: &str,
+    ticket: &Ticket,
+    config: ConnectConfig,
+) -> Result<Session, Error> {
     let connection = Connection::new(stream);
     let exporter = connection.proof_exporter().map_err(|error| Error::from_tls(error, address))?;
     let hello = Message::Hello {
@@ -91,73 +107,66 @@ enum Failed {
     Otherwise(Error),
 }
 
-/// Dials until the TLS handshake is complete. A busy listener is retried until the deadline. A listener that closes the
-/// connection is retried a few times, because it may be busy too.
+/// A connection whose TLS handshake is complete.
+struct Dialled {
+    stream: TlsStream<TcpStream>,
+    peer: SocketAddr,
+    /// Time of the attempt that succeeded.
+    took: Duration,
+}
+
+/// Dials until the TLS handshake is complete, or until a failure is final.
 async fn dial(
     address: &str,
     ticket: &Ticket,
     timeout: Duration,
-) -> Result<(TlsStream<TcpStream>, SocketAddr), Error> {
-    let began = Instant::now();
-    let mut deadline = began + timeout;
-    let mut pause = RETRY_PAUSE;
-    let (mut hang_ups, mut is_listener) = (0, false);
-    let mut before = None;
+    rejections: &mut Rejections,
+) -> Result<Dialled, Error> {
     loop {
-        let error = match dial_once(address, ticket, deadline, timeout).await {
-            Ok(found) => return Ok(found),
-            // The first error explains more than a later one.
-            Err(Failed::Otherwise(error)) => return Err(before.unwrap_or(error)),
-            Err(Failed::Tls(error)) => error,
+        let began = Instant::now();
+        let (rejection, error) = match dial_once(address, ticket, timeout).await {
+            Ok((stream, peer)) => return Ok(Dialled { stream, peer, took: began.elapsed() }),
+            Err(Failed::Otherwise(error)) => (Rejection::of(&error), error),
+            Err(Failed::Tls(error)) => (Rejection::of_tls(&error), Error::from_tls(error, address)),
         };
-        hang_ups += u32::from(error == TlsError::Closed);
-        is_listener |= error == TlsError::Busy;
-        let is_full = match &error {
-            TlsError::Busy => true,
-            // The listener was busy before, so its busy message was probably lost.
-            TlsError::Closed => {
-                is_listener || hang_ups <= HANG_UPS_MAX || began.elapsed() < HANG_UP_PATIENCE
-            }
-            _ => false,
-        };
-        if is_listener {
-            deadline = (Instant::now() + timeout).min(began + BUSY_PATIENCE);
-        }
-        let error = Error::from_tls(error, address);
-        if !is_full || Instant::now() + pause >= deadline {
-            return Err(error);
-        }
-        before = Some(error);
-        tokio::time::sleep(jittered(pause)).await;
-        pause = (pause * 2).min(RETRY_PAUSE_MAX);
+        wait(rejections, rejection, error, address).await?;
     }
 }
 
-/// A random time from half of `pause` to `pause`, so that waiting connectors do not retry at the same time.
-fn jittered(pause: Duration) -> Duration {
-    let mut byte = [0];
-    // Without randomness there is no jitter.
-    let _ = aws_lc_rs::rand::fill(&mut byte);
-    pause / 2 + pause / 2 * u32::from(byte[0]) / u32::from(u8::MAX)
+/// Waits until the next attempt, or returns the error if no further attempt is sensible.
+async fn wait(
+    rejections: &mut Rejections,
+    rejection: Rejection,
+    error: Error,
+    address: &str,
+) -> Result<(), Error> {
+    let why = error.to_string();
+    let pause = rejections.next(rejection, error, address)?;
+    debug!(%address, why, ?pause, "dialling again");
+    if let Some(word) = rejections.word(address) {
+        warn!("{word}");
+    }
+    tokio::time::sleep(pause).await;
+    Ok(())
 }
 
 async fn dial_once(
     address: &str,
     ticket: &Ticket,
-    deadline: Instant,
     timeout: Duration,
 ) -> Result<(TlsStream<TcpStream>, SocketAddr), Failed> {
+    // The kernel of a busy listener completes the TCP connection long before the listener accepts it.
+    let patience = timeout * BUSY_TIMEOUTS;
     let unreachable =
         |source| Failed::Otherwise(Error::Unreachable { address: address.to_owned(), source });
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, no_answer(timeout));
-    let stream = tokio::time::timeout_at(deadline, connect_to_name(address))
+    let stream = tokio::time::timeout(timeout, connect_to_name(address))
         .await
-        .map_err(late)
+        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, no_answer(timeout)))
         .and_then(|connected| connected)
         .map_err(unreachable)?;
     stream.set_nodelay(true).map_err(unreachable)?;
     let peer = stream.peer_addr().map_err(unreachable)?;
-    let handshake = tokio::time::timeout_at(deadline, tls::connect(stream, ticket.fingerprint()));
+    let handshake = tokio::time::timeout(patience, tls::connect(stream, ticket.fingerprint()));
     match handshake.await {
         Ok(Ok(stream)) => {
             let suite = stream.get_ref().1.negotiated_cipher_suite().map(|suite| suite.suite());
@@ -165,8 +174,8 @@ async fn dial_once(
             Ok((stream, peer))
         }
         Ok(Err(error)) => Err(Failed::Tls(error)),
-        Err(late_by) => {
-            let silent = late(late_by).to_string();
+        Err(_) => {
+            let silent = no_answer(patience);
             let why = format!("it took the connection and then gave {silent}");
             Err(unreachable(io::Error::new(io::ErrorKind::TimedOut, why)))
         }

@@ -31,6 +31,15 @@ pub enum Error {
         /// Behaviour of that program.
         reason: String,
     },
+    /// The listener was busy for as long as the connector dialled.
+    Busy {
+        /// Dialled address, `host:port`.
+        address: String,
+        /// Rejected connections.
+        rejected: u32,
+        /// Time since the first attempt.
+        waited: Duration,
+    },
     /// The peer closed the session, or sent nothing for too long, before the work was done.
     PeerGone(String),
     /// TCP passes between the two ends, but UDP does not.
@@ -112,6 +121,7 @@ impl Error {
             Self::Config(_) => ErrorKind::Request,
             Self::Unreachable { .. }
             | Self::NotSabul { .. }
+            | Self::Busy { .. }
             | Self::PeerGone(_)
             | Self::UdpBlocked { .. } => ErrorKind::Unreachable,
             Self::Authentication(_) => ErrorKind::Authentication,
@@ -127,9 +137,10 @@ impl Error {
     pub(crate) fn to_failure(&self) -> Failure {
         let code = match self {
             Self::Config(_) => FailureCode::BadSetting,
-            Self::Unreachable { .. } | Self::NotSabul { .. } | Self::PeerGone(_) => {
-                FailureCode::Timeout
-            }
+            Self::Unreachable { .. }
+            | Self::NotSabul { .. }
+            | Self::Busy { .. }
+            | Self::PeerGone(_) => FailureCode::Timeout,
             Self::UdpBlocked { .. } => FailureCode::UdpBlocked,
             Self::Authentication(_) => FailureCode::Authentication,
             Self::Verification(_) => FailureCode::Verification,
@@ -214,6 +225,12 @@ impl fmt::Display for Error {
             Self::NotSabul { address, reason } => write!(
                 f,
                 "{address} is not a sabul of this version ({reason}); check address and port"
+            ),
+            Self::Busy { address, rejected, waited } => write!(
+                f,
+                "{address} is busy: it rejected {rejected} connections in {:.0} s; try again later, or \
+                 start fewer clients at once",
+                waited.as_secs_f64()
             ),
             Self::UdpBlocked { address, waited } => write!(
                 f,

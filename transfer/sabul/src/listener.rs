@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
+use tokio_rustls::server::TlsStream;
 use tracing::{debug, info, warn};
 
 use crate::config::ListenerConfig;
@@ -29,7 +30,7 @@ use crate::path::{Demux, DemuxPort};
 use crate::seal::Suite;
 use crate::session::{Session, software};
 use crate::ticket::{self, Ticket};
-use crate::tls::{self, Identity};
+use crate::tls::{self, ClientHello, Identity, TlsError};
 use crate::transfer::Side;
 use door::{Door, Verdict};
 
@@ -37,6 +38,8 @@ use door::{Door, Verdict};
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest hello, in bytes, that is read before authentication; sabul's own has about a hundred.
 const HELLO_MAX: usize = 1024;
+/// Bytes of a rejected connection that are read and dropped; sabul's ClientHello has about 1500.
+const SCRAP_BYTES: usize = 4096;
 /// Concurrent handshakes that use a processor.
 const HANDSHAKE_PROCESSORS: usize = 1;
 /// Connections with a wrong secret that receive the reason at the same time; further ones are closed without a reason.
@@ -84,7 +87,7 @@ impl Bound {
         let (tcp, udp) = bind_both(&config)?;
         let address =
             tcp.local_addr().map_err(|source| Error::Io { action: "learn the port", source })?;
-        let internal = |error: tls::TlsError| Error::Io {
+        let internal = |error: TlsError| Error::Io {
             action: "make an identity",
             source: io::Error::other(error),
         };
@@ -283,8 +286,12 @@ struct Newcomer {
 /// Sends a busy message if that needs no waiting, and closes the connection. The connector retries.
 fn turn_away(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
-        // The write does not block. A connector that misses the message finds its connection closed.
+        // Neither call blocks. A connector that misses the message finds its connection closed.
         let _ = io::Write::write(&mut stream, &tls::BUSY);
+        // Bytes that were not read would make the kernel reset the connection. The kernel would not send a lost busy
+        // message again after a reset.
+        let mut scrap = [0; SCRAP_BYTES];
+        let _ = io::Read::read(&mut stream, &mut scrap);
     }
 }
 
@@ -396,19 +403,30 @@ async fn greet_and_hand_over(
     gate: Arc<Gate>,
     accepted: mpsc::Sender<Session>,
 ) {
-    let peer = newcomer.peer;
-    // A connection that is evicted before its first byte receives the busy message and is made again.
-    tokio::select! {
+    let Newcomer { mut stream, peer } = newcomer;
+    // Until this end has sent its first byte, an evicted connection receives the busy message.
+    let ready = tokio::select! {
         biased;
-        () = caller.evicted.notified() => return turn_away(newcomer.stream),
-        _ = newcomer.stream.readable() => {}
-    }
+        () = caller.evicted.notified() => return turn_away(stream),
+        ready = line_up(&mut stream, &caller) => ready,
+    };
+    let handshake =
+        ready.map(|(hello, _one_at_a_time)| hello.answer(stream, Arc::clone(&gate.tls)));
+    // Later the only possible message is a close. A greeting that has already arrived comes before an eviction.
     let greeting = tokio::select! {
         biased;
-        () = caller.evicted.notified() => return,
-        greeting = greet(newcomer, &caller, &gate) => greeting,
+        greeting = greet(handshake) => greeting,
+        () = caller.evicted.notified() => {
+            debug!(%peer, "a caller had to go in the middle of its handshake");
+            return;
+        }
     };
-    match greeting {
+    caller.leave();
+    let admitted = match greeting {
+        Ok(greeting) => admit(greeting, peer, &gate).await,
+        Err(error) => Err(error),
+    };
+    match admitted {
         Ok(session) => {
             info!(%peer, "session");
             // The listener may have been dropped.
@@ -418,25 +436,44 @@ async fn greet_and_hand_over(
     }
 }
 
-/// Authenticates a connection by its ticket. The admission control in [`Door`] limits the time.
-async fn greet(newcomer: Newcomer, caller: &Caller, gate: &Gate) -> Result<Session, String> {
-    let Newcomer { stream, peer } = newcomer;
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    stream.set_nodelay(true).map_err(|error| text(&error))?;
-    let hello = tls::client_hello(stream).await.map_err(|error| text(&error))?;
+/// Waits for the first message of a connection and then for its turn. The handshake may use a processor while the permit
+/// is held.
+async fn line_up<'a>(
+    stream: &mut TcpStream,
+    caller: &'a Caller,
+) -> Result<(ClientHello, Option<SemaphorePermit<'a>>), String> {
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let hello = tls::client_hello(stream).await.map_err(|error| error.to_string())?;
     caller.porch.door().speaks(caller.number);
-    let handshake = {
-        let _one_at_a_time = caller.begin().await;
-        hello.answer(Arc::clone(&gate.tls))
-    };
-    let stream = handshake.await.map_err(|error| text(&error))?;
+    Ok((hello, caller.begin().await))
+}
+
+/// First message of a connection after its handshake.
+struct Greeting {
+    connection: Connection,
+    exporter: [u8; 32],
+    hello: Message,
+}
+
+/// Completes the handshake and reads the greeting. The admission control in [`Door`] limits the time.
+async fn greet(
+    handshake: Result<impl Future<Output = Result<TlsStream<TcpStream>, TlsError>>, String>,
+) -> Result<Greeting, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let stream = handshake?.await.map_err(|error| text(&error))?;
     let mut connection = Connection::new(stream);
     let exporter = connection.proof_exporter().map_err(|error| text(&error))?;
     let hello = connection.read_at_most(HELLO_MAX).await.map_err(|error| text(&error))?;
-    let Some(Message::Hello { version, proof, suites, software: theirs }) = hello else {
+    let hello = hello.ok_or_else(|| "it did not greet".to_owned())?;
+    Ok(Greeting { connection, exporter, hello })
+}
+
+/// Authenticates a connection by its ticket, and starts its session.
+async fn admit(greeting: Greeting, peer: SocketAddr, gate: &Gate) -> Result<Session, String> {
+    let Greeting { connection, exporter, hello } = greeting;
+    let Message::Hello { version, proof, suites, software: theirs } = hello else {
         return Err("it did not greet".to_owned());
     };
-    caller.leave();
     let suite = suites.iter().find_map(|&code| Suite::from_code(code));
     let refused = |text: String| Failure::new(FailureCode::Refused, text);
     let admitted = if !ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {

@@ -1,5 +1,6 @@
 //! Session between two authenticated ends, and its transfers.
 
+mod answered;
 mod asked;
 mod files;
 mod look;

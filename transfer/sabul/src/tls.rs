@@ -17,7 +17,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{ClientConfig, Resumption};
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
-use rustls::server::{Acceptor, NoServerSessionStorage, ServerConfig};
+use rustls::server::{Accepted, Acceptor, NoServerSessionStorage, ServerConfig};
 use rustls::{
     AlertDescription, CertificateError, CommonState, ConnectionCommon, DigitallySignedStruct,
     OtherError, SignatureScheme, version,
@@ -147,27 +147,30 @@ where
 pub(crate) const BUSY: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
 /// A complete ClientHello of a connector, not processed yet.
-pub(crate) struct ClientHello<S>(StartHandshake<S>);
+pub(crate) struct ClientHello(Accepted);
 
 /// Waits for a connector's ClientHello. Costs only memory, up to the 64 KiB that TLS allows.
-pub(crate) async fn client_hello<S>(stream: S) -> Result<ClientHello<S>, TlsError>
+///
+/// The stream is borrowed: until [`ClientHello::answer`] the caller can still send [`BUSY`].
+pub(crate) async fn client_hello<S>(stream: &mut S) -> Result<ClientHello, TlsError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    Ok(ClientHello(LazyConfigAcceptor::new(Acceptor::default(), stream).await?))
+    Ok(ClientHello(LazyConfigAcceptor::new(Acceptor::default(), stream).await?.accepted))
 }
 
-impl<S> ClientHello<S>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+impl ClientHello {
     /// Processes the ClientHello at once, which takes processor time. Returns the rest of the
-    /// handshake as a future, with the result of [`accept`].
-    pub(crate) fn answer(
+    /// handshake on the same stream as a future, with the result of [`accept`].
+    pub(crate) fn answer<S>(
         self,
+        stream: S,
         config: Arc<ServerConfig>,
-    ) -> impl Future<Output = Result<server::TlsStream<S>, TlsError>> {
-        let handshake = self.0.into_stream(config);
+    ) -> impl Future<Output = Result<server::TlsStream<S>, TlsError>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let handshake = StartHandshake::from_parts(self.0, stream).into_stream(config);
         async move {
             let stream = handshake.await?;
             check_alpn(stream.get_ref().1)?;

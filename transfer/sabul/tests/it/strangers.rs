@@ -11,7 +11,7 @@ use sabul::{
     TransferOptions, connect,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
 /// Longer than any step takes, so that a failure ends too.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,11 +47,15 @@ async fn call_from(source: &str, to: SocketAddr) -> TcpStream {
 /// Connects and transfers a little data, which requires admission by the listener.
 async fn work(ticket: &Ticket) -> Session {
     let session = connect(ticket, ConnectConfig::default()).await.unwrap();
+    measure(&session).await;
+    session
+}
+
+async fn measure(session: &Session) {
     let limit = MeasureLimit { bytes: Some(1000), time: None };
     let options = TransferOptions::default();
     let transfer = session.measure(Direction::Send, limit, &options).await.unwrap();
     assert_eq!(transfer.finish().await.unwrap().bytes, 1000);
-    session
 }
 
 #[test]
@@ -154,5 +158,134 @@ fn a_silent_port_is_not_reported_as_another_program() {
             error.to_string().contains("took the connection and then gave no answer"),
             "{error}"
         );
+    });
+}
+
+/// Answer of a listener that is busy: a fatal TLS alert.
+const BUSY: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+
+#[test]
+fn a_caller_that_is_evicted_in_the_middle_of_its_first_message_learns_why() {
+    run(async {
+        let (_, address) = listening().await;
+        let mut callers = Vec::new();
+        for _ in 0..8 {
+            let mut caller = call_from("127.0.0.2", address).await;
+            // The first bytes of a ClientHello of 1000 bytes.
+            caller.write_all(&[22, 3, 1, 3, 232, 1, 0]).await.unwrap();
+            callers.push(caller);
+        }
+        let mut answer = Vec::new();
+        let mut first = callers.remove(0);
+        // Each further connection from there evicts one of the eight.
+        let evicting = async {
+            loop {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                callers.push(call_from("127.0.0.2", address).await);
+            }
+        };
+        tokio::select! {
+            () = evicting => {}
+            read = first.read_to_end(&mut answer) => drop(read.unwrap()),
+        }
+        assert_eq!(answer, BUSY);
+    });
+}
+
+/// Ways in which the gate of [`behind_a_gate`] treats one connection.
+#[derive(Clone, Copy)]
+enum Treatment {
+    /// Sends the busy message and closes while the ClientHello is unread.
+    Busy,
+    /// Closes when the connector has sent its ClientHello.
+    Close,
+    /// Forwards the listener's part of the handshake, and closes at the connector's next bytes.
+    CloseAfterCertificate,
+}
+
+/// Forwards datagrams between a listener and the connector that sent the last one.
+async fn forward_datagrams(near: UdpSocket, listener: SocketAddr) {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    far.connect(listener).await.unwrap();
+    let (mut there, mut back, mut connector) = (vec![0; 1 << 16], vec![0; 1 << 16], listener);
+    loop {
+        tokio::select! {
+            got = near.recv_from(&mut there) => {
+                let (length, from) = got.unwrap();
+                connector = from;
+                far.send(&there[..length]).await.unwrap();
+            }
+            got = far.recv(&mut back) => {
+                near.send_to(&back[..got.unwrap()], connector).await.unwrap();
+            }
+        }
+    }
+}
+
+/// Starts a gate before a listener. It treats the first connections as told and forwards all later ones.
+async fn behind_a_gate(listener: SocketAddr, treatments: &'static [Treatment]) -> String {
+    let gate = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = gate.local_addr().unwrap().to_string();
+    tokio::spawn(forward_datagrams(UdpSocket::bind(&address).await.unwrap(), listener));
+    tokio::spawn(async move {
+        let mut treatments = treatments.iter();
+        loop {
+            let (mut near, _) = gate.accept().await.unwrap();
+            let mut far = TcpStream::connect(listener).await.unwrap();
+            let mut bytes = [0; 1 << 14];
+            match treatments.next() {
+                Some(Treatment::Busy) => {
+                    near.readable().await.unwrap();
+                    near.write_all(&BUSY).await.unwrap();
+                }
+                Some(Treatment::Close) => drop(near.read(&mut bytes).await.unwrap()),
+                Some(Treatment::CloseAfterCertificate) => {
+                    let length = near.read(&mut bytes).await.unwrap();
+                    far.write_all(&bytes[..length]).await.unwrap();
+                    let length = far.read(&mut bytes).await.unwrap();
+                    near.write_all(&bytes[..length]).await.unwrap();
+                    near.readable().await.unwrap();
+                }
+                None => {
+                    tokio::spawn(async move {
+                        tokio::io::copy_bidirectional(&mut near, &mut far).await
+                    });
+                }
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_connector_that_is_rejected_at_any_point_of_the_handshake_dials_again() {
+    use Treatment::{Busy, Close, CloseAfterCertificate};
+    run(async {
+        let (ticket, listener) = listening().await;
+        for treatments in [
+            &[Busy, Busy][..],
+            &[Close, Close, Close, Close],
+            &[Busy, CloseAfterCertificate, Close, CloseAfterCertificate],
+            &[Close, CloseAfterCertificate],
+        ] {
+            let gate = behind_a_gate(listener, treatments).await;
+            let session = sabul::connect_to(&gate, &ticket, ConnectConfig::default()).await;
+            measure(&session.unwrap()).await;
+        }
+    });
+}
+
+#[test]
+fn a_program_that_closes_every_connection_is_not_dialled_for_long() {
+    run(async {
+        let (ticket, _) = listening().await;
+        let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = other.local_addr().unwrap().to_string();
+        tokio::spawn(async move { while other.accept().await.is_ok() {} });
+        let begun = Instant::now();
+        let error = sabul::connect_to(&address, &ticket, ConnectConfig::default()).await;
+        let error = error.unwrap_err();
+        assert!(matches!(error, sabul::Error::NotSabul { .. }), "{error:?}");
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
     });
 }
