@@ -175,7 +175,7 @@ impl Run {
             header.routers = routers;
             let header = (routers > 0).then_some(&header);
             let arrival = Arrival { number, data: None, is_marked: false };
-            self.receiver.handle_ask(self.now, &arrival, header);
+            self.receiver.handle_probe(self.now, &arrival, header);
         }
     }
 

@@ -179,7 +179,7 @@ impl Run {
                     self.use_number(number);
                     assert!(serial <= self.last_serial, "it confirms an ACK that never came");
                 }
-                Polled::Ready(Transmit::Ask { number }) => self.use_number(number),
+                Polled::Ready(Transmit::RateProbe { number }) => self.use_number(number),
                 Polled::Ready(Transmit::Mark { number, mark }) => {
                     self.use_number(number);
                     assert!(mark.serial == self.marked || mark.serial == self.marked + 1);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use sabul_front::lines::{CopyEvent, Teller};
+use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_front::ssh::Watch;
 
 use crate::{json, output};
@@ -21,7 +21,7 @@ const FORESEEABLE: Duration = Duration::from_secs(1);
 pub(crate) struct Along {
     style: Style,
     /// Whether a user at the terminal can answer a question.
-    may_ask: bool,
+    may_prompt: bool,
     times: Mutex<Times>,
 }
 
@@ -30,20 +30,20 @@ enum Style {
     Silent,
     Live(ProgressBar),
     Lines,
-    Json(Teller),
+    Json(LineBuilder),
 }
 
 /// Time at which sending began, and time of the next line.
 #[derive(Debug, Default)]
 struct Times {
-    begun: Option<Instant>,
+    started: Option<Instant>,
     next: Option<Instant>,
 }
 
 impl Along {
-    /// Creates the progress display for users, or a silent one. With `may_ask` the user is asked,
+    /// Creates the progress display for users, or a silent one. With `may_prompt` the user is asked,
     /// provided that standard input and standard error are terminals.
-    pub(crate) fn new(is_quiet: bool, may_ask: bool) -> Self {
+    pub(crate) fn new(is_quiet: bool, may_prompt: bool) -> Self {
         let is_terminal = io::stderr().is_terminal();
         let style = match (is_quiet, is_terminal) {
             (true, _) => Style::Silent,
@@ -55,13 +55,13 @@ impl Along {
             }
             (false, false) => Style::Lines,
         };
-        let may_ask = may_ask && !is_quiet && is_terminal && io::stdin().is_terminal();
-        Self { style, may_ask, times: Mutex::default() }
+        let may_prompt = may_prompt && !is_quiet && is_terminal && io::stdin().is_terminal();
+        Self { style, may_prompt, times: Mutex::default() }
     }
 
     /// Creates the display that prints JSON Lines.
-    pub(crate) fn in_json(teller: Teller) -> Self {
-        Self { style: Style::Json(teller), may_ask: false, times: Mutex::default() }
+    pub(crate) fn in_json(line_builder: LineBuilder) -> Self {
+        Self { style: Style::Json(line_builder), may_prompt: false, times: Mutex::default() }
     }
 }
 
@@ -69,8 +69,8 @@ impl Watch for Along {
     fn sending(&self, host: &str, sent: u64, total: u64) {
         let now = Instant::now();
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = *times.begun.get_or_insert(now);
-        let line = || line(host, sent, total, now - begun);
+        let started = *times.started.get_or_insert(now);
+        let line = || line(host, sent, total, now - started);
         if let Style::Live(bar) = &self.style {
             if sent == 0 {
                 bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -89,15 +89,18 @@ impl Watch for Along {
         times.next = Some(now + INTERVAL);
         match &self.style {
             Style::Lines => output::note(line()),
-            Style::Json(teller) => {
-                json::tell(Some(teller), CopyEvent::Push { bytes: sent, bytes_total: total });
+            Style::Json(line_builder) => {
+                json::print_event(
+                    Some(line_builder),
+                    CopyEvent::Push { bytes: sent, bytes_total: total },
+                );
             }
             Style::Silent | Style::Live(_) => {}
         }
     }
 
     fn send_along(&self, host: &str, system: &str, bytes: &dyn Fn() -> u64) -> bool {
-        if !self.may_ask {
+        if !self.may_prompt {
             return false;
         }
         let size = megabytes(bytes());
@@ -147,7 +150,7 @@ mod tests {
 
     #[test]
     fn without_a_terminal_sending_the_program_is_not_offered() {
-        let along = Along { style: Style::Lines, may_ask: false, times: Mutex::default() };
+        let along = Along { style: Style::Lines, may_prompt: false, times: Mutex::default() };
         assert!(!along.send_along("far", "Linux x86_64", &|| unreachable!()));
     }
 }

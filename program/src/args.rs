@@ -3,7 +3,7 @@
 
 mod card;
 mod channel;
-mod desk;
+mod control_socket;
 mod files;
 mod first;
 mod foreign;
@@ -30,7 +30,7 @@ use sabul_units::Rate;
 use crate::exit;
 pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
 pub(crate) use channel::ChannelArgs;
-pub(crate) use desk::{PsArgs, SetArgs};
+pub(crate) use control_socket::{PsArgs, SetArgs};
 pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs};
 pub(crate) use first::{first_screen, without_far_tips};
 pub(crate) use foreign::ForeignArgs;

@@ -13,7 +13,7 @@ use crate::stop::{Stop, isolated};
 /// Runs `sabul card`. For the lab the process must have a single thread until this call.
 pub(crate) fn run(args: &CardArgs) -> Result<u8, CliError> {
     if isolate::is_inside() {
-        isolate::settle()?;
+        isolate::init_inside()?;
     }
     let sitting = Sitting::new(request(args))?;
     match args.arm {

@@ -12,18 +12,18 @@ use std::time::Duration;
 
 use sabul::files::{Source, SourceSet};
 use sabul::{
-    Failure, LocalDestination, Place, Progress, Remote, RemoteDestination, Report, Retry, Server,
-    Session, Transfer, TransferOptions,
+    Failure, LocalDestination, Location, Progress, Remote, RemoteDestination, Report, Retry,
+    Server, Session, Transfer, TransferOptions,
 };
 use sabul_content::Printable;
-use sabul_front::course::Minimum;
-use sabul_front::desk::Job;
+use sabul_front::control_socket::Job;
 use sabul_front::failures::{self, Machines};
 use sabul_front::json::{Document, ErrorJson, TransferJson};
-use sabul_front::kept;
 use sabul_front::limiter;
-use sabul_front::lines::{CopyEvent, Teller};
+use sabul_front::lines::{CopyEvent, LineBuilder};
+use sabul_front::lost_metadata;
 use sabul_front::pipe::Pipe;
+use sabul_front::progress_line::Minimum;
 use sabul_front::ssh::Watch;
 use sabul_units::{count, show_bytes, show_rate};
 
@@ -36,7 +36,7 @@ use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::policy::{self, controller};
 use crate::progress::{Meter, follow};
-use crate::{desk, json, output};
+use crate::{control_socket, json, output};
 use whole::Whole;
 
 /// Ours: interval between two lines while there is no connection.
@@ -57,7 +57,7 @@ pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
         return dry::run(&args).await;
     }
     let nothing = TransferJson::nothing(controller(&args));
-    let lines = args.json_lines.then(Teller::default);
+    let lines = args.json_lines.then(LineBuilder::default);
     let job = job(&args);
     let mut outcome = Outcome {
         json: nothing,
@@ -78,8 +78,8 @@ pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
     if args.json {
         json::print(&Document::of(&outcome.json))?;
     }
-    if let Some(teller) = outcome.lines {
-        json::print(&teller.line(CopyEvent::Done(Box::new(outcome.json))))?;
+    if let Some(line_builder) = outcome.lines {
+        json::print(&line_builder.line(CopyEvent::Done(Box::new(outcome.json))))?;
     }
     result.map(|()| code)
 }
@@ -90,7 +90,7 @@ struct Outcome {
     json: TransferJson,
     code: u8,
     /// JSON Lines, if requested.
-    lines: Option<Teller>,
+    lines: Option<LineBuilder>,
     /// State for `sabul ps` and `sabul set`.
     job: Job,
     /// Sum of all attempts.
@@ -118,7 +118,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     let mut options = TransferOptions {
         rate_limit_bps: args.bwlimit.map(|rate| rate.0),
         preserve: args.preserve,
-        all_of_files: args.archive,
+        archive_mode: args.archive,
         sync: !args.no_sync,
         resume: !args.no_resume,
         read_back: args.read_back,
@@ -141,12 +141,12 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     if !missing.is_empty() {
         outcome.json.errors =
             missing.iter().map(|(path, why)| ErrorJson::of_entry(path, why)).collect();
-        tell_failures(&missing, missing.len() as u64, outcome);
+        print_failures(&missing, missing.len() as u64, outcome);
         return Ok(());
     }
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
-    let _desk = desk::open(&outcome.job);
+    let _control_socket = control_socket::open(&outcome.job);
     let pipe_closed = Arc::default();
     let result = attempts(args, plan, &options, &interrupt, events.as_ref(), outcome, &pipe_closed);
     let result = result.await;
@@ -201,7 +201,7 @@ async fn attempts(
 ) -> Result<Report, CliError> {
     let mut retry = Retry::new(args.retry.unwrap_or_default());
     let watch: Arc<dyn Watch> = Arc::new(match &outcome.lines {
-        Some(teller) => Along::in_json(teller.clone()),
+        Some(line_builder) => Along::in_json(line_builder.clone()),
         None => Along::new(args.quiet || args.json, !plan.reads_stdin()),
     });
     let mut lost = None;
@@ -241,17 +241,17 @@ async fn attempts(
             result => return result,
         };
         if outcome.json.bytes > before {
-            retry.came_on();
+            retry.reset_backoff();
         }
         let pause = match error.end() {
-            End::Error(kind) => retry.lost(kind),
+            End::Error(kind) => retry.on_failure(kind),
             _ => None,
         };
         let Some(pause) = pause else { return Err(error) };
         output::complain(format_args!("{error}; next attempt in {:.1} s", pause.as_secs_f64()));
         let (attempt, pause_s) = (retry.attempts(), pause.as_secs_f64());
         let event = CopyEvent::Reconnect { attempt, pause_s, error: json::error(&error) };
-        json::tell(outcome.lines.as_ref(), event);
+        json::print_event(outcome.lines.as_ref(), event);
         let pause = async {
             tokio::select! {
                 () = tokio::time::sleep(pause) => false,
@@ -281,7 +281,7 @@ impl Outcome {
                 }
                 _ = ticks.tick() => {}
             }
-            let line = self.lines.as_ref().and_then(Teller::still);
+            let line = self.lines.as_ref().and_then(LineBuilder::still);
             line.iter().for_each(|line| drop(json::print(line)));
             meter.say(format!("no connection for {} s; reconnecting", since.elapsed().as_secs()));
         }
@@ -308,8 +308,8 @@ async fn transfer(
             outcome.job.begins(&transfer);
             let mut minimum = args.min_rate.map(Minimum::new);
             let (cc, policy) = (controller(args).to_owned(), args.policy.name().to_owned());
-            json::tell(outcome.lines.as_ref(), CopyEvent::Started { cc, policy });
-            outcome.lines.iter_mut().for_each(Teller::start);
+            json::print_event(outcome.lines.as_ref(), CopyEvent::Started { cc, policy });
+            outcome.lines.iter_mut().for_each(LineBuilder::start);
             let (progress, slow): (Progress, _) =
                 follow(&mut transfer, &mut meter, interrupt, &mut minimum, &mut outcome.lines)
                     .await;
@@ -336,7 +336,7 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
         outcome.json.errors.clear();
         return;
     }
-    tell_failures(&report.failures, report.entries_failed, outcome);
+    print_failures(&report.failures, report.entries_failed, outcome);
     outcome.whole.complete(&mut outcome.json);
     let is_all_lost = report.entries == 0 && outcome.code != exit::DONE;
     if !args.quiet && !is_all_lost {
@@ -344,7 +344,7 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
         if args.verbose > 0 {
             output::note(path_line(&outcome.json));
         }
-        if let Some(line) = kept::line(&report.not_kept) {
+        if let Some(line) = lost_metadata::line(&report.not_kept) {
             output::note(line);
         }
         if let Some(hint) = &report.channel.hint {
@@ -399,10 +399,10 @@ fn path_line(copy: &TransferJson) -> String {
 
 /// Prints failures that were not printed before, of `count` failed entries in all. The most severe
 /// failure determines the exit code.
-fn tell_failures(failures: &[(Vec<u8>, Failure)], count: u64, outcome: &mut Outcome) {
-    if let Some(teller) = &mut outcome.lines {
-        let late = failures.get(teller.failures()..).unwrap_or_default();
-        for line in teller.failed(late) {
+fn print_failures(failures: &[(Vec<u8>, Failure)], count: u64, outcome: &mut Outcome) {
+    if let Some(line_builder) = &mut outcome.lines {
+        let late = failures.get(line_builder.failures()..).unwrap_or_default();
+        for line in line_builder.failed(late) {
             let _ = json::print(&line);
         }
     }
@@ -423,8 +423,8 @@ enum Plan {
 
 impl Plan {
     fn of(args: &CpArgs) -> Result<Self, CliError> {
-        let places: Vec<Place> =
-            args.places.iter().map(|place| Place::parse(place)).collect::<Result<_, _>>()?;
+        let places: Vec<Location> =
+            args.places.iter().map(|place| Location::parse(place)).collect::<Result<_, _>>()?;
         let (destination, sources) = match places.split_last() {
             Some((destination, sources)) if !sources.is_empty() => (destination, sources),
             _ => {
@@ -434,17 +434,17 @@ impl Plan {
             }
         };
         match destination {
-            Place::Remote(destination) => {
+            Location::Remote(destination) => {
                 let locals = sources.iter().map(|source| match source {
-                    Place::Local(path) => Ok(path.clone()),
-                    Place::Remote(_) => Err(CliError::usage(
+                    Location::Local(path) => Ok(path.clone()),
+                    Location::Remote(_) => Err(CliError::usage(
                         "both sides are remote; copy to this machine first, then to the other one",
                     )),
                 });
                 let sources = locals.collect::<Result<_, _>>()?;
                 Ok(Self::Put { sources, destination: destination.clone() })
             }
-            Place::Local(destination) => {
+            Location::Local(destination) => {
                 let (server, sources) = remote_sources(sources)?;
                 let plan = Self::Get { server, sources, destination: destination.clone() };
                 if plan.writes_stdout() && (args.recursive || sources_count(&plan) > 1) {
@@ -491,7 +491,7 @@ impl Plan {
         match self {
             // Standard input can always be sent.
             Self::Put { sources, .. } if !self.reads_stdin() => {
-                let set = source_set(sources, args.recursive)?.with_all_of_files(args.archive);
+                let set = source_set(sources, args.recursive)?.with_archive_mode(args.archive);
                 Ok(set.none_to_send())
             }
             _ => Ok(Vec::new()),
@@ -541,11 +541,11 @@ fn sources_count(plan: &Plan) -> usize {
 }
 
 /// Returns the common server and the paths of remote sources.
-fn remote_sources(sources: &[Place]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
+fn remote_sources(sources: &[Location]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
     let mut server: Option<&Server> = None;
     let mut paths = Vec::with_capacity(sources.len());
     for source in sources {
-        let Place::Remote(remote) = source else {
+        let Location::Remote(remote) = source else {
             return Err(CliError::usage(if server.is_some() {
                 "some sources are remote and some are local; copy them with two commands"
             } else {

@@ -29,7 +29,7 @@ const FLOWS: usize = 2;
 /// Runs `sabul demo`. The process must have a single thread until this call.
 pub(crate) fn run(args: &DemoArgs) -> Result<u8, CliError> {
     if isolate::is_inside() {
-        isolate::settle()?;
+        isolate::init_inside()?;
         let request = request(args)?;
         let observer = Stop::listen()?.observer(is_loud(args));
         let bars = is_loud(args).then(bars);

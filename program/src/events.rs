@@ -38,7 +38,7 @@ impl EventFile {
     }
 
     /// Writes one event. [`Self::finish`] reports write errors.
-    pub(crate) fn tell(&self, line: &str) {
+    pub(crate) fn write_line(&self, line: &str) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let Writer { file, qlog } = &mut *writer;
         // The error is not lost: the next flush fails as well.
@@ -50,7 +50,7 @@ impl EventFile {
 
     pub(crate) fn sink(&self) -> EventSink {
         let file = self.clone();
-        EventSink::new(move |told| file.tell(&told.to_json()))
+        EventSink::new(move |event| file.write_line(&event.to_json()))
     }
 
     /// Flushes the file after the last event and reports write errors.

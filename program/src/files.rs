@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sabul::{
-    Changed, LocalDestination, Place, Range, Seen, Server, Session, TransferOptions, View,
+    Changed, LocalDestination, Location, Range, Seen, Server, Session, TransferOptions, View,
 };
 use sabul_content::Printable;
+use sabul_front::format;
 use sabul_front::json::SeenJson;
 use sabul_front::pipe::Pipe;
-use sabul_front::show;
 use sabul_front::ssh::{Bridge, Watch};
 
 use crate::along::Along;
@@ -27,15 +27,20 @@ use crate::output;
 /// Runs `sabul ls` and returns the exit code.
 pub(crate) async fn ls(args: LsArgs) -> Result<u8, CliError> {
     let view = if args.recursive { View::All } else { View::Content };
-    tell(&args.at, view, args.json, args.long).await
+    print_listing(&args.at, view, args.json, args.long).await
 }
 
 /// Runs `sabul stat` and returns the exit code.
 pub(crate) async fn stat(args: StatArgs) -> Result<u8, CliError> {
-    tell(&args.at, View::Itself, args.json, true).await
+    print_listing(&args.at, View::Itself, args.json, true).await
 }
 
-async fn tell(at: &PlacesArgs, view: View, is_json: bool, is_long: bool) -> Result<u8, CliError> {
+async fn print_listing(
+    at: &PlacesArgs,
+    view: View,
+    is_json: bool,
+    is_long: bool,
+) -> Result<u8, CliError> {
     let (server, paths) = one_server(&at.places)?;
     // A single listed place is not repeated in front of each name.
     let place = match &paths[..] {
@@ -43,7 +48,7 @@ async fn tell(at: &PlacesArgs, view: View, is_json: bool, is_long: bool) -> Resu
         _ => None,
     };
     at.run(&server, async |session| {
-        let mut listing = session.look(paths, view, Vec::new())?;
+        let mut listing = session.list(paths, view, Vec::new())?;
         let mut failures = Vec::new();
         while let Some(seen) = listing.next().await? {
             if is_json {
@@ -54,8 +59,8 @@ async fn tell(at: &PlacesArgs, view: View, is_json: bool, is_long: bool) -> Resu
             match outcome {
                 Ok(_) if is_json => {}
                 Ok(facts) => {
-                    let name = show::name(&path, &facts, place.as_deref());
-                    let front = if is_long { show::facts(&facts) + " " } else { String::new() };
+                    let name = format::name(&path, &facts, place.as_deref());
+                    let front = if is_long { format::facts(&facts) + " " } else { String::new() };
                     output::print_line(front + &name)?;
                 }
                 Err(failure) => {
@@ -181,7 +186,7 @@ fn one_server(places: &[OsString]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
     let mut server = None;
     let mut paths = Vec::with_capacity(places.len());
     for written in places {
-        let Place::Remote(remote) = Place::parse(written)? else {
+        let Location::Remote(remote) = Location::parse(written)? else {
             return Err(CliError::usage(format!(
                 "'{}' is a local path; write HOST:PATH or sabul://HOST/PATH",
                 written.to_string_lossy()

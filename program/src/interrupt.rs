@@ -54,10 +54,10 @@ impl Interrupt {
         let mut status = catch(SignalKind::user_defined1())?;
         let (sender, seen) = watch::channel(early.0.load(Ordering::SeqCst));
         tokio::spawn(count(interrupt, terminate, sender));
-        let (asker, questions) = watch::channel(());
+        let (sender, questions) = watch::channel(());
         tokio::spawn(async move {
             while status.recv().await.is_some() {
-                asker.send_replace(());
+                sender.send_replace(());
             }
         });
         Ok(Self { seen, questions })

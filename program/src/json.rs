@@ -4,7 +4,7 @@ use std::io;
 
 use sabul::{Progress, Transfer, steers};
 use sabul_front::json::ErrorJson;
-use sabul_front::lines::{CopyEvent, Teller};
+use sabul_front::lines::{CopyEvent, LineBuilder};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
@@ -51,16 +51,16 @@ impl Formatter for Escaping {
 
 /// Prints one event if JSON Lines are requested. A write error is ignored here; printing the last
 /// line reports write errors.
-pub(crate) fn tell(teller: Option<&Teller>, event: CopyEvent) {
-    if let Some(teller) = teller {
-        let _ = print(&teller.line(event));
+pub(crate) fn print_event(line_builder: Option<&LineBuilder>, event: CopyEvent) {
+    if let Some(line_builder) = line_builder {
+        let _ = print(&line_builder.line(event));
     }
 }
 
 /// Prints new failures and, when due, the progress of a transfer.
-pub(crate) fn follow(teller: &mut Teller, transfer: &Transfer, progress: &Progress) {
-    let failed = teller.failed(&transfer.failures_after(teller.failures()));
-    for line in failed.into_iter().chain(teller.look(progress)) {
+pub(crate) fn follow(line_builder: &mut LineBuilder, transfer: &Transfer, progress: &Progress) {
+    let failed = line_builder.failed(&transfer.failures_after(line_builder.failures()));
+    for line in failed.into_iter().chain(line_builder.update(progress)) {
         let _ = print(&line);
     }
 }

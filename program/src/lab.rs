@@ -18,7 +18,7 @@ use crate::error::CliError;
 /// call.
 pub(crate) fn run(args: LabArgs) -> Result<u8, CliError> {
     if isolate::is_inside() {
-        isolate::settle()?;
+        isolate::init_inside()?;
     }
     match args.command {
         LabCommand::Run(args) => run::run(&args),

@@ -15,9 +15,9 @@
 mod along;
 mod args;
 mod card;
+mod control_socket;
 mod cp;
 mod demo;
-mod desk;
 mod error;
 mod events;
 mod exit;
@@ -66,7 +66,7 @@ pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
         output::complain(&error);
         return ExitCode::from(exit::USAGE);
     }
-    panics::tell_as_faults();
+    panics::report_as_faults();
     fail_writes_beyond_the_size_limit();
     if std::env::args_os().len() < 2 {
         output::note(args::first_screen());
@@ -113,8 +113,8 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Cat(args) => block_on(files::cat(args)),
         Command::Rm(args) => block_on(files::rm(args)),
         Command::Mkdir(args) => block_on(files::mkdir(args)),
-        Command::Ps(args) => desk::list(&args),
-        Command::Set(args) => desk::set(&args),
+        Command::Ps(args) => control_socket::list(&args),
+        Command::Set(args) => control_socket::set(&args),
         // Must run before any thread starts.
         Command::Serve(args) => serve::files(&args),
         Command::Perf(args) => match args.command {

@@ -83,10 +83,10 @@ impl ChannelArgs {
 
     fn connect_config(&self, events: Option<&EventFile>) -> ConnectConfig {
         let memory = self.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
-        let patience = sabul::Patience::default().with_silence(self.timeout);
+        let timeouts = sabul::Timeouts::default().with_silence(self.timeout);
         let events = events.map(EventFile::sink);
         let paths = if self.fresh { PathMemory::default() } else { paths::memory() };
-        ConnectConfig { memory, patience, events, paths, ..ConnectConfig::default() }
+        ConnectConfig { memory, timeouts, events, paths, ..ConnectConfig::default() }
     }
 }
 

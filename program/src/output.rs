@@ -98,11 +98,11 @@ pub(crate) const DEBUG: LevelFilter = LevelFilter::DEBUG;
 /// Starts the log on standard error, at this level or at that of SABUL_LOG: error, warn, info,
 /// debug, trace.
 pub(crate) fn start_log(level: LevelFilter) {
-    let asked = std::env::var("SABUL_LOG").ok().and_then(|level| level.parse().ok());
+    let requested = std::env::var("SABUL_LOG").ok().and_then(|level| level.parse().ok());
     tracing_subscriber::fmt()
         .with_writer(|| Log)
         .with_ansi(false)
-        .with_max_level(asked.unwrap_or(level))
+        .with_max_level(requested.unwrap_or(level))
         .with_target(false)
         .init();
 }

@@ -20,7 +20,7 @@ thread_local! {
 /// Installs the hook. A panic of a controller is then reported only by its fault, which names the
 /// source location. Other panics go to the previous hook, and so do all panics if `RUST_BACKTRACE`
 /// requests traces. Call once, at the start.
-pub(crate) fn tell_as_faults() {
+pub(crate) fn report_as_faults() {
     if !sabul_cc::catch_panics_with(caught) {
         return;
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sabul::{
-    ChannelStats, Direction, Host, MeasureLimit, Place, Report, Server, Session, Stretch, Transfer,
-    TransferOptions,
+    AggregateInterval, ChannelStats, Direction, Host, Location, MeasureLimit, Report, Server,
+    Session, Transfer, TransferOptions,
 };
-use sabul_front::desk::Job;
+use sabul_front::control_socket::Job;
 use sabul_front::json::{Document, IntervalJson, PerfJson, TransferJson, rate_bps};
-use sabul_front::lines::{PerfEvent, Teller};
+use sabul_front::lines::{LineBuilder, PerfEvent};
 use sabul_front::ssh::Watch;
 use sabul_run::statistics;
 use sabul_study::processor::{cpu_mhz, mhz_per_mbps};
@@ -23,7 +23,7 @@ use crate::error::CliError;
 use crate::exit;
 use crate::files::dial;
 use crate::interrupt::Interrupt;
-use crate::{desk, json, output};
+use crate::{control_socket, json, output};
 
 /// Default duration of a test in seconds.
 const DEFAULT_TIME_S: f64 = 10.0;
@@ -32,7 +32,7 @@ const DEFAULT_TIME_S: f64 = 10.0;
 pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
     output::warn_of_debug_build();
     let role = if args.reverse { "receiver" } else { "sender" };
-    let teller = Teller::default();
+    let line_builder = LineBuilder::default();
     let mut document = PerfJson {
         transfer: TransferJson::nothing(args.channel.controller()),
         role,
@@ -44,13 +44,13 @@ pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
         mhz_per_mbps_receiver: None,
         cpu_mhz: cpu_mhz(),
     };
-    let result = test(&args, &mut document, &teller).await;
+    let result = test(&args, &mut document, &line_builder).await;
     if let Err(error) = &result {
         document.transfer.errors.push(json::error(error));
         document.transfer.exit = error.code();
     }
     if args.json_lines {
-        json::print(&teller.line(PerfEvent::Done(Box::new(document))))?;
+        json::print(&line_builder.line(PerfEvent::Done(Box::new(document))))?;
     } else if args.json {
         json::print(&Document::of(&document))?;
     } else if result.is_ok() {
@@ -59,7 +59,11 @@ pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
     result.map(|()| exit::DONE)
 }
 
-async fn test(args: &TestArgs, document: &mut PerfJson, teller: &Teller) -> Result<(), CliError> {
+async fn test(
+    args: &TestArgs,
+    document: &mut PerfJson,
+    line_builder: &LineBuilder,
+) -> Result<(), CliError> {
     let server = server(args)?;
     let options = options(args)?;
     let interrupt = Interrupt::listen()?;
@@ -68,7 +72,8 @@ async fn test(args: &TestArgs, document: &mut PerfJson, teller: &Teller) -> Resu
     let watch: Arc<dyn Watch> = Arc::new(Along::new(is_silent, true));
     let dialled = dial(&args.channel, &args.ssh, &server, &interrupt, events.as_ref(), &watch);
     let (session, bridge) = dialled.await?;
-    let (transfers, was_stopped) = measure(args, &session, &options, &interrupt, teller).await?;
+    let (transfers, was_stopped) =
+        measure(args, &session, &options, &interrupt, line_builder).await?;
     let mut reports = Vec::with_capacity(transfers.len());
     for transfer in transfers {
         reports.push(transfer.finish().await.map_err(|error| match was_stopped {
@@ -92,9 +97,11 @@ fn server(args: &TestArgs) -> Result<Server, CliError> {
     let address =
         args.address.as_deref().ok_or_else(|| CliError::usage(format!("no host: {FORMS}")))?;
     if address.ends_with(':') {
-        return match Place::parse(OsStr::new(address))? {
-            Place::Remote(remote) => Ok(remote.server),
-            Place::Local(_) => Err(CliError::usage(format!("'{address}' names no host: {FORMS}"))),
+        return match Location::parse(OsStr::new(address))? {
+            Location::Remote(remote) => Ok(remote.server),
+            Location::Local(_) => {
+                Err(CliError::usage(format!("'{address}' names no host: {FORMS}")))
+            }
         };
     }
     let host = Host::parse(address);
@@ -136,7 +143,7 @@ async fn measure(
     session: &Session,
     options: &TransferOptions,
     interrupt: &Interrupt,
-    teller: &Teller,
+    line_builder: &LineBuilder,
 ) -> Result<(Vec<Transfer>, bool), CliError> {
     let direction = if args.reverse { Direction::Receive } else { Direction::Send };
     let seconds = args.time.or_else(|| args.bytes.is_none().then_some(DEFAULT_TIME_S));
@@ -145,7 +152,7 @@ async fn measure(
     let policy = if controller == "fixed" { controller } else { "fair" };
     let job = Job::new("perf", args.address.as_deref().unwrap_or_default());
     let job = job.with_rates(policy, options.rate_limit_bps, None);
-    let _desk = desk::open(&job);
+    let _control_socket = control_socket::open(&job);
     let mut transfers = Vec::new();
     for _ in 0..args.streams {
         let started = tokio::select! {
@@ -159,13 +166,13 @@ async fn measure(
     }
     if args.json_lines {
         let (cc, streams) = (args.channel.controller().to_owned(), args.streams);
-        json::print(&teller.line(PerfEvent::Started { cc, streams }))?;
+        json::print(&line_builder.line(PerfEvent::Started { cc, streams }))?;
     }
-    let mut lines = Lines::new(args, teller);
-    let begun = Instant::now();
+    let mut lines = Lines::new(args, line_builder);
+    let started = Instant::now();
     let mut next = args.interval;
     loop {
-        let elapsed = begun.elapsed().as_secs_f64();
+        let elapsed = started.elapsed().as_secs_f64();
         let progress: Vec<_> = transfers.iter().map(Transfer::progress).collect();
         let is_finished = progress.iter().all(|progress| progress.is_finished);
         // The remainder after the last whole interval belongs to the summary.
@@ -199,16 +206,16 @@ async fn measure(
 struct Lines<'a> {
     is_silent: bool,
     /// Present if the lines are JSON.
-    teller: Option<&'a Teller>,
+    line_builder: Option<&'a LineBuilder>,
     has_head: bool,
     /// End of the previous line in seconds, and the byte count at that time.
     last: (f64, u64),
 }
 
 impl<'a> Lines<'a> {
-    fn new(args: &TestArgs, teller: &'a Teller) -> Self {
-        let teller = args.json_lines.then_some(teller);
-        Self { is_silent: args.json, teller, has_head: false, last: (0.0, 0) }
+    fn new(args: &TestArgs, line_builder: &'a LineBuilder) -> Self {
+        let line_builder = args.json_lines.then_some(line_builder);
+        Self { is_silent: args.json, line_builder, has_head: false, last: (0.0, 0) }
     }
 
     fn print(&mut self, at_s: f64, bytes: u64, channels: &[&ChannelStats]) -> Result<(), CliError> {
@@ -220,10 +227,10 @@ impl<'a> Lines<'a> {
         let rtt_ms = mean(channels.iter().map(|channel| channel.rtt_ms));
         let loss_rate = mean(channels.iter().map(|channel| channel.loss_rate()));
         let goodput_bps = rate_bps(new, at_s - from_s);
-        if let Some(teller) = self.teller {
+        if let Some(line_builder) = self.line_builder {
             let gap_ns = mean(channels.iter().map(|channel| channel.gap_ns));
             let interval = IntervalJson { t_s: at_s, goodput_bps, rtt_ms, loss_rate, gap_ns };
-            return json::print(&teller.line(PerfEvent::Interval { interval }));
+            return json::print(&line_builder.line(PerfEvent::Interval { interval }));
         }
         if !self.has_head {
             self.has_head = true;
@@ -245,9 +252,9 @@ fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
 
 /// Fills in the totals over all streams.
 fn fill(document: &mut PerfJson, args: &TestArgs, reports: &[Report]) {
-    let total = TransferJson::of_report(args.channel.controller(), &Report::together(reports));
-    let stretches = Stretch::of_all(reports, args.interval);
-    document.intervals = stretches.into_iter().map(IntervalJson::from).collect();
+    let total = TransferJson::of_report(args.channel.controller(), &Report::aggregate(reports));
+    let intervals = AggregateInterval::of_all(reports, args.interval);
+    document.intervals = intervals.into_iter().map(IntervalJson::from).collect();
     let mhz = document.cpu_mhz;
     let percent = |cpu: Option<f64>| cpu.map(|cpu_s| cpu_s / total.seconds.max(1e-9) * 100.0);
     let cost = |cpu| mhz_per_mbps(cpu, mhz, total.seconds, total.goodput_bps);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sabul::{Progress, Transfer};
-use sabul_front::course::{Course, Minimum};
-use sabul_front::lines::Teller;
+use sabul_front::lines::LineBuilder;
+use sabul_front::progress_line::{Minimum, ProgressLine};
 use tokio::time::MissedTickBehavior;
 
 use crate::interrupt::Interrupt;
@@ -18,7 +18,7 @@ const LINE_INTERVAL: Duration = Duration::from_millis(1800);
 /// Interval between two updates of the display, with or without new data.
 const TICK: Duration = Duration::from_millis(200);
 /// Interval between two checks of the minimum rate.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Ours: a transfer without any data is shown only after this time, because most refusals arrive
 /// earlier.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const SHOW_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Meter {
     style: Style,
-    course: Course,
+    progress_line: ProgressLine,
 }
 
 #[derive(Debug)]
@@ -38,9 +38,9 @@ enum Style {
 }
 
 impl Meter {
-    /// Creates the display for standard error, or a silent one. `is_repeated` marks a copy that
+    /// Creates the display for standard error, or a silent one. `is_reconnecting` marks a copy that
     /// reconnects after a lost connection.
-    pub(crate) fn new(is_quiet: bool, is_repeated: bool) -> Self {
+    pub(crate) fn new(is_quiet: bool, is_reconnecting: bool) -> Self {
         let style = if is_quiet {
             Style::Quiet
         } else if io::stderr().is_terminal() {
@@ -50,12 +50,12 @@ impl Meter {
         } else {
             Style::Lines { next: Instant::now() + LINE_INTERVAL }
         };
-        Self { style, course: Course::new(is_repeated) }
+        Self { style, progress_line: ProgressLine::new(is_reconnecting) }
     }
 
     /// Updates the display with the latest progress.
     fn update(&mut self, progress: &Progress) {
-        let view = self.course.look(progress);
+        let view = self.progress_line.update(progress);
         match &mut self.style {
             Style::Quiet => {}
             Style::Live(bar) => {
@@ -83,8 +83,8 @@ impl Meter {
     }
 
     /// Prints the progress now, in response to SIGUSR1.
-    fn tell(&mut self, progress: &Progress) {
-        let line = self.course.look(progress).line();
+    fn print(&mut self, progress: &Progress) {
+        let line = self.progress_line.update(progress).line();
         match &self.style {
             Style::Live(bar) => bar.suspend(|| output::note(line)),
             Style::Quiet | Style::Lines { .. } => output::note(line),
@@ -106,20 +106,20 @@ pub(crate) async fn follow(
     meter: &mut Meter,
     interrupt: &Interrupt,
     minimum: &mut Option<Minimum>,
-    lines: &mut Option<Teller>,
+    lines: &mut Option<LineBuilder>,
 ) -> (Progress, Option<String>) {
     let mut slow = None;
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut look = tokio::time::interval(LOOK);
+    let mut interval = tokio::time::interval(CHECK_INTERVAL);
     let mut questions = interrupt.questions();
     let mut is_due = true;
     loop {
         let progress = transfer.progress();
         if is_due || progress.is_finished {
             meter.update(&progress);
-            if let Some(teller) = lines {
-                json::follow(teller, transfer, &progress);
+            if let Some(line_builder) = lines {
+                json::follow(line_builder, transfer, &progress);
             }
         }
         if progress.is_finished {
@@ -130,13 +130,13 @@ pub(crate) async fn follow(
             // Timer: during an outage no change of the transfer wakes this loop.
             _ = ticks.tick() => is_due = true,
             () = transfer.changed() => {}
-            Ok(()) = questions.changed() => meter.tell(&transfer.progress()),
-            _ = look.tick(), if minimum.is_some() && progress.place.is_none() => {
+            Ok(()) = questions.changed() => meter.print(&transfer.progress()),
+            _ = interval.tick(), if minimum.is_some() && progress.place.is_none() => {
                 let progress = transfer.progress();
                 let moved = progress.elapsed.saturating_sub(progress.waited);
                 let Progress { bytes, bytes_resumed, bytes_total, channel, .. } = progress;
                 slow = minimum.as_mut().and_then(|minimum| {
-                    let rate = minimum.look(moved, bytes - bytes_resumed.min(bytes), bytes_total)?;
+                    let rate = minimum.update(moved, bytes - bytes_resumed.min(bytes), bytes_total)?;
                     Some(minimum.verdict(rate, &channel))
                 });
                 if slow.is_some() {

@@ -28,7 +28,7 @@ pub(crate) fn run(args: RouterArgs) -> Result<u8, CliError> {
     }
     output::note("forwarding");
     let mut due = Instant::now() + SECOND;
-    while !stop.is_asked() && session.is_running() {
+    while !stop.is_requested() && session.is_running() {
         std::thread::sleep(TURN);
         if Instant::now() < due {
             continue;

@@ -9,8 +9,8 @@ use sabul::{
     Bound, Ceiling, Controllers, LISTENER_FILES_MIN, Listener, ListenerConfig, MemoryBudget,
     SendPolicy, Service, Session,
 };
-use sabul_front::desk::{Desk, Job};
-use sabul_front::lines::{ServeEvent, ServedJson, Teller};
+use sabul_front::control_socket::{ControlSocket, Job};
+use sabul_front::lines::{LineBuilder, ServeEvent, ServedJson};
 use sabul_front::{listen, served, ssh};
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, INTERRUPTED};
 use crate::interrupt::{Early, Interrupt};
 use crate::sandbox::{self, Files, Sandbox};
-use crate::{block_on, desk, json, output, paths};
+use crate::{block_on, control_socket, json, output, paths};
 
 /// Ours: time for sessions to clean up after an interrupt.
 const CLEAN_UP: Duration = Duration::from_secs(3);
@@ -111,7 +111,7 @@ fn run(
     let sandbox = confine(args, files);
     block_on(async {
         let interrupt = Interrupt::listen_after(&early)?;
-        let _desk = desk::open(&job);
+        let _control_socket = control_socket::open(&job);
         announce(args, &bound, what, example)?;
         let in_force = sandbox.as_ref().map(Sandbox::in_force).unwrap_or_default();
         output::note(sandbox.map_or_else(|| "sandbox: none".to_owned(), |it| it.to_string()));
@@ -133,7 +133,7 @@ fn run(
 fn confine(args: &ListenArgs, files: Files<'_>) -> Option<Sandbox> {
     // The directory must exist before the sandbox, which forbids its creation. If it cannot be
     // created, opening the control socket reports the error.
-    let sockets = Desk::folder().ok();
+    let sockets = ControlSocket::folder().ok();
     (!args.no_sandbox).then(|| sandbox::enter(files, sockets.as_deref()))
 }
 
@@ -190,7 +190,7 @@ fn prepare(
     config.advertise.clone_from(&args.advertise);
     let rate_limit_bps = args.bwlimit.map(|rate| rate.0);
     config.memory = args.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
-    config.patience = config.patience.with_silence(args.timeout);
+    config.timeouts = config.timeouts.with_silence(args.timeout);
     let events = args.events.as_deref().map(EventFile::create).transpose()?;
     config.events = events.as_ref().map(EventFile::sink);
     config.paths = paths::memory();
@@ -221,7 +221,7 @@ enum Log {
     /// Lines for users on standard error.
     Text,
     /// JSON Lines on standard output.
-    Json(Box<Teller>),
+    Json(Box<LineBuilder>),
 }
 
 impl Log {
@@ -230,9 +230,9 @@ impl Log {
     }
 
     fn json(&self, event: impl FnOnce() -> ServeEvent) {
-        if let Self::Json(teller) = self {
+        if let Self::Json(line_builder) = self {
             // A closed pipe is ignored; the server continues.
-            let _ = json::print(&teller.line(event()));
+            let _ = json::print(&line_builder.line(event()));
         }
     }
 
@@ -312,9 +312,9 @@ async fn answer(session: Session, answering: Answering) -> u8 {
     let Answering { service, interrupt, log, job, .. } = answering;
     let peer = served::canonical(session.peer_addr());
     job.session_begins();
-    let tell = |told: sabul::Serving<'_>| {
-        let served = match told {
-            sabul::Serving::Begun(begun) => return job.serves(begun),
+    let observe = |serving: sabul::Serving<'_>| {
+        let served = match serving {
+            sabul::Serving::Started(started) => return job.serves(started),
             sabul::Serving::Over(served) => served,
             _ => return,
         };
@@ -326,7 +326,7 @@ async fn answer(session: Session, answering: Answering) -> u8 {
         log.json(|| ServeEvent::Transfer(ServedJson::of(&served, word)));
     };
     let result = tokio::select! {
-        result = session.serve_and_tell(&service, tell) => {
+        result = session.serve_with_observer(&service, observe) => {
             job.session_ends();
             result
         }

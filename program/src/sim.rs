@@ -3,7 +3,7 @@
 //! A run in which a controller fails has no results. The command reports that run and keeps the
 //! results of the others.
 
-use sabul_study::{runs, simulate_telling};
+use sabul_study::{runs, simulate_with_events};
 
 use crate::args::SimRunArgs;
 use crate::error::CliError;
@@ -29,8 +29,8 @@ pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
         }
     };
     let simulate = |run: &_| {
-        let mut hear = events.as_ref().map(|events| |line: &str| events.tell(line));
-        simulate_telling(run, hear.as_mut().map(|hear| hear as &mut dyn FnMut(&str)))
+        let mut on_line = events.as_ref().map(|events| |line: &str| events.write_line(line));
+        simulate_with_events(run, on_line.as_mut().map(|on_line| on_line as &mut dyn FnMut(&str)))
     };
     let results = sabul_scenario::run_all_with_progress(&all, args.threads, progress, simulate);
     events.as_ref().map_or(Ok(()), EventFile::finish)?;

@@ -41,14 +41,14 @@ impl Stop {
 
     /// Returns an observer that stops runs on an interrupt and, unless `is_quiet`, prints progress.
     pub(crate) fn observer(self, is_quiet: bool) -> Observer {
-        let observer = Observer::silent().with_interrupt(move || self.is_asked());
+        let observer = Observer::silent().with_interrupt(move || self.is_requested());
         if is_quiet {
             return observer;
         }
         observer.with_notes(|line| output::note(line)).with_samples(io::stderr().is_terminal())
     }
 
-    pub(crate) fn is_asked(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

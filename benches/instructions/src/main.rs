@@ -164,7 +164,7 @@ fn arrive(receiver: &mut Receiver, now: Instant, packet: &Transmit) {
             receiver.accept(now, &Arrival { number, data: None, is_marked: false });
             receiver.handle_ack2(now, serial);
         }
-        Transmit::Mark { .. } | Transmit::Ask { .. } => {}
+        Transmit::Mark { .. } | Transmit::RateProbe { .. } => {}
     }
 }
 

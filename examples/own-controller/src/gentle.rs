@@ -104,10 +104,10 @@ impl Controller for Gentle {
         self.is_starting &= queueing <= self.target / 2;
         let newly = acked.newly.0 as f64;
         let was_used = acked.in_flight.0 as f64 + newly >= self.window / 2.0;
-        let is_recovering = self.answered.is_some_and(|last| acked.settled <= last);
+        let is_recovering = self.answered.is_some_and(|last| acked.cumulative_ack <= last);
         if queueing > self.target {
             if cx.now.since(self.eased_at) >= rtt.smoothed {
-                cx.tell(Reason::DelayRose);
+                cx.log_reason(Reason::DelayRose);
                 self.eased_at = cx.now;
                 self.set_window(self.window * (1.0 - EASE));
             }
@@ -122,7 +122,7 @@ impl Controller for Gentle {
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         self.is_starting = false;
         if self.answered.is_none_or(|last| loss.first_lost > last) {
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             self.answered = Some(loss.largest_sent);
             self.set_window(self.window * self.keep);
         }

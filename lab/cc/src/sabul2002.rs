@@ -190,15 +190,15 @@ impl Sabul2002 {
         let excess = rho - self.alpha;
         let Gains { k1, k2, c, d, .. } = self.gains;
         if excess.abs() < EQUAL_WITHIN {
-            cx.tell(Reason::Fall);
+            cx.log_reason(Reason::Fall);
             self.x += d;
         } else if excess > 0.0 {
-            cx.tell(Reason::Fall);
+            cx.log_reason(Reason::Fall);
             self.x = self.x * (1.0 + k1 * excess) + c;
         } else if is_unused {
-            cx.tell(Reason::Hold);
+            cx.log_reason(Reason::Hold);
         } else {
-            cx.tell(Reason::Rise);
+            cx.log_reason(Reason::Rise);
             self.x *= 1.0 + k2 * excess;
         }
         self.clamp();
@@ -273,7 +273,7 @@ impl Controller for Sabul2002 {
         self.naks_to_excess -= 1;
         if self.naks_to_excess == 0 {
             // [OVV-T eq. 4], at any time.
-            cx.tell(Reason::FurtherLoss);
+            cx.log_reason(Reason::FurtherLoss);
             self.naks_to_excess = EXCESSIVE_AGAIN_AFTER;
             self.x += self.gains.b;
             self.clamp();

@@ -285,7 +285,7 @@ impl Sabul2003 {
             SearchStep::Found { rate, hold } => (rate, hold),
             SearchStep::Overrun { rate } => (rate, None),
         };
-        cx.tell(Reason::RateFound);
+        cx.log_reason(Reason::RateFound);
         self.end_search(rate, cx);
         self.hold_until = hold.map(|span| cx.now + span);
     }
@@ -320,7 +320,7 @@ impl Controller for Sabul2003 {
             Phase::Steady => {
                 let is_rising = self.averaged_loss < LOSS_THRESHOLD
                     && !self.unused.holds(report.sent, report.elapsed, self.gap);
-                cx.tell(if is_rising { Reason::Rise } else { Reason::Hold });
+                cx.log_reason(if is_rising { Reason::Rise } else { Reason::Hold });
                 if is_rising {
                     self.increase(cx);
                 }
@@ -344,7 +344,7 @@ impl Controller for Sabul2003 {
             Phase::Search(search) => {
                 let step = search.on_ack(acked, cx);
                 if matches!(step, SearchStep::Overrun { .. }) {
-                    cx.tell(Reason::LossEpoch);
+                    cx.log_reason(Reason::LossEpoch);
                     // The search already chose a rate that the path has carried. Losses up to here
                     // belong to the epoch that is closed now.
                     self.last_decrease = Some(acked.next.before());
@@ -369,7 +369,7 @@ impl Controller for Sabul2003 {
         }
         if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
             // Condition 1 of [SABUL §II-E].
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             self.decrease();
             self.last_decrease = Some(loss.largest_sent);
             self.nak_count = 1;
@@ -385,7 +385,7 @@ impl Controller for Sabul2003 {
             // 32, 64, …
             self.nak_count += 1;
             if self.dec_count < 63 && self.nak_count >= 1 << self.dec_count {
-                cx.tell(Reason::FurtherLoss);
+                cx.log_reason(Reason::FurtherLoss);
                 self.decrease();
                 self.dec_count += 1;
             }
@@ -395,7 +395,7 @@ impl Controller for Sabul2003 {
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
         // Ours: the paper does not define the rate after a timeout. Each expiry decreases once.
         if let Phase::Search(search) = &self.phase {
-            cx.tell(Reason::SearchCutShort);
+            cx.log_reason(Reason::SearchCutShort);
             let rate = search.fallback(cx);
             self.end_search(rate, cx);
         }

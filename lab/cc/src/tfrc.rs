@@ -213,7 +213,7 @@ impl Tfrc {
             self.rate = self.rate.min(before);
         }
         if self.rate > before {
-            cx.tell(Reason::Rise);
+            cx.log_reason(Reason::Rise);
         }
     }
 
@@ -227,7 +227,7 @@ impl Tfrc {
             self.rtt = Some(Rtt::add(None, rtt.latest));
         }
         let Some(rtt) = self.rtt else { return };
-        cx.tell(Reason::LossEpoch);
+        cx.log_reason(Reason::LossEpoch);
         match (&mut self.intervals, self.event) {
             (Some(intervals), Some(event)) => {
                 intervals.close(first_lost.0.saturating_sub(event.first_lost.0) as f64);
@@ -281,7 +281,7 @@ impl Controller for Tfrc {
             if self.intervals.is_none() {
                 self.rate = Self::initial(cx.packet_bytes, rtt.average);
                 self.doubled_at = cx.now;
-                cx.tell(Reason::Rise);
+                cx.log_reason(Reason::Rise);
             }
             (self.rtt, self.round) = (Some(rtt), Some(next));
             return;

@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::clock::Clock;
 use crate::error::LabError;
 use crate::flow::Ends;
-use crate::router::{PairPlan, Router, RouterLook};
+use crate::router::{PairPlan, Router, RouterSnapshot};
 pub use check::Check;
 use path::Direction;
 use probe::{ProbePlan, loss_check, rtt_check};
@@ -91,7 +91,7 @@ impl Finding {
 
     /// Whether the check failed and may pass when repeated. Exact checks, with tolerance 0, are not
     /// repeated.
-    fn may_be_luck(&self) -> bool {
+    fn may_be_chance(&self) -> bool {
         self.check.as_ref().is_ok_and(|check| !check.is_met && check.tolerance > 0.0)
     }
 }
@@ -102,11 +102,11 @@ fn measured_twice(
     mut measure: impl FnMut(u32) -> io::Result<Vec<Finding>>,
 ) -> io::Result<Vec<Finding>> {
     let mut findings = measure(0)?;
-    if !findings.iter().any(Finding::may_be_luck) {
+    if !findings.iter().any(Finding::may_be_chance) {
         return Ok(findings);
     }
     let mut again = measure(1)?;
-    for finding in findings.iter_mut().filter(|finding| finding.may_be_luck()) {
+    for finding in findings.iter_mut().filter(|finding| finding.may_be_chance()) {
         let same = |other: &Finding| other.quantity == finding.quantity && other.check.is_ok();
         if let Some(at) = again.iter().position(same) {
             *finding = again.swap_remove(at);
@@ -214,13 +214,13 @@ impl Bench<'_> {
         let linger = self.path.round_trip_max(size) + LATE;
         let probing = Talk { tag, plan, sent: &sent, expected: &expected, linger };
         let done = AtomicBool::new(false);
-        let heard = thread::scope(|scope| {
+        let echoes = thread::scope(|scope| {
             let echo = scope.spawn(|| echo(far, tag, &done));
-            let heard = talk(near, &probing);
+            let echoes = talk(near, &probing);
             done.store(true, Ordering::Relaxed);
-            joined(echo).and(heard)
+            joined(echo).and(echoes)
         })?;
-        let check = rtt_check(forward, back, size, heard.fastest);
+        let check = rtt_check(forward, back, size, echoes.fastest);
         Ok(vec![Finding { quantity: "rtt_ms", check }])
     }
 
@@ -240,18 +240,18 @@ impl Bench<'_> {
             let talking = Talk { tag: tag(LOSS, round), plan, sent: own, expected, linger };
             talk(&self.ports[end], &talking)
         };
-        let before = self.router.look();
+        let before = self.router.snapshot();
         let [at_near, at_far] = thread::scope(|scope| {
             let far = scope.spawn(|| hold(1));
             let near = hold(0);
             joined(far).and_then(|far| Ok([near?, far]))
         })?;
-        let after = self.router.look();
+        let after = self.router.snapshot();
 
         let finding = |quantity, way: usize, arrived| {
-            let no_room = |look: &RouterLook| -> u64 {
+            let no_room = |snapshot: &RouterSnapshot| -> u64 {
                 let drops = |stats: LinkStats| stats.dropped_full + stats.dropped_early;
-                self.positions.iter().map(|&at| drops(stats(look, at, way))).sum()
+                self.positions.iter().map(|&at| drops(stats(snapshot, at, way))).sum()
             };
             let no_room = no_room(&after).saturating_sub(no_room(&before));
             let check = planned[way].clone().and_then(|_| {
@@ -271,13 +271,13 @@ impl Bench<'_> {
             Ok(train) => train,
             Err(why) => return Ok(vec![Finding::skip("rate_mbps, queue_packets", why)]),
         };
-        let look = || {
-            let (look, last) = (self.router.look(), way.links.len().saturating_sub(1));
-            [train.bottleneck, last].map(|link| stats(&look, self.positions[link], FORWARD))
+        let snapshot = || {
+            let (snapshot, last) = (self.router.snapshot(), way.links.len().saturating_sub(1));
+            [train.bottleneck, last].map(|link| stats(&snapshot, self.positions[link], FORWARD))
         };
         let tag = tag(TRAIN, round);
         self.router.restart_queue_max();
-        let before = look();
+        let before = snapshot();
         // Fallback; the actual end is set after the train has left.
         let end = self.clock.now() + train.lone_gap * u64::from(LONE) + ROUND_TRIP_MAX;
         let end = AtomicU64::new(end.0);
@@ -289,7 +289,7 @@ impl Bench<'_> {
             end.store((self.clock.now() + rest).0, Ordering::Release);
             joined(arrivals).and_then(|arrivals| Ok((sent_for?, arrivals)))
         })?;
-        let counted = Counted::between(before, look(), sent_for);
+        let counted = Counted::between(before, snapshot(), sent_for);
 
         let link = &way.links[train.bottleneck];
         let rate = train.rate_check(link, &arrivals, counted);
@@ -309,8 +309,8 @@ fn tag(measurement: u32, round: u32) -> u32 {
 }
 
 /// Returns the router's counters of one direction of a link; zero for an unknown link.
-fn stats(look: &RouterLook, link: usize, way: usize) -> LinkStats {
-    look.links.get(link).map_or_else(LinkStats::default, |ways| ways[way].stats)
+fn stats(snapshot: &RouterSnapshot, link: usize, way: usize) -> LinkStats {
+    snapshot.links.get(link).map_or_else(LinkStats::default, |ways| ways[way].stats)
 }
 
 /// Returns the result of a thread; an error if the thread panicked.
@@ -358,12 +358,12 @@ mod path_tests {
     /// Returns the results of two rounds with checks (measured, tolerance) around 10, and the
     /// number of rounds made.
     fn rounds(found: [Vec<Option<(i32, i32)>>; 2]) -> (Vec<Option<i32>>, u32) {
-        let mut asked = 0;
+        let mut calls = 0;
         let check = |(measured, tolerance): (i32, i32)| {
             Check::new("", 10.0, f64::from(measured), f64::from(tolerance))
         };
         let findings = measured_twice(|round| {
-            asked += 1;
+            calls += 1;
             let found = found[round as usize].iter().zip(["a", "b", "c"]);
             let finding = |(found, quantity): (&Option<_>, _)| Finding {
                 quantity,
@@ -373,26 +373,26 @@ mod path_tests {
         });
         #[expect(clippy::cast_possible_truncation, reason = "it was a whole number")]
         let measured = |finding: Finding| finding.check.ok().map(|check| check.measured as i32);
-        (findings.unwrap().into_iter().map(measured).collect(), asked)
+        (findings.unwrap().into_iter().map(measured).collect(), calls)
     }
 
     #[test]
     fn only_failed_checks_are_measured_again() {
-        let (found, asked) = rounds([vec![Some((10, 1)), None], vec![]]);
-        assert_eq!((found, asked), (vec![Some(10), None], 1));
+        let (found, calls) = rounds([vec![Some((10, 1)), None], vec![]]);
+        assert_eq!((found, calls), (vec![Some(10), None], 1));
         // The first check passed in round one, the second passes in round two, the third could not
         // be measured again.
-        let (found, asked) = rounds([
+        let (found, calls) = rounds([
             vec![Some((11, 1)), Some((5, 1)), Some((4, 1))],
             vec![Some((10, 1)), Some((9, 1)), None],
         ]);
-        assert_eq!((found, asked), (vec![Some(11), Some(9), Some(4)], 2));
+        assert_eq!((found, calls), (vec![Some(11), Some(9), Some(4)], 2));
     }
 
     #[test]
     fn exact_checks_are_not_measured_again() {
-        let (found, asked) = rounds([vec![Some((11, 0))], vec![Some((10, 0))]]);
-        assert_eq!((found, asked), (vec![Some(11)], 1));
+        let (found, calls) = rounds([vec![Some((11, 0))], vec![Some((10, 0))]]);
+        assert_eq!((found, calls), (vec![Some(11)], 1));
         let exact_and_not = |measured| vec![Some((measured, 0)), Some((measured, 1))];
         let (found, _) = rounds([exact_and_not(5), exact_and_not(10)]);
         assert_eq!(found, [Some(5), Some(10)]);

@@ -3,7 +3,7 @@
 //! A flow has a thread in each of its hosts, and that thread makes the flow's sockets. After
 //! [`Flow::go`] a flow starts and stops its copies without further calls; the owner polls the
 //! counters. A copy causes at most three events ([`FlowEvent`]): start, arrival of all bytes, and
-//! end. A copy's counters are part of [`Flow::look`] until its end is reported, and afterwards part
+//! end. A copy's counters are part of [`Flow::snapshot`] until its end is reported, and afterwards part
 //! of [`FlowEvent::Retired`]. Every byte therefore counts exactly once.
 //!
 //! | Part | Is |
@@ -19,7 +19,7 @@ mod board;
 mod cbr;
 mod command;
 mod copies;
-mod place;
+mod end;
 mod sabul;
 mod task;
 mod tcp;
@@ -35,11 +35,11 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::error::LabError;
-use crate::events::Teller;
+use crate::events::EventSender;
 use crate::host::Host;
 use board::Board;
 pub(crate) use board::FlowEvent;
-use place::Place;
+use end::FlowEnd;
 use task::{Engine, Order, Task};
 pub use tcp::check_kernel_algorithm;
 
@@ -75,19 +75,19 @@ impl Flow {
         plan: &FlowPlan,
         ends: Ends,
         seed: u64,
-        teller: Option<Teller>,
+        event_sender: Option<EventSender>,
     ) -> Result<Self, LabError> {
         let Ends { near, near_address, far, far_address } = ends;
-        let (near, far) = (Place::host(near, near_address), Place::host(far, far_address));
-        Self::prepare_at(plan, near, far, seed, teller)
+        let (near, far) = (FlowEnd::host(near, near_address), FlowEnd::host(far, far_address));
+        Self::prepare_at(plan, near, far, seed, event_sender)
     }
 
     fn prepare_at(
         plan: &FlowPlan,
-        near: Place,
-        far: Place,
+        near: FlowEnd,
+        far: FlowEnd,
         seed: u64,
-        teller: Option<Teller>,
+        event_sender: Option<EventSender>,
     ) -> Result<Self, LabError> {
         ::sabul::allow_many_files();
         let (orders, receiver) = watch::channel(Order::Wait);
@@ -99,7 +99,7 @@ impl Flow {
             random: SeededRandom::new(seed).fork(&format!("flow/{}", plan.id)),
             board: Arc::clone(&board),
             orders: receiver,
-            teller,
+            event_sender,
         };
         // A thread that waits for orders ends when `orders` is dropped, so an error leaves no
         // thread.
@@ -120,9 +120,9 @@ impl Flow {
 
     /// Returns the counters of live copies and the current gauges (of several copies, the oldest
     /// copy's).
-    pub(crate) fn look(&self) -> (Counters, Option<Gauges>) {
+    pub(crate) fn snapshot(&self) -> (Counters, Option<Gauges>) {
         self.engine.refresh();
-        self.board.look()
+        self.board.snapshot()
     }
 
     /// Returns the counters of each copy whose end has not been reported, as of the last look.
@@ -135,7 +135,7 @@ impl Flow {
         self.board.take_events()
     }
 
-    /// Returns whether the router counts this flow. If so, the counters of [`Flow::look`] and
+    /// Returns whether the router counts this flow. If so, the counters of [`Flow::snapshot`] and
     /// [`FlowEvent::Retired`] are zero, and only the gauges are valid.
     pub(crate) fn counts_by_router(&self) -> bool {
         self.engine.counts_by_router()

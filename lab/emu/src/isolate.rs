@@ -121,13 +121,13 @@ fn attend(mut inner: Child) -> io::Result<ExitStatus> {
         if let Some(status) = inner.try_wait()? {
             return Ok(status);
         }
-        let patience = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        if patience.is_some_and(|left| left.is_zero()) {
+        let left_time = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if left_time.is_some_and(|left| left.is_zero()) {
             inner.kill()?;
             return inner.wait();
         }
-        let patience = patience.map(|left| Timespec::try_from(left).unwrap_or_default());
-        match poll(&mut [PollFd::new(&arriving, PollFlags::IN)], patience.as_ref()) {
+        let left_time = left_time.map(|left| Timespec::try_from(left).unwrap_or_default());
+        match poll(&mut [PollFd::new(&arriving, PollFlags::IN)], left_time.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -158,7 +158,7 @@ fn attend(mut inner: Child) -> io::Result<ExitStatus> {
 ///
 /// # Errors
 /// If this is not the inner process, the outer process has ended already, or the system refuses.
-pub fn settle() -> Result<(), LabError> {
+pub fn init_inside() -> Result<(), LabError> {
     if !is_inside() {
         let why = "a lab settles in only as the first process of namespaces of its own";
         return Err(LabError::Program(why.to_owned()));
@@ -172,7 +172,7 @@ pub fn settle() -> Result<(), LabError> {
     if now.is_some_and(|now| !then.is_empty() && now != then) {
         return Err(LabError::Interrupted);
     }
-    terminal::look();
+    terminal::check();
 
     let none = None::<&str>;
     // Before this call, mounts would be visible outside.
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_process_not_started_as_the_inner_process_changes_nothing() {
         assert!(!is_inside());
-        let why = settle().unwrap_err().to_string();
+        let why = init_inside().unwrap_err().to_string();
         assert!(why.contains("namespaces of its own"), "{why}");
         assert!(!are_mounts_ours());
     }

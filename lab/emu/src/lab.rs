@@ -22,10 +22,10 @@ use sabul_units::Instant;
 
 use crate::calibrate::{Calibration, calibrate};
 use crate::error::LabError;
-use crate::events::{Hearer, OnEvent};
+use crate::events::{EventReceiver, OnEvent};
 use crate::flow::{self, Ends, Flow};
 use crate::host::{Host, HostConfig};
-use crate::router::{PairPlan, Router, RouterLook, RouterPlan, TupleLook};
+use crate::router::{PairPlan, Router, RouterPlan, RouterSnapshot, TupleSnapshot};
 use cpu::CpuMeter;
 pub use cpu::FlowCpu;
 use machine::Machine;
@@ -66,7 +66,7 @@ pub struct Sample<'a> {
     /// Time series so far; the last row is the newest.
     pub series: &'a Series,
     /// State of the path.
-    pub router: &'a RouterLook,
+    pub router: &'a RouterSnapshot,
 }
 
 /// Outcome of a run.
@@ -83,9 +83,9 @@ pub struct LabOutcome {
     /// Remarks that do not invalidate the run.
     pub notes: Vec<String>,
     /// State of the path at the end.
-    pub router: RouterLook,
+    pub router: RouterSnapshot,
     /// Conversations seen by the router.
-    pub tuples: Vec<TupleLook>,
+    pub tuples: Vec<TupleSnapshot>,
     /// Processor time of each flow's hosts.
     pub cpu: Vec<FlowCpu>,
     /// Total duration, calibration included.
@@ -137,19 +137,19 @@ impl Lab {
         let calibrations =
             if config.skip_calibration { Vec::new() } else { self.calibrate(&config)? };
         let Self { scenario, ends, router, .. } = self;
-        let hearing = config.on_event.take().map(|hear| Hearer::new(&scenario, hear));
-        let (teller, hearer) = hearing.unzip();
+        let events = config.on_event.take().map(|deliver| EventReceiver::new(&scenario, deliver));
+        let (event_sender, event_receiver) = events.unzip();
         let mut flows = Vec::new();
         for (plan, ends) in scenario.flows.iter().zip(&ends) {
-            flows.push(Flow::prepare(plan, ends.clone(), scenario.seed, teller.clone())?);
+            flows.push(Flow::prepare(plan, ends.clone(), scenario.seed, event_sender.clone())?);
         }
-        if let Some(teller) = &teller {
-            router.tell_drops(teller.clone());
+        if let Some(event_sender) = &event_sender {
+            router.report_drops(event_sender.clone());
         }
         let clock =
             router.restart(scenario.links.clone(), scenario.seed, config.capture.clone())?;
-        if let Some(teller) = teller {
-            teller.start(clock);
+        if let Some(event_sender) = event_sender {
+            event_sender.start(clock);
         }
         let machine = Machine::now();
         let end = Instant::ZERO + scenario.duration;
@@ -157,10 +157,10 @@ impl Lab {
             flow.go(clock, end);
         }
         let cpu = CpuMeter::start(&scenario, &ends);
-        let mut measurement = Measurement::new(scenario.clone(), cpu, hearer);
+        let mut measurement = Measurement::new(scenario.clone(), cpu, event_receiver);
         measurement.follow(&router, &flows, clock, &mut config)?;
         let usage = machine.used();
-        let at_end = router.look();
+        let at_end = router.snapshot();
         let (results, series, cpu) = measurement.finish(flows, &router, &at_end)?;
         let tuples = router.tuples();
         let mut verdict = machine::Verdict::new(&scenario, &at_end, usage);
@@ -195,7 +195,7 @@ impl Lab {
             if done.iter().any(is_same) {
                 continue;
             }
-            if config.is_interrupted.as_ref().is_some_and(|ask| ask()) {
+            if config.is_interrupted.as_ref().is_some_and(|is_interrupted| is_interrupted()) {
                 return Err(LabError::Interrupted);
             }
             self.router.restart(links.clone(), self.scenario.seed, None)?;

@@ -27,5 +27,5 @@ pub use flow::check_kernel_algorithm;
 pub use lab::{FlowCpu, IsInterrupted, Lab, LabConfig, LabOutcome, OnSample, Sample};
 pub use lateness::Lateness;
 pub use relay::{Relay, RelayConfig, RelayError, RelayStats};
-pub use router::{Amount, RouterLook, TupleLook};
+pub use router::{Amount, RouterSnapshot, TupleSnapshot};
 pub use sabul_tun::{Protocol, Tuple};

@@ -27,12 +27,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use sabul_net::{LinkLook, LinkPlan, Way};
+use sabul_net::{LinkPlan, LinkSnapshot, Way};
 use sabul_units::{Instant, Span};
 
 use crate::clock::Clock;
 use crate::error::LabError;
-use crate::events::Teller;
+use crate::events::EventSender;
 use crate::lateness::Lateness;
 use engine::Engine;
 use sabul_tun::Device;
@@ -43,7 +43,7 @@ use sabul_tun::Tuple;
 const TICK: Duration = Duration::from_micros(30);
 /// Timeout for an answer of the router, which normally answers within a round; a router that does
 /// not answer has died.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Two hosts and the path between them.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ pub struct Amount {
 
 /// One direction of a conversation, as counted by the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TupleLook {
+pub struct TupleSnapshot {
     /// Position of the pair of hosts.
     pub pair: usize,
     /// Direction.
@@ -115,11 +115,11 @@ pub struct TupleLook {
 
 /// Snapshot of the router.
 #[derive(Clone, Debug, Default)]
-pub struct RouterLook {
+pub struct RouterSnapshot {
     /// Time of the snapshot.
     pub at: Instant,
     /// Both directions of each link, in the order of the plan.
-    pub links: Vec<[LinkLook; 2]>,
+    pub links: Vec<[LinkSnapshot; 2]>,
     /// Both directions of each pair of hosts.
     pub pairs: Vec<[Amount; 2]>,
     /// Lateness of departures relative to the path's schedule.
@@ -140,9 +140,9 @@ pub struct RouterLook {
 #[derive(Debug)]
 enum Question {
     Restart { links: Vec<LinkPlan>, seed: u64, capture: Option<PathBuf>, answer: Sender<Started> },
-    TellDrops(Teller),
-    Look(Sender<RouterLook>),
-    Tuples(Sender<Vec<TupleLook>>),
+    ReportDrops(EventSender),
+    Snapshot(Sender<RouterSnapshot>),
+    Tuples(Sender<Vec<TupleSnapshot>>),
     RestartQueueMax,
     Stop(Sender<Option<LabError>>),
 }
@@ -169,13 +169,13 @@ impl Router {
         let (waker, wakened) = UnixStream::pair().map_err(fail("make the waker"))?;
         wakened.set_nonblocking(true).map_err(fail("prepare the waker"))?;
         waker.set_nonblocking(true).map_err(fail("prepare the waker"))?;
-        let (questions, asked) = unbounded();
+        let (questions, incoming) = unbounded();
         let (ready, started) = bounded(1);
         let thread = std::thread::Builder::new()
             .name("lab-router".to_owned())
-            .spawn(move || run(&plan, wakened, &asked, &ready))
+            .spawn(move || run(&plan, wakened, &incoming, &ready))
             .map_err(fail("start the thread"))?;
-        started.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(gone()))?;
+        started.recv_timeout(TIMEOUT).unwrap_or_else(|_| Err(gone()))?;
         Ok(Self { questions, waker, thread: Some(thread) })
     }
 
@@ -188,43 +188,43 @@ impl Router {
         seed: u64,
         capture: Option<PathBuf>,
     ) -> Result<Clock, LabError> {
-        self.ask(|answer| Question::Restart { links, seed, capture, answer }).ok_or_else(gone)?
+        self.query(|answer| Question::Restart { links, seed, capture, answer }).ok_or_else(gone)?
     }
 
     /// Sends drop events of the links to `teller`, from the next restart on.
-    pub(crate) fn tell_drops(&self, teller: Teller) {
-        self.tell(Question::TellDrops(teller));
+    pub(crate) fn report_drops(&self, event_sender: EventSender) {
+        self.send(Question::ReportDrops(event_sender));
     }
 
     /// Returns a snapshot.
-    pub(crate) fn look(&self) -> RouterLook {
-        self.ask(Question::Look).unwrap_or_default()
+    pub(crate) fn snapshot(&self) -> RouterSnapshot {
+        self.query(Question::Snapshot).unwrap_or_default()
     }
 
     /// Returns all conversations, in the order of their first packets.
-    pub(crate) fn tuples(&self) -> Vec<TupleLook> {
-        self.ask(Question::Tuples).unwrap_or_default()
+    pub(crate) fn tuples(&self) -> Vec<TupleSnapshot> {
+        self.query(Question::Tuples).unwrap_or_default()
     }
 
     /// Restarts the measurement of the links' longest queues.
     pub(crate) fn restart_queue_max(&self) {
-        self.tell(Question::RestartQueueMax);
+        self.send(Question::RestartQueueMax);
     }
 
     /// Ends the router. Returns an error if a capture is incomplete.
     pub(crate) fn stop(mut self) -> Result<(), LabError> {
-        let fault = self.ask(Question::Stop).unwrap_or_else(|| Some(gone()));
+        let fault = self.query(Question::Stop).unwrap_or_else(|| Some(gone()));
         self.join();
         fault.map_or(Ok(()), Err)
     }
 
-    fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Question) -> Option<T> {
+    fn query<T>(&self, question: impl FnOnce(Sender<T>) -> Question) -> Option<T> {
         let (answer, wanted): (_, Receiver<T>) = bounded(1);
-        self.tell(question(answer));
-        wanted.recv_timeout(PATIENCE).ok()
+        self.send(question(answer));
+        wanted.recv_timeout(TIMEOUT).ok()
     }
 
-    fn tell(&self, question: Question) {
+    fn send(&self, question: Question) {
         // A router that has died sends no answer, so the caller's receive fails.
         let _ = self.questions.send(question);
         // A full pipe means that wake-ups are already pending.
@@ -243,7 +243,7 @@ impl Drop for Router {
     fn drop(&mut self) {
         if self.thread.is_some() {
             let (answer, _) = bounded(1);
-            self.tell(Question::Stop(answer));
+            self.send(Question::Stop(answer));
             self.join();
         }
     }
@@ -258,15 +258,15 @@ fn gone() -> LabError {
 fn run(
     plan: &RouterPlan,
     wakened: UnixStream,
-    asked: &Receiver<Question>,
+    incoming: &Receiver<Question>,
     ready: &Sender<Started>,
 ) {
-    ask_for_punctuality();
+    set_timer_slack();
     match Engine::new(plan, wakened) {
         Ok(mut engine) => {
-            // The caller waits for this, or is gone together with the other end of `asked`.
+            // The caller waits for this, or is gone together with the other end of `incoming`.
             let _ = ready.send(Ok(engine.clock()));
-            engine.run(asked);
+            engine.run(incoming);
         }
         Err(source) => {
             let action = "wait for packets".to_owned();
@@ -277,7 +277,7 @@ fn run(
 
 /// Requests punctual scheduling from the kernel. A refusal only reduces accuracy, which is
 /// measured.
-fn ask_for_punctuality() {
+fn set_timer_slack() {
     use thread_priority::{
         RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
         set_thread_priority_and_policy, thread_native_id,

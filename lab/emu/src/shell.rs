@@ -37,12 +37,12 @@ use sabul_units::Span;
 use crate::error::LabError;
 use crate::host::{Host, HostConfig};
 use crate::isolate;
-use crate::router::{PairPlan, Router, RouterLook, RouterPlan, TupleLook};
+use crate::router::{PairPlan, Router, RouterPlan, RouterSnapshot, TupleSnapshot};
 use far::FarPrograms;
 
 /// The near host, with the main program, and the far host.
-const NEAR: Place = Place { name: "near", number: 1 };
-const FAR: Place = Place { name: "far", number: 2 };
+const NEAR: PathEnd = PathEnd { name: "near", number: 1 };
+const FAR: PathEnd = PathEnd { name: "far", number: 2 };
 /// IPv4 address of the near host, where the program runs.
 pub const NEAR_ADDRESS: Ipv4Addr = NEAR.ipv4();
 /// IPv4 address of the far host.
@@ -79,9 +79,9 @@ pub struct ShellOutcome {
     /// Exit code of the program (128 + signal after a signal).
     pub code: u8,
     /// Snapshot of the router at the end.
-    pub router: RouterLook,
+    pub router: RouterSnapshot,
     /// All conversations, in the order of their first packets.
-    pub tuples: Vec<TupleLook>,
+    pub tuples: Vec<TupleSnapshot>,
     /// Messages about programs of the far host that failed by themselves, and about other problems.
     pub complaints: Vec<String>,
 }
@@ -117,10 +117,10 @@ pub fn run(config: ShellConfig) -> Result<ShellOutcome, LabError> {
     }
 
     let far_namespace = far.namespace_path();
-    let furnish = |command: &mut Command, place: Place| {
+    let furnish = |command: &mut Command, end: PathEnd| {
         command
             .env_remove(isolate::OUTER_VARIABLE)
-            .env(PLACE_VARIABLE, place.name)
+            .env(PLACE_VARIABLE, end.name)
             .env("SABUL_LAB_NEAR", NEAR.ipv4().to_string())
             .env("SABUL_LAB_FAR", FAR.ipv4().to_string())
             .env(FAR_NAMESPACE_VARIABLE, &far_namespace);
@@ -133,11 +133,11 @@ pub fn run(config: ShellConfig) -> Result<ShellOutcome, LabError> {
     }
     let code = attend::attend(|| near.spawn_with_us(program))?;
     complaints.extend(far_programs.end());
-    let (look, tuples) = (router.look(), router.tuples());
+    let (snapshot, tuples) = (router.snapshot(), router.tuples());
     if let Err(error) = router.stop() {
         complaints.push(error.to_string());
     }
-    Ok(ShellOutcome { code, router: look, tuples, complaints })
+    Ok(ShellOutcome { code, router: snapshot, tuples, complaints })
 }
 
 /// Runs a program in the far host of the surrounding lab shell, with our input and output. Returns
@@ -188,13 +188,13 @@ fn join(namespace: &Path, mut program: Command) -> Result<u8, LabError> {
 
 /// One end of the path.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PathEnd {
     name: &'static str,
     /// Last part of the addresses.
     number: u8,
 }
 
-impl Place {
+impl PathEnd {
     const fn ipv4(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 66, 0, self.number)
     }

@@ -28,7 +28,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Most reads of one answer: 64 MiB, more than the connections of all ports take.
 const READS_MAX: usize = 2_048;
 /// Timeout of a read; the kernel normally answers at once.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Flag of the options field: segments carry timestamps, which add 12 bytes of header.
 const OPTION_TIMESTAMPS: u8 = 1;
 
@@ -108,7 +108,7 @@ impl TcpInfo {
             let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
             socket.bind_auto()?;
             socket.connect(&NetlinkAddr::new(0, 0))?;
-            SockRef::from(&socket).set_read_timeout(Some(PATIENCE))?;
+            SockRef::from(&socket).set_read_timeout(Some(TIMEOUT))?;
             Ok(socket)
         };
         let socket = open().map_err(LabError::system("ask the kernel about TCP connections"))?;
@@ -119,7 +119,7 @@ impl TcpInfo {
     pub(crate) fn sample(&mut self) -> Result<Vec<TcpSample>, LabError> {
         let mut samples = Vec::new();
         for (family, socket_id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
-            self.ask(family, socket_id, NLM_F_REQUEST | NLM_F_DUMP, &mut samples)
+            self.query(family, socket_id, NLM_F_REQUEST | NLM_F_DUMP, &mut samples)
                 .map_err(LabError::system("list TCP connections"))?;
         }
         Ok(samples)
@@ -142,13 +142,13 @@ impl TcpInfo {
             cookie: [0xff; 8],
         };
         let mut samples = Vec::new();
-        self.ask(family, socket_id, NLM_F_REQUEST, &mut samples)
+        self.query(family, socket_id, NLM_F_REQUEST, &mut samples)
             .map_err(LabError::system("ask about a TCP connection"))?;
         Ok(samples.pop())
     }
 
     /// Sends a request and adds the answer to `samples`.
-    fn ask(
+    fn query(
         &mut self,
         family: u8,
         socket_id: SocketId,
@@ -323,7 +323,7 @@ mod tests {
         // The buffer still holds the last answer; send the request by hand to get a whole answer.
         let request = info.sequence + 1;
         let mut samples = Vec::new();
-        info.ask(AF_INET, SocketId::new_v4(), NLM_F_REQUEST | NLM_F_DUMP, &mut samples).unwrap();
+        info.query(AF_INET, SocketId::new_v4(), NLM_F_REQUEST | NLM_F_DUMP, &mut samples).unwrap();
         let answer = info.buffer.clone();
         let length = NetlinkBuffer::new_checked(&answer[..]).unwrap().length() as usize;
         for cut in 0..length {

@@ -63,7 +63,7 @@ fn lab(arguments: &[OsString]) -> Result<ExitCode, LabError> {
     if !isolate::is_inside() {
         return isolate::run_inside().map(ExitCode::from);
     }
-    isolate::settle()?;
+    isolate::init_inside()?;
     let way = LinkConfig::builder().build().expect("nothing contradicts the defaults");
     let line = |line: &OsString| line.to_string_lossy().into_owned();
     let outcome = shell::run(ShellConfig {

@@ -226,7 +226,7 @@ pub const LINK: &[Key<LinkDraft>] = &[
         "router_rate_mbps",
         Takes::Mbps(RATE_MBPS, |link, rate| {
             if let Some(router) = &mut link.forward.shaping.router {
-                router.believes = Some(rate);
+                router.assumed_rate = Some(rate);
             }
         }),
         "the rate that the router takes the link to have",

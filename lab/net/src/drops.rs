@@ -7,7 +7,7 @@ use crate::topology::Way;
 
 /// Packets that one direction of a link dropped at one time for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drop {
+pub struct DropEvent {
     /// Position of the link.
     pub link: usize,
     /// Direction of the link.

@@ -55,8 +55,8 @@ impl Forger {
         header.routers = header.routers.max(1);
         header.queued = Span::ZERO;
         match self.how {
-            Forgery::Huge => self.tell(&mut header.fields, true),
-            Forgery::Zero => self.tell(&mut header.fields, false),
+            Forgery::Huge => self.fill(&mut header.fields, true),
+            Forgery::Zero => self.fill(&mut header.fields, false),
             Forgery::Random => {
                 header.routers = self.bits().to_le_bytes()[0];
                 header.queued = Span(self.bits() >> 24);
@@ -65,7 +65,7 @@ impl Forger {
         }
     }
 
-    const fn tell(&self, fields: &mut CongestionFields, is_endless: bool) {
+    const fn fill(&self, fields: &mut CongestionFields, is_endless: bool) {
         match fields {
             CongestionFields::Xcp { delta, .. } => {
                 *delta = if is_endless { i64::MAX } else { i64::MIN };
@@ -73,12 +73,12 @@ impl Forger {
             CongestionFields::Rcp { rate, .. } | CongestionFields::PiqiRcp { rate, .. } => {
                 *rate = if is_endless { Rate(u64::MAX - 1) } else { Rate(0) };
             }
-            CongestionFields::JetMax(told) => {
-                told.fair = if is_endless { Rate(u64::MAX - 1) } else { Rate(0) };
-                (told.loss, told.loss_max) =
+            CongestionFields::JetMax(values) => {
+                values.fair = if is_endless { Rate(u64::MAX - 1) } else { Rate(0) };
+                (values.loss, values.loss_max) =
                     if is_endless { (i32::MIN + 1, i32::MIN + 1) } else { (i32::MAX, i32::MAX) };
-                told.suggested = if told.controlling == 0 { 1 } else { told.controlling };
-                told.round = (self.round & 0xFFFF) as u16;
+                values.suggested = if values.controlling == 0 { 1 } else { values.controlling };
+                values.round = (self.round & 0xFFFF) as u16;
             }
             CongestionFields::Emkc { loss, router, round, .. } => {
                 *loss = if is_endless { i64::MIN + 1 } else { i64::MAX };
@@ -87,7 +87,7 @@ impl Forger {
             CongestionFields::MaxNet { price } => {
                 *price = if is_endless { Span::ZERO } else { Span(u64::MAX) };
             }
-            CongestionFields::Own(told) => *told = [if is_endless { u64::MAX } else { 0 }; 4],
+            CongestionFields::Own(values) => *values = [if is_endless { u64::MAX } else { 0 }; 4],
         }
     }
 
@@ -101,15 +101,15 @@ impl Forger {
             CongestionFields::Rcp { rtt, rate } | CongestionFields::PiqiRcp { rtt, rate } => {
                 (*rtt, *rate) = (Span(self.bits()), Rate(self.bits()));
             }
-            CongestionFields::JetMax(told) => {
-                *told = JetMaxFields {
+            CongestionFields::JetMax(values) => {
+                *values = JetMaxFields {
                     interval: Span(self.bits()),
                     fair: Rate(self.bits()),
                     loss: self.bits() as i32,
                     loss_max: self.bits() as i32,
                     // With any other value the flow would treat the header as an answer to an
                     // earlier packet.
-                    controlling: told.controlling,
+                    controlling: values.controlling,
                     suggested: self.bits() as u32,
                     round: self.bits() as u16,
                 };
@@ -119,8 +119,8 @@ impl Forger {
                 (*router, *round) = (self.bits() as u32, self.bits() as u32);
             }
             CongestionFields::MaxNet { price } => *price = Span(self.bits()),
-            CongestionFields::Own(told) => {
-                told.fill_with(|| self.random.next_u64());
+            CongestionFields::Own(values) => {
+                values.fill_with(|| self.random.next_u64());
             }
         }
     }

@@ -39,9 +39,9 @@ pub use discipline::{
     BurstLoss, Codel, DISCIPLINES, Discipline, DisciplineEntry, Drr, EcnThreshold, Fill, FqCodel,
     Red,
 };
-pub use drops::{Drop, DropReason};
+pub use drops::{DropEvent, DropReason};
 pub use forge::Forgery;
-pub use link::{Delivery, Link, LinkLook, LinkStats, LinkWait, Verdict};
+pub use link::{Delivery, Link, LinkSnapshot, LinkStats, LinkWait, Verdict};
 pub use packet::PacketMeta;
 pub use presets::{PathPreset, preset, presets};
 pub use router::{Headed, RouterAccount, RouterPlan};

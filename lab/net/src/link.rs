@@ -119,7 +119,7 @@ pub struct LinkStats {
 
 /// Snapshot of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LinkLook {
+pub struct LinkSnapshot {
     /// Counters.
     pub stats: LinkStats,
     /// Packets waiting.
@@ -144,7 +144,7 @@ impl LinkStats {
 /// One direction of a path, carrying packets of type `P`.
 pub struct Link<P> {
     config: LinkConfig,
-    luck: Luck,
+    fault_model: FaultModel,
     now: Instant,
     first_arrival: Option<Instant>,
 
@@ -197,7 +197,7 @@ enum Stage<P> {
 }
 
 #[derive(Clone)]
-struct Luck {
+struct FaultModel {
     loss: SeededRandom,
     rough: Option<Box<Rough>>,
     duplicate: SeededRandom,
@@ -237,7 +237,7 @@ struct Flight<P> {
 impl<P: Clone> Link<P> {
     /// Creates an idle link with random streams forked from `random`.
     pub fn new(config: LinkConfig, random: &SeededRandom) -> Self {
-        let luck = Luck {
+        let fault_model = FaultModel {
             loss: random.fork("loss"),
             rough: Rough::new(&config, random).map(Box::new),
             duplicate: random.fork("duplicate"),
@@ -258,7 +258,7 @@ impl<P: Clone> Link<P> {
         };
         Self {
             config,
-            luck,
+            fault_model,
             stage,
             now: Instant::ZERO,
             first_arrival: None,
@@ -290,7 +290,7 @@ impl<P: Clone> Link<P> {
     /// Returns the state of the link's router, if any.
     pub fn router(&self) -> Option<RouterAccount> {
         let router = self.router.as_ref()?.router()?;
-        Some(RouterAccount { stats: router.stats(), told: router.told() })
+        Some(RouterAccount { stats: router.stats(), signalled_rate: router.signalled_rate() })
     }
 
     /// Pushes a packet of flow 0 without ECN; `size_bytes` includes headers.
@@ -378,7 +378,7 @@ impl<P: Clone> Link<P> {
 
     /// Whether a waiting packet may arrive before one that has left the queue.
     fn may_overtake(&self) -> bool {
-        self.luck.rough.is_some() && self.config.reorder() > Probability::ZERO
+        self.fault_model.rough.is_some() && self.config.reorder() > Probability::ZERO
     }
 
     /// When the next waiting packet leaves the queue.
@@ -493,8 +493,8 @@ impl<P: Clone> Link<P> {
     }
 
     /// Returns a snapshot after all events until `now`, or until the latest input if that is later.
-    pub fn look(&mut self, now: Instant) -> LinkLook {
-        LinkLook {
+    pub fn snapshot(&mut self, now: Instant) -> LinkSnapshot {
+        LinkSnapshot {
             stats: self.stats_at(now.max(self.now)),
             queue_packets: self.queue_len(),
             queue_packet_time: self.queue_packet_time(),
@@ -607,12 +607,13 @@ impl<P: Clone> Link<P> {
         leaving: Leaving,
         payload: P,
     ) -> (Verdict, Option<Flight<P>>) {
-        let (config, luck) = (&self.config, &mut self.luck);
-        let (is_hit, late) = luck.rough.as_mut().map_or((false, Span::ZERO), |r| r.draw(config));
-        let is_lost = luck.loss.chance(config.loss()) || is_hit;
-        let is_doubled = luck.duplicate.chance(config.duplicate());
-        let corrupted = luck.corrupt.chance(config.corrupt());
-        let held = luck.reorder.chance(config.reorder());
+        let (config, fault_model) = (&self.config, &mut self.fault_model);
+        let (is_hit, late) =
+            fault_model.rough.as_mut().map_or((false, Span::ZERO), |r| r.draw(config));
+        let is_lost = fault_model.loss.chance(config.loss()) || is_hit;
+        let is_doubled = fault_model.duplicate.chance(config.duplicate());
+        let corrupted = fault_model.corrupt.chance(config.corrupt());
+        let held = fault_model.reorder.chance(config.reorder());
 
         // Packets finish in order: an outage that ended before this packet affects no later packet.
         let outages = config.outages();
@@ -631,7 +632,7 @@ impl<P: Clone> Link<P> {
         self.stats.corrupted += u64::from(corrupted);
         self.stats.reordered += u64::from(held);
         let extra = if held { config.reorder_by() } else { Span::ZERO };
-        let at = match &mut luck.rough {
+        let at = match &mut fault_model.rough {
             None => finish + config.delay() + extra,
             Some(rough) => {
                 let delay = rough.delay(config, finish) + late;

@@ -27,13 +27,13 @@ pub struct RouterPlan {
     /// Parameters of the algorithm, as names and values.
     pub params: Vec<(String, String)>,
     /// Rate that the router assumes for the link, where different from the link's rate.
-    pub believes: Option<Rate>,
+    pub assumed_rate: Option<Rate>,
 }
 
 impl RouterPlan {
     /// Creates the settings of an algorithm with default parameters.
     pub fn new(algorithm: &str) -> Self {
-        Self { algorithm: algorithm.to_owned(), params: Vec::new(), believes: None }
+        Self { algorithm: algorithm.to_owned(), params: Vec::new(), assumed_rate: None }
     }
 
     /// Checks that a link of this rate can have this router.
@@ -48,7 +48,7 @@ impl RouterPlan {
     /// Creates the router of a link of this rate; `id` identifies it.
     pub(crate) fn build(&self, rate: Rate, id: u32) -> Option<Router> {
         let entry = routers::find(&self.algorithm).ok()?;
-        entry.router(&self.params, self.believes.unwrap_or(rate), id).ok()
+        entry.router(&self.params, self.assumed_rate.unwrap_or(rate), id).ok()
     }
 }
 
@@ -115,5 +115,5 @@ pub struct RouterAccount {
     /// Counters.
     pub stats: RouterStats,
     /// The rate that the router grants now, where the algorithm has such a rate.
-    pub told: Option<Rate>,
+    pub signalled_rate: Option<Rate>,
 }

@@ -22,8 +22,8 @@ use sabul_units::{Instant, Polled, SeededRandom, Span};
 
 use crate::agenda::{Actor, Agenda};
 use crate::config::LinkConfig;
-use crate::drops::{Drop, DropReason};
-use crate::link::{Link, LinkLook, LinkStats, Verdict};
+use crate::drops::{DropEvent, DropReason};
+use crate::link::{Link, LinkSnapshot, LinkStats, Verdict};
 use crate::packet::PacketMeta;
 use crate::router::Headed;
 
@@ -94,14 +94,14 @@ pub enum Damage {
 /// Identifier of a route in a [`Topology`]. Places are reused, identifiers are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteId {
-    place: u32,
+    slot: u32,
     reuse: u32,
 }
 
 impl RouteId {
     /// Position among the present routes; the position of a removed route is reused.
-    pub const fn place(self) -> usize {
-        self.place as usize
+    pub const fn slot(self) -> usize {
+        self.slot as usize
     }
 }
 
@@ -186,7 +186,7 @@ type Pipe<P> = VecDeque<(Instant, Transit<P>)>;
 
 /// Slot of a route; reused after the route is removed.
 #[derive(Debug)]
-struct Place<P> {
+struct RouteSlot<P> {
     /// How often the slot has been reused.
     reuse: u32,
     /// Links in order; the way back uses the reverse order.
@@ -208,7 +208,7 @@ enum Role<T> {
 
 /// The actor that is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum Running {
     Nobody,
     Link(u32),
     Pipe(RouteId, Way),
@@ -218,19 +218,19 @@ enum Turn {
 pub struct Topology<P, T = ()> {
     /// Forward and back direction of each link in turn.
     directions: Vec<Direction<P>>,
-    places: Vec<Place<P>>,
+    slots: Vec<RouteSlot<P>>,
     free: Vec<u32>,
     damage: Damage,
     agenda: Agenda,
     /// Indexed by actor.
     roles: Vec<Role<T>>,
-    turn: Turn,
+    running: Running,
     /// Time of the latest turn.
     now: Instant,
     turns: u64,
     is_audited: bool,
     entries: Option<Vec<Entry<P>>>,
-    drops: Option<Vec<Drop>>,
+    drops: Option<Vec<DropEvent>>,
 }
 
 impl<P: Clone, T: Copy> Topology<P, T> {
@@ -238,12 +238,12 @@ impl<P: Clone, T: Copy> Topology<P, T> {
     pub const fn new(damage: Damage) -> Self {
         Self {
             directions: Vec::new(),
-            places: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
             damage,
             agenda: Agenda::new(),
             roles: Vec::new(),
-            turn: Turn::Nobody,
+            running: Running::Nobody,
             now: Instant::ZERO,
             turns: 0,
             is_audited: false,
@@ -288,35 +288,35 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         assert!(u16::try_from(path.len()).is_ok(), "a route has fewer than 2^16 links");
         assert!(path.iter().all(|link| *link < self.links()), "its links exist");
         if let Some(index) = self.free.pop() {
-            let place = &mut self.places[index as usize];
-            (place.path, place.access_delay) = (path, access_delay);
-            return RouteId { place: index, reuse: place.reuse };
+            let slot = &mut self.slots[index as usize];
+            (slot.path, slot.access_delay) = (path, access_delay);
+            return RouteId { slot: index, reuse: slot.reuse };
         }
-        let index = u32::try_from(self.places.len()).expect("fewer than 2^32 routes at a time");
+        let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 routes at a time");
         let actors = Way::BOTH.map(|way| self.add_actor(Role::Pipe(index, way)));
-        self.places.push(Place {
+        self.slots.push(RouteSlot {
             reuse: 0,
             path,
             access_delay,
             pipes: Both([Pipe::new(), Pipe::new()]),
             actors: Both(actors),
         });
-        RouteId { place: index, reuse: 0 }
+        RouteId { slot: index, reuse: 0 }
     }
 
     /// Removes a route. Packets on the route still use their share of the links and are then lost.
     /// No effect on a route already removed.
     pub fn remove_route(&mut self, route: RouteId) {
-        let Some(place) = self.places.get_mut(route.place()) else { return };
-        if place.reuse != route.reuse {
+        let Some(slot) = self.slots.get_mut(route.slot()) else { return };
+        if slot.reuse != route.reuse {
             return;
         }
-        place.reuse += 1;
+        slot.reuse += 1;
         for way in Way::BOTH {
-            place.pipes[way].clear();
-            self.agenda.set(place.actors[way], None);
+            slot.pipes[way].clear();
+            self.agenda.set(slot.actors[way], None);
         }
-        self.free.push(route.place);
+        self.free.push(route.slot);
     }
 
     /// Adds an unarmed timer; [`poll`](Self::poll) returns `tag` when the timer fires.
@@ -340,15 +340,15 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         meta: PacketMeta,
         payload: P,
     ) -> Verdict {
-        let place = &self.places[route.place()];
-        if place.reuse != route.reuse {
+        let slot = &self.slots[route.slot()];
+        if slot.reuse != route.reuse {
             return Verdict::DroppedOutage;
         }
         let hop = match way {
             Way::Forward => 0,
-            Way::Back => place.path.len() - 1,
+            Way::Back => slot.path.len() - 1,
         };
-        let link = place.path[hop];
+        let link = slot.path[hop];
         #[expect(clippy::cast_possible_truncation, reason = "checked where the route was made")]
         let hop = hop as u16;
         let transit = Transit { route, meta, hop, is_marked: false, is_damaged: false, payload };
@@ -359,10 +359,10 @@ impl<P: Clone, T: Copy> Topology<P, T> {
     #[inline(always)] // As for `leave_link`; a caller polls in one place.
     pub fn poll(&mut self, now: Instant) -> Polled<Output<P, T>, TopologyWait<T>> {
         loop {
-            let arrival = match self.turn {
-                Turn::Link(index) => self.leave_link(index as usize),
-                Turn::Pipe(route, way) => self.leave_pipe(route, way),
-                Turn::Nobody => match self.next_turn(now) {
+            let arrival = match self.running {
+                Running::Link(index) => self.leave_link(index as usize),
+                Running::Pipe(route, way) => self.leave_pipe(route, way),
+                Running::Nobody => match self.next_turn(now) {
                     Some(Some(tag)) => return Polled::Ready(Output::Due(tag)),
                     Some(None) => continue,
                     None => {
@@ -374,16 +374,16 @@ impl<P: Clone, T: Copy> Topology<P, T> {
             if let Some(arrival) = arrival {
                 return Polled::Ready(Output::Arrived(arrival));
             }
-            self.turn = Turn::Nobody;
+            self.running = Running::Nobody;
         }
     }
 
     /// Returns the deadline that [`poll`](Self::poll) would return, without processing events. The
     /// deadline is in the past while an event is due.
     pub fn deadline(&self) -> Option<Instant> {
-        match self.turn {
-            Turn::Nobody => self.agenda.first().map(|(at, _)| at),
-            Turn::Link(_) | Turn::Pipe(..) => Some(self.now),
+        match self.running {
+            Running::Nobody => self.agenda.first().map(|(at, _)| at),
+            Running::Link(_) | Running::Pipe(..) => Some(self.now),
         }
     }
 
@@ -408,8 +408,8 @@ impl<P: Clone, T: Copy> Topology<P, T> {
     }
 
     /// Returns a snapshot of a direction of a link at `now`.
-    pub fn look(&mut self, link: usize, way: Way, now: Instant) -> LinkLook {
-        self.directions[link * 2 + way as usize].link.look(now)
+    pub fn snapshot(&mut self, link: usize, way: Way, now: Instant) -> LinkSnapshot {
+        self.directions[link * 2 + way as usize].link.snapshot(now)
     }
 
     /// Resets the longest queue of a direction of a link to its present queue.
@@ -435,7 +435,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
 
     /// Returns the drops since the last call, in order; empty without
     /// [`note_drops`](Self::note_drops).
-    pub fn take_drops(&mut self) -> Vec<Drop> {
+    pub fn take_drops(&mut self) -> Vec<DropEvent> {
         self.drops.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -459,10 +459,10 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         self.turns += 1;
         match self.roles[actor.0 as usize] {
             Role::Owner(tag) => return Some(Some(tag)),
-            Role::Link(index) => self.turn = Turn::Link(index),
-            Role::Pipe(place, way) => {
-                let reuse = self.places[place as usize].reuse;
-                self.turn = Turn::Pipe(RouteId { place, reuse }, way);
+            Role::Link(index) => self.running = Running::Link(index),
+            Role::Pipe(slot, way) => {
+                let reuse = self.slots[slot as usize].reuse;
+                self.running = Running::Pipe(RouteId { slot, reuse }, way);
             }
         }
         Some(None)
@@ -518,29 +518,27 @@ impl<P: Clone, T: Copy> Topology<P, T> {
     /// Moves a packet on from the end of a link; returns it at the end of its route.
     #[inline(always)]
     fn pass_on(&mut self, at: Instant, way: Way, mut transit: Transit<P>) -> Option<Arrival<P>> {
-        let place = &mut self.places[transit.route.place()];
-        if place.reuse != transit.route.reuse {
+        let slot = &mut self.slots[transit.route.slot()];
+        if slot.reuse != transit.route.reuse {
             return None;
         }
         let next = match way {
-            Way::Forward => {
-                Some(transit.hop + 1).filter(|hop| usize::from(*hop) < place.path.len())
-            }
+            Way::Forward => Some(transit.hop + 1).filter(|hop| usize::from(*hop) < slot.path.len()),
             Way::Back => transit.hop.checked_sub(1),
         };
         if let Some(hop) = next {
             transit.hop = hop;
-            let link = place.path[usize::from(hop)];
+            let link = slot.path[usize::from(hop)];
             self.enter(at, link, way, transit);
             return None;
         }
-        if place.access_delay == Span::ZERO {
+        if slot.access_delay == Span::ZERO {
             return Some(arrival(at, way, transit));
         }
-        let due = at + place.access_delay;
-        let pipe = &mut place.pipes[way];
+        let due = at + slot.access_delay;
+        let pipe = &mut slot.pipes[way];
         if pipe.is_empty() {
-            self.agenda.set(place.actors[way], Some(due));
+            self.agenda.set(slot.actors[way], Some(due));
         }
         pipe.push_back((due, transit));
         None
@@ -549,17 +547,17 @@ impl<P: Clone, T: Copy> Topology<P, T> {
     /// Returns the next packet whose access delay is over.
     #[inline(always)]
     fn leave_pipe(&mut self, route: RouteId, way: Way) -> Option<Arrival<P>> {
-        let place = &mut self.places[route.place()];
+        let slot = &mut self.slots[route.slot()];
         // The caller may have removed the route after an arrival.
-        if place.reuse != route.reuse {
+        if slot.reuse != route.reuse {
             return None;
         }
-        let pipe = &mut place.pipes[way];
+        let pipe = &mut slot.pipes[way];
         let next = pipe.front().map(|(due, _)| *due);
         if next.is_some_and(|due| due <= self.now) {
             return pipe.pop_front().map(|(due, transit)| arrival(due, way, transit));
         }
-        self.agenda.set(place.actors[way], next);
+        self.agenda.set(slot.actors[way], next);
         None
     }
 
@@ -596,7 +594,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         let now = self.directions[index].link.stats();
         if let Some(drops) = &mut self.drops {
             let all = DropReason::since(before, &now);
-            drops.extend(all.map(|(why, packets)| Drop { link, way, at, why, flow, packets }));
+            drops.extend(all.map(|(why, packets)| DropEvent { link, way, at, why, flow, packets }));
         }
     }
 
@@ -636,7 +634,7 @@ impl<P, T> fmt::Debug for Topology<P, T> {
         f.debug_struct("Topology")
             .field("now", &self.now)
             .field("links", &(self.directions.len() / 2))
-            .field("routes", &(self.places.len() - self.free.len()))
+            .field("routes", &(self.slots.len() - self.free.len()))
             .field("turns", &self.turns)
             .finish_non_exhaustive()
     }

@@ -51,14 +51,14 @@ pub enum Style {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     /// Position of the mark.
-    pub place: Place,
+    pub position: LabelPosition,
     /// Text beside the mark, for example `published 440`.
     pub label: String,
 }
 
 /// Position of a [`Mark`], in the units of the data.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Place {
+pub enum LabelPosition {
     /// A horizontal line at this y.
     Level(f64),
     /// A vertical line at this x, for example at an event.
@@ -170,19 +170,19 @@ impl Mark {
     /// Returns a horizontal line at this y.
     #[must_use]
     pub fn level(y: f64, label: impl Into<String>) -> Self {
-        Self { place: Place::Level(y), label: label.into() }
+        Self { position: LabelPosition::Level(y), label: label.into() }
     }
 
     /// Returns a vertical line.
     #[must_use]
     pub fn at(x: f64, label: impl Into<String>) -> Self {
-        Self { place: Place::At(x), label: label.into() }
+        Self { position: LabelPosition::At(x), label: label.into() }
     }
 
     /// Returns a point.
     #[must_use]
     pub fn point(x: f64, y: f64, label: impl Into<String>) -> Self {
-        Self { place: Place::Point(x, y), label: label.into() }
+        Self { position: LabelPosition::Point(x, y), label: label.into() }
     }
 }
 

@@ -52,7 +52,7 @@ mod thin;
 
 pub use axis::Axis;
 pub use bars::{Bar, BarChart, BarSeries};
-pub use chart::{Band, Chart, Line, Mark, Place, Style};
+pub use chart::{Band, Chart, LabelPosition, Line, Mark, Style};
 pub use format::{quantity, significant};
 pub use heat::Heatmap;
 pub use page::{Item, Page, Section};

@@ -147,7 +147,7 @@ impl Page {
                  lows and highs are kept.</p></footer>\n\
                  <script type=\"application/json\" id=\"looks\">{}</script>\n\
                  <script>\n{}</script>\n",
-                spec::looks(),
+                spec::appearance(),
                 include_str!("page/page.js")
             ));
         }

@@ -1,7 +1,7 @@
 //! SVG renderer for a [`Chart`].
 
 use crate::axis::{Fit, Scale, Ticks, tick_count};
-use crate::chart::{Band, Chart, Line, Place, Style};
+use crate::chart::{Band, Chart, LabelPosition, Line, Style};
 use crate::draw::{Anchor, Drawing, Font, GREY, GRID, INK, PathData, TEXT};
 use crate::format::{shortened, text_width};
 use crate::frame::{self, Entry, Plot, Swatch};
@@ -79,15 +79,16 @@ impl Chart {
             all.filter(|p| self.x.can_show(p.0) && self.y.can_show(p.1))
         };
         points().next()?;
-        let marked =
-            |pick: fn(&Place) -> Option<f64>| self.marks.iter().filter_map(move |m| pick(&m.place));
+        let marked = |pick: fn(&LabelPosition) -> Option<f64>| {
+            self.marks.iter().filter_map(move |m| pick(&m.position))
+        };
         let xs = points().map(|p| p.0).chain(marked(|p| match p {
-            Place::At(x) | Place::Point(x, _) => Some(*x),
-            Place::Level(_) => None,
+            LabelPosition::At(x) | LabelPosition::Point(x, _) => Some(*x),
+            LabelPosition::Level(_) => None,
         }));
         let ys = points().map(|p| p.1).chain(marked(|p| match p {
-            Place::Level(y) | Place::Point(_, y) => Some(*y),
-            Place::At(_) => None,
+            LabelPosition::Level(y) | LabelPosition::Point(_, y) => Some(*y),
+            LabelPosition::At(_) => None,
         }));
         let fit = if self.runs_along_x() { Fit::Exact } else { Fit::Round };
         let x = Scale::fit(&self.x, xs, fit, 8)?;
@@ -95,7 +96,7 @@ impl Chart {
         let ys = if self.x.wanted_range().is_some() && self.y.wanted_range().is_none() {
             let seen = |p: &(f64, f64)| x.low <= p.0 && p.0 <= x.high;
             let inside: Vec<f64> = points().filter(seen).map(|p| p.1).collect();
-            let marks = marked(|p| if let Place::Level(y) = p { Some(*y) } else { None });
+            let marks = marked(|p| if let LabelPosition::Level(y) = p { Some(*y) } else { None });
             if inside.is_empty() { ys.collect() } else { inside.into_iter().chain(marks).collect() }
         } else {
             ys.collect::<Vec<f64>>()
@@ -195,9 +196,9 @@ impl Chart {
         } else {
             String::new()
         };
-        let look = format!(" fill=\"none\" stroke=\"{color}\" stroke-linejoin=\"round\"");
-        d.path(&path.finish(), &format!("{look} stroke-width=\"1.8\"{dash}"));
-        d.path(&alone.finish(), &format!("{look} stroke-width=\"4\" stroke-linecap=\"round\""));
+        let style = format!(" fill=\"none\" stroke=\"{color}\" stroke-linejoin=\"round\"");
+        d.path(&path.finish(), &format!("{style} stroke-width=\"1.8\"{dash}"));
+        d.path(&alone.finish(), &format!("{style} stroke-width=\"4\" stroke-linecap=\"round\""));
         if self.is_marked(line) {
             let mut path = PathData::default();
             let on_line: Vec<(f64, f64)> = points.iter().flatten().map(seen).collect();
@@ -239,23 +240,23 @@ impl Chart {
     }
 
     fn draw_marks(&self, d: &mut Drawing, plot: &Plot, x: &Scale, y: &Scale) {
-        let look = " stroke-width=\"1.5\" stroke-dasharray=\"6 3\"";
+        let style = " stroke-width=\"1.5\" stroke-dasharray=\"6 3\"";
         for mark in &self.marks {
-            match mark.place {
-                Place::Level(v) if self.y.can_show(v) => {
+            match mark.position {
+                LabelPosition::Level(v) if self.y.can_show(v) => {
                     let at = plot.y(y, v);
-                    d.line((plot.left, at), (plot.right, at), INK, look);
+                    d.line((plot.left, at), (plot.right, at), INK, style);
                 }
-                Place::At(v) if self.x.can_show(v) => {
+                LabelPosition::At(v) if self.x.can_show(v) => {
                     let at = plot.x(x, v);
-                    d.line((at, plot.top), (at, plot.bottom), INK, look);
+                    d.line((at, plot.top), (at, plot.bottom), INK, style);
                 }
-                Place::Point(u, v) if self.x.can_show(u) && self.y.can_show(v) => {
+                LabelPosition::Point(u, v) if self.x.can_show(u) && self.y.can_show(v) => {
                     let mut path = PathData::default();
                     path.move_to(plot.x(x, u), plot.y(y, v));
                     path.raw("m0-6l6 6l-6 6l-6-6z");
-                    let look = format!(" fill=\"#ffffff\" stroke=\"{INK}\" stroke-width=\"2\"");
-                    d.path(&path.finish(), &look);
+                    let style = format!(" fill=\"#ffffff\" stroke=\"{INK}\" stroke-width=\"2\"");
+                    d.path(&path.finish(), &style);
                 }
                 _ => {}
             }
@@ -273,16 +274,18 @@ impl Chart {
         for mark in &self.marks {
             let text = shortened(&mark.label, 11.0, plot.width() * 0.6);
             let width = text_width(&text) * 11.0;
-            match mark.place {
-                Place::Level(v) if self.y.can_show(v) && inside(plot.right, plot.y(y, v)) => {
+            match mark.position {
+                LabelPosition::Level(v)
+                    if self.y.can_show(v) && inside(plot.right, plot.y(y, v)) =>
+                {
                     levels.push((plot.y(y, v), &mark.label));
                 }
-                Place::At(v) if self.x.can_show(v) && inside(plot.x(x, v), plot.top) => {
+                LabelPosition::At(v) if self.x.can_show(v) && inside(plot.x(x, v), plot.top) => {
                     let at = plot.x(x, v);
                     let (at, anchor) = beside(at, width, plot.right, 5.0);
                     d.text(at, plot.top + 11.0, Font::over(anchor), &text);
                 }
-                Place::Point(u, v) if self.x.can_show(u) && self.y.can_show(v) => {
+                LabelPosition::Point(u, v) if self.x.can_show(u) && self.y.can_show(v) => {
                     let (px, py) = (plot.x(x, u), plot.y(y, v));
                     if inside(px, py) {
                         // Above the point, where a line through the point does not cross the label.

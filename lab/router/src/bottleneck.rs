@@ -25,9 +25,9 @@ use sabul_units::{
 use sabul_wire::CongestionFound;
 
 use crate::error::RouterError;
-use crate::look::{ClassCounts, Look};
 use crate::plain::{PlainDemand, left_of};
 use crate::settings::Settings;
+use crate::snapshot::{ClassCounts, RouterSnapshot};
 
 /// Class numbers for the round robin.
 pub(crate) const EXPLICIT: u32 = 0;
@@ -145,16 +145,16 @@ impl Bottleneck {
     }
 
     /// Returns a snapshot. Fields that only the owner can count are zero.
-    pub fn look(&self, now: Instant) -> Look {
+    pub fn snapshot(&self, now: Instant) -> RouterSnapshot {
         let [explicit, plain] = self.classes;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
         let plain_demand_bps = self.demand.bps() as u64;
-        Look {
-            at_s: Look::at(now),
+        RouterSnapshot {
+            at_s: RouterSnapshot::at(now),
             rate_bps: self.rate.0,
             explicit_capacity_bps: self.router.capacity().0,
             plain_demand_bps,
-            told_bps: self.router.told().map(|rate| rate.0),
+            told_bps: self.router.signalled_rate().map(|rate| rate.0),
             explicit,
             plain,
             headers_written: self.router.stats().written,
@@ -162,7 +162,7 @@ impl Bottleneck {
             headers_foreign: self.foreign.0,
             first_later: self.later.1,
             first_foreign: self.foreign.1,
-            ..Look::default()
+            ..RouterSnapshot::default()
         }
     }
 
@@ -170,7 +170,7 @@ impl Bottleneck {
         let size = bundle.carried(segment).ip_bytes;
         let mut header = self.header_of(bundle, segment);
         let flow = if header.is_some() { EXPLICIT } else { PLAIN };
-        if let Some(demand) = self.demand.turn(now) {
+        if let Some(demand) = self.demand.advance(now) {
             self.router.set_capacity(left_of(self.rate, self.share, demand));
         }
         let taken = size + self.framing;
@@ -196,7 +196,7 @@ impl Bottleneck {
 
     /// Returns the congestion header of a segment if the router half should process that header.
     fn header_of(&mut self, bundle: &Bundle, segment: u16) -> Option<Box<CongestionHeader>> {
-        match headers::look(bundle, segment) {
+        match headers::find(bundle, segment) {
             CongestionFound::Nothing => None,
             CongestionFound::Header(header) if header.fields.form() == self.form => {
                 (!is_passive(&header.fields)).then(|| Box::new(header))

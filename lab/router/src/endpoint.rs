@@ -12,11 +12,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::RouterError;
-use crate::kernel::KernelLook;
-use crate::look::Look;
+use crate::kernel::KernelSnapshot;
+use crate::snapshot::RouterSnapshot;
 
 /// Time limit of a request, and of a response.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 const QUESTION_MAX: usize = 4096;
 
 /// HTTP server at an address; dropping the value ends its thread.
@@ -65,7 +65,7 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         self.is_ended.store(true, Ordering::Relaxed);
         // Wakes the thread; if that fails, the thread ends with the process.
-        let is_woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
+        let is_woken = TcpStream::connect_timeout(&self.address, TIMEOUT).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| is_woken) {
             let _ = thread.join();
         }
@@ -87,7 +87,7 @@ fn serve(listener: &TcpListener, is_ended: &AtomicBool, text: impl Fn() -> Strin
 }
 
 fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let question = question(&mut stream)?;
     let mut words = question.split_ascii_whitespace();
     let (status, body) = match (words.next(), words.next()) {
@@ -107,7 +107,7 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
 
 /// Returns the first line after reading the whole request, so that no byte is left unread.
 fn question(stream: &mut TcpStream) -> io::Result<String> {
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     let mut bytes = Vec::new();
     let mut part = [0; 512];
     while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -127,9 +127,9 @@ fn question(stream: &mut TcpStream) -> io::Result<String> {
 }
 
 /// Formats the counters in the text format of Prometheus, version 0.0.4.
-pub fn metrics(look: &Look, kernel: &KernelLook) -> String {
+pub fn metrics(snapshot: &RouterSnapshot, kernel: &KernelSnapshot) -> String {
     let mut text = String::new();
-    let classes = [("explicit", &look.explicit), ("plain", &look.plain)];
+    let classes = [("explicit", &snapshot.explicit), ("plain", &snapshot.plain)];
     let mut by_class = |name: &str, kind: &str, help: &str, values: [u64; 2]| {
         describe(&mut text, name, kind, help);
         for ((class, _), value) in classes.iter().zip(values) {
@@ -152,31 +152,31 @@ pub fn metrics(look: &Look, kernel: &KernelLook) -> String {
         let _ = writeln!(text, "sabul_router_{name} {value}");
     };
     let (counter, gauge) = ("counter", "gauge");
-    one("rate_bits_per_second", gauge, "The link's rate as configured.", &look.rate_bps);
+    one("rate_bits_per_second", gauge, "The link's rate as configured.", &snapshot.rate_bps);
     let help = "What the explicit class shares out.";
-    one("explicit_capacity_bits_per_second", gauge, help, &look.explicit_capacity_bps);
+    one("explicit_capacity_bits_per_second", gauge, help, &snapshot.explicit_capacity_bps);
     let help = "What the plain class asks for.";
-    one("plain_demand_bits_per_second", gauge, help, &look.plain_demand_bps);
-    if let Some(told) = &look.told_bps {
+    one("plain_demand_bits_per_second", gauge, help, &snapshot.plain_demand_bps);
+    if let Some(told) = &snapshot.told_bps {
         one("told_bits_per_second", gauge, "The rate that flows are told.", told);
     }
-    one("headers_written_total", counter, "Congestion headers written.", &look.headers_written);
+    one("headers_written_total", counter, "Congestion headers written.", &snapshot.headers_written);
     let help = "Packets with a congestion header of a later version.";
-    one("headers_later_total", counter, help, &look.headers_later);
+    one("headers_later_total", counter, help, &snapshot.headers_later);
     let help = "Packets with a congestion header of another algorithm.";
-    one("headers_foreign_total", counter, help, &look.headers_foreign);
+    one("headers_foreign_total", counter, help, &snapshot.headers_foreign);
     let help = "Frames that were no IP packets.";
-    one("malformed_frames_total", counter, help, &look.malformed_frames);
+    one("malformed_frames_total", counter, help, &snapshot.malformed_frames);
     let help = "Frames that the far device did not take.";
-    one("refused_frames_total", counter, help, &look.refused_frames);
+    one("refused_frames_total", counter, help, &snapshot.refused_frames);
     let help = "Frames dropped before the router could read them.";
     one("missed_frames_total", counter, help, &kernel.missed_frames);
-    one("back_frames_total", counter, "Frames that went the other way.", &look.back_frames);
-    one("back_bytes_total", counter, "Their bytes.", &look.back_bytes);
+    one("back_frames_total", counter, "Frames that went the other way.", &snapshot.back_frames);
+    one("back_bytes_total", counter, "Their bytes.", &snapshot.back_bytes);
     let help = "Processor time of the forwarding thread.";
-    one("cpu_seconds_total", counter, help, &look.cpu_seconds);
+    one("cpu_seconds_total", counter, help, &snapshot.cpu_seconds);
     let help = "The longest by which a packet left late.";
-    one("late_max_seconds", gauge, help, &(look.late_max_ms / 1e3));
+    one("late_max_seconds", gauge, help, &(snapshot.late_max_ms / 1e3));
     if let Some(queue) = &kernel.uplink {
         let help = "Bytes in the own queue of the link behind.";
         one("uplink_queue_bytes", gauge, help, &queue.waiting_bytes);
@@ -193,7 +193,7 @@ fn describe(text: &mut String, name: &str, kind: &str, help: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::look::ClassCounts;
+    use crate::snapshot::ClassCounts;
 
     fn ask(endpoint: &Endpoint, question: &str) -> String {
         let mut stream = TcpStream::connect(endpoint.address()).unwrap();
@@ -220,10 +220,12 @@ mod tests {
     #[test]
     fn every_metrics_line_is_a_comment_or_a_name_and_a_number() {
         let explicit = ClassCounts { sent_packets: 12, ..ClassCounts::default() };
-        let look = Look { explicit, told_bps: Some(5), ..Look::default() };
-        let kernel =
-            KernelLook { uplink: Some(crate::QueueLook::default()), ..KernelLook::default() };
-        let text = metrics(&look, &kernel);
+        let snapshot = RouterSnapshot { explicit, told_bps: Some(5), ..RouterSnapshot::default() };
+        let kernel = KernelSnapshot {
+            uplink: Some(crate::QueueSnapshot::default()),
+            ..KernelSnapshot::default()
+        };
+        let text = metrics(&snapshot, &kernel);
         assert!(
             text.contains("sabul_router_sent_packets_total{class=\"explicit\"} 12\n"),
             "{text}"

@@ -17,7 +17,7 @@ const ROOT: u32 = u32::MAX;
 
 /// Counters of a device's queue since the device came up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueLook {
+pub struct QueueSnapshot {
     /// Bytes sent, frame headers included.
     pub sent_bytes: u64,
     /// Bytes in the queue now.
@@ -28,12 +28,12 @@ pub struct QueueLook {
 
 /// Counters of the devices around a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KernelLook {
+pub struct KernelSnapshot {
     /// Frames dropped before the router could read them.
     pub missed_frames: u64,
     /// Queue of the link behind the router; `None` without an uplink, or for a device without a
     /// queue.
-    pub uplink: Option<QueueLook>,
+    pub uplink: Option<QueueSnapshot>,
 }
 
 /// Netlink connection for two devices.
@@ -80,12 +80,12 @@ impl Kernel {
         let near = find(near, "--device")?;
         let uplink = uplink.map(|name| find(name, "--uplink")).transpose()?;
         let mut kernel = Self { runtime, handle, near, uplink, missed_at_start: 0 };
-        kernel.missed_at_start = kernel.look().missed_frames;
+        kernel.missed_at_start = kernel.snapshot().missed_frames;
         Ok(kernel)
     }
 
     /// Returns a snapshot; counters that the kernel does not report are zero or `None`.
-    pub fn look(&self) -> KernelLook {
+    pub fn snapshot(&self) -> KernelSnapshot {
         self.runtime.block_on(async {
             let missed = missed(&self.handle, self.near).await.unwrap_or_default();
             let uplink = match self.uplink {
@@ -93,7 +93,7 @@ impl Kernel {
                 None => None,
             };
             let missed_frames = missed.saturating_sub(self.missed_at_start);
-            KernelLook { missed_frames, uplink }
+            KernelSnapshot { missed_frames, uplink }
         })
     }
 }
@@ -115,7 +115,7 @@ async fn missed(handle: &Handle, index: u32) -> Result<u64, rtnetlink::Error> {
 }
 
 /// Returns the root queue of a device, whose counters include all inner queues.
-async fn queue(handle: &Handle, index: u32) -> Result<Option<QueueLook>, rtnetlink::Error> {
+async fn queue(handle: &Handle, index: u32) -> Result<Option<QueueSnapshot>, rtnetlink::Error> {
     let mut queues = handle.qdisc().get().execute();
     let mut found = None;
     while let Some(queue) = queues.try_next().await? {
@@ -130,8 +130,8 @@ async fn queue(handle: &Handle, index: u32) -> Result<Option<QueueLook>, rtnetli
     Ok(found)
 }
 
-fn look_of(stats: &TcStats) -> QueueLook {
-    QueueLook {
+fn look_of(stats: &TcStats) -> QueueSnapshot {
+    QueueSnapshot {
         sent_bytes: stats.bytes,
         waiting_bytes: stats.backlog.into(),
         dropped: stats.drops.into(),
@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn a_device_without_a_queue_reports_no_queue_or_an_empty_one() {
-        let look = Kernel::open("lo", Some("lo")).unwrap().look();
-        assert_eq!(look.missed_frames, 0);
-        assert_eq!(look.uplink.unwrap_or_default().waiting_bytes, 0);
+        let snapshot = Kernel::open("lo", Some("lo")).unwrap().snapshot();
+        assert_eq!(snapshot.missed_frames, 0);
+        assert_eq!(snapshot.uplink.unwrap_or_default().waiting_bytes, 0);
     }
 }

@@ -37,7 +37,7 @@ impl PlainDemand {
 
     /// Returns the new demand in bit/s at the end of a window, `None` within a window.
     #[inline]
-    pub(crate) fn turn(&mut self, now: Instant) -> Option<f64> {
+    pub(crate) fn advance(&mut self, now: Instant) -> Option<f64> {
         (now.since(self.began) >= WINDOW).then(|| self.end_windows(now))
     }
 
@@ -82,14 +82,14 @@ mod tests {
     fn plain_demand_follows_arrivals_within_half_a_second_and_decays_to_zero() {
         let mut demand = PlainDemand::new();
         for ms in 1..=1_000 {
-            demand.turn(at_ms(ms));
+            demand.advance(at_ms(ms));
             demand.add(1_250);
             if ms == 500 {
                 assert!(demand.bps() > 0.9 * 10e6, "{}", demand.bps());
             }
         }
         assert!((demand.bps() / 10e6 - 1.0).abs() < 0.03, "{}", demand.bps());
-        demand.turn(at_ms(1_000_000));
+        demand.advance(at_ms(1_000_000));
         assert!(demand.bps() < 1.0, "{}", demand.bps());
     }
 

@@ -24,8 +24,8 @@ use sabul_units::{Instant, Span};
 use crate::bottleneck::{Bottleneck, Leaving};
 use crate::error::RouterError;
 use crate::frames::Frames;
-use crate::look::Look;
 use crate::settings::Settings;
+use crate::snapshot::RouterSnapshot;
 
 /// Sleep of a busy router between two rounds. A shorter sleep keeps the schedule better, a longer
 /// sleep makes larger frames.
@@ -38,7 +38,7 @@ const DEVICE_QUEUE_FRAMES: u32 = 10_000;
 /// Interval at which the counters are published.
 const PUBLISH: Span = Span::from_millis(50);
 /// Longest sleep of an idle router before the check for its end.
-const LOOK_AGAIN: Span = Span::from_millis(100);
+const POLL_INTERVAL: Span = Span::from_millis(100);
 
 /// A running router; dropping the router ends its thread.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub struct Router {
 #[derive(Debug, Default)]
 struct Shared {
     is_ended: AtomicBool,
-    look: Mutex<Look>,
+    snapshot: Mutex<RouterSnapshot>,
     fault: Mutex<Option<RouterError>>,
 }
 
@@ -81,8 +81,8 @@ impl Router {
     }
 
     /// Returns a snapshot, at most 50 ms old.
-    pub fn look(&self) -> Look {
-        self.shared.look.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn snapshot(&self) -> RouterSnapshot {
+        self.shared.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns whether the router still forwards; it ends by itself when a device disappears.
@@ -94,11 +94,11 @@ impl Router {
     ///
     /// # Errors
     /// If the router had ended by itself.
-    pub fn stop(mut self) -> Result<Look, RouterError> {
+    pub fn stop(mut self) -> Result<RouterSnapshot, RouterError> {
         self.join();
         match self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(fault) => Err(fault),
-            None => Ok(self.look()),
+            None => Ok(self.snapshot()),
         }
     }
 
@@ -153,7 +153,7 @@ fn forward(
             bottleneck,
             start: std::time::Instant::now(),
             out: Vec::new(),
-            own: Look::default(),
+            own: RouterSnapshot::default(),
             frame: vec![0; FRAME_MAX].into_boxed_slice(),
             frames: Frames::default(),
         };
@@ -173,7 +173,7 @@ struct Engine {
     /// Due packets, to be written now.
     out: Vec<Leaving>,
     /// Counters of the engine itself.
-    own: Look,
+    own: RouterSnapshot,
     frame: Box<[u8]>,
     frames: Frames,
 }
@@ -191,7 +191,8 @@ impl Engine {
             let is_ended = shared.is_ended.load(Ordering::Relaxed);
             if is_ended || now.since(published) >= PUBLISH {
                 published = now;
-                *shared.look.lock().unwrap_or_else(PoisonError::into_inner) = self.look(now);
+                *shared.snapshot.lock().unwrap_or_else(PoisonError::into_inner) =
+                    self.snapshot(now);
             }
             let has_moved = has_moved?;
             if is_ended {
@@ -253,7 +254,7 @@ impl Engine {
             std::thread::sleep(TICK);
             return;
         }
-        let until = Duration::from(due.map_or(LOOK_AGAIN, |due| due.min(LOOK_AGAIN)));
+        let until = Duration::from(due.map_or(POLL_INTERVAL, |due| due.min(POLL_INTERVAL)));
         let timeout = Timespec { tv_sec: 0, tv_nsec: until.subsec_nanos().into() };
         let nothing =
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
@@ -263,10 +264,10 @@ impl Engine {
         }
     }
 
-    fn look(&self, now: Instant) -> Look {
+    fn snapshot(&self, now: Instant) -> RouterSnapshot {
         let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
         let own = &self.own;
-        Look {
+        RouterSnapshot {
             malformed_frames: own.malformed_frames,
             refused_frames: own.refused_frames,
             back_frames: own.back_frames,
@@ -274,7 +275,7 @@ impl Engine {
             back_refused_frames: own.back_refused_frames,
             late_max_ms: own.late_max_ms,
             cpu_seconds: tv_sec as f64 + tv_nsec as f64 / 1e9,
-            ..self.bottleneck.look(now)
+            ..self.bottleneck.snapshot(now)
         }
     }
 }

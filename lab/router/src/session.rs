@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use crate::endpoint::{Endpoint, metrics};
 use crate::error::RouterError;
-use crate::kernel::{Kernel, KernelLook};
-use crate::look::Look;
+use crate::kernel::{Kernel, KernelSnapshot};
 use crate::router::Router;
 use crate::settings::Settings;
+use crate::snapshot::RouterSnapshot;
 use crate::watch::{Notice, Watch};
 
 /// Settings of a session.
@@ -37,7 +37,7 @@ pub struct SessionPlan {
 pub struct Line {
     /// Counters of the router.
     #[serde(flatten)]
-    pub look: Look,
+    pub snapshot: RouterSnapshot,
     /// Rate sent by both classes since the previous line, in bit/s.
     pub sent_bps: u64,
     /// Frames that the kernel dropped before the router could read them.
@@ -54,8 +54,8 @@ pub struct Session {
     watch: Watch,
     endpoint: Option<Endpoint>,
     /// Counters for the endpoint.
-    told: Arc<Mutex<(Look, KernelLook)>>,
-    before: Look,
+    published: Arc<Mutex<(RouterSnapshot, KernelSnapshot)>>,
+    before: RouterSnapshot,
 }
 
 impl Session {
@@ -65,21 +65,22 @@ impl Session {
     /// If a setting is outside its range, a device or address is not available, or the system
     /// fails.
     pub fn start(plan: &SessionPlan) -> Result<Self, RouterError> {
-        let told = Arc::<Mutex<(Look, KernelLook)>>::default();
-        let theirs = Arc::clone(&told);
+        let published = Arc::<Mutex<(RouterSnapshot, KernelSnapshot)>>::default();
+        let theirs = Arc::clone(&published);
         // Before the devices: a mistyped address must not create and remove devices that routes
         // point to.
         let endpoint = plan.metrics.map(|address| {
             Endpoint::start(address, move || {
-                let (look, kernel) = theirs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                metrics(&look, &kernel)
+                let (snapshot, kernel) =
+                    theirs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                metrics(&snapshot, &kernel)
             })
         });
         let endpoint = endpoint.transpose()?;
         let router = Router::start(&plan.settings, &plan.near, &plan.far)?;
         let kernel = Kernel::open(&plan.near, plan.uplink.as_deref())?;
-        let (watch, before) = (Watch::default(), Look::default());
-        Ok(Self { router, kernel, watch, endpoint, told, before })
+        let (watch, before) = (Watch::default(), RouterSnapshot::default());
+        Ok(Self { router, kernel, watch, endpoint, published, before })
     }
 
     /// Returns the address of the Prometheus endpoint.
@@ -94,16 +95,16 @@ impl Session {
 
     /// Returns the current state and new notices; to be called once a second.
     pub fn second(&mut self) -> (Line, Vec<Notice>) {
-        let (look, kernel) = (self.router.look(), self.kernel.look());
-        let notices = self.watch.see(&look, &kernel);
+        let (snapshot, kernel) = (self.router.snapshot(), self.kernel.snapshot());
+        let notices = self.watch.see(&snapshot, &kernel);
         let line = Line {
-            sent_bps: look.sent_since(&self.before).0,
+            sent_bps: snapshot.sent_since(&self.before).0,
             missed_frames: kernel.missed_frames,
             uplink_queue_bytes: kernel.uplink.map(|queue| queue.waiting_bytes),
-            look: look.clone(),
+            snapshot: snapshot.clone(),
         };
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = (look.clone(), kernel);
-        self.before = look;
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = (snapshot.clone(), kernel);
+        self.before = snapshot;
         (line, notices)
     }
 
@@ -112,30 +113,34 @@ impl Session {
     /// # Errors
     /// If the router had ended by itself.
     pub fn finish(self) -> Result<Summary, RouterError> {
-        let kernel = self.kernel.look();
-        Ok(Summary { look: self.router.stop()?, missed_frames: kernel.missed_frames })
+        let kernel = self.kernel.snapshot();
+        Ok(Summary { snapshot: self.router.stop()?, missed_frames: kernel.missed_frames })
     }
 }
 
 /// Summary of a router's work, in a few lines of text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    look: Look,
+    snapshot: RouterSnapshot,
     missed_frames: u64,
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let look = &self.look;
-        let bps = if look.at_s > 0.0 { look.sent_bytes() as f64 * 8.0 / look.at_s } else { 0.0 };
+        let snapshot = &self.snapshot;
+        let bps = if snapshot.at_s > 0.0 {
+            snapshot.sent_bytes() as f64 * 8.0 / snapshot.at_s
+        } else {
+            0.0
+        };
         writeln!(
             f,
             "{:.0} s, {} of {}",
-            look.at_s,
+            snapshot.at_s,
             show_rate(bps),
-            show_rate(look.rate_bps as f64)
+            show_rate(snapshot.rate_bps as f64)
         )?;
-        for (name, class) in [("explicit", &look.explicit), ("plain", &look.plain)] {
+        for (name, class) in [("explicit", &snapshot.explicit), ("plain", &snapshot.plain)] {
             writeln!(
                 f,
                 "{name}: {} ({}) sent, {} dropped, at most {} waited",
@@ -145,19 +150,19 @@ impl fmt::Display for Summary {
                 show_bytes(class.queue_max_bytes),
             )?;
         }
-        let cost = look.cpu_seconds * 1e6 / look.sent_packets().max(1) as f64;
+        let cost = snapshot.cpu_seconds * 1e6 / snapshot.sent_packets().max(1) as f64;
         write!(
             f,
             "headers: {} written, {} later, {} of other algorithms\n\
              back: {} ({})\n\
              processor: {:.1} s, {cost:.2} us a packet; at most {:.2} ms late; {} missed",
-            look.headers_written,
-            look.headers_later,
-            look.headers_foreign,
-            count(look.back_frames, "frame"),
-            show_bytes(look.back_bytes),
-            look.cpu_seconds,
-            look.late_max_ms,
+            snapshot.headers_written,
+            snapshot.headers_later,
+            snapshot.headers_foreign,
+            count(snapshot.back_frames, "frame"),
+            show_bytes(snapshot.back_bytes),
+            snapshot.cpu_seconds,
+            snapshot.late_max_ms,
             self.missed_frames,
         )
     }
@@ -191,11 +196,12 @@ mod tests {
 
     #[test]
     fn a_summary_shows_both_classes_and_the_cost_per_packet() {
-        let mut look = Look { at_s: 10.0, rate_bps: 100_000_000, ..Look::default() };
-        look.explicit.sent_packets = 1_000;
-        look.explicit.sent_bytes = 1_250_000;
-        look.cpu_seconds = 0.003;
-        let text = Summary { look, missed_frames: 2 }.to_string();
+        let mut snapshot =
+            RouterSnapshot { at_s: 10.0, rate_bps: 100_000_000, ..RouterSnapshot::default() };
+        snapshot.explicit.sent_packets = 1_000;
+        snapshot.explicit.sent_bytes = 1_250_000;
+        snapshot.cpu_seconds = 0.003;
+        let text = Summary { snapshot, missed_frames: 2 }.to_string();
         assert!(text.starts_with("10 s, 1.0 Mbit/s of 100"), "{text}");
         assert!(
             text.contains("explicit: 1000 packets") || text.contains("explicit: 1,000"),

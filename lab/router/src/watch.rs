@@ -4,8 +4,8 @@ use std::fmt;
 
 use sabul_units::{Rate, show_rate};
 
-use crate::kernel::KernelLook;
-use crate::look::Look;
+use crate::kernel::KernelSnapshot;
+use crate::snapshot::RouterSnapshot;
 
 /// Consecutive snapshots, a second apart, with packets waiting behind the router before the link
 /// counts as slow.
@@ -52,11 +52,11 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SlowLink { real, given, queue_bytes } => {
-                let (shown, told) = (show_rate(real.0 as f64), show_rate(given.0 as f64));
+                let (shown, set_rate) = (show_rate(real.0 as f64), show_rate(given.0 as f64));
                 let wise = real.mul_ratio(97, 100).as_mbps_f64();
                 write!(
                     f,
-                    "the link behind carries {shown}, less than the {told} of --rate-mbps: \
+                    "the link behind carries {shown}, less than the {set_rate} of --rate-mbps: \
                      {queue_bytes} bytes wait in its own queue, of which flows are told nothing; \
                      start the router with --rate-mbps {wise:.1}"
                 )
@@ -89,7 +89,7 @@ impl fmt::Display for Notice {
 /// Detector of problems, with one snapshot per second.
 #[derive(Debug, Default)]
 pub struct Watch {
-    before: Option<(Look, KernelLook)>,
+    before: Option<(RouterSnapshot, KernelSnapshot)>,
     waiting_for: u32,
     /// Sum of the link's rates while packets waited.
     carried_bps: f64,
@@ -98,17 +98,18 @@ pub struct Watch {
 
 impl Watch {
     /// Returns new notices for this snapshot, about a second after the previous snapshot.
-    pub fn see(&mut self, look: &Look, kernel: &KernelLook) -> Vec<Notice> {
-        let slow = self.slow_link(look, kernel);
+    pub fn see(&mut self, snapshot: &RouterSnapshot, kernel: &KernelSnapshot) -> Vec<Notice> {
+        let slow = self.slow_link(snapshot, kernel);
         let missed = kernel.missed_frames;
         let found = [
             slow,
-            look.first_later.map(|first| Notice::Later { first }),
-            look.first_foreign.map(|algorithm| Notice::Foreign { algorithm }),
+            snapshot.first_later.map(|first| Notice::Later { first }),
+            snapshot.first_foreign.map(|algorithm| Notice::Foreign { algorithm }),
             (missed > 0).then_some(Notice::Missed { frames: missed }),
-            (look.refused_frames > 0).then_some(Notice::Refused { frames: look.refused_frames }),
+            (snapshot.refused_frames > 0)
+                .then_some(Notice::Refused { frames: snapshot.refused_frames }),
         ];
-        self.before = Some((look.clone(), *kernel));
+        self.before = Some((snapshot.clone(), *kernel));
         let fresh = found.into_iter().zip(&mut self.said).filter_map(|(notice, is_said)| {
             let notice = notice.filter(|_| !*is_said)?;
             *is_said = true;
@@ -117,10 +118,10 @@ impl Watch {
         fresh.collect()
     }
 
-    fn slow_link(&mut self, look: &Look, kernel: &KernelLook) -> Option<Notice> {
+    fn slow_link(&mut self, snapshot: &RouterSnapshot, kernel: &KernelSnapshot) -> Option<Notice> {
         let (before, kernel_before) = self.before.as_ref()?;
         let (then, now) = (kernel_before.uplink?, kernel.uplink?);
-        let seconds = look.at_s - before.at_s;
+        let seconds = snapshot.at_s - before.at_s;
         let waits = now.waiting_bytes > 0 && then.waiting_bytes > 0;
         if seconds <= 0.0 || !(waits || now.dropped > then.dropped) {
             (self.waiting_for, self.carried_bps) = (0, 0.0);
@@ -129,10 +130,10 @@ impl Watch {
         self.waiting_for += 1;
         self.carried_bps += now.sent_bytes.saturating_sub(then.sent_bytes) as f64 * 8.0 / seconds;
         let real = self.carried_bps / f64::from(self.waiting_for);
-        let is_slow = self.waiting_for >= ROW && real < SLOWER * look.rate_bps as f64;
+        let is_slow = self.waiting_for >= ROW && real < SLOWER * snapshot.rate_bps as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
         let real = Rate(real as u64);
-        let (given, queue_bytes) = (Rate(look.rate_bps), now.waiting_bytes);
+        let (given, queue_bytes) = (Rate(snapshot.rate_bps), now.waiting_bytes);
         is_slow.then_some(Notice::SlowLink { real, given, queue_bytes })
     }
 }
@@ -140,20 +141,26 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::QueueLook;
+    use crate::kernel::QueueSnapshot;
 
     /// A snapshot after `second` seconds in which the link behind carried 20 Mb/s, with this many
     /// bytes waiting there.
-    fn at(second: u32, rate_mbps: u64, waiting_bytes: u64) -> (Look, KernelLook) {
-        let look =
-            Look { at_s: f64::from(second), rate_bps: rate_mbps * 1_000_000, ..Look::default() };
+    fn at(second: u32, rate_mbps: u64, waiting_bytes: u64) -> (RouterSnapshot, KernelSnapshot) {
+        let snapshot = RouterSnapshot {
+            at_s: f64::from(second),
+            rate_bps: rate_mbps * 1_000_000,
+            ..RouterSnapshot::default()
+        };
         let sent_bytes = 2_500_000 * u64::from(second);
-        let uplink = Some(QueueLook { sent_bytes, waiting_bytes, dropped: 0 });
-        (look, KernelLook { missed_frames: 0, uplink })
+        let uplink = Some(QueueSnapshot { sent_bytes, waiting_bytes, dropped: 0 });
+        (snapshot, KernelSnapshot { missed_frames: 0, uplink })
     }
 
-    fn said(watch: &mut Watch, (look, kernel): (Look, KernelLook)) -> Vec<Notice> {
-        watch.see(&look, &kernel)
+    fn said(
+        watch: &mut Watch,
+        (snapshot, kernel): (RouterSnapshot, KernelSnapshot),
+    ) -> Vec<Notice> {
+        watch.see(&snapshot, &kernel)
     }
 
     #[test]
@@ -188,17 +195,17 @@ mod tests {
     #[test]
     fn each_notice_is_given_once_with_advice() {
         let mut watch = Watch::default();
-        let (mut look, mut kernel) = at(0, 50, 0);
-        look.first_later = Some((2, 4));
-        look.first_foreign = Some("rcp");
-        look.refused_frames = 3;
+        let (mut snapshot, mut kernel) = at(0, 50, 0);
+        snapshot.first_later = Some((2, 4));
+        snapshot.first_foreign = Some("rcp");
+        snapshot.refused_frames = 3;
         kernel.missed_frames = 5;
-        let texts: Vec<_> = watch.see(&look, &kernel).iter().map(Notice::to_string).collect();
+        let texts: Vec<_> = watch.see(&snapshot, &kernel).iter().map(Notice::to_string).collect();
         let words = ["version 2", "of rcp", "dropped 5 frames", "refused 3 frames"];
         assert_eq!(texts.len(), words.len());
         for (text, words) in texts.iter().zip(words) {
             assert!(text.contains(words), "{text}");
         }
-        assert!(watch.see(&look, &kernel).is_empty());
+        assert!(watch.see(&snapshot, &kernel).is_empty());
     }
 }

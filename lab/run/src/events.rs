@@ -11,10 +11,10 @@
 //! | `way`, `why`, `packets`, `flow` | a drop | `forward` or `back`; `full`, `early`, `loss`, `outage` or `too-large`; number of packets; the flow, `null` where the link dropped another packet than the arriving packet |
 
 use sabul_cc::events::json_text;
-use sabul_net::{Drop, Way};
+use sabul_net::{DropEvent, Way};
 
 /// Formats a drop as one JSON line; `flow` is the name of the flow whose packets were dropped.
-pub fn drop_line(drop: &Drop, link: &str, flow: Option<&str>) -> String {
+pub fn drop_line(drop: &DropEvent, link: &str, flow: Option<&str>) -> String {
     let way = match drop.way {
         Way::Forward => "forward",
         Way::Back => "back",

@@ -5,7 +5,7 @@
 //! [`Meter::tick`].
 
 pub use sabul_cc::RttEstimate;
-use sabul_net::{LinkConfig, LinkLook, LinkStats, Topology, Way};
+use sabul_net::{LinkConfig, LinkSnapshot, LinkStats, Topology, Way};
 use sabul_units::{Instant, Rate, Span};
 
 use crate::results::{
@@ -81,14 +81,14 @@ pub struct Gauges {
 /// Access to link statistics; positions are those of the scenario.
 pub trait Links {
     /// Returns a snapshot of one direction of a link.
-    fn look(&mut self, link: usize, way: Way, now: Instant) -> LinkLook;
+    fn snapshot(&mut self, link: usize, way: Way, now: Instant) -> LinkSnapshot;
     /// Restarts the measurement of the longest queue of a direction.
     fn restart_queue_max(&mut self, link: usize, way: Way);
 }
 
 impl<P: Clone, T: Copy> Links for Topology<P, T> {
-    fn look(&mut self, link: usize, way: Way, now: Instant) -> LinkLook {
-        Self::look(self, link, way, now)
+    fn snapshot(&mut self, link: usize, way: Way, now: Instant) -> LinkSnapshot {
+        Self::snapshot(self, link, way, now)
     }
 
     fn restart_queue_max(&mut self, link: usize, way: Way) {
@@ -105,7 +105,7 @@ struct Measured {
     /// Name in results.
     id: String,
     at_last_sample: LinkStats,
-    at_warmup: LinkLook,
+    at_warmup: LinkSnapshot,
 }
 
 impl Measured {
@@ -117,7 +117,7 @@ impl Measured {
             way,
             id,
             at_last_sample: LinkStats::default(),
-            at_warmup: LinkLook::default(),
+            at_warmup: LinkSnapshot::default(),
         };
         let carries_back = |link: &usize| {
             scenario.flows.iter().any(|flow| flow.is_reverse && flow.path.contains(link))
@@ -289,7 +289,7 @@ impl Meter {
             }
             for Measured { link, way, at_warmup, .. } in &mut self.measured {
                 links.restart_queue_max(*link, *way);
-                *at_warmup = links.look(*link, *way, now);
+                *at_warmup = links.snapshot(*link, *way, now);
             }
         }
         if let Some(boundary) = self.boundaries.get_mut(self.next_boundary)
@@ -339,8 +339,8 @@ impl Meter {
             row.delivery_bps.push(delivery.map_or(f64::NAN, |rate| rate.0 as f64));
         }
         for (measured, row) in self.measured.iter_mut().zip(&mut self.series.links) {
-            let LinkLook { stats, queue_packets, .. } =
-                links.look(measured.link, measured.way, now);
+            let LinkSnapshot { stats, queue_packets, .. } =
+                links.snapshot(measured.link, measured.way, now);
             let before = std::mem::replace(&mut measured.at_last_sample, stats);
             let config = measured.config(&self.scenario);
             let (rate, framing) = (config.mean_rate(now - span, now), config.framing());
@@ -356,8 +356,9 @@ impl Meter {
     pub fn finish(self, now: Instant, links: &mut impl Links) -> (Results, Series) {
         let flows =
             (0..self.plans.len()).map(|plan| self.flow_result(now, plan)).collect::<Vec<_>>();
-        let looks = self.measured.iter().map(|it| links.look(it.link, it.way, now));
-        let links = looks.enumerate().map(|(index, it)| self.link_result(now, index, it)).collect();
+        let snapshots = self.measured.iter().map(|it| links.snapshot(it.link, it.way, now));
+        let links =
+            snapshots.enumerate().map(|(index, it)| self.link_result(now, index, it)).collect();
         let long: Vec<f64> = self.goodputs(|size| size == FlowSize::Endless);
         let jain = if long.is_empty() { jain(&self.goodputs(|_| true)) } else { jain(&long) };
         let regions = self.regions();
@@ -418,11 +419,11 @@ impl Meter {
         }
     }
 
-    fn link_result(&self, now: Instant, index: usize, link: LinkLook) -> LinkResult {
-        let LinkLook { stats, queue_packet_time, .. } = link;
+    fn link_result(&self, now: Instant, index: usize, link: LinkSnapshot) -> LinkResult {
+        let LinkSnapshot { stats, queue_packet_time, .. } = link;
         let measured = &self.measured[index];
         let config = measured.config(&self.scenario);
-        let LinkLook { stats: before, queue_packet_time: area, .. } = measured.at_warmup;
+        let LinkSnapshot { stats: before, queue_packet_time: area, .. } = measured.at_warmup;
         let begin = Instant::ZERO + self.scenario.warmup;
         let span = now.since(begin);
         let (rate, framing) = (config.mean_rate(begin, now), config.framing());

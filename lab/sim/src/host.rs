@@ -132,10 +132,10 @@ impl Host {
     }
 
     /// Appends the events since the last call as lines with the source `of`.
-    pub(crate) fn drain_events(&mut self, of: &str, told: &mut Vec<String>) {
+    pub(crate) fn drain_events(&mut self, of: &str, lines: &mut Vec<String>) {
         match self {
-            Self::Sabul(host) => host.drain_events(of, told),
-            Self::Tcp(host) => host.drain_events(of, told),
+            Self::Sabul(host) => host.drain_events(of, lines),
+            Self::Tcp(host) => host.drain_events(of, lines),
             Self::Cbr(_) => {}
         }
     }

@@ -42,7 +42,7 @@ pub(crate) enum Body {
     /// DATA packet with a congestion header.
     Explicit(Box<(DataPacket, CongestionHeader)>),
     /// DATA packet without data, which carries only a congestion header.
-    Ask(Box<(PacketNumber, CongestionHeader)>),
+    RateProbe(Box<(PacketNumber, CongestionHeader)>),
     /// Confirmation of an ACK.
     Ack2 { number: PacketNumber, serial: u64 },
     /// Mark: everything before its end has been sent.
@@ -73,7 +73,7 @@ impl Body {
             Self::Headed(packet) => packet.stripe,
             Self::Data(_)
             | Self::Explicit(_)
-            | Self::Ask(_)
+            | Self::RateProbe(_)
             | Self::Ack2 { .. }
             | Self::Mark { .. }
             | Self::Report(_)
@@ -86,7 +86,7 @@ impl Headed for Body {
     fn congestion(&mut self) -> Option<&mut CongestionHeader> {
         match self {
             Self::Explicit(packet) => Some(&mut packet.1),
-            Self::Ask(packet) => Some(&mut packet.1),
+            Self::RateProbe(packet) => Some(&mut packet.1),
             Self::Headed(packet) => Some(&mut packet.header),
             _ => None,
         }

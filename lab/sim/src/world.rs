@@ -64,7 +64,7 @@ struct Flow {
 
 /// Slot of a flow, with the index of its route; reused after the flow ends.
 #[derive(Debug)]
-struct Place {
+struct FlowSlot {
     sender: Timer,
     receiver: Timer,
     flow: Option<Box<Flow>>,
@@ -89,10 +89,10 @@ pub struct World {
     plans: Vec<Plan>,
     meter: Meter,
     meter_timer: Timer,
-    places: Vec<Place>,
+    slots: Vec<FlowSlot>,
     is_audited: bool,
     /// Recorded event lines; `None` while recording is off.
-    told: Option<Vec<String>>,
+    event_lines: Option<Vec<String>>,
     data_packets: u64,
     /// The first fault found; the run stops at it. Checked at each sample and at the end of a flow.
     /// Until then, the faulty controller's last valid limits apply.
@@ -133,9 +133,9 @@ impl World {
             plans,
             meter: Meter::new(scenario.clone()),
             meter_timer,
-            places: Vec::new(),
+            slots: Vec::new(),
             is_audited: false,
-            told: None,
+            event_lines: None,
             data_packets: 0,
             fault: None,
             scenario,
@@ -156,7 +156,7 @@ impl World {
 
     /// Starts to record events of controllers and drops of links, for [`World::take_events`].
     pub fn listen(&mut self) {
-        self.told.get_or_insert_default();
+        self.event_lines.get_or_insert_default();
         self.net.note_drops();
     }
 
@@ -168,9 +168,9 @@ impl World {
             let plan = drop.flow.map(|flow| (flow & ((1 << COPY_SHIFT) - 1)) as usize);
             let flow = plan.and_then(|plan| Some(self.scenario.flows.get(plan)?.id.as_str()));
             let line = events::drop_line(&drop, &self.scenario.links[drop.link].id, flow);
-            self.told.get_or_insert_default().push(line);
+            self.event_lines.get_or_insert_default().push(line);
         }
-        self.told.as_mut().map(std::mem::take).unwrap_or_default()
+        self.event_lines.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Time of the latest event.
@@ -201,8 +201,8 @@ impl World {
         self.now = self.net.now();
         match output {
             Output::Arrived(packet) => self.arrive(&packet),
-            Output::Due(Due::Sender(place)) => self.wake(place as usize, Way::Forward),
-            Output::Due(Due::Receiver(place)) => self.wake(place as usize, Way::Back),
+            Output::Due(Due::Sender(slot)) => self.wake(slot as usize, Way::Forward),
+            Output::Due(Due::Receiver(slot)) => self.wake(slot as usize, Way::Back),
             Output::Due(Due::Plan(plan)) => self.run_plan(plan as usize),
             Output::Due(Due::Meter) => self.tick(),
         }
@@ -215,8 +215,8 @@ impl World {
     /// If a controller violated its contract.
     pub fn finish(mut self) -> Result<Outcome, FlowFault> {
         self.now = self.end;
-        for place in 0..self.places.len() {
-            self.retire(place);
+        for slot in 0..self.slots.len() {
+            self.retire(slot);
         }
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -230,22 +230,22 @@ impl World {
 
     /// Delivers a packet to the host at the end of its route, which may respond.
     fn arrive(&mut self, packet: &Arrival<Body>) {
-        let place = packet.route.place();
-        let Some(flow) = self.places[place].flow.as_mut() else { return };
+        let slot = packet.route.slot();
+        let Some(flow) = self.slots[slot].flow.as_mut() else { return };
         match self.scenario.flows[flow.plan].way(packet.way) {
             Way::Forward => {
                 flow.host.at_receiver(self.now, &packet.payload, packet.is_marked);
-                self.wake(place, Way::Back);
+                self.wake(slot, Way::Back);
             }
             Way::Back => {
                 flow.host.at_sender(self.now, &packet.payload);
-                self.wake(place, Way::Forward);
+                self.wake(slot, Way::Forward);
             }
         }
     }
 
-    fn note_completion(&mut self, place: usize) {
-        let Some(flow) = self.places[place].flow.as_mut() else { return };
+    fn note_completion(&mut self, slot: usize) {
+        let Some(flow) = self.slots[slot].flow.as_mut() else { return };
         let delivered = flow.host.counters().fresh_bytes;
         if !flow.is_complete && flow.bytes.is_some_and(|bytes| delivered >= bytes) {
             flow.is_complete = true;
@@ -254,8 +254,8 @@ impl World {
     }
 
     /// Lets one end of a flow send everything due.
-    fn wake(&mut self, place: usize, way: Way) {
-        let Place { sender, receiver, flow } = &mut self.places[place];
+    fn wake(&mut self, slot: usize, way: Way) {
+        let FlowSlot { sender, receiver, flow } = &mut self.slots[slot];
         let Some(flow) = flow else { return };
         let plan = &self.scenario.flows[flow.plan];
         let mut port = Port { net: &mut self.net, route: flow.route, plan, number: flow.number };
@@ -263,9 +263,9 @@ impl World {
             Way::Forward => (*sender, flow.host.wake_sender(self.now, &mut port)),
             Way::Back => (*receiver, flow.host.wake_receiver(self.now, &mut port)),
         };
-        if let Some(told) = &mut self.told {
+        if let Some(event_lines) = &mut self.event_lines {
             let of = format!("flow:{}", plan.id);
-            flow.host.drain_events(&of, told);
+            flow.host.drain_events(&of, event_lines);
         }
         if self.is_audited {
             flow.host.check_invariants();
@@ -277,13 +277,13 @@ impl World {
         }
         if way == Way::Forward && flow.bytes.is_some() && flow.host.is_over() {
             let plan = flow.plan;
-            self.retire(place);
+            self.retire(slot);
             self.plans[plan].traffic.note_end(self.now);
             self.schedule_plan(plan);
         } else {
             self.net.set_timer(timer, until);
             if way == Way::Back {
-                self.note_completion(place);
+                self.note_completion(slot);
             }
         }
     }
@@ -299,9 +299,9 @@ impl World {
     /// Starts the flows of a plan that are due, or stops all of them.
     fn run_plan(&mut self, plan: usize) {
         if self.scenario.flows[plan].stop.is_some_and(|stop| stop <= self.now) {
-            for place in 0..self.places.len() {
-                if self.places[place].flow.as_ref().is_some_and(|flow| flow.plan == plan) {
-                    self.retire(place);
+            for slot in 0..self.slots.len() {
+                if self.slots[slot].flow.as_ref().is_some_and(|flow| flow.plan == plan) {
+                    self.retire(slot);
                 }
             }
             return;
@@ -317,12 +317,12 @@ impl World {
         let settings = &self.scenario.flows[plan];
         let state = &mut self.plans[plan];
         let route = self.net.add_route(Arc::clone(&state.path), settings.access_delay);
-        let place = route.place();
-        if place == self.places.len() {
-            let index = u32::try_from(place).expect("routes have a place below 2^32");
+        let slot = route.slot();
+        if slot == self.slots.len() {
+            let index = u32::try_from(slot).expect("routes have a place below 2^32");
             let sender = self.net.add_timer(Due::Sender(index));
             let receiver = self.net.add_timer(Due::Receiver(index));
-            self.places.push(Place { sender, receiver, flow: None });
+            self.slots.push(FlowSlot { sender, receiver, flow: None });
         }
         let seeded = SeededRandom::new(self.scenario.seed);
         let random = seeded.fork(&format!("controller/{}", settings.id));
@@ -338,7 +338,7 @@ impl World {
         if self.is_audited {
             host.audit();
         }
-        if self.told.is_some() {
+        if self.event_lines.is_some() {
             host.listen();
         }
         let index = u32::try_from(plan).unwrap_or(u32::MAX);
@@ -347,14 +347,14 @@ impl World {
         self.meter.flow_started(plan);
         let life = Life { started: self.now, bytes_at_warmup: 0 };
         let flow = Flow { route, number, plan, host, bytes, is_complete: false, life };
-        self.places[place].flow = Some(Box::new(flow));
-        self.wake(place, Way::Forward);
-        self.wake(place, Way::Back);
+        self.slots[slot].flow = Some(Box::new(flow));
+        self.wake(slot, Way::Forward);
+        self.wake(slot, Way::Back);
     }
 
     /// Removes a flow; its packets in flight are lost.
-    fn retire(&mut self, place: usize) {
-        let Place { sender, receiver, flow } = &mut self.places[place];
+    fn retire(&mut self, slot: usize) {
+        let FlowSlot { sender, receiver, flow } = &mut self.slots[slot];
         let Some(flow) = flow.take() else { return };
         self.net.set_timer(*sender, None);
         self.net.set_timer(*receiver, None);
@@ -371,7 +371,7 @@ impl World {
 
     fn tick(&mut self) {
         let mut plans = vec![(Counters::default(), None::<Gauges>); self.scenario.flows.len()];
-        for flow in self.places.iter().filter_map(|place| place.flow.as_ref()) {
+        for flow in self.slots.iter().filter_map(|slot| slot.flow.as_ref()) {
             if self.fault.is_none() {
                 self.fault = fault_of(&self.scenario, flow);
             }
@@ -383,7 +383,7 @@ impl World {
         let was_warm = self.meter.is_warm();
         self.meter.tick(self.now, &plans, &mut self.net);
         if self.meter.is_warm() && !was_warm {
-            for flow in self.places.iter_mut().filter_map(|place| place.flow.as_mut()) {
+            for flow in self.slots.iter_mut().filter_map(|slot| slot.flow.as_mut()) {
                 flow.life.bytes_at_warmup = flow.host.counters().fresh_bytes;
             }
         }

@@ -26,14 +26,14 @@ const FLOWS_SHOWN: usize = 6;
 /// # Errors
 /// If the settings contradict each other, or if the controller violates its interface.
 pub fn simulate(run: &Run) -> Result<Finished, Error> {
-    simulate_telling(run, None)
+    simulate_with_events(run, None)
 }
 
 /// Like [`simulate`], and passes each event to `on_event` as a line of JSON ([`sabul_run::events`]).
 ///
 /// # Errors
 /// As [`simulate`].
-pub fn simulate_telling(
+pub fn simulate_with_events(
     run: &Run,
     mut on_event: Option<&mut dyn FnMut(&str)>,
 ) -> Result<Finished, Error> {
@@ -95,13 +95,13 @@ pub fn measure(run: &Run, how: Measuring, observer: &Observer) -> Result<Finishe
     observer.note(format_args!("{}: {before}{seconds} s", how.title));
     let lab = Lab::new(run.scenario.clone())?;
     let mut ticker = Ticker::default();
-    let hearer = observer.clone();
+    let event_observer = observer.clone();
     let on_sample: Box<dyn FnMut(&Sample<'_>) + Send> = Box::new(move |sample| {
         if let Some(line) = ticker.line(sample.series) {
-            hearer.note(line);
+            event_observer.note(line);
         }
     });
-    let asked = observer.clone();
+    let interrupt_observer = observer.clone();
     let why = Arc::new(Mutex::new(Why::default()));
     let on_event = how.on_event.map(|mut on_event| -> OnEvent {
         let why = Arc::clone(&why);
@@ -114,8 +114,8 @@ pub fn measure(run: &Run, how: Measuring, observer: &Observer) -> Result<Finishe
         capture: how.capture,
         skip_calibration: how.skip_calibration,
         on_event,
-        on_sample: observer.hears_samples().then_some(on_sample),
-        is_interrupted: Some(Box::new(move || asked.is_interrupted())),
+        on_sample: observer.wants_samples().then_some(on_sample),
+        is_interrupted: Some(Box::new(move || interrupt_observer.is_interrupted())),
         ..LabConfig::default()
     })?;
     let mut finished = Finished::from(outcome);
@@ -126,8 +126,8 @@ pub fn measure(run: &Run, how: Measuring, observer: &Observer) -> Result<Finishe
 /// Progress reporter: one line a second, with each flow's goodput since the previous line.
 #[derive(Clone, Debug, Default)]
 struct Ticker {
-    rows_told: usize,
-    seconds_told: f64,
+    rows_reported: usize,
+    seconds_reported: f64,
 }
 
 impl Ticker {
@@ -135,11 +135,11 @@ impl Ticker {
         let now = *series.t_s.last()?;
         // Sample times are sums of picoseconds, so a sample slightly below a second counts as that
         // second.
-        if now + 1e-6 < self.seconds_told + 1.0 {
+        if now + 1e-6 < self.seconds_reported + 1.0 {
             return None;
         }
-        let rows = self.rows_told..series.t_s.len();
-        (self.rows_told, self.seconds_told) = (rows.end, now);
+        let rows = self.rows_reported..series.t_s.len();
+        (self.rows_reported, self.seconds_reported) = (rows.end, now);
         let flows = series.flows.iter().take(FLOWS_SHOWN).map(|flow| {
             let rates = flow.goodput_bps.get(rows.clone()).unwrap_or_default();
             let mean = rates.iter().fold(0.0, |sum, rate| sum + rate) / rates.len().max(1) as f64;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
-use sabul_emu::{Protocol, Tuple, TupleLook};
+use sabul_emu::{Protocol, Tuple, TupleSnapshot};
 use sabul_net::Way;
 use sabul_report::{Cell, Column, Table};
 
@@ -12,8 +12,8 @@ use sabul_report::{Cell, Column, Table};
 #[derive(Clone, Copy, Debug)]
 struct Conversation<'a> {
     ends: Ends,
-    there: Option<&'a TupleLook>,
-    back: Option<&'a TupleLook>,
+    there: Option<&'a TupleSnapshot>,
+    back: Option<&'a TupleSnapshot>,
 }
 
 /// Key shared by both directions of a conversation.
@@ -26,8 +26,8 @@ struct Ends {
 }
 
 impl Ends {
-    fn of(look: &TupleLook) -> Self {
-        let TupleLook { pair, way, tuple, .. } = *look;
+    fn of(snapshot: &TupleSnapshot) -> Self {
+        let TupleSnapshot { pair, way, tuple, .. } = *snapshot;
         let Tuple { protocol, source, source_port, destination, destination_port } = tuple;
         let (from, to) = ((source, source_port), (destination, destination_port));
         let (near, far) = if way == Way::Forward { (from, to) } else { (to, from) };
@@ -37,19 +37,23 @@ impl Ends {
 
 impl Conversation<'_> {
     fn sent_bytes(&self) -> u64 {
-        [self.there, self.back].into_iter().flatten().map(|look| look.amount.sent_bytes).sum()
+        [self.there, self.back]
+            .into_iter()
+            .flatten()
+            .map(|snapshot| snapshot.amount.sent_bytes)
+            .sum()
     }
 }
 
 /// Pairs both directions of each conversation; the busiest conversation is first.
-fn conversations(tuples: &[TupleLook]) -> Vec<Conversation<'_>> {
+fn conversations(tuples: &[TupleSnapshot]) -> Vec<Conversation<'_>> {
     let mut all: BTreeMap<Ends, Conversation<'_>> = BTreeMap::new();
-    for look in tuples {
-        let ends = Ends::of(look);
+    for snapshot in tuples {
+        let ends = Ends::of(snapshot);
         let one = all.entry(ends).or_insert(Conversation { ends, there: None, back: None });
-        match look.way {
-            Way::Forward => one.there = Some(look),
-            Way::Back => one.back = Some(look),
+        match snapshot.way {
+            Way::Forward => one.there = Some(snapshot),
+            Way::Back => one.back = Some(snapshot),
         }
     }
     let mut all: Vec<_> = all.into_values().collect();
@@ -59,7 +63,7 @@ fn conversations(tuples: &[TupleLook]) -> Vec<Conversation<'_>> {
 
 /// Returns a table of the busiest conversations. The title states the total number if the table is
 /// cut. `flows` are the names of the pairs of hosts, where pairs have names.
-pub fn table(tuples: &[TupleLook], flows: &[&str], most: usize) -> Table {
+pub fn table(tuples: &[TupleSnapshot], flows: &[&str], most: usize) -> Table {
     let all = conversations(tuples);
     let title = if all.len() > most {
         format!("Conversations: the busiest {most} of {}", all.len())
@@ -83,13 +87,15 @@ pub fn table(tuples: &[TupleLook], flows: &[&str], most: usize) -> Table {
     }
     let row = |one: &Conversation<'_>| {
         let ways = [one.there, one.back];
-        let [mb_there, mb_back] =
-            ways.map(|look| of(look, |look| look.amount.sent_bytes as f64 / 1e6, 3));
-        let [mbps_there, mbps_back] = ways.map(|look| {
-            look.and_then(mean_bps).map_or(Cell::Empty, |bps| Cell::Fixed(bps / 1e6, 3))
+        let [mb_there, mb_back] = ways
+            .map(|snapshot| of(snapshot, |snapshot| snapshot.amount.sent_bytes as f64 / 1e6, 3));
+        let [mbps_there, mbps_back] = ways.map(|snapshot| {
+            snapshot.and_then(mean_bps).map_or(Cell::Empty, |bps| Cell::Fixed(bps / 1e6, 3))
         });
-        let [lost_there, lost_back] = ways.map(|look| of(look, |look| lost(look) as f64, 0));
-        let again: u64 = ways.into_iter().flatten().map(|look| look.amount.resent_packets).sum();
+        let [lost_there, lost_back] =
+            ways.map(|snapshot| of(snapshot, |snapshot| lost(snapshot) as f64, 0));
+        let again: u64 =
+            ways.into_iter().flatten().map(|snapshot| snapshot.amount.resent_packets).sum();
         let Ends { pair, protocol, near, far } = one.ends;
         let flow = flows.get(pair).map(|&flow| flow.into());
         let mut cells: Vec<Cell> = flow.into_iter().collect();
@@ -110,20 +116,20 @@ pub fn table(tuples: &[TupleLook], flows: &[&str], most: usize) -> Table {
     Table { title, columns, rows: all.iter().take(most).map(row).collect() }
 }
 
-fn of(look: Option<&TupleLook>, value: fn(&TupleLook) -> f64, decimals: usize) -> Cell {
-    look.map_or(Cell::Empty, |look| Cell::Fixed(value(look), decimals))
+fn of(snapshot: Option<&TupleSnapshot>, value: fn(&TupleSnapshot) -> f64, decimals: usize) -> Cell {
+    snapshot.map_or(Cell::Empty, |snapshot| Cell::Fixed(value(snapshot), decimals))
 }
 
 /// Returns the packets sent and not arrived. Some of these may still be in flight.
-fn lost(look: &TupleLook) -> u64 {
-    look.amount.sent_packets.saturating_sub(look.amount.arrived_packets)
+fn lost(snapshot: &TupleSnapshot) -> u64 {
+    snapshot.amount.sent_packets.saturating_sub(snapshot.amount.arrived_packets)
 }
 
 /// Returns the arrived bits per second between the first and the last packet, headers included.
 /// `None` if both have the same time.
-fn mean_bps(look: &TupleLook) -> Option<f64> {
-    let seconds = look.last.since(look.first).as_secs_f64();
-    (seconds > 0.0).then(|| look.amount.arrived_bytes as f64 * 8.0 / seconds)
+fn mean_bps(snapshot: &TupleSnapshot) -> Option<f64> {
+    let seconds = snapshot.last.since(snapshot.first).as_secs_f64();
+    (seconds > 0.0).then(|| snapshot.amount.arrived_bytes as f64 * 8.0 / seconds)
 }
 
 fn protocol_name(protocol: Protocol) -> String {
@@ -144,33 +150,33 @@ fn end((address, port): (IpAddr, u16)) -> String {
 }
 
 /// Returns `tuples.csv`: one row per direction of each conversation, in order of the first packet.
-pub fn csv(tuples: &[TupleLook], flows: &[&str]) -> String {
+pub fn csv(tuples: &[TupleSnapshot], flows: &[&str]) -> String {
     let mut text = "flow,way,protocol,source,source_port,destination,destination_port,\
         sent_packets,sent_bytes,sent_payload_bytes,data_packets,resent_packets,arrived_packets,\
         arrived_bytes,arrived_payload_bytes,arrived_data_packets,fresh_bytes,first_s,last_s\n"
         .to_owned();
-    for look in tuples {
-        let Tuple { protocol, source, source_port, destination, destination_port } = look.tuple;
-        let way = if look.way == Way::Forward { "forward" } else { "back" };
+    for snapshot in tuples {
+        let Tuple { protocol, source, source_port, destination, destination_port } = snapshot.tuple;
+        let way = if snapshot.way == Way::Forward { "forward" } else { "back" };
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{},{way},{},{source},{source_port},{destination},{destination_port},{},{},{},{},{},\
              {},{},{},{},{},{},{}",
-            flows.get(look.pair).copied().unwrap_or_default(),
+            flows.get(snapshot.pair).copied().unwrap_or_default(),
             protocol_name(protocol),
-            look.amount.sent_packets,
-            look.amount.sent_bytes,
-            look.amount.sent_payload_bytes,
-            look.amount.data_packets,
-            look.amount.resent_packets,
-            look.amount.arrived_packets,
-            look.amount.arrived_bytes,
-            look.amount.arrived_payload_bytes,
-            look.amount.arrived_data_packets,
-            look.amount.fresh_bytes,
-            look.first.elapsed().as_secs_f64(),
-            look.last.elapsed().as_secs_f64(),
+            snapshot.amount.sent_packets,
+            snapshot.amount.sent_bytes,
+            snapshot.amount.sent_payload_bytes,
+            snapshot.amount.data_packets,
+            snapshot.amount.resent_packets,
+            snapshot.amount.arrived_packets,
+            snapshot.amount.arrived_bytes,
+            snapshot.amount.arrived_payload_bytes,
+            snapshot.amount.arrived_data_packets,
+            snapshot.amount.fresh_bytes,
+            snapshot.first.elapsed().as_secs_f64(),
+            snapshot.last.elapsed().as_secs_f64(),
         );
     }
     text
@@ -184,13 +190,13 @@ pub(crate) mod tests {
     use super::*;
 
     /// A direction from port 5000 at the near end to `far_port`, over two seconds.
-    pub(crate) fn look(way: Way, far_port: u16, bytes: u64) -> TupleLook {
+    pub(crate) fn snapshot(way: Way, far_port: u16, bytes: u64) -> TupleSnapshot {
         let (near, far) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let (source, source_port, destination, destination_port) = match way {
             Way::Forward => (near, 5000, far, far_port),
             Way::Back => (far, far_port, near, 5000),
         };
-        TupleLook {
+        TupleSnapshot {
             pair: 0,
             way,
             tuple: Tuple {
@@ -220,9 +226,9 @@ pub(crate) mod tests {
     #[test]
     fn both_directions_share_one_row_and_the_busiest_is_first() {
         let tuples = [
-            look(Way::Forward, 80, 10_000),
-            look(Way::Back, 443, 50_000),
-            look(Way::Forward, 443, 1_005_000),
+            snapshot(Way::Forward, 80, 10_000),
+            snapshot(Way::Back, 443, 50_000),
+            snapshot(Way::Forward, 443, 1_005_000),
         ];
         let table = table(&tuples, &[], 20);
         assert_eq!(table.rows.len(), 2);
@@ -248,7 +254,7 @@ pub(crate) mod tests {
 
     #[test]
     fn conversations_beyond_the_table_limit_are_counted() {
-        let tuples: Vec<_> = (1..=30).map(|port| look(Way::Forward, port, 9_000)).collect();
+        let tuples: Vec<_> = (1..=30).map(|port| snapshot(Way::Forward, port, 9_000)).collect();
         let table = table(&tuples, &[], 20);
         assert_eq!(table.rows.len(), 20);
         assert!(table.title.ends_with("20 of 30"), "{}", table.title);
@@ -256,9 +262,9 @@ pub(crate) mod tests {
 
     #[test]
     fn a_host_pair_is_labelled_with_the_name_of_its_flow() {
-        let mut other = look(Way::Forward, 80, 20_000);
+        let mut other = snapshot(Way::Forward, 80, 20_000);
         other.pair = 1;
-        let table = table(&[look(Way::Forward, 80, 10_000), other], &["a", "b"], 20);
+        let table = table(&[snapshot(Way::Forward, 80, 10_000), other], &["a", "b"], 20);
         assert_eq!(table.columns[0].name, "flow");
         assert_eq!([&table.rows[0][0], &table.rows[1][0]], [&Cell::from("b"), &Cell::from("a")]);
         assert!(table.rows.iter().all(|row| row.len() == table.columns.len()));
@@ -266,7 +272,7 @@ pub(crate) mod tests {
 
     #[test]
     fn more_arrivals_than_departures_are_not_negative_loss() {
-        let mut one = look(Way::Forward, 80, 9_000);
+        let mut one = snapshot(Way::Forward, 80, 9_000);
         one.amount.arrived_packets = one.amount.sent_packets + 2;
         one.last = one.first;
         assert_eq!((lost(&one), mean_bps(&one)), (0, None));
@@ -274,7 +280,8 @@ pub(crate) mod tests {
 
     #[test]
     fn csv_has_a_row_for_each_direction_with_all_columns() {
-        let text = csv(&[look(Way::Forward, 80, 10_000), look(Way::Back, 80, 9_000)], &["web"]);
+        let text =
+            csv(&[snapshot(Way::Forward, 80, 10_000), snapshot(Way::Back, 80, 9_000)], &["web"]);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         assert_eq!(rows.len(), 3);
         assert!(rows.iter().all(|row| row.len() == rows[0].len()));

@@ -47,7 +47,7 @@ pub mod schema;
 pub mod shell;
 mod why;
 
-pub use arms::{Measuring, measure, simulate, simulate_telling};
+pub use arms::{Measuring, measure, simulate, simulate_with_events};
 pub use built::COMMIT;
 pub use error::{Cause, Error};
 pub use observer::Observer;

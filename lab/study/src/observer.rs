@@ -3,15 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-type Hear = Arc<dyn Fn(&str) + Send + Sync>;
-type Ask = Arc<dyn Fn() -> bool + Send + Sync>;
+type LineCallback = Arc<dyn Fn(&str) + Send + Sync>;
+type InterruptCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Callbacks for progress and interruption. Clones share the callbacks.
 #[derive(Clone, Default)]
 pub struct Observer {
-    notes: Option<Hear>,
-    interrupt: Option<Ask>,
-    hears_samples: bool,
+    notes: Option<LineCallback>,
+    interrupt: Option<InterruptCheck>,
+    wants_samples: bool,
 }
 
 impl Observer {
@@ -22,41 +22,41 @@ impl Observer {
 
     /// Adds a callback for progress messages, one line each.
     #[must_use]
-    pub fn with_notes(self, hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self { notes: Some(Arc::new(hear)), ..self }
+    pub fn with_notes(self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { notes: Some(Arc::new(callback)), ..self }
     }
 
     /// Also reports one line per second during a run in the lab.
     #[must_use]
-    pub fn with_samples(self, hears_samples: bool) -> Self {
-        Self { hears_samples, ..self }
+    pub fn with_samples(self, wants_samples: bool) -> Self {
+        Self { wants_samples, ..self }
     }
 
     /// Adds a callback that is polled and returns whether to interrupt the experiment.
     #[must_use]
-    pub fn with_interrupt(self, is_asked: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { interrupt: Some(Arc::new(is_asked)), ..self }
+    pub fn with_interrupt(self, is_requested: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { interrupt: Some(Arc::new(is_requested)), ..self }
     }
 
     pub(crate) fn note(&self, line: impl fmt::Display) {
-        if let Some(hear) = &self.notes {
-            hear(&line.to_string());
+        if let Some(callback) = &self.notes {
+            callback(&line.to_string());
         }
     }
 
-    pub(crate) const fn hears_samples(&self) -> bool {
-        self.hears_samples && self.notes.is_some()
+    pub(crate) const fn wants_samples(&self) -> bool {
+        self.wants_samples && self.notes.is_some()
     }
 
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.interrupt.as_ref().is_some_and(|is_asked| is_asked())
+        self.interrupt.as_ref().is_some_and(|is_requested| is_requested())
     }
 }
 
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Observer")
-            .field("hears_samples", &self.hears_samples)
+            .field("wants_samples", &self.wants_samples)
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use sabul_emu::{Calibration, FlowCpu, LabOutcome, RouterLook, TupleLook};
+use sabul_emu::{Calibration, FlowCpu, LabOutcome, RouterSnapshot, TupleSnapshot};
 use sabul_report::Table;
 use sabul_run::results::{Results, Series};
 use sabul_scenario::{Arm, LabNotes, Manifest, Override, Run, RunDocument};
@@ -50,9 +50,9 @@ pub struct LabFacts {
     /// Remarks on a valid run.
     pub notes: Vec<String>,
     /// Final state of the router.
-    pub router: RouterLook,
+    pub router: RouterSnapshot,
     /// Every direction of every conversation.
-    pub tuples: Vec<TupleLook>,
+    pub tuples: Vec<TupleSnapshot>,
     /// Processor time of the flows' hosts.
     pub cpu: Vec<FlowCpu>,
 }
@@ -94,8 +94,14 @@ impl LabFacts {
     }
 
     fn details(&self) -> Value {
-        let RouterLook {
-            lateness, malformed, refused, longest_pause, cpu_seconds, unrecorded, ..
+        let RouterSnapshot {
+            lateness,
+            malformed,
+            refused,
+            longest_pause,
+            cpu_seconds,
+            unrecorded,
+            ..
         } = &self.router;
         let micros = |span: sabul_units::Span| span.as_secs_f64() * 1e6;
         json!({
@@ -332,7 +338,7 @@ pub(crate) mod tests {
     use sabul_units::{Instant, Span};
 
     use super::*;
-    use crate::conversations::tests::look;
+    use crate::conversations::tests::snapshot;
 
     /// Returns a run with numbers that are recognizable in every output.
     fn simulated() -> (Run, Finished) {
@@ -370,12 +376,12 @@ pub(crate) mod tests {
             }],
             faults: Vec::new(),
             notes: vec!["the host answers for itself".to_owned()],
-            router: RouterLook {
+            router: RouterSnapshot {
                 at: Instant::ZERO + Span::from_secs(4),
                 lateness: Lateness { packets: 977, p50: late, p99: late, max: late },
-                ..RouterLook::default()
+                ..RouterSnapshot::default()
             },
-            tuples: vec![look(Way::Forward, 4321, 1_500_000)],
+            tuples: vec![snapshot(Way::Forward, 4321, 1_500_000)],
             cpu: Vec::new(),
         }
     }

@@ -1,8 +1,8 @@
 //! Messages of `sabul lab shell`, for users who run their own programs at both ends of a path.
 
-use sabul_emu::RouterLook;
+use sabul_emu::RouterSnapshot;
 use sabul_emu::shell::{FAR_ADDRESS, NEAR_ADDRESS, ShellOutcome};
-use sabul_net::{LinkConfig, LinkLook, LinkPlan};
+use sabul_net::{LinkConfig, LinkPlan, LinkSnapshot};
 use sabul_units::{Rate, Span};
 
 use crate::path::{self, PathWishes};
@@ -71,8 +71,8 @@ pub fn summary(link: &LinkPlan, outcome: &ShellOutcome) -> String {
     text
 }
 
-fn link_line(way: &str, link: &LinkConfig, look: &LinkLook, seconds: f64) -> String {
-    let stats = &look.stats;
+fn link_line(way: &str, link: &LinkConfig, snapshot: &LinkSnapshot, seconds: f64) -> String {
+    let stats = &snapshot.stats;
     let used = match link.rate() {
         Some(rate) if seconds > 0.0 => {
             let share = stats.delivered_bytes as f64 * 8.0 / seconds / rate.0 as f64;
@@ -102,7 +102,7 @@ fn link_line(way: &str, link: &LinkConfig, look: &LinkLook, seconds: f64) -> Str
 }
 
 /// Returns whether the router kept the path's schedule; a violation is written in capitals.
-fn schedule(link: &LinkPlan, router: &RouterLook) -> String {
+fn schedule(link: &LinkPlan, router: &RouterSnapshot) -> String {
     let rtt = link.forward.delay() + link.back.delay();
     let bound = (rtt / LATE_SHARE).max(LATE_FLOOR);
     let rates = [&link.forward, &link.back].map(LinkConfig::rate);
@@ -122,7 +122,7 @@ fn schedule(link: &LinkPlan, router: &RouterLook) -> String {
 mod tests {
     use std::net::IpAddr;
 
-    use sabul_emu::{Amount, Lateness, Protocol, Tuple, TupleLook};
+    use sabul_emu::{Amount, Lateness, Protocol, Tuple, TupleSnapshot};
     use sabul_net::{LinkStats, Way};
     use sabul_units::Instant;
 
@@ -167,13 +167,13 @@ mod tests {
             queue_max_packets: 55,
             ..LinkStats::default()
         };
-        let there = LinkLook { stats, ..LinkLook::default() };
+        let there = LinkSnapshot { stats, ..LinkSnapshot::default() };
         let late = Span::from_micros(late_us);
-        let router = RouterLook {
+        let router = RouterSnapshot {
             at: Instant::ZERO + Span::from_secs(10),
-            links: vec![[there, LinkLook::default()]],
+            links: vec![[there, LinkSnapshot::default()]],
             lateness: Lateness { packets: 21_000, p50: late / 2, p99: late, max: late * 3 },
-            ..RouterLook::default()
+            ..RouterSnapshot::default()
         };
         let complaints = vec!["'iperf3 -s' ended with code 1".to_owned()];
         let tuple = Tuple {
@@ -187,7 +187,7 @@ mod tests {
             Amount { sent_bytes: 31_250_000, arrived_bytes: 31_245_000, ..Amount::default() };
         let (first, last) = (Instant::ZERO, Instant::ZERO + Span::from_secs(2));
         let way = Way::Forward;
-        let tuples = vec![TupleLook { pair: 0, way, tuple, amount, first, last }];
+        let tuples = vec![TupleSnapshot { pair: 0, way, tuple, amount, first, last }];
         ShellOutcome { code: 3, router, tuples, complaints }
     }
 
@@ -236,7 +236,7 @@ mod tests {
         let plan = link(&PathWishes::default());
         let nothing = ShellOutcome {
             code: 0,
-            router: RouterLook::default(),
+            router: RouterSnapshot::default(),
             tuples: Vec::new(),
             complaints: Vec::new(),
         };

@@ -8,28 +8,28 @@
 use std::ops::Range;
 
 use sabul_units::CongestionHeader;
-use sabul_wire::{CongestionFound, congestion_place, encode_congestion, look_for_congestion};
+use sabul_wire::{CongestionFound, congestion_place, encode_congestion, locate_congestion};
 
 use crate::{Bundle, Protocol};
 
 /// Returns what a segment contains at the position of a congestion header.
-pub fn look(bundle: &Bundle, segment: u16) -> CongestionFound {
+pub fn find(bundle: &Bundle, segment: u16) -> CongestionFound {
     if bundle.tuple().protocol != Protocol::Udp {
         return CongestionFound::Nothing;
     }
-    look_for_congestion(bundle.payload(segment..segment + 1))
+    locate_congestion(bundle.payload(segment..segment + 1))
 }
 
 /// Returns the congestion header of a segment, if any. Boxed, because few segments have a header.
 pub fn of_segment(bundle: &Bundle, segment: u16) -> Option<Box<CongestionHeader>> {
-    match look(bundle, segment) {
+    match find(bundle, segment) {
         CongestionFound::Header(header) => Some(Box::new(header)),
         CongestionFound::Nothing | CongestionFound::Later { .. } => None,
     }
 }
 
 /// Writes the payload of neighbouring segments into `body`, which is cleared first, with the given
-/// headers in place. Each header must have the form that [`look`] found in its segment.
+/// headers in place. Each header must have the form that [`find`] found in its segment.
 pub fn write<'a>(
     bundle: &Bundle,
     segments: Range<u16>,

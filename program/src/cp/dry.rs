@@ -32,7 +32,7 @@ pub(super) async fn run(args: &CpArgs) -> Result<u8, CliError> {
     }
     let steps = found?;
     for step in &steps {
-        tell(step, args.json)?;
+        print_step(step, args.json)?;
     }
     if !args.quiet {
         let skipped = match sums.skipped {
@@ -57,7 +57,7 @@ pub(super) async fn run(args: &CpArgs) -> Result<u8, CliError> {
     Ok(if failures.is_empty() { exit::DONE } else { code_of_failures(failures) })
 }
 
-fn tell(step: &Step, is_json: bool) -> Result<(), CliError> {
+fn print_step(step: &Step, is_json: bool) -> Result<(), CliError> {
     let path = Printable(&step.path).to_string();
     match &step.what {
         What::Skip(failure) => {
@@ -91,7 +91,7 @@ async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
         files::dial(&args.channel, &args.ssh, plan.server(), &interrupt, events.as_ref(), &watch);
     let (session, bridge) = dialled.await?;
     let steps = tokio::select! {
-        steps = ask(args, plan, &session) => steps,
+        steps = query_plan(args, plan, &session) => steps,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
     };
     session.close().await;
@@ -102,7 +102,7 @@ async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
     Ok(steps)
 }
 
-async fn ask(args: &CpArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, CliError> {
+async fn query_plan(args: &CpArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, CliError> {
     let rules = &args.rules.0;
     Ok(match plan {
         Plan::Put { sources, destination } => {
@@ -110,7 +110,7 @@ async fn ask(args: &CpArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, 
                 Rules::new(rules).map_err(|failure| CliError::usage(failure.to_string()))?;
             let sources = source_set(&sources, args.recursive)?
                 .with_rules(rules)
-                .with_all_of_files(args.archive)
+                .with_archive_mode(args.archive)
                 .with_links_out(args.copy_links);
             let path = destination.path;
             let into_directory =

@@ -10,7 +10,7 @@ use sabul_front::json::{TransferJson, rate_bps};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Whole {
     /// Start of the first transfer.
-    begun: Option<Instant>,
+    started: Option<Instant>,
     /// Bytes that existed before the first attempt that transferred any.
     resumed: Option<u64>,
     /// Seconds for which each limiter held the transfers back.
@@ -34,7 +34,7 @@ impl Whole {
     /// Adds a finished attempt.
     pub(super) fn add(&mut self, progress: &Progress) {
         let now = Instant::now();
-        self.begun.get_or_insert_with(|| now.checked_sub(progress.elapsed).unwrap_or(now));
+        self.started.get_or_insert_with(|| now.checked_sub(progress.elapsed).unwrap_or(now));
         if progress.bytes > 0 {
             self.resumed.get_or_insert(progress.bytes_resumed);
         }
@@ -50,8 +50,8 @@ impl Whole {
     /// Replaces the values of the last attempt by the totals, if there were several connections.
     pub(super) fn complete(&self, json: &mut TransferJson) {
         json.reconnects = self.connections.saturating_sub(1);
-        let Some(begun) = self.begun.filter(|_| json.reconnects > 0) else { return };
-        let seconds = begun.elapsed().as_secs_f64();
+        let Some(started) = self.started.filter(|_| json.reconnects > 0) else { return };
+        let seconds = started.elapsed().as_secs_f64();
         json.seconds = seconds;
         json.resumed_bytes = json.resumed_bytes.min(self.resumed.unwrap_or(0));
         json.waited_s = self.waited.as_secs_f64();
@@ -85,7 +85,7 @@ mod tests {
         whole.add(&attempt(30, 15_000_000, 5_000_000, "path"));
         whole.add(&attempt(10, 45_000_000, 15_000_000, "path"));
         // Ten seconds of pause: the first attempt began 50 s ago.
-        whole.begun = Instant::now().checked_sub(Duration::from_secs(50));
+        whole.started = Instant::now().checked_sub(Duration::from_secs(50));
         let mut json = TransferJson {
             bytes: 45_000_000,
             resumed_bytes: 15_000_000,

@@ -55,7 +55,7 @@ fn measure_all(args: &LabRunArgs, all: &[Run]) -> Result<u8, CliError> {
             skip_calibration: args.skip_calibration,
             on_event: events
                 .clone()
-                .map(|events| -> OnEvent { Box::new(move |line| events.tell(line)) }),
+                .map(|events| -> OnEvent { Box::new(move |line| events.write_line(line)) }),
             title: title(run, index, all.len()),
         };
         let finished = measure(run, measuring, &observer)

@@ -5,7 +5,7 @@ mod archive;
 mod card;
 mod cli;
 mod common;
-mod desk;
+mod control_socket;
 mod files;
 mod json;
 mod lab;

@@ -3,7 +3,7 @@
 use crate::common::schema::expect;
 use crate::common::{expect_code, run, sabul, stderr};
 use sabul_front::json::Document;
-use sabul_router::{Line, Look};
+use sabul_router::{Line, RouterSnapshot};
 
 #[test]
 fn invalid_router_arguments_are_refused_with_advice_and_code_2() {
@@ -26,7 +26,7 @@ fn invalid_router_arguments_are_refused_with_advice_and_code_2() {
 #[test]
 fn a_router_line_matches_its_schema_with_and_without_optional_fields() {
     let full = Line {
-        look: Look { told_bps: Some(1_000_000), ..Look::default() },
+        snapshot: RouterSnapshot { told_bps: Some(1_000_000), ..RouterSnapshot::default() },
         uplink_queue_bytes: Some(3000),
         ..Line::default()
     };

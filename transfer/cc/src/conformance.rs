@@ -174,7 +174,7 @@ fn check_adaptive(
     }
     // Controllers with a loss report each 350 ms and decreases of a few per cent need longer.
     let has_naks = build().rules().has_naks();
-    if !build().tells_chance() {
+    if !build().tolerates_random_loss() {
         let lossy = Path { loss: Probability::per_mille(300), ..CLEAN };
         let hurt = last_second(&run(&mut build(), lossy, if has_naks { 5 } else { 60 }).sent);
         found.rule(
@@ -249,8 +249,8 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
         let moment = moment(now, base + Span::from_nanos(draw()), base);
         next += draw();
         let largest = next.saturating_sub(draw());
-        let fact = if kind < 4 {
-            tell_fact(controller, kind, [largest, next].map(SentNumber), &moment, &mut draw)
+        let event = if kind < 4 {
+            send_event(controller, kind, [largest, next].map(SentNumber), &moment, &mut draw)
         } else {
             let newly = draw();
             total += newly;
@@ -262,7 +262,7 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
                 in_flight: Packets(draw()),
                 marked: Packets(draw().saturating_sub(scale / 2)),
                 largest: SentNumber(largest),
-                settled: SentNumber(largest),
+                cumulative_ack: SentNumber(largest),
                 next: SentNumber(next),
                 delivered: Bytes(total * PACKET.0),
                 arrived_at: Span::from_nanos(draw()),
@@ -271,14 +271,14 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
             controller.on_ack(&acked, &moment);
             format!("{acked:?}")
         };
-        illegal(controller).map(|what| format!("{what}: seed {seed}, step {step}, after {fact}"))
+        illegal(controller).map(|what| format!("{what}: seed {seed}, step {step}, after {event}"))
     })
 }
 
 /// Returns header fields that no correct router would write, for a header with these fields.
 fn nonsense(fields: CongestionFields, mut draw: impl FnMut() -> u64) -> Echo {
     let mut rate = || if draw().is_multiple_of(2) { NO_RATE } else { Rate(draw()) };
-    let told = rate();
+    let signalled = rate();
     let span = Span::from_nanos(draw());
     let [small, other] = [draw(), draw()].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
     let fields = match fields {
@@ -290,11 +290,11 @@ fn nonsense(fields: CongestionFields, mut draw: impl FnMut() -> u64) -> Echo {
                 delta: if small.is_multiple_of(2) { delta } else { -delta },
             }
         }
-        CongestionFields::Rcp { rtt, .. } => CongestionFields::Rcp { rtt, rate: told },
-        CongestionFields::PiqiRcp { rtt, .. } => CongestionFields::PiqiRcp { rtt, rate: told },
+        CongestionFields::Rcp { rtt, .. } => CongestionFields::Rcp { rtt, rate: signalled },
+        CongestionFields::PiqiRcp { rtt, .. } => CongestionFields::PiqiRcp { rtt, rate: signalled },
         CongestionFields::JetMax(sent) => CongestionFields::JetMax(JetMaxFields {
             interval: span,
-            fair: told,
+            fair: signalled,
             loss: small.cast_signed(),
             loss_max: other.cast_signed(),
             suggested: small % 4,
@@ -315,7 +315,7 @@ fn nonsense(fields: CongestionFields, mut draw: impl FnMut() -> u64) -> Echo {
 }
 
 /// Sends one of four kinds of events other than ACKs; returns its description.
-fn tell_fact(
+fn send_event(
     controller: &mut Guarded,
     kind: u64,
     [first_lost, largest_sent]: [SentNumber; 2],
@@ -451,11 +451,12 @@ mod tests {
 
     #[test]
     fn two_registered_controllers_distinguish_random_loss_from_overload() {
-        let tells = |entry: &&Entry| entry.build(&[], PACKET).unwrap().tells_chance();
-        let names: Vec<_> = ENTRIES.iter().filter(tells).map(|entry| entry.name).collect();
+        let is_tolerant =
+            |entry: &&Entry| entry.build(&[], PACKET).unwrap().tolerates_random_loss();
+        let names: Vec<_> = ENTRIES.iter().filter(is_tolerant).map(|entry| entry.name).collect();
         assert_eq!(names, ["sabul2026", "bbr3"]);
         let draft = [("loss".to_owned(), "draft".to_owned())];
-        assert!(!find("bbr3").unwrap().build(&draft, PACKET).unwrap().tells_chance());
+        assert!(!find("bbr3").unwrap().build(&draft, PACKET).unwrap().tolerates_random_loss());
     }
 
     /// Closes its window after two losses without an ACK between them.

@@ -101,15 +101,15 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the same context with this log of reasons.
-    pub(crate) fn heard(self, reasons: Option<&'a mut Reasons>) -> Self {
+    pub(crate) fn with_reasons(self, reasons: Option<&'a mut Reasons>) -> Self {
         Self { reasons, ..self }
     }
 
     /// Records why limits change with this event, or from now on. No effect without a listener.
     #[inline]
-    pub fn tell(&mut self, reason: Reason) {
+    pub fn log_reason(&mut self, reason: Reason) {
         if let Some(reasons) = &mut self.reasons {
-            reasons.tell(reason);
+            reasons.record(reason);
         }
     }
 }
@@ -200,7 +200,7 @@ pub struct Acked {
     /// All numbers up to this number are settled: each has arrived, or is lost for good and its
     /// data goes by another number. A recovery or a round that began at a number ends when that
     /// number is settled. At most [`Self::largest`].
-    pub settled: SentNumber,
+    pub cumulative_ack: SentNumber,
     /// Packets that later arrivals have shown to be lost on the path since the start, including
     /// losses that no [`LossReport`] lists yet.
     pub lost: Packets,
@@ -299,13 +299,13 @@ pub trait Controller: fmt::Debug + Send {
     }
     /// Returns whether the algorithm separates random loss from congestion loss and keeps its rate
     /// at random loss. Read once, by the [suite](crate::conformance).
-    fn tells_chance(&self) -> bool {
+    fn tolerates_random_loss(&self) -> bool {
         false
     }
     /// Returns whether the algorithm counts ECN marks. A TCP receiver then reports each mark once
     /// [RFC8257 §3.2], instead of repeating the report until the sender responds [RFC3168 §6.1.3].
     /// Read once, before the first packet.
-    fn counts_marks(&self) -> bool {
+    fn needs_accurate_ecn(&self) -> bool {
         false
     }
     /// Returns the congestion header fields of each DATA packet from now on; read like

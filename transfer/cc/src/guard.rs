@@ -205,8 +205,8 @@ pub struct Guarded {
     answers: Answers,
     rules: ChannelRules,
     burst: Packets,
-    tells_chance: bool,
-    counts_marks: bool,
+    tolerates_random_loss: bool,
+    needs_accurate_ecn: bool,
     breaker: Option<Breaker>,
     random: SeededRandom,
     /// `None` without a listener.
@@ -239,7 +239,7 @@ impl Guarded {
     ) -> Result<Self, ConfigError> {
         let mut guarded = Self::empty(entry.name, entry.family);
         match caught(|| (entry.build)(params, packet_bytes)) {
-            Ok(built) => guarded.take_in(built?),
+            Ok(built) => guarded.install(built?),
             Err(what) => guarded.blame(BUILD, Instant::ZERO, what),
         }
         Ok(guarded)
@@ -248,7 +248,7 @@ impl Guarded {
     /// Guards a controller that is not in the registry.
     pub fn around(name: &'static str, family: Family, controller: Box<dyn Controller>) -> Self {
         let mut guarded = Self::empty(name, family);
-        guarded.take_in(controller);
+        guarded.install(controller);
         guarded
     }
 
@@ -281,8 +281,8 @@ impl Guarded {
             answers: TRICKLE,
             rules: ChannelRules::Standard,
             burst: Packets(1),
-            tells_chance: false,
-            counts_marks: false,
+            tolerates_random_loss: false,
+            needs_accurate_ecn: false,
             breaker: None,
             random: SeededRandom::new(0),
             journal: None,
@@ -291,15 +291,17 @@ impl Guarded {
     }
 
     /// Reads and caches the values that are read once.
-    fn take_in(&mut self, controller: Box<dyn Controller>) {
+    fn install(&mut self, controller: Box<dyn Controller>) {
         self.inner = Some(controller);
         let (mut rules, mut burst) = (self.rules, self.burst);
-        let (mut tells_chance, mut counts_marks) = (false, false);
-        self.tell(BUILD, Instant::ZERO, None, |inner, _, _| {
+        let (mut tolerates_random_loss, mut needs_accurate_ecn) = (false, false);
+        self.call_checked(BUILD, Instant::ZERO, None, |inner, _, _| {
             (rules, burst) = (inner.rules(), inner.burst());
-            (tells_chance, counts_marks) = (inner.tells_chance(), inner.counts_marks());
+            (tolerates_random_loss, needs_accurate_ecn) =
+                (inner.tolerates_random_loss(), inner.needs_accurate_ecn());
         });
-        (self.tells_chance, self.counts_marks) = (tells_chance, counts_marks);
+        (self.tolerates_random_loss, self.needs_accurate_ecn) =
+            (tolerates_random_loss, needs_accurate_ecn);
         self.needs.form = Some(self.answers.form());
         if (1..=BURST_MAX).contains(&burst.0) {
             (self.rules, self.burst) = (rules, burst);
@@ -311,21 +313,21 @@ impl Guarded {
 
     /// Forwards one event to the controller, then reads and checks its new values.
     #[inline]
-    fn tell(
+    fn call_checked(
         &mut self,
         callback: &'static str,
         now: Instant,
         rtt: Option<Span>,
-        fact: impl FnOnce(&mut dyn Controller, &mut dyn Random, Option<&mut Reasons>),
+        call: impl FnOnce(&mut dyn Controller, &mut dyn Random, Option<&mut Reasons>),
     ) {
         let Some(inner) = self.inner.as_deref_mut() else { return };
         let random = &mut self.random;
         let reasons = self.journal.as_mut().map(|journal| &mut journal.reasons);
-        let told = caught(|| {
-            fact(inner, random, reasons);
+        let answered = caught(|| {
+            call(inner, random, reasons);
             Answers::of(inner)
         });
-        let wrong = match told {
+        let wrong = match answered {
             Ok(answers) => match answers.nonsense(now, rtt, &self.needs) {
                 None => {
                     let before = std::mem::replace(&mut self.answers, answers);
@@ -351,18 +353,18 @@ impl Guarded {
     }
 
     #[inline]
-    fn fact(
+    fn dispatch(
         &mut self,
         callback: &'static str,
         moment: &Moment,
-        fact: impl FnOnce(&mut dyn Controller, &mut Context<'_>),
+        call: impl FnOnce(&mut dyn Controller, &mut Context<'_>),
     ) {
-        self.tell(
+        self.call_checked(
             callback,
             moment.now,
             moment.rtt.map(|rtt| rtt.smoothed),
             |inner, random, reasons| {
-                fact(inner, &mut Context::new(moment, random).heard(reasons));
+                call(inner, &mut Context::new(moment, random).with_reasons(reasons));
             },
         );
     }
@@ -378,17 +380,17 @@ impl Guarded {
 
     /// A NAK arrived. Losses that the receiver's own socket caused are not included.
     pub fn on_loss(&mut self, loss: &LossReport, moment: &Moment) {
-        self.fact("on_loss", moment, |inner, cx| inner.on_loss(loss, cx));
+        self.dispatch("on_loss", moment, |inner, cx| inner.on_loss(loss, cx));
     }
 
     /// An expiry period passed without feedback while data was unacknowledged.
     pub fn on_timeout(&mut self, moment: &Moment) {
-        self.fact("on_timeout", moment, |inner, cx| inner.on_timeout(cx));
+        self.dispatch("on_timeout", moment, |inner, cx| inner.on_timeout(cx));
     }
 
     /// Packets counted as lost at the newest decrease have arrived after all.
     pub fn on_undo(&mut self, moment: &Moment) {
-        self.fact("on_undo", moment, |inner, cx| inner.on_undo(cx));
+        self.dispatch("on_undo", moment, |inner, cx| inner.on_undo(cx));
     }
 
     /// An ACK arrived.
@@ -396,32 +398,32 @@ impl Guarded {
         if let Some(word) = self.breaker.as_mut().and_then(|breaker| breaker.on_ack(acked, moment))
             && let Some(journal) = &mut self.journal
         {
-            journal.reasons.tell(Reason::Own(word));
+            journal.reasons.record(Reason::Own(word));
         }
         // Otherwise a controller would take the breaker's bound for the rate of the path.
         let is_bound = self.breaker.as_ref().is_some_and(|breaker| breaker.gap().is_some());
         let acked = &Acked { is_room_limited: acked.is_room_limited || is_bound, ..*acked };
-        self.fact("on_ack", moment, |inner, cx| inner.on_ack(acked, cx));
+        self.dispatch("on_ack", moment, |inner, cx| inner.on_ack(acked, cx));
     }
 
     /// One SYN interval ended.
     pub fn on_interval(&mut self, report: &IntervalReport, moment: &Moment) {
-        self.fact("on_interval", moment, |inner, cx| inner.on_interval(report, cx));
+        self.dispatch("on_interval", moment, |inner, cx| inner.on_interval(report, cx));
     }
 
     /// A report arrived that exists only under [`Self::rules`] other than the standard rules.
     pub fn on_report(&mut self, report: &BulkReport, moment: &Moment) {
-        self.fact("on_report", moment, |inner, cx| inner.on_report(report, cx));
+        self.dispatch("on_report", moment, |inner, cx| inner.on_report(report, cx));
     }
 
     /// Sets the flow's share beside other flows from now on.
     pub fn on_policy(&mut self, policy: Policy, moment: &Moment) {
-        self.fact("on_policy", moment, |inner, cx| inner.on_policy(policy, cx));
+        self.dispatch("on_policy", moment, |inner, cx| inner.on_policy(policy, cx));
     }
 
     /// Passes measurements of an earlier flow on the same path; call before the first packet.
     pub fn on_memory(&mut self, facts: &PathFacts, moment: &Moment) {
-        self.fact("on_memory", moment, |inner, cx| inner.on_memory(facts, cx));
+        self.dispatch("on_memory", moment, |inner, cx| inner.on_memory(facts, cx));
     }
 
     /// Returns the measured rate and RTT for a later flow, for full packets of this size; `None` if
@@ -447,13 +449,13 @@ impl Guarded {
     }
 
     /// Returns whether random loss leaves the rate unchanged.
-    pub const fn tells_chance(&self) -> bool {
-        self.tells_chance
+    pub const fn tolerates_random_loss(&self) -> bool {
+        self.tolerates_random_loss
     }
 
     /// Returns whether a TCP receiver must report each ECN mark once.
-    pub const fn counts_marks(&self) -> bool {
-        self.counts_marks
+    pub const fn needs_accurate_ecn(&self) -> bool {
+        self.needs_accurate_ecn
     }
 
     /// Returns the congestion header fields of each DATA packet; `None` without a header.

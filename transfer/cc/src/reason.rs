@@ -69,24 +69,24 @@ pub(crate) const REASONS_MAX: usize = 4;
 /// Reasons recorded during one callback.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reasons {
-    told: [Option<Reason>; REASONS_MAX],
+    recorded: [Option<Reason>; REASONS_MAX],
     in_force: Option<Reason>,
 }
 
 impl Reasons {
-    pub(crate) fn tell(&mut self, reason: Reason) {
+    pub(crate) fn record(&mut self, reason: Reason) {
         if reason.is_lasting() && self.in_force == Some(reason) {
             return;
         }
         self.in_force = reason.is_lasting().then_some(reason);
-        if let Some(free) = self.told.iter_mut().find(|told| told.is_none()) {
+        if let Some(free) = self.recorded.iter_mut().find(|recorded| recorded.is_none()) {
             *free = Some(reason);
         }
     }
 
     /// Returns the recorded reasons and clears them.
     pub(crate) fn take(&mut self) -> [Option<Reason>; REASONS_MAX] {
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.recorded)
     }
 }
 
@@ -97,17 +97,18 @@ mod tests {
     #[test]
     fn a_repeated_reason_is_recorded_once_until_another_occurs() {
         let mut reasons = Reasons::default();
-        let told = |reasons: &mut Reasons| reasons.take().into_iter().flatten().collect::<Vec<_>>();
-        reasons.tell(Reason::Rise);
-        reasons.tell(Reason::Rise);
-        assert_eq!(told(&mut reasons), [Reason::Rise]);
-        reasons.tell(Reason::Rise);
-        assert_eq!(told(&mut reasons), []);
-        reasons.tell(Reason::LossEpoch);
-        reasons.tell(Reason::LossEpoch);
-        reasons.tell(Reason::Rise);
-        assert_eq!(told(&mut reasons), [Reason::LossEpoch, Reason::LossEpoch, Reason::Rise]);
-        (0..9).for_each(|_| reasons.tell(Reason::FurtherLoss));
-        assert_eq!(told(&mut reasons).len(), REASONS_MAX);
+        let recorded =
+            |reasons: &mut Reasons| reasons.take().into_iter().flatten().collect::<Vec<_>>();
+        reasons.record(Reason::Rise);
+        reasons.record(Reason::Rise);
+        assert_eq!(recorded(&mut reasons), [Reason::Rise]);
+        reasons.record(Reason::Rise);
+        assert_eq!(recorded(&mut reasons), []);
+        reasons.record(Reason::LossEpoch);
+        reasons.record(Reason::LossEpoch);
+        reasons.record(Reason::Rise);
+        assert_eq!(recorded(&mut reasons), [Reason::LossEpoch, Reason::LossEpoch, Reason::Rise]);
+        (0..9).for_each(|_| reasons.record(Reason::FurtherLoss));
+        assert_eq!(recorded(&mut reasons).len(), REASONS_MAX);
     }
 }

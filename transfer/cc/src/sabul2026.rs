@@ -8,7 +8,7 @@
 //!     window  = window × aim / (base + queue)                without a standing queue: the sender may limit D
 //!     window += (S × aim × again - window) / 2               with a standing queue: S = D / (1 - chance)
 //!     again   = 1 + twice × (aim / (base + queue) - 1)       twice = base / 100 ms, at most 1
-//!     window >= CUBIC's                                      beside a rival (`rival`)
+//!     window >= CUBIC's                                      beside a rival (`competitor`)
 //!     window  = CUBIC's                                      where the law cannot share the link (below)
 //!     gap     = (base + newest queue) / window               in flight at most window + an ACK's worth
 //! Congestion (`losses`): losses beyond random loss, beside a standing queue or ended by a test at a lower rate.
@@ -25,26 +25,26 @@
 //! Not here:    the circuit breaker (`breaker`), which bounds every controller.
 
 mod around;
+mod competitor;
 mod cubic;
+mod headroom;
 mod link;
 mod losses;
 mod path;
 mod policy;
 mod probing;
-mod rival;
-mod room;
 mod start;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
+use self::competitor::{CompetitorDetector, QueueObservation};
 use self::cubic::{CubicWindow, Fallback};
+use self::headroom::Headroom;
 use self::link::{Link, Share, packets_per_second};
 use self::losses::{CHANCE_MAX, Losses, Meaning, Verdict};
 use self::path::{Drains, Epoch, Path};
-use self::policy::{Manner, spread};
+use self::policy::{PolicyGains, spread};
 use self::probing::Probing;
-use self::rival::{Rival, Seen};
-use self::room::Room;
 use self::start::Start;
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
@@ -67,7 +67,7 @@ const OMEGA_JITTERS: f64 = 2.0;
 const OMEGA_MIN: f64 = 0.0003;
 const OMEGA_MAX: f64 = 0.008;
 const OMEGA_BASE_PART: f64 = 1.0 / 8.0;
-const OMEGA_ROOM_PART: f64 = 1.0 / 4.0;
+const OMEGA_QUEUE_PART: f64 = 1.0 / 4.0;
 /// Ours: base RTT in seconds up to which late ACKs hold back packets; above, the window allows for up to half of the rest.
 const LATE_BASE: f64 = 0.004;
 /// Ours: largest number of flows counted, which bounds the queue; [FRCC] has no bound.
@@ -78,7 +78,7 @@ const STEP: f64 = 1.3;
 /// odd epochs would diverge with full steps.
 const WEIGHT: f64 = 0.5;
 /// Ours: base RTT in seconds from which the law has full gain, so that long RTTs converge as fast as short RTTs.
-const TWICE_BASE: f64 = 0.1;
+const SECOND_ORDER_BASE: f64 = 0.1;
 /// Ours: no probe for this long after a drain, because the queue is not yet representative.
 const DRAIN_REST: Span = Span::from_millis(500);
 /// [BBR3 §2] Longest time without an empty queue. A flow that joined late drains `FIRST_DRAIN` after its search, and
@@ -94,11 +94,11 @@ const CUT: f64 = 0.85;
 /// Ours: part of this flow's packets on an empty link that a drain leaves.
 const DRAIN_PART: f64 = 0.8;
 /// Ours: an overflow is evidence of a rival if the law's target queue is below this part of the room.
-const ASK_PART_MAX: f64 = 0.6;
+const TARGET_PART_MAX: f64 = 0.6;
 /// Ours: an overflow is evidence of a rival if a queue stood before it: at least this part of the law's target queue
 /// and this part of the room. A new flow's train overflows an empty queue, too.
-const STOOD_ASK_PART: f64 = 0.6;
-const STOOD_ROOM_PART: f64 = 0.12;
+const STOOD_TARGET_PART: f64 = 0.6;
+const STOOD_QUEUE_PART: f64 = 0.12;
 /// Ours: target queue in packets while the link's rate is unknown, as in [FAST]; all flows then have the same rate,
 /// half a packet per queueing delay.
 const BLIND_PACKETS: f64 = 0.5;
@@ -143,12 +143,12 @@ enum State {
     /// `queue` before the probe.
     Probe {
         extra: f64,
-        settles: u32,
+        epochs_left: u32,
         rate: f64,
         queue: f64,
     },
     /// The previous window for this many epochs, until feedback on the probe has arrived.
-    Settle(u32),
+    Stabilize(u32),
     /// `part` of the window, below the arrival rate, to see whether the loss share `lost` stays or falls.
     Test {
         is_standing: bool,
@@ -179,10 +179,10 @@ struct Sabul2026 {
     losses: Losses,
     /// Seconds.
     theta: f64,
-    manner: Manner,
+    gains: PolicyGains,
     probing: Probing,
-    room: Room,
-    rival: Rival,
+    headroom: Headroom,
+    competitor: CompetitorDetector,
     fallback: Fallback,
     drains: Drains,
     share: Share,
@@ -206,10 +206,10 @@ impl Sabul2026 {
             link: Link::new(),
             losses: Losses::new(),
             theta,
-            manner: Manner::of(Policy::Fair),
+            gains: PolicyGains::of(Policy::Fair),
             probing: Probing::new(),
-            room: Room::new(),
-            rival: Rival::none(),
+            headroom: Headroom::new(),
+            competitor: CompetitorDetector::none(),
             fallback: Fallback { cubic: None, bound_until: Instant::ZERO },
             drains: Drains { emptied_at: Instant::ZERO, began_at: Instant::ZERO },
             share: Share::new(),
@@ -218,18 +218,18 @@ impl Sabul2026 {
 
     /// Returns theta: seconds of queue that each further flow adds.
     fn theta(&self) -> f64 {
-        self.manner.theta(self.theta).min(self.path.base() * THETA_BASE_PART)
+        self.gains.theta(self.theta).min(self.path.base() * THETA_BASE_PART)
     }
 
     /// Returns omega: seconds of queue that keep the link busy.
     fn omega(&self) -> f64 {
         let base = self.path.base();
-        let room = self.losses.room(base);
+        let queue_limit = self.losses.queue_limit(base);
         let link = self.link.rate();
         let packet = if link > 0.0 { 1.0 / link } else { 0.0 };
         let least = (OMEGA_JITTERS * self.path.jitter()).max(packet).clamp(OMEGA_MIN, OMEGA_MAX);
-        let omega = self.manner.omega(least);
-        omega.min(base * OMEGA_BASE_PART).min(room * OMEGA_ROOM_PART)
+        let omega = self.gains.omega(least);
+        omega.min(base * OMEGA_BASE_PART).min(queue_limit * OMEGA_QUEUE_PART)
     }
 
     /// Returns the number of flows like this flow on the link, for an arrival rate in packets/s.
@@ -240,7 +240,7 @@ impl Sabul2026 {
     /// Returns the window of the current state, in packets.
     fn allowed(&self) -> f64 {
         let window = match self.state {
-            State::Cruise | State::Settle(_) | State::Refill => self.window,
+            State::Cruise | State::Stabilize(_) | State::Refill => self.window,
             State::Probe { extra, .. } => self.window + extra,
             State::Test { part, .. } => self.window * part,
             State::Drain { window, .. } => window,
@@ -257,12 +257,12 @@ impl Sabul2026 {
             SearchStep::Continue => return,
             SearchStep::Found { rate, hold } => (rate, hold),
             SearchStep::Overrun { rate } => {
-                cx.tell(Reason::SearchCutShort);
+                cx.log_reason(Reason::SearchCutShort);
                 self.end_search(rate.max(self.carried(cx.packet_bytes).mul_ratio(1, 2)), cx);
                 return;
             }
         };
-        cx.tell(Reason::RateFound);
+        cx.log_reason(Reason::RateFound);
         self.link.note(packets_per_second(rate, cx.packet_bytes), cx.now);
         self.end_search(rate, cx);
         self.hold_until = hold.map(|span| cx.now + span);
@@ -297,7 +297,7 @@ impl Sabul2026 {
         self.set_window(rate * (self.path.base() + self.omega()));
         self.probing.schedule(cx);
         if !self.link.is_trained() {
-            self.start.ask_again(self.probing.at + SEARCH_WAIT);
+            self.start.retry_search(self.probing.at + SEARCH_WAIT);
         }
         // A flow that joins late measures an inflated base RTT, because the other flows' queue is already there.
         self.drains.emptied_at =
@@ -328,14 +328,14 @@ impl Sabul2026 {
         }
         match self.state {
             State::Cruise => self.cruise(epoch, cx),
-            State::Probe { extra, settles, rate, queue } if settles > 0 => {
-                self.state = State::Probe { extra, settles: settles - 1, rate, queue };
+            State::Probe { extra, epochs_left, rate, queue } if epochs_left > 0 => {
+                self.state = State::Probe { extra, epochs_left: epochs_left - 1, rate, queue };
             }
             State::Probe { extra, rate, queue, .. } => {
                 self.end_probe(extra, rate, queue, epoch, cx);
             }
-            State::Settle(epochs) => {
-                self.state = if epochs > 1 { State::Settle(epochs - 1) } else { State::Cruise };
+            State::Stabilize(epochs) => {
+                self.state = if epochs > 1 { State::Stabilize(epochs - 1) } else { State::Cruise };
             }
             State::Test { is_standing: false, part, lost, rate, base } => {
                 let (lost, rate) = (lost.max(epoch.lost), rate.max(epoch.rate));
@@ -372,16 +372,16 @@ impl Sabul2026 {
             }
             State::Probe { .. } if meaning == Meaning::Congestion => {
                 self.losses.note_overflow(epoch);
-                self.state = State::Settle(probing::SETTLES);
+                self.state = State::Stabilize(probing::STABILIZE_EPOCHS);
                 self.probing.schedule(cx);
             }
             State::Cruise if meaning == Meaning::Unclear => {
-                cx.tell(Reason::Own("suspect-losses"));
+                cx.log_reason(Reason::Own("suspect-losses"));
                 self.losses.start_test(cx.now);
                 self.start_test(epoch.lost, epoch);
             }
             State::Cruise if self.losses.is_due(cx.now) && !epoch.is_limited => {
-                cx.tell(Reason::Own("losses-again"));
+                cx.log_reason(Reason::Own("losses-again"));
                 let lost = self.losses.start_test_of_all(epoch, cx.now);
                 self.start_test(lost, epoch);
             }
@@ -393,21 +393,21 @@ impl Sabul2026 {
     /// Responds to congestion: a queue overflowed, or a policer without a queue dropped packets.
     fn on_congestion(&mut self, epoch: &Epoch, is_queued: bool, cx: &mut Context<'_>) {
         self.start.before_silence = None;
-        cx.tell(Reason::LossEpoch);
+        cx.log_reason(Reason::LossEpoch);
         if is_queued {
             let count = self.count(self.share.lately().max(epoch.rate));
-            let asked = self.omega() + self.theta() * spread(count);
+            let full_target = self.omega() + self.theta() * spread(count);
             let longest = epoch.longest - self.path.base();
             let least = self.path.least_queue();
-            if asked >= ASK_PART_MAX * longest {
+            if full_target >= TARGET_PART_MAX * longest {
                 // The queue has no room for the law's signal.
                 self.fallback.bound_until = cx.now + BOUND_AGE;
                 self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(self.window, cx.now));
-            } else if !self.rival.is_known()
+            } else if !self.competitor.is_detected()
                 && count > 1.0 / ALONE_PART
-                && least > (STOOD_ASK_PART * asked).max(STOOD_ROOM_PART * longest)
+                && least > (STOOD_TARGET_PART * full_target).max(STOOD_QUEUE_PART * longest)
             {
-                self.rival.note_overflow(cx.now);
+                self.competitor.note_overflow(cx.now);
             }
             self.losses.note_overflow(epoch);
         } else {
@@ -423,19 +423,22 @@ impl Sabul2026 {
             self.bind(cx.now);
         }
         self.probing.schedule(cx);
-        self.room.wait(self.probing.at);
-        if is_queued && !self.rival.is_known() && cx.now > self.drains.began_at + DRAIN_SPACING {
+        self.headroom.wait(self.probing.at);
+        if is_queued
+            && !self.competitor.is_detected()
+            && cx.now > self.drains.began_at + DRAIN_SPACING
+        {
             // All flows of this kind see the overflow and drain together.
             self.start_drain(epoch, cx);
-            self.rival.forget_drain();
+            self.competitor.forget_drain();
         } else {
-            self.state = State::Settle(1);
+            self.state = State::Stabilize(1);
         }
     }
 
     /// Returns the window that the flow keeps beside a rival, in packets; zero without a rival.
     fn kept(&self) -> f64 {
-        let is_kept = self.rival.is_known() && self.manner.keeps_share();
+        let is_kept = self.competitor.is_detected() && self.gains.keeps_share();
         self.fallback.cubic.filter(|_| is_kept).map_or(0.0, |cubic| cubic.window())
     }
 
@@ -455,15 +458,16 @@ impl Sabul2026 {
         let own = match self.state {
             State::Drain { .. } | State::Refill => return false,
             State::Probe { .. } => {
-                self.manner.settle(cx.now + Span::from_secs_f64(self.path.base() + queue) * 4);
+                self.gains
+                    .suspend_growth(cx.now + Span::from_secs_f64(self.path.base() + queue) * 4);
                 queue
             }
-            State::Cruise | State::Settle(_) | State::Test { .. } => omega,
+            State::Cruise | State::Stabilize(_) | State::Test { .. } => omega,
         };
-        let Some(part) = self.manner.keep(cx.now, queue, own, jitter) else {
+        let Some(part) = self.gains.keep(cx.now, queue, own, jitter) else {
             return false;
         };
-        cx.tell(Reason::Own("yield"));
+        cx.log_reason(Reason::Own("yield"));
         self.set_window(self.window * part);
         self.state = State::Cruise;
         true
@@ -471,28 +475,28 @@ impl Sabul2026 {
 
     /// Updates the detection of flows that fill the queue without a response to delay.
     fn watch(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
-        let was_known = self.rival.is_known();
-        let seen = Seen {
+        let was_detected = self.competitor.is_detected();
+        let observation = QueueObservation {
             least: self.path.least_queue(),
             omega: self.omega(),
             theta: self.theta(),
             thetas: spread(self.count(epoch.rate)),
         };
-        let most = seen.omega + seen.theta * spread(COUNT_MAX);
+        let most = observation.omega + observation.theta * spread(COUNT_MAX);
         if self.link.is_trained() {
-            self.rival.note_level(seen.least > most, cx.now);
+            self.competitor.note_level(observation.least > most, cx.now);
         }
-        if self.rival.judge(&seen, cx.now) {
+        if self.competitor.judge(&observation, cx.now) {
             self.drains.emptied_at = cx.now - (DRAIN_AGE - FIRST_DRAIN);
         }
-        if self.rival.is_known() != was_known {
-            cx.tell(Reason::Own(if was_known { "rival-gone" } else { "rival" }));
+        if self.competitor.is_detected() != was_detected {
+            cx.log_reason(Reason::Own(if was_detected { "rival-gone" } else { "rival" }));
         }
-        if self.rival.is_known() && self.fallback.cubic.is_none() {
+        if self.competitor.is_detected() && self.fallback.cubic.is_none() {
             let rtt = self.path.base() + self.path.queue();
             let carried = CARRIED_PART * self.link.carried_before() * rtt;
             self.fallback.cubic = Some(CubicWindow::new(self.window.max(carried), cx.now));
-        } else if !self.rival.is_known() && self.fallback.bound(cx.now).is_none() {
+        } else if !self.competitor.is_detected() && self.fallback.bound(cx.now).is_none() {
             self.fallback.cubic = None;
         }
     }
@@ -500,12 +504,12 @@ impl Sabul2026 {
     fn cruise(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         let queue = self.path.queue();
         self.watch(epoch, cx);
-        if !epoch.is_limited && !self.manner.rests(cx.now) {
+        if !epoch.is_limited && !self.gains.rests(cx.now) {
             self.follow(cx.now);
         }
         if self.start.is_due(cx.now) && self.losses.recent() > LOST_LIGHT {
             // A full queue drops trains, so a search would measure nothing.
-            self.start.ask_again(cx.now + SEARCH_WAIT);
+            self.start.retry_search(cx.now + SEARCH_WAIT);
         } else if self.start.is_due(cx.now) {
             self.start.begin();
             // Packets in flight would count as part of a train.
@@ -514,7 +518,7 @@ impl Sabul2026 {
             return;
         }
         let is_rested = cx.now > self.drains.emptied_at + DRAIN_SPACING;
-        if is_rested && !self.rival.is_known() && self.path.has_fallen() {
+        if is_rested && !self.competitor.is_detected() && self.path.has_fallen() {
             // Another flow drains. Draining together shows every flow the path without a queue.
             self.start_drain(epoch, cx);
             return;
@@ -528,7 +532,7 @@ impl Sabul2026 {
             let packet = 1.0 / self.link.rate().max(1.0);
             if self.losses.recent() < LOST_LIGHT
                 && queue <= self.path.empty_queue(self.omega(), packet)
-                && self.manner.may_probe(self.count(epoch.rate), cx.now)
+                && self.gains.may_probe(self.count(epoch.rate), cx.now)
             {
                 self.start_probe(epoch);
             } else {
@@ -541,25 +545,29 @@ impl Sabul2026 {
     fn follow(&mut self, now: Instant) {
         let (base, queue) = (self.path.base(), self.path.queue());
         let rate = self.share.rate();
-        let ask = if self.link.is_trained() {
-            self.manner.ask(self.theta(), base, self.count(rate), queue > self.omega())
+        let target_queue = if self.link.is_trained() {
+            self.gains.target_queue(self.theta(), base, self.count(rate), queue > self.omega())
         } else {
             BLIND_PACKETS / rate.max(1.0)
         };
-        let aim = base + self.omega() + ask;
+        let target_delay = base + self.omega() + target_queue;
         // A queue that jitter explains does not count, unless the room for a queue is as small.
-        let noise = self.path.jitter().min(self.losses.room(base) * OMEGA_ROOM_PART);
+        let noise = self.path.jitter().min(self.losses.queue_limit(base) * OMEGA_QUEUE_PART);
         let target = if queue > self.omega().max(noise) / 2.0 {
-            self.room.note_queue(now);
+            self.headroom.note_queue(now);
             // Random loss is compensated, but never while the queue is above the target.
-            let chance = if base + queue <= aim { self.losses.chance() } else { 0.0 };
+            let chance = if base + queue <= target_delay { self.losses.chance() } else { 0.0 };
             let sent = rate / (1.0 - chance.min(CHANCE_MAX));
-            let twice = (base / TWICE_BASE).min(1.0);
-            sent * aim * (1.0 + twice * (aim / (base + queue) - 1.0))
+            let second_order = (base / SECOND_ORDER_BASE).min(1.0);
+            sent * target_delay * (1.0 + second_order * (target_delay / (base + queue) - 1.0))
         } else {
-            let full = if self.link.is_trained() { self.link.rate() * aim } else { f64::INFINITY };
-            let by_law = self.window * aim / (base + queue);
-            let more = if self.manner.takes_room() { self.room.step(now) } else { 0.0 };
+            let full = if self.link.is_trained() {
+                self.link.rate() * target_delay
+            } else {
+                f64::INFINITY
+            };
+            let by_law = self.window * target_delay / (base + queue);
+            let more = if self.gains.takes_headroom() { self.headroom.step(now) } else { 0.0 };
             (by_law * (1.0 + more)).min(full).max(by_law)
         };
         let target = target.clamp(self.window / STEP, self.window * STEP);
@@ -569,7 +577,7 @@ impl Sabul2026 {
 
     /// Bounds the window by CUBIC's, or raises it beside a rival. A flow that yields is never raised.
     fn bind(&mut self, now: Instant) {
-        let most = if self.manner.keeps_share() { f64::INFINITY } else { self.window };
+        let most = if self.gains.keeps_share() { f64::INFINITY } else { self.window };
         let kept = self.window.max(self.kept());
         self.set_window(self.fallback.bound(now).map_or(kept, |bound| bound.min(most)));
     }
@@ -577,10 +585,11 @@ impl Sabul2026 {
     fn start_probe(&mut self, epoch: &Epoch) {
         let extra = (self.probing.part * epoch.rate * self.path.base())
             .max(4.0 * self.path.jitter() * epoch.rate)
-            .min(self.losses.room(self.path.base()) * epoch.rate / 4.0)
+            .min(self.losses.queue_limit(self.path.base()) * epoch.rate / 4.0)
             .max(2.0);
         let queue = self.path.queue();
-        self.state = State::Probe { extra, settles: probing::SETTLES, rate: epoch.rate, queue };
+        self.state =
+            State::Probe { extra, epochs_left: probing::STABILIZE_EPOCHS, rate: epoch.rate, queue };
     }
 
     /// Ends a probe. If more arrives without queueing, the window grows and a probe of twice the size follows.
@@ -598,11 +607,11 @@ impl Sabul2026 {
         let expected = rate * extra / self.window;
         let is_standing = rise > self.path.jitter().max(extra / self.link.rate().max(1.0) / 4.0);
         if epoch.is_limited || is_standing || more < expected / 2.0 {
-            self.state = State::Settle(probing::SETTLES);
+            self.state = State::Stabilize(probing::STABILIZE_EPOCHS);
             self.probing.schedule(cx);
             return;
         }
-        cx.tell(Reason::Own("room"));
+        cx.log_reason(Reason::Own("room"));
         self.set_window(self.window + extra);
         self.probing.grow();
         self.start_probe(epoch);
@@ -628,7 +637,7 @@ impl Sabul2026 {
             }
             Verdict::Open => {}
             Verdict::Chance => {
-                cx.tell(Reason::Own("losses-stay"));
+                cx.log_reason(Reason::Own("losses-stay"));
                 self.state = State::Cruise;
                 if self.losses.is_proven() {
                     self.fallback.bound_until = cx.now;
@@ -639,13 +648,13 @@ impl Sabul2026 {
                 self.on_congestion(epoch, false, cx);
             }
             Verdict::Ours => {
-                cx.tell(Reason::LossEpoch);
+                cx.log_reason(Reason::LossEpoch);
                 // The rate that arrived is a rate that the link carries.
                 let carried = rate * self.path.base();
                 self.set_window((self.window * part).max(carried.min(self.window)));
                 self.losses.note_overflow(epoch);
                 self.probing.schedule(cx);
-                self.room.wait(self.probing.at);
+                self.headroom.wait(self.probing.at);
                 self.state = State::Cruise;
             }
         }
@@ -653,9 +662,9 @@ impl Sabul2026 {
 
     /// Starts a drain, which removes this flow's part of the queue for one RTT.
     fn start_drain(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
-        cx.tell(Reason::Own("drain"));
+        cx.log_reason(Reason::Own("drain"));
         let (base, queue) = (self.path.base(), self.path.queue());
-        self.rival.note_drain(queue, cx.now);
+        self.competitor.note_drain(queue, cx.now);
         self.drains.began_at = cx.now;
         let window = (epoch.rate * (base - 3.0 * queue).max(DRAIN_PART * base)).min(self.window);
         let round = Span::from_secs_f64((base + queue).max(2.0 * queue));
@@ -698,7 +707,7 @@ impl Controller for Sabul2026 {
                 return;
             }
             let step = search.on_ack(acked, cx);
-            let step = self.manner.start(search.train_rate()).unwrap_or(step);
+            let step = self.gains.start(search.train_rate()).unwrap_or(step);
             self.take_step(step, cx);
         } else if let Some(epoch) = epoch {
             self.on_epoch(&epoch, cx);
@@ -713,7 +722,7 @@ impl Controller for Sabul2026 {
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
         if let Some(search) = &self.start.search {
-            cx.tell(Reason::SearchCutShort);
+            cx.log_reason(Reason::SearchCutShort);
             let rate = search.fallback(cx);
             self.end_search(rate, cx);
         }
@@ -737,16 +746,16 @@ impl Controller for Sabul2026 {
         self.state = State::Cruise;
     }
 
-    fn tells_chance(&self) -> bool {
+    fn tolerates_random_loss(&self) -> bool {
         true
     }
 
     fn on_policy(&mut self, policy: Policy, _cx: &mut Context<'_>) {
-        self.manner = Manner::of(policy);
+        self.gains = PolicyGains::of(policy);
     }
 
     fn on_memory(&mut self, facts: &PathFacts, _cx: &mut Context<'_>) {
-        if let Some(search) = self.start.search.as_mut().filter(|_| self.manner.may_remember()) {
+        if let Some(search) = self.start.search.as_mut().filter(|_| self.gains.may_remember()) {
             search.remember(*facts);
         }
     }
@@ -765,9 +774,9 @@ impl Controller for Sabul2026 {
     fn phase(&self) -> &'static str {
         match (&self.start.search, self.state) {
             (Some(search), _) => search.phase(),
-            (None, State::Cruise) => self.manner.phase(),
+            (None, State::Cruise) => self.gains.phase(),
             (None, State::Probe { .. }) => "probe",
-            (None, State::Settle(_)) => "settle",
+            (None, State::Stabilize(_)) => "settle",
             (None, State::Test { .. }) => "test",
             (None, State::Drain { .. }) => "drain",
             (None, State::Refill) => "refill",

@@ -55,7 +55,7 @@ const PUSH: (u64, u64) = (9, 8);
 /// Ours: a train of this part of the BDP measures other flows, and delays them by no more.
 const ENOUGH: u64 = 4;
 /// Ours: a train measures other flows if its samples have this part of the train.
-const TOLD_PART: u64 = 8;
+const REPORTED_PART: u64 = 8;
 /// Ours: least part of the link at the start of a fill. A gentle search, whose controller estimates the
 /// number of flows, has a smaller part: with an eighth, new flows alone overflow a link with 48 flows. BLIND
 /// applies if no train measured other flows; from ALL on, no other flow is assumed.
@@ -143,12 +143,12 @@ impl Passed {
 
 /// Packets whose arrival or loss has been reported.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct ReportedPackets {
     arrived: u64,
     lost: u64,
 }
 
-impl Told {
+impl ReportedPackets {
     const NONE: Self = Self { arrived: 0, lost: 0 };
 
     const fn all(self) -> u64 {
@@ -159,9 +159,9 @@ impl Told {
 /// Statistics of all completed trains.
 #[derive(Clone, Copy, Debug)]
 struct Trains {
-    told: Told,
+    reported: ReportedPackets,
     /// Counts of the last train alone.
-    last: Told,
+    last: ReportedPackets,
     /// Packets of the last train.
     last_sent: u64,
     /// Time in which the packets of the estimate arrived.
@@ -172,8 +172,8 @@ struct Trains {
 
 impl Trains {
     const NONE: Self = Self {
-        told: Told::NONE,
-        last: Told::NONE,
+        reported: ReportedPackets::NONE,
+        last: ReportedPackets::NONE,
         last_sent: 0,
         estimated_over: Span::ZERO,
         end: SentNumber(0),
@@ -181,14 +181,14 @@ impl Trains {
 
     /// Adds losses of completed trains.
     const fn lose(&mut self, packets: u64) {
-        self.told.lost += packets;
+        self.reported.lost += packets;
         self.last.lost += packets;
     }
 
     /// Completes this train; the next train begins at `next`.
-    const fn end(&mut self, train: Told, next: SentNumber) {
-        self.told.arrived += train.arrived;
-        self.told.lost += train.lost;
+    const fn end(&mut self, train: ReportedPackets, next: SentNumber) {
+        self.reported.arrived += train.arrived;
+        self.reported.lost += train.lost;
         self.last_sent = next.0.saturating_sub(self.end.0);
         (self.last, self.end) = (train, next);
     }
@@ -236,7 +236,7 @@ pub struct RateSearch {
     is_ceiling: bool,
     /// RTTs of the last four ACKs.
     delays: [Span; 4],
-    round: Told,
+    round: ReportedPackets,
     is_below_rate: bool,
     trains: Trains,
     /// Fills in a row that were limited by room.
@@ -272,7 +272,7 @@ impl RateSearch {
             passed: Passed { sum_bps: 0.0, samples: 0, packets: 0, largest: None },
             is_ceiling: false,
             delays: [Span::ZERO; 4],
-            round: Told::NONE,
+            round: ReportedPackets::NONE,
             is_below_rate: false,
             trains: Trains::NONE,
             without_room: 0,
@@ -326,21 +326,22 @@ impl RateSearch {
     /// Returns whether the losses exceed those of a path with room. Losses are reported at once and arrivals
     /// by the next ACK, so this is checked only then.
     fn is_overrun(&self) -> bool {
-        let is_too_much = |of: Told, most: f64| of.lost >= LOSSES_MIN && of.lost as f64 >= most;
-        let half = |of: Told| is_too_much(of, of.all() as f64 * LOST_OF_TRAIN);
+        let is_too_much =
+            |of: ReportedPackets, most: f64| of.lost >= LOSSES_MIN && of.lost as f64 >= most;
+        let half = |of: ReportedPackets| is_too_much(of, of.all() as f64 * LOST_OF_TRAIN);
         match self.stage {
             Stage::Ramp => {
                 // Losses of a part of a train may be reported before the arrivals of the rest.
-                let known_half = |of: Told, sent: u64| of.all() >= sent / 2 && half(of);
+                let known_half = |of: ReportedPackets, sent: u64| of.all() >= sent / 2 && half(of);
                 known_half(self.trains.last, self.trains.last_sent)
                     || known_half(self.round, self.window)
             }
             Stage::Fill { .. } => {
-                let told = self.round.all() as f64;
-                let expected = told * self.chance();
+                let reported = self.round.all() as f64;
+                let expected = reported * self.chance();
                 is_too_much(
                     self.round,
-                    told * LOST_OF_FILL + expected + DEVIATIONS * expected.sqrt(),
+                    reported * LOST_OF_FILL + expected + DEVIATIONS * expected.sqrt(),
                 )
             }
         }
@@ -349,15 +350,15 @@ impl RateSearch {
     /// Returns whether the path and its queue hold less than the first train, so longer trains would show
     /// nothing.
     fn is_first_train_too_long(&self) -> bool {
-        let Told { lost, .. } = self.trains.last;
+        let ReportedPackets { lost, .. } = self.trains.last;
         let is_too_much =
             lost >= LOSSES_MIN && lost as f64 >= self.trains.last.all() as f64 * LOST_OF_FIRST;
-        is_too_much && self.trains.told.all() <= FIRST_TRAIN
+        is_too_much && self.trains.reported.all() <= FIRST_TRAIN
     }
 
     /// Returns the part of the trains' packets that was lost.
     fn chance(&self) -> f64 {
-        self.trains.told.lost as f64 / self.trains.told.all().max(1) as f64
+        self.trains.reported.lost as f64 / self.trains.reported.all().max(1) as f64
     }
 
     /// Returns the best guess so far, for a search that ends early.
@@ -437,7 +438,7 @@ impl RateSearch {
         }
         // Arrivals spread over an RTT are spaced by the window, unless a queue spaces them.
         let sample = sample.filter(|(_, time)| delayed || *time <= rtt.min / 2);
-        let is_round_over = self.round_end.is_some_and(|end| acked.settled >= end);
+        let is_round_over = self.round_end.is_some_and(|end| acked.cumulative_ack >= end);
         match self.stage {
             Stage::Ramp => {
                 if let Some((rate, time)) = sample {
@@ -491,7 +492,7 @@ impl RateSearch {
         // The first train ends at the newest number sent when its first ACK arrives.
         let end = *self.round_end.get_or_insert_with(|| acked.next.before());
         let can_fill = delayed && self.estimate.is_some();
-        if acked.settled < end && !can_fill {
+        if acked.cumulative_ack < end && !can_fill {
             return;
         }
         let memory = self.owner.memory.take().filter(|_| !delayed && self.round.lost == 0);
@@ -502,9 +503,9 @@ impl RateSearch {
         self.bound_estimate(cx);
         match self.estimate.map(|rate| (rate, packets_in(rate, rtt, cx))) {
             Some((_, packets)) if delayed || packets <= self.window * ENOUGH => {
-                let is_told =
-                    self.gap == Gap::NONE || self.passed.packets >= self.window / TOLD_PART;
-                if is_told || self.round.arrived >= self.window {
+                let is_reported =
+                    self.gap == Gap::NONE || self.passed.packets >= self.window / REPORTED_PART;
+                if is_reported || self.round.arrived >= self.window {
                     let free = self.free(cx);
                     self.start_round(acked.next);
                     self.fill(free, rtt, cx);
@@ -549,7 +550,7 @@ impl RateSearch {
     /// sets `is_ceiling`.
     fn free(&mut self, cx: &Context<'_>) -> f64 {
         let least = if self.owner.is_gentle { FREE_MIN_GENTLE } else { FREE_MIN };
-        let is_lossy = self.trains.told.lost + self.round.lost > 0;
+        let is_lossy = self.trains.reported.lost + self.round.lost > 0;
         let blind = if self.owner.is_gentle && is_lossy { least } else { FREE_BLIND };
         let (Some(link), Some(arrived)) = (self.estimate, self.passed.mean_bps()) else {
             return blind;
@@ -621,7 +622,7 @@ impl RateSearch {
     /// short run contains little of the pause between trains.
     fn sample(&mut self, here: Mark) -> Option<(Rate, Span)> {
         self.recent.push_back(here);
-        let is_lossy = self.trains.told.lost + self.round.lost > 0;
+        let is_lossy = self.trains.reported.lost + self.round.lost > 0;
         let part = if is_lossy { self.window / SAMPLE_OF_TRAIN } else { 0 };
         let least = SAMPLE_PACKETS.max(part);
         let enough = |from: &Mark| here.total.0.saturating_sub(from.total.0) >= least;
@@ -641,7 +642,7 @@ impl RateSearch {
         if matches!(self.stage, Stage::Ramp) {
             self.trains.end(self.round, next);
         }
-        self.round = Told::NONE;
+        self.round = ReportedPackets::NONE;
         self.is_below_rate = false;
         self.passed = Passed::default();
     }

@@ -39,7 +39,7 @@ use numbers::Numbers;
 pub(crate) use numbers::REPLAY_WINDOW;
 pub(crate) use reorder::WINDOW_MAX;
 use repeats::{K_START, Repeats};
-use rules::{Desk, Rules};
+use rules::{ReceiverContext, Rules};
 use sequence::Sequence;
 use syn::{Clock, SynReports};
 
@@ -275,15 +275,15 @@ impl Receiver {
             if self.due(ReceiverWait::Rules).is_some_and(|due| now >= due) {
                 self.fired.note(now, "rules", "due");
             }
-            let (rules, mut desk) = self.desk(now);
-            rules.on_piece(&mut desk, seq);
+            let (rules, mut context) = self.context(now);
+            rules.on_piece(&mut context, seq);
         }
     }
 
     /// Records an authentic packet that carries only a congestion header. An ACK leaves at once.
     /// The packet number must not be [replayed](Self::is_replayed). `header` is `None` if the
     /// header does not decode.
-    pub fn handle_ask(
+    pub fn handle_probe(
         &mut self,
         now: Instant,
         arrival: &Arrival,
@@ -305,16 +305,16 @@ impl Receiver {
     /// Handles newly missing data.
     fn note_gap(&mut self, now: Instant, gap: NumberRange) {
         if !self.rules.has_naks() {
-            let (rules, mut desk) = self.desk(now);
-            rules.on_gap(&mut desk, gap);
+            let (rules, mut context) = self.context(now);
+            rules.on_gap(&mut context, gap);
         } else if self.config.policy == LossPolicy::Historical {
             self.report(now, gap, K_START);
         }
     }
 
     /// Returns the rules and the parts of the receiver that the rules use.
-    const fn desk(&mut self, now: Instant) -> (&mut Rules, Desk<'_>) {
-        let desk = Desk {
+    const fn context(&mut self, now: Instant) -> (&mut Rules, ReceiverContext<'_>) {
+        let context = ReceiverContext {
             now,
             data: &self.data,
             rtt: self.rtt.estimate,
@@ -322,7 +322,7 @@ impl Receiver {
             acks: &mut self.acks,
             lists: &mut self.lists,
         };
-        (&mut self.rules, desk)
+        (&mut self.rules, context)
     }
 
     /// Processes a mark: the sender has sent everything before the mark's end, and nothing more for
@@ -336,8 +336,8 @@ impl Receiver {
         let tail = self.data.pass_over(mark.end);
         // Where nothing is missing, the sender waits only for this ACK.
         self.acks.want_now(now);
-        let (rules, mut desk) = self.desk(now);
-        rules.on_mark(&mut desk, mark, tail);
+        let (rules, mut context) = self.context(now);
+        rules.on_mark(&mut context, mark, tail);
     }
 
     /// Queues a loss report. DEV-023: the published reports of 2002 list single numbers.
@@ -396,7 +396,7 @@ impl Receiver {
     fn next_report(&mut self, now: Instant) -> Option<Feedback> {
         self.run_timers(now);
         // The overflow count must precede the losses that the overflow caused.
-        let explains = self.acks.has_untold_overflow() && !self.naks.is_empty();
+        let explains = self.acks.has_unreported_overflow() && !self.naks.is_empty();
         let is_due = self.due(ReceiverWait::Ack).is_some_and(|due| now >= due);
         if explains || is_due {
             if is_due {
@@ -441,8 +441,8 @@ impl Receiver {
             }
         }
         if !self.rules.has_naks() {
-            let (rules, mut desk) = self.desk(now);
-            rules.run(&mut desk);
+            let (rules, mut context) = self.context(now);
+            rules.run(&mut context);
         }
     }
 

@@ -7,13 +7,13 @@
 //! Not here:    payload bytes, keys and sockets; the response of the rate to losses (`sabul-cc`).
 
 mod answers;
-mod asks;
 mod error;
 mod feedback;
 mod ledger;
 mod losses;
 mod pace;
 mod pick;
+mod probes;
 mod rate;
 mod records;
 mod rules;
@@ -33,12 +33,12 @@ use crate::fired::Fired;
 use crate::flow_window::FlowWindow;
 use crate::reports::ReportRule;
 use answers::Answers;
-use feedback::Heard;
+use feedback::ReportState;
 use ledger::Ledger;
 use losses::Losses;
 use pace::Pace;
 use rate::RateControl;
-use records::Place;
+use records::PieceRange;
 use rules::Rules;
 use silence::Silence;
 use skips::Skips;
@@ -89,8 +89,8 @@ pub struct DataPacket {
 }
 
 impl DataPacket {
-    const fn new(number: PacketNumber, seq: SeqNo, place: Place) -> Self {
-        let Place { block, offset, length, ends_block } = place;
+    const fn new(number: PacketNumber, seq: SeqNo, range: PieceRange) -> Self {
+        let PieceRange { block, offset, length, ends_block } = range;
         Self { number, seq, block, offset, length, ends_block }
     }
 }
@@ -128,9 +128,9 @@ pub enum Transmit {
         /// Contents of the mark.
         mark: Mark,
     },
-    /// A DATA packet without data that carries a congestion header ([`Sender::asking_header`]) and
+    /// A DATA packet without data that carries a congestion header ([`Sender::probe_header`]) and
     /// requests an ACK.
-    Ask {
+    RateProbe {
         /// Packet number of this packet.
         number: PacketNumber,
     },
@@ -179,7 +179,7 @@ pub struct Sender {
     silence: Silence,
     /// An expiry has set one packet free to pass every limit, as a probe.
     is_probe_due: bool,
-    heard: Heard,
+    report_state: ReportState,
     answers: Answers,
     waits: Waits,
 }
@@ -203,7 +203,7 @@ impl Sender {
             losses: Losses::new(now),
             silence: Silence::new(now, config.expiry),
             is_probe_due: false,
-            heard: Heard::default(),
+            report_state: ReportState::default(),
             answers: Answers::new(now, has_headers),
             waits: Waits::default(),
             config,
@@ -316,11 +316,11 @@ impl Sender {
         self.rate.controller().header().map(CongestionHeader::new)
     }
 
-    /// Returns the congestion header for a [`Transmit::Ask`]. The header claims no rate, so routers
+    /// Returns the congestion header for a [`Transmit::RateProbe`]. The header claims no rate, so routers
     /// do not count an extra flow.
-    pub fn asking_header(&self) -> Option<CongestionHeader> {
+    pub fn probe_header(&self) -> Option<CongestionHeader> {
         let fields = self.rate.controller().header()?;
-        Some(CongestionHeader::new(fields.asking()))
+        Some(CongestionHeader::new(fields.for_probe()))
     }
 
     /// Returns whether a controller with congestion headers continues without routers.
@@ -357,8 +357,8 @@ impl Sender {
 
     /// When the latest report arrived, SYN reports and pair times excepted; before the first report,
     /// when the sender was created.
-    pub const fn last_heard(&self) -> Instant {
-        self.silence.last_heard()
+    pub const fn last_received(&self) -> Instant {
+        self.silence.last_received()
     }
 
     /// Time spent so far under each cause of waiting.
@@ -387,16 +387,16 @@ impl Sender {
             let number = self.ledger.numbers.push_other();
             return Polled::Ready(Transmit::Ack2 { number, serial });
         }
-        if let Some(number) = self.first_ask(now) {
-            return Polled::Ready(Transmit::Ask { number });
+        if let Some(number) = self.first_probe(now) {
+            return Polled::Ready(Transmit::RateProbe { number });
         }
         let (why, until) = match self.next_data(now) {
             Ok(packet) => return Polled::Ready(Transmit::Data(packet)),
             Err(held) => held,
         };
-        let until = match self.next_ask(now, why) {
-            Ok(number) => return Polled::Ready(Transmit::Ask { number }),
-            Err(ask) => until.min(ask),
+        let until = match self.next_probe(now, why) {
+            Ok(number) => return Polled::Ready(Transmit::RateProbe { number }),
+            Err(probe_at) => until.min(probe_at),
         };
         if why != WaitReason::Pacing {
             self.pace.note_held();
@@ -430,14 +430,14 @@ impl Sender {
         }
     }
 
-    fn note_sent(&mut self, now: Instant, length: u32, is_repeat: bool) {
+    fn note_sent(&mut self, now: Instant, length: u32, is_retransmission: bool) {
         self.stats.sent += 1;
         self.stats.sent_bytes += u64::from(length);
-        self.stats.resent += u64::from(is_repeat);
+        self.stats.resent += u64::from(is_retransmission);
         self.rules.note_sent();
-        self.rate.note_sent(now, is_repeat);
-        if let Some(asks) = &mut self.answers.asks {
-            asks.note_sent(now);
+        self.rate.note_sent(now, is_retransmission);
+        if let Some(probes) = &mut self.answers.probes {
+            probes.note_sent(now);
         }
         if self.silence.expires().is_none() {
             self.silence.expect(now, self.rate.longest_rtt(), self.report_interval());
@@ -456,7 +456,7 @@ impl Sender {
             Timer::Loss => self.losses.due(),
             Timer::Interval => self.rate.ends(),
             Timer::Expiry => self.silence.expires(),
-            Timer::Ping => Some(self.answers.ping_due(self.silence.last_heard())),
+            Timer::Ping => Some(self.answers.ping_due(self.silence.last_received())),
         }
     }
 
@@ -488,10 +488,10 @@ impl Sender {
         };
         self.waits.fired.note(now, name, why);
         match timer {
-            Timer::Loss => self.tell_loss(now),
+            Timer::Loss => self.notify_loss(now),
             Timer::Interval => {
                 let is_outstanding = !self.ledger.pieces.is_empty() || self.stream.uncut() > 0;
-                self.rate.turn(now, is_outstanding, self.silence.is_heard());
+                self.rate.advance(now, is_outstanding, self.silence.has_feedback());
             }
             Timer::Expiry if self.ledger.pieces.is_empty() => self.silence.stop(),
             Timer::Expiry => self.expire(now),
@@ -504,7 +504,7 @@ impl Sender {
         let count = self.silence.expire();
         match self.silence.rule {
             // The mark or its answer was lost.
-            _ if !self.rules.has_naks() => self.rules.repeat_mark(),
+            _ if !self.rules.has_naks() => self.rules.resend_mark(),
             Expiry::Everything => self.ledger.lose_above_list(),
             // DEV-004: the papers do not define a timeout; this is UDT's rule, shorter on short
             // paths.
@@ -521,7 +521,7 @@ impl Sender {
         if self.silence.is_outage() {
             self.rate.on_timeout(now);
         }
-        self.silence.go_on(now, self.rate.longest_rtt(), self.report_interval());
+        self.silence.restart_timer(now, self.rate.longest_rtt(), self.report_interval());
     }
 
     fn report_loss(&mut self, now: Instant, mut report: LossReport) {
@@ -539,12 +539,12 @@ impl Sender {
         // DEV-010: as published, each NAK is one event of rate control. The number of NAKs for a
         // burst of losses depends on the scheduling of the receiver's machine. The current policy
         // therefore delivers the first loss at once and further losses once per SYN interval.
-        if self.config.policy == LossPolicy::Historical || self.losses.may_tell(now) {
-            self.tell_loss(now);
+        if self.config.policy == LossPolicy::Historical || self.losses.may_report(now) {
+            self.notify_loss(now);
         }
     }
 
-    fn tell_loss(&mut self, now: Instant) {
+    fn notify_loss(&mut self, now: Instant) {
         let after = self.rate.controller().syn_interval();
         if let Some(report) = self.losses.take(now, after) {
             self.rate.on_loss(now, &report);

@@ -46,8 +46,8 @@ impl Packer {
 
     /// Whether no data and no record are pending.
     pub fn is_empty(&self) -> bool {
-        let is_told = self.part.is_none_or(|part| part.bytes == 0 && !part.is_news);
-        self.block.is_empty() && self.table.is_empty() && is_told
+        let is_reported = self.part.is_none_or(|part| part.bytes == 0 && !part.is_news);
+        self.block.is_empty() && self.table.is_empty() && is_reported
     }
 
     /// Whether [`Self::give`] must be called before data is filled in or a block is taken.

@@ -58,14 +58,14 @@ impl Tree {
     /// Appends bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if self.begun() == CHUNK {
+            if self.open_bytes() == CHUNK {
                 self.end_chunk();
             }
-            let chunks = match self.begun() {
+            let chunks = match self.open_bytes() {
                 0 => self.subtree_in(bytes.len() as u64),
                 _ => 0,
             };
-            let most = if chunks > 0 { chunks * CHUNK } else { CHUNK - self.begun() };
+            let most = if chunks > 0 { chunks * CHUNK } else { CHUNK - self.open_bytes() };
             let (now, rest) = bytes.split_at(index(most).min(bytes.len()));
             if chunks > 0 {
                 let value = chunk_at(self.at).update(now).finalize_non_root();
@@ -79,7 +79,7 @@ impl Tree {
     }
 
     /// Bytes in the current chunk.
-    fn begun(&self) -> u64 {
+    fn open_bytes(&self) -> u64 {
         self.chunk.as_ref().map_or(0, blake3::Hasher::count)
     }
 
@@ -104,7 +104,7 @@ impl Tree {
     /// kept.
     #[must_use]
     pub fn whole_chunks(&self) -> Self {
-        let over = self.begun() % CHUNK;
+        let over = self.open_bytes() % CHUNK;
         let at = self.at - over;
         if over > 0 && self.from == 0 && self.subtrees.len() == 1 {
             return Self::new(0);

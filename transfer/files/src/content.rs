@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::receive::{Counts, Kept};
+use super::receive::{Commit, Counts};
 
 /// Content of one entry, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,7 +16,7 @@ struct Bytes {
 #[derive(Debug, Default)]
 pub(super) struct Content {
     current: Option<(u64, Bytes)>,
-    unsettled: BTreeMap<u64, Bytes>,
+    uncommitted: BTreeMap<u64, Bytes>,
 }
 
 impl Content {
@@ -26,7 +26,7 @@ impl Content {
     }
 
     /// Resumes an entry at an offset in bytes; bytes lost by a rewind no longer count.
-    pub(super) fn go_on(&mut self, index: u64, offset: u64, counts: &mut Counts) {
+    pub(super) fn resume_from(&mut self, index: u64, offset: u64, counts: &mut Counts) {
         self.lose(index, counts);
         self.current = Some((index, Bytes { all: offset, resumed: offset }));
         counts.bytes += offset;
@@ -42,23 +42,23 @@ impl Content {
     }
 
     /// Records that the current entry is complete.
-    pub(super) fn finish(&mut self, index: u64, kept: Kept) {
+    pub(super) fn finish(&mut self, index: u64, commit: Commit) {
         let current = self.current.take();
-        if let (Some((_, bytes)), Kept::Later) = (current, kept) {
-            self.unsettled.insert(index, bytes);
+        if let (Some((_, bytes)), Commit::Later) = (current, commit) {
+            self.uncommitted.insert(index, bytes);
         }
     }
 
     /// Records that a deferred entry was kept.
-    pub(super) fn settle(&mut self, index: u64) {
-        self.unsettled.remove(&index);
+    pub(super) fn commit(&mut self, index: u64) {
+        self.uncommitted.remove(&index);
     }
 
     /// Removes the bytes of a failed entry from the counts.
     pub(super) fn lose(&mut self, index: u64, counts: &mut Counts) {
         let lost = match self.current.take_if(|(current, _)| *current == index) {
             Some((_, bytes)) => bytes,
-            None => self.unsettled.remove(&index).unwrap_or_default(),
+            None => self.uncommitted.remove(&index).unwrap_or_default(),
         };
         counts.bytes -= lost.all;
         counts.resumed -= lost.resumed;
@@ -74,14 +74,14 @@ mod tests {
         let (mut content, mut counts) = (Content::default(), Counts::default());
         content.begin(0);
         content.add(10, &mut counts);
-        content.finish(0, Kept::Later);
+        content.finish(0, Commit::Later);
         content.begin(1);
         content.add(5, &mut counts);
-        content.finish(1, Kept::Now);
-        content.go_on(2, 7, &mut counts);
+        content.finish(1, Commit::Now);
+        content.resume_from(2, 7, &mut counts);
         content.add(1, &mut counts);
         assert_eq!((counts.bytes, counts.resumed), (23, 7));
-        content.go_on(2, 3, &mut counts);
+        content.resume_from(2, 3, &mut counts);
         assert_eq!((counts.bytes, counts.resumed), (18, 3), "it went back");
         content.lose(2, &mut counts);
         assert_eq!((counts.bytes, counts.resumed), (15, 0));

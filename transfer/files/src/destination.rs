@@ -3,12 +3,12 @@
 //! Content goes to a part file next to the final name (`part.rs`), so readers see either the old file or the complete
 //! new file. With `sync`, content is flushed to the disk before its file gets the final name. The entry then counts
 //! as kept only when the name is on the disk too (`group.rs`). Small files are kept in memory and written several at
-//! a time (`destination/small.rs`). Resume of interrupted transfers is in `destination/held.rs`.
+//! a time (`destination/small.rs`). Resume of interrupted transfers is in `destination/resume.rs`.
 
 mod claims;
-mod held;
-mod landed;
+mod durable;
 mod links;
+mod resume;
 mod small;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,17 +22,17 @@ use std::time::Duration;
 use sabul_content::{Marks, Printable, Tree};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Mark, NotKept};
 
-use super::group::{Group, Verified};
-use super::hands::{Hands, SMALL_BYTES};
-use super::metadata::{Lost, keep_metadata};
-use super::part::{Part, reclaim};
-use super::receive::{Kept, Left, Receiver, Settled, Sink};
-use super::trouble::{
-    MAX_KEPT_FAILURES, Trouble, root_trouble, root_write_failure, trouble, write_failure,
+use super::entry_error::{
+    EntryError, MAX_KEPT_FAILURES, entry_error, root_entry_error, root_write_failure, write_failure,
 };
+use super::group::{Group, Verified};
+use super::metadata::{LostMetadata, keep_metadata};
+use super::part::{Part, reclaim};
+use super::pool::{FilePool, SMALL_BYTES};
+use super::receive::{Commit, CommitResult, Left, Receiver, Sink};
 use crate::disk::{Disk, DiskFile};
 use crate::root::{Kind, LinkTarget, RootDir, RootError, RootLink, RootPath};
-pub(super) use held::Ledger;
+pub(super) use resume::ResumeIndex;
 
 /// Maximum memory in bytes of directories that wait for their metadata, except directories in use. Ours: beyond this,
 /// unused directories get their metadata early.
@@ -78,11 +78,11 @@ impl FileReceiver {
         transfer: u32,
     ) -> Result<Self, Failure> {
         let place = Place::resolve(&*disk, destination)?;
-        let hands = Arc::new(Hands::for_disk(&*disk));
+        let pool = Arc::new(FilePool::for_disk(&*disk));
         let sink = FileSink {
-            group: Group::new(Arc::clone(&disk), Arc::clone(&hands)),
+            group: Group::new(Arc::clone(&disk), Arc::clone(&pool)),
             disk,
-            hands,
+            pool,
             place,
             preserve: destination.preserve,
             sync: destination.sync,
@@ -90,16 +90,16 @@ impl FileReceiver {
             parts: BTreeMap::new(),
             small: small::SmallFiles::default(),
             small_max: SMALL_BYTES,
-            settled: Vec::new(),
+            committed: Vec::new(),
             directories: Vec::new(),
             directories_bytes: 0,
             directories_max: DIRECTORIES_BYTES,
             early_failures: Vec::new(),
             links: links::Waiting::default(),
-            lost: Lost::default(),
-            landed: landed::Landed::default(),
+            lost: LostMetadata::default(),
+            durable_bytes: durable::DurableBytes::default(),
             searched: BTreeSet::new(),
-            ledger: destination.resume.then(|| Ledger::new(&destination.origins)),
+            resume_index: destination.resume.then(|| ResumeIndex::new(&destination.origins)),
             now: Duration::ZERO,
         };
         Ok(Self::with_sink(sink, transfer))
@@ -121,12 +121,12 @@ pub fn local_destination(path: &Path, into_directory: bool) -> Result<(RootDir, 
         let name = path.file_name().ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let root_dir = RootDir::open(parent.unwrap_or_else(|| Path::new(".")), RootLink::Follow)
-            .map_err(|error| root_trouble(&error).at(Some(Printable(bytes).to_string())))?;
+            .map_err(|error| root_entry_error(&error).at(Some(Printable(bytes).to_string())))?;
         let parent = parent.map_or(&b""[..], |parent| parent.as_os_str().as_bytes());
         return Ok((root_dir.named(parent), name.as_bytes().to_vec()));
     }
     let root_dir = RootDir::open(path, RootLink::Follow)
-        .map_err(|error| root_trouble(&error).at(Some(Printable(bytes).to_string())))?;
+        .map_err(|error| root_entry_error(&error).at(Some(Printable(bytes).to_string())))?;
     Ok((root_dir.named(bytes), Vec::new()))
 }
 
@@ -150,7 +150,7 @@ fn create_dir_all(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct FileSink {
     disk: Arc<dyn Disk>,
-    hands: Arc<Hands>,
+    pool: Arc<FilePool>,
     place: Place,
     preserve: bool,
     sync: bool,
@@ -164,7 +164,7 @@ pub struct FileSink {
     /// Files and folders that are being flushed.
     group: Group,
     /// Outcomes collected from the group.
-    settled: Vec<Settled>,
+    committed: Vec<CommitResult>,
     /// Directories that get their metadata last: writing into them changes their times, and may need more permissions
     /// than their final mode.
     directories: Vec<(u64, RootPath, Entry)>,
@@ -177,13 +177,13 @@ pub struct FileSink {
     /// Links that are made last.
     links: links::Waiting,
     /// Metadata that was lost.
-    lost: Lost,
+    lost: LostMetadata,
     /// Counter of durable bytes; used with `sync`.
-    landed: landed::Landed,
+    durable_bytes: durable::DurableBytes,
     /// Folders already searched for stale part files.
     searched: BTreeSet<RootPath>,
     /// Resume state: notes for a later attempt, and content of earlier attempts; `None` without `resume`.
-    pub(crate) ledger: Option<Ledger>,
+    pub(crate) resume_index: Option<ResumeIndex>,
     /// Time since the channel was opened.
     now: Duration,
 }
@@ -197,7 +197,7 @@ enum Place {
     Instead { path: RootPath, first: Option<Vec<u8>> },
     /// An unfinished earlier attempt created this folder in place of `head`. Entries below `head` continue there;
     /// other entries go inside the folder.
-    Begun { path: RootPath, head: Vec<u8> },
+    Interrupted { path: RootPath, head: Vec<u8> },
 }
 
 impl Place {
@@ -207,16 +207,16 @@ impl Place {
         let path = RootPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
             .map_err(|error| root_write_failure(&error))?;
         let shown = disk.shown(&path);
-        let fail = |error: RootError| root_trouble(&error).at(Some(shown.clone()));
+        let fail = |error: RootError| root_entry_error(&error).at(Some(shown.clone()));
         let is_directory_wanted = destination.into_directory || bytes.ends_with(b"/");
         match disk.stat(&path, LinkTarget::Follow) {
             Ok(metadata) if metadata.kind == Kind::Directory => {
                 let may_be_begun = destination.resume && !is_directory_wanted;
                 let head = may_be_begun
-                    .then(|| held::begun_for(disk, &path, &destination.origins))
+                    .then(|| resume::interrupted_head(disk, &path, &destination.origins))
                     .flatten();
                 Ok(match head {
-                    Some(head) => Self::Begun { path, head },
+                    Some(head) => Self::Interrupted { path, head },
                     None => Self::Inside(path),
                 })
             }
@@ -250,11 +250,13 @@ impl Place {
                 }
                 path.clone()
             }
-            Self::Begun { path, head } if entry.path.split(|&b| b == b'/').next() == Some(head) => {
+            Self::Interrupted { path, head }
+                if entry.path.split(|&b| b == b'/').next() == Some(head) =>
+            {
                 names.next();
                 path.clone()
             }
-            Self::Begun { path, .. } => path.clone(),
+            Self::Interrupted { path, .. } => path.clone(),
         };
         names
             .try_fold(start, |path, name| path.join(name))
@@ -262,7 +264,7 @@ impl Place {
     }
 
     /// The path at which an entry with this name would be written.
-    fn would_be(&self, entry: &[u8]) -> Option<RootPath> {
+    fn target_path(&self, entry: &[u8]) -> Option<RootPath> {
         let mut names = entry.split(|&byte| byte == b'/');
         let start = match self {
             Self::Inside(directory) => directory.clone(),
@@ -270,11 +272,13 @@ impl Place {
                 names.next();
                 path.clone()
             }
-            Self::Begun { path, head } if entry.split(|&b| b == b'/').next() == Some(head) => {
+            Self::Interrupted { path, head }
+                if entry.split(|&b| b == b'/').next() == Some(head) =>
+            {
                 names.next();
                 path.clone()
             }
-            Self::Begun { path, .. } => path.clone(),
+            Self::Interrupted { path, .. } => path.clone(),
         };
         names.try_fold(start, |path, name| path.join(name)).ok()
     }
@@ -283,7 +287,7 @@ impl Place {
     fn folder(&self) -> RootPath {
         match self {
             Self::Inside(directory) => directory.clone(),
-            Self::Instead { path, .. } | Self::Begun { path, .. } => {
+            Self::Instead { path, .. } | Self::Interrupted { path, .. } => {
                 path.parent().unwrap_or(RootPath::root())
             }
         }
@@ -306,15 +310,15 @@ fn make_all(disk: &dyn Disk, path: &RootPath) -> Result<bool, RootError> {
 }
 
 impl FileSink {
-    fn part(&mut self, index: u64) -> Result<&mut Part, Trouble> {
-        self.parts.get_mut(&index).ok_or_else(|| not_begun(index))
+    fn part(&mut self, index: u64) -> Result<&mut Part, EntryError> {
+        self.parts.get_mut(&index).ok_or_else(|| not_created(index))
     }
 
     /// Creates a part file. If no descriptor is free, closes the descriptors of files that wait for their flush and
     /// tries again.
-    fn create_part(&mut self, target: RootPath, entry: &Entry) -> Result<Part, Trouble> {
+    fn create_part(&mut self, target: RootPath, entry: &Entry) -> Result<Part, EntryError> {
         match Part::create(&*self.disk, target.clone(), entry, self.preserve) {
-            Err(trouble) if trouble.lacks_descriptors && self.group.free_descriptors() => {
+            Err(entry_error) if entry_error.lacks_descriptors && self.group.free_descriptors() => {
                 Part::create(&*self.disk, target, entry, self.preserve)
             }
             result => result,
@@ -322,22 +326,23 @@ impl FileSink {
     }
 
     /// Prepares a verified part for its flush, or renames the part if nothing is flushed.
-    fn ready(&mut self, part: &mut Part, entry: &Entry) -> Result<Kept, Trouble> {
+    fn ready(&mut self, part: &mut Part, entry: &Entry) -> Result<Commit, EntryError> {
         if self.preserve && entry.kind == EntryKind::Stream {
             self.lost.add(part.keep_metadata(entry)?);
         }
         if self.sync {
-            return Ok(Kept::Later);
+            return Ok(Commit::Later);
         }
         // Some file systems report lost content only on close.
         part.close()?;
         self.group.rename(part)?;
-        Ok(Kept::Now)
+        Ok(Commit::Now)
     }
 
     /// Maximum size in bytes of a small file; smaller than any part that is kept for a resume.
     fn small_max(&self) -> u64 {
-        let kept = self.ledger.as_ref().map_or(u64::MAX, |ledger| ledger.keep_from);
+        let kept =
+            self.resume_index.as_ref().map_or(u64::MAX, |resume_index| resume_index.keep_from);
         self.small_max.min(kept.saturating_sub(1))
     }
 
@@ -351,51 +356,53 @@ impl FileSink {
                 files = lacking.into_iter().map(|(file, _)| file).collect();
                 continue;
             }
-            for (file, trouble) in lacking {
-                self.group.add_failed(file.index, file.entry.path, trouble);
+            for (file, entry_error) in lacking {
+                self.group.add_failed(file.index, file.entry.path, entry_error);
             }
             return;
         }
     }
 
     /// Writes these files; returns the files for which no descriptor was free.
-    fn write_some(&mut self, files: Vec<small::Whole>) -> Vec<(small::Whole, Trouble)> {
+    fn write_some(&mut self, files: Vec<small::Whole>) -> Vec<(small::Whole, EntryError)> {
         let (mut created, mut lacking) = (Vec::new(), Vec::new());
-        for (file, part) in small::create(&*self.disk, &self.hands, files, self.preserve) {
+        for (file, part) in small::create(&*self.disk, &self.pool, files, self.preserve) {
             match part {
                 Ok(part) => {
                     self.tidy(&part);
                     self.expect(&part);
                     created.push((file, part));
                 }
-                Err(trouble) if trouble.lacks_descriptors => lacking.push((file, trouble)),
-                Err(trouble) => self.group.add_failed(file.index, file.entry.path, trouble),
+                Err(entry_error) if entry_error.lacks_descriptors => {
+                    lacking.push((file, entry_error))
+                }
+                Err(entry_error) => self.group.add_failed(file.index, file.entry.path, entry_error),
             }
         }
         let mut ready = Vec::new();
-        let written = small::write(&self.hands, created, (self.sync, self.preserve));
+        let written = small::write(&self.pool, created, (self.sync, self.preserve));
         for (small::Whole { index, entry, hash, .. }, mut part, result) in written {
             match result {
                 Ok(lost) => {
                     part.read_back = self.read_back.then_some(hash);
                     self.lost.add(lost);
-                    if let Some(ledger) = &mut self.ledger {
-                        ledger.finished(index, &entry.path, &part, hash, Kept::Later);
+                    if let Some(resume_index) = &mut self.resume_index {
+                        resume_index.finished(index, &entry.path, &part, hash, Commit::Later);
                     }
                     ready.push(Verified { index, path: entry.path, part });
                 }
-                Err(trouble) => {
+                Err(entry_error) => {
                     part.remove(&*self.disk);
-                    self.group.add_failed(index, entry.path, trouble);
+                    self.group.add_failed(index, entry.path, entry_error);
                 }
             }
         }
         if !self.sync {
-            self.group.settle_now(ready);
+            self.group.commit_now(ready);
             return lacking;
         }
         for verified in ready {
-            self.landed.verified(verified.index, verified.part.written());
+            self.durable_bytes.verified(verified.index, verified.part.written());
             self.group.add(verified);
         }
         self.group.flush_if_full();
@@ -403,26 +410,29 @@ impl FileSink {
     }
 
     /// Collects the outcomes of the group. Folders that failed need no metadata.
-    fn collect_settled(&mut self) {
-        let settled = self.group.take_settled();
-        let failed: BTreeSet<u64> = settled
+    fn collect_committed(&mut self) {
+        let committed = self.group.take_committed();
+        let failed: BTreeSet<u64> = committed
             .iter()
-            .filter(|settled| settled.is_directory && settled.result.is_err())
-            .map(|settled| settled.index)
+            .filter(|committed| committed.is_directory && committed.result.is_err())
+            .map(|committed| committed.index)
             .collect();
         if !failed.is_empty() {
             self.directories.retain(|(index, ..)| !failed.contains(index));
         }
-        if let Some(ledger) = &mut self.ledger {
-            settled.iter().filter(|it| !it.is_directory).for_each(|it| ledger.settled(it));
+        if let Some(resume_index) = &mut self.resume_index {
+            committed
+                .iter()
+                .filter(|it| !it.is_directory)
+                .for_each(|it| resume_index.committed(it));
         }
-        for Settled { index, result, .. } in &settled {
+        for CommitResult { index, result, .. } in &committed {
             match result {
-                Ok(()) => self.landed.settled(*index),
-                Err(_) => self.landed.gone(*index),
+                Ok(()) => self.durable_bytes.committed(*index),
+                Err(_) => self.durable_bytes.gone(*index),
             }
         }
-        self.settled.extend(settled);
+        self.committed.extend(committed);
     }
 
     /// Removes stale part files of dead processes in a folder, on the first write to the folder.
@@ -459,7 +469,7 @@ impl FileSink {
         self.write_small();
         self.make_links();
         self.group.flush_all();
-        self.collect_settled();
+        self.collect_committed();
         let mut in_use: BTreeSet<RootPath> =
             self.parts.values().filter_map(|part| part.target().parent()).collect();
         let mut above = Some(path.clone());
@@ -491,13 +501,19 @@ impl FileSink {
                 if sync { directory.sync().map(|()| lost) } else { Ok(lost) }
             };
             let result = match self.disk.open_dir(&path) {
-                Ok(directory) => set(directory).map_err(|error| trouble(path.as_bytes(), &error)),
-                Err(error) => Err(root_trouble(&error)),
+                Ok(directory) => {
+                    set(directory).map_err(|error| entry_error(path.as_bytes(), &error))
+                }
+                Err(error) => Err(root_entry_error(&error)),
             };
             match result {
                 Ok(lost) => self.lost.add(lost),
-                Err(trouble) => {
-                    failures.push((index, entry.path, trouble.at(Some(self.disk.shown(&path)))));
+                Err(entry_error) => {
+                    failures.push((
+                        index,
+                        entry.path,
+                        entry_error.at(Some(self.disk.shown(&path))),
+                    ));
                 }
             }
         }
@@ -505,7 +521,7 @@ impl FileSink {
     }
 }
 
-fn not_begun(index: u64) -> Trouble {
+fn not_created(index: u64) -> EntryError {
     let text = format!("entry {index} is written but not begun");
     Failure::new(FailureCode::Internal, text).into()
 }
@@ -527,18 +543,19 @@ fn narrow(directory: &dyn DiskFile, mode: u32) -> io::Result<()> {
 }
 
 impl Sink for FileSink {
-    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Commit, EntryError> {
         if self.early_failures.len() > MAX_KEPT_FAILURES {
             let text = "too many directories do not take the times and bits announced for them";
             let failure = Failure::new(FailureCode::Unwritable, text);
-            return Err(Trouble { ends_transfer: true, ..failure.into() });
+            return Err(EntryError { ends_transfer: true, ..failure.into() });
         }
         let path = self.place.target(entry)?;
-        let is_new = make_all(&*self.disk, &path).map_err(|error| root_trouble(&error))?;
+        let is_new = make_all(&*self.disk, &path).map_err(|error| root_entry_error(&error))?;
         if is_new {
             if let Some(mode) = entry.mode {
-                let directory = self.disk.open_dir(&path).map_err(|error| root_trouble(&error))?;
-                narrow(&*directory, mode).map_err(|error| trouble(path.as_bytes(), &error))?;
+                let directory =
+                    self.disk.open_dir(&path).map_err(|error| root_entry_error(&error))?;
+                narrow(&*directory, mode).map_err(|error| entry_error(path.as_bytes(), &error))?;
             }
             self.note_searched(path.clone());
         }
@@ -551,10 +568,10 @@ impl Sink for FileSink {
             self.note_directory(index, path, entry);
         }
         self.group.flush_if_full();
-        Ok(if is_kept { Kept::Now } else { Kept::Later })
+        Ok(if is_kept { Commit::Now } else { Commit::Later })
     }
 
-    fn make_link(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+    fn make_link(&mut self, index: u64, entry: &Entry) -> Result<Commit, EntryError> {
         self.note_link(index, entry)
     }
 
@@ -563,38 +580,38 @@ impl Sink for FileSink {
     }
 
     fn shown(&self, path: &[u8]) -> Option<String> {
-        self.place.would_be(path).map(|place| self.disk.shown(&place))
+        self.place.target_path(path).map(|place| self.disk.shown(&place))
     }
 
     fn folder(&self) -> Option<RootPath> {
         Some(self.place.folder())
     }
 
-    fn held(&mut self) -> Left {
-        self.find_held()
+    fn resumable(&mut self) -> Left {
+        self.find_resumable()
     }
 
-    fn resume(&mut self, index: u64, entry: &Entry, offset: u64) -> Result<(), Trouble> {
-        self.resume_held(index, entry, offset)
+    fn resume(&mut self, index: u64, entry: &Entry, offset: u64) -> Result<(), EntryError> {
+        self.resume_entry(index, entry, offset)
     }
 
-    fn read_back(&mut self, index: u64) -> Result<Option<Tree>, Trouble> {
-        self.read_back_held(index)
+    fn read_back(&mut self, index: u64) -> Result<Option<Tree>, EntryError> {
+        self.read_back_resumed(index)
     }
 
     fn wants_mark(&self, index: u64) -> bool {
-        self.ledger.as_ref().is_some_and(|ledger| {
-            self.parts.get(&index).is_some_and(|part| ledger.wants_mark(part, self.now))
+        self.resume_index.as_ref().is_some_and(|resume_index| {
+            self.parts.get(&index).is_some_and(|part| resume_index.wants_mark(part, self.now))
         })
     }
 
-    fn mark(&mut self, index: u64, entry: &Entry, marks: Marks) -> Result<bool, Trouble> {
+    fn mark(&mut self, index: u64, entry: &Entry, marks: Marks) -> Result<bool, EntryError> {
         self.note_mark(index, entry, marks)
     }
 
-    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble> {
+    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), EntryError> {
         let target = self.place.target(entry)?;
-        self.drop_held(entry);
+        self.drop_resumable(entry);
         if self.small.begin(index, entry, &target, self.small_max()) {
             return Ok(());
         }
@@ -612,7 +629,7 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble> {
+    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), EntryError> {
         if self.small.write(index, content) {
             return Ok(());
         }
@@ -626,36 +643,36 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> Result<Kept, Trouble> {
-        if let Some(kept) = self.finish_whole(index, entry) {
-            return kept;
+    fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> Result<Commit, EntryError> {
+        if let Some(result) = self.finish_whole(index, entry) {
+            return result;
         }
         if self.small.finish(index, entry, hash) {
             if self.small.is_full() {
                 self.write_small();
             }
-            return Ok(Kept::Later);
+            return Ok(Commit::Later);
         }
-        let mut part = self.parts.remove(&index).ok_or_else(|| not_begun(index))?;
-        let noted = match &mut self.ledger {
-            Some(ledger) if part.noted.number.is_some() => {
+        let mut part = self.parts.remove(&index).ok_or_else(|| not_created(index))?;
+        let noted = match &mut self.resume_index {
+            Some(resume_index) if part.noted.number.is_some() => {
                 // Noted before the rename, so that an attempt after a crash finds the file by either name.
                 let all = Mark { from: 0, bytes: part.written(), hash };
                 let marks = Marks { all, since: all };
-                ledger.note_mark(&*self.disk, entry, &mut part, marks, self.now, self.sync)
+                resume_index.note_mark(&*self.disk, entry, &mut part, marks, self.now, self.sync)
             }
             _ => Ok(false),
         };
         part.read_back = self.read_back.then_some(hash);
         let result = noted.and_then(|_| self.ready(&mut part, entry));
-        if let (Ok(kept), Some(ledger)) = (&result, &mut self.ledger) {
-            ledger.finished(index, &entry.path, &part, hash, *kept);
+        if let (Ok(commit), Some(resume_index)) = (&result, &mut self.resume_index) {
+            resume_index.finished(index, &entry.path, &part, hash, *commit);
         }
         if result.is_err() {
             part.remove(&*self.disk);
-            self.landed.gone(index);
+            self.durable_bytes.gone(index);
         } else if self.sync {
-            self.landed.verified(index, part.written());
+            self.durable_bytes.verified(index, part.written());
             self.group.add(Verified { index, path: entry.path.clone(), part });
             self.group.flush_if_full();
         }
@@ -664,28 +681,28 @@ impl Sink for FileSink {
 
     fn give_up(&mut self, index: u64) {
         let is_worth_it = |part: &&Part| part.noted.number.is_some();
-        if self.ledger.is_none() || self.parts.get(&index).filter(is_worth_it).is_none() {
+        if self.resume_index.is_none() || self.parts.get(&index).filter(is_worth_it).is_none() {
             self.discard(index);
         }
     }
 
     fn discard(&mut self, index: u64) {
         self.small.discard(index);
-        self.landed.gone(index);
+        self.durable_bytes.gone(index);
         if let Some(part) = self.parts.remove(&index) {
             part.remove(&*self.disk);
         }
     }
 
     fn durable(&self) -> u64 {
-        self.landed.bytes()
+        self.durable_bytes.bytes()
     }
 
     fn tick(&mut self, now: Duration) {
         self.now = now;
         self.group.tick(now);
-        if let Some(ledger) = &mut self.ledger {
-            ledger.tick(&*self.disk, now);
+        if let Some(resume_index) = &mut self.resume_index {
+            resume_index.tick(&*self.disk, now);
         }
     }
 
@@ -702,57 +719,57 @@ impl Sink for FileSink {
         self.small.coming_bytes()
     }
 
-    fn settle(&mut self) {
+    fn commit(&mut self) {
         self.write_small();
         self.group.flush_all();
         self.make_links();
         self.group.flush_all();
     }
 
-    fn settled(&mut self) -> Vec<Settled> {
-        self.collect_settled();
-        std::mem::take(&mut self.settled)
+    fn committed(&mut self) -> Vec<CommitResult> {
+        self.collect_committed();
+        std::mem::take(&mut self.committed)
     }
 
     fn complete(&mut self) -> Vec<(u64, Vec<u8>, Failure)> {
         let directories = std::mem::take(&mut self.directories);
         let mut failures = std::mem::take(&mut self.early_failures);
         failures.extend(self.finish_directories(directories));
-        if let Some(ledger) = &mut self.ledger
-            && !ledger.complete(&*self.disk, self.sync)
+        if let Some(resume_index) = &mut self.resume_index
+            && !resume_index.complete(&*self.disk, self.sync)
         {
             self.conclude();
         }
         failures
     }
 
-    fn has_to_be_heard(&self) -> bool {
-        self.ledger.is_some()
+    fn awaits_confirmation(&self) -> bool {
+        self.resume_index.is_some()
     }
 
     fn conclude(&mut self) {
-        if let Some(ledger) = self.ledger.take() {
-            ledger.finish();
+        if let Some(resume_index) = self.resume_index.take() {
+            resume_index.finish();
         }
     }
 
     fn abort(&mut self) {
-        if self.ledger.is_some() {
+        if self.resume_index.is_some() {
             // Complete entries are kept.
             self.write_small();
             self.group.flush_all();
-            self.collect_settled();
+            self.collect_committed();
         }
         self.small.clear();
         while let Some((_, part)) = self.parts.pop_first() {
-            match &mut self.ledger {
-                Some(ledger) if part.noted.number.is_some() => ledger.note_left(&part),
+            match &mut self.resume_index {
+                Some(resume_index) if part.noted.number.is_some() => resume_index.note_left(&part),
                 _ => part.remove(&*self.disk),
             }
         }
         self.group.abort();
-        if let Some(ledger) = self.ledger.take() {
-            ledger.interrupt(&*self.disk, self.sync);
+        if let Some(resume_index) = self.resume_index.take() {
+            resume_index.interrupt(&*self.disk, self.sync);
         }
     }
 }

@@ -522,7 +522,7 @@ fn is_local(_file: &File) -> io::Result<bool> {
 fn sync_file_system(file: &File) -> io::Result<()> {
     // The type of the field differs between machines; the numbers have 32 bits.
     let kind = u64::try_from(rustix::fs::fstatfs(file)?.f_type).unwrap_or(0);
-    if !syncfs_returns_errors(kind) || !tells_errors() {
+    if !syncfs_returns_errors(kind) || !reports_errors() {
         return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(rustix::fs::syncfs(file)?)
@@ -544,7 +544,7 @@ fn sync_file_system(_file: &File) -> io::Result<()> {
 
 /// Whether `syncfs` reports failed writes (Linux 5.8 and later).
 #[cfg(target_os = "linux")]
-fn tells_errors() -> bool {
+fn reports_errors() -> bool {
     let name = rustix::system::uname();
     let mut numbers =
         name.release().to_bytes().split(|byte| !byte.is_ascii_digit()).map(|digits| {

@@ -5,7 +5,7 @@
 //! times per file. So files are gathered, and one flush of a group replaces two per file:
 //!
 //! ```text
-//! verified --flush: content is down; rename--> named --next flush: the name is down--> settled
+//! verified --flush: content is down; rename--> named --next flush: the name is down--> committed
 //! ```
 //! If one call can flush the whole file system, a group costs one call. Small groups, and groups
 //! with files on file systems without an open folder here, are flushed file by file. After such a
@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use sabul_wire::control::{Failure, FailureCode};
 
-use super::hands::{Hands, Nearby, by_folder};
+use super::entry_error::{EntryError, entry_error, root_entry_error};
 use super::part::Part;
-use super::receive::Settled;
-use super::trouble::{Trouble, root_trouble, trouble};
+use super::pool::{FilePool, Nearby, by_folder};
+use super::receive::CommitResult;
 use crate::disk::{Disk, DiskFile};
 use crate::root::{FileId, LinkTarget, RootPath};
 use crate::system::thread;
@@ -43,7 +43,7 @@ const ONE_BY_ONE: usize = 4;
 /// Maximum number of file systems below one root that are flushed as a whole.
 const ANCHORS_MAX: usize = 8;
 /// Maximum number of folders remembered as flushed; beyond this, folders are flushed again.
-const KEPT_MAX: usize = 4096;
+const DURABLE_FOLDERS_MAX: usize = 4096;
 /// Maximum number of files remembered as made by this transfer. Ours: some 50 MB.
 const OWN_MAX: usize = 1 << 22;
 
@@ -92,16 +92,16 @@ struct Load {
 #[derive(Debug)]
 struct Outcome {
     /// Result for the names in all folders.
-    names: Result<(), Trouble>,
+    names: Result<(), EntryError>,
     /// Result for the content of each file.
-    contents: Vec<Result<(), Trouble>>,
+    contents: Vec<Result<(), EntryError>>,
 }
 
 /// The group that is being gathered, and the group that is being flushed.
 #[derive(Debug)]
 pub(super) struct Group {
     disk: Arc<dyn Disk>,
-    hands: Arc<Hands>,
+    pool: Arc<FilePool>,
     /// The group that is being gathered.
     next: Load,
     /// Devices of all anchors, including the anchors of a running flush.
@@ -111,29 +111,29 @@ pub(super) struct Group {
     /// Number of files in the running flush; `None` if no flush is running.
     under_way: Option<usize>,
     /// Folders whose own name and whose parents' names are on the disk.
-    kept: BTreeSet<RootPath>,
+    durable_folders: BTreeSet<RootPath>,
     bytes: u64,
     /// Time at which the first item was added.
     since: Option<Duration>,
     own: OwnFiles,
-    settled: Vec<Settled>,
+    committed: Vec<CommitResult>,
 }
 
 impl Group {
     /// Creates an empty group.
-    pub(super) fn new(disk: Arc<dyn Disk>, hands: Arc<Hands>) -> Self {
+    pub(super) fn new(disk: Arc<dyn Disk>, pool: Arc<FilePool>) -> Self {
         Self {
             disk,
-            hands,
+            pool,
             next: Load::default(),
             anchored: BTreeSet::new(),
             aside: None,
             under_way: None,
-            kept: BTreeSet::new(),
+            durable_folders: BTreeSet::new(),
             bytes: 0,
             since: None,
             own: OwnFiles::default(),
-            settled: Vec::new(),
+            committed: Vec::new(),
         }
     }
 
@@ -156,19 +156,24 @@ impl Group {
     }
 
     /// Adds an entry that failed.
-    pub(super) fn add_failed(&mut self, index: u64, path: Vec<u8>, trouble: Trouble) {
-        self.settled.push(Settled { index, path, is_directory: false, result: Err(trouble) });
+    pub(super) fn add_failed(&mut self, index: u64, path: Vec<u8>, entry_error: EntryError) {
+        self.committed.push(CommitResult {
+            index,
+            path,
+            is_directory: false,
+            result: Err(entry_error),
+        });
     }
 
     /// Whether a folder is known to be on the disk.
     pub(super) fn has_on_disk(&self, folder: &RootPath) -> bool {
-        self.kept.contains(folder)
+        self.durable_folders.contains(folder)
     }
 
     /// Prepares for writes into an existing folder; returns the folder's device.
-    pub(super) fn expect_in(&mut self, folder: &RootPath) -> Result<u64, Trouble> {
+    pub(super) fn expect_in(&mut self, folder: &RootPath) -> Result<u64, EntryError> {
         let found = self.disk.stat(folder, LinkTarget::Itself);
-        let found = found.map_err(|error| root_trouble(&error))?;
+        let found = found.map_err(|error| root_entry_error(&error))?;
         self.expect(folder, found.id.device);
         Ok(found.id.device)
     }
@@ -218,18 +223,18 @@ impl Group {
         if self.under_way.is_none() {
             self.begin();
         }
-        self.land();
+        self.finish_flush();
         files(self) < before
     }
 
     /// Returns the outcomes since the last call.
-    pub(super) fn take_settled(&mut self) -> Vec<Settled> {
-        std::mem::take(&mut self.settled)
+    pub(super) fn take_committed(&mut self) -> Vec<CommitResult> {
+        std::mem::take(&mut self.committed)
     }
 
     /// Flushes items that have waited long enough; `now` is the time since the channel was opened.
     pub(super) fn tick(&mut self, now: Duration) {
-        self.land_if_done();
+        self.finish_flush_if_done();
         if self.next.is_empty() {
             self.since = None;
         } else if now >= *self.since.get_or_insert(now) + AGE_MAX && self.under_way.is_none() {
@@ -241,13 +246,19 @@ impl Group {
     /// large.
     pub(super) fn flush_if_full(&mut self) {
         let (files, bytes) = (self.next.verified.len(), self.bytes);
-        if files < *FILES.start() && bytes < *BYTES.start() && self.next.named.len() <= KEPT_MAX {
+        if files < *FILES.start()
+            && bytes < *BYTES.start()
+            && self.next.named.len() <= DURABLE_FOLDERS_MAX
+        {
             return;
         }
-        if files >= *FILES.end() || bytes >= *BYTES.end() || self.next.named.len() > KEPT_MAX {
-            self.land();
+        if files >= *FILES.end()
+            || bytes >= *BYTES.end()
+            || self.next.named.len() > DURABLE_FOLDERS_MAX
+        {
+            self.finish_flush();
         }
-        self.land_if_done();
+        self.finish_flush_if_done();
         if self.under_way.is_none() {
             self.begin();
         }
@@ -255,16 +266,16 @@ impl Group {
 
     /// Flushes until the group is empty.
     pub(super) fn flush_all(&mut self) {
-        self.land();
+        self.finish_flush();
         while !self.next.is_empty() {
             self.begin();
-            self.land();
+            self.finish_flush();
         }
     }
 
     /// Discards files without a final name.
     pub(super) fn abort(&mut self) {
-        self.land();
+        self.finish_flush();
         for verified in self.next.verified.drain(..) {
             verified.part.remove(&*self.disk);
         }
@@ -272,14 +283,14 @@ impl Group {
     }
 
     /// Renames a complete file to its final name, whether or not its content is on the disk.
-    pub(super) fn rename(&mut self, part: &mut Part) -> Result<(), Trouble> {
+    pub(super) fn rename(&mut self, part: &mut Part) -> Result<(), EntryError> {
         give_name(&*self.disk, part, |id| self.own.contains(id))?;
         self.own.insert(part.id());
         Ok(())
     }
 
     /// Renames complete files to their final names, folder by folder.
-    fn rename_all(&mut self, list: Vec<Verified>) -> Vec<(Verified, Result<(), Trouble>)> {
+    fn rename_all(&mut self, list: Vec<Verified>) -> Vec<(Verified, Result<(), EntryError>)> {
         let (disk, own) = (&*self.disk, &self.own);
         let in_folder = |list: Vec<Verified>| {
             let mut near = Nearby::new(disk);
@@ -294,7 +305,7 @@ impl Group {
             list.into_iter().map(rename).collect::<Vec<_>>()
         };
         let folders = by_folder(list, |verified| verified.part.target());
-        let all: Vec<_> = self.hands.each(folders, 1, in_folder).into_iter().flatten().collect();
+        let all: Vec<_> = self.pool.each(folders, 1, in_folder).into_iter().flatten().collect();
         for (verified, result) in &all {
             if result.is_ok() {
                 self.own.insert(verified.part.id());
@@ -304,12 +315,12 @@ impl Group {
     }
 
     /// Renames complete files that are not flushed.
-    pub(super) fn settle_now(&mut self, list: Vec<Verified>) {
+    pub(super) fn commit_now(&mut self, list: Vec<Verified>) {
         for (Verified { index, path, part }, result) in self.rename_all(list) {
             if result.is_err() {
                 part.remove(&*self.disk);
             }
-            self.settled.push(Settled { index, path, is_directory: false, result });
+            self.committed.push(CommitResult { index, path, is_directory: false, result });
         }
     }
 
@@ -336,14 +347,14 @@ impl Group {
     }
 
     /// Waits for the running flush, if any.
-    fn land(&mut self) {
+    fn finish_flush(&mut self) {
         if let (Some(_), Some(aside)) = (self.under_way.take(), &self.aside) {
             let (load, outcome) = aside.done.recv().expect("who flushes does not panic");
             self.end(load, outcome);
         }
     }
 
-    fn land_if_done(&mut self) {
+    fn finish_flush_if_done(&mut self) {
         let done = self.aside.as_ref().and_then(|aside| aside.done.try_recv().ok());
         if let Some((load, outcome)) = done {
             self.under_way = None;
@@ -357,22 +368,19 @@ impl Group {
         self.next.anchors.append(&mut anchors);
         self.next.is_one_by_one |= is_one_by_one || names.is_err();
         if names.is_ok() {
-            if self.kept.len() + folders.len() > KEPT_MAX {
-                self.kept.clear();
+            if self.durable_folders.len() + folders.len() > DURABLE_FOLDERS_MAX {
+                self.durable_folders.clear();
             }
-            self.kept.extend(folders.into_keys());
+            self.durable_folders.extend(folders.into_keys());
         }
-        self.settled.extend(named.into_iter().map(|Named { index, path, is_directory }| Settled {
-            index,
-            path,
-            is_directory,
-            result: names.clone(),
+        self.committed.extend(named.into_iter().map(|Named { index, path, is_directory }| {
+            CommitResult { index, path, is_directory, result: names.clone() }
         }));
         let mut flushed = Vec::new();
         for (verified, content) in verified.into_iter().zip(contents) {
             match content {
                 Ok(()) => flushed.push(verified),
-                Err(trouble) => self.drop_part(verified, trouble),
+                Err(entry_error) => self.drop_part(verified, entry_error),
             }
         }
         for (verified, result) in self.rename_all(flushed) {
@@ -384,14 +392,14 @@ impl Group {
                     }
                     self.next.named.push(Named { index, path, is_directory: false });
                 }
-                Err(trouble) => self.drop_part(verified, trouble),
+                Err(entry_error) => self.drop_part(verified, entry_error),
             }
         }
     }
 
-    fn drop_part(&mut self, Verified { index, path, part }: Verified, trouble: Trouble) {
+    fn drop_part(&mut self, Verified { index, path, part }: Verified, entry_error: EntryError) {
         part.remove(&*self.disk);
-        self.add_failed(index, path, trouble);
+        self.add_failed(index, path, entry_error);
     }
 
     /// Marks this folder as changed.
@@ -400,7 +408,7 @@ impl Group {
         // Its parents are flushed too unless known to be on the disk: a killed run may have left
         // them unflushed.
         let mut folder = folder.clone();
-        while !self.kept.contains(&folder)
+        while !self.durable_folders.contains(&folder)
             && let Some(parent) = folder.parent()
         {
             let unflushed = Unflushed { device, is_changed: false };
@@ -441,7 +449,7 @@ impl Load {
 
     /// Blocks until all items are on the disk.
     fn flush(&self, disk: &dyn Disk) -> Outcome {
-        let content = |whole: Result<(), Trouble>, verified: &Verified| {
+        let content = |whole: Result<(), EntryError>, verified: &Verified| {
             whole.and_then(|()| verified.part.check_disk())
         };
         if let Some(whole) = self.flush_whole() {
@@ -457,7 +465,7 @@ impl Load {
     }
 
     /// Flushes the affected file systems as a whole; `None` if that is not possible here.
-    fn flush_whole(&self) -> Option<Result<(), Trouble>> {
+    fn flush_whole(&self) -> Option<Result<(), EntryError>> {
         if self.is_one_by_one || self.verified.len() + self.folders.len() <= ONE_BY_ONE {
             return None;
         }
@@ -470,7 +478,7 @@ impl Load {
             match anchor.sync_file_system() {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => return None,
-                Err(error) => return Some(Err(trouble(b"the disk", &error))),
+                Err(error) => return Some(Err(entry_error(b"the disk", &error))),
             }
         }
         Some(Ok(()))
@@ -482,11 +490,11 @@ fn give_name(
     disk: &dyn Disk,
     part: &mut Part,
     is_own: impl Fn(FileId) -> bool,
-) -> Result<(), Trouble> {
+) -> Result<(), EntryError> {
     match disk.stat(part.target(), LinkTarget::Itself) {
         Ok(there) if is_own(there.id) => return Err(comes_twice(part.target()).into()),
         Ok(there) => part.replace(disk, &there)?,
-        Err(error) if !error.is_not_found() => return Err(root_trouble(&error)),
+        Err(error) if !error.is_not_found() => return Err(root_entry_error(&error)),
         Err(_) => {}
     }
     part.rename(disk)
@@ -501,7 +509,7 @@ pub(super) fn comes_twice(target: &RootPath) -> Failure {
     Failure::new(FailureCode::Unwritable, message)
 }
 
-fn sync_folder(disk: &dyn Disk, folder: &RootPath, unflushed: Unflushed) -> Result<(), Trouble> {
+fn sync_folder(disk: &dyn Disk, folder: &RootPath, unflushed: Unflushed) -> Result<(), EntryError> {
     let open = match disk.open_dir(folder) {
         Ok(open) => open,
         Err(error) if error.io_kind() == Some(io::ErrorKind::PermissionDenied) => {
@@ -509,13 +517,13 @@ fn sync_folder(disk: &dyn Disk, folder: &RootPath, unflushed: Unflushed) -> Resu
                 // The folder belongs to another user, and this transfer has not changed the folder.
                 return Ok(());
             }
-            let mut trouble = root_trouble(&error);
-            trouble.failure.message += "; to be flushed, a folder has to be readable: allow that, or copy without flushing";
-            return Err(trouble);
+            let mut entry_error = root_entry_error(&error);
+            entry_error.failure.message += "; to be flushed, a folder has to be readable: allow that, or copy without flushing";
+            return Err(entry_error);
         }
-        Err(error) => return Err(root_trouble(&error)),
+        Err(error) => return Err(root_entry_error(&error)),
     };
-    open.sync().map_err(|error| trouble(folder.as_bytes(), &error))
+    open.sync().map_err(|error| entry_error(folder.as_bytes(), &error))
 }
 
 /// Files made by this transfer, as hashes of their identity.

@@ -7,7 +7,7 @@ use sabul_content::{CHUNK, Layout, Printable};
 use sabul_wire::control::{Held, Mark, Whole};
 use tracing::debug;
 
-use super::behind::hash_of;
+use super::prefix::hash_of;
 use crate::disk::DiskFile;
 
 /// Files of up to this size are reported by hash instead of name. Ours: reading a changed file
@@ -167,8 +167,8 @@ mod tests {
         disk.put(&path, b"content").unwrap();
         let file = disk.open_read(&path).unwrap();
         let mut have = Have::default();
-        let told = |path: &[u8], content: &[u8]| whole(path, blake3::hash(content).as_bytes());
-        let mut wholes = vec![told(b"f", b"content"), told(b"g", b"other")];
+        let reported = |path: &[u8], content: &[u8]| whole(path, blake3::hash(content).as_bytes());
+        let mut wholes = vec![reported(b"f", b"content"), reported(b"g", b"other")];
         wholes.sort_by_key(|whole| whole.name);
         have.add(vec![], wholes, true);
         let Some(Known::Whole(content)) = have.take(b"f", 7) else { panic!("it is there") };
@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn each_of_many_small_files_is_found_by_name_and_hash() {
         let path = |number: u32| format!("d/{number}").into_bytes();
-        let told = |number: u32| whole(&path(number), blake3::hash(&path(number)).as_bytes());
-        let mut wholes: Vec<Whole> = (0..1000).map(told).collect();
+        let reported = |number: u32| whole(&path(number), blake3::hash(&path(number)).as_bytes());
+        let mut wholes: Vec<Whole> = (0..1000).map(reported).collect();
         wholes.sort_by_key(|whole| whole.name);
         let mut have = Have::default();
         for some in wholes.chunks(70) {
@@ -191,7 +191,7 @@ mod tests {
         }
         have.add(vec![], vec![], true);
         for number in 0..1000 {
-            let content = Some(Known::Whole(told(number).content));
+            let content = Some(Known::Whole(reported(number).content));
             assert_eq!(have.take(&path(number), 5), content, "{number}");
             let has = |other: u32, size| {
                 have.has_whole(&path(other), size, blake3::hash(&path(number)).as_bytes())

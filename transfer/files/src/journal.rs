@@ -11,7 +11,7 @@
 //! ```
 //! A check is the beginning of the BLAKE3 hash of the previous check and the body. Reading stops at
 //! the first record that is torn, altered or from another journal.
-//! Not here: whether records still match the files (`destination/held.rs`).
+//! Not here: whether records still match the files (`destination/resume.rs`).
 
 use std::io;
 use std::sync::Arc;
@@ -256,13 +256,13 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Takes over journals of earlier transfers of one of these sources in this folder. Calls
-    /// `tell` with each record and the index of its journal. Journals of other sources are not even
+    /// `visit` with each record and the index of its journal. Journals of other sources are not even
     /// locked.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         folder: RootPath,
         origins: Vec<Origin>,
-        mut tell: impl FnMut(usize, Record),
+        mut visit: impl FnMut(usize, Record),
     ) -> Self {
         let mut journal = Self {
             disk,
@@ -274,7 +274,7 @@ impl Journal {
             is_broken: false,
         };
         for slot in 0..SLOTS {
-            if let Err(error) = journal.take_over(slot, &mut tell) {
+            if let Err(error) = journal.take_over(slot, &mut visit) {
                 debug!(folder = %journal.folder, %error, "a journal is left alone");
             }
         }
@@ -329,7 +329,7 @@ impl Journal {
     fn take_over(
         &mut self,
         slot: usize,
-        tell: &mut impl FnMut(usize, Record),
+        visit: &mut impl FnMut(usize, Record),
     ) -> Result<(), Box<dyn std::error::Error>> {
         let path = self.path(slot)?;
         let mut file = match self.disk.open_file(&path) {
@@ -363,7 +363,7 @@ impl Journal {
             if let Record::Part { number, .. } = &record {
                 self.next_number = self.next_number.max(number.saturating_add(1));
             }
-            tell(self.open.len(), record);
+            visit(self.open.len(), record);
         }
         let Reading { length, check, .. } = reading;
         if length < found.size {

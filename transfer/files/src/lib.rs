@@ -8,49 +8,49 @@
 //!
 //! Not here:    network, TLS, an async runtime.
 
-mod all;
-mod behind;
+mod archive;
 mod content;
 mod destination;
 pub mod disk;
+mod entry_error;
 pub mod glob;
 mod group;
-mod hands;
 mod have;
 mod journal;
-mod look;
+mod listing;
 mod metadata;
 mod outlet;
 mod part;
-mod prompt;
+mod pool;
+mod prefix;
 mod receive;
 pub mod root;
 mod rules;
 mod scan;
 mod send;
 mod source;
+mod stdin;
 mod stream;
 mod system;
 mod tree;
-mod trouble;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};
+pub use entry_error::{EntryError, MAX_KEPT_FAILURES};
 pub use have::Have;
-pub use look::{Change, Look, Looked, Planned};
+pub use listing::{DirectoryListing, ListingStep, NameChange, Planned};
 pub use outlet::{Outlet, Stopped};
 pub use part::SUFFIX as PART_SUFFIX;
-pub use prompt::FLUSH_AFTER;
-pub use receive::{Counts, HaveMessages, Kept, PROGRESS_INTERVAL, Receiver, Settled, Sink};
+pub use receive::{Commit, CommitResult, Counts, HaveMessages, PROGRESS_INTERVAL, Receiver, Sink};
 pub use rules::Rules;
 pub use scan::{Scan, Totals};
 pub use send::{SendOptions, SendSummary, send_files};
 pub use source::{Source, SourceSet, origins_of};
+pub use stdin::FLUSH_AFTER;
 pub use stream::{StreamReceiver, StreamSink};
 pub use system::os_text;
-pub use trouble::{MAX_KEPT_FAILURES, Trouble};
 
 #[cfg(test)]
 mod tests;

@@ -19,9 +19,9 @@ const STICKY: u32 = 0o1000;
 
 /// Lost metadata of entries that are otherwise complete: a count per kind, with the first reason.
 #[derive(Debug, Default)]
-pub(super) struct Lost(BTreeMap<Trait, (u64, String)>);
+pub(super) struct LostMetadata(BTreeMap<Trait, (u64, String)>);
 
-impl Lost {
+impl LostMetadata {
     /// Counts lost metadata of one kind.
     pub(super) fn note(&mut self, what: Trait, count: u64, why: impl Display) {
         self.0.entry(what).or_insert_with(|| (0, why.to_string())).0 += count;
@@ -44,8 +44,8 @@ impl Lost {
 
 /// Sets owner, extended attributes, mode and modification time of a file or folder, as announced.
 /// Failures to set owner or attributes are counted as lost, and are no error.
-pub(super) fn keep_metadata(file: &dyn DiskFile, entry: &Entry) -> io::Result<Lost> {
-    let mut lost = Lost::default();
+pub(super) fn keep_metadata(file: &dyn DiskFile, entry: &Entry) -> io::Result<LostMetadata> {
+    let mut lost = LostMetadata::default();
     let mode = entry.mode;
     if let Some(more) = &entry.more {
         // The system clears bits when the owner changes, so the mode is set afterwards.
@@ -84,7 +84,7 @@ pub(super) fn keep_metadata(file: &dyn DiskFile, entry: &Entry) -> io::Result<Lo
     Ok(lost)
 }
 
-fn keep_owner(file: &dyn DiskFile, owner: Owner, lost: &mut Lost) -> io::Result<()> {
+fn keep_owner(file: &dyn DiskFile, owner: Owner, lost: &mut LostMetadata) -> io::Result<()> {
     let now = file.metadata()?;
     give(owner, (now.owner, now.group), lost, |user| file.set_owner(user, owner.group));
     Ok(())
@@ -94,7 +94,7 @@ fn keep_owner(file: &dyn DiskFile, owner: Owner, lost: &mut Lost) -> io::Result<
 pub(super) fn give<E: Display>(
     owner: Owner,
     now: (u32, u32),
-    lost: &mut Lost,
+    lost: &mut LostMetadata,
     set: impl Fn(Option<u32>) -> Result<(), E>,
 ) {
     if now == (owner.user, owner.group) {

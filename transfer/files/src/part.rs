@@ -9,7 +9,7 @@
 //! or may change later is never used. A kept part has mode 0600 until it gets its final name.
 //!
 //! A part that is worth resuming is kept: it is renamed to a name that marks it as kept, and its progress is in the
-//! journal of its transfer (`journal.rs`). If its writer dies or gives up, the part stays for [`KEPT_PATIENCE`].
+//! journal of its transfer (`journal.rs`). If its writer dies or gives up, the part stays for [`KEPT_AGE_MIN`].
 
 use std::io;
 
@@ -17,10 +17,10 @@ use sabul_content::{Layout, Tree};
 use sabul_wire::control::{Entry, Failure, FailureCode, Mark};
 use tracing::{debug, info};
 
-use super::behind::{Behind, hash_of};
+use super::entry_error::{EntryError, entry_error, root_entry_error};
 use super::journal::is_journal;
-use super::metadata::{Lost, keep_metadata};
-use super::trouble::{Trouble, root_trouble, trouble};
+use super::metadata::{LostMetadata, keep_metadata};
+use super::prefix::{PrefixVerifier, hash_of};
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::root::{
     Entry as Name, FileId, Kind, LinkTarget, MAX_NAME, Metadata, RootError, RootPath,
@@ -44,10 +44,10 @@ const RESERVE_STEPS: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
 /// the end is flushed in a fraction of a second.
 const WRITEBACK_BYTES: u64 = 8 << 20;
 /// How long a kept part waits for a resume, in seconds: a week.
-pub(super) const KEPT_PATIENCE: i64 = 7 * 86_400;
+pub(super) const KEPT_AGE_MIN: i64 = 7 * 86_400;
 /// Minimum age of a part before removal, in seconds, if locks of other machines may be invisible here. Ours: a live
 /// writer changes its part every few seconds.
-const LOCAL_LOCK_PATIENCE: i64 = 600;
+const LOCAL_LOCK_AGE_MIN: i64 = 600;
 /// Mode of a kept part.
 pub(super) const KEPT_MODE: u32 = 0o600;
 /// Amount of prefix verification per idle call, given as received bytes. Ours: some milliseconds.
@@ -79,15 +79,15 @@ fn kept_name(name: &[u8]) -> Vec<u8> {
 /// How long an unlocked part with this name may wait, in seconds; `None` if this is not the name of a part.
 fn recognise(name: &[u8]) -> Option<i64> {
     let stem = name.strip_suffix(SUFFIX)?;
-    let (stem, patience) = stem.strip_suffix(KEPT).map_or((stem, 0), |stem| (stem, KEPT_PATIENCE));
+    let (stem, least_age) = stem.strip_suffix(KEPT).map_or((stem, 0), |stem| (stem, KEPT_AGE_MIN));
     let (start, digits) = stem.split_at_checked(stem.len().checked_sub(DIGITS)?)?;
     let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    (start.ends_with(b".") && start.len() > 1 && digits.iter().all(is_hex)).then_some(patience)
+    (start.ends_with(b".") && start.len() > 1 && digits.iter().all(is_hex)).then_some(least_age)
 }
 
 /// Whether a path has the name of a kept part.
 pub(super) fn is_kept_name(path: &RootPath) -> bool {
-    path.name().and_then(recognise) == Some(KEPT_PATIENCE)
+    path.name().and_then(recognise) == Some(KEPT_AGE_MIN)
 }
 
 /// A file under construction.
@@ -107,7 +107,7 @@ pub(super) struct Part {
     /// Writeback was started for the content before this offset.
     handed_over: u64,
     /// Verification of the content that was present at the resume.
-    behind: Option<Behind>,
+    prefix: Option<PrefixVerifier>,
     /// Mode that the part gets with its final name.
     mode: u32,
     /// Hash for the verification by reading back from the disk; `None` if not requested.
@@ -139,9 +139,9 @@ impl Part {
         target: RootPath,
         entry: &Entry,
         preserve: bool,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, EntryError> {
         let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
-            return Err(root_trouble(&RootError::IsADirectory(target.to_string())));
+            return Err(root_entry_error(&RootError::IsADirectory(target.to_string())));
         };
         if is_reserved(name) {
             let message = format!(
@@ -149,7 +149,7 @@ impl Part {
             );
             return Err(Failure::new(FailureCode::Refused, message).into());
         }
-        let fail = |error: io::Error| trouble(target.as_bytes(), &error);
+        let fail = |error: io::Error| entry_error(target.as_bytes(), &error);
         let keeps_old = !preserve || entry.mode.is_none();
         let old = replaced(disk, &target, keeps_old);
         // Users without access to the old file have no access to the part.
@@ -157,14 +157,14 @@ impl Part {
         for _ in 0..ATTEMPTS {
             let path = parent
                 .join(part_name(name, disk.draw().map_err(fail)?))
-                .map_err(|error| root_trouble(&error))?;
+                .map_err(|error| root_entry_error(&error))?;
             let file = match disk.create_file(&path, mode) {
                 Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => continue,
-                result => result.map_err(|error| root_trouble(&error))?,
+                result => result.map_err(|error| root_entry_error(&error))?,
             };
-            let begun = file.metadata().and_then(|metadata| Ok((metadata, file.lock()?)));
-            let (Metadata { id, mode, .. }, lock) = match begun {
-                Ok(begun) => begun,
+            let opened = file.metadata().and_then(|metadata| Ok((metadata, file.lock()?)));
+            let (Metadata { id, mode, .. }, lock) = match opened {
+                Ok(opened) => opened,
                 Err(error) => {
                     // The part is empty; if the removal fails, its lock is released soon.
                     let _ = disk.remove_file(&path);
@@ -175,10 +175,10 @@ impl Part {
             let (size, layout) = (entry.stream_bytes(), Layout::of(entry));
             let step = *RESERVE_STEPS.start();
             let (file, written, reserved, handed_over) = (Some(file), 0, 0, 0);
-            let (behind, noted) = (None, Noted::default());
+            let (prefix, noted) = (None, Noted::default());
             #[rustfmt::skip]
             let mut part = Self {
-                path, target, id, file, size, layout, written, reserved, step, handed_over, behind, mode, keeps_old,
+                path, target, id, file, size, layout, written, reserved, step, handed_over, prefix, mode, keeps_old,
                 old, noted, read_back: None,
             };
             // A concurrent cleanup may have found the part before it was locked, and may remove it.
@@ -199,9 +199,9 @@ impl Part {
         entry: &Entry,
         (mode, preserve): (u32, bool),
         marks: Vec<Mark>,
-    ) -> Result<Self, Trouble> {
-        let fail = |error: io::Error| trouble(target.as_bytes(), &error);
-        let file = disk.open_file(&path).map_err(|error| root_trouble(&error))?;
+    ) -> Result<Self, EntryError> {
+        let fail = |error: io::Error| entry_error(target.as_bytes(), &error);
+        let file = disk.open_file(&path).map_err(|error| root_entry_error(&error))?;
         let found = file.metadata().map_err(fail)?;
         let layout = Layout::of(entry);
         let offset = marks.last().map_or(0, |mark| mark.bytes);
@@ -227,22 +227,22 @@ impl Part {
             reserved: 0,
             step: *RESERVE_STEPS.start(),
             handed_over: 0,
-            behind: None,
+            prefix: None,
             mode,
             read_back: None,
             keeps_old,
             old,
             noted: Noted::default(),
         };
-        part.go_on(marks)?;
+        part.resume_from(marks)?;
         part.require_its_name(disk)?;
         Ok(part)
     }
 
     /// Continues from the last of these marks; truncates the content after the mark.
-    pub(super) fn go_on(&mut self, marks: Vec<Mark>) -> Result<(), Trouble> {
+    pub(super) fn resume_from(&mut self, marks: Vec<Mark>) -> Result<(), EntryError> {
         let offset = marks.last().map_or(0, |mark| mark.bytes);
-        let fail = |error: io::Error| trouble(self.target.as_bytes(), &error);
+        let fail = |error: io::Error| entry_error(self.target.as_bytes(), &error);
         if let Some(file) = &mut self.file {
             file.resume_at(self.layout.reach(offset)).map_err(fail)?;
             if self.layout.has_holes() {
@@ -251,51 +251,51 @@ impl Part {
             }
         }
         (self.written, self.reserved, self.handed_over) = (offset, offset, offset);
-        self.behind = Some(Behind::new(self.layout.clone(), marks));
+        self.prefix = Some(PrefixVerifier::new(self.layout.clone(), marks));
         Ok(())
     }
 
     /// Completes the verification of the content present at the resume. Returns its hash state; `None` if the content
     /// does not match.
-    pub(super) fn read_back(&mut self) -> Result<Option<Tree>, Trouble> {
-        let (Some(file), Some(behind)) = (&self.file, &mut self.behind) else { return Ok(None) };
-        let tree = behind.finish(&**file);
-        let tree = tree.map_err(|error| trouble(self.target.as_bytes(), &error))?.clone();
-        Ok((!behind.differs()).then_some(tree))
+    pub(super) fn read_back(&mut self) -> Result<Option<Tree>, EntryError> {
+        let (Some(file), Some(prefix)) = (&self.file, &mut self.prefix) else { return Ok(None) };
+        let tree = prefix.finish(&**file);
+        let tree = tree.map_err(|error| entry_error(self.target.as_bytes(), &error))?.clone();
+        Ok((!prefix.differs()).then_some(tree))
     }
 
     /// Verifies more of the prefix, in proportion to `bytes`; returns whether more remains.
-    fn read_behind(&mut self, bytes: u64) -> Result<bool, Trouble> {
-        let (Some(file), Some(behind)) = (&self.file, &mut self.behind) else { return Ok(false) };
-        let read = behind.keep_pace(&**file, bytes);
-        read.map_err(|error| trouble(self.target.as_bytes(), &error))?;
-        Ok(!behind.is_done())
+    fn read_prefix(&mut self, bytes: u64) -> Result<bool, EntryError> {
+        let (Some(file), Some(prefix)) = (&self.file, &mut self.prefix) else { return Ok(false) };
+        let read = prefix.keep_pace(&**file, bytes);
+        read.map_err(|error| entry_error(self.target.as_bytes(), &error))?;
+        Ok(!prefix.is_done())
     }
 
     /// Verifies more of the prefix, for some milliseconds; returns whether more remains.
-    pub(super) fn read_some(&mut self) -> Result<bool, Trouble> {
-        self.read_behind(IDLE_BYTES)
+    pub(super) fn read_some(&mut self) -> Result<bool, EntryError> {
+        self.read_prefix(IDLE_BYTES)
     }
 
     /// The path of the part once it is kept.
-    pub(super) fn kept_path(&self) -> Result<RootPath, Trouble> {
+    pub(super) fn kept_path(&self) -> Result<RootPath, EntryError> {
         if is_kept_name(&self.path) {
             return Ok(self.path.clone());
         }
         let name = kept_name(self.path.name().unwrap_or_default());
         let parent = self.path.parent().unwrap_or(RootPath::root());
-        parent.join(name).map_err(|error| root_trouble(&error))
+        parent.join(name).map_err(|error| root_entry_error(&error))
     }
 
     /// Renames the part to the name of a kept part.
-    pub(super) fn keep(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
+    pub(super) fn keep(&mut self, disk: &dyn Disk) -> Result<(), EntryError> {
         let path = self.kept_path()?;
         if path != self.path {
             self.require_its_name(disk)?;
             if let Some(file) = &self.file {
-                file.set_mode(KEPT_MODE).map_err(|error| self.trouble(&error))?;
+                file.set_mode(KEPT_MODE).map_err(|error| self.entry_error(&error))?;
             }
-            disk.rename(&self.path, &path).map_err(|error| root_trouble(&error))?;
+            disk.rename(&self.path, &path).map_err(|error| root_entry_error(&error))?;
             self.path = path;
         }
         Ok(())
@@ -342,20 +342,20 @@ impl Part {
     }
 
     /// Returns an error if the disk has less free space than the announced size.
-    pub(super) fn check_room(&self) -> Result<(), Trouble> {
+    pub(super) fn check_room(&self) -> Result<(), EntryError> {
         let size = self.size.filter(|&size| size >= RESERVE_FROM);
         let (Some(size), Some(file)) = (size, &self.file) else { return Ok(()) };
         match file.free_bytes() {
-            Ok(free) if free < size => Err(self.trouble(&io::ErrorKind::StorageFull.into())),
+            Ok(free) if free < size => Err(self.entry_error(&io::ErrorKind::StorageFull.into())),
             _ => Ok(()),
         }
     }
 
     /// Appends content; with `hand_over`, also starts the writeback.
-    pub(super) fn write(&mut self, mut content: &[u8], hand_over: bool) -> Result<(), Trouble> {
+    pub(super) fn write(&mut self, mut content: &[u8], hand_over: bool) -> Result<(), EntryError> {
         let end = self.written + content.len() as u64;
         self.reserve(end)?;
-        self.read_behind(content.len() as u64)?;
+        self.read_prefix(content.len() as u64)?;
         while !content.is_empty() {
             let (_, run) = self.layout.place(self.written);
             let now = usize::try_from(run).map_or(content.len(), |run| run.min(content.len()));
@@ -364,7 +364,7 @@ impl Part {
                 None => Err(io::ErrorKind::NotConnected.into()),
             };
             match result {
-                Ok(0) => return Err(self.trouble(&io::ErrorKind::WriteZero.into())),
+                Ok(0) => return Err(self.entry_error(&io::ErrorKind::WriteZero.into())),
                 Ok(count) => {
                     self.written += count as u64;
                     content = content.get(count..).unwrap_or_default();
@@ -373,7 +373,7 @@ impl Part {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.trouble(&error)),
+                Err(error) => return Err(self.entry_error(&error)),
             }
         }
         let waiting = self.written - self.handed_over;
@@ -390,17 +390,17 @@ impl Part {
     }
 
     /// Moves to the file offset of the next byte; a hole remains in between, and the file gets its correct length.
-    fn leave_hole(&mut self) -> Result<(), Trouble> {
+    fn leave_hole(&mut self) -> Result<(), EntryError> {
         let (place, _) = self.layout.place(self.written);
         match &mut self.file {
             Some(file) if self.layout.has_holes() => {
-                file.resume_at(place).map_err(|error| trouble(self.target.as_bytes(), &error))
+                file.resume_at(place).map_err(|error| entry_error(self.target.as_bytes(), &error))
             }
             _ => Ok(()),
         }
     }
 
-    fn reserve(&mut self, end: u64) -> Result<(), Trouble> {
+    fn reserve(&mut self, end: u64) -> Result<(), EntryError> {
         let (Some(size), Some(file)) = (self.size, &self.file) else { return Ok(()) };
         if self.layout.has_holes()
             || size < RESERVE_FROM
@@ -410,15 +410,16 @@ impl Part {
             return Ok(());
         }
         let until = end.saturating_add(self.step).min(size);
-        file.reserve(self.reserved, until - self.reserved).map_err(|error| self.trouble(&error))?;
+        file.reserve(self.reserved, until - self.reserved)
+            .map_err(|error| self.entry_error(&error))?;
         self.reserved = until;
         self.step = (self.step * 2).min(*RESERVE_STEPS.end());
         Ok(())
     }
 
     /// Sets the announced metadata; returns metadata that was lost.
-    pub(super) fn keep_metadata(&mut self, entry: &Entry) -> Result<Lost, Trouble> {
-        let Some(file) = &self.file else { return Ok(Lost::default()) };
+    pub(super) fn keep_metadata(&mut self, entry: &Entry) -> Result<LostMetadata, EntryError> {
+        let Some(file) = &self.file else { return Ok(LostMetadata::default()) };
         let result = match entry.mode {
             Some(mode) if is_kept_name(&self.path) => {
                 self.mode = mode & 0o777;
@@ -427,24 +428,24 @@ impl Part {
             }
             _ => keep_metadata(&**file, entry),
         };
-        result.map_err(|error| self.trouble(&error))
+        result.map_err(|error| self.entry_error(&error))
     }
 
     /// Sets the final mode, owner and group.
-    fn open_up(&mut self) -> Result<(), Trouble> {
+    fn open_up(&mut self) -> Result<(), EntryError> {
         if let (Some(old), Some(_)) = (self.old.take(), &self.file) {
             self.take_after(&old, None)?;
         }
         match &self.file {
             Some(file) if is_kept_name(&self.path) => {
-                file.set_mode(self.mode).map_err(|error| self.trouble(&error))
+                file.set_mode(self.mode).map_err(|error| self.entry_error(&error))
             }
             _ => Ok(()),
         }
     }
 
     /// Prepares the part to replace this file.
-    pub(super) fn replace(&mut self, disk: &dyn Disk, old: &Metadata) -> Result<(), Trouble> {
+    pub(super) fn replace(&mut self, disk: &dyn Disk, old: &Metadata) -> Result<(), EntryError> {
         if !self.keeps_old || old.kind != Kind::File {
             return Ok(());
         }
@@ -454,19 +455,23 @@ impl Part {
         }
         self.require_its_name(disk)?;
         let now =
-            disk.stat(&self.path, LinkTarget::Itself).map_err(|error| root_trouble(&error))?;
+            disk.stat(&self.path, LinkTarget::Itself).map_err(|error| root_entry_error(&error))?;
         if (now.owner, now.group, now.mode) == (old.owner, old.group, old.mode & 0o777) {
             return Ok(());
         }
-        let file = disk.open_read(&self.path).map_err(|error| root_trouble(&error))?;
+        let file = disk.open_read(&self.path).map_err(|error| root_entry_error(&error))?;
         self.take_after(old, Some(&*file))
     }
 
     /// Applies mode, owner and group of the replaced file, as far as permitted; `file` is used if the part is closed.
     /// If the group cannot be set, the group gets no more rights than other users.
-    fn take_after(&mut self, old: &Metadata, file: Option<&dyn DiskFile>) -> Result<(), Trouble> {
+    fn take_after(
+        &mut self,
+        old: &Metadata,
+        file: Option<&dyn DiskFile>,
+    ) -> Result<(), EntryError> {
         let Some(file) = file.or(self.file.as_deref()) else { return Ok(()) };
-        let fail = |error: io::Error| trouble(self.target.as_bytes(), &error);
+        let fail = |error: io::Error| entry_error(self.target.as_bytes(), &error);
         let mut now = file.metadata().map_err(fail)?;
         if (now.owner, now.group) != (old.owner, old.group) {
             let owner = Some(old.owner).filter(|owner| *owner != now.owner);
@@ -488,38 +493,38 @@ impl Part {
     }
 
     /// Flushes the content to the disk.
-    pub(super) fn sync(&self) -> Result<(), Trouble> {
+    pub(super) fn sync(&self) -> Result<(), EntryError> {
         match &self.file {
-            Some(file) => file.sync().map_err(|error| self.trouble(&error)),
+            Some(file) => file.sync().map_err(|error| self.entry_error(&error)),
             None => Ok(()),
         }
     }
 
     /// Reads the content back from the disk and verifies it, if requested. Must follow [`Self::sync`].
-    pub(super) fn check_disk(&self) -> Result<(), Trouble> {
+    pub(super) fn check_disk(&self) -> Result<(), EntryError> {
         let (Some(hash), Some(file)) = (self.read_back, &self.file) else { return Ok(()) };
         file.drop_cache();
         let found = hash_of(&**file, &self.layout, self.written);
-        if found.map_err(|error| self.trouble(&error))? == (self.written, hash) {
+        if found.map_err(|error| self.entry_error(&error))? == (self.written, hash) {
             return Ok(());
         }
         Err(differs_on_disk(&self.target))
     }
 
     /// Closes the file, which releases its lock.
-    pub(super) fn close(&mut self) -> Result<(), Trouble> {
+    pub(super) fn close(&mut self) -> Result<(), EntryError> {
         self.open_up()?;
         match self.file.take() {
-            Some(file) => file.close().map_err(|error| self.trouble(&error)),
+            Some(file) => file.close().map_err(|error| self.entry_error(&error)),
             None => Ok(()),
         }
     }
 
     /// Renames the part to its final name and replaces an existing file.
-    pub(super) fn rename(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
+    pub(super) fn rename(&mut self, disk: &dyn Disk) -> Result<(), EntryError> {
         self.require_its_name(disk)?;
         self.open_up()?;
-        disk.rename(&self.path, &self.target).map_err(|error| root_trouble(&error))
+        disk.rename(&self.path, &self.target).map_err(|error| root_entry_error(&error))
     }
 
     /// Removes the part.
@@ -532,19 +537,19 @@ impl Part {
         }
     }
 
-    fn has_its_name(&self, disk: &dyn Disk) -> Result<bool, Trouble> {
+    fn has_its_name(&self, disk: &dyn Disk) -> Result<bool, EntryError> {
         match disk.stat(&self.path, LinkTarget::Itself) {
             Ok(Metadata { id, .. }) => Ok(id == self.id),
             Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(root_trouble(&error)),
+            Err(error) => Err(root_entry_error(&error)),
         }
     }
 
-    fn require_its_name(&self, disk: &dyn Disk) -> Result<(), Trouble> {
+    fn require_its_name(&self, disk: &dyn Disk) -> Result<(), EntryError> {
         if self.has_its_name(disk)? { Ok(()) } else { Err(self.is_lost()) }
     }
 
-    fn is_lost(&self) -> Trouble {
+    fn is_lost(&self) -> EntryError {
         let message = format!(
             "cannot write '{}': somebody removed or replaced it while it was under construction; \
              copy it again",
@@ -553,30 +558,30 @@ impl Part {
         Failure::new(FailureCode::Unwritable, message).into()
     }
 
-    fn trouble(&self, error: &io::Error) -> Trouble {
-        let trouble = trouble(self.target.as_bytes(), error);
+    fn entry_error(&self, error: &io::Error) -> EntryError {
+        let entry_error = entry_error(self.target.as_bytes(), error);
         let free = self.file.as_ref().and_then(|file| file.free_bytes().ok());
         match (error.kind(), self.size, free) {
             (io::ErrorKind::StorageFull, Some(size), Some(free)) => {
                 let rest = size.saturating_sub(self.reserved.max(self.written));
-                trouble.with_missing(rest.saturating_sub(free))
+                entry_error.with_missing(rest.saturating_sub(free))
             }
-            _ => trouble,
+            _ => entry_error,
         }
     }
 }
 
 /// A temporary name for an object that will replace an existing object.
-pub(super) fn fresh_name(disk: &dyn Disk, target: &RootPath) -> Result<RootPath, Trouble> {
+pub(super) fn fresh_name(disk: &dyn Disk, target: &RootPath) -> Result<RootPath, EntryError> {
     let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
-        return Err(root_trouble(&RootError::IsADirectory(target.to_string())));
+        return Err(root_entry_error(&RootError::IsADirectory(target.to_string())));
     };
-    let bits = disk.draw().map_err(|error| trouble(target.as_bytes(), &error))?;
-    parent.join(part_name(name, bits)).map_err(|error| root_trouble(&error))
+    let bits = disk.draw().map_err(|error| entry_error(target.as_bytes(), &error))?;
+    parent.join(part_name(name, bits)).map_err(|error| root_entry_error(&error))
 }
 
 /// The failure for content that reads back differently from the disk.
-pub(super) fn differs_on_disk(target: &RootPath) -> Trouble {
+pub(super) fn differs_on_disk(target: &RootPath) -> EntryError {
     let message = format!(
         "the disk returns other bytes for '{target}' than were written to it; the file got no name: check the disk"
     );
@@ -597,10 +602,10 @@ pub(super) fn reclaim(disk: &dyn Disk, folder: &RootPath, own: &Metadata) -> usi
     let Ok(names) = disk.names(folder) else { return 0 };
     let mut removed = 0;
     for Name { name, kind } in names.take(NAMES_SEARCHED).map_while(Result::ok) {
-        let patience = recognise(&name).or_else(|| is_journal(&name).then_some(KEPT_PATIENCE));
-        let Some(patience) = patience.filter(|_| kind == Kind::File) else { continue };
+        let least_age = recognise(&name).or_else(|| is_journal(&name).then_some(KEPT_AGE_MIN));
+        let Some(least_age) = least_age.filter(|_| kind == Kind::File) else { continue };
         let Ok(path) = folder.join(&name) else { continue };
-        match remove_if_dead(disk, &path, patience, own) {
+        match remove_if_dead(disk, &path, least_age, own) {
             Ok(true) => {
                 info!(part = %path, "removed what an earlier transfer left unfinished");
                 removed += 1;
@@ -615,7 +620,7 @@ pub(super) fn reclaim(disk: &dyn Disk, folder: &RootPath, own: &Metadata) -> usi
 fn remove_if_dead(
     disk: &dyn Disk,
     path: &RootPath,
-    patience: i64,
+    least_age: i64,
     own: &Metadata,
 ) -> Result<bool, Box<dyn std::error::Error>> {
     let file = disk.open_file(path)?;
@@ -623,11 +628,11 @@ fn remove_if_dead(
     if found.owner != own.owner || file.lock()? != Lock::Held {
         return Ok(false);
     }
-    let patience =
-        if file.has_shared_locks()? { patience } else { patience.max(LOCAL_LOCK_PATIENCE) };
+    let least_age =
+        if file.has_shared_locks()? { least_age } else { least_age.max(LOCAL_LOCK_AGE_MIN) };
     // The metadata is read again now that no other process writes to the file.
     let found = file.metadata()?;
-    let is_recent = own.ctime.seconds.saturating_sub(found.ctime.seconds) < patience;
+    let is_recent = own.ctime.seconds.saturating_sub(found.ctime.seconds) < least_age;
     // The writer may have renamed the file before it was locked here.
     if is_recent || disk.stat(path, LinkTarget::Itself)?.id != found.id {
         return Ok(false);
@@ -646,9 +651,9 @@ mod tests {
             let part = part_name(name, 0xAB);
             let kept = kept_name(&part);
             assert_ne!(part, part_name(name, 0xAC));
-            for (name, patience) in [(&part, 0), (&kept, KEPT_PATIENCE)] {
+            for (name, least_age) in [(&part, 0), (&kept, KEPT_AGE_MIN)] {
                 assert!(name.len() <= MAX_NAME && is_reserved(name));
-                assert_eq!(recognise(name), Some(patience));
+                assert_eq!(recognise(name), Some(least_age));
             }
             assert_eq!(std::str::from_utf8(&part).is_ok(), std::str::from_utf8(name).is_ok());
         }

@@ -14,7 +14,7 @@ use sabul_wire::control::{
 };
 
 use super::content::Content;
-use super::trouble::{LostFolder, MAX_KEPT_FAILURES, Trouble};
+use super::entry_error::{EntryError, FailedFolder, MAX_KEPT_FAILURES};
 use crate::root::RootPath;
 
 /// Maximum weight in bytes of the parts and large files reported to the sender. Ours: room for about 100,000 files;
@@ -28,16 +28,16 @@ pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Whether an entry has reached its final state on the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Commit {
     /// The entry is complete, as far as the sink gives guarantees.
     Now,
-    /// The entry is not complete yet; [`Sink::settled`] returns the outcome.
+    /// The entry is not complete yet; [`Sink::committed`] returns the outcome.
     Later,
 }
 
-/// Outcome of an entry for which [`Kept::Later`] was returned.
+/// Outcome of an entry for which [`Commit::Later`] was returned.
 #[derive(Debug)]
-pub struct Settled {
+pub struct CommitResult {
     /// Index of the entry.
     pub index: u64,
     /// Its path as announced.
@@ -45,7 +45,7 @@ pub struct Settled {
     /// Whether the entry is a directory or a link.
     pub is_directory: bool,
     /// Whether the entry was kept.
-    pub result: Result<(), Trouble>,
+    pub result: Result<(), EntryError>,
 }
 
 /// Content that earlier attempts left.
@@ -104,13 +104,13 @@ pub trait Sink {
     ///
     /// # Errors
     /// If the directory cannot be made.
-    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble>;
+    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Commit, EntryError>;
 
-    /// Makes a symbolic link, or a hard link to an earlier entry. May be deferred until [`Self::settle`].
+    /// Makes a symbolic link, or a hard link to an earlier entry. May be deferred until [`Self::commit`].
     ///
     /// # Errors
     /// If the link cannot be made.
-    fn make_link(&mut self, _index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+    fn make_link(&mut self, _index: u64, entry: &Entry) -> Result<Commit, EntryError> {
         let message = format!("'{}' is a link and cannot go to a stream", Printable(&entry.path));
         Err(Failure::new(FailureCode::BadSetting, message).into())
     }
@@ -124,7 +124,7 @@ pub trait Sink {
     ///
     /// # Errors
     /// If the entry cannot be written.
-    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble>;
+    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), EntryError>;
 
     /// Path of an entry as displayed to the local user, if there is a path.
     fn shown(&self, _path: &[u8]) -> Option<String> {
@@ -138,7 +138,7 @@ pub trait Sink {
 
     /// Returns content that earlier attempts left, for the sender to resume from. Called once, before the first
     /// block.
-    fn held(&mut self) -> Left {
+    fn resumable(&mut self) -> Left {
         Left::default()
     }
 
@@ -147,7 +147,7 @@ pub trait Sink {
     ///
     /// # Errors
     /// If the file cannot be resumed there.
-    fn resume(&mut self, _index: u64, entry: &Entry, _offset: u64) -> Result<(), Trouble> {
+    fn resume(&mut self, _index: u64, entry: &Entry, _offset: u64) -> Result<(), EntryError> {
         let text = format!("nothing is there of '{}'", Printable(&entry.path));
         Err(Failure::new(FailureCode::Protocol, text).into())
     }
@@ -157,7 +157,7 @@ pub trait Sink {
     ///
     /// # Errors
     /// If the bytes cannot be read or have changed.
-    fn read_back(&mut self, index: u64) -> Result<Option<Tree>, Trouble> {
+    fn read_back(&mut self, index: u64) -> Result<Option<Tree>, EntryError> {
         let text = format!("nothing is there of entry {index}");
         Err(Failure::new(FailureCode::Internal, text).into())
     }
@@ -172,7 +172,7 @@ pub trait Sink {
     ///
     /// # Errors
     /// If content written earlier is lost.
-    fn mark(&mut self, _index: u64, _entry: &Entry, _marks: Marks) -> Result<bool, Trouble> {
+    fn mark(&mut self, _index: u64, _entry: &Entry, _marks: Marks) -> Result<bool, EntryError> {
         Ok(false)
     }
 
@@ -180,13 +180,13 @@ pub trait Sink {
     ///
     /// # Errors
     /// If the content cannot be written.
-    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble>;
+    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), EntryError>;
 
     /// Keeps an entry whose content is complete and verified against this hash.
     ///
     /// # Errors
     /// If the entry cannot be kept.
-    fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> Result<Kept, Trouble>;
+    fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> Result<Commit, EntryError>;
 
     /// Removes all content of an entry; does nothing if there is no content.
     fn discard(&mut self, index: u64);
@@ -213,10 +213,10 @@ pub trait Sink {
     }
 
     /// Completes all deferred entries; blocks until they are done.
-    fn settle(&mut self) {}
+    fn commit(&mut self) {}
 
     /// Returns the outcomes since the last call, in the order of keeping.
-    fn settled(&mut self) -> Vec<Settled> {
+    fn committed(&mut self) -> Vec<CommitResult> {
         Vec::new()
     }
 
@@ -232,7 +232,7 @@ pub trait Sink {
     }
 
     /// Whether the sink keeps resume data until [`Self::conclude`] is called.
-    fn has_to_be_heard(&self) -> bool {
+    fn awaits_confirmation(&self) -> bool {
         false
     }
 
@@ -288,11 +288,11 @@ pub struct Receiver<S: Sink> {
     dropping: BTreeSet<u64>,
     content: Content,
     counts: Counts,
-    lost_folder: LostFolder,
+    failed_folder: FailedFolder,
     failures: Vec<(Vec<u8>, Failure)>,
     messages: Vec<Message>,
     /// Time and values of the last progress message.
-    told: Option<(Duration, Counts)>,
+    last_progress: Option<(Duration, Counts)>,
     is_finished: bool,
     /// The error that ended the transfer.
     over: Option<Failure>,
@@ -300,9 +300,9 @@ pub struct Receiver<S: Sink> {
     stop: Arc<AtomicBool>,
 }
 
-fn stopped() -> Trouble {
+fn stopped() -> EntryError {
     let failure = Failure::new(FailureCode::Cancelled, "the transfer was cancelled");
-    Trouble { ends_transfer: true, ..failure.into() }
+    EntryError { ends_transfer: true, ..failure.into() }
 }
 
 impl<S: Sink> Receiver<S> {
@@ -319,10 +319,10 @@ impl<S: Sink> Receiver<S> {
             dropping: BTreeSet::new(),
             content: Content::default(),
             counts: Counts::default(),
-            lost_folder: LostFolder::default(),
+            failed_folder: FailedFolder::default(),
             failures: Vec::new(),
             messages: Vec::new(),
-            told: None,
+            last_progress: None,
             is_finished: false,
             over: None,
             stop: Arc::default(),
@@ -330,7 +330,7 @@ impl<S: Sink> Receiver<S> {
     }
 
     /// Sets the cancel flag; long operations stop once the flag is set.
-    pub fn heed(&mut self, stop: Arc<AtomicBool>) {
+    pub fn set_cancel_flag(&mut self, stop: Arc<AtomicBool>) {
         self.stop = stop;
     }
 
@@ -354,7 +354,7 @@ impl<S: Sink> Receiver<S> {
         let transfer = self.transfer;
         let mut messages = Vec::new();
         let (mut files, mut weight, mut all) = (Vec::new(), 0, 0);
-        let left = self.sink.held();
+        let left = self.sink.resumable();
         for held in left.files {
             let next = held.weight();
             all += next;
@@ -393,14 +393,14 @@ impl<S: Sink> Receiver<S> {
     pub fn poll_messages(&mut self, now: Duration) -> Vec<Message> {
         if !self.is_finished {
             self.sink.tick(now);
-            self.take_settled();
+            self.take_committed();
         }
         self.counts.durable = self.sink.durable();
         let is_due = self.over.is_some()
-            || self.told.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
-        let is_news = self.told.map(|(_, what)| what).unwrap_or_default() != self.counts;
+            || self.last_progress.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
+        let is_news = self.last_progress.map(|(_, what)| what).unwrap_or_default() != self.counts;
         if is_news && (is_due || self.is_finished) {
-            self.told = Some((now, self.counts));
+            self.last_progress = Some((now, self.counts));
             self.messages.push(Message::Progress {
                 transfer: self.transfer,
                 bytes: self.counts.bytes,
@@ -420,8 +420,8 @@ impl<S: Sink> Receiver<S> {
     }
 
     /// Whether resume data is kept until the sender has confirmed the end of the transfer.
-    pub fn has_to_be_heard(&self) -> bool {
-        self.sink.has_to_be_heard()
+    pub fn awaits_confirmation(&self) -> bool {
+        self.sink.awaits_confirmation()
     }
 
     /// Called when the sender has confirmed the end of the transfer.
@@ -488,8 +488,8 @@ impl<S: Sink> Receiver<S> {
         let result = self.work();
         if let Err(failure) = &result {
             // Complete entries are kept.
-            self.sink.settle();
-            self.take_settled();
+            self.sink.commit();
+            self.take_committed();
             self.over = Some(failure.clone());
         }
         result
@@ -497,7 +497,7 @@ impl<S: Sink> Receiver<S> {
 
     fn work(&mut self) -> Result<(), Failure> {
         loop {
-            self.take_settled();
+            self.take_committed();
             if let Some(failure) = self.over.take() {
                 return Err(failure);
             }
@@ -512,8 +512,8 @@ impl<S: Sink> Receiver<S> {
                 Polled::Wait { because: AssemblerWait::Block, .. } => return Ok(()),
                 Polled::Wait { because: AssemblerWait::Nothing, .. } => {
                     if !self.is_finished {
-                        self.sink.settle();
-                        self.take_settled();
+                        self.sink.commit();
+                        self.take_committed();
                         if let Some(failure) = self.over.take() {
                             return Err(failure);
                         }
@@ -569,11 +569,11 @@ impl<S: Sink> Receiver<S> {
             Op::MakeDirectory(_) => self
                 .sink
                 .make_directory(index, entry)
-                .map(|kept| self.counts.entries += u64::from(kept == Kept::Now)),
+                .map(|commit| self.counts.entries += u64::from(commit == Commit::Now)),
             Op::MakeLink(_) => self
                 .sink
                 .make_link(index, entry)
-                .map(|kept| self.counts.entries += u64::from(kept == Kept::Now)),
+                .map(|commit| self.counts.entries += u64::from(commit == Commit::Now)),
             Op::Create(_) => {
                 self.content.begin(index);
                 self.sink.create(index, entry)
@@ -581,7 +581,7 @@ impl<S: Sink> Receiver<S> {
             Op::Resume { offset, .. } => self
                 .sink
                 .resume(index, entry, offset)
-                .map(|()| self.content.go_on(index, offset, &mut self.counts)),
+                .map(|()| self.content.resume_from(index, offset, &mut self.counts)),
             Op::ReadBack(_) => loop {
                 match self.sink.read_back(index) {
                     // Reading back may take hours.
@@ -591,7 +591,7 @@ impl<S: Sink> Receiver<S> {
                         read_back = tree;
                         break Ok(());
                     }
-                    Err(trouble) => break Err(trouble),
+                    Err(entry_error) => break Err(entry_error),
                 }
             },
             Op::Write { range, .. } => {
@@ -606,10 +606,10 @@ impl<S: Sink> Receiver<S> {
                 })
             }
             Op::Finish { verified: Ok(hash), .. } => {
-                self.sink.finish(index, entry, hash).map(|kept| {
-                    self.counts.entries += u64::from(kept == Kept::Now);
-                    self.counts.files += u64::from(kept == Kept::Now);
-                    self.content.finish(index, kept);
+                self.sink.finish(index, entry, hash).map(|commit| {
+                    self.counts.entries += u64::from(commit == Commit::Now);
+                    self.counts.files += u64::from(commit == Commit::Now);
+                    self.content.finish(index, commit);
                 })
             }
             Op::Finish { verified: Err(rejection), .. } => {
@@ -619,17 +619,17 @@ impl<S: Sink> Receiver<S> {
                 return;
             }
         };
-        if let Err(trouble) = result {
+        if let Err(entry_error) = result {
             let path = entry.path.clone();
             if is_folder {
-                self.lost_folder.note(&path, &trouble);
+                self.failed_folder.note(&path, &entry_error);
             }
-            if trouble.ends_transfer {
+            if entry_error.ends_transfer {
                 self.sink.give_up(index);
             } else {
                 self.sink.discard(index);
             }
-            self.fail_for(index, path, trouble);
+            self.fail_for(index, path, entry_error);
             if has_more {
                 self.dropping.insert(index);
             }
@@ -642,23 +642,23 @@ impl<S: Sink> Receiver<S> {
         }
     }
 
-    fn take_settled(&mut self) {
-        for Settled { index, path, is_directory, result } in self.sink.settled() {
+    fn take_committed(&mut self) {
+        for CommitResult { index, path, is_directory, result } in self.sink.committed() {
             match result {
                 Ok(()) => {
-                    self.content.settle(index);
+                    self.content.commit(index);
                     self.counts.entries += 1;
                     self.counts.files += u64::from(!is_directory);
                 }
-                Err(trouble) => self.fail_for(index, path, trouble),
+                Err(entry_error) => self.fail_for(index, path, entry_error),
             }
         }
     }
 
-    fn fail_for(&mut self, index: u64, path: Vec<u8>, trouble: Trouble) {
-        let trouble = self.lost_folder.explain(&path, trouble);
-        let ends_transfer = trouble.ends_transfer;
-        let failure = trouble.at(self.sink.shown(&path));
+    fn fail_for(&mut self, index: u64, path: Vec<u8>, entry_error: EntryError) {
+        let entry_error = self.failed_folder.explain(&path, entry_error);
+        let ends_transfer = entry_error.ends_transfer;
+        let failure = entry_error.at(self.sink.shown(&path));
         if ends_transfer {
             self.over.get_or_insert_with(|| failure.clone());
         }
@@ -709,9 +709,10 @@ mod tests {
                 Message::Have { transfer: 1, files: files.clone(), wholes: vec![], is_last: false };
             let wholes: Arc<Vec<_>> = Arc::new((0..count).map(whole).collect());
             let messages = vec![first].into_iter();
-            let told = HaveMessages { transfer: 1, messages, wholes: Arc::clone(&wholes), at: 0 };
+            let last_progress =
+                HaveMessages { transfer: 1, messages, wholes: Arc::clone(&wholes), at: 0 };
             let (mut all, mut last) = (Vec::new(), Vec::new());
-            for message in told {
+            for message in last_progress {
                 message.encode(&mut Vec::new()).unwrap();
                 let Message::Have { wholes, is_last, .. } = message else { panic!("{message:?}") };
                 all.extend(wholes);
@@ -728,24 +729,29 @@ mod tests {
     struct Endless(u32);
 
     impl Sink for Endless {
-        fn make_directory(&mut self, _index: u64, _entry: &Entry) -> Result<Kept, Trouble> {
-            Ok(Kept::Now)
+        fn make_directory(&mut self, _index: u64, _entry: &Entry) -> Result<Commit, EntryError> {
+            Ok(Commit::Now)
         }
-        fn create(&mut self, _index: u64, _entry: &Entry) -> Result<(), Trouble> {
+        fn create(&mut self, _index: u64, _entry: &Entry) -> Result<(), EntryError> {
             Ok(())
         }
-        fn resume(&mut self, _index: u64, _entry: &Entry, _offset: u64) -> Result<(), Trouble> {
+        fn resume(&mut self, _index: u64, _entry: &Entry, _offset: u64) -> Result<(), EntryError> {
             Ok(())
         }
-        fn write(&mut self, _index: u64, _entry: &Entry, _content: &[u8]) -> Result<(), Trouble> {
+        fn write(
+            &mut self,
+            _index: u64,
+            _entry: &Entry,
+            _content: &[u8],
+        ) -> Result<(), EntryError> {
             Ok(())
         }
-        fn read_back(&mut self, _index: u64) -> Result<Option<Tree>, Trouble> {
+        fn read_back(&mut self, _index: u64) -> Result<Option<Tree>, EntryError> {
             self.0 += 1;
             Ok(None)
         }
-        fn finish(&mut self, _: u64, _: &Entry, _: [u8; 32]) -> Result<Kept, Trouble> {
-            Ok(Kept::Now)
+        fn finish(&mut self, _: u64, _: &Entry, _: [u8; 32]) -> Result<Commit, EntryError> {
+            Ok(Commit::Now)
         }
         fn discard(&mut self, _index: u64) {}
         fn abort(&mut self) {}
@@ -766,7 +772,7 @@ mod tests {
         packer.fill(952, content).unwrap();
         packer.record(&Record::End { index: 0, outcome: Ok([0; 32]) });
         let mut receiver = Receiver::with_sink(Endless::default(), 1);
-        receiver.heed(Arc::new(AtomicBool::new(true)));
+        receiver.set_cancel_flag(Arc::new(AtomicBool::new(true)));
         let failure = receiver.on_block(packer.take()).and_then(|()| receiver.on_block(vec![]));
         assert_eq!(failure.unwrap_err().code, FailureCode::Cancelled);
         assert_eq!(receiver.sink().0, 1, "it asks between two looks");

@@ -139,7 +139,7 @@ impl Shared {
         while let Some(task) = self.next() {
             match task {
                 Task::Directory(directory) => self.list(&directory),
-                Task::Portion(portion) => self.look(&portion),
+                Task::Portion(portion) => self.count_portion(&portion),
             }
             self.lock().busy -= 1;
         }
@@ -227,12 +227,12 @@ impl Shared {
             self.changed.notify_one();
         } else {
             drop(work);
-            self.look(&portion);
+            self.count_portion(&portion);
         }
     }
 
     /// Counts the entries with these names.
-    fn look(&self, portion: &Portion) {
+    fn count_portion(&self, portion: &Portion) {
         for name in &portion.names {
             if self.is_over() {
                 return;
@@ -250,7 +250,7 @@ impl Shared {
         let is_source = above.is_none();
         let ancestors = || std::iter::successors(above, |directory| directory.above.as_ref());
         let named = ancestors().last().map(|directory| &*directory.path);
-        let facts = self.tree.look(&path, named, self.links);
+        let facts = self.tree.examine_source(&path, named, self.links);
         let holes = facts.as_ref().is_ok_and(Facts::may_have_holes);
         let allocated = facts.as_ref().map_or(0, |facts| facts.allocated);
         let identity = match facts.map(|facts| facts.kind) {

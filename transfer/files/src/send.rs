@@ -12,13 +12,13 @@ use sabul_wire::block::Record;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 use tracing::{info, warn};
 
-use super::behind::{Behind, read_from};
-use super::hands::{Hands, RUN, SMALL_BYTES};
+use super::entry_error::{MAX_KEPT_FAILURES, read_failure};
 use super::have::{Have, Known, same_whole};
 use super::outlet::{Outlet, Stopped};
+use super::pool::{FilePool, RUN, SMALL_BYTES};
+use super::prefix::{PrefixVerifier, read_from};
 use super::source::{Found, SourceSet, Step, Stream};
 use super::tree::{Tree, modified_ns};
-use super::trouble::{MAX_KEPT_FAILURES, read_failure};
 use crate::disk::DiskFile;
 use crate::root::Metadata;
 
@@ -31,7 +31,7 @@ const AHEAD_BYTES: usize = 256 << 10;
 /// block.
 const READ_AT_ONCE: usize = 64;
 /// Bytes of a prefix that are verified between two checks for cancellation.
-const BEHIND_BYTES: u64 = 64 << 20;
+const PREFIX_BYTES: u64 = 64 << 20;
 /// How many times a file is read again after its ctime changed.
 const READ_AGAIN_MAX: u32 = 3;
 
@@ -81,7 +81,7 @@ pub fn send_files(
 ) -> Result<SendSummary, Stopped> {
     let (mut walk, mut stream) = set.into_parts();
     let tree = walk.tree().clone();
-    let hands = Hands::for_tree(&tree);
+    let pool = FilePool::for_tree(&tree);
     let mut sender = Sender {
         options,
         outlet,
@@ -122,7 +122,7 @@ pub fn send_files(
             let (some, others) = rest.split_at(read_at_once(rest, options.block_bytes));
             rest = others;
             let read = |found| is_read_ahead(found, &have).then(|| read_small(found, &tree));
-            let read = hands.each(some.iter().collect(), RUN, read);
+            let read = pool.each(some.iter().collect(), RUN, read);
             for (found, read) in some.iter().zip(read) {
                 match read {
                     Some(read) => sender.send_small(found, read, &have)?,
@@ -258,7 +258,7 @@ fn hash_again(
         if is_over() {
             return Ok(None);
         }
-        let to = size.min(from.saturating_add(BEHIND_BYTES));
+        let to = size.min(from.saturating_add(PREFIX_BYTES));
         read_from(file, &layout, start, to, &mut tree)?;
         if tree.at() == from {
             break;
@@ -272,7 +272,7 @@ fn find_known(
     found: &Found,
     file: &dyn DiskFile,
     have: &mut Have,
-) -> Result<Option<Behind>, Failure> {
+) -> Result<Option<PrefixVerifier>, Failure> {
     let EntryKind::File(_) = found.entry.kind else { return Ok(None) };
     let (layout, size) = (Layout::of(&found.entry), found.entry.stream_bytes().unwrap_or(0));
     // Kept content of a range says nothing about the file.
@@ -286,7 +286,7 @@ fn find_known(
         Some(Known::Whole(content)) => {
             let mark = same_whole(file, &layout, size, content).map_err(fail)?;
             if mark.is_none() {
-                tell_changed(found, 0);
+                report_changed(found, 0);
             }
             Vec::from_iter(mark)
         }
@@ -298,12 +298,12 @@ fn find_known(
         [first, ..] => first.bytes,
         [] => 0,
     };
-    let mut behind = Behind::new(layout, marks);
-    behind.advance(file, at_once).map_err(fail)?;
-    Ok(Some(behind))
+    let mut prefix = PrefixVerifier::new(layout, marks);
+    prefix.advance(file, at_once).map_err(fail)?;
+    Ok(Some(prefix))
 }
 
-fn tell_changed(found: &Found, from: u64) {
+fn report_changed(found: &Found, from: u64) {
     info!(file = %found.path.display(), from, "it is not what the receiver has of it; it goes on there");
 }
 
@@ -339,7 +339,7 @@ impl Sender<'_> {
         let start = match &small.outcome {
             Ok(hash) if have.has_whole(path, size, hash) => size,
             Ok(_) if have.whole(path, size).is_some() => {
-                tell_changed(found, 0);
+                report_changed(found, 0);
                 0
             }
             _ => 0,
@@ -388,7 +388,7 @@ impl Sender<'_> {
         index: u64,
         file: &dyn DiskFile,
         size: u64,
-        mut known: Option<Behind>,
+        mut known: Option<PrefixVerifier>,
         found: &Found,
     ) -> Result<(u64, Result<[u8; 32], Failure>), Stopped> {
         let path = found.path.as_os_str().as_bytes();
@@ -397,25 +397,25 @@ impl Sender<'_> {
         // For a range of a file, bytes after the range do not matter.
         let before = found.part.map_or(0, |(before, _)| before);
         let is_part = found.part.is_some();
-        let mut start = known.as_ref().map_or(0, Behind::goes_on);
+        let mut start = known.as_ref().map_or(0, PrefixVerifier::resume_offset);
         let (mut sent, mut tree) = self.begin_at(index, start);
         loop {
-            if let Some(behind) = known.as_mut().filter(|it| sent >= size || it.differs()) {
-                while !behind.is_done() {
+            if let Some(prefix) = known.as_mut().filter(|it| sent >= size || it.differs()) {
+                while !prefix.is_done() {
                     // Verifying may take hours.
                     if self.outlet.is_over() {
                         return Err(Stopped);
                     }
-                    if let Err(error) = behind.advance(file, BEHIND_BYTES) {
+                    if let Err(error) = prefix.advance(file, PREFIX_BYTES) {
                         return Ok((sent, Err(read_failure(path, &error))));
                     }
                 }
-                let goes_on = behind.goes_on();
-                if goes_on < start {
+                let resume_offset = prefix.resume_offset();
+                if resume_offset < start {
                     // The verified prefix is shorter than the assumed prefix: go back.
-                    tell_changed(found, goes_on);
+                    report_changed(found, resume_offset);
                     self.summary.resumed -= start;
-                    start = goes_on;
+                    start = resume_offset;
                     (sent, tree) = self.begin_at(index, start);
                 }
             }
@@ -438,8 +438,8 @@ impl Sender<'_> {
             let filled: io::Result<bool> = filled.and_then(|content| {
                 tree.update(content);
                 sent += content.len() as u64;
-                if let Some(behind) = &mut known {
-                    behind.keep_pace(file, content.len() as u64)?;
+                if let Some(prefix) = &mut known {
+                    prefix.keep_pace(file, content.len() as u64)?;
                 }
                 Ok(content.is_empty())
             });
@@ -451,7 +451,7 @@ impl Sender<'_> {
             }
         }
         // The hash of a file that shrank is not needed.
-        if let Some(mut all) = known.map(Behind::into_agreed).filter(|_| sent >= size) {
+        if let Some(mut all) = known.map(PrefixVerifier::into_agreed).filter(|_| sent >= size) {
             if sent > start {
                 all.join(&tree);
             }

@@ -3,7 +3,7 @@
 //! The walk is lazy and sorted by bytes, so two runs send the same order. A directory with more
 //! than [`NAMES_HELD`] names is sorted in sections, to bound memory.
 //! Symbolic links are followed if they stay in the named directory, unless they are sent as links
-//! (`all.rs`). A link that leads out of the directory is followed only on request. Otherwise the
+//! (`archive.rs`). A link that leads out of the directory is followed only on request. Otherwise the
 //! author of the tree could choose which other files leave this machine. A link to a directory that
 //! contains the link is reported as a failure. Below a listener's root, links to files are followed
 //! if they stay inside, and links to directories are reported.
@@ -23,15 +23,15 @@ use sabul_wire::control::{
     Entry, EntryKind, Failure, FailureCode, MAX_ORIGINS, More, Owner, Range,
 };
 
-use super::all::{AllOfFiles, add_attributes};
+use super::archive::{HardLinkIndex, add_attributes};
+use super::entry_error::read_failure;
 use super::glob;
 use super::have::name_of;
-use super::look::Planned;
+use super::listing::Planned;
 use super::part::is_reserved;
-use super::prompt::Prompt;
 use super::rules::Rules;
+use super::stdin::StdinReader;
 use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
-use super::trouble::read_failure;
 use crate::disk::Disk;
 use crate::root::FileTime;
 
@@ -78,8 +78,8 @@ impl Source {
     /// Parses a command-line argument: a path, or `-` for standard input.
     pub fn from_argument(argument: &OsStr) -> Self {
         if argument == "-" {
-            let reader: Box<dyn Read + Send> = match Prompt::stdin() {
-                Ok(prompt) => Box::new(prompt),
+            let reader: Box<dyn Read + Send> = match StdinReader::stdin() {
+                Ok(stdin_reader) => Box::new(stdin_reader),
                 Err(_) => Box::new(io::stdin()),
             };
             Self::Stream { name: STDIN_NAME.to_vec(), reader }
@@ -210,7 +210,7 @@ impl SourceSet {
     /// Whether to send symbolic links as links, and hard links, owners and extended attributes.
     /// Otherwise links are followed, and only modes and times are sent.
     #[must_use]
-    pub fn with_all_of_files(self, is_wanted: bool) -> Self {
+    pub fn with_archive_mode(self, is_wanted: bool) -> Self {
         Self { links: if is_wanted { Links::Keep } else { self.links }, ..self }
     }
 
@@ -235,7 +235,7 @@ impl SourceSet {
         let failure = |root: &PathBuf| {
             let bytes = root.as_os_str().as_bytes();
             let links = if is_content(bytes) { Links::Follow } else { self.links };
-            let failure = match self.tree.look(root, None, links) {
+            let failure = match self.tree.examine_source(root, None, links) {
                 Ok(facts) if matches!(facts.kind, FactKind::Directory(_)) && !self.recursive => {
                     unreadable(root, NOT_RECURSIVE)
                 }
@@ -296,7 +296,7 @@ impl SourceSet {
             range,
             are_patterns,
             links,
-            all: (links == Links::Keep).then(AllOfFiles::default),
+            all: (links == Links::Keep).then(HardLinkIndex::default),
             stack: Vec::new(),
             names_held: NAMES_HELD,
             left_out: 0,
@@ -355,7 +355,7 @@ pub(super) struct Walk {
     are_patterns: bool,
     links: Links,
     /// State for links and hard links, if they are kept.
-    all: Option<AllOfFiles>,
+    all: Option<HardLinkIndex>,
     stack: Vec<Level>,
     names_held: usize,
     left_out: u64,
@@ -489,7 +489,7 @@ impl Walk {
 
     fn try_visit(&mut self, path: &Path, name: &[u8]) -> Result<Option<Visited>, Failure> {
         let named = self.stack.first().map(|level| &*level.path);
-        let facts = match self.tree.look(path, named, self.links) {
+        let facts = match self.tree.examine_source(path, named, self.links) {
             Ok(facts) => facts,
             Err(_) if !self.rules.take(name, false) => return Ok(None),
             Err(failure) => return Err(failure),

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use sabul_content::{Layout, Printable};
 use sabul_wire::control::{Entry, Failure, FailureCode};
 
-use super::receive::{Kept, Receiver, Sink};
-use super::trouble::{Trouble, write_failure};
+use super::entry_error::{EntryError, write_failure};
+use super::receive::{Commit, Receiver, Sink};
 
 /// Receiver of one file or stream into a writer.
 pub type StreamReceiver<W> = Receiver<StreamSink<W>>;
@@ -75,26 +75,31 @@ impl<W: Write> Sink for StreamSink<W> {
         1
     }
 
-    fn make_directory(&mut self, _index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+    fn make_directory(&mut self, _index: u64, entry: &Entry) -> Result<Commit, EntryError> {
         let message =
             format!("'{}' is a directory and cannot go to a stream", Printable(&entry.path));
         Err(Failure::new(FailureCode::BadSetting, message).into())
     }
 
-    fn create(&mut self, _index: u64, entry: &Entry) -> Result<(), Trouble> {
+    fn create(&mut self, _index: u64, entry: &Entry) -> Result<(), EntryError> {
         (self.layout, self.at, self.written) = (Layout::of(entry), 0, 0);
         Ok(())
     }
 
-    fn write(&mut self, _index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble> {
+    fn write(&mut self, _index: u64, entry: &Entry, content: &[u8]) -> Result<(), EntryError> {
         self.append(content).map_err(|error| write_failure(&entry.path, &error).into())
     }
 
-    fn finish(&mut self, _index: u64, entry: &Entry, _hash: [u8; 32]) -> Result<Kept, Trouble> {
+    fn finish(
+        &mut self,
+        _index: u64,
+        entry: &Entry,
+        _hash: [u8; 32],
+    ) -> Result<Commit, EntryError> {
         let end = self.layout.file_bytes(self.at);
         let done = self.fill(end).and_then(|()| self.writer.flush());
         done.map_err(|error| write_failure(&entry.path, &error))?;
-        Ok(Kept::Now)
+        Ok(Commit::Now)
     }
 
     fn discard(&mut self, _index: u64) {}

@@ -24,7 +24,7 @@ use sabul_wire::block::{MAX_PART, Record as Sent, split_block};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
 use tempfile::TempDir;
 
-use super::trouble::write_failure;
+use super::entry_error::write_failure;
 use super::*;
 use crate::root::{RootDir, RootLink};
 

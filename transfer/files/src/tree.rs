@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sabul_content::Printable;
 use sabul_wire::control::{Failure, FailureCode};
 
-use super::trouble::{read_failure, root_read_failure};
+use super::entry_error::{read_failure, root_read_failure};
 use crate::disk::{Disk, DiskFile};
 use crate::root::{FileTime, Kind, LinkTarget, Metadata, RootPath};
 
@@ -74,7 +74,7 @@ pub(super) enum Links {
 impl Tree {
     /// Looks up a path, following links as `links` says. `named` is the source above the path;
     /// `None` if the path is a source itself.
-    pub(super) fn look(
+    pub(super) fn examine_source(
         &self,
         path: &Path,
         named: Option<&Path>,

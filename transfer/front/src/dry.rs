@@ -141,7 +141,7 @@ pub async fn download(
     rules: Vec<Rule>,
     (destination, into_directory): (&Path, bool),
 ) -> Result<Vec<Step>, Error> {
-    let mut listing = session.look(sources, view, rules)?;
+    let mut listing = session.list(sources, view, rules)?;
     let mut found = Vec::new();
     while let Some(seen) = listing.next().await? {
         found.push(seen);
@@ -246,8 +246,8 @@ fn folders(place: &[u8], with_itself: bool) -> Vec<Vec<u8>> {
 async fn missing(session: &Session, places: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Error> {
     let mut there = BTreeSet::new();
     for some in places.chunks(PLACES_MAX) {
-        let asked = some.iter().map(|place| escaped(place)).collect();
-        let mut listing = session.look(asked, View::Itself, Vec::new())?;
+        let escaped_places = some.iter().map(|place| escaped(place)).collect();
+        let mut listing = session.list(escaped_places, View::Itself, Vec::new())?;
         while let Some(Seen { path, outcome }) = listing.next().await? {
             if !outcome.is_err_and(|failure| failure.code == FailureCode::NotFound) {
                 there.insert(plain(&path).to_vec());
@@ -259,7 +259,7 @@ async fn missing(session: &Session, places: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>
 
 /// Returns whether a path of the peer is a directory.
 async fn is_remote_folder(session: &Session, place: &[u8]) -> Result<bool, Error> {
-    let mut listing = session.look(vec![escaped(place)], View::Content, Vec::new())?;
+    let mut listing = session.list(vec![escaped(place)], View::Content, Vec::new())?;
     Ok(match listing.next().await? {
         // An empty directory.
         None => true,
@@ -280,7 +280,7 @@ async fn what_is_there(
     for some in places.chunks(PLACES_MAX) {
         let mut folders = Vec::new();
         let places = some.iter().map(|place| escaped(place)).collect();
-        let mut listing = session.look(places, View::Itself, Vec::new())?;
+        let mut listing = session.list(places, View::Itself, Vec::new())?;
         while let Some(seen) = listing.next().await? {
             let Ok(facts) = seen.outcome else { continue };
             let path = plain(&seen.path).to_vec();
@@ -292,7 +292,7 @@ async fn what_is_there(
         if folders.is_empty() {
             continue;
         }
-        let mut listing = session.look(folders, View::All, Vec::new())?;
+        let mut listing = session.list(folders, View::All, Vec::new())?;
         while let Some(seen) = listing.next().await? {
             if let Ok(facts) = seen.outcome {
                 there.insert(plain(&seen.path).to_vec(), facts);

@@ -57,10 +57,10 @@ pub fn lines(
     machines: &Machines,
     most: usize,
 ) -> Vec<String> {
-    let (mut lines, mut told) = (Vec::new(), 0_u64);
-    let mut is_told = vec![false; failures.len()];
+    let (mut lines, mut listed) = (Vec::new(), 0_u64);
+    let mut is_listed = vec![false; failures.len()];
     for (at, (path, failure)) in failures.iter().enumerate() {
-        if is_told[at] {
+        if is_listed[at] {
             continue;
         }
         if lines.len() == most {
@@ -88,11 +88,11 @@ pub fn lines(
             _ => (with_path(path, failure), vec![at]),
         };
         lines.push(machines.place(failure.code, &text));
-        told += covered.len() as u64;
-        covered.into_iter().for_each(|it| is_told[it] = true);
+        listed += covered.len() as u64;
+        covered.into_iter().for_each(|it| is_listed[it] = true);
     }
-    if total > told {
-        lines.push(format!("and {} more failures", total - told));
+    if total > listed {
+        lines.push(format!("and {} more failures", total - listed));
     }
     lines
 }

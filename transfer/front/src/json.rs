@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sabul::{ChannelStats, Failure, Printable, Progress, Report, Seen, Stretch};
+use sabul::{AggregateInterval, ChannelStats, Failure, Printable, Progress, Report, Seen};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::dry::{Step, Sums, What};
-use crate::kept::NotKeptJson;
-use crate::show;
+use crate::format;
+use crate::lost_metadata::NotKeptJson;
 
 /// Version of all documents. The version increases when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
@@ -156,10 +156,10 @@ impl SeenJson {
     /// Returns the attributes of an entry, or the reason for their absence.
     pub fn of(seen: &Seen) -> Self {
         let facts = seen.outcome.as_ref().ok().map(|facts| FactsJson {
-            kind: show::word(facts.kind).to_owned(),
+            kind: format::word(facts.kind).to_owned(),
             bytes: facts.size,
             mode: format!("{:04o}", facts.mode),
-            modified: show::time(facts.modified_ns),
+            modified: format::time(facts.modified_ns),
             modified_ns: facts.modified_ns,
             owner: facts.owner,
             group: facts.group,
@@ -273,7 +273,7 @@ impl TransferJson {
         self.rtt_ms = channel.rtt_ms;
         self.loss_rate = channel.loss_rate();
         self.packets_sent = channel.packets;
-        self.packets_retransmitted = channel.packets_repeated;
+        self.packets_retransmitted = channel.packets_retransmitted;
         self.packets_lost = channel.packets_lost;
         self.packets_overflowed = channel.packets_overflowed;
         self.mtu = channel.mtu;
@@ -326,9 +326,9 @@ pub struct IntervalJson {
     pub gap_ns: f64,
 }
 
-impl From<Stretch> for IntervalJson {
-    fn from(stretch: Stretch) -> Self {
-        let Stretch { t_s, goodput_bps, rtt_ms, loss_rate, gap_ns } = stretch;
+impl From<AggregateInterval> for IntervalJson {
+    fn from(interval: AggregateInterval) -> Self {
+        let AggregateInterval { t_s, goodput_bps, rtt_ms, loss_rate, gap_ns } = interval;
         Self { t_s, goodput_bps, rtt_ms, loss_rate, gap_ns }
     }
 }

@@ -1,22 +1,22 @@
 //! User-facing side of copies, for any program: hosts reached through [`ssh`], dry runs ([`dry`]),
-//! progress ([`course`]), limiters ([`limiter`]), listings of remote files ([`show`]), the cache of
+//! progress ([`progress_line`]), limiters ([`limiter`]), listings of remote files ([`format`](mod@format)), the cache of
 //! known paths ([`paths`]), server logs ([`served`]), the control socket of running commands
-//! ([`desk`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
+//! ([`control_socket`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
 
-pub mod course;
-pub mod desk;
+pub mod control_socket;
 pub mod dry;
+mod escape;
 pub mod failures;
-mod foreign;
+pub mod format;
 pub mod json;
-pub mod kept;
 pub mod limiter;
 pub mod lines;
 pub mod listen;
-mod own;
+pub mod lost_metadata;
+mod ownership;
 pub mod paths;
 pub mod pipe;
+pub mod progress_line;
 pub mod schema;
 pub mod served;
-pub mod show;
 pub mod ssh;

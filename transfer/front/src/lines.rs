@@ -205,8 +205,8 @@ impl ServedJson {
 
 /// Generator of the JSON Lines of one command.
 #[derive(Clone, Debug)]
-pub struct Teller {
-    begun: Instant,
+pub struct LineBuilder {
+    started: Instant,
     next: Instant,
     last: (Duration, u64),
     /// The latest progress, and when its line was created.
@@ -216,11 +216,11 @@ pub struct Teller {
     place: Option<u32>,
 }
 
-impl Default for Teller {
+impl Default for LineBuilder {
     fn default() -> Self {
         let now = Instant::now();
         Self {
-            begun: now,
+            started: now,
             next: now,
             last: (Duration::ZERO, 0),
             newest: None,
@@ -230,10 +230,10 @@ impl Default for Teller {
     }
 }
 
-impl Teller {
+impl LineBuilder {
     /// Returns a line for an event at this time.
     pub fn line<E>(&self, event: E) -> Line<E> {
-        Line { schema: SCHEMA, t_s: self.begun.elapsed().as_secs_f64(), event }
+        Line { schema: SCHEMA, t_s: self.started.elapsed().as_secs_f64(), event }
     }
 
     /// Starts a transfer: resets the interval, the rate and the failure count.
@@ -255,7 +255,7 @@ impl Teller {
     }
 
     /// Returns a progress line, if one is due.
-    pub fn look(&mut self, progress: &Progress) -> Option<Line<CopyEvent>> {
+    pub fn update(&mut self, progress: &Progress) -> Option<Line<CopyEvent>> {
         let before = std::mem::replace(&mut self.place, progress.place);
         if let Some(place) = progress.place {
             return (before != progress.place).then(|| self.line(CopyEvent::Waiting { place }));
@@ -307,24 +307,24 @@ mod tests {
 
     #[test]
     fn json_lines_report_events_and_whether_totals_are_final() {
-        let mut teller = Teller::default();
+        let mut line_builder = LineBuilder::default();
         let ahead = Some(Totals { entries: 7, bytes: 900, is_all: false });
         let progress = Progress { bytes: 10, ahead, ..Progress::default() };
-        let line = serde_json::to_value(teller.look(&progress).unwrap()).unwrap();
+        let line = serde_json::to_value(line_builder.update(&progress).unwrap()).unwrap();
         assert_eq!((&line["event"], &line["schema"]), (&"progress".into(), &1.into()));
         assert_eq!((&line["bytes_total"], &line["is_total_certain"]), (&900.into(), &false.into()));
-        assert!(teller.look(&progress).is_none(), "not every change is worth a line");
-        let line = serde_json::to_value(teller.still().unwrap()).unwrap();
+        assert!(line_builder.update(&progress).is_none(), "not every change is worth a line");
+        let line = serde_json::to_value(line_builder.still().unwrap()).unwrap();
         assert_eq!((&line["bytes"], &line["goodput_bps"]), (&10.into(), &0.0.into()));
         assert!(line["silence_s"].as_f64().unwrap() > 0.0, "{line}");
         let waiting = Progress { place: Some(12), ..progress.clone() };
-        let line = serde_json::to_value(teller.look(&waiting).unwrap()).unwrap();
+        let line = serde_json::to_value(line_builder.update(&waiting).unwrap()).unwrap();
         assert_eq!((&line["event"], &line["place"]), (&"waiting".into(), &12.into()));
-        assert!(teller.look(&waiting).is_none(), "its place has not changed");
+        assert!(line_builder.update(&waiting).is_none(), "its place has not changed");
         let failure = Failure::new(FailureCode::NoSpace, "full");
-        let lines = teller.failed(&[(b"a/b".to_vec(), failure)]);
+        let lines = line_builder.failed(&[(b"a/b".to_vec(), failure)]);
         let line = serde_json::to_value(&lines[0]).unwrap();
         assert_eq!((&line["event"], &line["code"]), (&"failed".into(), &"no-space".into()));
-        assert_eq!((&line["path"], teller.failures()), (&"a/b".into(), 1));
+        assert_eq!((&line["path"], line_builder.failures()), (&"a/b".into(), 1));
     }
 }

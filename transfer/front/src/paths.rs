@@ -18,7 +18,7 @@ use sabul::{KnownPath, PathMemory};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use crate::own;
+use crate::ownership;
 
 /// Path of the file below the user's cache directory.
 const PLACE: &str = "sabul/paths.json";
@@ -68,7 +68,8 @@ impl PathFile {
 
     fn open(file: Option<PathBuf>) -> Self {
         let memory = PathMemory::default();
-        let is_own = |file: &PathBuf| file.parent().is_some_and(|it| own::check_place(it).is_ok());
+        let is_own =
+            |file: &PathBuf| file.parent().is_some_and(|it| ownership::check_place(it).is_ok());
         let file = file.filter(is_own);
         file.as_deref().into_iter().for_each(|file| read(file, &memory));
         Self { file, memory }
@@ -97,7 +98,7 @@ impl PathFile {
             all.paths().iter().map(|(peer, path)| (*peer, Written::of(path))).collect();
         let folder = file.parent().unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(folder)?;
-        own::check(folder)?;
+        ownership::check(folder)?;
         // A new file of mode 0600 with an unpredictable name.
         let mut aside = NamedTempFile::new_in(folder)?;
         aside.write_all(&serde_json::to_vec(&all)?)?;

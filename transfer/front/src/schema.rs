@@ -3,7 +3,7 @@
 use schemars::schema_for;
 use serde_json::Value;
 
-use crate::desk::words::JobJson;
+use crate::control_socket::messages::JobJson;
 use crate::json::{Document, DryJson, PerfJson, SeenJson, TransferJson};
 use crate::lines::{CopyEvent, Line, PerfEvent, ServeEvent};
 

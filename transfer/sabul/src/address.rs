@@ -12,7 +12,7 @@ const SCHEME: &[u8] = b"sabul://";
 
 /// One source or destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// A path on this machine, or `-`.
     Local(OsString),
     /// A path on another machine.
@@ -48,7 +48,7 @@ pub struct Host {
     port: Option<u16>,
 }
 
-impl Place {
+impl Location {
     /// Parses one argument. No escapes are decoded: a path may contain any bytes.
     ///
     /// # Errors
@@ -216,13 +216,13 @@ impl Host {
 mod tests {
     use super::*;
 
-    fn remote(name: &str, port: Option<u16>, path: &[u8]) -> Place {
+    fn remote(name: &str, port: Option<u16>, path: &[u8]) -> Location {
         let host = Host { name: name.to_owned(), port };
-        Place::Remote(Remote { server: Server::Listener(host), path: path.to_vec() })
+        Location::Remote(Remote { server: Server::Listener(host), path: path.to_vec() })
     }
 
-    fn by_ssh(account: &str, path: &[u8]) -> Place {
-        Place::Remote(Remote { server: Server::Ssh(account.to_owned()), path: path.to_vec() })
+    fn by_ssh(account: &str, path: &[u8]) -> Location {
+        Location::Remote(Remote { server: Server::Ssh(account.to_owned()), path: path.to_vec() })
     }
 
     #[test]
@@ -234,20 +234,23 @@ mod tests {
             (b"sabul://[fe80::1]/", remote("fe80::1", None, b"")),
             (b"sabul://10.0.0.1:1/caf\xE9/", remote("10.0.0.1", Some(1), b"caf\xE9/")),
             (b"sabul://host//etc", remote("host", None, b"/etc")),
-            (b"./host:path", Place::Local("./host:path".into())),
-            (b"a/b:c", Place::Local("a/b:c".into())),
+            (b"./host:path", Location::Local("./host:path".into())),
+            (b"a/b:c", Location::Local("a/b:c".into())),
             (b"host:path", by_ssh("host", b"path")),
             (b"host:", by_ssh("host", b"")),
-            (b"sabul:///a", Place::Remote(Remote { server: Server::Ticket, path: b"a".to_vec() })),
+            (
+                b"sabul:///a",
+                Location::Remote(Remote { server: Server::Ticket, path: b"a".to_vec() }),
+            ),
             (b"host:~/a", by_ssh("host", b"a")),
             (b"host:~", by_ssh("host", b"")),
             (b"c:/x", by_ssh("c", b"/x")),
             (b"me@host:/a b:c", by_ssh("me@host", b"/a b:c")),
             (b"[::1]:caf\xE9", by_ssh("::1", b"caf\xE9")),
             (b"me@[fe80::1%eth0]:x", by_ssh("me@fe80::1%eth0", b"x")),
-            (b"-", Place::Local("-".into())),
+            (b"-", Location::Local("-".into())),
         ] {
-            assert_eq!(Place::parse(OsStr::from_bytes(text)).unwrap(), place, "{text:?}");
+            assert_eq!(Location::parse(OsStr::from_bytes(text)).unwrap(), place, "{text:?}");
         }
     }
 
@@ -274,7 +277,7 @@ mod tests {
             "sabul://[::1]9/",
             "sabul://me@host/",
         ] {
-            let error = Place::parse(OsStr::new(text)).unwrap_err();
+            let error = Location::parse(OsStr::new(text)).unwrap_err();
             assert!(matches!(error, Error::Config(_)), "{text}: {error}");
         }
     }

@@ -21,7 +21,7 @@ mod tally;
 
 use crate::descriptors;
 use line::Line;
-pub(crate) use line::{Asker, Place};
+pub(crate) use line::{Initiator, QueuePosition};
 pub(crate) use tally::Tally;
 
 /// Initial blocks of a channel endpoint; with fewer, one end would wait for the other.
@@ -91,10 +91,10 @@ impl State {
         self.own.len() + self.peers.len()
     }
 
-    const fn line(&mut self, asker: Asker) -> &mut Line {
-        match asker {
-            Asker::Here => &mut self.own,
-            Asker::Peer => &mut self.peers,
+    const fn line(&mut self, initiator: Initiator) -> &mut Line {
+        match initiator {
+            Initiator::Here => &mut self.own,
+            Initiator::Peer => &mut self.peers,
         }
     }
 
@@ -181,7 +181,7 @@ impl MemoryBudget {
     /// two.
     #[cfg(test)]
     pub(crate) fn channel(&self, block_bytes: u32) -> Result<BlockLoan, NoMemory> {
-        self.pool.lend(&mut self.pool.lock(), block_bytes, Asker::Peer)
+        self.pool.lend(&mut self.pool.lock(), block_bytes, Initiator::Peer)
     }
 
     /// Number of channel endpoints with memory.
@@ -190,8 +190,8 @@ impl MemoryBudget {
     }
 
     /// Adds a transfer to the queue for memory.
-    pub(crate) fn line_up(&self, asker: Asker) -> Place {
-        Place::last(&self.pool, asker)
+    pub(crate) fn line_up(&self, initiator: Initiator) -> QueuePosition {
+        QueuePosition::last(&self.pool, initiator)
     }
 
     /// Returns the buffer size of a channel's socket in bytes. The kernel holds that memory, and fills it only while
@@ -236,7 +236,7 @@ impl Pool {
         self: &Arc<Self>,
         state: &mut State,
         block_bytes: u32,
-        asker: Asker,
+        initiator: Initiator,
     ) -> Result<BlockLoan, NoMemory> {
         let (mut block_bytes, mut blocks) = (block_bytes, BLOCKS_MIN);
         if let Some(each) = self.each {
@@ -254,15 +254,15 @@ impl Pool {
             }
         }
         let bytes = CHANNEL_BYTES.saturating_add(blocks.saturating_mul(block_bytes as usize));
-        let is_first = asker == Asker::Peer && state.accepted == 0;
+        let is_first = initiator == Initiator::Peer && state.accepted == 0;
         let free = if is_first { self.bytes - state.lent } else { self.free_for_ends(state) };
         if bytes > free || (state.ends > 0 && state.ends >= descriptors::channels_max()) {
             return Err(self.refusal(state));
         }
         state.lent += bytes;
         state.ends += 1;
-        state.accepted += usize::from(asker == Asker::Peer);
-        let loan = Loan { pool: Arc::clone(self), bytes, end: Some(asker) };
+        state.accepted += usize::from(initiator == Initiator::Peer);
+        let loan = Loan { pool: Arc::clone(self), bytes, end: Some(initiator) };
         Ok(BlockLoan { loan, block_bytes, blocks })
     }
 
@@ -282,7 +282,7 @@ pub(crate) struct Loan {
     pool: Arc<Pool>,
     bytes: usize,
     /// The opener of the transfer, if the loan is of a channel endpoint.
-    end: Option<Asker>,
+    end: Option<Initiator>,
 }
 
 impl Loan {
@@ -335,7 +335,7 @@ impl Drop for Loan {
         let mut state = self.pool.lock();
         state.lent -= self.bytes;
         state.ends -= usize::from(self.end.is_some());
-        state.accepted -= usize::from(self.end == Some(Asker::Peer));
+        state.accepted -= usize::from(self.end == Some(Initiator::Peer));
         state.wake();
     }
 }

@@ -1,7 +1,7 @@
 //! Shared rate limit of all transfers that a process sends, or of all that it receives.
 //!
 //! Source:      ours; max-min fair shares, as fair queueing would give.
-//! Model:       each end reports its use once per [`LOOK`]. An end that used less than [`HUNGRY`] of its share is
+//! Model:       each end reports its use once per [`UPDATE_INTERVAL`]. An end that used less than [`HUNGRY`] of its share is
 //!              granted 1.5 times its use. The rest is divided equally among the other ends, including newcomers.
 //! Invariants:  the shares never sum to more than the ceiling; a share is never zero.
 //! Bounds:      an end applies a smaller share at its next update. Until then the sum may exceed the ceiling by a
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sabul_units::{Instant, Span};
 
 /// Update interval. Ours: long compared with a sender's bursts, short compared with human perception.
-const LOOK: Span = Span::from_millis(100);
+const UPDATE_INTERVAL: Span = Span::from_millis(100);
 /// An end that used this part of its share could use more. Ours: packets, batches and timers cost a sender a few
 /// percent.
 const HUNGRY: f64 = 0.8;
@@ -145,13 +145,13 @@ impl Member {
     }
 
     /// Reports the total bytes sent or received; returns whether the share has changed.
-    pub(crate) fn look(&mut self, now: Instant, sent_bytes: u64) -> bool {
+    pub(crate) fn update(&mut self, now: Instant, sent_bytes: u64) -> bool {
         let Some((since, before)) = self.last else {
             self.last = Some((now, sent_bytes));
             return false;
         };
         let time = now.since(since);
-        if time < LOOK {
+        if time < UPDATE_INTERVAL {
             return false;
         }
         self.last = Some((now, sent_bytes));
@@ -189,7 +189,7 @@ mod tests {
         for round in 0..rounds {
             let now = Instant::ZERO + Span::from_millis(round * 100);
             for (at, member) in members.iter_mut().enumerate() {
-                member.look(now, sent[at]);
+                member.update(now, sent[at]);
             }
             for (at, member) in members.iter().enumerate() {
                 sent[at] += part(member).min(wants[at] * MBPS) / 80;
@@ -220,13 +220,13 @@ mod tests {
         let (mut one, mut other) = (ceiling.join(), ceiling.join());
         let (mut ones, mut others) = (0, 0);
         let mut least = u64::MAX;
-        for look in 0..60 {
-            let now = Instant::ZERO + Span::from_millis(look * 100);
-            one.look(now, ones);
-            other.look(now, others);
+        for update in 0..60 {
+            let now = Instant::ZERO + Span::from_millis(update * 100);
+            one.update(now, ones);
+            other.update(now, others);
             ones += part(&one) / 80;
             // Idle for two seconds.
-            if !(20..40).contains(&look) {
+            if !(20..40).contains(&update) {
                 others += part(&other) / 80;
             }
             least = least.min(part(&other));
@@ -234,7 +234,7 @@ mod tests {
         assert!(least <= 7 * MBPS, "what it did not need went elsewhere: {least}");
         assert_eq!((part(&one), part(&other)), (50 * MBPS, 50 * MBPS));
         drop(one);
-        other.look(Instant::ZERO + Span::from_millis(6000), others);
+        other.update(Instant::ZERO + Span::from_millis(6000), others);
         assert_eq!(part(&other), 100 * MBPS, "who is gone leaves all");
     }
 
@@ -245,9 +245,9 @@ mod tests {
         let mut member = ceiling.join();
         assert_eq!(part(&member), 1);
         ceiling.set(Some(8 * MBPS));
-        assert!(!member.look(Instant::ZERO, 0), "the first look begins the time");
-        assert!(!member.look(Instant::ZERO + Span::from_millis(50), 0));
-        assert!(member.look(Instant::ZERO + Span::from_millis(100), 1000));
+        assert!(!member.update(Instant::ZERO, 0), "the first look begins the time");
+        assert!(!member.update(Instant::ZERO + Span::from_millis(50), 0));
+        assert!(member.update(Instant::ZERO + Span::from_millis(100), 1000));
         assert_eq!(part(&member), 8 * MBPS);
         assert!(ceiling == ceiling.clone() && ceiling != Ceiling::new(8 * MBPS));
     }
@@ -257,13 +257,13 @@ mod tests {
         let ceiling = Ceiling::open();
         let (mut one, other) = (ceiling.join(), ceiling.join());
         assert_eq!((one.part_bps(), other.part_bps()), (None, None));
-        assert!(!one.look(Instant::ZERO, 0));
-        assert!(!one.look(Instant::ZERO + Span::from_millis(100), 1 << 40));
+        assert!(!one.update(Instant::ZERO, 0));
+        assert!(!one.update(Instant::ZERO + Span::from_millis(100), 1 << 40));
         ceiling.set(Some(100 * MBPS));
-        assert!(one.look(Instant::ZERO + Span::from_millis(200), 1 << 41));
+        assert!(one.update(Instant::ZERO + Span::from_millis(200), 1 << 41));
         assert_eq!(part(&one), 50 * MBPS, "as much as whoever has said nothing yet");
         ceiling.set(None);
-        assert!(one.look(Instant::ZERO + Span::from_millis(300), 1 << 41));
+        assert!(one.update(Instant::ZERO + Span::from_millis(300), 1 << 41));
         assert_eq!((one.part_bps(), ceiling.total_bps()), (None, None));
     }
 }

@@ -6,7 +6,7 @@
 
 mod blocks;
 mod buffers;
-pub(crate) mod engine;
+pub(crate) mod driver;
 mod link;
 mod mtu;
 mod receiver;
@@ -17,11 +17,11 @@ mod silence;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use self::engine::Job;
+use self::driver::Job;
 use crate::budget::BlockLoan;
 use buffers::Buffers;
 pub use shared::ChannelStats;
-pub(crate) use shared::{ChannelError, ChannelStart, Course, Heard};
+pub(crate) use shared::{ChannelError, ChannelStart, PeerSilence, RateSettings};
 use shared::{Deliver, OnEnd, Report, Shared, State};
 
 /// Most reports queued for the thread of a sending endpoint.
@@ -52,8 +52,8 @@ impl SenderHandle {
             waker: start.socket.waker(),
         });
         let block_bytes = start.params.block_bytes as usize;
-        let engine = Box::new(sender::Turn::new(start, Arc::clone(&shared))?);
-        let job = Job { name: "sabul-send", engine, shared: Arc::clone(&shared), on_end };
+        let endpoint = Box::new(sender::SenderEndpoint::new(start, Arc::clone(&shared))?);
+        let job = Job { name: "sabul-send", endpoint, shared: Arc::clone(&shared), on_end };
         Ok((Self { shared, block_bytes }, job))
     }
 
@@ -120,8 +120,8 @@ impl SenderHandle {
     }
 
     /// Applies new rate settings.
-    pub(crate) fn steer(&self, course: Course) {
-        self.shared.lock().steer = Some(course);
+    pub(crate) fn steer(&self, settings: RateSettings) {
+        self.shared.lock().steer = Some(settings);
         self.shared.waker.wake();
     }
 
@@ -162,9 +162,14 @@ impl ReceiverHandle {
             changed: Condvar::new(),
             waker: start.socket.waker(),
         });
-        let engine =
-            Box::new(receiver::Turn::new(start, memory, Arc::clone(&shared), deliver, report)?);
-        let job = Job { name: "sabul-recv", engine, shared: Arc::clone(&shared), on_end };
+        let endpoint = Box::new(receiver::ReceiverEndpoint::new(
+            start,
+            memory,
+            Arc::clone(&shared),
+            deliver,
+            report,
+        )?);
+        let job = Job { name: "sabul-recv", endpoint, shared: Arc::clone(&shared), on_end };
         Ok((Self { shared }, job))
     }
 
@@ -180,8 +185,8 @@ impl ReceiverHandle {
     }
 
     /// Returns a shared counter of the sender's silence.
-    pub(crate) fn heard(&self) -> Heard {
-        self.shared.lock().heard.clone()
+    pub(crate) fn peer_silence(&self) -> PeerSilence {
+        self.shared.lock().peer_silence.clone()
     }
 
     /// Returns the statistics so far.

@@ -17,10 +17,10 @@ use crate::control::Role;
 use crate::error::Error;
 use crate::events::EventSink;
 use crate::paths::PathMemory;
-use crate::patience::Patience;
 use crate::policy::SendPolicy;
 use crate::rules::{rules, rules_code};
 use crate::steer::{check_policy, check_rate_limit};
+use crate::timeouts::Timeouts;
 
 /// Allowed block sizes in bytes. Ours: smaller blocks cost more in control than in data; larger ones leave few blocks
 /// in memory.
@@ -39,7 +39,7 @@ pub struct ListenerConfig {
     /// Options of UDP sockets.
     pub sockets: SocketOptions,
     /// Timeouts for peers.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// Receiver of controller events and their reasons.
     pub events: Option<EventSink>,
     /// Limits on the settings that peers may choose for data sent by this end.
@@ -59,7 +59,7 @@ impl ListenerConfig {
             advertise: Vec::new(),
             memory: MemoryBudget::default(),
             sockets: SocketOptions::default(),
-            patience: Patience::LISTENER,
+            timeouts: Timeouts::LISTENER,
             events: None,
             sending: SendPolicy::default(),
             paths: PathMemory::default(),
@@ -78,7 +78,7 @@ pub struct ConnectConfig {
     /// Timeout of the TCP connection, per address. The TLS handshake may take three times as long.
     pub timeout: Duration,
     /// Timeouts for the peer.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// Receiver of controller events and their reasons.
     pub events: Option<EventSink>,
     /// Path parameters measured by earlier transfers; empty unless the caller passes the same value to several
@@ -92,7 +92,7 @@ impl Default for ConnectConfig {
             memory: MemoryBudget::default(),
             sockets: SocketOptions::default(),
             timeout: Duration::from_secs(10),
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             events: None,
             paths: PathMemory::default(),
         }
@@ -230,7 +230,7 @@ pub struct TransferOptions {
     pub preserve: bool,
     /// Archive mode: keep symbolic and hard links, times, permission bits and, if the receiver has the rights, owners
     /// and extended attributes. Otherwise links are followed.
-    pub all_of_files: bool,
+    pub archive_mode: bool,
     /// Block size in bytes, a power of two; reduced if memory is short.
     pub block_bytes: u32,
     /// Flow window: most bytes sent and not yet acknowledged. Memory of both ends also limits these bytes.
@@ -266,7 +266,7 @@ impl Default for TransferOptions {
             rate_limit_bps: None,
             mtu_max: None,
             preserve: false,
-            all_of_files: false,
+            archive_mode: false,
             block_bytes: 1 << 20,
             window_bytes: u64::MAX,
             loss_policy: LossPolicy::Current,

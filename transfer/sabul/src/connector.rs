@@ -92,9 +92,9 @@ fn start(
         software: software(),
     };
     let side = Side::Connector { peer, sockets: config.sockets };
-    let ConnectConfig { memory, patience, events, paths, .. } = config;
+    let ConnectConfig { memory, timeouts, events, paths, .. } = config;
     let policy = SendPolicy::default();
-    let endpoint = Endpoint::new(Machine::current(), memory, patience, policy, None, events, paths);
+    let endpoint = Endpoint::new(Machine::current(), memory, timeouts, policy, None, events, paths);
     let loan = endpoint.memory.session();
     let loan = loan.map_err(|refusal| Error::Config(refusal.to_string()))?;
     Ok(Session::start(connection, side, peer, endpoint, loan, None, hello))
@@ -156,7 +156,7 @@ async fn dial_once(
     timeout: Duration,
 ) -> Result<(TlsStream<TcpStream>, SocketAddr), Failed> {
     // The kernel of a busy listener completes the TCP connection long before the listener accepts it.
-    let patience = timeout * BUSY_TIMEOUTS;
+    let timeouts = timeout * BUSY_TIMEOUTS;
     let unreachable =
         |source| Failed::Otherwise(Error::Unreachable { address: address.to_owned(), source });
     let stream = tokio::time::timeout(timeout, connect_to_name(address))
@@ -166,7 +166,7 @@ async fn dial_once(
         .map_err(unreachable)?;
     stream.set_nodelay(true).map_err(unreachable)?;
     let peer = stream.peer_addr().map_err(unreachable)?;
-    let handshake = tokio::time::timeout(patience, tls::connect(stream, ticket.fingerprint()));
+    let handshake = tokio::time::timeout(timeouts, tls::connect(stream, ticket.fingerprint()));
     match handshake.await {
         Ok(Ok(stream)) => {
             let suite = stream.get_ref().1.negotiated_cipher_suite().map(|suite| suite.suite());
@@ -175,7 +175,7 @@ async fn dial_once(
         }
         Ok(Err(error)) => Err(Failed::Tls(error)),
         Err(_) => {
-            let silent = no_answer(patience);
+            let silent = no_answer(timeouts);
             let why = format!("it took the connection and then gave {silent}");
             Err(unreachable(io::Error::new(io::ErrorKind::TimedOut, why)))
         }
@@ -184,13 +184,13 @@ async fn dial_once(
 
 /// Connects to the first address of a name that accepts the connection.
 async fn connect_to_name(address: &str) -> io::Result<TcpStream> {
-    let addresses = in_turns(tokio::net::lookup_host(address).await?.collect());
+    let addresses = interleaved(tokio::net::lookup_host(address).await?.collect());
     debug!(%address, ?addresses, "dialling");
     first_of(addresses, TcpStream::connect).await
 }
 
 /// The same addresses with the two families alternating [RFC8305 §4]; the first address stays first.
-fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let is_first_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (one, other): (Vec<_>, Vec<_>) =
         addresses.into_iter().partition(|address| address.is_ipv6() == is_first_v6);
@@ -251,8 +251,8 @@ mod tests {
     fn address_families_alternate_and_the_first_address_stays_first() {
         let list = |list: &[&str]| list.iter().map(|text| address(text)).collect::<Vec<_>>();
         let given = list(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"]);
-        assert_eq!(in_turns(given), list(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]));
-        assert_eq!(in_turns(Vec::new()), Vec::new());
+        assert_eq!(interleaved(given), list(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]));
+        assert_eq!(interleaved(Vec::new()), Vec::new());
     }
 
     /// Results of attempts at ports: the time of each in milliseconds, and whether the attempt succeeds.

@@ -30,7 +30,7 @@ use tracing::warn;
 use crate::budget::Tally;
 use crate::error::Error;
 use crate::machine::Machine;
-use crate::patience::Patience;
+use crate::timeouts::Timeouts;
 use crate::tls::{ChannelSecrets, TlsError};
 use ending::out_of_memory;
 use incoming::{Incoming, ReadError};
@@ -41,7 +41,7 @@ pub(crate) use mailbox::{Event, Input, Intake, Mailbox, Role, Written};
 pub(crate) use router::{Requests, Router};
 
 /// How long a closing session waits for the peer to close too.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The control connection, shared by the reader and the writer task.
 #[derive(Clone, Debug)]
@@ -103,9 +103,9 @@ impl Connection {
     }
 
     /// Sets TCP keepalive and the TCP user timeout, so that the kernel also detects a dead peer.
-    fn watch_over(&self, patience: Patience) {
+    fn watch_over(&self, timeouts: Timeouts) {
         match &*self.lock() {
-            Stream::Tls(stream) => socket::watch_over(stream.get_ref().0, patience),
+            Stream::Tls(stream) => socket::watch_over(stream.get_ref().0, timeouts),
             #[cfg(test)]
             Stream::World(_) => {}
         }
@@ -179,14 +179,14 @@ impl Control {
     pub(crate) fn start(
         connection: Connection,
         router: Arc<Router>,
-        patience: Patience,
+        timeouts: Timeouts,
         machine: &Machine,
     ) -> (Self, oneshot::Receiver<()>) {
-        connection.watch_over(patience);
+        connection.watch_over(timeouts);
         let (outbox, messages) = Outbox::new(Tally::new(&router.memory));
-        let reading = Arc::clone(&router).run(connection.clone(), outbox.downgrade(), patience);
+        let reading = Arc::clone(&router).run(connection.clone(), outbox.downgrade(), timeouts);
         let mut reader = machine.spawn(reading);
-        let writing = outbox::write_all(connection, messages, Arc::clone(&router), patience);
+        let writing = outbox::write_all(connection, messages, Arc::clone(&router), timeouts);
         let writer = machine.spawn(writing);
         let (done, written) = oneshot::channel();
         let ended = Arc::clone(&router);
@@ -194,7 +194,7 @@ impl Control {
             // Closing with unread data would make the peer lose the last messages.
             let _ = writer.await;
             let _ = done.send(());
-            if tokio::time::timeout(CLOSE_PATIENCE, &mut reader).await.is_err() {
+            if tokio::time::timeout(CLOSE_TIMEOUT, &mut reader).await.is_err() {
                 reader.abort();
                 ended.end(Ending::Gone("nothing more could be written".to_owned()));
             }
@@ -229,8 +229,8 @@ impl Control {
     }
 
     /// Waits until the peer has processed all messages sent so far; returns whether it did before the session ended.
-    pub(crate) async fn is_heard(&self) -> bool {
-        let times = self.router.ask();
+    pub(crate) async fn is_confirmed(&self) -> bool {
+        let times = self.router.count_ping();
         self.send(Message::Ping);
         self.router.is_answered(times).await
     }
@@ -239,7 +239,7 @@ impl Control {
     ///
     /// # Errors
     /// If the request exceeds the limits of the peer.
-    pub(crate) fn ask(&self, open: Open) -> Result<(), Error> {
+    pub(crate) fn send_request(&self, open: Open) -> Result<(), Error> {
         match self.outbox.put(&Message::Open(open)) {
             Err(NotSent::Unfit(_)) => Err(Error::Config(format!(
                 "the request cannot be sent: it may name {MAX_SOURCES} sources with {} KiB in all, \

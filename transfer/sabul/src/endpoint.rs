@@ -13,23 +13,23 @@ use crate::ceiling::Ceiling;
 use crate::events::EventSink;
 use crate::machine::Machine;
 use crate::paths::PathMemory;
-use crate::patience::Patience;
 use crate::policy::SendPolicy;
+use crate::timeouts::Timeouts;
 use crate::writers::Writers;
 use sabul_files::root::{RootDir, RootLink};
 
 /// Most concurrent calls that open something in a file system. A hanging file system blocks this
 /// many threads; tokio has 512 in all.
-const LOOKS_MAX: usize = 64;
+const FILE_CALLS_MAX: usize = 64;
 /// Timeout of such a call; after this time the peer receives a failure.
-const LOOK_PATIENCE: Duration = Duration::from_secs(20);
+const FILE_CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// State shared by sessions.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) machine: Machine,
     /// Timeouts for peers.
-    pub(crate) patience: Patience,
+    pub(crate) timeouts: Timeouts,
     /// Memory limit of all sessions together.
     pub(crate) memory: MemoryBudget,
     /// Limits on the settings that peers may choose.
@@ -42,7 +42,7 @@ pub(crate) struct Endpoint {
     pub(crate) paths: PathMemory,
     /// Open root directories in use, one descriptor each.
     roots: Mutex<BTreeMap<PathBuf, Weak<RootDir>>>,
-    looks: Arc<Semaphore>,
+    file_calls: Arc<Semaphore>,
     /// Active writers of files.
     pub(crate) writers: Writers,
 }
@@ -51,25 +51,25 @@ impl Endpoint {
     pub(crate) fn new(
         machine: Machine,
         memory: MemoryBudget,
-        patience: Patience,
+        timeouts: Timeouts,
         sending: SendPolicy,
         receiving: Option<Ceiling>,
         events: Option<EventSink>,
         paths: PathMemory,
     ) -> Arc<Self> {
-        let looks = Arc::new(Semaphore::new(LOOKS_MAX));
+        let file_calls = Arc::new(Semaphore::new(FILE_CALLS_MAX));
         let roots = Mutex::default();
         let writers = Writers::default();
         Arc::new(Self {
             machine,
-            patience,
+            timeouts,
             memory,
             sending,
             receiving,
             events,
             paths,
             roots,
-            looks,
+            file_calls,
             writers,
         })
     }
@@ -86,7 +86,7 @@ impl Endpoint {
         }
         let path = root.to_owned();
         let root_dir = self
-            .look(move || RootDir::open(&path, RootLink::Follow))
+            .file_call(move || RootDir::open(&path, RootLink::Follow))
             .await?
             .map_err(|error| Failure::new(FailureCode::Unwritable, error.to_string()))?;
         let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,33 +100,33 @@ impl Endpoint {
     }
 
     /// Runs a file system call, which may hang, on a blocking thread. A hanging call keeps its
-    /// thread; [`LOOKS_MAX`] bounds the number of such threads.
-    pub(crate) async fn look<T: Send + 'static>(
+    /// thread; [`FILE_CALLS_MAX`] bounds the number of such threads.
+    pub(crate) async fn file_call<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        self.look_within(LOOK_PATIENCE, call).await
+        self.file_call_within(FILE_CALL_TIMEOUT, call).await
     }
 
-    async fn look_within<T: Send + 'static>(
+    async fn file_call_within<T: Send + 'static>(
         &self,
-        patience: Duration,
+        limit: Duration,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let hangs = || {
             let text = "the file system does not answer; try again later";
             Failure::new(FailureCode::Unwritable, text)
         };
-        let looking = async {
-            let place = Arc::clone(&self.looks).acquire_owned().await;
-            let looked = self.machine.block(move || {
+        let calling = async {
+            let place = Arc::clone(&self.file_calls).acquire_owned().await;
+            let called = self.machine.block(move || {
                 let result = call();
                 drop(place);
                 result
             });
-            looked.await
+            called.await
         };
-        match tokio::time::timeout(patience, looking).await {
+        match tokio::time::timeout(limit, calling).await {
             Ok(Some(result)) => Ok(result),
             Ok(None) => Err(Failure::new(FailureCode::Internal, "a fault of this program")),
             Err(_) => Err(hangs()),
@@ -142,7 +142,7 @@ mod tests {
         Endpoint::new(
             Machine::current(),
             MemoryBudget::default(),
-            Patience::default(),
+            Timeouts::default(),
             SendPolicy::default(),
             None,
             None,
@@ -169,11 +169,12 @@ mod tests {
     async fn a_hanging_file_system_occupies_few_threads_and_is_reported() {
         let endpoint = endpoint();
         // Hanging calls occupy all places.
-        let places = u32::try_from(LOOKS_MAX).unwrap();
-        let hanging = Arc::clone(&endpoint.looks).acquire_many_owned(places).await.unwrap();
-        let failure = endpoint.look_within(Duration::from_millis(20), || ()).await.unwrap_err();
+        let places = u32::try_from(FILE_CALLS_MAX).unwrap();
+        let hanging = Arc::clone(&endpoint.file_calls).acquire_many_owned(places).await.unwrap();
+        let failure =
+            endpoint.file_call_within(Duration::from_millis(20), || ()).await.unwrap_err();
         assert!(failure.message.contains("does not answer"), "{failure}");
         drop(hanging);
-        assert_eq!(endpoint.look(|| 7).await, Ok(7));
+        assert_eq!(endpoint.file_call(|| 7).await, Ok(7));
     }
 }

@@ -8,17 +8,17 @@ use sabul_cc::events::Event;
 use sabul_channel::Fired;
 use sabul_units::Instant;
 
-type Hear = dyn Fn(&Told) + Send + Sync;
+type Callback = dyn Fn(&TransferEvent) + Send + Sync;
 
 /// Receives each event of a controller that sends from this end, and each protocol timer that fires here.
 ///
 /// The callback runs on the thread of the channel; a slow callback delays the transfer.
 #[derive(Clone)]
-pub struct EventSink(Arc<Hear>);
+pub struct EventSink(Arc<Callback>);
 
 /// An event at this end of a transfer.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct TransferEvent {
     transfer: u32,
     opened: Moment,
     what: What,
@@ -30,7 +30,7 @@ enum What {
     Fired(Fired),
 }
 
-impl Told {
+impl TransferEvent {
     /// Returns the number of the transfer in its session.
     pub const fn transfer(&self) -> u32 {
         self.transfer
@@ -68,12 +68,12 @@ impl Told {
 
 impl EventSink {
     /// Makes a sink that calls `hear` for each event.
-    pub fn new(hear: impl Fn(&Told) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(hear))
+    pub fn new(callback: impl Fn(&TransferEvent) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(callback))
     }
 
-    pub(crate) const fn of_transfer(self, transfer: u32) -> Teller {
-        Teller { sink: self, transfer }
+    pub(crate) const fn of_transfer(self, transfer: u32) -> TransferEventSink {
+        TransferEventSink { sink: self, transfer }
     }
 }
 
@@ -85,24 +85,24 @@ impl fmt::Debug for EventSink {
 
 /// Event sink of one transfer.
 #[derive(Clone, Debug)]
-pub(crate) struct Teller {
+pub(crate) struct TransferEventSink {
     sink: EventSink,
     transfer: u32,
 }
 
-impl Teller {
+impl TransferEventSink {
     /// Reports a controller event; `opened` is the time at which the channel was opened.
     pub(crate) fn did(&self, opened: Moment, event: Event) {
-        self.tell(opened, What::Did(event));
+        self.emit(opened, What::Did(event));
     }
 
     /// Reports a timer that fired.
     pub(crate) fn fired(&self, opened: Moment, fired: Fired) {
-        self.tell(opened, What::Fired(fired));
+        self.emit(opened, What::Fired(fired));
     }
 
-    fn tell(&self, opened: Moment, what: What) {
-        (self.sink.0)(&Told { transfer: self.transfer, opened, what });
+    fn emit(&self, opened: Moment, what: What) {
+        (self.sink.0)(&TransferEvent { transfer: self.transfer, opened, what });
     }
 }
 
@@ -117,19 +117,19 @@ mod tests {
 
     #[test]
     fn an_event_is_written_relative_to_its_transfer_or_to_a_run() {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let list = Arc::clone(&heard);
-        let sink = EventSink::new(move |told| list.lock().unwrap().push(*told));
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let list = Arc::clone(&received);
+        let sink = EventSink::new(move |event| list.lock().unwrap().push(*event));
         let start = Moment::now();
         let opened = start + Duration::from_millis(1500);
         let at = Instant::ZERO + Span::from_millis(250);
         let fired = Fired { at, timer: "expiry", why: "silent" };
         sink.of_transfer(7).fired(opened, fired);
-        let told = heard.lock().unwrap()[0];
+        let event = received.lock().unwrap()[0];
         let rest = r#""event":"timer","timer":"expiry","why":"silent"}"#;
-        assert_eq!(told.to_json(), format!(r#"{{"t_s":0.250000,"source":"transfer:7",{rest}"#));
-        let as_part = told.to_json_since(start, "flow:a").unwrap();
+        assert_eq!(event.to_json(), format!(r#"{{"t_s":0.250000,"source":"transfer:7",{rest}"#));
+        let as_part = event.to_json_since(start, "flow:a").unwrap();
         assert_eq!(as_part, format!(r#"{{"t_s":1.750000,"source":"flow:a",{rest}"#));
-        assert_eq!(told.to_json_since(opened + Duration::from_secs(1), "flow:a"), None);
+        assert_eq!(event.to_json_since(opened + Duration::from_secs(1), "flow:a"), None);
     }
 }

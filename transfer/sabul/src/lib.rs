@@ -37,6 +37,7 @@
 //! All async functions need a multi-threaded tokio runtime with I/O and time enabled.
 
 mod address;
+mod aggregate;
 mod budget;
 mod ceiling;
 mod channel;
@@ -51,7 +52,6 @@ mod listener;
 mod machine;
 mod path;
 mod paths;
-mod patience;
 mod policy;
 mod retry;
 mod rules;
@@ -61,14 +61,15 @@ mod source;
 mod steer;
 mod stream;
 pub mod ticket;
+mod timeouts;
 pub mod tls;
-mod together;
 mod transfer;
 #[cfg(test)]
 mod world;
 mod writers;
 
-pub use address::{Host, Place, Remote, Server};
+pub use address::{Host, Location, Remote, Server};
+pub use aggregate::AggregateInterval;
 pub use budget::MemoryBudget;
 pub use ceiling::Ceiling;
 pub use channel::ChannelStats;
@@ -79,10 +80,9 @@ pub use config::{
 pub use connector::{connect, connect_to};
 pub use descriptors::{LISTENER_FILES_MIN, allow_many_files, files_limit};
 pub use error::{Error, ErrorKind};
-pub use events::{EventSink, Told};
+pub use events::{EventSink, TransferEvent};
 pub use listener::{Bound, Listener};
 pub use paths::{KnownPath, PathMemory};
-pub use patience::Patience;
 pub use policy::{Controllers, SendPolicy};
 pub use retry::Retry;
 pub use sabul_cc::Policy;
@@ -94,10 +94,10 @@ pub use sabul_wire::control::{
     SeenKind, Trait, View,
 };
 pub use session::{
-    Begun, ChangeRequest, Changed, GetRequest, Listing, LookRequest, MeasureRequest, Order,
-    Purpose, PutRequest, Request, ServeSummary, Served, Serving, Session, StreamRequest,
+    ChangeRequest, Changed, GetRequest, Listing, ListingRequest, MeasureRequest, Order, Purpose,
+    PutRequest, Request, ServeSummary, Served, Serving, Session, Started, StreamRequest,
 };
 pub use stream::{ReceiveStream, SendStream};
 pub use ticket::Ticket;
-pub use together::Stretch;
+pub use timeouts::Timeouts;
 pub use transfer::{Interval, Progress, Report, Transfer, TransferHandle};

@@ -1,7 +1,7 @@
 //! Server side of connection setup: a TCP port, the same UDP port, and a ticket that authorises connectors.
 
 mod addresses;
-mod door;
+mod admission;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,7 +32,7 @@ use crate::session::{Session, software};
 use crate::ticket::{self, Ticket};
 use crate::tls::{self, ClientHello, Identity, TlsError};
 use crate::transfer::Side;
-use door::{Door, Verdict};
+use admission::{Admission, Verdict};
 
 /// Interval of the check for connections whose handshake takes too long.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ const HANDSHAKE_PROCESSORS: usize = 1;
 /// Connections with a wrong secret that receive the reason at the same time; further ones are closed without a reason.
 const FAREWELLS_MAX: usize = 64;
 /// Timeout for sending the reason.
-const FAREWELL_PATIENCE: Duration = Duration::from_secs(1);
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause after a failed `accept`, and least interval between log messages about failures.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -132,7 +132,7 @@ impl Bound {
             endpoint: Endpoint::new(
                 Machine::current(),
                 config.memory.clone(),
-                config.patience,
+                config.timeouts,
                 config.sending.clone(),
                 config.receiving.clone(),
                 config.events.clone(),
@@ -298,7 +298,7 @@ fn turn_away(stream: TcpStream) {
 /// Unauthenticated connections.
 #[derive(Debug)]
 struct Porch {
-    door: Mutex<Door>,
+    admission: Mutex<Admission>,
     /// Wakes the task of a connection that is evicted.
     evictions: Mutex<BTreeMap<u64, Arc<Notify>>>,
     /// Limits the processors used by handshakes; the other processors are for sessions.
@@ -311,14 +311,14 @@ impl Porch {
         // Without randomness an attacker may predict which connections are dropped, but nothing else.
         let _ = aws_lc_rs::rand::fill(&mut seed);
         Self {
-            door: Mutex::new(Door::new(u64::from_be_bytes(seed))),
+            admission: Mutex::new(Admission::new(u64::from_be_bytes(seed))),
             evictions: Mutex::default(),
             processors: Semaphore::new(HANDSHAKE_PROCESSORS),
         }
     }
 
-    fn door(&self) -> MutexGuard<'_, Door> {
-        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+    fn admission(&self) -> MutexGuard<'_, Admission> {
+        self.admission.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn evictions(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Notify>>> {
@@ -327,7 +327,7 @@ impl Porch {
 
     /// Admits a connection or returns the reason for rejection.
     fn call(self: &Arc<Self>, peer: SocketAddr) -> Result<Arc<Caller>, &'static str> {
-        match self.door().call(Instant::now(), peer.ip()) {
+        match self.admission().call(Instant::now(), peer.ip()) {
             Verdict::Enter { number, instead_of } => {
                 self.stop(instead_of);
                 let evicted = Arc::<Notify>::default();
@@ -335,13 +335,13 @@ impl Porch {
                 Ok(Arc::new(Caller { porch: Arc::clone(self), number, evicted }))
             }
             Verdict::SourceIsFull => Err("too many others from its address are greeting"),
-            Verdict::Unlucky => Err("too many callers are greeting"),
+            Verdict::RandomDrop => Err("too many callers are greeting"),
             Verdict::LineIsFull => Err("too many callers wait for a handshake"),
         }
     }
 
     fn sweep(&self) {
-        let late = self.door().sweep(Instant::now());
+        let late = self.admission().sweep(Instant::now());
         self.stop(late);
     }
 
@@ -367,17 +367,17 @@ impl Caller {
     /// Waits in the queue until the handshake may begin, and returns the permit for the handshake. Only the first in
     /// the queue waits for the total rate, so no other task wakes up for that rate.
     async fn begin(&self) -> Option<SemaphorePermit<'_>> {
-        self.pause(Door::line_up).await;
+        self.pause(Admission::line_up).await;
         // The semaphore is never closed.
         let first = self.porch.processors.acquire().await.ok();
-        self.pause(Door::begin).await;
+        self.pause(Admission::begin).await;
         first
     }
 
-    async fn pause(&self, until: fn(&mut Door, Instant, u64) -> Result<(), Duration>) {
+    async fn pause(&self, until: fn(&mut Admission, Instant, u64) -> Result<(), Duration>) {
         loop {
-            let asked = until(&mut self.porch.door(), Instant::now(), self.number);
-            match asked {
+            let permitted = until(&mut self.porch.admission(), Instant::now(), self.number);
+            match permitted {
                 Ok(()) => return,
                 Err(wait) => tokio::time::sleep(wait).await,
             }
@@ -386,7 +386,7 @@ impl Caller {
 
     /// Frees the slot: the connection is authenticated or rejected.
     fn leave(&self) {
-        self.porch.door().leave(self.number);
+        self.porch.admission().leave(self.number);
         self.porch.evictions().remove(&self.number);
     }
 }
@@ -444,7 +444,7 @@ async fn line_up<'a>(
 ) -> Result<(ClientHello, Option<SemaphorePermit<'a>>), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let hello = tls::client_hello(stream).await.map_err(|error| error.to_string())?;
-    caller.porch.door().speaks(caller.number);
+    caller.porch.admission().speaks(caller.number);
     Ok((hello, caller.begin().await))
 }
 
@@ -455,7 +455,7 @@ struct Greeting {
     hello: Message,
 }
 
-/// Completes the handshake and reads the greeting. The admission control in [`Door`] limits the time.
+/// Completes the handshake and reads the greeting. The admission control in [`Admission`] limits the time.
 async fn greet(
     handshake: Result<impl Future<Output = Result<TlsStream<TcpStream>, TlsError>>, String>,
 ) -> Result<Greeting, String> {
@@ -523,5 +523,5 @@ async fn refuse(mut connection: Connection, failure: Failure, farewells: &Semaph
         let mut scrap = [0; 1024];
         while matches!(AsyncReadExt::read(&mut connection, &mut scrap).await, Ok(1..)) {}
     };
-    let _ = tokio::time::timeout(FAREWELL_PATIENCE, farewell).await;
+    let _ = tokio::time::timeout(FAREWELL_TIMEOUT, farewell).await;
 }

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::channel::ChannelError;
-use crate::channel::engine::Job;
+use crate::channel::driver::Job;
 use crate::error::Error;
 
 /// Where tasks, channel endpoints, readers and writers run.
@@ -24,10 +24,10 @@ pub(crate) enum Machine {
 
 /// A thread that waits for work; dropping the value ends the thread.
 #[derive(Debug)]
-pub(crate) struct Hand(mpsc::Sender<Box<dyn FnOnce() + Send>>);
+pub(crate) struct ReservedThread(mpsc::Sender<Box<dyn FnOnce() + Send>>);
 
-impl Hand {
-    fn hire(name: &str) -> io::Result<Self> {
+impl ReservedThread {
+    fn reserve(name: &str) -> io::Result<Self> {
         let (work, todo) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let run = move || todo.recv().map_or((), |work| work());
         Builder::new().name(name.to_owned()).spawn(run)?;
@@ -37,14 +37,14 @@ impl Hand {
 
 /// Threads reserved for a transfer before it has work for them.
 #[derive(Debug, Default)]
-pub(crate) struct Crew {
-    pub(crate) channel: Option<Hand>,
-    pub(crate) files: Option<Hand>,
+pub(crate) struct ReservedThreads {
+    pub(crate) channel: Option<ReservedThread>,
+    pub(crate) files: Option<ReservedThread>,
 }
 
 impl Machine {
     /// Starts the threads of a transfer in advance, so that a transfer can wait if the system refuses threads.
-    pub(crate) fn hire(&self, sends: bool) -> io::Result<Crew> {
+    pub(crate) fn reserve(&self, sends: bool) -> io::Result<ReservedThreads> {
         match self {
             Self::Threads(_) => {
                 let (channel, files) = if sends {
@@ -52,10 +52,13 @@ impl Machine {
                 } else {
                     ("sabul-recv", "sabul-write")
                 };
-                Ok(Crew { channel: Some(Hand::hire(channel)?), files: Some(Hand::hire(files)?) })
+                Ok(ReservedThreads {
+                    channel: Some(ReservedThread::reserve(channel)?),
+                    files: Some(ReservedThread::reserve(files)?),
+                })
             }
             #[cfg(test)]
-            Self::World(_) => Ok(Crew::default()),
+            Self::World(_) => Ok(ReservedThreads::default()),
         }
     }
 
@@ -88,11 +91,15 @@ impl Machine {
     }
 
     /// Runs a channel endpoint, on the reserved thread or on a new one.
-    pub(crate) fn run_channel(&self, hand: Option<Hand>, job: Job) -> Result<(), ChannelError> {
+    pub(crate) fn run_channel(
+        &self,
+        reserved: Option<ReservedThread>,
+        job: Job,
+    ) -> Result<(), ChannelError> {
         match self {
             Self::Threads(_) => {
                 let name = job.name;
-                start(hand, name, move || job.run()).map_err(ChannelError::Io)
+                start(reserved, name, move || job.run()).map_err(ChannelError::Io)
             }
             #[cfg(test)]
             Self::World(tasks) => {
@@ -110,17 +117,21 @@ pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<
 
 /// Runs a closure on the reserved thread or on a new one.
 pub(crate) fn on_thread(
-    hand: Option<Hand>,
+    reserved: Option<ReservedThread>,
     name: &str,
     run: impl FnOnce() + Send + 'static,
 ) -> Result<(), Error> {
     // Jobs report their end when they are dropped, so a panic is reported too.
-    start(hand, name, move || drop(panic::catch_unwind(AssertUnwindSafe(run))))
+    start(reserved, name, move || drop(panic::catch_unwind(AssertUnwindSafe(run))))
         .map_err(|source| Error::Io { action: "start a thread", source })
 }
 
-fn start(hand: Option<Hand>, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let hand = hand.map_or_else(|| Hand::hire(name), Ok)?;
+fn start(
+    reserved: Option<ReservedThread>,
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let reserved = reserved.map_or_else(|| ReservedThread::reserve(name), Ok)?;
     // The thread waits as long as the hand exists.
-    hand.0.send(Box::new(run)).map_err(|_| io::Error::other("the thread is gone"))
+    reserved.0.send(Box::new(run)).map_err(|_| io::Error::other("the thread is gone"))
 }

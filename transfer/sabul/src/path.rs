@@ -25,7 +25,7 @@ use sabul_wire::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use crate::channel::engine::Datagrams;
+use crate::channel::driver::Datagrams;
 use crate::descriptors::{self, Purpose};
 use crate::error::Error;
 use crate::seal::{Opener, Sealer, Suite};
@@ -33,9 +33,9 @@ use crate::source::source;
 use crate::tls::ChannelSecrets;
 
 /// How long a connector tries before UDP counts as blocked. Ours: eight hellos.
-pub(crate) const CONNECTOR_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a listener waits for a hello; longer, so that the connector's error comes first.
-pub(crate) const LISTENER_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const LISTENER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time until the second hello; doubles up to [`HELLO_GAP_MAX`].
 const HELLO_GAP: Duration = Duration::from_millis(50);
 /// Longest time between hellos.
@@ -163,7 +163,7 @@ impl Attempt {
     }
 
     /// Waits while the attempt is paused. Returns whether it was paused, or `None` if it is over.
-    fn may_go_on(&self) -> Option<bool> {
+    fn may_continue(&self) -> Option<bool> {
         let mut state = self.lock();
         let was_held = state.is_held;
         while state.is_held && !state.is_over {
@@ -193,7 +193,7 @@ pub(crate) fn connect(
     let mut number = PacketNumber(0);
     let mut gap = HELLO_GAP;
     let mut next_hello = start;
-    while let Some(was_held) = attempt.may_go_on() {
+    while let Some(was_held) = attempt.may_continue() {
         let now = Instant::now();
         if was_held {
             (next_hello, gap) = (now, HELLO_GAP);
@@ -211,13 +211,13 @@ pub(crate) fn connect(
         }
         for datagram in buffers.datagrams() {
             let near = PacketNumber(0);
-            let Some((answer, asked, echoed)) =
+            let Some((answer, requested, echoed)) =
                 open_body(&mut opener, datagram.payload, connection, Kind::HelloAck, near)
             else {
                 continue;
             };
-            if asked != [0; 8] {
-                challenge = asked;
+            if requested != [0; 8] {
+                challenge = requested;
                 next_hello = Instant::now();
                 continue;
             }

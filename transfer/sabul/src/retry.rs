@@ -18,7 +18,7 @@ const REFUSALS: Duration = Duration::from_secs(30);
 /// An outage ends when content arrives.
 #[derive(Clone, Debug)]
 pub struct Retry {
-    patience: Duration,
+    limit: Duration,
     /// Start of the outage, once an attempt has failed.
     away_since: Option<Instant>,
     /// Start of the current attempt, until content arrives.
@@ -29,8 +29,8 @@ pub struct Retry {
 
 impl Retry {
     /// Makes a backoff that retries for `patience` after each loss; zero disables retries.
-    pub const fn new(patience: Duration) -> Self {
-        Self { patience, away_since: None, began: None, pause: *PAUSES.start(), attempts: 0 }
+    pub const fn new(limit: Duration) -> Self {
+        Self { limit, away_since: None, began: None, pause: *PAUSES.start(), attempts: 0 }
     }
 
     /// Records the start of an attempt.
@@ -40,11 +40,11 @@ impl Retry {
 
     /// Time at which retries end; `None` before the first failure, and while content arrives.
     pub fn deadline(&self) -> Option<Instant> {
-        self.away_since.map(|since| since + self.patience)
+        self.away_since.map(|since| since + self.limit)
     }
 
     /// Records that content has arrived, which ends the outage.
-    pub fn came_on(&mut self) {
+    pub fn reset_backoff(&mut self) {
         (self.away_since, self.began) = (None, None);
         self.pause = *PAUSES.start();
     }
@@ -53,14 +53,14 @@ impl Retry {
     /// if a retry is useless or the time is over.
     ///
     /// An authentication error is final, except within half a minute of a loss.
-    pub fn lost(&mut self, kind: ErrorKind) -> Option<Duration> {
-        if self.patience.is_zero() {
+    pub fn on_failure(&mut self, kind: ErrorKind) -> Option<Duration> {
+        if self.limit.is_zero() {
             return None;
         }
         let now = Instant::now();
         let until = match (kind, self.away_since) {
-            (ErrorKind::Unreachable, since) => since.or(self.began).unwrap_or(now) + self.patience,
-            (ErrorKind::Authentication, Some(since)) => since + self.patience.min(REFUSALS),
+            (ErrorKind::Unreachable, since) => since.or(self.began).unwrap_or(now) + self.limit,
+            (ErrorKind::Authentication, Some(since)) => since + self.limit.min(REFUSALS),
             _ => return None,
         };
         self.away_since.get_or_insert_with(|| self.began.unwrap_or(now));
@@ -80,8 +80,8 @@ impl Retry {
     }
 
     /// Returns how long retries continue after a loss.
-    pub const fn patience(&self) -> Duration {
-        self.patience
+    pub const fn limit(&self) -> Duration {
+        self.limit
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
         let mut retry = Retry::new(Duration::from_secs(60));
         let mut waited = Duration::ZERO;
         let mut pauses = Vec::new();
-        while let Some(pause) = retry.lost(ErrorKind::Unreachable) {
+        while let Some(pause) = retry.on_failure(ErrorKind::Unreachable) {
             tokio::time::sleep(pause).await;
             waited += pause;
             pauses.push(pause.as_millis());
@@ -102,23 +102,26 @@ mod tests {
         assert_eq!(waited, Duration::from_secs(60), "the last attempt is at the end");
         assert_eq!(pauses[..6], [500, 1000, 2000, 4000, 8000, 15_000]);
         assert_eq!(retry.attempts(), pauses.len() as u64);
-        retry.came_on();
-        assert_eq!(retry.lost(ErrorKind::Unreachable), Some(Duration::from_millis(500)));
+        retry.reset_backoff();
+        assert_eq!(retry.on_failure(ErrorKind::Unreachable), Some(Duration::from_millis(500)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn authentication_errors_after_a_lost_connection_are_retried_for_30_s() {
         let mut retry = Retry::new(Duration::from_secs(600));
-        assert!(retry.lost(ErrorKind::Unreachable).is_some());
+        assert!(retry.on_failure(ErrorKind::Unreachable).is_some());
         let mut waited = Duration::ZERO;
-        while let Some(pause) = retry.lost(ErrorKind::Authentication) {
+        while let Some(pause) = retry.on_failure(ErrorKind::Authentication) {
             tokio::time::sleep(pause).await;
             waited += pause;
         }
         assert_eq!(waited, REFUSALS);
-        assert!(retry.lost(ErrorKind::Unreachable).is_some(), "who is silent is waited for longer");
-        retry.came_on();
-        assert_eq!(retry.lost(ErrorKind::Authentication), None, "a refusal out of the blue");
+        assert!(
+            retry.on_failure(ErrorKind::Unreachable).is_some(),
+            "who is silent is waited for longer"
+        );
+        retry.reset_backoff();
+        assert_eq!(retry.on_failure(ErrorKind::Authentication), None, "a refusal out of the blue");
     }
 
     #[tokio::test(start_paused = true)]
@@ -128,16 +131,16 @@ mod tests {
         retry.begin();
         assert_eq!(retry.deadline(), None, "the first attempt takes as long as it takes");
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(retry.lost(ErrorKind::Unreachable), Some(Duration::from_millis(500)));
+        assert_eq!(retry.on_failure(ErrorKind::Unreachable), Some(Duration::from_millis(500)));
         assert_eq!(retry.deadline(), Some(start + Duration::from_secs(5)));
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(retry.lost(ErrorKind::Unreachable), None);
+        assert_eq!(retry.on_failure(ErrorKind::Unreachable), None);
         // A transfer that brought content does not count.
         let mut retry = Retry::new(Duration::from_secs(5));
         retry.begin();
         tokio::time::sleep(Duration::from_secs(60)).await;
-        retry.came_on();
-        assert!(retry.lost(ErrorKind::Unreachable).is_some());
+        retry.reset_backoff();
+        assert!(retry.on_failure(ErrorKind::Unreachable).is_some());
         assert_eq!(retry.deadline(), Some(Instant::now() + Duration::from_secs(5)));
     }
 
@@ -151,8 +154,8 @@ mod tests {
             ErrorKind::Destination,
             ErrorKind::Interrupt,
         ] {
-            assert_eq!(retry.lost(kind), None, "{kind:?}");
+            assert_eq!(retry.on_failure(kind), None, "{kind:?}");
         }
-        assert_eq!(Retry::new(Duration::ZERO).lost(ErrorKind::Unreachable), None);
+        assert_eq!(Retry::new(Duration::ZERO).on_failure(ErrorKind::Unreachable), None);
     }
 }

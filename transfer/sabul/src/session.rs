@@ -1,10 +1,10 @@
 //! Session between two authenticated ends, and its transfers.
 
 mod answered;
-mod asked;
 mod files;
-mod look;
+mod listing;
 mod pending;
+mod requested;
 mod served;
 mod streams;
 
@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info};
 
-use crate::budget::{Asker, BlockLoan, Loan};
+use crate::budget::{BlockLoan, Initiator, Loan};
 use crate::config::{
     Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
 };
@@ -31,15 +31,15 @@ use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{
     self, Context, Plan, Report, Resume, Side, Transfer, TransferHandle, Work, Writer,
 };
-use asked::Asked;
 pub use files::{GetRequest, PutRequest};
-pub use look::{ChangeRequest, Changed, Listing, LookRequest};
+pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
 use pending::{Pending, measure_work, refused};
+use requested::RequestedEntries;
 use sabul_files::disk::Disk;
 use sabul_files::{
     Destination, FileReceiver, Rules, SourceSet, StreamReceiver, local_destination, origins_of,
 };
-pub use served::{Begun, Order, Purpose, Served, Serving};
+pub use served::{Order, Purpose, Served, Serving, Started};
 pub use streams::{MeasureRequest, StreamRequest};
 
 /// Most concurrent file requests of a peer that [`Session::serve`] runs.
@@ -47,7 +47,7 @@ const FILE_TRANSFERS_MAX: usize = 16;
 /// Polling interval of the first transfer in the queue for memory: the limit of open files may have grown.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
 /// How long [`Session::close`] waits until the last message is written.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A session with an authenticated peer. Clones share the session. The session ends with [`Session::close`], or when
 /// the last clone is dropped and the running transfers are over.
@@ -115,7 +115,7 @@ impl Session {
         let machine = endpoint.machine.clone();
         let (router, requests) = Router::new(peer_parity, suite, endpoint.memory.clone());
         let (control, written) =
-            Control::start(connection.clone(), Arc::clone(&router), endpoint.patience, &machine);
+            Control::start(connection.clone(), Arc::clone(&router), endpoint.timeouts, &machine);
         control.send(first);
         let inner = Inner {
             cx: Context { machine, side, connection, control, router, endpoint },
@@ -146,16 +146,16 @@ impl Session {
         let request = control::Request::Put {
             destination: destination.path,
             into_directory: destination.into_directory || sources.needs_directory(),
-            preserve: options.preserve || options.all_of_files,
+            preserve: options.preserve || options.archive_mode,
             sync: options.sync,
             read_back: options.read_back,
             origins: sources.origins(),
         };
         let resume = if options.resume { Resume::Yes } else { Resume::No };
         let rules = Rules::new(&options.rules).map_err(Error::from_failure)?;
-        let sources = sources.with_rules(rules).with_all_of_files(options.all_of_files);
+        let sources = sources.with_rules(rules).with_archive_mode(options.archive_mode);
         let sources = sources.with_links_out(options.links_out);
-        let announce_times = options.preserve || options.all_of_files;
+        let announce_times = options.preserve || options.archive_mode;
         let work = Work::Send { set: sources, announce_times, resume };
         self.open(Direction::Send, request, options, |_| Ok(work)).await
     }
@@ -174,7 +174,7 @@ impl Session {
     ) -> Result<Transfer, Error> {
         let is_content = |source: &Vec<u8>| source.ends_with(b"/");
         let needs_directory = sources.len() > 1 || sources.iter().any(is_content);
-        let &TransferOptions { sync, resume, read_back, links_out, all_of_files: archive, .. } =
+        let &TransferOptions { sync, resume, read_back, links_out, archive_mode: archive, .. } =
             options;
         let preserve = options.preserve || archive;
         let origins = origins_of(sources.iter().map(Vec::as_slice));
@@ -202,8 +202,8 @@ impl Session {
             }
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
-        let mut asked = Asked::new(&sources, recursive, archive);
-        let gate = move |entry: &Entry| asked.check(entry);
+        let mut requested = RequestedEntries::new(&sources, recursive, archive);
+        let gate = move |entry: &Entry| requested.check(entry);
         let (rules, range) = (options.rules.clone(), options.range);
         let request =
             control::Request::Get { sources, recursive, rules, range, archive, links_out };
@@ -301,9 +301,9 @@ impl Session {
         };
         let steering = Steering::wanted(options.policy, options.rate_limit_bps);
         let is_stream = matches!(open.request, control::Request::Stream { .. });
-        self.inner.cx.control.ask(open)?;
+        self.inner.cx.control.send_request(open)?;
         drop(next_number);
-        let answer_within = (!is_stream).then_some(self.inner.cx.endpoint.patience.accept);
+        let answer_within = (!is_stream).then_some(self.inner.cx.endpoint.timeouts.accept);
         let plan = Plan {
             is_opener: true,
             answer_within,
@@ -318,7 +318,7 @@ impl Session {
 
     /// Reserves memory for this end before the request is sent; waits in the queue while memory is short.
     async fn memory(&self, block_bytes: u32) -> Result<BlockLoan, Error> {
-        let place = self.inner.cx.endpoint.memory.line_up(Asker::Here);
+        let place = self.inner.cx.endpoint.memory.line_up(Initiator::Here);
         loop {
             if let Ok(memory) = place.take(block_bytes) {
                 return Ok(memory);
@@ -329,7 +329,7 @@ impl Session {
                     let ending = self.inner.cx.router.ending().unwrap_or(Ending::Closed);
                     return Err(ending.to_error());
                 }
-                () = place.turn() => {}
+                () = place.notified() => {}
                 () = tokio::time::sleep(MEMORY_LOOK) => {}
             }
         }
@@ -347,7 +347,7 @@ impl Session {
                 Request::Stream(StreamRequest { name, direction, pending })
             }
             control::Request::Measure { .. } => Request::Measure(MeasureRequest { pending }),
-            control::Request::Look { .. } => Request::Look(LookRequest { pending }),
+            control::Request::Look { .. } => Request::Look(ListingRequest { pending }),
             control::Request::Remove { .. } => {
                 Request::Change(ChangeRequest { pending, is_removal: true })
             }
@@ -362,17 +362,17 @@ impl Session {
     /// # Errors
     /// If the root cannot be opened, or the session breaks before the peer closes it.
     pub async fn serve(&self, service: &Service) -> Result<ServeSummary, Error> {
-        self.serve_and_tell(service, |_| {}).await
+        self.serve_with_observer(service, |_| {}).await
     }
 
-    /// As [`Self::serve`]; also calls `tell` at the start and end of each transfer, and for each other failed request.
+    /// As [`Self::serve`]; also calls `observe` at the start and end of each transfer, and for each other failed request.
     ///
     /// # Errors
     /// As [`Self::serve`].
-    pub async fn serve_and_tell(
+    pub async fn serve_with_observer(
         &self,
         service: &Service,
-        tell: impl Fn(Serving<'_>) + Send + Sync,
+        observe: impl Fn(Serving<'_>) + Send + Sync,
     ) -> Result<ServeSummary, Error> {
         let disk: Option<Arc<dyn Disk>> = match &service.root {
             Some(root) if !service.as_user => {
@@ -381,7 +381,7 @@ impl Session {
             }
             _ => None,
         };
-        self.serve_on(disk, service, tell).await
+        self.serve_on(disk, service, observe).await
     }
 
     /// As [`Session::serve`], with an open root.
@@ -389,12 +389,12 @@ impl Session {
         &self,
         disk: Option<Arc<dyn Disk>>,
         service: &Service,
-        tell: impl Fn(Serving<'_>) + Send + Sync,
+        observe: impl Fn(Serving<'_>) + Send + Sync,
     ) -> Result<ServeSummary, Error> {
         let peer = self.inner.peer;
         let mut summary = ServeSummary::default();
         let mut running = JoinSet::new();
-        let (begin, mut begun) = mpsc::unbounded_channel();
+        let (begin, mut started) = mpsc::unbounded_channel();
         // Each file request holds one permit.
         let places = Arc::new(Semaphore::new(FILE_TRANSFERS_MAX));
         let mut is_open = true;
@@ -409,11 +409,11 @@ impl Session {
                         let place = is_files.then(|| Arc::clone(&places).try_acquire_owned());
                         let (service, disk) = (service.clone(), disk.clone());
                         let order = request.pending().open().map(Order::of);
-                        let (begin, asked) = (begin.clone(), order.clone());
+                        let (begin, requested) = (begin.clone(), order.clone());
                         let begins = move |transfer| {
-                            let begun = asked.map(|order| Begun { peer, order, transfer });
+                            let started = requested.map(|order| Started { peer, order, transfer });
                             // The receiver lives as long as this function.
-                            begun.into_iter().for_each(|begun| drop(begin.send(begun)));
+                            started.into_iter().for_each(|started| drop(begin.send(started)));
                         };
                         let answered = async move {
                             let Ok(_place) = place.transpose() else {
@@ -429,12 +429,12 @@ impl Session {
                         running.spawn(async move { (order, answered.await) });
                     }
                 },
-                Some(begun) = begun.recv() => tell(Serving::Begun(&begun)),
+                Some(started) = started.recv() => observe(Serving::Started(&started)),
                 Some(ended) = running.join_next() => match ended {
                     Ok((_, Ok(None))) => summary.answers += 1,
                     Ok((order, Ok(Some(report)))) => {
                         if let Some(order) = &order {
-                            tell(Serving::Over(Served { peer, order, result: Ok(&report) }));
+                            observe(Serving::Over(Served { peer, order, result: Ok(&report) }));
                         }
                         info!(peer = %self.inner.peer, bytes = report.bytes,
                             entries = report.entries, failed = report.entries_failed,
@@ -445,7 +445,7 @@ impl Session {
                     }
                     Ok((order, Err(error))) => {
                         if let Some(order) = &order {
-                            tell(Serving::Over(Served { peer, order, result: Err(&error) }));
+                            observe(Serving::Over(Served { peer, order, result: Err(&error) }));
                         }
                         info!(peer = %self.inner.peer, %error, "transfer failed");
                         summary.failed += 1;
@@ -469,7 +469,7 @@ impl Session {
         let written = self.inner.written.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(written) = written {
             // A peer that no longer reads does not need the message.
-            let _ = tokio::time::timeout(CLOSE_PATIENCE, written).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, written).await;
         }
     }
 }
@@ -500,7 +500,7 @@ pub enum Request {
     /// Run a measurement.
     Measure(MeasureRequest),
     /// List files here.
-    Look(LookRequest),
+    Look(ListingRequest),
     /// Remove files or create directories here.
     Change(ChangeRequest),
 }
@@ -556,7 +556,7 @@ impl Request {
             Self::Put(PutRequest { pending })
             | Self::Get(GetRequest { pending })
             | Self::Measure(MeasureRequest { pending })
-            | Self::Look(LookRequest { pending })
+            | Self::Look(ListingRequest { pending })
             | Self::Change(ChangeRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         };
@@ -568,7 +568,7 @@ impl Request {
             Self::Put(PutRequest { pending })
             | Self::Get(GetRequest { pending })
             | Self::Measure(MeasureRequest { pending })
-            | Self::Look(LookRequest { pending })
+            | Self::Look(ListingRequest { pending })
             | Self::Change(ChangeRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         }

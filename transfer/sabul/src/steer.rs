@@ -22,25 +22,25 @@ pub(crate) enum Change {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Steering {
     pub(crate) policy: Policy,
-    /// Limit of the application in bit/s. `told` is the receiver's limit, `allowed` the limit of this end's owner.
+    /// Limit of the application in bit/s. `announced` is the receiver's limit, `allowed` the limit of this end's owner.
     wanted: Option<u64>,
-    told: Option<u64>,
+    announced: Option<u64>,
     allowed: Option<u64>,
 }
 
 impl Steering {
     pub(crate) const fn wanted(policy: Policy, rate_limit_bps: Option<u64>) -> Self {
-        Self { policy, wanted: rate_limit_bps, told: None, allowed: None }
+        Self { policy, wanted: rate_limit_bps, announced: None, allowed: None }
     }
 
     /// Settings of a transfer opened by the peer: the limit in its request, and the limit of this end's owner.
-    pub(crate) const fn told(rate_limit_bps: Option<u64>, allowed_bps: Option<u64>) -> Self {
-        Self { policy: Policy::Fair, wanted: None, told: rate_limit_bps, allowed: allowed_bps }
+    pub(crate) const fn from_peer(rate_limit_bps: Option<u64>, allowed_bps: Option<u64>) -> Self {
+        Self { policy: Policy::Fair, wanted: None, announced: rate_limit_bps, allowed: allowed_bps }
     }
 
     /// The effective rate limit in bit/s; `None` without a limit.
     pub(crate) fn limit_bps(&self) -> Option<u64> {
-        [self.wanted, self.told, self.allowed].into_iter().flatten().min()
+        [self.wanted, self.announced, self.allowed].into_iter().flatten().min()
     }
 
     /// Whether the settings differ from those of a sender that has only the request.
@@ -83,7 +83,7 @@ impl Steering {
             let text = "a rate limit of 0 bit/s would send nothing";
             return Err(Failure::new(FailureCode::BadSetting, text));
         }
-        self.told = rate_limit_bps;
+        self.announced = rate_limit_bps;
         Ok(())
     }
 }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_peer_may_raise_its_own_limit_but_not_the_allowed_limit() {
-        let mut steering = Steering::told(Some(4), Some(7));
+        let mut steering = Steering::from_peer(Some(4), Some(7));
         assert_eq!(steering.limit_bps(), Some(4));
         steering.take("fair", Some(100)).unwrap();
         assert_eq!(steering.limit_bps(), Some(7));

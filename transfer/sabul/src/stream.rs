@@ -231,8 +231,8 @@ impl AsyncRead for ReceiveStream {
             if buffer.filled().len() > before || buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
-            let board = Arc::clone(this.transfer.board());
-            this.ending = Some(Box::pin(async move { board.outcome().await }));
+            let shared_progress = Arc::clone(this.transfer.shared_progress());
+            this.ending = Some(Box::pin(async move { shared_progress.outcome().await }));
         }
         if let Some(ending) = &mut this.ending {
             let outcome = complete(ready!(ending.as_mut().poll(cx)));

@@ -1,11 +1,11 @@
 //! Handle of a running transfer for the application: progress, cancellation, final report.
 //!
 //! `transfer/run.rs` opens and drives both ends. `transfer/work.rs` has the reader and writer threads.
-//! `transfer/ahead.rs` counts the files to send. `transfer/board.rs` holds progress and report.
+//! `transfer/ahead.rs` counts the files to send. `transfer/progress.rs` holds progress and report.
 
 mod ahead;
-mod board;
 mod handle;
+mod progress;
 mod run;
 mod work;
 
@@ -20,14 +20,14 @@ use tokio::time::Instant;
 use crate::control::Event;
 use crate::error::Error;
 
-pub(crate) use board::Board;
-use board::CHANGE_INTERVAL;
-pub use board::{Interval, Progress, Report};
 pub use handle::TransferHandle;
+use progress::CHANGE_INTERVAL;
+pub(crate) use progress::SharedProgress;
+pub use progress::{Interval, Progress, Report};
 pub(crate) use run::{Context, Plan, Resume, Side, Work, start};
 pub(crate) use work::Writer;
 #[cfg(test)]
-pub(crate) use work::{Load, Reading, Writing};
+pub(crate) use work::{Load, ReaderTask, WriterTask};
 
 /// A running transfer. Dropping the value cancels the transfer.
 pub struct Transfer {
@@ -44,12 +44,12 @@ impl fmt::Debug for Transfer {
 
 impl Transfer {
     pub(crate) fn new(
-        board: Arc<Board>,
-        tell: mpsc::UnboundedSender<Event>,
+        shared_progress: Arc<SharedProgress>,
+        event_sender: mpsc::UnboundedSender<Event>,
         controller: String,
     ) -> Self {
-        let versions = board.versions.subscribe();
-        let handle = TransferHandle::new(board, tell, controller);
+        let versions = shared_progress.versions.subscribe();
+        let handle = TransferHandle::new(shared_progress, event_sender, controller);
         Self { handle, versions, last_change: None }
     }
 
@@ -66,7 +66,7 @@ impl Transfer {
     /// Returns the failures so far, by path, without the first `known`; the order is that of the report. After the end
     /// of the transfer the report has the failures.
     pub fn failures_after(&self, known: usize) -> Vec<(Vec<u8>, Failure)> {
-        self.board().failures_after(known)
+        self.shared_progress().failures_after(known)
     }
 
     /// Waits until the progress has changed or the transfer is over; returns at most about ten times per second.
@@ -77,7 +77,7 @@ impl Transfer {
             let rest = CHANGE_INTERVAL.saturating_sub(last.elapsed());
             tokio::select! {
                 () = tokio::time::sleep(rest) => {}
-                () = self.handle.board().finished() => {}
+                () = self.handle.shared_progress().finished() => {}
             }
         }
         // An error means that the board was dropped, which is impossible while this value holds it.
@@ -112,11 +112,11 @@ impl Transfer {
     }
 
     pub(crate) async fn outcome(&self) -> Result<Report, Error> {
-        self.board().outcome().await
+        self.shared_progress().outcome().await
     }
 
-    pub(crate) const fn board(&self) -> &Arc<Board> {
-        self.handle.board()
+    pub(crate) const fn shared_progress(&self) -> &Arc<SharedProgress> {
+        self.handle.shared_progress()
     }
 }
 

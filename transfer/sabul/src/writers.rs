@@ -14,14 +14,14 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-use crate::channel::{ChannelError, Heard};
+use crate::channel::{ChannelError, PeerSilence};
 use crate::control::Event;
 use sabul_files::root::RootPath;
 
 /// Longest wait of a new writer, and its polling interval. Ours: flushing takes a second of disk time, or much longer
 /// on a slow or busy disk; sending everything again would take longer.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(10);
+const TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// A live sender sends at least twice a second, even without data. Ours: six losses in a row.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 
@@ -33,9 +33,9 @@ pub(crate) struct WriterNote {
     /// Directory that the writer writes to; `None` if the output is no directory.
     pub(crate) folder: Option<RootPath>,
     /// Silence of the writer's sender.
-    pub(crate) heard: Heard,
+    pub(crate) peer_silence: PeerSilence,
     /// Receives the event that the channel has ended.
-    pub(crate) tell: UnboundedSender<Event>,
+    pub(crate) event_sender: UnboundedSender<Event>,
 }
 
 impl WriterNote {
@@ -53,14 +53,14 @@ impl WriterNote {
 
     /// Whether the writer is stopping, or writes to this directory and its sender is silent.
     fn is_in_the_way(&self, folder: Option<&RootPath>) -> bool {
-        let is_silent = self.heard.silence() >= SILENT_AFTER;
+        let is_silent = self.peer_silence.silence() >= SILENT_AFTER;
         self.is_there() && (self.is_leaving() || is_silent && self.is_in(folder))
     }
 
     /// Stops the writer.
     fn supersede(&self) {
-        let silence = self.heard.silence();
-        let _ = self.tell.send(Event::Channel(Err(ChannelError::Silent(silence))));
+        let silence = self.peer_silence.silence();
+        let _ = self.event_sender.send(Event::Channel(Err(ChannelError::Silent(silence))));
     }
 }
 
@@ -87,17 +87,17 @@ impl Writers {
         };
         leaving.iter().filter(|note| !note.is_leaving()).for_each(WriterNote::supersede);
         let began = Instant::now();
-        let mut is_told = false;
-        while began.elapsed() < PATIENCE {
+        let mut is_superseded = false;
+        while began.elapsed() < TIMEOUT {
             leaving.retain(WriterNote::is_there);
             if leaving.is_empty() {
                 return;
             }
-            if !is_told && began.elapsed() >= SILENT_AFTER {
+            if !is_superseded && began.elapsed() >= SILENT_AFTER {
                 leaving.iter().filter(|note| note.is_in(folder)).for_each(WriterNote::supersede);
-                is_told = true;
+                is_superseded = true;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -117,18 +117,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_new_writer_waits_only_for_writers_that_are_leaving() {
         let writers = Writers::default();
-        let begun = Instant::now();
-        let (tell, _events) = unbounded_channel();
+        let started = Instant::now();
+        let (event_sender, _events) = unbounded_channel();
         let note = |flag: &Arc<AtomicBool>| WriterNote {
             is_leaving: Arc::downgrade(flag),
             folder: folder("a"),
-            heard: Heard::default(),
-            tell: tell.clone(),
+            peer_silence: PeerSilence::default(),
+            event_sender: event_sender.clone(),
         };
         let staying = Arc::new(AtomicBool::new(false));
         writers.note(note(&staying));
         writers.make_way(folder("a").as_ref()).await;
-        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(started.elapsed(), Duration::ZERO);
         let leaving = Arc::new(AtomicBool::new(true));
         writers.note(note(&leaving));
         let gone = tokio::spawn(async move {
@@ -136,25 +136,30 @@ mod tests {
             drop(leaving);
         });
         writers.make_way(folder("b").as_ref()).await;
-        assert!((1000..1100).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+        assert!((1000..1100).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
         gone.await.unwrap();
         // A writer that hangs does not block forever.
         staying.store(true, Ordering::Release);
         writers.make_way(None).await;
-        assert!(begun.elapsed() < Duration::from_secs(32), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(32), "{:?}", started.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_writer_is_displaced_only_in_its_own_folder() {
         let writers = Writers::default();
-        let (tell, mut events) = unbounded_channel();
+        let (event_sender, mut events) = unbounded_channel();
         let flag = Arc::new(AtomicBool::new(false));
-        let heard = Heard::default();
+        let peer_silence = PeerSilence::default();
         let is_leaving = Arc::downgrade(&flag);
-        writers.note(WriterNote { is_leaving, folder: folder("a"), heard: heard.clone(), tell });
-        heard.set_silence(Duration::from_secs(2));
+        writers.note(WriterNote {
+            is_leaving,
+            folder: folder("a"),
+            peer_silence: peer_silence.clone(),
+            event_sender,
+        });
+        peer_silence.set_silence(Duration::from_secs(2));
         writers.make_way(folder("a").as_ref()).await;
-        heard.set_silence(Duration::from_secs(3));
+        peer_silence.set_silence(Duration::from_secs(3));
         writers.make_way(folder("b").as_ref()).await;
         writers.make_way(None).await;
         assert!(events.try_recv().is_err());
@@ -163,9 +168,9 @@ mod tests {
             assert!(matches!(told, Some(Event::Channel(Err(ChannelError::Silent(_))))), "{told:?}");
             drop(flag);
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         let in_a = folder("a");
         tokio::join!(leaves, writers.make_way(in_a.as_ref()));
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     }
 }

@@ -34,11 +34,11 @@ impl SocketOptions {
         self
     }
 
-    pub(crate) fn recv_buffer_asked(&self) -> usize {
+    pub(crate) fn recv_buffer_requested(&self) -> usize {
         self.recv_buffer.unwrap_or(Self::BUFFER_BYTES_MAX)
     }
 
-    pub(crate) fn send_buffer_asked(&self) -> usize {
+    pub(crate) fn send_buffer_requested(&self) -> usize {
         self.send_buffer.unwrap_or(Self::BUFFER_BYTES_MAX)
     }
 }
@@ -82,25 +82,27 @@ pub(crate) fn buffer_hint(
     recv_granted: usize,
     send_granted: usize,
 ) -> Option<String> {
-    let starved = |granted, asked: usize| granted < asked.min(SocketOptions::BUFFER_BYTES_USEFUL);
-    let (recv_asked, send_asked) = (options.recv_buffer_asked(), options.send_buffer_asked());
+    let starved =
+        |granted, requested: usize| granted < requested.min(SocketOptions::BUFFER_BYTES_USEFUL);
+    let (recv_requested, send_requested) =
+        (options.recv_buffer_requested(), options.send_buffer_requested());
     let (recv_key, send_key) = if cfg!(target_os = "linux") {
         ("net.core.rmem_max", "net.core.wmem_max")
     } else {
         ("kern.ipc.maxsockbuf", "kern.ipc.maxsockbuf")
     };
-    match (starved(recv_granted, recv_asked), starved(send_granted, send_asked)) {
+    match (starved(recv_granted, recv_requested), starved(send_granted, send_requested)) {
         (false, false) => None,
         (true, false) => Some(format!(
-            "raise sysctl {recv_key} to {recv_asked}: the UDP receive buffer granted is only \
+            "raise sysctl {recv_key} to {recv_requested}: the UDP receive buffer granted is only \
              {recv_granted} bytes, and bursts beyond it are lost"
         )),
         (false, true) => Some(format!(
-            "raise sysctl {send_key} to {send_asked}: the UDP send buffer granted is only \
+            "raise sysctl {send_key} to {send_requested}: the UDP send buffer granted is only \
              {send_granted} bytes, which limits the rate"
         )),
         (true, true) => Some(format!(
-            "raise sysctl {recv_key} to {recv_asked} and {send_key} to {send_asked}: the UDP \
+            "raise sysctl {recv_key} to {recv_requested} and {send_key} to {send_requested}: the UDP \
              buffers granted are only {recv_granted} and {send_granted} bytes, so bursts are lost \
              and the rate is limited"
         )),

@@ -50,9 +50,9 @@ impl UdpSocket {
         if options.reuse_port {
             socket.set_reuse_port(true).map_err(UdpError::configure("SO_REUSEPORT"))?;
         }
-        let recv_buffer_granted = enlarge_recv_buffer(&socket, options.recv_buffer_asked())
+        let recv_buffer_granted = enlarge_recv_buffer(&socket, options.recv_buffer_requested())
             .map_err(UdpError::configure("SO_RCVBUF"))?;
-        let send_buffer_granted = enlarge_send_buffer(&socket, options.send_buffer_asked())
+        let send_buffer_granted = enlarge_send_buffer(&socket, options.send_buffer_requested())
             .map_err(UdpError::configure("SO_SNDBUF"))?;
         // Before binding, so that no datagram arrives at a partly configured socket.
         let receiving =
@@ -206,7 +206,7 @@ fn enlarge_recv_buffer(socket: &Socket, bytes: usize) -> io::Result<usize> {
     #[cfg(not(target_os = "linux"))]
     let forced = false;
     if !forced {
-        ask_downwards(bytes, |bytes| socket.set_recv_buffer_size(bytes))?;
+        set_largest(bytes, |bytes| socket.set_recv_buffer_size(bytes))?;
     }
     Ok(socket.recv_buffer_size()? / OVERHEAD_FACTOR)
 }
@@ -218,7 +218,7 @@ fn enlarge_send_buffer(socket: &Socket, bytes: usize) -> io::Result<usize> {
     #[cfg(not(target_os = "linux"))]
     let forced = false;
     if !forced {
-        ask_downwards(bytes, |bytes| socket.set_send_buffer_size(bytes))?;
+        set_largest(bytes, |bytes| socket.set_send_buffer_size(bytes))?;
     }
     Ok(socket.send_buffer_size()? / OVERHEAD_FACTOR)
 }
@@ -228,7 +228,7 @@ const OVERHEAD_FACTOR: usize = if cfg!(target_os = "linux") { 2 } else { 1 };
 
 /// Linux caps a size that is too large; other systems refuse it, so the size is halved until
 /// accepted.
-fn ask_downwards(mut bytes: usize, set: impl Fn(usize) -> io::Result<()>) -> io::Result<()> {
+fn set_largest(mut bytes: usize, set: impl Fn(usize) -> io::Result<()>) -> io::Result<()> {
     loop {
         match set(bytes) {
             Err(_) if !cfg!(target_os = "linux") && bytes > 65_536 => bytes /= 2,

@@ -80,7 +80,7 @@ impl CongestionForm {
 
 /// Interval in a packet that carries only a header: the flow is already counted by its data. Not
 /// zero, which would mark a flow as uncontrolled.
-pub const ASKING: Span = Span(1);
+pub const PROBE_INTERVAL: Span = Span(1);
 
 /// No rate: no router has set a rate yet.
 pub const NO_RATE: Rate = Rate(u64::MAX);
@@ -157,11 +157,11 @@ impl CongestionFields {
     /// Returns the fields for a packet that carries only a header. Routers answer the packet and
     /// count no extra flow.
     #[must_use]
-    pub const fn asking(mut self) -> Self {
+    pub const fn for_probe(mut self) -> Self {
         match &mut self {
             Self::JetMax(JetMaxFields { interval, .. }) | Self::Emkc { interval, .. } => {
-                if interval.0 > ASKING.0 {
-                    *interval = ASKING;
+                if interval.0 > PROBE_INTERVAL.0 {
+                    *interval = PROBE_INTERVAL;
                 }
             }
             Self::Xcp { rtt, interval, delta } => {

@@ -150,7 +150,7 @@ pub enum Bounds {
 #[derive(Debug)]
 pub struct NotInLab<T: 'static> {
     /// Returns whether the target uses the setting.
-    pub is_asked: fn(&T) -> bool,
+    pub is_requested: fn(&T) -> bool,
     /// Why the setting is unsupported, and an alternative.
     pub why: &'static str,
 }
@@ -226,8 +226,8 @@ impl<T> Key<T> {
         Self { rivals, ..self }
     }
     /// Declares settings that the lab does not support, and why.
-    pub const fn not_in_lab(self, is_asked: fn(&T) -> bool, why: &'static str) -> Self {
-        Self { not_in_lab: Some(NotInLab { is_asked, why }), ..self }
+    pub const fn not_in_lab(self, is_requested: fn(&T) -> bool, why: &'static str) -> Self {
+        Self { not_in_lab: Some(NotInLab { is_requested, why }), ..self }
     }
     /// Sets the source of the default or the bounds.
     pub const fn source(self, source: &'static str) -> Self {
@@ -236,7 +236,7 @@ impl<T> Key<T> {
 
     /// Returns why the lab does not support this key's setting in `target`; `None` if supported.
     pub fn lab_refusal(&self, target: &T) -> Option<&'static str> {
-        self.not_in_lab.as_ref().filter(|lab| (lab.is_asked)(target)).map(|lab| lab.why)
+        self.not_in_lab.as_ref().filter(|lab| (lab.is_requested)(target)).map(|lab| lab.why)
     }
 
     /// Returns the allowed values.

@@ -18,7 +18,8 @@ mod time;
 mod words;
 
 pub use congestion::{
-    ASKING, CongestionFields, CongestionForm, CongestionHeader, JetMaxFields, LOSS_ONE, NO_RATE,
+    CongestionFields, CongestionForm, CongestionHeader, JetMaxFields, LOSS_ONE, NO_RATE,
+    PROBE_INTERVAL,
 };
 pub use poll::Polled;
 pub use random::{Probability, ProbabilityError, Random, SeededRandom};

@@ -106,7 +106,7 @@ pub fn end_block(buffer: &mut Vec<u8>, data: usize, table: &[u8]) {
 #[derive(Debug, Default)]
 pub struct Records {
     /// Front of a record whose rest is in a later table.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 impl Records {
@@ -115,7 +115,7 @@ impl Records {
     /// # Errors
     /// If the bytes are not a valid record.
     pub fn next(&mut self, table: &mut &[u8]) -> Result<Option<Record>, DecodeError> {
-        if self.begun.is_empty()
+        if self.partial.is_empty()
             && let Some((body, rest)) = whole(table)?
         {
             *table = rest;
@@ -123,16 +123,16 @@ impl Records {
         }
         // Copies no byte beyond the end of the record that began in an earlier table.
         while let Some((first, rest)) = table.split_first() {
-            let missing = missing(&self.begun)?;
+            let missing = missing(&self.partial)?;
             let (now, rest) = match missing {
                 Some(missing) => table.split_at(missing.min(table.len())),
                 None => (std::slice::from_ref(first), rest),
             };
-            self.begun.extend_from_slice(now);
+            self.partial.extend_from_slice(now);
             *table = rest;
-            if let Some((body, _)) = whole(&self.begun)? {
+            if let Some((body, _)) = whole(&self.partial)? {
                 let record = Record::decode(body);
-                self.begun = Vec::new();
+                self.partial = Vec::new();
                 return record.map(Some);
             }
         }
@@ -141,7 +141,7 @@ impl Records {
 
     /// Bytes held of a record whose end has not arrived.
     pub const fn begun_bytes(&self) -> usize {
-        self.begun.len()
+        self.partial.len()
     }
 }
 

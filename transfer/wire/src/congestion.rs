@@ -198,7 +198,7 @@ pub enum CongestionFound {
 
 /// Searches a UDP payload of any kind of traffic for a congestion header.
 #[inline]
-pub fn look_for_congestion(payload: &[u8]) -> CongestionFound {
+pub fn locate_congestion(payload: &[u8]) -> CongestionFound {
     let [first, words, ..] = payload else { return CongestionFound::Nothing };
     if *first != VERSION << 4 | Kind::Data as u8 || !(1..=15).contains(words) {
         return CongestionFound::Nothing;
@@ -231,7 +231,7 @@ pub const fn congestion_place(form: CongestionForm) -> std::ops::Range<usize> {
 
 /// Byte range of the congestion header in a UDP payload of any kind of traffic, or `None`.
 pub fn find_congestion(payload: &[u8]) -> Option<std::ops::Range<usize>> {
-    match look_for_congestion(payload) {
+    match locate_congestion(payload) {
         CongestionFound::Header(header) => Some(congestion_place(header.fields.form())),
         CongestionFound::Nothing | CongestionFound::Later { .. } => None,
     }

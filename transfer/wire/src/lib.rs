@@ -16,7 +16,7 @@ mod printable;
 pub use bytes::{DecodeError, Reason};
 pub use congestion::{
     CONGESTION_MAGIC, CONGESTION_VERSION, CongestionFound, congestion_len, congestion_place,
-    decode_congestion, encode_congestion, find_congestion, look_for_congestion,
+    decode_congestion, encode_congestion, find_congestion, locate_congestion,
 };
 pub use data::{DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader};
 pub use feedback::{

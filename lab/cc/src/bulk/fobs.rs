@@ -94,7 +94,7 @@ impl Fobs {
     fn end_segment(&mut self, cx: &mut Context<'_>) {
         let (lost, sent) = ((self.sent.0 - self.arrived.0) as f64, self.sent.0 as f64);
         let is_too_much = lost > LOSS_TOLERATED * sent;
-        cx.tell(if is_too_much { Reason::Fall } else { Reason::Rise });
+        cx.log_reason(if is_too_much { Reason::Fall } else { Reason::Rise });
         let factor = if is_too_much { 1.0 + lost / sent } else { FASTER };
         let period = Span::from_secs_f64(self.period.as_secs_f64() * factor);
         self.period = period.max(PERIOD_MIN).min(PERIOD_MAX);

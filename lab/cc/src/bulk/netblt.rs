@@ -109,10 +109,10 @@ impl Controller for Netblt {
         let lost = sent.0.saturating_sub(arrived.0);
         self.clean = if lost == 0 { self.clean + 1 } else { 0 };
         let factor = if lost as f64 > LOSS_TOLERATED * sent.0 as f64 {
-            cx.tell(Reason::Fall);
+            cx.log_reason(Reason::Fall);
             SLOWER
         } else if self.clean == CLEAN_BUFFERS {
-            cx.tell(Reason::Rise);
+            cx.log_reason(Reason::Rise);
             self.clean = 0;
             FASTER
         } else {
@@ -142,7 +142,7 @@ mod tests {
         ENTRY.build(&given, Bytes(1500)).unwrap()
     }
 
-    fn hear(netblt: &mut Guarded, sent: u64, arrived: u64) -> f64 {
+    fn deliver(netblt: &mut Guarded, sent: u64, arrived: u64) -> f64 {
         let cx = Moment::new(Instant::ZERO, None, Bytes(1500));
         let report = BulkReport::Account { sent: Packets(sent), arrived: Packets(arrived) };
         netblt.on_report(&report, &cx);
@@ -162,12 +162,12 @@ mod tests {
     fn four_clean_buffers_shorten_the_interval_over_5_percent_loss_extends_it() {
         let mut on = netblt(&[("adaptation", "on")]);
         for expected in [10.0, 10.0, 10.0, 9.5, 9.5] {
-            assert!((hear(&mut on, 64, 64) - expected).abs() < 1e-6);
+            assert!((deliver(&mut on, 64, 64) - expected).abs() < 1e-6);
         }
         // 3 of 64 are 4.7 %, 4 are 6.25 %.
-        assert!((hear(&mut on, 64, 61) - 9.5).abs() < 1e-6);
-        assert!((hear(&mut on, 64, 60) - 9.5 * 1.125).abs() < 1e-6);
+        assert!((deliver(&mut on, 64, 61) - 9.5).abs() < 1e-6);
+        assert!((deliver(&mut on, 64, 60) - 9.5 * 1.125).abs() < 1e-6);
         let mut off = netblt(&[]);
-        assert!((hear(&mut off, 64, 0) - 10.0).abs() < 1e-6);
+        assert!((deliver(&mut off, 64, 0) - 10.0).abs() < 1e-6);
     }
 }

@@ -90,8 +90,8 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
 }
 
 impl Tsunami {
-    fn hear(&mut self, error: f64, cx: &mut Context<'_>) {
-        cx.tell(if error > self.threshold { Reason::Fall } else { Reason::Rise });
+    fn adjust(&mut self, error: f64, cx: &mut Context<'_>) {
+        cx.log_reason(if error > self.threshold { Reason::Fall } else { Reason::Rise });
         let factor = if error > self.threshold {
             let excess = (1.0 + error - self.threshold) / (ALL_LOST - self.threshold);
             1.0 + (self.slower - 1.0) * excess
@@ -113,7 +113,7 @@ impl Controller for Tsunami {
     }
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        self.hear(ALL_LOST, cx);
+        self.adjust(ALL_LOST, cx);
     }
     fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
         let gap_min = self.target.gap(cx.packet_bytes).0;
@@ -124,7 +124,7 @@ impl Controller for Tsunami {
     }
     fn on_report(&mut self, report: &BulkReport, cx: &mut Context<'_>) {
         if let BulkReport::ErrorRate(error) = report {
-            self.hear(f64::from(*error).min(ALL_LOST), cx);
+            self.adjust(f64::from(*error).min(ALL_LOST), cx);
         }
     }
     fn rules(&self) -> ChannelRules {

@@ -20,7 +20,7 @@ use sabul_cc::{
     Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
     SendLimits, Unit,
 };
-use sabul_units::{ASKING, Bytes, CongestionFields, CongestionForm, Rate, Span};
+use sabul_units::{Bytes, CongestionFields, CongestionForm, PROBE_INTERVAL, Rate, Span};
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::number::{Number, billionths, rate_of};
@@ -164,7 +164,7 @@ impl Controller for Emkc {
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        cx.tell(Reason::Own("silence"));
+        cx.log_reason(Reason::Own("silence"));
         (self.rate, self.last) = (self.initial.min(self.rate), None);
     }
 
@@ -174,7 +174,7 @@ impl Controller for Emkc {
         let CongestionFields::Emkc { interval, loss, router, round } = echo.header.fields else {
             return;
         };
-        if router == 0 || interval <= ASKING {
+        if router == 0 || interval <= PROBE_INTERVAL {
             return;
         }
         let Rate(then) = Rate::from_size_over(self.packet_bytes, interval);

@@ -85,7 +85,7 @@ pub struct Explicit {
     before: Acked,
     /// Controller for a restart after other flows have left; `None` when the restart is done or
     /// expired.
-    again: Option<Again>,
+    restart: Option<Restart>,
     /// No packet leaves before this time, so that packets in flight do not count for the restarted
     /// controller.
     silent_until: Option<Instant>,
@@ -93,7 +93,7 @@ pub struct Explicit {
 
 /// Pending restart; see the module.
 #[derive(Debug)]
-struct Again {
+struct Restart {
     controller: Box<dyn Controller>,
     fell_at: Instant,
     /// Time of the newest loss, and number of losses at that time.
@@ -113,14 +113,14 @@ impl Explicit {
         beside: Option<[Box<dyn Controller>; 2]>,
     ) -> Self {
         let fell_at = Instant::ZERO;
-        let (beside, again) = beside.map_or((None, None), |[beside, controller]| {
-            let again = Again { controller, fell_at, lost_at: fell_at, lost: Packets(0) };
-            (Some(beside), Some(again))
+        let (beside, restart) = beside.map_or((None, None), |[beside, controller]| {
+            let restart = Restart { controller, fell_at, lost_at: fell_at, lost: Packets(0) };
+            (Some(beside), Some(restart))
         });
         Self {
             law,
             beside,
-            again,
+            restart,
             silent_until: None,
             is_fallen: false,
             watch: Watch::default(),
@@ -182,15 +182,15 @@ impl Explicit {
 
     /// Returns whether flows that overloaded the path have left.
     fn is_calm(&mut self, acked: &Acked, now: Instant) -> bool {
-        let Some(again) = &mut self.again else { return false };
-        if acked.lost > again.lost {
-            (again.lost, again.lost_at) = (acked.lost, now);
+        let Some(restart) = &mut self.restart else { return false };
+        if acked.lost > restart.lost {
+            (restart.lost, restart.lost_at) = (acked.lost, now);
         }
-        if now.since(again.fell_at) > OTHERS {
-            self.again = None;
+        if now.since(restart.fell_at) > OTHERS {
+            self.restart = None;
             return false;
         }
-        now.since(again.lost_at) >= CALM
+        now.since(restart.lost_at) >= CALM
     }
 
     fn note(&mut self, cx: &Context<'_>) {
@@ -262,25 +262,22 @@ impl Controller for Explicit {
             let rate = rate.map_or(f64::INFINITY, |rate| rate.0 as f64);
             match self.watch.note(acked, rate, cx) {
                 Some(evidence) if self.beside.is_some() => {
-                    cx.tell(Reason::Own(evidence.word()));
+                    cx.log_reason(Reason::Own(evidence.word()));
                     self.is_fallen = true;
                     self.begin(acked, cx);
                     let is_lossy =
                         matches!(evidence, Evidence::LossElsewhere | Evidence::LastingLoss);
-                    self.again = self.again.take().filter(|_| is_lossy).map(|again| Again {
-                        fell_at: cx.now,
-                        lost_at: cx.now,
-                        lost: acked.lost,
-                        ..again
+                    self.restart = self.restart.take().filter(|_| is_lossy).map(|restart| {
+                        Restart { fell_at: cx.now, lost_at: cx.now, lost: acked.lost, ..restart }
                     });
                 }
                 _ => return self.law.on_ack(acked, cx),
             }
         } else if self.is_calm(acked, cx.now)
-            && let Some(again) = self.again.take()
+            && let Some(restart) = self.restart.take()
         {
-            cx.tell(Reason::Own("again"));
-            self.beside = Some(again.controller);
+            cx.log_reason(Reason::Own("again"));
+            self.beside = Some(restart.controller);
             self.silent_until = self.rtt.map(|rtt| cx.now + rtt * 2);
         }
         if self.silent_until.is_some_and(|until| cx.now < until) {
@@ -291,14 +288,14 @@ impl Controller for Explicit {
             return;
         }
         let since = |now: u64, before: u64| now.saturating_sub(before);
-        let told = Acked {
+        let since_fallback = Acked {
             total: Packets(since(acked.total.0, self.before.total.0)),
             lost: Packets(since(acked.lost.0, self.before.lost.0)),
             delivered: Bytes(since(acked.delivered.0, self.before.delivered.0)),
             echo: None,
             ..*acked
         };
-        self.active_mut().on_ack(&told, cx);
+        self.active_mut().on_ack(&since_fallback, cx);
     }
 
     fn on_interval(&mut self, report: &IntervalReport, cx: &mut Context<'_>) {
@@ -312,8 +309,8 @@ impl Controller for Explicit {
 
     fn on_policy(&mut self, policy: Policy, cx: &mut Context<'_>) {
         self.law.on_policy(policy, cx);
-        let again = self.again.as_mut().map(|again| &mut again.controller);
-        for controller in self.beside.iter_mut().chain(again) {
+        let restart = self.restart.as_mut().map(|restart| &mut restart.controller);
+        for controller in self.beside.iter_mut().chain(restart) {
             controller.on_policy(policy, cx);
         }
     }
@@ -322,8 +319,8 @@ impl Controller for Explicit {
         self.law.rules()
     }
 
-    fn tells_chance(&self) -> bool {
-        self.beside.as_ref().is_some_and(|beside| beside.tells_chance())
+    fn tolerates_random_loss(&self) -> bool {
+        self.beside.as_ref().is_some_and(|beside| beside.tolerates_random_loss())
     }
 
     fn is_fallback(&self) -> bool {

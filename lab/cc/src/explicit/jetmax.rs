@@ -21,7 +21,8 @@ use sabul_cc::{
     SendLimits, Unit,
 };
 use sabul_units::{
-    ASKING, Bytes, CongestionFields, CongestionForm, Instant, JetMaxFields, NO_RATE, Rate, Span,
+    Bytes, CongestionFields, CongestionForm, Instant, JetMaxFields, NO_RATE, PROBE_INTERVAL, Rate,
+    Span,
 };
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
@@ -132,62 +133,62 @@ impl JetMax {
         (self.followed, self.other) = (None, None);
     }
 
-    fn hear(&mut self, told: &JetMaxFields, cx: &mut Context<'_>) {
+    fn on_fields(&mut self, fields: &JetMaxFields, cx: &mut Context<'_>) {
         if self.controlling == 0 {
-            if told.suggested != 0 {
-                cx.tell(Reason::Own("router-found"));
-                self.obey(told.suggested);
+            if fields.suggested != 0 {
+                cx.log_reason(Reason::Own("router-found"));
+                self.obey(fields.suggested);
             }
             return;
         }
-        if told.controlling != self.controlling {
+        if fields.controlling != self.controlling {
             // This packet left before the flow changed its router.
             return;
         }
-        if told.fair != NO_RATE {
+        if fields.fair != NO_RATE {
             if let Bond::Settling(first) = self.bond {
-                let first = first.unwrap_or(told.round);
-                let passed = told.round.wrapping_sub(first);
+                let first = first.unwrap_or(fields.round);
+                let passed = fields.round.wrapping_sub(first);
                 self.bond = match passed {
                     SETTLE_ROUNDS..0x8000 => Bond::Bound,
                     _ => Bond::Settling(Some(first)),
                 };
             }
-            if self.bond == Bond::Bound && self.followed != Some(told.round) {
-                self.followed = Some(told.round);
-                self.follow(told);
+            if self.bond == Bond::Bound && self.followed != Some(fields.round) {
+                self.followed = Some(fields.round);
+                self.follow(fields);
             }
         }
-        self.look_around(told, cx);
+        self.compare_routers(fields, cx);
     }
 
     /// [JETMAX] Uses the rate at which the packet left, not the present rate.
-    fn follow(&mut self, told: &JetMaxFields) {
-        let then = if told.interval > ASKING {
-            Rate::from_size_over(self.packet_bytes, told.interval).0 as f64
+    fn follow(&mut self, fields: &JetMaxFields) {
+        let then = if fields.interval > PROBE_INTERVAL {
+            Rate::from_size_over(self.packet_bytes, fields.interval).0 as f64
         } else {
             // Response to a header-only packet, to which the present rate applies.
             self.rate
         };
-        let fair = told.fair.0 as f64;
+        let fair = fields.fair.0 as f64;
         self.rate = (then - self.tau * (then - fair)).max(RATE_MIN);
     }
 
-    fn look_around(&mut self, told: &JetMaxFields, cx: &mut Context<'_>) {
-        let by = i64::from(told.loss_max) - i64::from(told.loss);
-        if told.suggested == self.controlling || told.suggested == 0 || by <= SWITCH_LOSS {
+    fn compare_routers(&mut self, fields: &JetMaxFields, cx: &mut Context<'_>) {
+        let by = i64::from(fields.loss_max) - i64::from(fields.loss);
+        if fields.suggested == self.controlling || fields.suggested == 0 || by <= SWITCH_LOSS {
             self.other = None;
             return;
         }
         match self.other {
-            Some((router, since)) if router == told.suggested => {
+            Some((router, since)) if router == fields.suggested => {
                 let long = cx.rtt.map_or(Span::from_millis(100), |rtt| rtt.smoothed);
                 if cx.now.since(since) >= long {
-                    cx.tell(Reason::Own("other-router"));
+                    cx.log_reason(Reason::Own("other-router"));
                     self.obey(router);
                 }
             }
-            _ => self.other = Some((told.suggested, cx.now)),
+            _ => self.other = Some((fields.suggested, cx.now)),
         }
     }
 }
@@ -212,7 +213,7 @@ impl Controller for JetMax {
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        cx.tell(Reason::Own("silence"));
+        cx.log_reason(Reason::Own("silence"));
         self.rate = self.initial;
         self.obey(0);
     }
@@ -220,8 +221,8 @@ impl Controller for JetMax {
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         self.packet_bytes = cx.packet_bytes;
         let Some(echo) = acked.echo else { return };
-        if let CongestionFields::JetMax(told) = echo.header.fields {
-            self.hear(&told, cx);
+        if let CongestionFields::JetMax(fields) = echo.header.fields {
+            self.on_fields(&fields, cx);
         }
     }
 
@@ -312,7 +313,7 @@ impl<N: Number> RouterController for JetMaxRouter<N> {
         self.interval
     }
 
-    fn told(&self) -> Option<Rate> {
+    fn signalled_rate(&self) -> Option<Rate> {
         Some(self.fair)
     }
 }

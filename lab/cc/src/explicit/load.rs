@@ -42,23 +42,23 @@ impl<N: Number> Load<N> {
         }
     }
 
-    /// Ends an interval of `seconds`, in which flows were assigned the part `told` of the link;
+    /// Ends an interval of `seconds`, in which flows were assigned the part `signalled` of the link;
     /// returns the load in bits a second.
-    pub(super) fn end(&mut self, seconds: f64, told: f64) -> f64 {
+    pub(super) fn end(&mut self, seconds: f64, signalled: f64) -> f64 {
         let zero = N::default();
         let take = |sum: &mut N| std::mem::replace(sum, zero).value();
         let (own, rtts, other) = (take(&mut self.own), take(&mut self.rtts), take(&mut self.other));
         if own > 0.0 {
-            self.note_rtt(rtts / own / 1e12, seconds, told);
+            self.note_rtt(rtts / own / 1e12, seconds, signalled);
         }
         (own + other) * 8.0 / seconds
     }
 
-    fn note_rtt(&mut self, newest: f64, seconds: f64, told: f64) {
+    fn note_rtt(&mut self, newest: f64, seconds: f64, signalled: f64) {
         let part = if newest >= self.rtt {
             seconds / self.rtt
         } else {
-            told * (newest / self.rtt) * (seconds / self.rtt)
+            signalled * (newest / self.rtt) * (seconds / self.rtt)
         };
         self.rtt += part.min(1.0) * (newest - self.rtt);
     }

@@ -94,7 +94,7 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
     let most = params.rate("rate_mbps_max").0 as f64;
     let q0 = params.number_or_word("q0_ms").map(|ms| ms / 1e3);
     let initial = params.rate(INITIAL_PARAM.name).0 as f64;
-    let law = MaxNet { most, q0, rate: initial, initial, packet_bytes, is_told: false };
+    let law = MaxNet { most, q0, rate: initial, initial, packet_bytes, has_signal: false };
     Explicit::built(Box::new(law), params, packet_bytes)
 }
 
@@ -108,7 +108,7 @@ struct MaxNet {
     rate: f64,
     initial: f64,
     packet_bytes: Bytes,
-    is_told: bool,
+    has_signal: bool,
 }
 
 impl Controller for MaxNet {
@@ -128,8 +128,8 @@ impl Controller for MaxNet {
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        cx.tell(Reason::Own("silence"));
-        (self.rate, self.is_told) = (self.initial.min(self.rate), false);
+        cx.log_reason(Reason::Own("silence"));
+        (self.rate, self.has_signal) = (self.initial.min(self.rate), false);
     }
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
@@ -139,12 +139,12 @@ impl Controller for MaxNet {
             let q0 = self.q0.unwrap_or_else(|| rtt.smoothed.as_secs_f64().max(1e-6) / GAIN);
             self.rate =
                 (self.most * math::exp(-(price.as_secs_f64() / q0).min(FARTHEST))).max(RATE_MIN);
-            self.is_told = true;
+            self.has_signal = true;
         }
     }
 
     fn phase(&self) -> &'static str {
-        if self.is_told { "steady" } else { "start" }
+        if self.has_signal { "steady" } else { "start" }
     }
 }
 
@@ -157,12 +157,12 @@ struct MaxNetRouter<N> {
     bytes: N,
     /// Price in seconds, and the signalled price.
     price: f64,
-    told: Span,
+    signalled: Span,
 }
 
 impl<N: Number> MaxNetRouter<N> {
     fn new(mu: f64, interval: Span) -> Self {
-        Self { mu, interval, bytes: N::default(), price: 0.0, told: Span::ZERO }
+        Self { mu, interval, bytes: N::default(), price: 0.0, signalled: Span::ZERO }
     }
 }
 
@@ -175,7 +175,7 @@ impl<N: Number> RouterController for MaxNetRouter<N> {
     #[inline]
     fn on_departure(&mut self, _size: Bytes, fields: &mut CongestionFields, _link: &LinkState) {
         if let CongestionFields::MaxNet { price } = fields {
-            *price = (*price).max(self.told);
+            *price = (*price).max(self.signalled);
         }
     }
 
@@ -183,7 +183,7 @@ impl<N: Number> RouterController for MaxNetRouter<N> {
         let bits = std::mem::take(&mut self.bytes).value() * 8.0;
         let target = self.mu * link.capacity.0 as f64;
         self.price = (self.price + bits / target - elapsed.as_secs_f64()).clamp(0.0, PRICE_MAX);
-        self.told = Span::from_secs_f64(self.price);
+        self.signalled = Span::from_secs_f64(self.price);
     }
 
     fn interval(&self) -> Span {

@@ -19,7 +19,7 @@ use sabul_units::{Bytes, CongestionFields, CongestionForm, Rate, Span};
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::load::Load;
 use super::number::{Number, rate_of};
-use super::rcp::{RATE_PART, RATE_START, Told};
+use super::rcp::{RATE_PART, RATE_START, RateFollower};
 use super::router::{LinkState, RouterController, RouterEntry};
 
 /// Ours: without bounds, ten flows that join at once would make an interval's factor negative.
@@ -39,7 +39,11 @@ pub(crate) const ENTRY: Entry = Entry {
     follows_policy: false,
     remembers_path: false,
     build: |params, packet_bytes| {
-        Explicit::built(Box::new(Told::new(params, packet_bytes, true)), params, packet_bytes)
+        Explicit::built(
+            Box::new(RateFollower::new(params, packet_bytes, true)),
+            params,
+            packet_bytes,
+        )
     },
 };
 
@@ -160,7 +164,7 @@ impl<N: Number> RouterController for PiqiRouter<N> {
         self.load.interval(longest)
     }
 
-    fn told(&self) -> Option<Rate> {
+    fn signalled_rate(&self) -> Option<Rate> {
         Some(rate_of(self.rate))
     }
 }

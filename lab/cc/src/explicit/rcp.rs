@@ -84,29 +84,29 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
 };
 
 fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
-    Explicit::built(Box::new(Told::new(params, packet_bytes, false)), params, packet_bytes)
+    Explicit::built(Box::new(RateFollower::new(params, packet_bytes, false)), params, packet_bytes)
 }
 
 /// Host half, also of PIQI-RCP: sends at the rate that routers signal.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct RateFollower {
     is_piqi: bool,
     /// Rate in bits a second.
     rate: f64,
     initial: f64,
     packet_bytes: Bytes,
     rtt: Span,
-    is_told: bool,
+    has_signal: bool,
 }
 
-impl Told {
+impl RateFollower {
     pub(super) fn new(params: &ParamValues, packet_bytes: Bytes, is_piqi: bool) -> Self {
         let initial = params.rate(INITIAL_PARAM.name).0 as f64;
-        Self { is_piqi, rate: initial, initial, packet_bytes, rtt: Span::ZERO, is_told: false }
+        Self { is_piqi, rate: initial, initial, packet_bytes, rtt: Span::ZERO, has_signal: false }
     }
 }
 
-impl Controller for Told {
+impl Controller for RateFollower {
     fn limits(&self) -> SendLimits {
         SendLimits {
             gap: rate_of(self.rate).gap(self.packet_bytes),
@@ -128,8 +128,8 @@ impl Controller for Told {
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        cx.tell(Reason::Own("silence"));
-        (self.rate, self.is_told) = (self.initial.min(self.rate), false);
+        cx.log_reason(Reason::Own("silence"));
+        (self.rate, self.has_signal) = (self.initial.min(self.rate), false);
     }
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
@@ -141,12 +141,12 @@ impl Controller for Told {
             && rate != NO_RATE
         {
             self.rate = (rate.0 as f64).max(HOST_MIN);
-            self.is_told = true;
+            self.has_signal = true;
         }
     }
 
     fn phase(&self) -> &'static str {
-        if self.is_told { "steady" } else { "start" }
+        if self.has_signal { "steady" } else { "start" }
     }
 }
 
@@ -200,7 +200,7 @@ impl<N: Number> RouterController for RcpRouter<N> {
         self.load.interval(self.longest)
     }
 
-    fn told(&self) -> Option<Rate> {
+    fn signalled_rate(&self) -> Option<Rate> {
         Some(rate_of(self.rate))
     }
 }

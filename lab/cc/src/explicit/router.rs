@@ -52,7 +52,7 @@ pub trait RouterController: fmt::Debug + Send {
     fn interval(&self) -> Span;
     /// Returns the rate or share that the router signals now, in bit/s, for observers; `None` if
     /// the law has no such value.
-    fn told(&self) -> Option<Rate> {
+    fn signalled_rate(&self) -> Option<Rate> {
         None
     }
 }
@@ -144,7 +144,7 @@ impl Router {
         queue: Bytes,
         header: Option<&mut CongestionHeader>,
     ) {
-        let link = self.turn(now, queue);
+        let link = self.advance(now, queue);
         let header = header.filter(|header| header.fields.form() == self.form);
         let Some(header) = header else {
             self.stats.without += 1;
@@ -163,7 +163,7 @@ impl Router {
         queue: Bytes,
         header: Option<&mut CongestionHeader>,
     ) {
-        let link = self.turn(now, queue);
+        let link = self.advance(now, queue);
         let header = header.filter(|header| header.fields.form() == self.form);
         if let Some(header) = header {
             self.stats.written += 1;
@@ -178,13 +178,13 @@ impl Router {
     }
 
     /// Returns the rate that the router signals now, if its law has one.
-    pub fn told(&self) -> Option<Rate> {
-        self.law.told()
+    pub fn signalled_rate(&self) -> Option<Rate> {
+        self.law.signalled_rate()
     }
 
     /// Ends the intervals that are over.
     #[inline]
-    fn turn(&mut self, now: Instant, queue: Bytes) -> LinkState {
+    fn advance(&mut self, now: Instant, queue: Bytes) -> LinkState {
         if now >= self.ends {
             self.end_intervals(now, queue);
         }
@@ -258,8 +258,8 @@ mod tests {
         let noted = noted.lock().unwrap();
         assert_eq!(*noted, ["100 true", "10 ms", "10 ms", "200 false", "300 false"]);
         let fields = CongestionFields::Own([9; 4]);
-        let told = CongestionHeader { routers: 1, queued: Span::from_millis(2), fields };
-        assert_eq!(own, told);
+        let signalled = CongestionHeader { routers: 1, queued: Span::from_millis(2), fields };
+        assert_eq!(own, signalled);
         assert_eq!(other, CongestionHeader::new(CongestionForm::Rcp.blank()));
         assert_eq!(router.stats(), RouterStats { with_header: 1, without: 2, written: 1 });
     }

@@ -72,8 +72,8 @@ struct Round {
     total: u64,
     lost: u64,
     /// Least unsignalled delay, and largest signalled delay, in seconds.
-    untold_min: f64,
-    told_max: f64,
+    unreported_min: f64,
+    reported_max: f64,
     has_router: bool,
 }
 
@@ -113,19 +113,19 @@ impl Watch {
         }
         self.has_had_router = true;
         self.started.get_or_insert(cx.now);
-        let told = header.map_or(0.0, |header| header.queued.as_secs_f64());
-        let untold = acked
-            .sent_at
-            .map(|sent_at| acked.arrived_at.as_secs_f64() - sent_at.elapsed().as_secs_f64() - told);
+        let reported = header.map_or(0.0, |header| header.queued.as_secs_f64());
+        let unreported = acked.sent_at.map(|sent_at| {
+            acked.arrived_at.as_secs_f64() - sent_at.elapsed().as_secs_f64() - reported
+        });
         let round = self.round.get_or_insert_with(|| Round::new(acked, cx.now));
         // Without departure times on the host, delays are unknown.
-        let untold = untold.unwrap_or(f64::INFINITY);
-        round.untold_min = round.untold_min.min(untold);
-        round.told_max = round.told_max.max(told);
+        let unreported = unreported.unwrap_or(f64::INFINITY);
+        round.unreported_min = round.unreported_min.min(unreported);
+        round.reported_max = round.reported_max.max(reported);
         round.has_router |= header.is_some();
         let round = *round;
-        if untold.is_finite() {
-            self.note_base(untold, cx.now);
+        if unreported.is_finite() {
+            self.note_base(unreported, cx.now);
         }
         let (length, base) = cx.rtt.map_or((ROUND_MIN, ROUND_MIN), |rtt| (rtt.smoothed, rtt.min));
         if cx.now.since(round.began) < length.max(ROUND_MIN) {
@@ -152,11 +152,12 @@ impl Watch {
             return Some(Evidence::NoRouter);
         }
         let threshold = (rtt_min * QUEUE_PART).max(QUEUE_MIN);
-        let untold = round.untold_min - self.base[0].min(self.base[1]);
-        if untold.is_finite() && untold > threshold {
+        let unreported = round.unreported_min - self.base[0].min(self.base[1]);
+        if unreported.is_finite() && unreported > threshold {
             return Some(Evidence::QueueElsewhere);
         }
-        (round.lost_much(acked) && round.told_max < threshold).then_some(Evidence::LossElsewhere)
+        (round.lost_much(acked) && round.reported_max < threshold)
+            .then_some(Evidence::LossElsewhere)
     }
 
     /// Returns evidence if losses persist although the flow's rate does not fall.
@@ -185,13 +186,13 @@ impl Watch {
         (self.lossy >= (length * LASTING).max(LASTING_MIN)).then_some(Evidence::LastingLoss)
     }
 
-    fn note_base(&mut self, untold: f64, now: Instant) {
+    fn note_base(&mut self, unreported: f64, now: Instant) {
         match self.base_since {
-            None => (self.base, self.base_since) = ([untold; 2], Some(now)),
+            None => (self.base, self.base_since) = ([unreported; 2], Some(now)),
             Some(since) if now.since(since) >= BASE_AGE => {
-                (self.base, self.base_since) = ([untold, self.base[0]], Some(now));
+                (self.base, self.base_since) = ([unreported, self.base[0]], Some(now));
             }
-            Some(_) => self.base[0] = self.base[0].min(untold),
+            Some(_) => self.base[0] = self.base[0].min(unreported),
         }
     }
 }
@@ -204,8 +205,8 @@ impl Round {
             delivered,
             total: acked.total.0,
             lost: acked.lost.0,
-            untold_min: f64::INFINITY,
-            told_max: 0.0,
+            unreported_min: f64::INFINITY,
+            reported_max: 0.0,
             has_router: false,
         }
     }

@@ -163,14 +163,14 @@ impl Controller for Xcp {
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         let is_new = self.recover.is_none_or(|recover| loss.first_lost > recover);
         if loss.first_time > Packets(0) && is_new {
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             self.recover = Some(loss.largest_sent);
             self.window = (self.window * KEEP).max(1.0);
         }
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        cx.tell(Reason::Own("silence"));
+        cx.log_reason(Reason::Own("silence"));
         self.window = 1.0;
     }
 
@@ -319,8 +319,8 @@ impl<N: Number> RouterController for XcpRouter<N> {
         };
         if is_ours {
             #[expect(clippy::cast_possible_truncation, reason = "casts saturate")]
-            let told = (give - take).value() as i64;
-            *delta = told;
+            let granted = (give - take).value() as i64;
+            *delta = granted;
         } else {
             // Feedback that this flow does not use goes to others, as far as the amount to take
             // permits.

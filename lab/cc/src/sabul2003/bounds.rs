@@ -119,7 +119,7 @@ mod tests {
     }
 
     /// Sends ACKs with these times and counts.
-    fn told(arrivals: &mut Arrivals, acks: &[(u64, u64, bool)]) {
+    fn deliver(arrivals: &mut Arrivals, acks: &[(u64, u64, bool)]) {
         for (ms, total, is_app_limited) in acks {
             let acked = Acked {
                 total: Packets(*total),
@@ -134,9 +134,9 @@ mod tests {
     #[test]
     fn the_window_is_arrivals_in_rtt_plus_syn_interval_plus_sixteen_packets() {
         let mut arrivals = Arrivals::new(SYN);
-        told(&mut arrivals, &[(0, 10, false), (50, 400, false)]);
+        deliver(&mut arrivals, &[(0, 10, false), (50, 400, false)]);
         assert_eq!(arrivals.window(rtt(100, 100)), None, "not a round trip yet");
-        told(&mut arrivals, &[(100, 1010, false)]);
+        deliver(&mut arrivals, &[(100, 1010, false)]);
         // 100 packets per SYN interval; 10, 15 and, for the shortest, 1 of them, and one more.
         assert_eq!(arrivals.window(rtt(100, 100)), Some(Packets(1116)));
         assert_eq!(arrivals.window(rtt(100, 150)), Some(Packets(1616)));
@@ -146,24 +146,24 @@ mod tests {
     #[test]
     fn the_arrival_rate_is_the_fastest_of_four_round_trips() {
         let mut arrivals = Arrivals::new(SYN);
-        told(&mut arrivals, &[(0, 0, false), (100, 1000, false)]);
-        told(&mut arrivals, &[(200, 1500, false), (300, 2000, false), (400, 2500, false)]);
+        deliver(&mut arrivals, &[(0, 0, false), (100, 1000, false)]);
+        deliver(&mut arrivals, &[(200, 1500, false), (300, 2000, false), (400, 2500, false)]);
         assert_eq!(arrivals.window(rtt(100, 100)), Some(Packets(1116)));
-        told(&mut arrivals, &[(500, 3000, false)]);
+        deliver(&mut arrivals, &[(500, 3000, false)]);
         assert_eq!(arrivals.window(rtt(100, 100)), Some(Packets(566)));
     }
 
     #[test]
     fn app_limited_periods_do_not_lower_the_window() {
         let mut arrivals = Arrivals::new(SYN);
-        told(&mut arrivals, &[(0, 0, false), (100, 1000, false)]);
+        deliver(&mut arrivals, &[(0, 0, false), (100, 1000, false)]);
         let slow: Vec<_> = (2..20).map(|n| (n * 100, 1000 + n * 10, n % 2 == 0)).collect();
-        told(&mut arrivals, &slow[..1]);
+        deliver(&mut arrivals, &slow[..1]);
         assert_eq!(arrivals.window(rtt(100, 100)), Some(Packets(1116)));
         let limited: Vec<_> = slow.iter().map(|(ms, total, _)| (*ms, *total, true)).collect();
-        told(&mut arrivals, &limited[1..]);
+        deliver(&mut arrivals, &limited[1..]);
         assert_eq!(arrivals.window(rtt(100, 100)), Some(Packets(1116)));
-        told(&mut arrivals, &[(2000, 9000, true)]);
+        deliver(&mut arrivals, &[(2000, 9000, true)]);
         assert!(arrivals.window(rtt(100, 100)).unwrap().0 > 8000, "more is more");
     }
 
@@ -171,7 +171,7 @@ mod tests {
     fn the_rate_bound_exceeds_the_arrival_rate_by_the_feedback_delays_growth() {
         let mut arrivals = Arrivals::new(SYN);
         assert_eq!(arrivals.gap_min(1.0, rtt(100, 180)), None);
-        told(&mut arrivals, &[(0, 0, false), (100, 9710, false)]);
+        deliver(&mut arrivals, &[(0, 0, false), (100, 9710, false)]);
         // 971 per SYN interval, and one more in each of (180 + 100 + 10) ÷ 10: 1000, a gap of 10 µs.
         assert_eq!(arrivals.gap_min(1.0, rtt(100, 180)), Some(Span::from_micros(10)));
     }

@@ -156,7 +156,7 @@ fn a_search_that_never_sees_a_spacing_stays_bounded() {
         let acked = Acked {
             newly: Packets(1),
             total: Packets(round),
-            settled: SentNumber(round * 1000),
+            cumulative_ack: SentNumber(round * 1000),
             next: SentNumber(round * 1000 + 1),
             delivered: Bytes(round * 1500),
             ..Acked::default()

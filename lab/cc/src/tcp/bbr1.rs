@@ -167,7 +167,7 @@ impl Bbr {
             self.full_rounds += 1;
             self.is_full = self.full_rounds >= FULL_ROUNDS;
             if self.is_full {
-                cx.tell(Reason::PipeFull);
+                cx.log_reason(Reason::PipeFull);
             }
         }
     }
@@ -264,7 +264,9 @@ impl Controller for Bbr {
         let is_rtt_old = self.measure_rtt(cx);
         let rtt_min = self.rtt_min.unwrap_or(Span::ZERO);
         let is_new_round = self.delivery.on_ack(acked, rtt_min);
-        if let Some(recovery) = self.recovery.filter(|recovery| acked.settled > recovery.point) {
+        if let Some(recovery) =
+            self.recovery.filter(|recovery| acked.cumulative_ack > recovery.point)
+        {
             self.cwnd = self.cwnd.max(recovery.cwnd_before);
             self.recovery = None;
             self.free_until = acked.next;
@@ -282,7 +284,7 @@ impl Controller for Bbr {
             *has_lost = true;
         }
         if self.recovery.is_none() && loss.first_lost >= self.free_until {
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             self.recovery = Some(Recovery { point: loss.largest_sent, cwnd_before: self.cwnd });
             self.cwnd = self.flight.clamp(CWND_MIN, self.cwnd.max(CWND_MIN));
         }

@@ -254,7 +254,7 @@ impl Copa {
     fn choose_mode(&mut self, cx: &mut Context<'_>) {
         let competes = self.can_compete && !self.is_slow_start && !self.rtts.was_nearly_empty();
         if competes != self.is_competing {
-            cx.tell(Reason::Own(if competes { "competitive" } else { "default" }));
+            cx.log_reason(Reason::Own(if competes { "competitive" } else { "default" }));
             self.is_competing = competes;
             self.delta = self.delta_default;
         }
@@ -269,7 +269,7 @@ impl Copa {
                 self.cwnd += if may_grow { packets } else { 0.0 };
                 return;
             }
-            cx.tell(Reason::PipeFull);
+            cx.log_reason(Reason::PipeFull);
             self.is_slow_start = false;
             self.velocity = Velocity { is_up: false, cwnd_before: self.cwnd, ..Velocity::new() };
         }
@@ -300,7 +300,7 @@ impl Copa {
         }
         self.losses = Losses { since: cx.now, total: acked.total.0, lost: acked.lost.0 };
         if lost_now as f64 > HEAVY_LOSS * sent as f64 {
-            cx.tell(Reason::LossBound);
+            cx.log_reason(Reason::LossBound);
             self.cwnd *= KEEP;
         }
     }
@@ -335,7 +335,7 @@ impl Controller for Copa {
 
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         if self.is_competing && self.answered.is_none_or(|answered| loss.first_lost > answered) {
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             self.delta = (2.0 * self.delta).min(self.delta_default);
             self.answered = Some(loss.largest_sent);
         }

@@ -74,7 +74,7 @@ impl Law for Dctcp {
     fn observe(&mut self, _window: &mut Window, acked: &Acked, _cx: &mut Context<'_>) {
         self.arrived = self.arrived.saturating_add(acked.newly.0);
         self.marked = self.marked.saturating_add(acked.marked.0.min(acked.newly.0));
-        if acked.settled >= self.window_end && self.arrived > 0 {
+        if acked.cumulative_ack >= self.window_end && self.arrived > 0 {
             let share = self.marked as f64 / self.arrived as f64;
             self.alpha += self.gain * (share - self.alpha);
             (self.arrived, self.marked) = (0, 0);
@@ -94,7 +94,7 @@ impl Law for Dctcp {
         1.0 - self.alpha / 2.0
     }
 
-    fn counts_marks(&self) -> bool {
+    fn needs_accurate_ecn(&self) -> bool {
         true
     }
 }

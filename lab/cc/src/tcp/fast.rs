@@ -107,7 +107,7 @@ impl Law for Fast {
         if window.is_slow_start()
             && cwnd * queueing.as_secs_f64() > self.alpha * rtt.latest.as_secs_f64()
         {
-            cx.tell(Reason::DelayRose);
+            cx.log_reason(Reason::DelayRose);
             window.end_slow_start();
         }
     }

@@ -95,7 +95,7 @@ struct HTcp {
     is_switching: bool,
     beta: f64,
     /// True after a loss event without a rate change.
-    is_settled: bool,
+    is_rate_stable: bool,
     /// End of the last loss event.
     event_end: Instant,
     rtt_max: Span,
@@ -108,7 +108,7 @@ impl HTcp {
             is_scaled: params.is_on("rtt_scaling"),
             is_switching: params.is_on("bandwidth_switch"),
             beta: BETA_MIN,
-            is_settled: false,
+            is_rate_stable: false,
             event_end: Instant::ZERO,
             rtt_max: Span::ZERO,
             achieved: Achieved::default(),
@@ -156,16 +156,16 @@ impl HTcp {
         let Achieved { max, max_before, .. } = self.achieved;
         self.achieved.max_before = max;
         if self.is_switching && (max - max_before).abs() > RATE_CHANGE * max_before {
-            self.is_settled = false;
+            self.is_rate_stable = false;
             return BETA_MIN;
         }
         match rtt {
-            Some(rtt) if self.is_settled && rtt.min > RTT_ADAPTIVE_MIN => {
+            Some(rtt) if self.is_rate_stable && rtt.min > RTT_ADAPTIVE_MIN => {
                 let share = rtt.min.as_secs_f64() / self.rtt_max.max(rtt.min).as_secs_f64();
                 share.clamp(BETA_MIN, BETA_MAX)
             }
             _ => {
-                self.is_settled = true;
+                self.is_rate_stable = true;
                 BETA_MIN
             }
         }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::tcp::newreno::BETA;
-use sabul_cc::tcp::window::{Heard, INITIAL_WINDOW, SSTHRESH, Window};
+use sabul_cc::tcp::window::{AckEffect, INITIAL_WINDOW, SSTHRESH, Window};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
     SendLimits, Unit,
@@ -164,7 +164,7 @@ impl LedbatPp {
         if self.state == State::SlowStart
             && self.delays.queueing().as_secs_f64() > SLOW_START_EXIT * self.target
         {
-            cx.tell(Reason::DelayRose);
+            cx.log_reason(Reason::DelayRose);
             self.window.end_slow_start();
         }
     }
@@ -177,7 +177,7 @@ impl LedbatPp {
                 self.state = State::Due(cx.now + srtt * FIRST_SLOWDOWN_ROUNDS);
             }
             State::Due(at) if cx.now >= at && !is_slow_start => {
-                cx.tell(Reason::Own("slowdown"));
+                cx.log_reason(Reason::Own("slowdown"));
                 self.window.pause(SLOWDOWN_WINDOW, acked.next.before());
                 let until = cx.now + srtt * FROZEN_ROUNDS;
                 self.state = State::Frozen { since: cx.now, until };
@@ -215,28 +215,28 @@ impl Controller for LedbatPp {
     }
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
-        let heard = self.window.hear(acked, cx);
+        let effect = self.window.process_ack(acked, cx);
         let Some(rtt) = cx.rtt else { return };
         self.delays.add(rtt.latest, cx.now);
         self.end_first_slow_start(cx);
-        if heard == Heard::Mark {
-            cx.tell(Reason::MarkEpoch);
+        if effect == AckEffect::Mark {
+            cx.log_reason(Reason::MarkEpoch);
             self.window.shrink(BETA);
         }
         self.schedule(acked, rtt.smoothed, cx);
         if self.window.is_recovering() || matches!(self.state, State::Frozen { .. }) {
             return;
         }
-        match heard {
-            Heard::Grow(packets) => self.step(packets, true),
-            Heard::Hold => self.step(acked.newly.0 as f64, false),
-            Heard::Mark => {}
+        match effect {
+            AckEffect::Grow(packets) => self.step(packets, true),
+            AckEffect::Hold => self.step(acked.newly.0 as f64, false),
+            AckEffect::Mark => {}
         }
     }
 
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         if self.window.opens_epoch(loss) {
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             self.window.shrink(BETA);
         }
     }

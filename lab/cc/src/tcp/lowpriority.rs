@@ -98,7 +98,7 @@ impl Delays {
 struct LowPriority<L> {
     law: L,
     threshold: f64,
-    is_slow_start_again: bool,
+    may_slow_start_again: bool,
     delays: Delays,
     /// End of the current inference phase.
     inference_until: Option<Instant>,
@@ -131,7 +131,7 @@ impl<L: Law> LowPriority<L> {
         Self {
             law,
             threshold: params.number("threshold"),
-            is_slow_start_again: params
+            may_slow_start_again: params
                 .choice("regrow", &[("avoidance", false), ("slow-start", true)]),
             delays: Delays { recent: [f64::INFINITY; SAMPLES], max: 0.0, average: None },
             inference_until: None,
@@ -144,7 +144,7 @@ impl<L: Law> LowPriority<L> {
     /// Adds an RTT sample; returns whether it is an early sign of congestion.
     fn is_congested(&mut self, acked: &Acked, cwnd: f64, rtt: &RttEstimate) -> bool {
         // Ours: the delay of packets sent before the decrease does not show its effect.
-        if acked.settled < self.first_after || cwnd < WINDOW_MIN {
+        if acked.cumulative_ack < self.first_after || cwnd < WINDOW_MIN {
             return false;
         }
         let Delays { recent, max, average } = &mut self.delays;
@@ -180,11 +180,11 @@ impl<L: Law> Law for LowPriority<L> {
         if !self.is_congested(acked, cwnd, &rtt) {
             return;
         }
-        cx.tell(Reason::DelayRose);
+        cx.log_reason(Reason::DelayRose);
         // Ours: the queue of slow start is reduced by first signs, however many are needed.
         let is_in_vain = self.was_clear && self.is_inferring(cx.now);
         let left = if is_in_vain { 1.0 } else { self.law.keep(cwnd, cx) * cwnd };
-        if self.is_slow_start_again {
+        if self.may_slow_start_again {
             window.set(left);
         } else {
             window.set_avoiding(left);
@@ -322,10 +322,10 @@ mod tests {
         }
         assert_eq!((driven.phase(), driven.limits().window.unwrap().0), ("slow-start", 100));
         assert!((driven.law.delays.max - 0.2).abs() < 1e-12, "measured all the same");
-        for (cwnd, is_heard) in [(3.0, false), (5.0, true)] {
+        for (cwnd, reacts) in [(3.0, false), (5.0, true)] {
             let mut driven = measured(cwnd, NewReno);
             arrive(&mut driven, 1..=3, RTT, SLOW);
-            assert_eq!(driven.window.cwnd() < cwnd, is_heard, "{driven:?}");
+            assert_eq!(driven.window.cwnd() < cwnd, reacts, "{driven:?}");
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) struct Early {
     /// Packets that have arrived.
     arrived: f64,
     /// True if an ACK arrived since the last report was taken.
-    has_heard: bool,
+    has_feedback: bool,
     hold_until: Option<Instant>,
 }
 
@@ -53,7 +53,7 @@ impl Early {
             arrivals: Arrivals::new(ALIKE),
             capacity: Capacity::new(params.number_or_word(CAPACITY.name)),
             arrived: 0.0,
-            has_heard: false,
+            has_feedback: false,
             hold_until: None,
         }
     }
@@ -72,12 +72,12 @@ impl Early {
     pub(super) fn on_ack(&mut self, acked: &Acked) {
         self.arrivals.on_ack(acked);
         self.arrived = acked.total.0 as f64;
-        self.has_heard = true;
+        self.has_feedback = true;
     }
 
     /// Updates window and capacity from the ACKs of one SYN interval; returns false without an ACK.
     pub(super) fn take_report(&mut self, cx: &Context<'_>) -> bool {
-        if !std::mem::take(&mut self.has_heard) {
+        if !std::mem::take(&mut self.has_feedback) {
             return false;
         }
         let speed = self.arrivals.speed();

@@ -111,7 +111,7 @@ impl Controller for Udt1 {
             if let (Some(trend), Some(rtt)) = (&mut self.trend, &cx.rtt)
                 && trend.warns(cx.now, rtt.latest, rtt.smoothed)
             {
-                cx.tell(Reason::DelayRose);
+                cx.log_reason(Reason::DelayRose);
                 self.early.is_slow_start = false;
                 self.early.cut();
             }
@@ -121,7 +121,7 @@ impl Controller for Udt1 {
             return;
         }
         let is_rising = self.averaged_loss <= LOSS_MAX;
-        cx.tell(if is_rising { Reason::Rise } else { Reason::Hold });
+        cx.log_reason(if is_rising { Reason::Rise } else { Reason::Hold });
         if is_rising {
             self.early.rise(self.early.headroom(cx.packet_bytes), cx);
         }
@@ -130,7 +130,7 @@ impl Controller for Udt1 {
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         self.early.is_slow_start = false;
         if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             self.early.cut();
             self.early.freeze(cx.now);
             self.last_decrease = Some(loss.largest_sent);
@@ -139,7 +139,7 @@ impl Controller for Udt1 {
         } else {
             self.nak_count += 1;
             if self.dec_count < 63 && self.nak_count >= 1 << self.dec_count {
-                cx.tell(Reason::FurtherLoss);
+                cx.log_reason(Reason::FurtherLoss);
                 self.early.cut();
                 self.dec_count += 1;
             }

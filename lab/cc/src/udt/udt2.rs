@@ -114,7 +114,7 @@ impl Controller for Udt2 {
             if self.is_ninth && self.early.period_us > self.period_us_before {
                 headroom = headroom.min(self.early.capacity.packets_per_s(cx.packet_bytes) / 9.0);
             }
-            cx.tell(Reason::Rise);
+            cx.log_reason(Reason::Rise);
             self.early.rise(headroom, cx);
         }
         self.early.bound(cx);
@@ -128,14 +128,14 @@ impl Controller for Udt2 {
         self.early.is_slow_start = false;
         self.period_us_before = self.early.period_us;
         if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             self.early.freeze(cx.now);
             self.early.cut();
             self.begin_epoch(loss.largest_sent, cx.random);
         } else {
             self.nak_count += 1;
             if self.nak_count.is_multiple_of(self.every) {
-                cx.tell(Reason::FurtherLoss);
+                cx.log_reason(Reason::FurtherLoss);
                 self.early.cut();
                 self.last_decrease = Some(loss.largest_sent);
             }

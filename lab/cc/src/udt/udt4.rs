@@ -205,7 +205,7 @@ impl Controller for Udt4 {
             self.window = self.speed.0 * (rtt + SYN_INTERVAL).as_secs_f64() + WINDOW_BASE;
         }
         if !std::mem::take(&mut self.has_lost) {
-            cx.tell(Reason::Rise);
+            cx.log_reason(Reason::Rise);
             self.rise(cx.packet_bytes);
         }
     }
@@ -217,14 +217,14 @@ impl Controller for Udt4 {
         }
         self.has_lost = true;
         if self.epoch.last_decrease.is_none_or(|last| loss.first_lost > last) {
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             self.epoch.begin(self.period_us, loss.largest_sent, cx.random);
             self.cut();
         } else if self.epoch.counted < COUNTED_MAX {
             self.epoch.counted += 1;
             self.epoch.nak_count += 1;
             if self.epoch.nak_count.is_multiple_of(self.epoch.every) {
-                cx.tell(Reason::FurtherLoss);
+                cx.log_reason(Reason::FurtherLoss);
                 self.cut();
                 self.epoch.last_decrease = Some(loss.largest_sent);
             }

@@ -32,7 +32,7 @@ const SEND_BYTES_MAX: usize = 65_000;
 const BUFFER: usize = 32 * 1024 * 1024;
 const BUFFER_MODEST: usize = 4 * 1024 * 1024;
 /// Longest sleep of a thread before the thread checks for its end.
-const LOOK: Span = Span::from_millis(5);
+const POLL_INTERVAL: Span = Span::from_millis(5);
 /// Time by which sending a series of probes may exceed the plan.
 pub(super) const SEND_LATE: Span = Span::from_millis(100);
 /// Pause of a sender after its host refused a packet.
@@ -177,7 +177,7 @@ fn buffer() -> Vec<u8> {
 pub(super) fn echo(port: &Port, tag: u32, done: &AtomicBool) -> io::Result<()> {
     let mut buffer = buffer();
     while !done.load(Ordering::Relaxed) {
-        port.wait(port.clock.now() + LOOK)?;
+        port.wait(port.clock.now() + POLL_INTERVAL)?;
         // An echo that cannot be sent counts as lost.
         port.receive(&mut buffer, tag, |bytes, _| drop(port.send(bytes, None)));
     }
@@ -201,7 +201,7 @@ pub(super) struct Talk<'a> {
 
 /// Result of receiving probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Heard {
+pub(super) struct EchoStats {
     /// Distinct probes received; duplicates do not count.
     pub(super) probes: u32,
     /// Shortest one-way time.
@@ -210,7 +210,7 @@ pub(super) struct Heard {
     seen: Vec<bool>,
 }
 
-impl Heard {
+impl EchoStats {
     fn note(&mut self, arrival: Arrival) {
         let on_way = arrival.at.since(arrival.sent);
         self.fastest = Some(self.fastest.map_or(on_way, |fastest| fastest.min(on_way)));
@@ -232,10 +232,10 @@ impl Heard {
 ///
 /// # Errors
 /// If the host cannot send a single probe, or the socket fails.
-pub(super) fn talk(port: &Port, talk: &Talk<'_>) -> io::Result<Heard> {
+pub(super) fn talk(port: &Port, talk: &Talk<'_>) -> io::Result<EchoStats> {
     let ProbePlan { count, gap } = talk.plan;
     let clock = port.clock;
-    let mut heard = Heard::default();
+    let mut echoes = EchoStats::default();
     let mut buffer = buffer();
     let mut refusal = None;
     let mut sent = 0;
@@ -255,18 +255,18 @@ pub(super) fn talk(port: &Port, talk: &Talk<'_>) -> io::Result<Heard> {
             }
             next = now + gap;
         }
-        port.wait(next.min(now + LOOK))?;
-        port.receive(&mut buffer, talk.tag, |_, arrival| heard.note(arrival));
+        port.wait(next.min(now + POLL_INTERVAL))?;
+        port.receive(&mut buffer, talk.tag, |_, arrival| echoes.note(arrival));
     };
     talk.sent.store(sent, Ordering::Release);
     if let Some(error) = refusal.filter(|_| sent == 0) {
         return Err(error);
     }
-    while heard.probes < talk.expected.load(Ordering::Acquire) && clock.now() < end {
-        port.wait(end.min(clock.now() + LOOK))?;
-        port.receive(&mut buffer, talk.tag, |_, arrival| heard.note(arrival));
+    while echoes.probes < talk.expected.load(Ordering::Acquire) && clock.now() < end {
+        port.wait(end.min(clock.now() + POLL_INTERVAL))?;
+        port.receive(&mut buffer, talk.tag, |_, arrival| echoes.note(arrival));
     }
-    Ok(heard)
+    Ok(echoes)
 }
 
 /// Sends a train: lone packets first, then at each step the packets that are due. Returns the
@@ -357,7 +357,7 @@ pub(super) fn take_train(port: &Port, tag: u32, end: &AtomicU64) -> io::Result<V
     let mut arrivals = Vec::new();
     loop {
         let (now, end) = (port.clock.now(), Instant(end.load(Ordering::Acquire)));
-        port.wait(end.min(now + LOOK))?;
+        port.wait(end.min(now + POLL_INTERVAL))?;
         port.receive(&mut buffer, tag, |_, arrival| {
             if arrivals.len() < ARRIVALS_MAX {
                 arrivals.push(arrival);
@@ -407,11 +407,11 @@ mod tests {
 
     #[test]
     fn second_copies_and_numbers_never_sent_do_not_count() {
-        let mut heard = Heard::default();
+        let mut echoes = EchoStats::default();
         for (seq, at) in [(1, 50), (1, 60), (0, 40), (20_000, 70), (u32::MAX, 70)] {
-            heard.note(Arrival { seq, sent: Instant(30), at: Instant(at) });
+            echoes.note(Arrival { seq, sent: Instant(30), at: Instant(at) });
         }
-        assert_eq!((heard.probes, heard.fastest), (2, Some(Span(10))));
+        assert_eq!((echoes.probes, echoes.fastest), (2, Some(Span(10))));
     }
 
     #[test]
@@ -426,11 +426,11 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let echo = scope.spawn(|| echo(&far, TAG, &done));
-            let (heard, sent) = talk_to(TAG, 20, Span::from_secs(5));
-            assert_eq!((heard.probes, sent), (20, 20));
-            assert!(heard.fastest > Some(Span::ZERO), "{heard:?}");
-            let (heard, sent) = talk_to(TAG + 1, 3, Span::from_millis(1));
-            assert_eq!((heard, sent), (Heard::default(), 3), "the echo is of another phase");
+            let (echoes, sent) = talk_to(TAG, 20, Span::from_secs(5));
+            assert_eq!((echoes.probes, sent), (20, 20));
+            assert!(echoes.fastest > Some(Span::ZERO), "{echoes:?}");
+            let (echoes, sent) = talk_to(TAG + 1, 3, Span::from_millis(1));
+            assert_eq!((echoes, sent), (EchoStats::default(), 3), "the echo is of another phase");
             done.store(true, Ordering::Relaxed);
             echo.join().unwrap().unwrap();
         });
@@ -448,12 +448,12 @@ mod tests {
             linger: Span::from_secs(5),
         };
         let (one, other) = (end(0, 300), end(1, 30));
-        let heard = std::thread::scope(|scope| {
+        let echoes = std::thread::scope(|scope| {
             let far = scope.spawn(|| talk(&far, &other).unwrap());
             [talk(&near, &one).unwrap(), far.join().unwrap()]
         });
-        for (heard, sent) in heard.iter().zip(sent.iter().rev()) {
-            assert_eq!(heard.probes, sent.load(Ordering::Relaxed));
+        for (echoes, sent) in echoes.iter().zip(sent.iter().rev()) {
+            assert_eq!(echoes.probes, sent.load(Ordering::Relaxed));
         }
     }
 

@@ -99,7 +99,7 @@ impl Board {
 
     /// Returns the sum of the counters of copies whose end has not been reported, and the gauges of
     /// the oldest running copy.
-    pub(super) fn look(&self) -> (Counters, Option<Gauges>) {
+    pub(super) fn snapshot(&self) -> (Counters, Option<Gauges>) {
         let state = self.lock();
         let mut total = Counters::default();
         for copy in state.copies.values() {
@@ -146,12 +146,12 @@ mod tests {
         board.start(1, at(2));
         board.update(0, fresh(100), Some(Gauges { in_flight: 7, ..Gauges::default() }));
         board.update(1, fresh(10), Some(Gauges { in_flight: 8, ..Gauges::default() }));
-        assert_eq!(board.look().1.map(|gauges| gauges.in_flight), Some(7));
+        assert_eq!(board.snapshot().1.map(|gauges| gauges.in_flight), Some(7));
         board.complete(0, at(3));
         board.complete(0, at(4));
         board.retire(0, at(5));
         board.update(0, fresh(999), None);
-        let (counters, gauges) = board.look();
+        let (counters, gauges) = board.snapshot();
         assert_eq!(counters, fresh(110));
         assert_eq!(board.copies(), [(0, fresh(100)), (1, fresh(10))]);
         assert_eq!(gauges.map(|gauges| gauges.in_flight), Some(8), "the oldest that runs");
@@ -160,11 +160,11 @@ mod tests {
         assert_eq!(events[2], FlowEvent::Completed { copy: 0, at: at(3) });
         let FlowEvent::Retired { copy: 0, counters, .. } = events[3] else { panic!("{events:?}") };
         assert_eq!(counters, fresh(100));
-        assert_eq!(board.look().0, fresh(10));
+        assert_eq!(board.snapshot().0, fresh(10));
         board.retire_all(at(6));
         board.retire_all(at(7));
         assert_eq!(board.take_events().len(), 1);
-        assert_eq!(board.look(), (Counters::default(), None));
+        assert_eq!(board.snapshot(), (Counters::default(), None));
     }
 
     #[test]

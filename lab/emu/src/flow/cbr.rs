@@ -90,7 +90,7 @@ pub(super) fn prepare(
             let socket = bind(&far_task, far_task.far.any_port())?;
             Ok((socket.local_addr(), (runtime, socket)))
         };
-        let Some((runtime, socket)) = prepared.tell(open()) else { return };
+        let Some((runtime, socket)) = prepared.report(open()) else { return };
         let mut task = far_task;
         if let Some((clock, _)) = runtime.block_on(task.start())
             && let Err(error) = drain(&task, &socket, &shared, clock)
@@ -100,7 +100,7 @@ pub(super) fn prepare(
     })?;
     let (near_task, shared) = (task.clone(), Arc::clone(&cbr));
     start_thread("lab-cbr-near", &task.near, threads, move |prepared| {
-        let Some(runtime) = prepared.tell(runtime().map(|runtime| ((), runtime))) else { return };
+        let Some(runtime) = prepared.report(runtime().map(|runtime| ((), runtime))) else { return };
         let mut task = near_task;
         if let Some((clock, end)) = runtime.block_on(task.start()) {
             let mut sending = Sending {

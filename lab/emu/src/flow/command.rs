@@ -25,7 +25,7 @@ use tokio::time::sleep;
 
 use super::board::Board;
 use super::copies::{self, Copy};
-use super::place::Place;
+use super::end::FlowEnd;
 use super::task::{Engine, Task, runtime, start_thread};
 use super::tcp;
 use crate::clock::Clock;
@@ -34,11 +34,11 @@ use crate::host::prefer_algorithm;
 use crate::tcp_info::{TcpInfo, TcpSample};
 
 /// Time limit for the far program to start listening; some programs never listen.
-const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which programs are checked.
 const TICK: Duration = Duration::from_millis(10);
 /// Time between SIGTERM and SIGKILL.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Least interval between queries to the kernel.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes at the end of a program's output that are searched for the last line.
@@ -80,8 +80,8 @@ pub(super) fn prepare(
     if plan.commands().0.is_empty() {
         return Err(task.failed("a command flow needs a command"));
     }
-    for place in [&task.near, &task.far] {
-        choose_algorithm(task, place)?;
+    for end in [&task.near, &task.far] {
+        choose_algorithm(task, end)?;
     }
     let mut task = task.clone();
     // The thread itself may be in either host; programs are started in their own hosts.
@@ -102,13 +102,13 @@ pub(super) fn prepare(
             let peer = start_peer(&task, &files)?;
             Ok((Arc::clone(&programs), (runtime, programs, files, peer)))
         };
-        let Some((runtime, programs, files, mut peer)) = prepared.tell(start()) else { return };
+        let Some((runtime, programs, files, mut peer)) = prepared.report(start()) else { return };
         runtime.block_on(async {
             let Some((clock, end)) = task.start().await else { return };
             let settings = task.clone();
             let run = |copy| run_copy(&programs, &settings, &files, clock, copy);
             let at_end = || {
-                programs.look_at_kernel(Duration::ZERO);
+                programs.query_kernel(Duration::ZERO);
                 programs.board.retire_all(clock.now());
             };
             let result = tokio::select! {
@@ -131,7 +131,7 @@ pub(super) fn prepare(
 }
 
 /// Sets the flow's algorithm as the host's default, if the flow names an algorithm.
-fn choose_algorithm(task: &Task, place: &Place) -> Result<(), LabError> {
+fn choose_algorithm(task: &Task, end: &FlowEnd) -> Result<(), LabError> {
     if task.plan.cc.is_empty() {
         return Ok(());
     }
@@ -142,7 +142,7 @@ fn choose_algorithm(task: &Task, place: &Place) -> Result<(), LabError> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => prefer_algorithm(&name),
         done => done,
     };
-    place.run(choose)?.map_err(|error| task.failed(tcp::refused_algorithm(&task.plan.cc, &error)))
+    end.run(choose)?.map_err(|error| task.failed(tcp::refused_algorithm(&task.plan.cc, &error)))
 }
 
 /// Starts the far program and waits until the program listens or the time limit passes.
@@ -154,7 +154,7 @@ fn start_peer(task: &Task, files: &TempDir) -> Result<Option<Running>, LabError>
     let before = task.far.run(listening)?;
     let mut peer = start(task, &task.far, command, files, "far")?;
     let started = Instant::now();
-    while started.elapsed() < LISTEN_PATIENCE {
+    while started.elapsed() < LISTEN_TIMEOUT {
         if let Some(why) = peer.failure() {
             peer.end();
             return Err(task.failed(why));
@@ -215,7 +215,7 @@ async fn run_copy(
 /// Starts a program, with `{near}` and `{far}` in its arguments replaced by the addresses.
 fn start(
     task: &Task,
-    place: &Place,
+    end: &FlowEnd,
     arguments: &[String],
     files: &TempDir,
     file: &str,
@@ -229,7 +229,7 @@ fn start(
     let create = |path| File::create(path).map_err(LabError::system("keep what a program writes"));
     let mut command = Command::new(&name);
     command.args(words).stdin(Stdio::null()).stdout(create(&output)?).stderr(create(&errors)?);
-    let child = place.spawn(command)?;
+    let child = end.spawn(command)?;
     Ok(Running { name, child, ended: None, errors, output })
 }
 
@@ -270,7 +270,7 @@ impl Running {
     fn end(mut self) {
         let started = Instant::now();
         while self.ended().is_none() {
-            if started.elapsed() >= END_PATIENCE {
+            if started.elapsed() >= END_TIMEOUT {
                 self.signal(Signal::SIGKILL);
                 // SIGKILL cannot be ignored.
                 let _ = self.child.wait();
@@ -319,7 +319,7 @@ fn listening() -> BTreeSet<(&'static str, String)> {
 
 impl Engine for Arc<Programs> {
     fn refresh(&self) {
-        self.look_at_kernel(SAMPLE_INTERVAL);
+        self.query_kernel(SAMPLE_INTERVAL);
     }
 
     fn counts_by_router(&self) -> bool {
@@ -341,13 +341,13 @@ impl Programs {
 
     /// Queries the kernel about the host's connections if the last query is older than `age`, and
     /// shows the connection with the most bytes acknowledged.
-    fn look_at_kernel(&self, age: Duration) {
+    fn query_kernel(&self, age: Duration) {
         let mut info = lock(&self.info);
-        let (kernel, asked) = &mut *info;
-        if asked.is_some_and(|asked| asked.elapsed() < age) {
+        let (kernel, queried_at) = &mut *info;
+        if queried_at.is_some_and(|queried_at| queried_at.elapsed() < age) {
             return;
         }
-        *asked = Some(Instant::now());
+        *queried_at = Some(Instant::now());
         // After a failed query the older figures remain, and the next look repeats the query.
         let samples = kernel.sample().unwrap_or_default();
         let most = samples.iter().max_by_key(|sample: &&TcpSample| sample.bytes_acked);

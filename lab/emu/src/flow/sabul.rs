@@ -46,8 +46,8 @@ const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 4096..=1 << 20;
 /// Interval at which the end of a copy is polled.
 const TICK: Duration = Duration::from_millis(1);
 /// Time limit of the preparation, and time for which the far end waits for the session's end.
-const PATIENCE: Duration = Duration::from_secs(10);
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of the empty transfer before the copies.
 const FIRST: u64 = 0;
 
@@ -114,11 +114,11 @@ pub(super) fn prepare(
             let found = (listener.local_addr(), listener.ticket().clone());
             Ok((found, (runtime, listener)))
         };
-        let Some((runtime, listener)) = prepared.tell(listen()) else { return };
+        let Some((runtime, listener)) = prepared.report(listen()) else { return };
         let mut task = far_task;
         runtime.block_on(serve(&mut task, &shared, &listener));
         drop(listener);
-        runtime.shutdown_timeout(CLOSE_PATIENCE);
+        runtime.shutdown_timeout(CLOSE_TIMEOUT);
     })?;
 
     let (mut near_task, shared) = (task.clone(), Arc::clone(&sabul));
@@ -133,12 +133,12 @@ pub(super) fn prepare(
                 .map_err(|error| near_task.failed(format!("its ends do not meet: {error}")))?;
             Ok(((), (runtime, session)))
         };
-        let Some((runtime, session)) = prepared.tell(connect()) else { return };
+        let Some((runtime, session)) = prepared.report(connect()) else { return };
         runtime.block_on(async {
             send_copies(&mut near_task, &shared, &session, &options).await;
             session.close().await;
         });
-        runtime.shutdown_timeout(CLOSE_PATIENCE);
+        runtime.shutdown_timeout(CLOSE_TIMEOUT);
     })?;
     Ok(sabul)
 }
@@ -228,8 +228,8 @@ async fn connect(
     let session = sabul::connect_to(&address.to_string(), ticket, config).await?;
     let nothing = MeasureLimit { bytes: Some(0), time: None };
     let transfer = session.measure(Direction::Send, nothing, options).await?;
-    let late = |_| Error::PeerGone(format!("no answer within {} s", PATIENCE.as_secs()));
-    tokio::time::timeout(PATIENCE, transfer.finish()).await.map_err(late)??;
+    let late = |_| Error::PeerGone(format!("no answer within {} s", TIMEOUT.as_secs()));
+    tokio::time::timeout(TIMEOUT, transfer.finish()).await.map_err(late)??;
     Ok(session)
 }
 
@@ -300,7 +300,7 @@ async fn serve(task: &mut Task, sabul: &Sabul, listener: &Listener) {
     }
     // The near end closes the session, and then its transfers end in order.
     let closed = async { while sessions.next().await.is_some() {} };
-    let _ = tokio::time::timeout(CLOSE_PATIENCE, closed).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
     drop(sessions);
     let left = std::mem::take(&mut *lock(&sabul.receiving));
     let ended = async {
@@ -309,7 +309,7 @@ async fn serve(task: &mut Task, sabul: &Sabul, listener: &Listener) {
             let _ = transfer.finish().await;
         }
     };
-    let _ = tokio::time::timeout(CLOSE_PATIENCE, ended).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, ended).await;
 }
 
 async fn receive(sabul: &Sabul, session: Session) {
@@ -379,7 +379,7 @@ impl Sabul {
             sent,
             sent_bytes: self.sizes.wire_bytes(sent, stats.mtu),
             lost,
-            resent: stats.packets_repeated,
+            resent: stats.packets_retransmitted,
             ..Counters::default()
         };
         let acknowledged = self.sizes.packets(stats.bytes, stats.mtu);
@@ -396,7 +396,7 @@ impl Sabul {
     }
 
     fn receiver_side(&self, stats: &ChannelStats, counters: &mut Counters) {
-        let fresh = stats.packets.saturating_sub(stats.packets_repeated);
+        let fresh = stats.packets.saturating_sub(stats.packets_retransmitted);
         counters.fresh_bytes = self.sizes.payload_bytes(fresh, stats.mtu);
         counters.arrived_bytes = self.sizes.wire_bytes(stats.packets, stats.mtu);
     }

@@ -11,10 +11,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::board::Board;
-use super::place::Place;
+use super::end::FlowEnd;
 use crate::clock::Clock;
 use crate::error::LabError;
-use crate::events::Teller;
+use crate::events::EventSender;
 
 /// Order to a flow's threads.
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +31,14 @@ pub(super) enum Order {
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) plan: FlowPlan,
-    pub(super) near: Place,
-    pub(super) far: Place,
+    pub(super) near: FlowEnd,
+    pub(super) far: FlowEnd,
     /// Random stream of this plan.
     pub(super) random: SeededRandom,
     pub(super) board: Arc<Board>,
     pub(super) orders: watch::Receiver<Order>,
     /// Sender of events, if the run has an event log.
-    pub(super) teller: Option<Teller>,
+    pub(super) event_sender: Option<EventSender>,
 }
 
 impl Task {
@@ -48,7 +48,7 @@ impl Task {
 
     /// Returns the event sink of the library's end in this host.
     pub(super) fn sink(&self, host: &'static str) -> Option<EventSink> {
-        self.teller.as_ref().map(|teller| teller.sink(&self.plan.id, host))
+        self.event_sender.as_ref().map(|event_sender| event_sender.sink(&self.plan.id, host))
     }
 
     /// Waits for the start of the run; `None` if the flow stops before.
@@ -99,13 +99,13 @@ pub(super) struct Prepared<T>(mpsc::Sender<Result<T, LabError>>);
 
 impl<T> Prepared<T> {
     /// Sends the result and returns the second value; `None` after a failure.
-    pub(super) fn tell<U>(self, result: Result<(T, U), LabError>) -> Option<U> {
-        let (told, rest) = match result {
+    pub(super) fn report<U>(self, result: Result<(T, U), LabError>) -> Option<U> {
+        let (outcome, rest) = match result {
             Ok((value, rest)) => (Ok(value), Some(rest)),
             Err(error) => (Err(error), None),
         };
         // The thread that started this thread waits for the result.
-        self.0.send(told).ok()?;
+        self.0.send(outcome).ok()?;
         rest
     }
 }
@@ -113,12 +113,12 @@ impl<T> Prepared<T> {
 /// Starts a thread in a host and waits for its preparation.
 pub(super) fn start_thread<T: Send + 'static>(
     name: &str,
-    place: &Place,
+    end: &FlowEnd,
     threads: &mut Vec<JoinHandle<()>>,
     work: impl FnOnce(Prepared<T>) + Send + 'static,
 ) -> Result<T, LabError> {
     let (sender, receiver) = mpsc::channel();
-    let inside = place.clone();
+    let inside = end.clone();
     let thread = std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || match inside.enter() {

@@ -92,7 +92,7 @@ pub(super) fn prepare(
             let address = listener.local_addr().map_err(LabError::system("learn a port"))?;
             Ok((address, (runtime, listener)))
         };
-        let Some((runtime, listener)) = prepared.tell(listen()) else { return };
+        let Some((runtime, listener)) = prepared.report(listen()) else { return };
         runtime.block_on(async {
             if let Some((tcp, clock)) = from_near.recv().await {
                 accept(&mut from_near, &listener, &tcp, clock).await;
@@ -116,7 +116,7 @@ pub(super) fn prepare(
             });
             Ok((Arc::clone(&tcp), (runtime, tcp)))
         };
-        let Some((runtime, tcp)) = prepared.tell(open()) else { return };
+        let Some((runtime, tcp)) = prepared.report(open()) else { return };
         runtime.block_on(async {
             let Some((clock, end)) = near_task.start().await else { return };
             if to_far.send((Arc::clone(&tcp), clock)).is_err() {
@@ -125,7 +125,7 @@ pub(super) fn prepare(
             let settings = near_task.clone();
             let run = |copy| send_copy(&tcp, &settings, clock, copy);
             let at_end = || {
-                tcp.ask_about_all(Duration::ZERO);
+                tcp.query_all(Duration::ZERO);
                 tcp.board.retire_all(clock.now());
             };
             if let Err(why) = copies::run(&mut near_task, clock, end, run, at_end).await {
@@ -137,7 +137,7 @@ pub(super) fn prepare(
 
 impl Engine for Arc<Tcp> {
     fn refresh(&self) {
-        self.ask_about_all(SAMPLE_INTERVAL);
+        self.query_all(SAMPLE_INTERVAL);
     }
 }
 
@@ -152,12 +152,14 @@ impl Tcp {
 
     /// Queries the kernel about all connections if the last query is older than `age`, and updates
     /// the board.
-    fn ask_about_all(&self, age: Duration) {
+    fn query_all(&self, age: Duration) {
         let mut info = self.info();
-        let (kernel, asked) = &mut *info;
+        let (kernel, queried_at) = &mut *info;
         let connections: Vec<_> = self.connections().values().map(Arc::clone).collect();
-        if asked.is_none_or(|asked| asked.elapsed() >= age) && !connections.is_empty() {
-            *asked = Some(Instant::now());
+        if queried_at.is_none_or(|queried_at| queried_at.elapsed() >= age)
+            && !connections.is_empty()
+        {
+            *queried_at = Some(Instant::now());
             // After a failed query the older figures remain, and the next look repeats the query.
             for sample in kernel.sample().unwrap_or_default() {
                 if let Some(connection) = self.connections().get(&sample.local.port())
@@ -173,7 +175,7 @@ impl Tcp {
         }
     }
 
-    fn ask_about(&self, connection: &Connection) {
+    fn query_connection(&self, connection: &Connection) {
         let sample = self.info().0.find(connection.near, self.far);
         if let Ok(Some(sample)) = sample {
             connection.take(sample);
@@ -378,7 +380,7 @@ async fn send_copy(tcp: &Tcp, task: &Task, clock: Clock, copy: Copy) -> Result<(
     };
     let stream =
         sent.await.map_err(|error| format!("its connection to {} broke: {error}", tcp.far))?;
-    tcp.ask_about(&listed.connection);
+    tcp.query_connection(&listed.connection);
     tcp.board.retire(copy.number, clock.now());
     drop(stream);
     Ok(())

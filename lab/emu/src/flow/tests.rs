@@ -13,12 +13,12 @@ use sabul_units::{Rate, Span};
 use super::*;
 
 /// Far more than any of these flows needs; a hanging flow fails here.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn prepare(plan: &FlowPlan) -> Result<Flow, LabError> {
-    Flow::prepare_at(plan, Place::here(HERE), Place::here(HERE), 7, None)
+    Flow::prepare_at(plan, FlowEnd::here(HERE), FlowEnd::here(HERE), 7, None)
 }
 
 fn tcp_plan(size: FlowSize) -> FlowPlan {
@@ -81,16 +81,16 @@ impl Seen {
     }
 
     /// Looks at a flow in one of the two orders: the number of bytes never decreases.
-    fn look(&mut self, flow: &Flow, events_first: bool) {
+    fn snapshot(&mut self, flow: &Flow, events_first: bool) {
         let (live, gauges) = if events_first {
             self.take(flow.events());
-            flow.look()
+            flow.snapshot()
         } else {
-            let look = flow.look();
-            let fresh = self.total().fresh_bytes + look.0.fresh_bytes;
+            let snapshot = flow.snapshot();
+            let fresh = self.total().fresh_bytes + snapshot.0.fresh_bytes;
             assert!(fresh >= self.fresh_bytes, "{fresh} after {}", self.fresh_bytes);
             self.take(flow.events());
-            flow.look()
+            flow.snapshot()
         };
         let fresh = self.total().fresh_bytes + live.fresh_bytes;
         assert!(fresh >= self.fresh_bytes, "{fresh} after {}", self.fresh_bytes);
@@ -112,8 +112,8 @@ fn run_until(
     let mut seen = Seen::default();
     let mut events_first = false;
     while !is_enough(&seen) && flow.check().is_ok() {
-        assert!(started.elapsed() < PATIENCE, "{seen:?}");
-        seen.look(&flow, events_first);
+        assert!(started.elapsed() < TIMEOUT, "{seen:?}");
+        seen.snapshot(&flow, events_first);
         events_first = !events_first;
         std::thread::sleep(Duration::from_millis(5));
     }

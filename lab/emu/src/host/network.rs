@@ -70,8 +70,8 @@ pub(crate) fn prefer_algorithm(name: &str) -> io::Result<()> {
         for mut route in default_routes(index) {
             let metrics = vec![RouteMetric::CcAlgo(name.to_owned())];
             route.attributes.push(RouteAttribute::Metrics(metrics));
-            let asked = handle.route().add(route).replace().execute().await;
-            asked.map_err(because)?;
+            let added = handle.route().add(route).replace().execute().await;
+            added.map_err(because)?;
         }
         Ok(())
     })

@@ -37,7 +37,7 @@ pub(super) fn give_back(foreground: Option<Pid>) {
 
 /// Records whether our group has the terminal. Must be called while `/proc` is still that of the
 /// outer process, because our namespace has no numbers for these groups.
-pub(super) fn look() {
+pub(super) fn check() {
     let line = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     HAS_TERMINAL.store(is_foreground(&line), Ordering::Relaxed);
 }

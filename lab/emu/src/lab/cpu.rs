@@ -19,7 +19,7 @@ use sabul_run::scenario::Scenario;
 use crate::flow::Ends;
 
 /// Least interval between two readings; rows between two readings repeat the last values.
-const LOOK_INTERVAL: Duration = Duration::from_millis(90);
+const SAMPLE_GAP: Duration = Duration::from_millis(90);
 
 /// Processor time of a flow's hosts since the start of the run, at the end of each sample.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,7 +41,7 @@ pub(super) struct CpuMeter {
     threads: HashMap<String, u64>,
     /// Nanoseconds so far, by flow: near, far.
     used: Vec<[u64; 2]>,
-    looked: Instant,
+    sampled_at: Instant,
     series: Vec<FlowCpu>,
 }
 
@@ -58,10 +58,10 @@ impl CpuMeter {
             hosts: numbers.collect(),
             threads: HashMap::new(),
             used: vec![[0; 2]; ends.len()],
-            looked: Instant::now(),
+            sampled_at: Instant::now(),
             series: scenario.flows.iter().map(|plan| flow(&plan.id)).collect(),
         };
-        meter.look();
+        meter.sample();
         // Excludes the time of the preparation.
         meter.used.fill([0; 2]);
         meter
@@ -69,8 +69,8 @@ impl CpuMeter {
 
     /// Extends the series to this many rows.
     pub(super) fn note(&mut self, rows: usize) {
-        if self.looked.elapsed() >= LOOK_INTERVAL {
-            self.look();
+        if self.sampled_at.elapsed() >= SAMPLE_GAP {
+            self.sample();
         }
         for (flow, [near, far]) in self.series.iter_mut().zip(&self.used) {
             flow.sender_s.resize(rows, *near as f64 / 1e9);
@@ -83,8 +83,8 @@ impl CpuMeter {
     }
 
     /// If a thread ends between two readings, its time since the first of them is not counted.
-    fn look(&mut self) {
-        self.looked = Instant::now();
+    fn sample(&mut self) {
+        self.sampled_at = Instant::now();
         let Ok(tasks) = fs::read_dir("/proc/self/task") else { return };
         let before = std::mem::take(&mut self.threads);
         for task in tasks.flatten() {
@@ -127,16 +127,16 @@ mod tests {
             hosts: HashMap::from([(here, (0, 1))]),
             threads: HashMap::new(),
             used: vec![[0; 2]; 2],
-            looked: Instant::now(),
+            sampled_at: Instant::now(),
             series: vec![FlowCpu::default(); 2],
         };
-        meter.look();
+        meter.sample();
         let first = meter.used.clone();
         let me = crate::clock::thread_cpu_seconds();
         while crate::clock::thread_cpu_seconds() - me < 0.02 {
             std::hint::spin_loop();
         }
-        meter.look();
+        meter.sample();
         assert!(meter.used[0][1] >= first[0][1] + 10_000_000, "{:?} {first:?}", meter.used);
         assert_eq!((meter.used[0][0], meter.used[1]), (0, [0, 0]));
         meter.note(3);

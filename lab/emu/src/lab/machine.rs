@@ -8,7 +8,7 @@ use sabul_units::Span;
 use crate::calibrate::Calibration;
 use crate::error::LabError;
 use crate::flow::Ends;
-use crate::router::RouterLook;
+use crate::router::RouterSnapshot;
 
 /// Ours: 99 % of packets have to leave within this of their due time; beyond that a run was
 /// disturbed.
@@ -79,15 +79,15 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    pub(super) fn new(scenario: &Scenario, look: &RouterLook, usage: Usage) -> Self {
+    pub(super) fn new(scenario: &Scenario, snapshot: &RouterSnapshot, usage: Usage) -> Self {
         let mut verdict = Self::default();
-        verdict.note_lateness(shortest_rtt(scenario), look);
+        verdict.note_lateness(shortest_rtt(scenario), snapshot);
         verdict.note_machine(usage);
         verdict
     }
 
-    fn note_lateness(&mut self, rtt: Span, look: &RouterLook) {
-        let late = look.lateness;
+    fn note_lateness(&mut self, rtt: Span, snapshot: &RouterSnapshot) {
+        let late = snapshot.lateness;
         let bound = (rtt / LATE_SHARE).max(LATE_FLOOR);
         let p99 = Duration::from(late.p99);
         if late.p99 > bound {
@@ -101,20 +101,21 @@ impl Verdict {
                 "disturbed: 1 % of the packets left the path over {p99:?} late (100 µs are meant)"
             ));
         }
-        if look.longest_pause > PAUSE {
+        if snapshot.longest_pause > PAUSE {
             self.notes.push(format!(
                 "disturbed: once the router did not run for {:?}",
-                Duration::from(look.longest_pause)
+                Duration::from(snapshot.longest_pause)
             ));
         }
-        if look.refused > 0 {
-            self.faults.push(format!("the hosts' devices refused {} packets", look.refused));
+        if snapshot.refused > 0 {
+            self.faults.push(format!("the hosts' devices refused {} packets", snapshot.refused));
         }
-        if look.malformed > 0 {
-            self.notes.push(format!("{} frames of the hosts were no IP packets", look.malformed));
+        if snapshot.malformed > 0 {
+            self.notes
+                .push(format!("{} frames of the hosts were no IP packets", snapshot.malformed));
         }
-        if look.unrecorded > 0 {
-            self.notes.push(format!("the recordings lack {} packets", look.unrecorded));
+        if snapshot.unrecorded > 0 {
+            self.notes.push(format!("the recordings lack {} packets", snapshot.unrecorded));
         }
     }
 
@@ -200,10 +201,10 @@ mod tests {
     #[test]
     fn the_lateness_limit_depends_on_the_round_trip() {
         let judge = |late_us: u64, rtt_ms: u64| {
-            let mut look = RouterLook::default();
-            look.lateness.p99 = Span::from_micros(late_us);
+            let mut snapshot = RouterSnapshot::default();
+            snapshot.lateness.p99 = Span::from_micros(late_us);
             let mut verdict = Verdict::default();
-            verdict.note_lateness(Span::from_millis(rtt_ms), &look);
+            verdict.note_lateness(Span::from_millis(rtt_ms), &snapshot);
             (verdict.faults.len(), verdict.notes.len())
         };
         assert_eq!(judge(100, 1), (0, 0));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sabul_net::{LinkLook, Way};
+use sabul_net::{LinkSnapshot, Way};
 use sabul_run::meter::{Counters, Gauges, Life, Links, Meter};
 use sabul_run::results::{Results, Series};
 use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
@@ -12,9 +12,9 @@ use super::cpu::{CpuMeter, FlowCpu};
 use super::{LabConfig, Sample};
 use crate::clock::Clock;
 use crate::error::LabError;
-use crate::events::Hearer;
+use crate::events::EventReceiver;
 use crate::flow::{Flow, FlowEvent};
-use crate::router::{Amount, Router, RouterLook};
+use crate::router::{Amount, Router, RouterSnapshot};
 
 /// Longest sleep between two checks for interrupts and flow failures.
 const STEP: Duration = Duration::from_millis(50);
@@ -33,11 +33,15 @@ pub(super) struct Measurement {
     copies_at_warmup: Vec<Vec<(u64, u64)>>,
     /// The router's count of each plan at the end of the warm-up, for flows that the router counts.
     at_warmup: Vec<u64>,
-    hearer: Option<Hearer>,
+    event_receiver: Option<EventReceiver>,
 }
 
 impl Measurement {
-    pub(super) fn new(scenario: Scenario, cpu: CpuMeter, hearer: Option<Hearer>) -> Self {
+    pub(super) fn new(
+        scenario: Scenario,
+        cpu: CpuMeter,
+        event_receiver: Option<EventReceiver>,
+    ) -> Self {
         Self {
             end: Instant::ZERO + scenario.duration,
             unfinished: scenario.flows.iter().map(own_end).collect(),
@@ -46,7 +50,7 @@ impl Measurement {
             at_warmup: vec![0; scenario.flows.len()],
             meter: Meter::new(scenario),
             cpu,
-            hearer,
+            event_receiver,
         }
     }
 
@@ -64,22 +68,25 @@ impl Measurement {
                 return Ok(());
             }
             self.wait(next, flows, clock, config)?;
-            let look = router.look();
+            let snapshot = router.snapshot();
             let was_warm = self.meter.is_warm();
-            let states: Vec<_> =
-                flows.iter().enumerate().map(|(n, flow)| state(flow, &look.pairs[n][0])).collect();
-            self.meter.tick(next, &states, &mut View { router, look: &look });
+            let states: Vec<_> = flows
+                .iter()
+                .enumerate()
+                .map(|(n, flow)| state(flow, &snapshot.pairs[n][0]))
+                .collect();
+            self.meter.tick(next, &states, &mut View { router, snapshot: &snapshot });
             self.cpu.note(self.meter.series().t_s.len());
             if self.meter.is_warm() && !was_warm {
                 for (n, flow) in flows.iter().enumerate() {
                     let copies = flow.copies().into_iter();
                     self.copies_at_warmup[n] =
                         copies.map(|(copy, counters)| (copy, counters.fresh_bytes)).collect();
-                    self.at_warmup[n] = look.pairs[n][0].fresh_bytes;
+                    self.at_warmup[n] = snapshot.pairs[n][0].fresh_bytes;
                 }
             }
-            if let Some(tell) = &mut config.on_sample {
-                tell(&Sample { series: self.meter.series(), router: &look });
+            if let Some(report) = &mut config.on_sample {
+                report(&Sample { series: self.meter.series(), router: &snapshot });
             }
         }
         self.wait(self.end, flows, clock, config)
@@ -94,7 +101,7 @@ impl Measurement {
         config: &LabConfig,
     ) -> Result<(), LabError> {
         loop {
-            if config.is_interrupted.as_ref().is_some_and(|ask| ask()) {
+            if config.is_interrupted.as_ref().is_some_and(|is_interrupted| is_interrupted()) {
                 return Err(LabError::Interrupted);
             }
             for (plan, flow) in flows.iter().enumerate() {
@@ -102,7 +109,7 @@ impl Measurement {
                 self.note(plan, flow.counts_by_router(), events);
                 flow.check()?;
             }
-            self.hear();
+            self.deliver_events();
             let rest = Duration::from(until.since(clock.now()));
             if rest.is_zero() {
                 return Ok(());
@@ -112,9 +119,9 @@ impl Measurement {
     }
 
     /// Forwards the events since the last call.
-    fn hear(&mut self) {
-        if let Some(hearer) = &mut self.hearer {
-            hearer.hear();
+    fn deliver_events(&mut self) {
+        if let Some(event_receiver) = &mut self.event_receiver {
+            event_receiver.deliver();
         }
     }
 
@@ -159,11 +166,11 @@ impl Measurement {
         mut self,
         flows: Vec<Flow>,
         router: &Router,
-        look: &RouterLook,
+        snapshot: &RouterSnapshot,
     ) -> Result<(Results, Series, Vec<FlowCpu>), LabError> {
         for (plan, flow) in flows.into_iter().enumerate() {
             let is_by_router = flow.counts_by_router();
-            let (counters, gauges) = state(&flow, &look.pairs[plan][0]);
+            let (counters, gauges) = state(&flow, &snapshot.pairs[plan][0]);
             let events = flow.finish()?;
             self.note(plan, is_by_router, events);
             if let (true, Some((copy, _))) = (is_by_router, self.started[plan].first()) {
@@ -171,8 +178,8 @@ impl Measurement {
                 self.meter.flow_retired(self.end, plan, life, counters, gauges.unwrap_or_default());
             }
         }
-        self.hear();
-        let (results, series) = self.meter.finish(self.end, &mut View { router, look });
+        self.deliver_events();
+        let (results, series) = self.meter.finish(self.end, &mut View { router, snapshot });
         Ok((results, series, self.cpu.finish()))
     }
 }
@@ -190,7 +197,7 @@ fn own_end(flow: &FlowPlan) -> Option<u64> {
 
 /// Returns the counters of a flow, from the router if the router counts that flow.
 fn state(flow: &Flow, amount: &Amount) -> (Counters, Option<Gauges>) {
-    let (counters, gauges) = flow.look();
+    let (counters, gauges) = flow.snapshot();
     if flow.counts_by_router() {
         return (counters_of(amount), gauges);
     }
@@ -215,12 +222,12 @@ fn counters_of(amount: &Amount) -> Counters {
 /// The links as of the router's last snapshot.
 struct View<'a> {
     router: &'a Router,
-    look: &'a RouterLook,
+    snapshot: &'a RouterSnapshot,
 }
 
 impl Links for View<'_> {
-    fn look(&mut self, link: usize, way: Way, _: Instant) -> LinkLook {
-        self.look.links[link][way as usize]
+    fn snapshot(&mut self, link: usize, way: Way, _: Instant) -> LinkSnapshot {
+        self.snapshot.links[link][way as usize]
     }
 
     fn restart_queue_max(&mut self, _: usize, _: Way) {

@@ -37,7 +37,7 @@ struct Flow {
     client: SocketAddr,
     /// Local address that the client used, if the relay has several.
     dialled: Option<IpAddr>,
-    heard: Instant,
+    last_received: Instant,
     upstream: Endpoint,
     /// Datagrams that wait to be sent, by direction.
     runs: Both<Run>,
@@ -175,14 +175,14 @@ impl Udp {
     fn flow_of(&mut self, meta: &RecvMeta, now: Instant) -> Option<FlowId> {
         if let Some(&slot) = self.by_client.get(&meta.addr) {
             let flow = &mut self.flows[slot];
-            flow.heard = now;
+            flow.last_received = now;
             return Some(flow.id);
         }
         let Ok(upstream) = self.connect() else {
             self.counts.send_failures += 1;
             return None;
         };
-        let oldest = || (0..self.flows.len()).min_by_key(|&slot| self.flows[slot].heard);
+        let oldest = || (0..self.flows.len()).min_by_key(|&slot| self.flows[slot].last_received);
         let slot = match self.flows.len() {
             FLOWS_MAX => oldest().unwrap_or(0),
             len => len,
@@ -192,7 +192,7 @@ impl Udp {
         let id = FlowId { slot, serial: self.serial };
         let dialled = meta.dst_ip.filter(|_| self.answers_as_dialled);
         let runs = Both::default();
-        let flow = Flow { id, client: meta.addr, dialled, heard: now, upstream, runs };
+        let flow = Flow { id, client: meta.addr, dialled, last_received: now, upstream, runs };
         if slot < self.flows.len() {
             let old = std::mem::replace(&mut self.flows[slot], flow);
             self.by_client.remove(&old.client);

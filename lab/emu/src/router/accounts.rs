@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use sabul_net::Way;
 use sabul_units::Instant;
 
-use super::{Amount, TupleLook};
+use super::{Amount, TupleSnapshot};
 use sabul_tun::{Bundle, Carried, Protocol, Tuple};
 
 /// Most conversations counted singly; later conversations count for their pair of hosts only.
@@ -30,7 +30,7 @@ pub(super) struct Accounts {
 
 #[derive(Debug)]
 struct Account {
-    look: TupleLook,
+    snapshot: TupleSnapshot,
     /// Number of earlier accounts of the same pair and direction.
     ordinal: u32,
     sent: Sequence,
@@ -77,7 +77,14 @@ impl Accounts {
         let ordinal = *opened;
         *opened = opened.saturating_add(1);
         self.accounts.push(Account {
-            look: TupleLook { pair, way, tuple, amount: Amount::default(), first: now, last: now },
+            snapshot: TupleSnapshot {
+                pair,
+                way,
+                tuple,
+                amount: Amount::default(),
+                first: now,
+                last: now,
+            },
             ordinal,
             sent: Sequence::default(),
             arrived: Arrivals::default(),
@@ -89,17 +96,17 @@ impl Accounts {
     /// conversation, as the simulator numbers plans and copies.
     pub(super) fn flow_number(&self, id: AccountId) -> u32 {
         let account = &self.accounts[id.0 as usize];
-        let pair = u32::try_from(account.look.pair).unwrap_or(u32::MAX);
+        let pair = u32::try_from(account.snapshot.pair).unwrap_or(u32::MAX);
         pair.wrapping_add(account.ordinal << 16)
     }
 
     /// Counts a segment that has left its host.
     pub(super) fn sent(&mut self, id: AccountId, now: Instant, carried: &Carried) {
         let account = &mut self.accounts[id.0 as usize];
-        account.look.last = now;
+        account.snapshot.last = now;
         let is_again = carried.payload_bytes > 0
             && carried.sequence.is_some_and(|from| account.sent.note(from, carried.payload_bytes));
-        let TupleLook { pair, way, amount, .. } = &mut account.look;
+        let TupleSnapshot { pair, way, amount, .. } = &mut account.snapshot;
         for amount in [amount, &mut self.pairs[*pair][*way as usize]] {
             amount.sent_packets += 1;
             amount.sent_bytes += u64::from(carried.ip_bytes);
@@ -116,7 +123,7 @@ impl Accounts {
             Some(from) => account.arrived.note(from, carried.payload_bytes),
             None => u64::from(carried.payload_bytes),
         };
-        let TupleLook { pair, way, amount, .. } = &mut account.look;
+        let TupleSnapshot { pair, way, amount, .. } = &mut account.snapshot;
         for amount in [amount, &mut self.pairs[*pair][*way as usize]] {
             amount.arrived_packets += 1;
             amount.arrived_bytes += u64::from(carried.ip_bytes);
@@ -126,8 +133,8 @@ impl Accounts {
         }
     }
 
-    pub(super) fn tuples(&self) -> Vec<TupleLook> {
-        self.accounts.iter().map(|account| account.look).collect()
+    pub(super) fn tuples(&self) -> Vec<TupleSnapshot> {
+        self.accounts.iter().map(|account| account.snapshot).collect()
     }
 
     pub(super) fn pairs(&self) -> Vec<[Amount; 2]> {

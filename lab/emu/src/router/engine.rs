@@ -17,11 +17,11 @@ use sabul_net::{
 use sabul_units::{CongestionHeader, Instant, SeededRandom, Span};
 
 use super::accounts::{AccountId, Accounts};
-use super::{PairPlan, Question, RouterLook, RouterPlan, TICK};
+use super::{PairPlan, Question, RouterPlan, RouterSnapshot, TICK};
 use crate::capture::{Capture, Fate};
 use crate::clock::{Clock, thread_cpu_seconds, timespec};
 use crate::error::LabError;
-use crate::events::Teller;
+use crate::events::EventSender;
 use crate::lateness::LatenessMeter;
 use sabul_tun::{Bundle, FRAME_MAX, headers};
 
@@ -36,7 +36,7 @@ const WAKE: Span = Span::from_micros(20);
 /// Wake-up lateness after a short sleep; the router polls the clock for that time instead.
 const SPIN: Span = Span::from_micros(60);
 /// Longest wait for requests with no packet in flight and nothing to read.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A segment in flight.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ pub(super) struct Engine {
     capture: Option<Capture>,
     unrecorded: u64,
     /// Receiver of drop events.
-    teller: Option<Teller>,
+    event_sender: Option<EventSender>,
     /// Readable devices, by position (near and far of each pair in turn), and the waker.
     epoll: OwnedFd,
     /// Devices that may have more to read in this round, and the first device of the round.
@@ -118,7 +118,7 @@ impl Engine {
             cpu_at_start: thread_cpu_seconds(),
             capture: None,
             unrecorded: 0,
-            teller: None,
+            event_sender: None,
             epoll,
             ports: Vec::new(),
             first_port: 0,
@@ -134,11 +134,11 @@ impl Engine {
     }
 
     /// Routes until stopped, or until the requesting side is gone.
-    pub(super) fn run(&mut self, asked: &Receiver<Question>) {
+    pub(super) fn run(&mut self, incoming: &Receiver<Question>) {
         loop {
             let has_moved = self.round();
             loop {
-                match asked.try_recv() {
+                match incoming.try_recv() {
                     Ok(question) => {
                         if self.answer(question).is_break() {
                             return;
@@ -177,14 +177,14 @@ impl Engine {
         while let Some(output) = self.network.poll(now).ready() {
             match output {
                 Output::Arrived(packet) => {
-                    self.out[packet.route.place()][packet.way].push(packet);
+                    self.out[packet.route.slot()][packet.way].push(packet);
                 }
                 Output::Due(()) => {}
             }
         }
         self.record_entries();
-        if let Some(teller) = &self.teller {
-            self.network.take_drops().into_iter().for_each(|drop| teller.dropped(drop));
+        if let Some(event_sender) = &self.event_sender {
+            self.network.take_drops().into_iter().for_each(|drop| event_sender.dropped(drop));
         }
     }
 
@@ -310,7 +310,7 @@ impl Engine {
         let plan = &self.pairs[pair];
         let device = if way == Way::Forward { &plan.far } else { &plan.near };
         if due.is_damaged {
-            item.bundle.write_damaged(item.segment, luck(due), &mut self.head);
+            item.bundle.write_damaged(item.segment, damage_seed(due), &mut self.head);
             return device.write(&[IoSlice::new(&self.head)]).is_ok();
         }
         let count = u16::try_from(dues.len()).unwrap_or(u16::MAX);
@@ -334,7 +334,7 @@ impl Engine {
             self.last_moved = now;
         }
         let next = self.network.deadline();
-        let until = next.map_or_else(|| Span::from(LOOK_AGAIN), |at| at.since(now));
+        let until = next.map_or_else(|| Span::from(POLL_INTERVAL), |at| at.since(now));
         let is_busy = now.since(self.last_moved) < BUSY;
         if is_busy && (has_moved || until <= Span::from(TICK)) {
             std::thread::sleep(TICK);
@@ -382,9 +382,9 @@ impl Engine {
             Question::Restart { links, seed, capture, answer } => {
                 let _ = answer.send(self.restart(&links, seed, capture.as_deref()));
             }
-            Question::TellDrops(teller) => self.teller = Some(teller),
-            Question::Look(answer) => {
-                let _ = answer.send(self.look());
+            Question::ReportDrops(event_sender) => self.event_sender = Some(event_sender),
+            Question::Snapshot(answer) => {
+                let _ = answer.send(self.snapshot());
             }
             Question::Tuples(answer) => {
                 let _ = answer.send(self.accounts.tuples());
@@ -423,7 +423,7 @@ impl Engine {
         if self.capture.is_some() {
             self.network.record();
         }
-        if self.teller.is_some() {
+        if self.event_sender.is_some() {
             self.network.note_drops();
         }
         self.out = self.pairs.iter().map(|_| Both::default()).collect();
@@ -444,14 +444,14 @@ impl Engine {
         fault
     }
 
-    fn look(&mut self) -> RouterLook {
+    fn snapshot(&mut self) -> RouterSnapshot {
         let now = self.clock.now();
         self.carry(now);
         self.write_all();
         let count = self.network.links();
-        let mut look = |link| Way::BOTH.map(|way| self.network.look(link, way, now));
-        let links = (0..count).map(&mut look).collect();
-        RouterLook {
+        let mut snapshot = |link| Way::BOTH.map(|way| self.network.snapshot(link, way, now));
+        let links = (0..count).map(&mut snapshot).collect();
+        RouterSnapshot {
             at: now,
             links,
             pairs: self.accounts.pairs(),
@@ -467,8 +467,8 @@ impl Engine {
 
 /// Returns a number that selects the damaged position in a packet. It depends on the packet's due
 /// time, which hardly two packets share, and on its place in its frame.
-fn luck(packet: &Arrival<Item>) -> u64 {
-    let pair = packet.route.place() as u64;
+fn damage_seed(packet: &Arrival<Item>) -> u64 {
+    let pair = packet.route.slot() as u64;
     let place = u64::from(packet.payload.segment) << 48 | pair << 32;
     let mixed = (packet.at.0 ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 32)

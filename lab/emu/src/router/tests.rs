@@ -89,10 +89,10 @@ fn tcp_crosses_a_path_unchanged_and_every_byte_is_counted_once() {
     for to in [IpAddr::from(FAR), IpAddr::from(FAR_V6)] {
         assert!(transfer(&bed, to, &bytes) == bytes, "what arrived differs");
     }
-    let look = bed.router.look();
-    assert_eq!(look.pairs[0][0].fresh_bytes, 10_000_000);
-    assert_eq!((look.malformed, look.refused), (0, 0));
-    let stats = look.links[0][0].stats;
+    let snapshot = bed.router.snapshot();
+    assert_eq!(snapshot.pairs[0][0].fresh_bytes, 10_000_000);
+    assert_eq!((snapshot.malformed, snapshot.refused), (0, 0));
+    let stats = snapshot.links[0][0].stats;
     assert!(stats.arrived >= 10_000_000 / 1460, "queues count packets, not bundles: {stats:?}");
     let tuples = bed.router.tuples();
     let data: Vec<_> = tuples.iter().filter(|tuple| tuple.amount.data_packets > 100).collect();
@@ -115,13 +115,13 @@ fn tcp_survives_loss_damage_duplicates_and_reordering_over_two_links() {
     let links = vec![plan("a", rough.clone(), rough), plan("b", link(), link())];
     let bed = bed(links, Span::ZERO, 1500);
     assert!(transfer(&bed, FAR.into(), &bytes) == bytes, "what arrived differs");
-    let look = bed.router.look();
-    assert_eq!(look.pairs[0][0].fresh_bytes, 1_000_000);
-    let stats = look.links[0][0].stats;
+    let snapshot = bed.router.snapshot();
+    assert_eq!(snapshot.pairs[0][0].fresh_bytes, 1_000_000);
+    let stats = snapshot.links[0][0].stats;
     assert!(stats.dropped_loss > 0 && stats.corrupted > 0 && stats.duplicated > 0, "{stats:?}");
-    assert!(look.pairs[0][0].resent_packets >= stats.dropped_loss / 2, "{look:?}");
+    assert!(snapshot.pairs[0][0].resent_packets >= stats.dropped_loss / 2, "{snapshot:?}");
     assert!(
-        look.links[1][0].stats.arrived > 600,
+        snapshot.links[1][0].stats.arrived > 600,
         "the second link carries what the first delivers"
     );
 }
@@ -144,7 +144,7 @@ fn datagrams_take_the_delay_and_large_packets_pass() {
         // 2 × (5 + 10) ms; a packet is never early.
         assert!(begun.elapsed() >= Duration::from_millis(30), "{:?}", begun.elapsed());
     }
-    let mtu = bed.router.look().links[0][0].stats.delivered_bytes;
+    let mtu = bed.router.snapshot().links[0][0].stats.delivered_bytes;
     assert_eq!(mtu, 29 + 9000);
 }
 
@@ -154,9 +154,9 @@ fn a_restart_discards_queued_packets_and_counters() {
     transfer(&bed, FAR.into(), &noise(10_000));
     assert!(!bed.router.tuples().is_empty());
     bed.router.restart(vec![plan("l", link(), link())], 1, None).unwrap();
-    let look = bed.router.look();
-    assert_eq!(look.links[0][0].stats.arrived, 0);
-    assert_eq!(look.pairs[0][0], Amount::default());
+    let snapshot = bed.router.snapshot();
+    assert_eq!(snapshot.links[0][0].stats.arrived, 0);
+    assert_eq!(snapshot.pairs[0][0], Amount::default());
     assert!(bed.router.tuples().is_empty());
 }
 
@@ -180,7 +180,7 @@ fn no_host_pair_is_preferred_at_a_full_queue() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let arrived =
-        router.look().pairs.iter().map(|pair| pair[0].arrived_packets).collect::<Vec<_>>();
+        router.snapshot().pairs.iter().map(|pair| pair[0].arrived_packets).collect::<Vec<_>>();
     let all: u64 = arrived.iter().sum();
     assert!(all > 50 && all < 500, "the link is too slow for all of it: {arrived:?}");
     assert!(arrived.iter().all(|one| *one > all / 4), "{arrived:?}");

@@ -12,7 +12,7 @@ use crate::error::LabError;
 use crate::isolate::end_of;
 
 /// Time between a signal to end and SIGKILL.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts a program, waits for its end and returns its exit code. Meanwhile SIGTERM and SIGHUP of
 /// this process are forwarded to the program, which is killed two seconds later. SIGINT and SIGQUIT
@@ -45,8 +45,8 @@ pub(super) fn attend(start: impl FnOnce() -> Result<Child, LabError>) -> Result<
                 _ = hangup.recv() => Signal::HUP,
                 () = until(deadline) => Signal::KILL,
             };
-            tell(&child, signal).map_err(LabError::system("end a program"))?;
-            let later = Instant::now() + PATIENCE;
+            send_signal(&child, signal).map_err(LabError::system("end a program"))?;
+            let later = Instant::now() + TIMEOUT;
             deadline = Some(if signal == Signal::KILL { later } else { deadline.unwrap_or(later) });
         }
     })
@@ -60,6 +60,6 @@ async fn until(deadline: Option<Instant>) {
 }
 
 /// Sends a signal to a child that has not been reaped, so its process id is still valid.
-fn tell(child: &Child, signal: Signal) -> io::Result<()> {
+fn send_signal(child: &Child, signal: Signal) -> io::Result<()> {
     Ok(kill_process(Pid::from_child(child), signal)?)
 }

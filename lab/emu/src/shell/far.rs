@@ -9,7 +9,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
 };
 
-use super::attend::PATIENCE;
+use super::attend::TIMEOUT;
 use crate::error::LabError;
 use crate::host::Host;
 
@@ -75,16 +75,16 @@ impl FarPrograms {
     /// the time limit.
     fn end_all(&mut self) {
         for program in &self.programs {
-            program.tell(Signal::TERM);
+            program.send_signal(Signal::TERM);
         }
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE
+        while begun.elapsed() < TIMEOUT
             && self.programs.iter().any(|program| program.ended().is_none())
         {
             std::thread::sleep(STEP);
         }
         for mut program in self.programs.drain(..) {
-            program.tell(Signal::KILL);
+            program.send_signal(Signal::KILL);
             // Fails only if the child has been reaped.
             let _ = program.child.wait();
         }
@@ -130,7 +130,7 @@ impl FarProgram {
     }
 
     /// Sends a signal to the program and its children.
-    fn tell(&self, signal: Signal) {
+    fn send_signal(&self, signal: Signal) {
         // Fails only if no process is left.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::mount::{MsFlags, mount, umount};
 
-use super::Place;
+use super::PathEnd;
 
 /// The resolver's first source of names.
 const HOSTS: &str = "/etc/hosts";
@@ -16,8 +16,8 @@ const HOSTS: &str = "/etc/hosts";
 /// The file is created in a temporary tmpfs that covers the temporary directory meanwhile, so no
 /// other thread may use that directory. Afterwards the file exists as long as the mount, and
 /// nothing remains later.
-pub(super) fn publish(places: &[Place]) -> io::Result<()> {
-    let text = with_names(&fs::read_to_string(HOSTS)?, places);
+pub(super) fn publish(ends: &[PathEnd]) -> io::Result<()> {
+    let text = with_names(&fs::read_to_string(HOSTS)?, ends);
     let cover = std::env::temp_dir();
     let none = None::<&str>;
     mount(Some("hosts"), &cover, Some("tmpfs"), MsFlags::MS_NOEXEC, none)?;
@@ -32,9 +32,9 @@ fn publish_from(file: &Path, text: &str) -> io::Result<()> {
     Ok(mount(Some(file), HOSTS, none, MsFlags::MS_BIND, none)?)
 }
 
-fn with_names(before: &str, places: &[Place]) -> String {
-    let lines = places.iter().flat_map(|place| {
-        [format!("{} {}\n", place.ipv4(), place.name), format!("{} {}\n", place.ipv6(), place.name)]
+fn with_names(before: &str, ends: &[PathEnd]) -> String {
+    let lines = ends.iter().flat_map(|end| {
+        [format!("{} {}\n", end.ipv4(), end.name), format!("{} {}\n", end.ipv6(), end.name)]
     });
     let gap = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
     // The first match counts: the lab's names precede names of the machine.

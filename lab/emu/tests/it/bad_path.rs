@@ -19,10 +19,10 @@ use sabul_units::{Instant, Probability, Random, Rate, SeededRandom, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Longer than any step takes, so that a failure ends too.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    crate::common::within(PATIENCE, test)
+    crate::common::within(TIMEOUT, test)
 }
 
 /// 5 % loss, 1 % duplicates, 1 % reordered by 3 ms, 0.1 % corrupted, an outage of 3 s.

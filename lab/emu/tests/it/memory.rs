@@ -19,11 +19,11 @@ use sabul_net::LinkConfig;
 use sabul_units::{Rate, Span};
 
 /// Longer than any step takes, so that a failure ends too.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 const MIB: usize = 1 << 20;
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    crate::common::within(PATIENCE, test)
+    crate::common::within(TIMEOUT, test)
 }
 
 /// A listener with this budget that serves all requests.

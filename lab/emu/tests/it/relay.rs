@@ -15,7 +15,7 @@ use socket2::SockRef;
 
 const LOOPBACK: &str = "127.0.0.1:0";
 /// Longer than any test takes, so that a failing test ends too.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Long enough for packets that still arrive through an idle path without delay.
 const SILENCE: Duration = Duration::from_millis(200);
 
@@ -48,7 +48,7 @@ fn udp_to(relay: &Relay, patience: Duration) -> UdpSocket {
 
 /// Echoes `count` datagrams.
 fn udp_echo(count: usize) -> SocketAddr {
-    let socket = udp(PATIENCE);
+    let socket = udp(TIMEOUT);
     let address = socket.local_addr().unwrap();
     thread::spawn(move || {
         let mut buffer = [0; 2048];
@@ -66,7 +66,7 @@ fn tcp_target(serve: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         serve(stream);
     });
     address
@@ -84,7 +84,7 @@ fn tcp_echo(mut stream: TcpStream) {
 
 fn tcp_to(relay: &Relay) -> TcpStream {
     let stream = TcpStream::connect(relay.addr()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -109,7 +109,7 @@ fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn a_datagram_arrives_soon_after_the_delay_of_the_path() {
     let relay = relay(udp_echo(40), delay(10));
-    let client = udp_to(&relay, PATIENCE);
+    let client = udp_to(&relay, TIMEOUT);
     let mut best = Duration::MAX;
     for n in 0..40u8 {
         let start = Instant::now();
@@ -126,7 +126,7 @@ fn a_datagram_arrives_soon_after_the_delay_of_the_path() {
 #[test]
 fn each_client_gets_its_own_answers() {
     let relay = relay(udp_echo(30), delay(1));
-    let clients: Vec<_> = (0..10).map(|_| udp_to(&relay, PATIENCE)).collect();
+    let clients: Vec<_> = (0..10).map(|_| udp_to(&relay, TIMEOUT)).collect();
     for round in 0..3u8 {
         for (n, client) in (0u8..).zip(&clients) {
             client.send(&[round, n]).unwrap();
@@ -152,7 +152,7 @@ fn the_rate_of_the_link_holds() {
     SockRef::from(&target).set_recv_buffer_size(4 << 20).unwrap();
     let link = delay(5).with_rate(Some(Rate::from_mbps(200)));
     let relay = relay(target.local_addr().unwrap(), link);
-    let (client, destination) = (udp(PATIENCE), relay.addr());
+    let (client, destination) = (udp(TIMEOUT), relay.addr());
 
     let sender = thread::spawn(move || {
         let state = UdpSocketState::new((&client).into()).unwrap();
@@ -181,7 +181,7 @@ fn the_rate_of_the_link_holds() {
 fn receive_times(socket: &UdpSocket, size: usize, count: usize) -> Vec<Duration> {
     let state = UdpSocketState::new(socket.into()).unwrap();
     let (start, mut buffer, mut times) = (Instant::now(), vec![0; 1 << 16], Vec::new());
-    while times.len() < count && start.elapsed() < PATIENCE {
+    while times.len() < count && start.elapsed() < TIMEOUT {
         let mut meta = [RecvMeta::default()];
         match state.recv(socket.into(), &mut [IoSliceMut::new(&mut buffer)], &mut meta) {
             Ok(_) => times.extend((0..meta[0].len / size).map(|_| meta[0].timestamp.unwrap())),
@@ -199,7 +199,7 @@ fn packets_over_the_mtu_of_the_path_vanish() {
     // 1280 less 28 bytes of headers.
     let target = udp(SILENCE);
     let relay = relay(target.local_addr().unwrap(), LinkConfig::builder().with_mtu(Some(1280)));
-    let client = udp_to(&relay, PATIENCE);
+    let client = udp_to(&relay, TIMEOUT);
     client.send(&[1; 1253]).unwrap();
     client.send(&[2; 1252]).unwrap();
     let mut buffer = [0; 2048];
@@ -213,7 +213,7 @@ fn corruption_changes_bytes_and_duplicates_arrive_twice() {
     let link =
         LinkConfig::builder().with_corrupt(Probability::ONE).with_duplicate(Probability::ONE);
     let relay = relay(target.local_addr().unwrap(), link);
-    let client = udp_to(&relay, PATIENCE);
+    let client = udp_to(&relay, TIMEOUT);
     client.send(&[0; 100]).unwrap();
     for _ in 0..2 {
         let mut buffer = [0; 2048];
@@ -226,9 +226,9 @@ fn corruption_changes_bytes_and_duplicates_arrive_twice() {
 
 #[test]
 fn empty_datagrams_are_relayed_in_order_with_nonempty_ones() {
-    let target = udp(PATIENCE);
+    let target = udp(TIMEOUT);
     let relay = relay(target.local_addr().unwrap(), delay(1));
-    let client = udp_to(&relay, PATIENCE);
+    let client = udp_to(&relay, TIMEOUT);
     for len in [5, 0, 5, 3] {
         client.send(&pattern(len)).unwrap();
     }
@@ -245,7 +245,7 @@ fn blocked_udp_leaves_tcp_alone() {
     let mut config = config(target, delay(1));
     config.udp_blocked = true;
     let relay = Relay::start(config).unwrap();
-    udp_to(&relay, PATIENCE).send(b"anybody there").unwrap();
+    udp_to(&relay, TIMEOUT).send(b"anybody there").unwrap();
     assert_eq!(exchange(tcp_to(&relay), b"hello"), b"hello");
     assert_eq!(listener.recv(&mut [0; 100]).unwrap_err().kind(), ErrorKind::WouldBlock);
     assert_eq!(relay.stats().udp_blocked, 1);
@@ -283,7 +283,7 @@ fn a_listener_may_send_first_and_close_first() {
     assert_eq!(got, b"welcome");
     stream.write_all(b"thanks").unwrap();
     drop(stream);
-    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), b"thanks");
+    assert_eq!(told.recv_timeout(TIMEOUT).unwrap(), b"thanks");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_connectors_reset_reaches_the_listener() {
     thread::sleep(Duration::from_millis(50));
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(stream);
-    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Err(ErrorKind::ConnectionReset));
+    assert_eq!(told.recv_timeout(TIMEOUT).unwrap(), Err(ErrorKind::ConnectionReset));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_listener_that_does_not_read_blocks_the_connector() {
     let relay = relay(
         tcp_target(move |stream| {
             // Until the end of the test.
-            let _ = held.recv_timeout(PATIENCE);
+            let _ = held.recv_timeout(TIMEOUT);
             drop(stream);
         }),
         delay(1),
@@ -387,7 +387,7 @@ fn an_address_in_use_is_named_in_the_error() {
 #[test]
 fn an_idle_relay_uses_no_processor_time() {
     let relay = relay(udp_echo(1), delay(1));
-    let client = udp_to(&relay, PATIENCE);
+    let client = udp_to(&relay, TIMEOUT);
     client.send(b"x").unwrap();
     client.recv(&mut [0]).unwrap();
     thread::sleep(Duration::from_millis(50));

@@ -80,7 +80,7 @@ fn packets_on_a_removed_route_never_arrive_even_if_its_index_is_reused() {
     assert_eq!(outputs(&mut topology, ms(12)), []);
     topology.remove_route(old);
     let new = topology.add_route(Arc::from([0]), Span::ZERO);
-    assert_eq!(new.place(), old.place());
+    assert_eq!(new.slot(), old.slot());
     topology.remove_route(old);
     assert_eq!(topology.push(ms(12), old, Way::Back, full(), "late"), Verdict::DroppedOutage);
     topology.push(ms(12), new, Way::Forward, full(), "new");
@@ -186,7 +186,7 @@ fn arrivals(driver: Driver) -> Vec<(usize, Way, Instant, u64)> {
     let mut seen = Vec::new();
     let mut note = |output| match output {
         Output::Arrived(Arrival { route, way, at, payload, .. }) => {
-            seen.push((route.place(), way, at, payload));
+            seen.push((route.slot(), way, at, payload));
         }
         Output::Due(()) => panic!("no timers here"),
     };

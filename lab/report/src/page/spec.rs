@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::axis::{Axis, Scale};
-use crate::chart::{Band, Chart, Line, Place, Style};
+use crate::chart::{Band, Chart, LabelPosition, Line, Style};
 use crate::escape::json;
 use crate::format::{decade, usable};
 use crate::palette::{MARKERS, Paint, dashes, marker, paint, series};
@@ -12,7 +12,7 @@ use crate::thin::{thin, thin_cloud};
 use super::POINTS;
 
 /// Returns the data shared by all charts of a page: paths of the markers, and how each is painted.
-pub(super) fn looks() -> String {
+pub(super) fn appearance() -> String {
     let shapes: Vec<String> = (0..MARKERS).map(|shape| json(marker(shape))).collect();
     let paints: Vec<&str> = (0..MARKERS)
         .map(|shape| match paint(shape) {
@@ -83,19 +83,19 @@ pub(super) fn chart(chart: &Chart, link: &str) -> String {
         line(&mut out, chart, i, one, (&x, &y));
     }
     out.push_str("],\"marks\":[");
-    let shown = |place: &Place| match *place {
-        Place::Level(v) => chart.y.can_show(v),
-        Place::At(v) => chart.x.can_show(v),
-        Place::Point(u, v) => chart.x.can_show(u) && chart.y.can_show(v),
+    let shown = |place: &LabelPosition| match *place {
+        LabelPosition::Level(v) => chart.y.can_show(v),
+        LabelPosition::At(v) => chart.x.can_show(v),
+        LabelPosition::Point(u, v) => chart.x.can_show(u) && chart.y.can_show(v),
     };
-    for (i, mark) in chart.marks.iter().filter(|m| shown(&m.place)).enumerate() {
+    for (i, mark) in chart.marks.iter().filter(|m| shown(&m.position)).enumerate() {
         if i > 0 {
             out.push(',');
         }
-        let (u, v) = match mark.place {
-            Place::Level(v) => (f64::NAN, v),
-            Place::At(u) => (u, f64::NAN),
-            Place::Point(u, v) => (u, v),
+        let (u, v) = match mark.position {
+            LabelPosition::Level(v) => (f64::NAN, v),
+            LabelPosition::At(u) => (u, f64::NAN),
+            LabelPosition::Point(u, v) => (u, v),
         };
         let _ = write!(out, "{{\"text\":{},\"at\":", json(&mark.label));
         numbers(&mut out, [u, v].into_iter(), 16);

@@ -61,7 +61,7 @@ fn packets_leave_at_the_rate_of_the_link_framing_included() {
     else {
         panic!("it is empty");
     };
-    let plain = bottleneck.look(at_us(2_000)).plain;
+    let plain = bottleneck.snapshot(at_us(2_000)).plain;
     assert_eq!((plain.sent_packets, plain.sent_bytes, plain.queue_bytes), (3, 3_750, 0));
 }
 
@@ -78,10 +78,13 @@ fn each_algorithm_rewrites_only_headers_of_its_own_form() {
         let seen: Vec<_> = left.iter().filter_map(|leaving| leaving.header.as_deref()).collect();
         assert_eq!(seen.len(), 1, "{}", entry.name);
         assert_eq!((seen[0].fields.form(), seen[0].routers), (entry.form, 1));
-        let look = bottleneck.look(at_us(400_000));
-        assert_eq!((look.headers_written, look.headers_foreign), (1, 5));
-        assert_eq!(look.first_foreign, Some(if entry.name == "jetmax" { "rcp" } else { "jetmax" }));
-        assert_eq!((look.explicit.sent_packets, look.plain.sent_packets), (1, 5));
+        let snapshot = bottleneck.snapshot(at_us(400_000));
+        assert_eq!((snapshot.headers_written, snapshot.headers_foreign), (1, 5));
+        assert_eq!(
+            snapshot.first_foreign,
+            Some(if entry.name == "jetmax" { "rcp" } else { "jetmax" })
+        );
+        assert_eq!((snapshot.explicit.sent_packets, snapshot.plain.sent_packets), (1, 5));
     }
 }
 
@@ -93,9 +96,9 @@ fn headers_of_later_versions_are_forwarded_as_plain_traffic_and_counted() {
     bottleneck.push(at_us(0), &bundle(&[later]));
     let left = drain(&mut bottleneck, at_us(1_000));
     assert!(left[0].header.is_none(), "written back as it came");
-    let look = bottleneck.look(at_us(1_000));
-    assert_eq!((look.headers_later, look.first_later), (1, Some((3, 4))));
-    assert_eq!((look.plain.sent_packets, look.explicit.sent_packets), (1, 0));
+    let snapshot = bottleneck.snapshot(at_us(1_000));
+    assert_eq!((snapshot.headers_later, snapshot.first_later), (1, Some((3, 4))));
+    assert_eq!((snapshot.plain.sent_packets, snapshot.explicit.sent_packets), (1, 0));
 }
 
 #[test]
@@ -103,7 +106,7 @@ fn a_flow_with_a_blank_congestion_header_is_plain_traffic() {
     let mut bottleneck = Bottleneck::new(&settings()).unwrap();
     let blank = explicit(CongestionForm::JetMax.blank(), PACKET);
     bottleneck.push(at_us(0), &bundle(&[blank]));
-    assert_eq!(bottleneck.look(at_us(0)).plain.arrived_packets, 1);
+    assert_eq!(bottleneck.snapshot(at_us(0)).plain.arrived_packets, 1);
 }
 
 #[test]
@@ -139,10 +142,10 @@ fn a_class_that_floods_fills_its_own_queue_only() {
         }
         drain(&mut bottleneck, now);
     }
-    let look = bottleneck.look(at_us(2_000_000));
-    assert!(look.plain.dropped_packets > 30_000, "{look:?}");
-    assert_eq!(look.explicit.dropped_packets, 0);
-    assert!(look.explicit.queue_max_bytes <= 4 * PACKET as u64, "{look:?}");
+    let snapshot = bottleneck.snapshot(at_us(2_000_000));
+    assert!(snapshot.plain.dropped_packets > 30_000, "{snapshot:?}");
+    assert_eq!(snapshot.explicit.dropped_packets, 0);
+    assert!(snapshot.explicit.queue_max_bytes <= 4 * PACKET as u64, "{snapshot:?}");
 }
 
 #[test]
@@ -156,12 +159,12 @@ fn the_explicit_class_capacity_is_what_the_plain_class_leaves() {
         }
         drain(&mut bottleneck, at_us(tick * 100));
     }
-    let capacity = bottleneck.look(at_us(2_000_000)).explicit_capacity_bps as f64;
+    let capacity = bottleneck.snapshot(at_us(2_000_000)).explicit_capacity_bps as f64;
     assert!((capacity / 80e6 - 1.0).abs() < 0.02, "{capacity}");
     // The capacity is never less than the share.
     let mut bottleneck = Bottleneck::new(&settings()).unwrap();
     feed(&mut bottleneck, 2, 0, 3);
-    assert_eq!(bottleneck.look(at_us(2_000_000)).explicit_capacity_bps, 50_000_000);
+    assert_eq!(bottleneck.snapshot(at_us(2_000_000)).explicit_capacity_bps, 50_000_000);
 }
 
 /// The flow receives each header 20 ms later. Until a flood is reported to the flow, 130 ms after

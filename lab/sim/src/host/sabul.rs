@@ -122,11 +122,11 @@ impl SabulHost {
         self.receiver.listen();
     }
 
-    pub(crate) fn drain_events(&mut self, of: &str, told: &mut Vec<String>) {
+    pub(crate) fn drain_events(&mut self, of: &str, lines: &mut Vec<String>) {
         let Self { sender, receiver, .. } = self;
-        told.extend(std::iter::from_fn(|| sender.next_event()).map(|event| event.to_json(of)));
+        lines.extend(std::iter::from_fn(|| sender.next_event()).map(|event| event.to_json(of)));
         let fired = std::iter::from_fn(|| sender.next_fired().or_else(|| receiver.next_fired()));
-        told.extend(fired.map(|fired| fired.to_json(of)));
+        lines.extend(fired.map(|fired| fired.to_json(of)));
     }
 
     /// From now on, checks that each byte is delivered once.
@@ -147,12 +147,12 @@ impl SabulHost {
             Body::Explicit(packet) => {
                 self.take_data(now, &packet.0, Some(&packet.1), is_marked);
             }
-            Body::Ask(packet) => {
+            Body::RateProbe(packet) => {
                 let (number, header) = **packet;
                 if !self.receiver.is_replayed(number) {
                     self.counters.arrived_bytes += u64::from(self.headers);
                     let arrival = Arrival { number, data: None, is_marked };
-                    self.receiver.handle_ask(now, &arrival, Some(&header));
+                    self.receiver.handle_probe(now, &arrival, Some(&header));
                 }
             }
             Body::Ack2 { number, serial } => {
@@ -221,17 +221,17 @@ impl SabulHost {
 
     fn take_at_sender(&mut self, now: Instant, body: &Body) {
         match body {
-            Body::Report(report) => self.hear(now, Feedback::clone(report)),
+            Body::Report(report) => self.on_report(now, Feedback::clone(report)),
             Body::Segment { segment, .. } => {
                 let Some(control) = &mut self.control else { return };
                 control.at_reader(now, segment);
                 while let Some(report) = self.control.as_mut().and_then(|control| control.read()) {
-                    self.hear(now, report);
+                    self.on_report(now, report);
                 }
             }
             Body::Data(_)
             | Body::Explicit(_)
-            | Body::Ask(_)
+            | Body::RateProbe(_)
             | Body::Ack2 { .. }
             | Body::Mark { .. }
             | Body::TcpAck { .. }
@@ -241,7 +241,7 @@ impl SabulHost {
         }
     }
 
-    fn hear(&mut self, now: Instant, report: Feedback) {
+    fn on_report(&mut self, now: Instant, report: Feedback) {
         match &mut self.unread {
             Some(unread) => unread.push_back(report),
             None => self.read(now, &report),
@@ -292,10 +292,10 @@ impl SabulHost {
                     port.send(now, Way::Forward, size, body);
                     self.read_next(now);
                 }
-                Polled::Ready(Transmit::Ask { number }) => {
-                    let header = self.sender.asking_header().expect("who asks has headers");
+                Polled::Ready(Transmit::RateProbe { number }) => {
+                    let header = self.sender.probe_header().expect("who asks has headers");
                     self.counters.sent_bytes += u64::from(self.headers);
-                    let body = Body::Ask(Box::new((number, header)));
+                    let body = Body::RateProbe(Box::new((number, header)));
                     port.send(now, Way::Forward, self.headers, body);
                 }
                 Polled::Ready(Transmit::Ack2 { number, serial }) => {

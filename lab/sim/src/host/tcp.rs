@@ -66,8 +66,8 @@ impl TcpHost {
                 || controllers.iter().any(|controller| controller.header().is_some()),
         };
         let stripe = |controller: Guarded| Stripe {
-            receiver: if controller.counts_marks() {
-                TcpReceiver::telling_each_mark()
+            receiver: if controller.needs_accurate_ecn() {
+                TcpReceiver::with_accurate_ecn()
             } else {
                 TcpReceiver::new()
             },
@@ -190,10 +190,10 @@ impl TcpHost {
         self.stripes.iter_mut().for_each(|one| one.sender.listen());
     }
 
-    pub(crate) fn drain_events(&mut self, of: &str, told: &mut Vec<String>) {
+    pub(crate) fn drain_events(&mut self, of: &str, lines: &mut Vec<String>) {
         for one in &mut self.stripes {
             let events = std::iter::from_fn(|| one.sender.next_event());
-            told.extend(events.map(|event| event.to_json(of)));
+            lines.extend(events.map(|event| event.to_json(of)));
         }
     }
 

@@ -51,10 +51,10 @@ pub struct TcpReceiver {
     /// [RFC7323 §4] TS.Recent and Last.ACK.sent.
     echo: Instant,
     last_ack: u64,
-    /// A mark that the sender has not answered yet; with `tells_each_mark`, the newest segment's
+    /// A mark that the sender has not answered yet; with `reports_each_mark`, the newest segment's
     /// mark.
     is_marked: bool,
-    tells_each_mark: bool,
+    reports_each_mark: bool,
     /// An ACK for the segments that were waiting when marking began or ended.
     early: Option<TcpAck>,
     stats: TcpReceiverStats,
@@ -68,8 +68,8 @@ impl TcpReceiver {
 
     /// Creates a receiver whose ACKs report exactly whether the answered segments were marked
     /// (DCTCP). [RFC8257 §3.2]
-    pub fn telling_each_mark() -> Self {
-        Self { tells_each_mark: true, ..Self::default() }
+    pub fn with_accurate_ecn() -> Self {
+        Self { reports_each_mark: true, ..Self::default() }
     }
 
     /// Processes a segment, which a router may have marked. Call [`poll`](Self::poll) after each
@@ -78,7 +78,7 @@ impl TcpReceiver {
         self.stats.segments += 1;
         self.stats.wire_bytes += u64::from(segment.wire_bytes());
         self.stats.marked += u64::from(is_marked);
-        if self.tells_each_mark {
+        if self.reports_each_mark {
             if is_marked != self.is_marked && self.unanswered > 0 {
                 self.early = Some(self.answer());
             }
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn with_per_mark_echo_an_ack_covers_only_marked_or_unmarked_segments() {
-        let mut receiver = TcpReceiver::telling_each_mark();
+        let mut receiver = TcpReceiver::with_accurate_ecn();
         let mut accept = |n, is_marked| {
             receiver.accept(at(n), &segment(n), is_marked);
             receiver.check_invariants();

@@ -197,13 +197,13 @@ struct Account {
     /// Lost by later arrivals; a timeout shows a loss, not its size.
     overtaken: u64,
     /// Lost since the last report to the controller.
-    untold: u64,
+    unreported: u64,
 }
 
 impl Account {
     const fn note_lost(&mut self, segments: u64) {
         self.overtaken += segments;
-        self.untold += segments;
+        self.unreported += segments;
     }
 }
 
@@ -538,7 +538,7 @@ impl TcpSender {
             acked.in_flight = Packets(self.board.pipe());
             acked.marked = Packets(if is_marked { newly } else { 0 });
             // A retransmitted segment keeps its number, so only its arrival settles the number.
-            acked.settled = SentNumber(self.board.first()).before();
+            acked.cumulative_ack = SentNumber(self.board.first()).before();
             acked.largest = SentNumber(self.board.highest());
             acked.lost = Packets(self.account.overtaken);
             acked.is_app_limited = acked.largest.0 < self.limited.by_application;
@@ -666,7 +666,7 @@ impl TcpSender {
     }
 
     fn report_loss(&mut self, now: Instant, first_lost: u64, largest_sent: u64) {
-        let lost = Packets(std::mem::take(&mut self.account.untold));
+        let lost = Packets(std::mem::take(&mut self.account.unreported));
         let (first_lost, largest_sent) = (SentNumber(first_lost), SentNumber(largest_sent));
         let report = LossReport::new(lost, Packets(0), first_lost, largest_sent);
         self.controller.on_loss(&report, &self.moment(now));
@@ -676,7 +676,7 @@ impl TcpSender {
     fn time_out(&mut self, now: Instant) {
         self.stats.timeouts += 1;
         self.stats.lost += self.board.lose_all();
-        self.account.untold = 0;
+        self.account.unreported = 0;
         let point = self.board.next() - 1;
         self.recovery = Recovery::Timeout { point, trial: Trial::default() };
         self.timers.probe = None;

@@ -74,16 +74,16 @@ fn data(left: &[(Instant, Transmit)]) -> Vec<Instant> {
     left.iter().filter(|(_, packet)| is_data(packet)).map(|(at, _)| *at).collect()
 }
 
-fn asks(left: &[(Instant, Transmit)]) -> Vec<Instant> {
-    let is_ask = |packet: &Transmit| matches!(packet, Transmit::Ask { .. });
-    left.iter().filter(|(_, packet)| is_ask(packet)).map(|(at, _)| *at).collect()
+fn probes(left: &[(Instant, Transmit)]) -> Vec<Instant> {
+    let is_probe = |packet: &Transmit| matches!(packet, Transmit::RateProbe { .. });
+    left.iter().filter(|(_, packet)| is_probe(packet)).map(|(at, _)| *at).collect()
 }
 
 #[test]
 fn the_first_data_is_sent_at_the_rate_assigned_by_a_router() {
     let mut sender = sender("rcp");
     let left = run(&mut sender, at_ms(0), at_ms(39));
-    assert_eq!((data(&left), asks(&left)), (vec![], vec![at_ms(0)]));
+    assert_eq!((data(&left), probes(&left)), (vec![], vec![at_ms(0)]));
     // 6 Mb/s is a packet each 2 ms; the initial 1 Mb/s would be a packet each 12 ms.
     sender.handle_feedback(at_ms(40), &told(1, 0, 0, Rate::from_mbps(6))).unwrap();
     assert_eq!(sender.rtt().map(|rtt| rtt.smoothed), Some(Span::from_millis(40)));
@@ -100,7 +100,7 @@ fn the_first_data_is_sent_without_an_answer_after_a_timeout() {
             sender.seed_rtt(Span::from_millis(rtt));
         }
         let left = run(&mut sender, at_ms(0), at_ms(leaves));
-        assert_eq!((data(&left), asks(&left)), (vec![at_ms(leaves)], vec![at_ms(0)]));
+        assert_eq!((data(&left), probes(&left)), (vec![at_ms(leaves)], vec![at_ms(0)]));
     }
 }
 
@@ -113,10 +113,10 @@ fn within_a_gap_longer_than_an_rtt_routers_are_queried_each_rtt() {
     let left = run(&mut sender, at_ms(40), at_ms(120));
     assert_eq!(data(&left), [at_ms(40)]);
     let each = Span::from_micros(46_875);
-    assert_eq!(asks(&left), [at_ms(40) + each], "a quarter of the gap is longer than the 40 ms");
+    assert_eq!(probes(&left), [at_ms(40) + each], "a quarter of the gap is longer than the 40 ms");
     // The answer arrives long before the next packet would leave, and brings that packet forward.
     let number = left.iter().find_map(|(_, packet)| match packet {
-        Transmit::Ask { number } => Some(number.0),
+        Transmit::RateProbe { number } => Some(number.0),
         _ => None,
     });
     let number = number.unwrap();
@@ -129,7 +129,7 @@ fn within_a_gap_longer_than_an_rtt_routers_are_queried_each_rtt() {
 fn a_flow_without_congestion_headers_sends_no_queries_and_does_not_wait() {
     let mut sender = sender("sabul2026");
     let left = run(&mut sender, at_ms(0), at_ms(5));
-    assert_eq!((data(&left)[0], asks(&left).len()), (at_ms(0), 0));
+    assert_eq!((data(&left)[0], probes(&left).len()), (at_ms(0), 0));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_receiver_answers_a_query_at_once_with_the_router_fields() {
     let header = CongestionHeader { routers: 1, queued: Span::ZERO, fields };
     let number = PacketNumber(0);
     let arrival = sabul_channel::Arrival { number, data: None, is_marked: false };
-    receiver.handle_ask(at_ms(20), &arrival, Some(&header));
+    receiver.handle_probe(at_ms(20), &arrival, Some(&header));
     let Polled::Ready(Feedback::Ack(ack)) = receiver.poll(at_ms(20)) else { panic!("no ACK") };
     assert_eq!((ack.packets, ack.largest), (0, number));
     assert_eq!(ack.echo, Some(Echo { number, header, delta_sum: 0 }));

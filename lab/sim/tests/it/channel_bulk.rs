@@ -46,7 +46,7 @@ fn leave(sender: &mut Sender, us: u64) -> (Vec<u64>, Vec<Mark>) {
         match sender.poll(at_us(us)) {
             Polled::Ready(Transmit::Data(DataPacket { seq, .. })) => seqs.push(seq.0),
             Polled::Ready(Transmit::Mark { mark, .. }) => marks.push(mark),
-            Polled::Ready(Transmit::Ack2 { .. } | Transmit::Ask { .. }) => {}
+            Polled::Ready(Transmit::Ack2 { .. } | Transmit::RateProbe { .. }) => {}
             Polled::Wait { .. } => return (seqs, marks),
         }
         sender.check_invariants();

@@ -107,7 +107,7 @@ impl Talk {
                 Polled::Ready(Transmit::Data(_)) => "data".to_owned(),
                 Polled::Ready(Transmit::Ack2 { serial: 0, .. }) => "ping".to_owned(),
                 Polled::Ready(Transmit::Ack2 { .. }) => "ack2".to_owned(),
-                Polled::Ready(Transmit::Ask { .. }) => "ask".to_owned(),
+                Polled::Ready(Transmit::RateProbe { .. }) => "ask".to_owned(),
                 Polled::Ready(Transmit::Mark { mark, .. }) => {
                     self.mark = mark.serial;
                     "mark".to_owned()

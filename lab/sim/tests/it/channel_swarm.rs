@@ -312,7 +312,7 @@ impl World {
                 Polled::Ready(Transmit::Ack2 { number, serial }) => {
                     self.forward.push(self.now, 60, Packet::Ack2 { number, serial });
                 }
-                Polled::Ready(Transmit::Ask { .. }) => unreachable!("no routers here"),
+                Polled::Ready(Transmit::RateProbe { .. }) => unreachable!("no routers here"),
                 Polled::Ready(Transmit::Mark { number, mark }) => {
                     self.forward.push(self.now, 76, Packet::Mark { number, mark });
                 }

@@ -450,8 +450,8 @@ fn flows_leave_a_router_that_overstates_its_link_and_losses_end() {
     // Mb/s assigned, four of the algorithms would lose a tenth for good.
     let link = |cc: &str| {
         let mut link = link("l", 170, Some(cc));
-        let believes = Some(Rate::from_mbps(200));
-        let router = RouterPlan { believes, ..RouterPlan::new(cc) };
+        let assumed_rate = Some(Rate::from_mbps(200));
+        let router = RouterPlan { assumed_rate, ..RouterPlan::new(cc) };
         let queue = QueueLimit::Packets(833);
         let forward = link.forward.to_builder().with_router(Some(router)).with_queue(queue);
         link.forward = forward.build().unwrap();

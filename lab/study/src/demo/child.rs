@@ -53,7 +53,7 @@ impl Child {
     }
 
     /// Updates the resource usage. Returns the exit code, or `None` while the child runs.
-    pub(super) fn look(&mut self) -> Result<Option<u8>, Error> {
+    pub(super) fn poll(&mut self) -> Result<Option<u8>, Error> {
         if self.ended_with.is_some() {
             return Ok(self.ended_with);
         }
@@ -72,12 +72,12 @@ impl Child {
         Ok(self.ended_with)
     }
 
-    /// Returns the exit code at the last call of `look`, or `None` if the child was running.
+    /// Returns the exit code at the last call of `poll`, or `None` if the child was running.
     pub(super) const fn ended_with(&self) -> Option<u8> {
         self.ended_with
     }
 
-    /// Returns the usage at the last call of `look`.
+    /// Returns the usage at the last call of `poll`.
     pub(super) const fn usage(&self) -> Usage {
         self.usage
     }

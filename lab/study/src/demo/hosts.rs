@@ -19,10 +19,10 @@ use crate::error::Error;
 use crate::observer::Observer;
 
 /// Timeout of a copy. A slower path shows nothing.
-const PATIENCE: Span = Span::from_secs(600);
+const TIMEOUT: Span = Span::from_secs(600);
 /// Time limit of TCP alone: at least this time, and this multiple of the time that the path's rate
 /// needs for the file. On a lossy path TCP would take minutes, at a rate that is known in advance.
-const RIVAL_PATIENCE: (Span, u64) = (Span::from_secs(12), 4);
+const RIVAL_TIMEOUT: (Span, u64) = (Span::from_secs(12), 4);
 /// Duration of the run with both flows, and its warm-up, in which the shares still change.
 const TOGETHER: (Span, Span) = (Span::from_secs(20), Span::from_secs(10));
 /// Interval between two updates of the display.
@@ -92,17 +92,17 @@ impl Runs<'_> {
         let (request, path) = (self.request, losses.on(&self.request.path));
         self.observer
             .note(format_args!("kernel TCP ({RIVAL}) alone, {}", losses.words(&request.path)));
-        let (least, factor) = RIVAL_PATIENCE;
+        let (least, factor) = RIVAL_TIMEOUT;
         let needed = path
             .forward
             .rate()
             .map_or(Span::ZERO, |rate| rate.time_for(sabul_units::Bytes(request.bytes)));
-        let patience = least.max(Span(needed.0.saturating_mul(factor))).min(PATIENCE);
+        let limit = least.max(Span(needed.0.saturating_mul(factor))).min(TIMEOUT);
         let mut flow = FlowPlan::new("tcp", Transport::Tcp, RIVAL, vec![0]);
         flow.size = FlowSize::Bytes(request.bytes);
-        let outcome = self.run(&self.scenario(&path, vec![flow], patience, Span::ZERO))?;
+        let outcome = self.run(&self.scenario(&path, vec![flow], limit, Span::ZERO))?;
         let flow = first(&outcome)?;
-        let seconds = flow.completed_s.unwrap_or_else(|| outcome_seconds(&outcome, patience));
+        let seconds = flow.completed_s.unwrap_or_else(|| outcome_seconds(&outcome, limit));
         let bytes = match flow.completed_s {
             Some(_) => request.bytes,
             None => bytes_of(flow.goodput_bps, seconds).min(request.bytes),
@@ -126,7 +126,7 @@ impl Runs<'_> {
             losses.words(&request.path)
         ));
         let flow = FlowPlan::new("sabul", self.commands(), "", vec![0]);
-        let scenario = self.scenario(&path, vec![flow], PATIENCE, Span::ZERO);
+        let scenario = self.scenario(&path, vec![flow], TIMEOUT, Span::ZERO);
         let outcome = self.run(&scenario)?;
         let document = read_answer(&self.folder.answer, Some(0))?;
         let copied = self.folder.copied(document, self.observer)?;
@@ -175,7 +175,7 @@ impl Runs<'_> {
     fn run_once(&self, scenario: &Scenario) -> Result<LabOutcome, Error> {
         self.folder.reset();
         super::go_on(self.observer)?;
-        let asked = self.observer.clone();
+        let interrupt_observer = self.observer.clone();
         let board = Board::new(self.request, scenario);
         let draw = Arc::clone(self.draw);
         let outcome = Lab::new(scenario.clone())?.run(LabConfig {
@@ -187,7 +187,7 @@ impl Runs<'_> {
                 || scenario.links[0].forward != self.request.path.forward,
             ends_with_work: true,
             on_sample: Some(Box::new(move |sample| draw(&board.lines(sample)))),
-            is_interrupted: Some(Box::new(move || asked.is_interrupted())),
+            is_interrupted: Some(Box::new(move || interrupt_observer.is_interrupted())),
             ..LabConfig::default()
         });
         (self.draw)(&[]);
@@ -260,8 +260,8 @@ fn first(outcome: &LabOutcome) -> Result<&FlowResult, Error> {
 }
 
 /// Returns the duration of a run that may have hit the time limit.
-fn outcome_seconds(outcome: &LabOutcome, patience: Span) -> f64 {
-    outcome.series.t_s.last().copied().unwrap_or_else(|| seconds(patience))
+fn outcome_seconds(outcome: &LabOutcome, limit: Span) -> f64 {
+    outcome.series.t_s.last().copied().unwrap_or_else(|| seconds(limit))
 }
 
 fn seconds(span: Span) -> f64 {

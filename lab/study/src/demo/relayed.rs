@@ -19,9 +19,9 @@ use crate::observer::Observer;
 use crate::processor::{cpu_mhz, mhz_per_mbps};
 
 /// Timeout for the start of the server, and for its end after the client has ended.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Polling interval of the children. Their memory peaks last longer.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Ours: a relay that is late by more than 1/20 of the one-way delay has distorted the path.
 const LATE_SHARE: u64 = 20;
 /// Smaller lateness is ignored, however short the path: it is the relay's own step and a wake-up.
@@ -94,15 +94,15 @@ fn send(request: &Request, folder: &Folder, observer: &Observer) -> Result<Relay
 
     let begun = Instant::now();
     let mut client = start_client(request, folder, relay.addr())?;
-    while client.look()?.is_none() {
-        server.look()?;
+    while client.poll()?.is_none() {
+        server.poll()?;
         pause(observer)?;
     }
     let wall = begun.elapsed();
     let relay_stats = relay.stats();
     let document = read_answer(&folder.answer, client.ended_with())?;
-    let deadline = Instant::now() + PATIENCE;
-    while server.look()?.is_none() && Instant::now() < deadline {
+    let deadline = Instant::now() + TIMEOUT;
+    while server.poll()?.is_none() && Instant::now() < deadline {
         pause(observer)?;
     }
     drop(relay);
@@ -155,9 +155,9 @@ fn wait_for_ticket(
     folder: &Folder,
     observer: &Observer,
 ) -> Result<SocketAddr, Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !folder.ticket.exists() {
-        if server.look()?.is_some() || Instant::now() >= deadline {
+        if server.poll()?.is_some() || Instant::now() >= deadline {
             return Err(Error::failed(format!(
                 "the demo's server did not get ready: {}",
                 server.last_words()
@@ -170,7 +170,7 @@ fn wait_for_ticket(
 
 /// Waits for one polling interval. Fails if the observer interrupts.
 fn pause(observer: &Observer) -> Result<(), Error> {
-    thread::sleep(LOOK_INTERVAL);
+    thread::sleep(POLL_INTERVAL);
     go_on(observer)
 }
 

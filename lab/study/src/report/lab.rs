@@ -1,6 +1,6 @@
 //! Validity of a run in the lab, for pages and texts: calibration and lateness.
 
-use sabul_emu::{Calibration, RouterLook};
+use sabul_emu::{Calibration, RouterSnapshot};
 use sabul_report::{Cell, Column, Item, Page, Section, Table};
 use sabul_scenario::Run;
 use sabul_units::Span;
@@ -52,7 +52,7 @@ pub fn left_out(calibrations: &[Calibration]) -> Vec<String> {
 }
 
 /// Returns a sentence on how well the router kept the path's schedule.
-pub fn lateness(router: &RouterLook) -> String {
+pub fn lateness(router: &RouterSnapshot) -> String {
     let late = &router.lateness;
     if late.packets == 0 {
         return "Lateness: no packet was measured".to_owned();
@@ -100,7 +100,7 @@ fn calibrated(facts: &LabFacts) -> String {
 
 /// Returns the section on calibration, lateness and errors of the router.
 pub(super) fn validity_section(facts: &LabFacts) -> Section {
-    let RouterLook { malformed, refused, longest_pause, cpu_seconds, .. } = &facts.router;
+    let RouterSnapshot { malformed, refused, longest_pause, cpu_seconds, .. } = &facts.router;
     let mut text = format!(
         "Before the run the path is measured from host to host; a quantity that is further off than \
          its tolerance makes the run invalid.\n\n{}. Longest pause of the router {}, processor time \

@@ -223,9 +223,9 @@ fn damaged_frames_differ_in_one_byte_and_have_wrong_checksums() {
         let right = plain(&bundle, last);
         assert!(is_right(&right), "{sample:?}");
         for n in 0..2_000 {
-            let luck = if n < 1_000 { n } else { random.next_u64() };
+            let seed = if n < 1_000 { n } else { random.next_u64() };
             let mut frame = Vec::new();
-            bundle.write_damaged(last, luck, &mut frame);
+            bundle.write_damaged(last, seed, &mut frame);
             assert_eq!(frame[..VNET_BYTES], [0; VNET_BYTES], "nothing tells not to check");
             let packet = &frame[VNET_BYTES..];
             let differ: Vec<_> = (0..right.len()).filter(|&at| packet[at] != right[at]).collect();
@@ -235,7 +235,7 @@ fn damaged_frames_differ_in_one_byte_and_have_wrong_checksums() {
             let transport = if sample.is_v6 { 40 } else { 20 };
             assert!(place >= payload || (transport..transport + 4).contains(&place));
             assert_eq!(packet.len(), right.len());
-            assert!(!is_right(packet), "luck {luck} of {sample:?}");
+            assert!(!is_right(packet), "seed {seed} of {sample:?}");
         }
     }
 }
@@ -247,8 +247,8 @@ fn a_datagram_without_checksum_gets_one_before_it_is_damaged() {
     frame[VNET_BYTES + 26..VNET_BYTES + 28].fill(0);
     let bundle = Bundle::parse(&frame).unwrap();
     assert_eq!(written(&bundle, 0..1, false), frame, "otherwise it stays without");
-    for luck in 0..9 * 255 {
-        bundle.write_damaged(0, luck, &mut frame);
+    for seed in 0..9 * 255 {
+        bundle.write_damaged(0, seed, &mut frame);
         assert_ne!(read_u16(&frame, VNET_BYTES + 26), 0);
         assert!(!is_right(&frame[VNET_BYTES..]));
     }

@@ -27,9 +27,9 @@ impl Bundle {
     }
 
     /// Writes one segment as a frame with a damaged byte, which the receiver's checksum will
-    /// detect. A datagram without a checksum gets a checksum first. `luck` selects the byte and the
+    /// detect. A datagram without a checksum gets a checksum first. `seed` selects the byte and the
     /// change.
-    pub fn write_damaged(&self, segment: u16, luck: u64, frame: &mut Vec<u8>) {
+    pub fn write_damaged(&self, segment: u16, seed: u64, frame: &mut Vec<u8>) {
         frame.clear();
         frame.extend_from_slice(&[0; VNET_BYTES]);
         self.append_segment(segment, frame);
@@ -51,8 +51,8 @@ impl Bundle {
         };
         // The sum is modulo 2^16 - 1, and no change of one byte is a multiple of that.
         let (places, changes) = (target.len() as u64, 255);
-        let place = usize::try_from(luck % places).expect("less than the length of a slice");
-        let change = u8::try_from(1 + luck / places % changes).expect("1 to 255");
+        let place = usize::try_from(seed % places).expect("less than the length of a slice");
+        let change = u8::try_from(1 + seed / places % changes).expect("1 to 255");
         target[place] ^= change;
     }
 

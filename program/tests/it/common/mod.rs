@@ -23,7 +23,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longer than any command here takes, so that a hanging command ends too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The built program without the user's settings.
 pub(crate) fn sabul() -> Command {
@@ -87,9 +87,9 @@ impl Running {
 
     /// Waits for the end.
     pub(crate) fn finish(mut self) -> Output {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.is_over() {
-            assert!(Instant::now() < deadline, "a command did not end within {PATIENCE:?}");
+            assert!(Instant::now() < deadline, "a command did not end within {TIMEOUT:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
         Output {
@@ -162,7 +162,7 @@ impl Bench {
         command.args(arguments).args(["--listen", "127.0.0.1:0", "--ticket-file", "ticket"]);
         let mut server = Running::start(&mut command);
         let ticket = folder.path().join("ticket");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !ticket.exists() {
             assert!(!server.is_over() && Instant::now() < deadline, "the server did not start");
             std::thread::sleep(Duration::from_millis(5));
@@ -249,9 +249,9 @@ pub(crate) fn files_below(directory: &Path) -> Vec<PathBuf> {
 /// Waits for a condition.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < deadline, "{what} did not happen within {PATIENCE:?}");
+        assert!(Instant::now() < deadline, "{what} did not happen within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

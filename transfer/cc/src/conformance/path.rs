@@ -85,7 +85,7 @@ struct Sent {
     /// Arrival time on the receiver's clock; `None` if the packet was lost.
     arrives: Option<Instant>,
     /// Earliest time at which feedback reaches the sender.
-    heard: Instant,
+    ack_arrived: Instant,
     is_marked: bool,
 }
 
@@ -96,8 +96,8 @@ pub fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
     while drive.now < end {
         drive.change();
         drive.send();
-        drive.hear_acks();
-        drive.hear_accounts();
+        drive.take_acks();
+        drive.take_accounts();
         drive.end_interval();
         drive.now = drive.now + STEP;
     }
@@ -143,8 +143,8 @@ struct Interval {
 /// State of a receiver that sends no NAKs.
 struct Accounts {
     due: Instant,
-    lost_told: u64,
-    arrived_told: u64,
+    lost_reported: u64,
+    arrived_reported: u64,
 }
 
 impl<'a> Drive<'a> {
@@ -171,7 +171,11 @@ impl<'a> Drive<'a> {
             arrived: 0,
             ack_at: now + ack_interval(path),
             interval: Interval::until(now + controller.syn_interval()),
-            accounts: Accounts { due: now + REPORT_INTERVAL, lost_told: 0, arrived_told: 0 },
+            accounts: Accounts {
+                due: now + REPORT_INTERVAL,
+                lost_reported: 0,
+                arrived_reported: 0,
+            },
             application: Application { written: 0, write_at: now, limited_until: SentNumber(0) },
             controller,
             path,
@@ -233,11 +237,11 @@ impl<'a> Drive<'a> {
                 self.free_at = self.free_at.max(self.now) + service;
             }
             let arrives = self.free_at + rtt / 2;
-            let heard = arrives + rtt / 2;
+            let ack_arrived = arrives + rtt / 2;
             let arrives = (!lost).then_some(arrives);
             let is_marked = mark.is_some_and(|mark| queued >= mark);
             let number = SentNumber(self.next);
-            self.flying.push_back(Sent { number, arrives, heard, is_marked });
+            self.flying.push_back(Sent { number, arrives, ack_arrived, is_marked });
             count(&mut self.trace.sent, self.now);
             self.next += 1;
             self.interval.sent += 1;
@@ -255,8 +259,8 @@ impl<'a> Drive<'a> {
         }
     }
 
-    fn heard(&self) -> Option<Sent> {
-        self.flying.front().copied().filter(|sent| sent.heard <= self.now)
+    fn ack_arrived(&self) -> Option<Sent> {
+        self.flying.front().copied().filter(|sent| sent.ack_arrived <= self.now)
     }
 
     fn moment(&self) -> Moment {
@@ -265,13 +269,13 @@ impl<'a> Drive<'a> {
     }
 
     /// Processes feedback: at once after a pause, then once each ACK interval.
-    fn hear_acks(&mut self) {
-        if self.now < self.ack_at || self.heard().is_none() {
+    fn take_acks(&mut self) {
+        if self.now < self.ack_at || self.ack_arrived().is_none() {
             return;
         }
         self.ack_at = self.now + ack_interval(self.path);
         let (mut newly, mut marked, mut last) = (0, 0, None);
-        while let Some(sent) = self.heard() {
+        while let Some(sent) = self.ack_arrived() {
             self.flying.pop_front();
             if let Some(at) = sent.arrives {
                 newly += 1;
@@ -300,7 +304,7 @@ impl<'a> Drive<'a> {
                 marked: Packets(marked),
                 largest,
                 // Missing pieces below it are sent again under other numbers.
-                settled: largest,
+                cumulative_ack: largest,
                 lost: Packets(self.trace.lost),
                 is_app_limited: largest < self.application.limited_until,
                 next: SentNumber(self.next),
@@ -314,16 +318,18 @@ impl<'a> Drive<'a> {
 
     /// Sends reports to a controller whose rules have no NAKs: the losses since the last report,
     /// unfiltered.
-    fn hear_accounts(&mut self) {
+    fn take_accounts(&mut self) {
         if self.now < self.accounts.due || self.controller.rules().has_naks() {
             return;
         }
-        let (lost, came) =
-            (self.trace.lost - self.accounts.lost_told, self.arrived - self.accounts.arrived_told);
+        let (lost, came) = (
+            self.trace.lost - self.accounts.lost_reported,
+            self.arrived - self.accounts.arrived_reported,
+        );
         self.accounts = Accounts {
             due: self.now + REPORT_INTERVAL,
-            lost_told: self.trace.lost,
-            arrived_told: self.arrived,
+            lost_reported: self.trace.lost,
+            arrived_reported: self.arrived,
         };
         let share = lost * 100_000 / (1 + lost + came);
         let moment = moment(self.now, self.path.rtt, self.path.rtt);

@@ -61,7 +61,7 @@ impl Flow {
             total: Packets(self.arrived),
             in_flight: Packets(window - 1),
             largest: number,
-            settled: number,
+            cumulative_ack: number,
             lost: Packets(self.lost),
             next,
             arrived_at: self.now.elapsed(),

@@ -38,7 +38,7 @@ fn a_journal_keeps_the_newest_events_and_counts_dropped_ones() {
     let mut journal = Journal::new();
     let extra = 5;
     for n in 0..EVENTS_MAX as u64 + extra {
-        journal.reasons.tell(Reason::LossEpoch);
+        journal.reasons.record(Reason::LossEpoch);
         let at = Instant::ZERO + Span::from_micros(n);
         journal.note(at, "on_loss", ("steady", limits), ("steady", limits));
     }
@@ -59,8 +59,8 @@ fn insignificant_changes_are_not_recorded() {
     let hold_until = Some(Instant::ZERO + Span::from_millis(2));
     let gap = sabul_units::Rate::from_mbps(12).gap(Bytes(1500));
     let held = SendLimits { hold_until, gap, window: None };
-    journal.reasons.tell(Reason::LossEpoch);
-    journal.reasons.tell(Reason::Own("tired"));
+    journal.reasons.record(Reason::LossEpoch);
+    journal.reasons.record(Reason::Own("tired"));
     journal.note(Instant::ZERO, "on_interval", ("steady", limits), ("steady", held));
     let texts: Vec<String> =
         std::iter::from_fn(|| journal.next()).map(|event| event.to_string()).collect();

@@ -233,10 +233,10 @@ impl Controller for Noting {
     fn burst(&self) -> Packets {
         self.note("burst", Packets(7))
     }
-    fn counts_marks(&self) -> bool {
+    fn needs_accurate_ecn(&self) -> bool {
         self.note("counts_marks", true)
     }
-    fn tells_chance(&self) -> bool {
+    fn tolerates_random_loss(&self) -> bool {
         self.note("tells_chance", true)
     }
     fn header(&self) -> Option<CongestionFields> {
@@ -270,8 +270,8 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     // Calls of a sender return the controller's values.
     assert_eq!((guarded.limits(), guarded.rules()), (GOOD, ChannelRules::Cyclic));
     assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
-    assert_eq!((guarded.phase(), guarded.tells_chance()), ("noting", true));
-    assert!(guarded.counts_marks() && guarded.is_fallback());
+    assert_eq!((guarded.phase(), guarded.tolerates_random_loss()), ("noting", true));
+    assert!(guarded.needs_accurate_ecn() && guarded.is_fallback());
     assert_eq!(guarded.header(), Some(CongestionFields::Own([1, 2, 3, 4])));
     // Events of a sender reach the controller unchanged.
     guarded.on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(5), SentNumber(6)), &cx);

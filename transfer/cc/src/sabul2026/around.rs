@@ -21,9 +21,9 @@ impl Sabul2026 {
     /// Returns the circumstances that decide the meaning of this epoch's losses.
     pub(super) fn around(&self, epoch: &Epoch, now: Instant) -> Around {
         let (base, jitter, link) = (self.path.base(), self.path.jitter(), self.link.rate());
-        let room = self.losses.room(base);
+        let queue_limit = self.losses.queue_limit(base);
         let shown = SHOWN_PACKETS / link.max(1.0);
-        let peak = if room.is_finite() { room / 2.0 } else { base * PEAK_BASE_PART };
+        let peak = if queue_limit.is_finite() { queue_limit / 2.0 } else { base * PEAK_BASE_PART };
         let peak = peak.max(PEAK_JITTERS * jitter).max(shown);
         let low = (self.omega() + self.theta() / 2.0).max(2.0 * jitter);
         // Something else than the path may have held the flow back.

@@ -11,7 +11,7 @@
 //!              queue stands, longer queue recently   -> up to a twentieth is chance, more is congestion
 //!              queue empty, path shows queues        -> up to a twentieth is chance
 //!              otherwise                             -> a test at a lower rate decides; among many flows, congestion
-//! Invariants:  0 <= chance <= [`CHANCE_MAX`]; `room` changes by congestion only.
+//! Invariants:  0 <= chance <= [`CHANCE_MAX`]; `queue_limit` changes by congestion only.
 
 use sabul_units::{Instant, Span};
 
@@ -35,10 +35,10 @@ const LIGHT_MAX: f64 = 0.05;
 /// Ours: largest chance among many flows.
 const CROWD_MAX: f64 = 0.02;
 /// Ours: chance above which chance is tested again, and the interval of such tests.
-const AGAIN_MIN: f64 = 0.005;
-const AGAIN_EACH: Span = Span::from_secs(10);
+const RETEST_MIN: f64 = 0.005;
+const RETEST_INTERVAL: Span = Span::from_secs(10);
 /// Ours: losses that a test must be able to detect, and epochs after which a test ends undecided.
-const SEEN_MIN: f64 = 8.0;
+const OBSERVED_MIN: f64 = 8.0;
 const EPOCHS_MAX: u32 = 6;
 /// Ours: losses without a queue are random, among many flows too, if this part of the losses stays while the rate falls to
 /// this part. CUBIC flows on a queue of one packet fall to a half.
@@ -88,7 +88,7 @@ pub(super) struct Around {
 
 /// Counts of a test.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct TestCounts {
     packets: f64,
     lost: f64,
     epochs: u32,
@@ -101,7 +101,7 @@ pub(super) struct Losses {
     /// Packets averaged into chance so far.
     learnt: f64,
     recent: f64,
-    seen: Seen,
+    counts: TestCounts,
     /// When chance is tested again.
     again_at: Instant,
     /// Longest RTT with a full queue, in seconds; not the queueing delay, because the base RTT may
@@ -115,12 +115,12 @@ pub(super) struct Losses {
 
 impl Losses {
     pub(super) const fn new() -> Self {
-        let seen = Seen { packets: 0.0, lost: 0.0, epochs: 0 };
+        let counts = TestCounts { packets: 0.0, lost: 0.0, epochs: 0 };
         Self {
             chance: 0.0,
             learnt: 0.0,
             recent: 0.0,
-            seen,
+            counts,
             again_at: Instant::ZERO,
             full: f64::INFINITY,
             began: None,
@@ -140,7 +140,7 @@ impl Losses {
 
     /// Returns the queueing delay of a full queue above this base RTT, in seconds; infinite before
     /// an overflow.
-    pub(super) fn room(&self, base: f64) -> f64 {
+    pub(super) fn queue_limit(&self, base: f64) -> f64 {
         (self.full - base).max(0.0)
     }
 
@@ -218,7 +218,7 @@ impl Losses {
     /// Returns whether all of chance must be tested again, because slowly growing losses are never
     /// excess.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.chance > AGAIN_MIN && now >= self.again_at
+        self.chance > RETEST_MIN && now >= self.again_at
     }
 
     /// Starts a test of all losses; returns the share lost before the test.
@@ -229,26 +229,26 @@ impl Losses {
 
     /// Starts a test.
     pub(super) fn start_test(&mut self, now: Instant) {
-        self.again_at = now + AGAIN_EACH;
-        self.seen = Seen::default();
+        self.again_at = now + RETEST_INTERVAL;
+        self.counts = TestCounts::default();
     }
 
     /// Processes an epoch of a test; `before` is the share lost before the test.
     pub(super) fn judge(&mut self, before: f64, epoch: &Epoch) -> Verdict {
-        let seen = &mut self.seen;
-        seen.packets += epoch.packets;
-        seen.lost += epoch.lost * epoch.packets;
-        seen.epochs += 1;
-        let expected = (before - self.chance) * seen.packets;
-        let excess = seen.lost - self.chance * seen.packets;
-        let is_sure = expected > (DEVIATIONS * deviation(before, seen.packets)).max(SEEN_MIN);
-        if !is_sure && seen.epochs < EPOCHS_MAX && excess < expected / 2.0 {
+        let counts = &mut self.counts;
+        counts.packets += epoch.packets;
+        counts.lost += epoch.lost * epoch.packets;
+        counts.epochs += 1;
+        let expected = (before - self.chance) * counts.packets;
+        let excess = counts.lost - self.chance * counts.packets;
+        let is_sure = expected > (DEVIATIONS * deviation(before, counts.packets)).max(OBSERVED_MIN);
+        if !is_sure && counts.epochs < EPOCHS_MAX && excess < expected / 2.0 {
             return Verdict::Open;
         }
         // Too few losses for a test; counting them as chance costs little.
         let is_small = !is_sure && before < LIGHT_MAX;
         if is_small || excess > expected / 2.0 {
-            self.chance = (seen.lost / seen.packets.max(1.0)).clamp(self.chance, CHANCE_MAX);
+            self.chance = (counts.lost / counts.packets.max(1.0)).clamp(self.chance, CHANCE_MAX);
             return Verdict::Chance;
         }
         (self.began, self.is_proven) = (None, false);

@@ -40,22 +40,22 @@ const LOW_GAIN: f64 = 0.25;
 
 /// Parameters of the law under a policy, and the state of the low policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Manner {
+pub(super) struct PolicyGains {
     policy: Policy,
     rest_until: Instant,
     /// The flow has reduced its rate for another flow and has not grown since.
     is_yielding: bool,
     /// Queue in seconds that the flow has built, or yielded to, in the last epochs; the next epochs
     /// may still show it.
-    known: [f64; 2],
+    recent: [f64; 2],
     /// Until this time a queue may be the flow's own, left by its probe.
     probed_until: Instant,
 }
 
-impl Manner {
+impl PolicyGains {
     pub(super) const fn of(policy: Policy) -> Self {
         let (rest_until, probed_until) = (Instant::ZERO, Instant::ZERO);
-        Self { policy, rest_until, is_yielding: false, known: [0.0; 2], probed_until }
+        Self { policy, rest_until, is_yielding: false, recent: [0.0; 2], probed_until }
     }
 
     /// Returns the start of the low policy: a small part of the train's rate, once a train has
@@ -82,7 +82,7 @@ impl Manner {
 
     /// Returns the target queue beyond omega for `count` flows like this flow; `is_queued` is true
     /// if more than omega stands. All times in seconds.
-    pub(super) fn ask(self, theta: f64, base: f64, count: f64, is_queued: bool) -> f64 {
+    pub(super) fn target_queue(self, theta: f64, base: f64, count: f64, is_queued: bool) -> f64 {
         let weighted = spread((self.policy.weight() * count).max(1.0));
         match self.policy {
             Policy::Fair => theta * weighted,
@@ -96,7 +96,7 @@ impl Manner {
     }
 
     /// Returns whether the flow grows beyond the law's target while no queue stands.
-    pub(super) const fn takes_room(self) -> bool {
+    pub(super) const fn takes_headroom(self) -> bool {
         !self.policy.yields()
     }
 
@@ -113,18 +113,18 @@ impl Manner {
     /// Returns the part of the window to keep if another flow's queue stood through an epoch.
     /// `queue` is the standing queue, `own` the flow's own part; all in seconds.
     pub(super) fn keep(&mut self, now: Instant, queue: f64, own: f64, jitter: f64) -> Option<f64> {
-        let [last, before] = self.known;
-        let known = own.max(last).max(before);
-        self.known = [own, last];
+        let [last, before] = self.recent;
+        let recent = own.max(last).max(before);
+        self.recent = [own, last];
         self.is_yielding &= self.rests(now);
         if !self.policy.yields()
             || now < self.probed_until
-            || queue <= known + jitter.max(FOREIGN_MIN)
+            || queue <= recent + jitter.max(FOREIGN_MIN)
         {
             return None;
         }
         // Packets sent before the reduction still stand in the queue.
-        self.known = [queue, 0.0];
+        self.recent = [queue, 0.0];
         self.rest_until = now + REST;
         self.is_yielding = true;
         Some(RETREAT)
@@ -132,7 +132,7 @@ impl Manner {
 
     /// Suspends growth until this time, because the queue and the gap left by a probe are not the
     /// link's.
-    pub(super) fn settle(&mut self, until: Instant) {
+    pub(super) fn suspend_growth(&mut self, until: Instant) {
         if self.policy.yields() {
             self.rest_until = self.rest_until.max(until);
             self.probed_until = until;
@@ -171,16 +171,22 @@ mod tests {
 
     const THETA: f64 = 0.002;
 
-    fn ask(policy: Policy, count: f64, is_queued: bool) -> f64 {
-        Manner::of(policy).ask(THETA, 0.04, count, is_queued)
+    fn target_queue(policy: Policy, count: f64, is_queued: bool) -> f64 {
+        PolicyGains::of(policy).target_queue(THETA, 0.04, count, is_queued)
     }
 
     #[test]
     fn flows_with_the_same_queue_have_rates_in_proportion_to_weights() {
         // A link shared by one flow of weight 2 and two fair flows: counts of 2 and 4 have the same
         // target queue.
-        assert!((ask(Policy::High, 2.0, true) - ask(Policy::Fair, 4.0, true)).abs() < 1e-9);
-        assert!((ask(Policy::High, 1.5, true) - ask(Policy::Fair, 3.0, true)).abs() < 1e-9);
+        assert!(
+            (target_queue(Policy::High, 2.0, true) - target_queue(Policy::Fair, 4.0, true)).abs()
+                < 1e-9
+        );
+        assert!(
+            (target_queue(Policy::High, 1.5, true) - target_queue(Policy::Fair, 3.0, true)).abs()
+                < 1e-9
+        );
     }
 
     #[test]
@@ -193,15 +199,15 @@ mod tests {
     #[test]
     fn a_flow_alone_has_no_queue_target_with_any_policy() {
         for policy in Policy::ALL {
-            assert!(ask(policy, 1.0, false).abs() < 1e-9);
-            assert!(ask(policy, 1.0, true).abs() < 1e-9);
+            assert!(target_queue(policy, 1.0, false).abs() < 1e-9);
+            assert!(target_queue(policy, 1.0, true).abs() < 1e-9);
         }
     }
 
     #[test]
     fn only_the_low_policy_yields_and_only_to_queues_beyond_jitter() {
         let now = Instant::ZERO + Span::from_secs(3);
-        let mut low = Manner::of(Policy::Low);
+        let mut low = PolicyGains::of(Policy::Low);
         assert_eq!(low.keep(now, 0.0007, 0.0003, 0.0), None);
         assert_eq!(low.keep(now, 0.0012, 0.0003, 0.001), None);
         assert!(!low.rests(now));
@@ -211,7 +217,7 @@ mod tests {
         assert_eq!(low.keep(now + REST, 0.0, 0.0003, 0.0), None);
         assert_eq!(low.phase(), "cruise", "the rest is over and no queue of others stands");
         for policy in [Policy::Fair, Policy::High] {
-            assert_eq!(Manner::of(policy).keep(now, 1.0, 0.0003, 0.0), None);
+            assert_eq!(PolicyGains::of(policy).keep(now, 1.0, 0.0003, 0.0), None);
         }
     }
 }

@@ -54,7 +54,7 @@ impl Start {
 
     /// Schedules another search, because no train has measured the link; at most [`SEARCHES`] in
     /// all.
-    pub(super) fn ask_again(&mut self, at: Instant) {
+    pub(super) fn retry_search(&mut self, at: Instant) {
         if self.count < SEARCHES {
             self.again_at = at;
         }
@@ -71,9 +71,9 @@ impl Start {
 
     /// Counts an epoch; returns whether the epoch contains nothing of a search.
     pub(super) fn note_epoch(&mut self) -> bool {
-        let is_settled = self.epochs >= EPOCHS;
+        let is_stable = self.epochs >= EPOCHS;
         self.epochs = (self.epochs + 1).min(EPOCHS);
-        is_settled
+        is_stable
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
             start.begin();
             assert_eq!(start.end(), None);
             assert_eq!([(); 3].map(|()| start.note_epoch()), [false, false, true]);
-            start.ask_again(Instant::ZERO);
+            start.retry_search(Instant::ZERO);
             assert_eq!(start.is_due(later), count < 4, "{count}");
         }
     }

@@ -35,7 +35,7 @@ impl Facts {
         Self { now: Instant::ZERO, total: 0.0, lost: 0.0, next: 0 }
     }
 
-    fn tell(
+    fn feed(
         &mut self,
         controller: &mut Sabul2026,
         rate: f64,
@@ -44,13 +44,13 @@ impl Facts {
         rounds: u64,
     ) {
         for _ in 0..rounds * 10 {
-            self.tell_once(controller, rate, queue_ms, lost);
+            self.feed_once(controller, rate, queue_ms, lost);
         }
     }
 
     /// One ACK.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
-    fn tell_once(&mut self, controller: &mut Sabul2026, rate: f64, queue_ms: f64, lost: f64) {
+    fn feed_once(&mut self, controller: &mut Sabul2026, rate: f64, queue_ms: f64, lost: f64) {
         let rtt = BASE + Span::from_secs_f64(queue_ms / 1e3);
         self.now = self.now + rtt / 10;
         let sent = rate * (rtt / 10).as_secs_f64();
@@ -63,7 +63,7 @@ impl Facts {
             total: Packets(self.total as u64),
             lost: Packets(self.lost as u64),
             largest: SentNumber(largest),
-            settled: SentNumber(largest),
+            cumulative_ack: SentNumber(largest),
             next: SentNumber(self.next),
             arrived_at: self.now.since(Instant::ZERO),
             ..Acked::default()
@@ -77,8 +77,8 @@ fn settled_at(rate: f64, queue_ms: f64) -> f64 {
     let mut controller = found(rate);
     let mut facts = Facts::new();
     // One base RTT, then a standing queue, for less time than leads to a drain.
-    facts.tell(&mut controller, rate, 0.0, 0.0, 2);
-    facts.tell(&mut controller, rate, queue_ms, 0.0, 30);
+    facts.feed(&mut controller, rate, 0.0, 0.0, 2);
+    facts.feed(&mut controller, rate, queue_ms, 0.0, 30);
     assert_eq!(controller.phase(), "cruise");
     controller.window
 }
@@ -107,7 +107,7 @@ fn without_a_queue_the_window_grows_by_the_law_and_later_faster() {
     // Less arrives than the window, since a machine was late: no reason to shrink. The flow has a
     // quarter of the link, so the aim is 0.3 + 3 × 2 ms above the base: half of the way to 1.063 in
     // each epoch, and from 300 ms on to 1.063 and one, two, ... sixteenths.
-    facts.tell(&mut controller, 2500.0, 0.0, 0.0, 5);
+    facts.feed(&mut controller, 2500.0, 0.0, 0.0, 5);
     let half_way = |free: f64| 1.0 + (1.063 * (1.0 + free / 16.0) - 1.0) / 2.0;
     let expected = 500.0 * half_way(0.0).powi(2) * half_way(1.0) * half_way(2.0);
     assert!((controller.window - expected).abs() < 2.0, "{} {expected}", controller.window);
@@ -116,7 +116,7 @@ fn without_a_queue_the_window_grows_by_the_law_and_later_faster() {
 #[test]
 fn the_gap_is_rtt_over_window_and_the_limit_allows_one_more_ack_interval() {
     let mut controller = found(LINK);
-    Facts::new().tell(&mut controller, LINK, 0.0, 0.0, 2);
+    Facts::new().feed(&mut controller, LINK, 0.0, 0.0, 2);
     let SendLimits { gap, window, .. } = controller.limits();
     let expected = BASE.as_secs_f64() / controller.window;
     assert!((gap.0.as_secs_f64() - expected).abs() < 1e-9);
@@ -129,17 +129,17 @@ fn the_gap_is_rtt_over_window_and_the_limit_allows_one_more_ack_interval() {
 fn losses_that_persist_in_a_test_do_not_reduce_the_window() {
     let mut controller = found(LINK);
     let mut facts = Facts::new();
-    facts.tell(&mut controller, LINK, 0.0, 0.0, 3);
+    facts.feed(&mut controller, LINK, 0.0, 0.0, 3);
     let before = controller.window;
-    facts.tell(&mut controller, LINK, 0.3, 0.05, 2);
+    facts.feed(&mut controller, LINK, 0.3, 0.05, 2);
     assert_eq!(controller.phase(), "test");
     let allowed = controller.limits().window.unwrap().0 as f64;
     assert!(allowed < before, "{allowed} of {before}");
-    facts.tell(&mut controller, LINK * TEST_PART, 0.0, 0.05, 3);
+    facts.feed(&mut controller, LINK * TEST_PART, 0.0, 0.05, 3);
     assert_eq!(controller.phase(), "cruise");
     assert!(controller.window >= before * 0.99, "{} of {before}", controller.window);
     // From now on these losses are expected.
-    facts.tell(&mut controller, LINK, 0.3, 0.05, 5);
+    facts.feed(&mut controller, LINK, 0.3, 0.05, 5);
     assert_eq!(controller.phase(), "cruise");
 }
 
@@ -147,18 +147,18 @@ fn losses_that_persist_in_a_test_do_not_reduce_the_window() {
 fn losses_that_stop_in_a_test_reduce_the_window_to_the_arrival_rate() {
     let mut controller = found(LINK);
     let mut facts = Facts::new();
-    facts.tell(&mut controller, LINK, 0.0, 0.0, 3);
+    facts.feed(&mut controller, LINK, 0.0, 0.0, 3);
     let before = controller.window;
     while controller.phase() != "test" {
-        facts.tell(&mut controller, LINK, 0.3, 0.05, 1);
+        facts.feed(&mut controller, LINK, 0.3, 0.05, 1);
         assert!(facts.now < Instant::ZERO + Span::from_secs(2), "no test");
     }
     // Losses from before the test are reported for one more RTT.
     while matches!(controller.state, State::Test { is_standing: false, .. }) {
-        facts.tell_once(&mut controller, LINK, 0.3, 0.05);
+        facts.feed_once(&mut controller, LINK, 0.3, 0.05);
     }
     while controller.phase() == "test" {
-        facts.tell_once(&mut controller, LINK * TEST_PART, 0.0, 0.0);
+        facts.feed_once(&mut controller, LINK * TEST_PART, 0.0, 0.0);
     }
     assert!(controller.window < before, "{} of {before}", controller.window);
     // 0.95 of the link arrived.
@@ -171,10 +171,10 @@ fn overflown(rate: f64, theta: f64) -> (Sabul2026, f64) {
     let mut controller = Sabul2026 { theta, ..found(rate) };
     let mut facts = Facts::new();
     // Longer than the least time between two drains.
-    facts.tell(&mut controller, rate, 0.0, 0.0, 12);
+    facts.feed(&mut controller, rate, 0.0, 0.0, 12);
     let before = controller.window;
     while controller.phase() == "cruise" {
-        facts.tell_once(&mut controller, rate, 20.0, 0.01);
+        facts.feed_once(&mut controller, rate, 20.0, 0.01);
         assert!(facts.now < Instant::ZERO + Span::from_secs(3), "no response");
     }
     (controller, before)
@@ -185,7 +185,7 @@ fn loss_with_a_queue_cuts_the_window_and_measures_the_queue_capacity() {
     let (controller, before) = overflown(LINK / 2.0, 0.002);
     assert_eq!(controller.phase(), "drain");
     assert!(controller.window < before * 0.9, "{} of {before}", controller.window);
-    assert!((controller.losses.room(0.1) - 0.02).abs() < 1e-4);
+    assert!((controller.losses.queue_limit(0.1) - 0.02).abs() < 1e-4);
     assert!(controller.losses.chance() < 1e-9, "nothing of it is random");
     assert!(controller.fallback.cubic.is_none(), "two flows fit into the queue");
 }
@@ -203,14 +203,14 @@ fn a_flow_whose_queue_does_not_fit_becomes_a_cubic_flow() {
 fn a_queue_above_any_target_indicates_a_rival_after_two_seconds() {
     let mut controller = found(LINK / 10.0);
     let mut facts = Facts::new();
-    facts.tell(&mut controller, LINK / 10.0, 0.0, 0.0, 3);
+    facts.feed(&mut controller, LINK / 10.0, 0.0, 0.0, 3);
     // 256 flows have a target of 12 thetas of 2 ms.
-    for (queue_ms, is_rival) in [(20.0, false), (40.0, true)] {
+    for (queue_ms, is_competitor) in [(20.0, false), (40.0, true)] {
         let end = facts.now + Span::from_secs(4);
         while facts.now < end {
-            facts.tell_once(&mut controller, LINK / 10.0, queue_ms, 0.0);
+            facts.feed_once(&mut controller, LINK / 10.0, queue_ms, 0.0);
         }
-        assert_eq!(controller.rival.is_known(), is_rival, "{queue_ms} ms");
+        assert_eq!(controller.competitor.is_detected(), is_competitor, "{queue_ms} ms");
     }
     assert!(controller.window >= controller.fallback.cubic.expect("a floor").window() - 1e-9);
 }
@@ -222,8 +222,8 @@ fn without_a_known_link_rate_a_flow_keeps_half_a_packet_queued() {
     controller.set_window(100.0);
     let mut facts = Facts::new();
     // A hundred packets a second, each with 5 ms of queue: half a packet is queued.
-    facts.tell(&mut controller, 100.0, 0.0, 0.0, 2);
-    facts.tell(&mut controller, 100.0, 5.0 + 0.3, 0.0, 35);
+    facts.feed(&mut controller, 100.0, 0.0, 0.0, 2);
+    facts.feed(&mut controller, 100.0, 5.0 + 0.3, 0.0, 35);
     let held = 100.0 * (0.1 + controller.omega()) + BLIND_PACKETS;
     assert!((controller.window / held - 1.0).abs() < 0.1, "{} of {held}", controller.window);
 }
@@ -232,18 +232,18 @@ fn without_a_known_link_rate_a_flow_keeps_half_a_packet_queued() {
 fn a_persistent_queue_is_drained_and_the_window_is_restored() {
     let mut controller = found(5000.0);
     let mut facts = Facts::new();
-    facts.tell(&mut controller, 5000.0, 0.0, 0.0, 2);
-    facts.tell(&mut controller, 5000.0, 5.0, 0.0, 48);
+    facts.feed(&mut controller, 5000.0, 0.0, 0.0, 2);
+    facts.feed(&mut controller, 5000.0, 5.0, 0.0, 48);
     assert_eq!(controller.phase(), "cruise");
     let before = controller.window;
     while controller.phase() == "cruise" {
-        facts.tell(&mut controller, 5000.0, 5.0, 0.0, 1);
+        facts.feed(&mut controller, 5000.0, 5.0, 0.0, 1);
         assert!(facts.now < Instant::ZERO + Span::from_secs(6), "no drain");
     }
     assert_eq!(controller.phase(), "drain");
     // The base RTT less three times the queue of 5 ms.
     assert!(controller.allowed() < before * 0.88);
-    facts.tell(&mut controller, 5000.0, 0.0, 0.0, 4);
+    facts.feed(&mut controller, 5000.0, 0.0, 0.0, 4);
     assert_eq!(controller.phase(), "cruise");
     assert!(controller.window > before * 0.95, "{} of {before}", controller.window);
 }
@@ -251,7 +251,7 @@ fn a_persistent_queue_is_drained_and_the_window_is_restored() {
 #[test]
 fn each_timeout_halves_the_window_down_to_the_minimum() {
     let mut controller = found(LINK);
-    Facts::new().tell(&mut controller, LINK, 0.0, 0.0, 2);
+    Facts::new().feed(&mut controller, LINK, 0.0, 0.0, 2);
     let before = controller.window;
     controller.on_timeout(&mut cx(Instant::ZERO, BASE));
     assert!((controller.window - before / 2.0).abs() < 1e-9);
@@ -263,9 +263,9 @@ fn each_timeout_halves_the_window_down_to_the_minimum() {
 fn loss_of_more_than_half_is_congestion_even_without_a_queue() {
     let mut controller = found(LINK);
     let mut facts = Facts::new();
-    facts.tell(&mut controller, LINK, 0.0, 0.0, 3);
+    facts.feed(&mut controller, LINK, 0.0, 0.0, 3);
     let before = controller.window;
-    facts.tell(&mut controller, LINK, 0.3, 0.6, 6);
+    facts.feed(&mut controller, LINK, 0.3, 0.6, 6);
     assert!(controller.window < before / 4.0, "{} of {before}", controller.window);
 }
 

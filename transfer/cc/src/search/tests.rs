@@ -13,7 +13,7 @@ fn a_train_that_arrives_in_batches_is_timed_from_its_head() {
         let acked = Acked {
             newly: Packets(1),
             total: Packets(total),
-            settled: SentNumber(total - 1),
+            cumulative_ack: SentNumber(total - 1),
             largest: SentNumber(total - 1),
             next: SentNumber(next),
             delivered: Bytes(total * 1500),
@@ -38,14 +38,14 @@ fn searching() -> impl FnMut(u64, u64, u64, f64, u64) -> RateSearchView {
     let moment = Moment::new(Instant::ZERO, Some(estimate), Bytes(1500));
     let mut search = RateSearch::gentle();
     let mut before = 0;
-    move |total, settled, next, ms, lost| {
+    move |total, cumulative_ack, next, ms, lost| {
         search.round.lost += lost;
         let newly = Packets(total - std::mem::replace(&mut before, total));
         let acked = Acked {
             newly,
             total: Packets(total),
-            settled: SentNumber(settled),
-            largest: SentNumber(settled),
+            cumulative_ack: SentNumber(cumulative_ack),
+            largest: SentNumber(cumulative_ack),
             next: SentNumber(next),
             delivered: Bytes(total * 1500),
             arrived_at: Span::from_secs_f64(ms / 1e3),
@@ -86,8 +86,8 @@ fn the_head_of_a_train_and_retransmissions_before_it_do_not_end_the_ramp() {
     assert!(matches!(trains.stage, Stage::Ramp));
     // 35 packets in 95 ms, before the long train.
     assert!(matches!(ack(578, 566, 4000, 303.6, 0).stage, Stage::Ramp));
-    let told = ack(1400, 1380, 4000, 313.6, 0);
-    let Stage::Fill { part, .. } = told.stage else { panic!("{:?}", told.stage) };
+    let reported = ack(1400, 1380, 4000, 313.6, 0);
+    let Stage::Fill { part, .. } = reported.stage else { panic!("{:?}", reported.stage) };
     assert!(part > 0.25, "{part}");
 }
 
@@ -112,7 +112,7 @@ fn a_train_that_came_too_fast_is_refuted_by_the_fill() {
         let acked = Acked {
             newly: Packets(to - from),
             total: Packets(to),
-            settled: SentNumber(to + lost - 1),
+            cumulative_ack: SentNumber(to + lost - 1),
             largest: SentNumber(to + lost - 1),
             next: SentNumber(next),
             delivered: Bytes(to * 1250),
@@ -159,7 +159,7 @@ fn the_fill_ends_on_low_arrivals_only_if_losses_explain_them() {
     let end = |lost| {
         let mut search = RateSearch::new();
         search.gap = Rate::from_mbps(1000).gap(Bytes(1500));
-        search.round = Told { arrived: 1000 - lost, lost };
+        search.round = ReportedPackets { arrived: 1000 - lost, lost };
         let seen = Filled {
             rate: Rate::from_mbps(600),
             least: rtt.min,

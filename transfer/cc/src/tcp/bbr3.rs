@@ -262,7 +262,7 @@ impl Bbr3 {
                 return;
             }
         };
-        cx.tell(Reason::RateFound);
+        cx.log_reason(Reason::RateFound);
         self.search = None;
         let bw = rate.0 as f64 / (8.0 * cx.packet_bytes.0.max(1) as f64);
         self.max_bw = RateFilter::default();
@@ -276,7 +276,7 @@ impl Bbr3 {
     /// Ends a search that losses or a timeout cut short; Startup continues.
     fn abandon_search(&mut self, cx: &mut Context<'_>) {
         if self.search.take().is_some() {
-            cx.tell(Reason::SearchCutShort);
+            cx.log_reason(Reason::SearchCutShort);
             self.set_pace(cx);
             self.window.cwnd = self.window.cwnd.max(self.budget(self.product(self.bw())));
         }
@@ -337,7 +337,7 @@ impl Bbr3 {
         if newly_lost <= 0.0 || !is_judged || !self.is_too_much(sample) {
             return false;
         }
-        cx.tell(Reason::LossBound);
+        cx.log_reason(Reason::LossBound);
         // Once per probe, and no lower than CUBIC would go.
         self.probe.was_too_high = true;
         self.probe.is_sampling = false;
@@ -369,14 +369,14 @@ impl Bbr3 {
             let is_full = cx.rtt.is_none_or(|rtt| shows_queue(rtt.latest, rtt_min));
             let is_ours = self.chance.is_none() || is_full;
             if is_ours && self.losses.lost >= STARTUP_LOST && self.is_too_much(sample) {
-                cx.tell(Reason::LossBound);
+                cx.log_reason(Reason::LossBound);
                 self.full.is_reached = true;
                 let product = self.product(self.bw());
                 self.bounds.inflight_long = product.max(self.losses.inflight_latest);
             }
         } else if !self.state.is_accelerating() && (self.chance.is_none() || self.is_news(sample)) {
             // [BBR3 §5.5.10.3]; DEV-053.
-            cx.tell(Reason::LossBound);
+            cx.log_reason(Reason::LossBound);
             let bounds = &mut self.bounds;
             bounds.bw_short = bounds.bw_short.min(self.max_bw.max()) * BETA;
             bounds.bw_short = bounds.bw_short.max(self.losses.bw_latest);
@@ -640,7 +640,7 @@ impl Controller for Bbr3 {
             self.take_step(step, cx);
             return;
         }
-        if self.timeout_point.is_some_and(|point| acked.settled > point) {
+        if self.timeout_point.is_some_and(|point| acked.cumulative_ack > point) {
             self.timeout_point = None;
             self.window.cwnd = self.window.cwnd.max(self.window.before);
         }
@@ -662,7 +662,7 @@ impl Controller for Bbr3 {
             let was_reached = self.full.is_reached;
             self.full.check(rate);
             if self.full.is_reached && !was_reached {
-                cx.tell(Reason::PipeFull);
+                cx.log_reason(Reason::PipeFull);
             }
         }
         self.step(newly, is_new_round, sample, cx);
@@ -701,7 +701,7 @@ impl Controller for Bbr3 {
         self.window.cwnd = 1.0;
     }
 
-    fn tells_chance(&self) -> bool {
+    fn tolerates_random_loss(&self) -> bool {
         self.chance.is_some()
     }
 

@@ -17,7 +17,7 @@
 use sabul_units::{Bytes, Instant, Span};
 
 use super::hystart::{CONSERVATIVE_DIVISOR, HyStart, Step};
-use super::window::{Heard, INITIAL_WINDOW, SSTHRESH, Window};
+use super::window::{AckEffect, INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
@@ -119,7 +119,7 @@ impl Cubic {
                 self.window.slow_start(packets / CONSERVATIVE_DIVISOR) * CONSERVATIVE_DIVISOR
             }
             Step::End => {
-                cx.tell(Reason::DelayRose);
+                cx.log_reason(Reason::DelayRose);
                 self.hystart = None;
                 self.cwnd_prior = self.window.cwnd();
                 self.window.end_slow_start();
@@ -190,13 +190,13 @@ impl Controller for Cubic {
         let most = cx.rtt.map_or(Span::MAX, |rtt| rtt.smoothed * ACK_SPACING_MAX);
         let since = self.last_ack.map_or(Span::ZERO, |last| cx.now.since(last)).min(most);
         self.last_ack = Some(cx.now);
-        match self.window.hear(acked, cx) {
-            Heard::Mark => {
-                cx.tell(Reason::MarkEpoch);
+        match self.window.process_ack(acked, cx) {
+            AckEffect::Mark => {
+                cx.log_reason(Reason::MarkEpoch);
                 self.shrink();
             }
-            Heard::Hold => {}
-            Heard::Grow(packets) => {
+            AckEffect::Hold => {}
+            AckEffect::Grow(packets) => {
                 let rest = if self.window.is_slow_start() {
                     self.slow_start(packets, acked, cx)
                 } else {
@@ -211,7 +211,7 @@ impl Controller for Cubic {
 
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         if self.window.opens_epoch(loss) {
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             self.shrink();
         }
     }

@@ -25,7 +25,7 @@ const ACKS_MAX: usize = 1 << 16;
 
 /// State at an ACK.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct AckRecord {
     next: SentNumber,
     total: u64,
     in_flight: u64,
@@ -87,7 +87,7 @@ impl Largest {
 /// Estimator state; see the module.
 #[derive(Debug)]
 pub struct Delivery {
-    acks: VecDeque<Told>,
+    acks: VecDeque<AckRecord>,
     round_end: SentNumber,
     rounds: u64,
     next: SentNumber,
@@ -158,7 +158,7 @@ impl Delivery {
     /// Processes an ACK; returns whether it ends a round.
     pub fn on_ack(&mut self, acked: &Acked, rtt_min: Span) -> bool {
         let largest = acked.largest;
-        while self.acks.get(1).is_some_and(|told| told.next <= largest) {
+        while self.acks.get(1).is_some_and(|record| record.next <= largest) {
             self.acks.pop_front();
         }
         let is_new_round = largest >= self.round_end;
@@ -168,7 +168,7 @@ impl Delivery {
         }
         self.is_app_limited = acked.is_app_limited || largest < self.app_limited_until;
         self.newest = Sample::default();
-        if let Some(then) = self.acks.front().filter(|told| told.next <= largest) {
+        if let Some(then) = self.acks.front().filter(|record| record.next <= largest) {
             let arriving = acked.arrived_at.saturating_sub(then.arrived_at);
             let sending = match (acked.sent_at, then.sent_at) {
                 (Some(last), Some(first)) => last.since(first),
@@ -193,7 +193,7 @@ impl Delivery {
             self.acks.pop_back();
         }
         if self.acks.len() < ACKS_MAX {
-            self.acks.push_back(Told {
+            self.acks.push_back(AckRecord {
                 next: acked.next,
                 total: acked.total.0,
                 in_flight: acked.in_flight.0,
@@ -220,12 +220,12 @@ mod tests {
 
     use super::*;
 
-    fn told(total: u64, largest: u64, next: u64, ms: u64) -> Acked {
+    fn record(total: u64, largest: u64, next: u64, ms: u64) -> Acked {
         Acked {
             newly: Packets(1),
             total: Packets(total),
             largest: SentNumber(largest),
-            settled: SentNumber(largest),
+            cumulative_ack: SentNumber(largest),
             next: SentNumber(next),
             arrived_at: Span::from_millis(ms),
             ..Acked::default()
@@ -237,18 +237,18 @@ mod tests {
     #[test]
     fn a_delivery_rate_counts_arrivals_since_the_ack_before_sending() {
         let mut delivery = Delivery::new();
-        assert!(delivery.on_ack(&told(10, 9, 30, 10), RTT));
+        assert!(delivery.on_ack(&record(10, 9, 30, 10), RTT));
         assert_eq!(delivery.rate(), None, "nothing is known of when packet 9 left");
-        assert!(!delivery.on_ack(&told(20, 19, 50, 15), RTT));
+        assert!(!delivery.on_ack(&record(20, 19, 50, 15), RTT));
         assert_eq!(delivery.rate(), None);
         // Packet 34 left after the first ACK and before the second: (35 - 10) / (20 - 10) ms.
-        assert!(delivery.on_ack(&told(35, 34, 60, 20), RTT));
+        assert!(delivery.on_ack(&record(35, 34, 60, 20), RTT));
         assert!((delivery.rate().unwrap() - 2500.0).abs() < 1e-9);
         // Packet 50 left after the second: (51 - 20) / (25 - 15) ms.
-        assert!(!delivery.on_ack(&told(51, 50, 80, 25), RTT));
+        assert!(!delivery.on_ack(&record(51, 50, 80, 25), RTT));
         assert!((delivery.rate().unwrap() - 3100.0).abs() < 1e-9);
         // Packet 60 after the third, (61 - 35) / (29.9 - 20): too short for the path.
-        assert!(delivery.on_ack(&told(61, 60, 90, 29), RTT));
+        assert!(delivery.on_ack(&record(61, 60, 90, 29), RTT));
         assert!((delivery.rate().unwrap() - 3100.0).abs() < 1e-9);
     }
 
@@ -257,11 +257,11 @@ mod tests {
         let mut delivery = Delivery::new();
         let in_flight =
             |acked, n, lost| Acked { in_flight: Packets(n), lost: Packets(lost), ..acked };
-        delivery.on_ack(&in_flight(told(10, 9, 30, 10), 20, 1), RTT);
+        delivery.on_ack(&in_flight(record(10, 9, 30, 10), 20, 1), RTT);
         assert_eq!(delivery.newest(), Sample::default());
         // Packet 34 left fourth after that ACK, which left 20 in flight. Earlier packets are
         // missing.
-        let beyond = Acked { largest: SentNumber(34), ..told(33, 19, 60, 25) };
+        let beyond = Acked { largest: SentNumber(34), ..record(33, 19, 60, 25) };
         delivery.on_ack(&in_flight(beyond, 25, 3), RTT);
         let expected =
             Sample { rate: Some(23.0 / 0.015), delivered: 23.0, in_flight: 25.0, lost: 2.0 };
@@ -273,19 +273,19 @@ mod tests {
         let mut delivery = Delivery::new();
         let sent =
             |acked, ms| Acked { sent_at: Some(Instant::ZERO + Span::from_millis(ms)), ..acked };
-        delivery.on_ack(&sent(told(10, 9, 30, 110), 9), RTT);
+        delivery.on_ack(&sent(record(10, 9, 30, 110), 9), RTT);
         // 30 packets in 20 ms by the receiver's clock, which was late; they left in 30 ms.
-        delivery.on_ack(&sent(told(40, 39, 60, 130), 39), RTT);
+        delivery.on_ack(&sent(record(40, 39, 60, 130), 39), RTT);
         assert!((delivery.rate().unwrap() - 1000.0).abs() < 1e-9);
     }
 
     /// Runs rounds of ten packets in `ms` each.
     fn rounds(delivery: &mut Delivery, count: u64, ms: u64) {
         for _ in 0..count {
-            let total = delivery.acks.back().map_or(0, |told| told.total) + 10;
-            let last = delivery.acks.back().map_or(Span::ZERO, |told| told.arrived_at);
+            let total = delivery.acks.back().map_or(0, |record| record.total) + 10;
+            let last = delivery.acks.back().map_or(Span::ZERO, |record| record.arrived_at);
             let at = (last + Span::from_millis(ms)).as_micros() / 1000;
-            assert!(delivery.on_ack(&told(total, total - 1, total, at), RTT));
+            assert!(delivery.on_ack(&record(total, total - 1, total, at), RTT));
         }
     }
 
@@ -322,7 +322,7 @@ mod tests {
     fn memory_is_bounded() {
         let mut delivery = Delivery::new();
         for n in 0..2 * ACKS_MAX as u64 {
-            delivery.on_ack(&told(n, 0, n + 10, n), RTT);
+            delivery.on_ack(&record(n, 0, n + 10, n), RTT);
         }
         assert_eq!(delivery.acks.len(), ACKS_MAX);
     }

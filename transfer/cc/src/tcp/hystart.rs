@@ -73,7 +73,7 @@ impl HyStart {
 
     /// Processes an ACK in slow start with its RTT sample.
     pub(super) fn on_ack(&mut self, acked: &Acked, rtt: &RttEstimate) -> Step {
-        if acked.settled >= self.round_end {
+        if acked.cumulative_ack >= self.round_end {
             self.round_end = acked.next;
             self.last_min = self.current_min.take();
             (self.samples, self.packets) = (0, 0);
@@ -134,7 +134,7 @@ mod tests {
         for n in 0..acks {
             let acked = Acked {
                 newly: Packets(newly),
-                settled: SentNumber(first + n * newly),
+                cumulative_ack: SentNumber(first + n * newly),
                 next: SentNumber(first + acks * newly),
                 ..Acked::default()
             };

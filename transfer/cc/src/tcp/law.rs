@@ -12,7 +12,7 @@ use std::fmt;
 
 use sabul_units::{Instant, Span};
 
-use super::window::{Heard, Window};
+use super::window::{AckEffect, Window};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::params::ParamValues;
 use crate::reason::Reason;
@@ -40,8 +40,8 @@ pub trait Law: fmt::Debug + Send {
     }
     /// Processes a timeout, after `keep`.
     fn restart(&mut self) {}
-    /// As [`Controller::counts_marks`].
-    fn counts_marks(&self) -> bool {
+    /// As [`Controller::needs_accurate_ecn`].
+    fn needs_accurate_ecn(&self) -> bool {
         false
     }
     /// Returns the longest time for which one decrease covers all losses; `None` if only later
@@ -99,29 +99,29 @@ impl<L: Law> Controller for LossDriven<L> {
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         self.end_recovery_in_time(cx);
-        let heard = self.window.hear(acked, cx);
+        let effect = self.window.process_ack(acked, cx);
         self.law.observe(&mut self.window, acked, cx);
-        match heard {
-            Heard::Mark => {
-                cx.tell(Reason::MarkEpoch);
+        match effect {
+            AckEffect::Mark => {
+                cx.log_reason(Reason::MarkEpoch);
                 let keep = self.law.keep_marked(self.window.cwnd(), cx);
                 self.shrink(keep, cx);
             }
-            Heard::Grow(packets) if !self.law.holds(cx) => {
+            AckEffect::Grow(packets) if !self.law.holds(cx) => {
                 let rest = self.window.slow_start(packets);
                 if rest > 0.0 {
                     let cwnd = self.window.cwnd();
                     self.window.set_avoiding(cwnd + self.law.grow(cwnd, rest, cx));
                 }
             }
-            Heard::Hold | Heard::Grow(_) => {}
+            AckEffect::Hold | AckEffect::Grow(_) => {}
         }
     }
 
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         self.end_recovery_in_time(cx);
         if self.window.opens_epoch(loss) {
-            cx.tell(Reason::LossEpoch);
+            cx.log_reason(Reason::LossEpoch);
             let keep = self.law.keep(self.window.cwnd(), cx);
             self.shrink(keep, cx);
         }
@@ -141,8 +141,8 @@ impl<L: Law> Controller for LossDriven<L> {
         self.window.undo();
     }
 
-    fn counts_marks(&self) -> bool {
-        self.law.counts_marks()
+    fn needs_accurate_ecn(&self) -> bool {
+        self.law.needs_accurate_ecn()
     }
 
     fn phase(&self) -> &'static str {

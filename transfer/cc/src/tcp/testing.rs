@@ -44,7 +44,7 @@ pub fn ack(newly: u64, in_flight: u64, largest: u64) -> Acked {
         newly: Packets(newly),
         in_flight: Packets(in_flight),
         largest: SentNumber(largest),
-        settled: SentNumber(largest),
+        cumulative_ack: SentNumber(largest),
         next: SentNumber(largest + in_flight + 1),
         ..Acked::default()
     }

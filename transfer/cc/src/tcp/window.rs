@@ -64,7 +64,7 @@ enum State {
 
 /// Effect of an ACK on the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Heard {
+pub enum AckEffect {
     /// A mark opened an epoch: the window must shrink.
     Mark,
     /// No growth: in recovery, or the window was not the limit.
@@ -154,7 +154,7 @@ impl Window {
     }
 
     /// Processes an ACK; returns its effect on the window.
-    pub fn hear(&mut self, acked: &Acked, cx: &Context<'_>) -> Heard {
+    pub fn process_ack(&mut self, acked: &Acked, cx: &Context<'_>) -> AckEffect {
         self.srtt = cx.rtt.map(|rtt| rtt.smoothed);
         self.flight = acked.in_flight.0.saturating_add(acked.newly.0) as f64;
         let used = if self.is_slow_start() { USED_SLOW_START } else { USED };
@@ -167,20 +167,20 @@ impl Window {
         }
         // [RFC6582 §3.2] step 3: recovery ends with "recover" itself, but a mark on that packet
         // belongs to the old epoch.
-        if self.recover.is_none_or(|recover| acked.settled >= recover) {
+        if self.recover.is_none_or(|recover| acked.cumulative_ack >= recover) {
             self.state = State::Open;
-            if acked.marked.0 > 0 && self.recover != Some(acked.settled) {
+            if acked.marked.0 > 0 && self.recover != Some(acked.cumulative_ack) {
                 // [RFC3168 §6.1.2] As a loss, at most once per RTT.
                 self.before = None;
                 self.recover = Some(acked.next.before());
                 self.state = State::Recovery;
-                return Heard::Mark;
+                return AckEffect::Mark;
             }
         }
         if self.state == State::Recovery || !self.is_limiting {
-            return Heard::Hold;
+            return AckEffect::Hold;
         }
-        Heard::Grow(acked.newly.0 as f64)
+        AckEffect::Grow(acked.newly.0 as f64)
     }
 
     /// Returns whether the loss opens a new epoch. [RFC6582 §3.2] step 2.

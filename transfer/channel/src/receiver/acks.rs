@@ -27,7 +27,7 @@ pub(super) struct Acks {
     log: VecDeque<Logged>,
     /// Packets dropped by the socket, and how many of these have been reported.
     overflowed: u64,
-    overflow_told: u64,
+    overflow_reported: u64,
 }
 
 impl Acks {
@@ -38,7 +38,7 @@ impl Acks {
             serial: 0,
             log: VecDeque::new(),
             overflowed: 0,
-            overflow_told: 0,
+            overflow_reported: 0,
         }
     }
 
@@ -62,8 +62,8 @@ impl Acks {
     }
 
     /// Whether the socket has dropped packets that no ACK has reported.
-    pub(super) const fn has_untold_overflow(&self) -> bool {
-        self.overflowed > self.overflow_told
+    pub(super) const fn has_unreported_overflow(&self) -> bool {
+        self.overflowed > self.overflow_reported
     }
 
     /// When the next ACK leaves, if an ACK is wanted.
@@ -74,7 +74,7 @@ impl Acks {
     /// Records an ACK that lists `listed`; returns its serial number.
     pub(super) fn send(&mut self, now: Instant, interval: Span, listed: Vec<NumberRange>) -> u64 {
         self.is_wanted = false;
-        self.overflow_told = self.overflowed;
+        self.overflow_reported = self.overflowed;
         self.next = now + interval;
         self.serial += 1;
         if self.log.len() == LOG_MAX {

@@ -80,7 +80,7 @@ impl Gaps {
             // Reported long ago, and forgotten since.
             return true;
         }
-        self.turn(now);
+        self.advance(now);
         self.is_known = true;
         self.late = self.late.saturating_add(1);
         self.lateness[0] = self.lateness[0].max(now.since(since));
@@ -93,7 +93,7 @@ impl Gaps {
     }
 
     #[inline]
-    fn turn(&mut self, now: Instant) {
+    fn advance(&mut self, now: Instant) {
         if now >= self.period_end {
             let is_next = now < self.period_end + PERIOD;
             self.lateness = [Span::ZERO, if is_next { self.lateness[0] } else { Span::ZERO }];
@@ -131,7 +131,7 @@ impl Gaps {
         now: Instant,
         rtt: Option<RttEstimate>,
     ) -> Option<NumberRange> {
-        self.turn(now);
+        self.advance(now);
         let window = self.window(rtt);
         // Arrivals after twice the longest window add no useful measurement.
         while self.reported > 0

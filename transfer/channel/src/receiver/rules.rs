@@ -8,8 +8,8 @@
 //! between packets of a pair.
 
 mod buffers;
+mod context;
 mod cyclic;
-mod desk;
 mod pairs;
 mod requests;
 mod rounds;
@@ -20,8 +20,8 @@ use sabul_units::{Instant, PacketNumber, SeqNo};
 use sabul_wire::{Feedback, Mark, NumberRange};
 
 use buffers::Buffers;
+pub(super) use context::ReceiverContext;
 use cyclic::Cyclic;
-pub(super) use desk::Desk;
 use pairs::Pairs;
 use requests::Requests;
 use rounds::Rounds;
@@ -64,7 +64,7 @@ impl Rules {
     /// Whether the newest packet, number `packets` to arrive, requests an ACK.
     pub(super) const fn wants_ack(&self, packets: u64) -> bool {
         match self {
-            Self::Cyclic(_) => Cyclic::is_turn(packets),
+            Self::Cyclic(_) => Cyclic::is_due(packets),
             _ => true,
         }
     }
@@ -86,43 +86,48 @@ impl Rules {
     }
 
     /// Handles newly missing numbers.
-    pub(super) fn on_gap(&mut self, desk: &mut Desk<'_>, gap: NumberRange) {
+    pub(super) fn on_gap(&mut self, context: &mut ReceiverContext<'_>, gap: NumberRange) {
         match self {
-            Self::Requests(requests) => requests.on_gap(desk, gap),
-            Self::Buffers(buffers) => buffers.on_gap(desk, gap),
+            Self::Requests(requests) => requests.on_gap(context, gap),
+            Self::Buffers(buffers) => buffers.on_gap(context, gap),
             Self::Naks | Self::Pairs(_) | Self::Rounds(_) | Self::Cyclic(_) => {}
         }
     }
 
     /// Handles a piece; the piece and the gap before it are already recorded.
     #[inline]
-    pub(super) fn on_piece(&mut self, desk: &mut Desk<'_>, seq: SeqNo) {
+    pub(super) fn on_piece(&mut self, context: &mut ReceiverContext<'_>, seq: SeqNo) {
         match self {
             Self::Naks | Self::Pairs(_) => {}
-            Self::Rounds(rounds) => rounds.on_piece(desk.now),
-            Self::Requests(requests) => requests.on_piece(desk),
-            Self::Cyclic(cyclic) => cyclic.on_piece(desk),
-            Self::Buffers(buffers) => buffers.on_piece(desk, seq),
+            Self::Rounds(rounds) => rounds.on_piece(context.now),
+            Self::Requests(requests) => requests.on_piece(context),
+            Self::Cyclic(cyclic) => cyclic.on_piece(context),
+            Self::Buffers(buffers) => buffers.on_piece(context, seq),
         }
     }
 
     /// Handles a mark: the sender has sent everything before the mark's end, and nothing more for
     /// now. `tail` is the newly missing part.
-    pub(super) fn on_mark(&mut self, desk: &mut Desk<'_>, mark: Mark, tail: Option<NumberRange>) {
+    pub(super) fn on_mark(
+        &mut self,
+        context: &mut ReceiverContext<'_>,
+        mark: Mark,
+        tail: Option<NumberRange>,
+    ) {
         match self {
-            Self::Rounds(rounds) => rounds.on_mark(desk.now, mark),
-            Self::Requests(requests) => requests.ask_again(desk),
-            Self::Buffers(buffers) => buffers.on_mark(desk, tail),
+            Self::Rounds(rounds) => rounds.on_mark(context.now, mark),
+            Self::Requests(requests) => requests.request_missing(context),
+            Self::Buffers(buffers) => buffers.on_mark(context, tail),
             Self::Naks | Self::Pairs(_) | Self::Cyclic(_) => {}
         }
     }
 
     /// Runs the timers of the rules.
     #[inline]
-    pub(super) fn run(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn run(&mut self, context: &mut ReceiverContext<'_>) {
         match self {
-            Self::Rounds(rounds) => rounds.run(desk),
-            Self::Buffers(buffers) => buffers.run(desk),
+            Self::Rounds(rounds) => rounds.run(context),
+            Self::Buffers(buffers) => buffers.run(context),
             Self::Naks | Self::Pairs(_) | Self::Requests(_) | Self::Cyclic(_) => {}
         }
     }

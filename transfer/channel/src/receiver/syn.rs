@@ -30,12 +30,12 @@ pub(super) struct SynReports {
     interval: Option<Span>,
     next: Option<Instant>,
     /// DATA packets already reported.
-    told: u64,
+    reported: u64,
 }
 
 impl SynReports {
     pub(super) const fn new(interval: Option<Span>) -> Self {
-        Self { interval, next: None, told: 0 }
+        Self { interval, next: None, reported: 0 }
     }
 
     /// Starts the reports at the first DATA packet.
@@ -52,13 +52,13 @@ impl SynReports {
         let interval = self.interval?;
         self.next.filter(|due| *due <= now)?;
         self.next = Some(clock.next(interval, now));
-        let received = packets - self.told;
-        self.told = packets;
+        let received = packets - self.reported;
+        self.reported = packets;
         Some(received)
     }
 
     pub(super) fn check_invariants(&self, packets: u64) {
-        assert!(self.told <= packets, "SYN reports tell of packets that came");
+        assert!(self.reported <= packets, "SYN reports tell of packets that came");
         let has_syn = self.interval.is_some() && packets > 0;
         assert_eq!(self.next.is_some(), has_syn, "SYN reports go on for ever");
     }

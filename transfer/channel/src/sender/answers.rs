@@ -3,7 +3,7 @@
 use sabul_units::{Instant, Span};
 use sabul_wire::Ack;
 
-use super::asks::Asks;
+use super::probes::RateProbes;
 
 /// Ours: ping period of an idle channel; keeps both ends informed that the peer is alive.
 const PING_INTERVAL: Span = Span::from_millis(500);
@@ -24,14 +24,14 @@ pub(super) struct Answers {
     is_ping_due: bool,
     next_ping: Instant,
     /// Present where packets have congestion headers.
-    pub(super) asks: Option<Asks>,
+    pub(super) probes: Option<RateProbes>,
 }
 
 impl Answers {
     pub(super) fn new(now: Instant, has_headers: bool) -> Self {
         let next_ping = now + PING_INTERVAL;
-        let asks = has_headers.then(|| Asks::new(now));
-        Self { ack2: None, confirmed: None, is_ping_due: false, next_ping, asks }
+        let probes = has_headers.then(|| RateProbes::new(now));
+        Self { ack2: None, confirmed: None, is_ping_due: false, next_ping, probes }
     }
 
     /// Decides whether to confirm this ACK; `sent` is the number of DATA packets sent so far.
@@ -47,8 +47,8 @@ impl Answers {
     }
 
     /// When the next ping is due if no report arrives until then.
-    pub(super) fn ping_due(&self, last_heard: Instant) -> Instant {
-        self.next_ping.max(last_heard + PING_INTERVAL)
+    pub(super) fn ping_due(&self, last_received: Instant) -> Instant {
+        self.next_ping.max(last_received + PING_INTERVAL)
     }
 
     /// Requests an ACK: an ACK that opened the window may be lost, or the peer may be gone.

@@ -13,7 +13,7 @@ pub(super) const NUMBERS_MAX: usize = 1 << 21;
 
 /// State taken from the peer's reports.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct ReportState {
     ack_serial: u64,
     /// Missing serial numbers below `ack_serial`.
     pub(super) acks_lost: u64,
@@ -48,19 +48,19 @@ impl Sender {
             Feedback::ErrorRate(rate) => self.handle_error_rate(now, *rate)?,
             Feedback::PairTime(time) => return self.handle_pair_time(now, *time),
         }
-        self.silence.note_heard(now);
+        self.silence.note_received(now);
         Ok(())
     }
 
     fn handle_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), PeerError> {
         self.check_ack(ack)?;
-        if ack.serial <= self.heard.ack_serial {
+        if ack.serial <= self.report_state.ack_serial {
             // Reordered on the way: a newer ACK, which carried more, was already processed.
             return Ok(());
         }
         self.skips.check(ack)?;
-        self.heard.acks_lost += ack.serial - self.heard.ack_serial - 1;
-        self.heard.ack_serial = ack.serial;
+        self.report_state.acks_lost += ack.serial - self.report_state.ack_serial - 1;
+        self.report_state.ack_serial = ack.serial;
         if ack.packets > 0 {
             let numbers = &self.ledger.numbers;
             self.skips.note_ack(now, ack, numbers.next(), numbers.named());
@@ -73,7 +73,7 @@ impl Sender {
 
         // Losses first: the rate must not rise on an ACK that lists them.
         self.lose_numbers(now, &ack.missing);
-        if let Some(largest) = self.heard.largest {
+        if let Some(largest) = self.report_state.largest {
             // Only the standard rules look up what a lost transmission carried.
             let keep =
                 if self.rules.has_naks() { self.ledger.pieces.first() } else { SeqNo(u64::MAX) };
@@ -111,18 +111,18 @@ impl Sender {
 
     /// Processes the largest packet number that has arrived: its piece and its RTT sample.
     fn note_largest(&mut self, now: Instant, ack: &Ack) {
-        let is_larger = self.heard.largest.is_none_or(|largest| ack.largest > largest);
+        let is_larger = self.report_state.largest.is_none_or(|largest| ack.largest > largest);
         if (ack.packets == 0 && ack.echo.is_none()) || !is_larger {
             return;
         }
-        self.heard.largest = Some(ack.largest);
+        self.report_state.largest = Some(ack.largest);
         self.ledger.numbers.arrived(ack.largest);
         let Some(sent) = self.ledger.numbers.get(ack.largest).copied() else { return };
         let newest = sent.seq.and_then(|seq| self.ledger.pieces.get_mut(seq));
         let payload_bytes = self.stream.payload_bytes();
-        let is_full = newest.is_some_and(|piece| piece.place.length >= payload_bytes);
+        let is_full = newest.is_some_and(|piece| piece.range.length >= payload_bytes);
         self.stats.full_arrived += u64::from(is_full);
-        self.heard.largest_sent_at = sent.sent_at;
+        self.report_state.largest_sent_at = sent.sent_at;
         if let Some(sent_at) = sent.sent_at {
             let sample = now.since(sent_at).saturating_sub(ack.delay);
             self.rate.note_rtt(sample.max(Span::from_micros(1)));
@@ -147,9 +147,9 @@ impl Sender {
     /// Updates the totals and passes the newly arrived packets to the controller.
     fn note_counts(&mut self, now: Instant, ack: &Ack) {
         let newly = ack.packets.saturating_sub(self.stats.arrived);
-        let marked = ack.marked.saturating_sub(self.heard.marked);
+        let marked = ack.marked.saturating_sub(self.report_state.marked);
         self.stats.arrived = self.stats.arrived.max(ack.packets);
-        self.heard.marked = self.heard.marked.max(ack.marked);
+        self.report_state.marked = self.report_state.marked.max(ack.marked);
         self.stats.delivered = self.stats.delivered.max(ack.bytes);
         let is_answer = self.note_echo(ack);
         if newly == 0 && !is_answer {
@@ -162,12 +162,12 @@ impl Sender {
         acked.marked = Packets(marked);
         acked.largest = SentNumber(ack.largest.0);
         // Missing packets below are already reported as lost, and retransmissions have new numbers.
-        acked.settled = acked.largest;
+        acked.cumulative_ack = acked.largest;
         acked.lost = Packets(self.stats.lost);
-        acked.acks_lost = self.heard.acks_lost;
+        acked.acks_lost = self.report_state.acks_lost;
         acked.next = SentNumber(self.ledger.numbers.next().0);
         acked.delivered = Bytes(self.delivered_on_wire());
-        acked.sent_at = self.heard.largest_sent_at;
+        acked.sent_at = self.report_state.largest_sent_at;
         acked.arrived_at = ack.arrived_at;
         acked.echo = self.take_echo(ack);
         self.rate.on_ack(now, acked);
@@ -175,11 +175,11 @@ impl Sender {
 
     /// Records an echoed congestion header; returns whether the header is newer than the last.
     fn note_echo(&mut self, ack: &Ack) -> bool {
-        let (Some(asks), Some(echo)) = (&mut self.answers.asks, ack.echo) else { return false };
-        asks.note_answer();
-        let is_new = self.heard.echoed.is_none_or(|number| echo.number > number);
+        let (Some(probes), Some(echo)) = (&mut self.answers.probes, ack.echo) else { return false };
+        probes.note_answer();
+        let is_new = self.report_state.echoed.is_none_or(|number| echo.number > number);
         if is_new {
-            self.heard.echoed = Some(echo.number);
+            self.report_state.echoed = Some(echo.number);
         }
         is_new
     }
@@ -188,8 +188,8 @@ impl Sender {
     fn take_echo(&mut self, ack: &Ack) -> Option<Echo> {
         let form = self.rate.controller().header()?.form();
         let echo = ack.echo.filter(|echo| echo.header.fields.form() == form)?;
-        let delta = echo.delta_sum.wrapping_sub(self.heard.delta_sum);
-        self.heard.delta_sum = echo.delta_sum;
+        let delta = echo.delta_sum.wrapping_sub(self.report_state.delta_sum);
+        self.report_state.delta_sum = echo.delta_sum;
         Some(Echo { header: echo.header, delta })
     }
 
@@ -227,12 +227,12 @@ impl Sender {
         if self.config.reports.syn_interval.is_none() {
             return Err(PeerError("it sends SYN reports, which nobody asked for"));
         }
-        let total = self.heard.syn_received.checked_add(received);
+        let total = self.report_state.syn_received.checked_add(received);
         let Some(total) = total.filter(|total| *total <= self.stats.sent) else {
             return Err(PeerError("it received more than was sent"));
         };
-        self.heard.syn_received = total;
-        self.rate.end_interval(now, self.silence.is_heard());
+        self.report_state.syn_received = total;
+        self.rate.end_interval(now, self.silence.has_feedback());
         Ok(())
     }
 
@@ -270,8 +270,8 @@ impl Sender {
             self.stats.overflowed = ack.overflowed;
             // At most the packets that may be lost: sent, not arrived and not known to be lost.
             let stats = &self.stats;
-            let settled = stats.arrived.max(ack.packets) + stats.lost + stats.lost_at_receiver;
-            let most = stats.sent.saturating_sub(settled);
+            let resolved = stats.arrived.max(ack.packets) + stats.lost + stats.lost_at_receiver;
+            let most = stats.sent.saturating_sub(resolved);
             // The loss report may arrive a reordering window later.
             self.losses.excuse(newly, most, now + rtt * 2 + ACK2_INTERVAL);
             self.window.shrink(now + rtt, Packets(self.ledger.numbers.in_flight()));

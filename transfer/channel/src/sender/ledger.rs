@@ -9,7 +9,7 @@ use sabul_cc::{LossReport, SentNumber};
 use sabul_units::{Instant, PacketNumber, Packets, SeqNo};
 use sabul_wire::NumberRange;
 
-use super::records::{Numbers, Pieces, Place};
+use super::records::{Numbers, PieceRange, Pieces};
 use super::stream::Stream;
 use crate::interval_set::IntervalSet;
 
@@ -27,10 +27,10 @@ impl Ledger {
 
     /// Records the first transmission of a piece; returns its numbers.
     #[inline]
-    pub(super) fn send(&mut self, now: Instant, place: Place) -> (PacketNumber, SeqNo) {
+    pub(super) fn send(&mut self, now: Instant, range: PieceRange) -> (PacketNumber, SeqNo) {
         let seq = self.pieces.next();
         let number = self.numbers.push(seq, now);
-        self.pieces.push(place, number);
+        self.pieces.push(range, number);
         (number, seq)
     }
 
@@ -43,14 +43,14 @@ impl Ledger {
         now: Instant,
         seq: SeqNo,
         stream: &mut Stream,
-    ) -> Option<(PacketNumber, Place)> {
+    ) -> Option<(PacketNumber, PieceRange)> {
         let number = self.numbers.next();
-        let (place, rest) = self.pieces.resent(seq, number, stream.payload_bytes())?;
+        let (range, rest) = self.pieces.resent(seq, number, stream.payload_bytes())?;
         if let Some(rest) = rest {
             stream.push_rest(rest);
         }
         self.numbers.push(seq, now);
-        Some((number, place))
+        Some((number, range))
     }
 
     /// Removes and returns the first number of the loss list.
@@ -66,7 +66,7 @@ impl Ledger {
         for range in ranges {
             let new = self.numbers.report(*range);
             for number in new.into_iter().flat_map(|part| part.first..=part.last) {
-                let Some(seq) = self.numbers.settle(number) else {
+                let Some(seq) = self.numbers.take_piece(number) else {
                     continue;
                 };
                 lost += 1;

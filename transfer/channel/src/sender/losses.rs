@@ -59,7 +59,7 @@ impl Losses {
     }
 
     /// Whether a loss event is allowed now.
-    pub(super) fn may_tell(&self, now: Instant) -> bool {
+    pub(super) fn may_report(&self, now: Instant) -> bool {
         now >= self.next_event
     }
 
@@ -93,9 +93,9 @@ mod tests {
         losses.hold(report(90, 130));
         losses.hold(report(120, 140));
         losses.hold(report(95, 150));
-        let told = losses.take(Instant::ZERO, Span::from_millis(10)).unwrap();
+        let merged = losses.take(Instant::ZERO, Span::from_millis(10)).unwrap();
         let numbers = [120, 150].map(SentNumber);
-        assert_eq!(told, LossReport::new(Packets(6), Packets(3), numbers[0], numbers[1]));
+        assert_eq!(merged, LossReport::new(Packets(6), Packets(3), numbers[0], numbers[1]));
         assert_eq!(losses.take(Instant::ZERO, Span::ZERO), None);
     }
 }

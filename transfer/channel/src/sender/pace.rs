@@ -13,7 +13,7 @@ const LATE: Span = Span::from_millis(10);
 
 /// Reference time from which a packet's gap counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum PaceReference {
     /// The due time of the last packet, at most [`LATE`] or [`BURST`] ago.
     Due,
     /// The due time of the last packet, however late it was; now for the first of a row.
@@ -99,24 +99,24 @@ impl Pace {
 
     /// Records that a packet has left and computes when the next may leave.
     #[inline]
-    pub(super) fn note_sent(&mut self, now: Instant, from: From) {
+    pub(super) fn note_sent(&mut self, now: Instant, from: PaceReference) {
         if self.burst > 1 {
             return self.note_burst(now);
         }
         let due = match from {
-            From::Pair => {
+            PaceReference::Pair => {
                 self.base = None;
                 self.next = self.next.max(now - LATE);
                 return;
             }
-            From::Due => {
+            PaceReference::Due => {
                 let is_held = std::mem::take(&mut self.is_held);
                 let (late, at_once) = if is_held { (BURST, Span::ZERO) } else { (LATE, BURST / 2) };
                 self.base = self.floor().max(Some(now - at_once));
                 self.next.max(now - late)
             }
-            From::Row { is_first: true } => self.next.max(now),
-            From::Row { is_first: false } => self.next,
+            PaceReference::Row { is_first: true } => self.next.max(now),
+            PaceReference::Row { is_first: false } => self.next,
         };
         self.next = due + self.gap;
     }

@@ -4,8 +4,8 @@ use sabul_cc::{BulkReport, ChannelRules, PAIR_EVERY};
 use sabul_units::{Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{LossPolicy, Missing};
 
-use super::pace::From;
-use super::records::Place;
+use super::pace::PaceReference;
+use super::records::PieceRange;
 use super::rules::{Totals, Verdict};
 use super::{DataPacket, PeerError, Sender, Timer, Transmit, WaitReason};
 use crate::interval_set::IntervalSet;
@@ -37,8 +37,8 @@ impl Sender {
         {
             return Err((WaitReason::Window, idle_check));
         }
-        if let Some(asks) = &mut self.answers.asks
-            && let Some(until) = asks.holds(now)
+        if let Some(probes) = &mut self.answers.probes
+            && let Some(until) = probes.holds(now)
         {
             return Err((WaitReason::Pacing, until));
         }
@@ -52,7 +52,7 @@ impl Sender {
         }
         let packet = self.next_piece(now, new).map_err(|why| (why, idle_check))?;
         let is_first_of_pair = self.has_pairs() && packet.number.0.is_multiple_of(PAIR_EVERY);
-        let from = if is_first_of_pair { From::Pair } else { self.rules.pace_from() };
+        let from = if is_first_of_pair { PaceReference::Pair } else { self.rules.pace_from() };
         self.pace.note_sent(now, from);
         Ok(packet)
     }
@@ -82,7 +82,7 @@ impl Sender {
     }
 
     /// Cuts the next new piece, if the windows allow.
-    fn cut(&mut self, block: Option<u32>) -> Result<Place, WaitReason> {
+    fn cut(&mut self, block: Option<u32>) -> Result<PieceRange, WaitReason> {
         let Some(block) = block else {
             return Err(self.stream.why_empty());
         };
@@ -111,48 +111,49 @@ impl Sender {
     }
 
     /// Sends a piece under a new sequence number.
-    fn send_new(&mut self, now: Instant, place: Place, is_rest: bool) -> DataPacket {
-        let (number, seq) = self.ledger.send(now, place);
-        self.stream.note_number(place, seq);
+    fn send_new(&mut self, now: Instant, range: PieceRange, is_rest: bool) -> DataPacket {
+        let (number, seq) = self.ledger.send(now, range);
+        self.stream.note_number(range, seq);
         self.rules.note_new(seq, is_rest);
-        self.note_sent(now, place.length, false);
-        DataPacket::new(number, seq, place)
+        self.note_sent(now, range.length, false);
+        DataPacket::new(number, seq, range)
     }
 
     /// Retransmits a piece, unless it has been acknowledged meanwhile.
     fn resend(&mut self, now: Instant, seq: SeqNo) -> Option<DataPacket> {
-        let (number, place) = self.ledger.send_again(now, seq, &mut self.stream)?;
-        self.note_sent(now, place.length, true);
-        Some(DataPacket::new(number, seq, place))
+        let (number, range) = self.ledger.send_again(now, seq, &mut self.stream)?;
+        self.note_sent(now, range.length, true);
+        Some(DataPacket::new(number, seq, range))
     }
 
     /// Returns the number of a header-only probe if one is due now, else the time of the next.
-    pub(super) fn next_ask(
+    pub(super) fn next_probe(
         &mut self,
         now: Instant,
         why: WaitReason,
     ) -> Result<PacketNumber, Instant> {
         let rtt = self.rate.rtt().map(|rtt| rtt.smoothed);
         let gap = self.rate.limits().gap.0;
-        let (Some(asks), Some(rtt), WaitReason::Pacing) = (&mut self.answers.asks, rtt, why) else {
+        let (Some(probes), Some(rtt), WaitReason::Pacing) = (&mut self.answers.probes, rtt, why)
+        else {
             return Err(Instant::MAX);
         };
-        match asks.due(gap, rtt) {
+        match probes.due(gap, rtt) {
             Some(due) if due > now => Err(due),
             Some(_) if !self.rate.controller().is_fallback() => {
-                asks.note_sent(now);
-                Ok(self.ledger.numbers.push_ask(now))
+                probes.note_sent(now);
+                Ok(self.ledger.numbers.push_probe(now))
             }
             _ => Err(Instant::MAX),
         }
     }
 
     /// Returns the number of the probe that precedes the first data.
-    pub(super) fn first_ask(&mut self, now: Instant) -> Option<PacketNumber> {
-        let asks = self.answers.asks.as_mut()?;
+    pub(super) fn first_probe(&mut self, now: Instant) -> Option<PacketNumber> {
+        let probes = self.answers.probes.as_mut()?;
         self.stream.next_block()?;
-        let is_due = asks.begin(now, self.rate.longest_rtt());
-        is_due.then(|| self.ledger.numbers.push_ask(now))
+        let is_due = probes.begin(now, self.rate.longest_rtt());
+        is_due.then(|| self.ledger.numbers.push_probe(now))
     }
 
     /// Returns a mark if the rules require one now, else the earliest time for a mark.
@@ -185,8 +186,8 @@ impl Sender {
         {
             return Err(PeerError("it misses what was never sent"));
         }
-        let settled = self.stats.sent - self.ledger.numbers.in_flight();
-        let totals = Totals { settled, arrived: self.stats.arrived };
+        let resolved = self.stats.sent - self.ledger.numbers.in_flight();
+        let totals = Totals { resolved, arrived: self.stats.arrived };
         if let Verdict::Lost(account) = self.rules.on_missing(missing, totals) {
             self.lose_seqs(now, &missing.ranges);
             if let Some(account) = account {

@@ -150,9 +150,9 @@ impl RateControl {
 
     /// Records a DATA packet; starts the interval clock if it is stopped.
     #[inline]
-    pub(super) fn note_sent(&mut self, now: Instant, is_repeat: bool) {
+    pub(super) fn note_sent(&mut self, now: Instant, is_retransmission: bool) {
         self.interval.sent += 1;
-        self.interval.resent += u64::from(is_repeat);
+        self.interval.resent += u64::from(is_retransmission);
         if self.ends.is_none() {
             self.began = now;
             self.ends = Some(self.end_after(now));
@@ -189,8 +189,8 @@ impl RateControl {
     }
 
     /// Ends the interval by the local clock; starts another if data is outstanding.
-    pub(super) fn turn(&mut self, now: Instant, is_outstanding: bool, is_heard: bool) {
-        self.end_interval(now, is_heard);
+    pub(super) fn advance(&mut self, now: Instant, is_outstanding: bool, has_feedback: bool) {
+        self.end_interval(now, has_feedback);
         self.ends = is_outstanding.then(|| self.end_after(now));
     }
 
@@ -200,7 +200,7 @@ impl RateControl {
     }
 
     /// Ends the interval and reports it to the controller, unless the peer is silent.
-    pub(super) fn end_interval(&mut self, now: Instant, is_heard: bool) {
+    pub(super) fn end_interval(&mut self, now: Instant, has_feedback: bool) {
         let Interval { sent, resent, lost, starved, paced } = std::mem::take(&mut self.interval);
         let report = IntervalReport::new(
             Packets(sent),
@@ -214,15 +214,15 @@ impl RateControl {
         self.began = now;
         // DEV-015: as published, an interval without a report counts as one without a loss, so a
         // sender that receives no reports keeps increasing its rate.
-        if is_heard {
-            self.tell(now, |controller, moment| {
+        if has_feedback {
+            self.notify(now, |controller, moment| {
                 controller.on_interval(&report, moment);
             });
         }
     }
 
     pub(super) fn on_loss(&mut self, now: Instant, report: &LossReport) {
-        self.tell(now, |controller, moment| {
+        self.notify(now, |controller, moment| {
             controller.on_loss(report, moment);
         });
     }
@@ -230,40 +230,40 @@ impl RateControl {
     pub(super) fn on_ack(&mut self, now: Instant, mut acked: Acked) {
         acked.is_app_limited = PacketNumber(acked.largest.0) < self.app_limited_until;
         acked.is_room_limited = PacketNumber(acked.largest.0) < self.room_limited_until;
-        self.tell(now, |controller, moment| {
+        self.notify(now, |controller, moment| {
             controller.on_ack(&acked, moment);
         });
     }
 
     pub(super) fn on_report(&mut self, now: Instant, report: &BulkReport) {
-        self.tell(now, |controller, moment| {
+        self.notify(now, |controller, moment| {
             controller.on_report(report, moment);
         });
     }
 
     pub(super) fn on_timeout(&mut self, now: Instant) {
-        self.tell(now, |controller, moment| {
+        self.notify(now, |controller, moment| {
             controller.on_timeout(moment);
         });
     }
 
     pub(super) fn set_policy(&mut self, now: Instant, policy: Policy) {
-        self.tell(now, |controller, moment| {
+        self.notify(now, |controller, moment| {
             controller.on_policy(policy, moment);
         });
     }
 
     pub(super) fn remember(&mut self, now: Instant, facts: &PathFacts) {
-        self.tell(now, |controller, moment| {
+        self.notify(now, |controller, moment| {
             controller.on_memory(facts, moment);
         });
     }
 
     /// Calls the controller and reads its limits afterwards; every event reaches the controller
     /// here.
-    fn tell(&mut self, now: Instant, fact: impl FnOnce(&mut Guarded, &Moment)) {
+    fn notify(&mut self, now: Instant, call: impl FnOnce(&mut Guarded, &Moment)) {
         let moment = self.moment(now);
-        fact(&mut self.controller, &moment);
+        call(&mut self.controller, &moment);
         self.take_limits();
     }
 }

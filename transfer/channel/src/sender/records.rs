@@ -9,14 +9,14 @@ use crate::interval_set::IntervalSet;
 
 /// Location of a piece in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PieceRange {
     pub(super) block: u32,
     pub(super) offset: u32,
     pub(super) length: u32,
     pub(super) ends_block: bool,
 }
 
-impl Place {
+impl PieceRange {
     /// Keeps the first `most` bytes; returns the part cut off, if any.
     pub(super) const fn shorten(&mut self, most: u32) -> Option<Self> {
         if self.length <= most {
@@ -32,7 +32,7 @@ impl Place {
 /// An unacknowledged piece of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
-    pub(super) place: Place,
+    pub(super) range: PieceRange,
     /// Whether a loss report has named the piece before (historical policy).
     pub(super) was_reported: bool,
     /// Packet number of its newest transmission.
@@ -68,8 +68,8 @@ impl Pieces {
     pub(super) fn range(&self) -> NumberRange {
         NumberRange { first: self.first.0, last: self.next().0.saturating_sub(1) }
     }
-    pub(super) fn push(&mut self, place: Place, number: PacketNumber) {
-        self.ring.push_back(Piece { place, was_reported: false, number });
+    pub(super) fn push(&mut self, range: PieceRange, number: PacketNumber) {
+        self.ring.push_back(Piece { range, was_reported: false, number });
     }
     pub(super) fn get_mut(&mut self, seq: SeqNo) -> Option<&mut Piece> {
         let index = seq.0.checked_sub(self.first.0)?;
@@ -82,11 +82,11 @@ impl Pieces {
         seq: SeqNo,
         number: PacketNumber,
         most: u32,
-    ) -> Option<(Place, Option<Place>)> {
+    ) -> Option<(PieceRange, Option<PieceRange>)> {
         let piece = self.get_mut(seq)?;
         piece.number = number;
-        let rest = piece.place.shorten(most);
-        Some((piece.place, rest))
+        let rest = piece.range.shorten(most);
+        Some((piece.range, rest))
     }
     /// Forgets everything before `seq`.
     pub(super) fn acknowledge(&mut self, seq: SeqNo) {
@@ -115,7 +115,7 @@ pub(super) struct Numbers {
     /// Count of all numbers ever in `reported`.
     named: u64,
     /// Every number below has arrived or precedes a number that has arrived.
-    settled: PacketNumber,
+    resolved: PacketNumber,
     /// DATA packets at or above `settled`.
     in_flight: u64,
 }
@@ -127,7 +127,7 @@ impl Numbers {
             ring: VecDeque::new(),
             reported: IntervalSet::new(),
             named: 0,
-            settled: first,
+            resolved: first,
             in_flight: 0,
         }
     }
@@ -149,7 +149,7 @@ impl Numbers {
         number
     }
     /// Records a probe without data that gives an RTT sample and counts as in flight.
-    pub(super) fn push_ask(&mut self, sent_at: Instant) -> PacketNumber {
+    pub(super) fn push_probe(&mut self, sent_at: Instant) -> PacketNumber {
         let number = self.next();
         self.ring.push_back(Sent { seq: None, sent_at: Some(sent_at) });
         self.in_flight += 1;
@@ -165,15 +165,15 @@ impl Numbers {
     }
     /// Records that number `largest` has arrived; earlier packets are no longer in flight.
     pub(super) fn arrived(&mut self, largest: PacketNumber) {
-        while self.settled <= largest && self.settled < self.next() {
-            let is_data = self.get(self.settled).is_some_and(|sent| sent.sent_at.is_some());
+        while self.resolved <= largest && self.resolved < self.next() {
+            let is_data = self.get(self.resolved).is_some_and(|sent| sent.sent_at.is_some());
             self.in_flight -= u64::from(is_data);
-            self.settled = self.settled.next();
+            self.resolved = self.resolved.next();
         }
     }
     /// Takes the piece out of a lost transmission; `None` if it carried no data or was already
     /// taken.
-    pub(super) fn settle(&mut self, number: u64) -> Option<SeqNo> {
+    pub(super) fn take_piece(&mut self, number: u64) -> Option<SeqNo> {
         let index = number.checked_sub(self.first.0)?;
         self.ring.get_mut(usize::try_from(index).ok()?)?.seq.take()
     }

@@ -15,7 +15,7 @@ use sabul_cc::ChannelRules;
 use sabul_units::{Instant, SeqNo, Span};
 use sabul_wire::{Mark, Missing};
 
-use super::pace::From;
+use super::pace::PaceReference;
 use crate::interval_set::IntervalSet;
 use buffers::Buffers;
 use cyclic::Cyclic;
@@ -107,10 +107,10 @@ impl Rules {
 
     /// Reference time for the gap after the packet that has just left.
     #[inline]
-    pub(super) const fn pace_from(&mut self) -> From {
+    pub(super) const fn pace_from(&mut self) -> PaceReference {
         match self {
             Self::Rounds(rounds) => rounds.pace_from(),
-            _ => From::Due,
+            _ => PaceReference::Due,
         }
     }
 
@@ -140,12 +140,12 @@ impl Rules {
     }
 
     /// After a timeout: repeats the newest mark if no data has left since.
-    pub(super) const fn repeat_mark(&mut self) {
+    pub(super) const fn resend_mark(&mut self) {
         match self {
             Self::LossesFirst | Self::Cyclic(_) => {}
-            Self::Rounds(rounds) => rounds.marks.repeat(),
-            Self::Requests(marks) => marks.repeat(),
-            Self::Buffers(buffers) => buffers.marks.repeat(),
+            Self::Rounds(rounds) => rounds.marks.resend(),
+            Self::Requests(marks) => marks.resend(),
+            Self::Buffers(buffers) => buffers.marks.resend(),
         }
     }
 

@@ -29,7 +29,7 @@ pub enum Expiry {
 #[derive(Debug)]
 pub(super) struct Silence {
     pub(super) rule: Expiry,
-    last_heard: Instant,
+    last_received: Instant,
     expires: Option<Instant>,
     /// Expiries in a row.
     count: u32,
@@ -37,20 +37,20 @@ pub(super) struct Silence {
 
 impl Silence {
     pub(super) const fn new(now: Instant, rule: Expiry) -> Self {
-        Self { rule, last_heard: now, expires: None, count: 0 }
+        Self { rule, last_received: now, expires: None, count: 0 }
     }
 
-    pub(super) const fn last_heard(&self) -> Instant {
-        self.last_heard
+    pub(super) const fn last_received(&self) -> Instant {
+        self.last_received
     }
 
-    pub(super) const fn note_heard(&mut self, now: Instant) {
-        self.last_heard = now;
+    pub(super) const fn note_received(&mut self, now: Instant) {
+        self.last_received = now;
     }
 
     /// Whether interval reports go to the controller. During silence, only the 2002 code sends
     /// them.
-    pub(super) fn is_heard(&self) -> bool {
+    pub(super) fn has_feedback(&self) -> bool {
         self.count == 0 || self.rule == Expiry::Everything
     }
 
@@ -104,7 +104,7 @@ impl Silence {
     }
 
     /// Restarts the timer after an expiry.
-    pub(super) fn go_on(&mut self, now: Instant, rtt: Span, report: Span) {
+    pub(super) fn restart_timer(&mut self, now: Instant, rtt: Span, report: Span) {
         self.expires = Some(now + self.period(rtt, report));
     }
 }

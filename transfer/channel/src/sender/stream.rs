@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use sabul_units::SeqNo;
 
-use super::records::Place;
+use super::records::PieceRange;
 use super::waits::WaitReason;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Stream {
     /// Where the next new piece is cut: index into `blocks`, offset.
     cut: (usize, u32),
     /// Parts cut off pieces that no longer fitted, and not yet sent.
-    rests: VecDeque<Place>,
+    rests: VecDeque<PieceRange>,
     /// Payload bytes of a full packet.
     payload_bytes: u32,
     /// Whether the application has more data but no memory for it.
@@ -98,7 +98,7 @@ impl Stream {
 
     /// Cuts the next new piece; returns `None` if all blocks are cut.
     #[inline]
-    pub(super) fn cut(&mut self) -> Option<Place> {
+    pub(super) fn cut(&mut self) -> Option<PieceRange> {
         let block = self.next_block()?;
         let (index, offset) = self.cut;
         let whole = self.blocks.get(index)?.length;
@@ -109,11 +109,11 @@ impl Stream {
         } else {
             self.cut.1 += length;
         }
-        Some(Place { block, offset, length, ends_block })
+        Some(PieceRange { block, offset, length, ends_block })
     }
 
     /// Queues the part cut off a piece that no longer fitted.
-    pub(super) fn push_rest(&mut self, rest: Place) {
+    pub(super) fn push_rest(&mut self, rest: PieceRange) {
         if let Some(block) = self.block_mut(rest.block) {
             block.rests += 1;
             self.rests.push_back(rest);
@@ -122,7 +122,7 @@ impl Stream {
 
     /// Returns the oldest cut-off part, or as much of it as fits a packet.
     #[inline]
-    pub(super) fn pop_rest(&mut self) -> Option<Place> {
+    pub(super) fn pop_rest(&mut self) -> Option<PieceRange> {
         let mut rest = self.rests.pop_front()?;
         if let Some(more) = rest.shorten(self.payload_bytes) {
             self.rests.push_front(more);
@@ -134,9 +134,9 @@ impl Stream {
 
     /// Records the sequence number of a piece.
     #[inline]
-    pub(super) fn note_number(&mut self, place: Place, seq: SeqNo) {
-        if let Some(block) = self.block_mut(place.block)
-            && (place.ends_block || block.end.is_some())
+    pub(super) fn note_number(&mut self, range: PieceRange, seq: SeqNo) {
+        if let Some(block) = self.block_mut(range.block)
+            && (range.ends_block || block.end.is_some())
         {
             block.end = Some(seq.next());
         }

@@ -87,7 +87,7 @@ fn skipped_ack_serial_numbers_count_as_lost_acks() {
     drain(&mut sender, at_ms(0));
     for (serial, largest, lost) in [(2, 0, 1), (3, 1, 1), (7, 2, 4), (5, 3, 4)] {
         sender.handle_feedback(at_ms(50), &ack(serial, largest + 1, largest)).unwrap();
-        assert_eq!(sender.heard.acks_lost, lost, "ACK {serial}");
+        assert_eq!(sender.report_state.acks_lost, lost, "ACK {serial}");
     }
 }
 
@@ -119,7 +119,7 @@ fn a_transmission_is_lost_at_most_once_and_a_lost_retransmission_at_once() {
 
 /// Returns (sequence number, offset, length, whether the piece ends its block) of every packet that
 /// leaves now.
-fn places(sender: &mut Sender, now: Instant) -> Vec<(u64, u32, u32, bool)> {
+fn ranges(sender: &mut Sender, now: Instant) -> Vec<(u64, u32, u32, bool)> {
     let mut sent = Vec::new();
     loop {
         sender.check_invariants();
@@ -139,12 +139,12 @@ fn a_lost_piece_that_no_longer_fits_is_split_and_its_rest_renumbered() {
         let mut sender = sender(policy, &[]);
         sender.push_block(2000);
         sender.push_block(10_000);
-        let first = places(&mut sender, at_ms(0));
+        let first = ranges(&mut sender, at_ms(0));
         assert_eq!(first[..2], [(0, 0, 1000, false), (1, 1000, 1000, true)]);
         sender.set_payload_bytes(400);
         sender.handle_feedback(at_ms(50), &nak(policy, &[(1, 1)])).unwrap();
         let again = [(1, 1000, 400, false), (12, 1400, 400, false), (13, 1800, 200, true)];
-        assert_eq!(places(&mut sender, at_ms(50)), again, "{policy:?}");
+        assert_eq!(ranges(&mut sender, at_ms(50)), again, "{policy:?}");
         // The block waits for the last of its pieces, whatever the piece's number is.
         sender.handle_feedback(at_ms(90), &ack(1, 13, 12)).unwrap();
         assert_eq!(sender.released_blocks(), 0);
@@ -166,7 +166,7 @@ fn a_block_is_kept_until_all_parts_split_from_its_pieces_are_sent() {
     // The front is acknowledged; the rest has no number yet.
     sender.handle_feedback(at_ms(60), &ack(1, 1, 1)).unwrap();
     assert!(!sender.is_idle());
-    assert_eq!(places(&mut sender, at_ms(60)), [(1, 900, 100, true)]);
+    assert_eq!(ranges(&mut sender, at_ms(60)), [(1, 900, 100, true)]);
     sender.handle_feedback(at_ms(70), &ack(2, 2, 2)).unwrap();
     assert!(sender.is_idle());
 }
@@ -385,10 +385,10 @@ fn a_receiver_without_space_stops_new_blocks_and_is_probed() {
     sender.handle_feedback(at_ms(10), &full).unwrap();
     assert_eq!(drain(&mut sender, at_ms(10)), []);
     assert!(matches!(sender.poll(at_ms(20)), Polled::Wait { because: WaitReason::Receiver, .. }));
-    let asks = |sender: &mut Sender, ms| {
+    let probes = |sender: &mut Sender, ms| {
         matches!(sender.poll(at_ms(ms)), Polled::Ready(Transmit::Ack2 { serial: 0, .. }))
     };
-    assert!(asks(&mut sender, 600), "the ACK that makes room may have been lost");
+    assert!(probes(&mut sender, 600), "the ACK that makes room may have been lost");
     sender.handle_feedback(at_ms(610), &ack(2, 1, 0)).unwrap();
     assert_eq!(drain(&mut sender, at_ms(610)).len(), 1);
 }
@@ -415,13 +415,13 @@ fn more_packets_or_bytes_than_were_sent_are_refused() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.push_block(2500);
     drain(&mut sender, at_ms(0));
-    let told = |packets, bytes| {
+    let reported = |packets, bytes| {
         Feedback::Ack(Ack { serial: 1, largest: PacketNumber(2), packets, bytes, ..Ack::default() })
     };
     for (packets, bytes) in [(4, 2500), (3, 2501), (3, u64::MAX)] {
-        assert!(sender.handle_feedback(at_ms(1), &told(packets, bytes)).is_err(), "{bytes}");
+        assert!(sender.handle_feedback(at_ms(1), &reported(packets, bytes)).is_err(), "{bytes}");
     }
-    sender.handle_feedback(at_ms(1), &told(3, 2500)).unwrap();
+    sender.handle_feedback(at_ms(1), &reported(3, 2500)).unwrap();
 }
 
 #[test]
@@ -465,8 +465,8 @@ fn a_burst_of_naks_is_one_loss_event_a_syn_interval_in_the_current_policy() {
     }
     for number in 0..300 {
         // Ten packets are in flight at a time: one in ten is lost and reported in a NAK of its own.
-        let place = Place { block: 0, offset: 0, length: 1, ends_block: false };
-        sender.ledger.pieces.push(place, PacketNumber(number));
+        let range = PieceRange { block: 0, offset: 0, length: 1, ends_block: false };
+        sender.ledger.pieces.push(range, PacketNumber(number));
         sender.ledger.numbers.push(SeqNo(number), at_ms(0));
     }
     let gap = sender.limits().gap;
@@ -644,7 +644,7 @@ fn echoing(serial: u64, number: u64, fields: CongestionFields) -> Feedback {
 
 #[test]
 fn router_rates_apply_up_to_the_user_limit_and_headers_count_as_bytes() {
-    let told = |mbps| CongestionFields::Rcp { rtt: Span::ZERO, rate: Rate::from_mbps(mbps) };
+    let reported = |mbps| CongestionFields::Rcp { rtt: Span::ZERO, rate: Rate::from_mbps(mbps) };
     for (limit, expected) in [(None, 40), (Some(Rate::from_mbps(8)), 8)] {
         let mut sender = sender_under("rcp", LossPolicy::Current, &[("rise", "1000000")]);
         assert_eq!(sender.packet_bytes(), Bytes(u64::from(PAYLOAD) + 72 + 20));
@@ -654,7 +654,7 @@ fn router_rates_apply_up_to_the_user_limit_and_headers_count_as_bytes() {
         (0..60).for_each(|_| sender.push_block(10_000));
         let mut sent = drain(&mut sender, at_ms(0)).len();
         assert_eq!(sent, 0, "nothing but a question until routers have said something");
-        sender.handle_feedback(at_ms(10), &echoing(1, 0, told(40))).unwrap();
+        sender.handle_feedback(at_ms(10), &echoing(1, 0, reported(40))).unwrap();
         let before = sent;
         for us in (10_000..40_000).step_by(100) {
             sent += drain(&mut sender, Instant::ZERO + Span::from_micros(us)).len();
@@ -673,7 +673,7 @@ fn an_echo_of_another_form_is_ignored_and_of_an_unsent_packet_refused() {
     let other = CongestionFields::MaxNet { price: Span::ZERO };
     sender.handle_feedback(at_ms(10), &echoing(1, 0, other)).unwrap();
     assert_eq!(sender.phase(), "start");
-    let told = CongestionFields::Rcp { rtt: Span::ZERO, rate: Rate::from_mbps(40) };
-    let lie = sender.handle_feedback(at_ms(20), &echoing(2, 1, told)).unwrap_err();
+    let reported = CongestionFields::Rcp { rtt: Span::ZERO, rate: Rate::from_mbps(40) };
+    let lie = sender.handle_feedback(at_ms(20), &echoing(2, 1, reported)).unwrap_err();
     assert!(lie.0.contains("header of what was never sent"), "{lie:?}");
 }

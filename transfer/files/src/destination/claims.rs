@@ -2,20 +2,20 @@
 //!
 //! Invariants: no record is trusted: a name must lead to the recorded file, unchanged since, or the record is
 //! ignored.
-//! Not here: use of the valid claims (`held.rs`).
+//! Not here: use of the valid claims (`resume.rs`).
 
 use std::collections::BTreeMap;
 
 use sabul_content::Layout;
-use sabul_wire::control::{Mark, Whole as Told};
+use sabul_wire::control::{Mark, Whole as WireWhole};
 use tracing::debug;
 
-use crate::behind::{Behind, hash_of};
 use crate::disk::Disk;
-use crate::hands::Nearby;
 use crate::have::{WHOLE_BYTES_MAX, whole};
 use crate::journal::{Record, Stamp, kept_time};
 use crate::part::{KEPT_MODE, is_kept_name};
+use crate::pool::Nearby;
+use crate::prefix::{PrefixVerifier, hash_of};
 use crate::root::{FileId, Kind, LinkTarget, Metadata, RootPath};
 
 /// Kept content of one file.
@@ -55,7 +55,7 @@ pub(super) struct Claims<'a> {
     /// Valid claims, by path of the entry.
     found: BTreeMap<Vec<u8>, Claim>,
     /// Complete small files.
-    small: Vec<Told>,
+    small: Vec<WireWhole>,
     /// State of the journal that is being read: its index,
     journal: usize,
     /// layouts of sparse files, by path of the entry,
@@ -211,11 +211,11 @@ impl<'a> Claims<'a> {
 
     /// Returns all valid claims, and the small files sorted by name. The last record counts for
     /// duplicate small files.
-    pub(super) fn end(mut self) -> (BTreeMap<Vec<u8>, Claim>, Vec<Told>) {
+    pub(super) fn end(mut self) -> (BTreeMap<Vec<u8>, Claim>, Vec<WireWhole>) {
         self.end_journal();
         self.small.reverse();
-        self.small.sort_by_key(|told| told.name);
-        self.small.dedup_by_key(|told| told.name);
+        self.small.sort_by_key(|whole| whole.name);
+        self.small.dedup_by_key(|whole| whole.name);
         (self.found, self.small)
     }
 }
@@ -241,14 +241,14 @@ fn is_unchanged(
 fn keep_true(disk: &dyn Disk, part: &RootPath, claim: &mut Claim, sync: bool) {
     let flushed = claim.marks.iter().filter(|mark| mark.bytes <= claim.synced).count();
     let others = claim.marks[flushed..].to_vec();
-    let mut behind = Behind::new(claim.layout.clone(), others);
+    let mut prefix = PrefixVerifier::new(claim.layout.clone(), others);
     if let Ok(file) = disk.open_read(part)
         && (!sync || file.sync().is_ok())
     {
         // Unreadable content does not count.
-        let _ = behind.finish(&*file);
+        let _ = prefix.finish(&*file);
     }
-    claim.marks.truncate(flushed + behind.reached());
+    claim.marks.truncate(flushed + prefix.reached());
 }
 
 /// Removes a part that cannot be resumed.

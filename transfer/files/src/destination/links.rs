@@ -10,12 +10,12 @@ use sabul_content::Printable;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
 use super::FileSink;
+use crate::entry_error::{EntryError, root_entry_error};
 use crate::group::comes_twice;
 use crate::metadata::{file_time, give};
 use crate::part::{fresh_name, is_reserved};
-use crate::receive::{Kept, Settled};
+use crate::receive::{Commit, CommitResult};
 use crate::root::{FileId, Kind, LinkTarget, Metadata, RootError, RootPath};
-use crate::trouble::{Trouble, root_trouble};
 
 /// Maximum memory of waiting links in bytes. Ours: beyond this, waiting links are made early.
 const WAITING_BYTES: usize = 16 << 20;
@@ -44,7 +44,7 @@ impl FileSink {
     }
 
     /// Queues a link.
-    pub(super) fn note_link(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+    pub(super) fn note_link(&mut self, index: u64, entry: &Entry) -> Result<Commit, EntryError> {
         let path = self.place.target(entry)?;
         if path.name().is_none_or(is_reserved) {
             let message = format!("'{path}' has a name that no link can have here; rename it");
@@ -55,7 +55,7 @@ impl FileSink {
         if self.links.bytes > self.links.bytes_max {
             self.make_links();
         }
-        Ok(Kept::Later)
+        Ok(Commit::Later)
     }
 
     /// Makes all queued links; with `sync`, the next flush also flushes their names.
@@ -65,7 +65,7 @@ impl FileSink {
         }
         // A hard link needs the final name of its file.
         self.group.flush_all();
-        self.collect_settled();
+        self.collect_committed();
         self.links.bytes = 0;
         for (index, path, entry) in std::mem::take(&mut self.links.list) {
             let result = match self.make_link_now(&path, &entry) {
@@ -78,23 +78,28 @@ impl FileSink {
                     self.group.note_own(id);
                     Ok(())
                 }
-                Err(trouble) => Err(trouble),
+                Err(entry_error) => Err(entry_error),
             };
-            self.settled.push(Settled { index, path: entry.path, is_directory: true, result });
+            self.committed.push(CommitResult {
+                index,
+                path: entry.path,
+                is_directory: true,
+                result,
+            });
         }
     }
 
-    fn make_link_now(&mut self, path: &RootPath, entry: &Entry) -> Result<FileId, Trouble> {
+    fn make_link_now(&mut self, path: &RootPath, entry: &Entry) -> Result<FileId, EntryError> {
         if self.sync {
             self.group.expect_in(&path.parent().unwrap_or(RootPath::root()))?;
         }
         let there = match self.disk.stat(path, LinkTarget::Itself) {
             Ok(there) => Some(there),
             Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(root_trouble(&error)),
+            Err(error) => return Err(root_entry_error(&error)),
         };
         if there.as_ref().is_some_and(|there| there.kind == Kind::Directory) {
-            return Err(root_trouble(&RootError::IsADirectory(path.to_string())));
+            return Err(root_entry_error(&RootError::IsADirectory(path.to_string())));
         }
         let target = entry.more.as_ref().map(|more| &more.target[..]).unwrap_or_default();
         match entry.kind {
@@ -102,7 +107,7 @@ impl FileSink {
             _ => self.make_hard_link(path, there.as_ref(), target)?,
         }
         let found = self.disk.stat(path, LinkTarget::Itself);
-        let found = found.map_err(|error| root_trouble(&error))?;
+        let found = found.map_err(|error| root_entry_error(&error))?;
         if self.preserve && entry.kind == EntryKind::SymbolicLink {
             self.keep_of_symlink(path, entry, &found);
         }
@@ -114,8 +119,8 @@ impl FileSink {
         path: &RootPath,
         there: Option<&Metadata>,
         text: &[u8],
-    ) -> Result<(), Trouble> {
-        let fail = |error: RootError| root_trouble(&error);
+    ) -> Result<(), EntryError> {
+        let fail = |error: RootError| root_entry_error(&error);
         match there {
             None => self.disk.make_symlink(path, text).map_err(fail),
             Some(there) if self.group.has_made(there.id) => Err(comes_twice(path).into()),
@@ -134,25 +139,25 @@ impl FileSink {
         path: &RootPath,
         there: Option<&Metadata>,
         target: &[u8],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), EntryError> {
         let refuse = || {
             let message = format!(
                 "'{path}' is a hard link to '{}', which is no file that this transfer has made before it; copy both \
                  again",
                 Printable(target)
             );
-            Trouble::from(Failure::new(FailureCode::Unwritable, message))
+            EntryError::from(Failure::new(FailureCode::Unwritable, message))
         };
-        let first = self.place.would_be(target).ok_or_else(refuse)?;
+        let first = self.place.target_path(target).ok_or_else(refuse)?;
         let is_ours =
             |found: &Metadata| found.kind == Kind::File && self.group.may_have_made(found.id);
         let id = match self.disk.stat(&first, LinkTarget::Itself) {
             Ok(found) if is_ours(&found) => found.id,
             Ok(_) => return Err(refuse()),
             Err(error) if error.is_not_found() => return Err(refuse()),
-            Err(error) => return Err(root_trouble(&error)),
+            Err(error) => return Err(root_entry_error(&error)),
         };
-        let fail = |error: RootError| root_trouble(&error);
+        let fail = |error: RootError| root_entry_error(&error);
         match there {
             None => self.disk.make_hard_link(&first, path).map_err(fail)?,
             Some(there) if there.id == id => return Ok(()),
@@ -176,12 +181,12 @@ impl FileSink {
         &self,
         path: &RootPath,
         make: impl Fn(&RootPath) -> Result<(), RootError>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), EntryError> {
         let name = fresh_name(&*self.disk, path)?;
-        make(&name).map_err(|error| root_trouble(&error))?;
+        make(&name).map_err(|error| root_entry_error(&error))?;
         self.disk.rename(&name, path).map_err(|error| {
             let _ = self.disk.remove_file(&name);
-            root_trouble(&error)
+            root_entry_error(&error)
         })
     }
 

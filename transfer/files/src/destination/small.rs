@@ -11,11 +11,11 @@
 use sabul_wire::control::{Entry, EntryKind};
 
 use crate::disk::Disk;
-use crate::hands::{Hands, Nearby, RUN, by_folder};
-use crate::metadata::Lost;
+use crate::entry_error::EntryError;
+use crate::metadata::LostMetadata;
 use crate::part::Part;
+use crate::pool::{FilePool, Nearby, RUN, by_folder};
 use crate::root::RootPath;
-use crate::trouble::Trouble;
 
 /// Maximum number of waiting files; each needs a descriptor.
 const FILES_MAX: usize = 128;
@@ -109,10 +109,10 @@ impl SmallFiles {
 /// Creates the part files.
 pub(super) fn create(
     disk: &dyn Disk,
-    hands: &Hands,
+    pool: &FilePool,
     files: Vec<Whole>,
     preserve: bool,
-) -> Vec<(Whole, Result<Part, Trouble>)> {
+) -> Vec<(Whole, Result<Part, EntryError>)> {
     let in_folder = |files: Vec<Whole>| {
         let mut near = Nearby::new(disk);
         let create = |file: Whole| {
@@ -123,22 +123,23 @@ pub(super) fn create(
         files.into_iter().map(create).collect::<Vec<_>>()
     };
     let folders = by_folder(files, |file| &file.target);
-    hands.each(folders, 1, in_folder).into_iter().flatten().collect()
+    pool.each(folders, 1, in_folder).into_iter().flatten().collect()
 }
 
 /// Writes content and, with `preserve`, metadata; without `sync` closes the files.
 pub(super) fn write(
-    hands: &Hands,
+    pool: &FilePool,
     files: Vec<(Whole, Part)>,
     (sync, preserve): (bool, bool),
-) -> Vec<(Whole, Part, Result<Lost, Trouble>)> {
+) -> Vec<(Whole, Part, Result<LostMetadata, EntryError>)> {
     let write = |(file, mut part): (Whole, Part)| {
         let result = part.write(&file.content, sync).and_then(|()| {
-            let lost = if preserve { part.keep_metadata(&file.entry)? } else { Lost::default() };
+            let lost =
+                if preserve { part.keep_metadata(&file.entry)? } else { LostMetadata::default() };
             // Some file systems report lost content only on close.
             if sync { Ok(lost) } else { part.close().map(|()| lost) }
         });
         (file, part, result)
     };
-    hands.each(files, RUN, write)
+    pool.each(files, RUN, write)
 }

@@ -6,7 +6,7 @@ use sabul_wire::control::More;
 
 use super::resume::attempt_of;
 use super::*;
-use crate::destination::Ledger;
+use crate::destination::ResumeIndex;
 
 fn link(path: &str, kind: EntryKind, target: &str) -> Entry {
     let more = More { target: target.into(), ..More::default() };
@@ -137,9 +137,9 @@ fn a_sparse_copy_resumes_and_restarts_if_its_holes_moved() {
     let receiver = |to: &TempDir, sync| {
         let destination = Destination { resume: true, sync, ..Destination::default() };
         let mut receiver = FileReceiver::new(root_dir(to.path()), &destination, TRANSFER).unwrap();
-        let mut ledger = Ledger::default();
-        (ledger.keep_from, ledger.mark_bytes) = (4096, 8192..=8192);
-        receiver.sink_mut().ledger = Some(ledger);
+        let mut resume_index = ResumeIndex::default();
+        (resume_index.keep_from, resume_index.mark_bytes) = (4096, 8192..=8192);
+        receiver.sink_mut().resume_index = Some(resume_index);
         receiver
     };
     let source = || SourceSet::local(vec![Source::Path(from.path().join("f"))], true).unwrap();

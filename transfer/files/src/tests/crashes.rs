@@ -353,7 +353,8 @@ fn two_writers_and_a_kill_at_any_call_leave_whole_files() {
             .into_iter()
             .filter_map(|tree| Copy::start(&disk.process(), tree, false).ok())
             .collect();
-        while copies.iter_mut().map(Copy::step).filter(|&goes_on| goes_on).count() > 0 {}
+        while copies.iter_mut().map(Copy::step).filter(|&resume_offset| resume_offset).count() > 0 {
+        }
         copies
     };
     let undisturbed = old();

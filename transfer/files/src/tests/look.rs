@@ -8,7 +8,7 @@ use sabul_wire::control::{FailureCode, SeenKind, View};
 
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::root::RootPath;
-use crate::{Change, Look, Looked};
+use crate::{DirectoryListing, ListingStep, NameChange};
 
 fn disk() -> MemoryDisk {
     let disk = MemoryDisk::new(1);
@@ -21,22 +21,22 @@ fn disk() -> MemoryDisk {
 /// All names below the root, as listed.
 fn names(disk: &MemoryDisk) -> Vec<String> {
     let disk = Arc::new(disk.clone());
-    let mut looked = Looked::new(Some(disk), vec![Vec::new()], View::All, &[]).unwrap();
+    let mut listing = DirectoryListing::new(Some(disk), vec![Vec::new()], View::All, &[]).unwrap();
     let mut names = Vec::new();
     loop {
-        match looked.step() {
-            Look::Seen(seen) => {
+        match listing.step() {
+            ListingStep::Seen(seen) => {
                 let kind = seen.outcome.unwrap().kind;
                 let end = if kind == SeenKind::Directory { "/" } else { "" };
                 names.push(String::from_utf8(seen.path).unwrap() + end);
             }
-            Look::Pause => {}
-            Look::End => return names,
+            ListingStep::Pause => {}
+            ListingStep::End => return names,
         }
     }
 }
 
-const ALL: Change = Change::Remove { recursive: true };
+const ALL: NameChange = NameChange::Remove { recursive: true };
 
 #[test]
 fn a_folder_is_removed_with_its_content_but_never_the_root() {
@@ -46,7 +46,7 @@ fn a_folder_is_removed_with_its_content_but_never_the_root() {
         let failure = ALL.apply(Some(&disk), place, &|| false).unwrap_err();
         assert_eq!(failure.code, FailureCode::Refused, "{failure}");
     }
-    let one = Change::Remove { recursive: false };
+    let one = NameChange::Remove { recursive: false };
     assert!(one.apply(Some(&disk), b"d", &|| false).is_err());
     assert_eq!(ALL.apply(Some(&disk), b"/d/", &|| false), Ok(5));
     assert_eq!(one.apply(Some(&disk), b"x", &|| false), Ok(1));
@@ -86,7 +86,7 @@ fn a_cancelled_removal_stops_midway() {
 fn parent_folders_are_made_only_on_request() {
     let disk = disk();
     let make =
-        |parents, place: &[u8]| Change::Make { parents }.apply(Some(&disk), place, &|| false);
+        |parents, place: &[u8]| NameChange::Make { parents }.apply(Some(&disk), place, &|| false);
     assert!(make(false, b"new/below").is_err());
     assert_eq!(make(false, b"new"), Ok(1));
     assert!(make(false, b"new").is_err());

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use sabul_content::CHUNK;
 
 use super::*;
-use crate::destination::Ledger;
+use crate::destination::ResumeIndex;
 use crate::disk::Disk;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::root::RootPath;
@@ -68,9 +68,9 @@ pub(super) fn receiver_of(
         origins: origins.to_vec(),
     };
     let mut receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
-    let mut ledger = Ledger::new(origins);
-    (ledger.keep_from, ledger.mark_bytes) = (4096, STEP..=STEP);
-    receiver.sink_mut().ledger = Some(ledger);
+    let mut resume_index = ResumeIndex::new(origins);
+    (resume_index.keep_from, resume_index.mark_bytes) = (4096, STEP..=STEP);
+    receiver.sink_mut().resume_index = Some(resume_index);
     Ok(receiver)
 }
 
@@ -451,7 +451,7 @@ fn a_sender_without_the_final_message_resends_nothing() {
         let have = read_have(&mut receiver);
         send_files(all(), OPTIONS, have, &mut outlet).unwrap();
         outlet.blocks.into_iter().for_each(|block| receiver.on_block(block).unwrap());
-        assert!(receiver.finished().is_some() && receiver.has_to_be_heard());
+        assert!(receiver.finished().is_some() && receiver.awaits_confirmation());
         drop(receiver);
         assert_eq!(check_whole(&disk, &files, "unheard"), [".resume-0.sabul-part"]);
         assert_eq!(check_end(&from, &disk, &files, sync, "unheard"), 0);
@@ -600,9 +600,9 @@ fn a_folder_copied_under_a_new_name_is_resumed_and_not_nested() {
         };
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let mut receiver = FileReceiver::new(shared, &destination, TRANSFER).unwrap();
-        let mut ledger = Ledger::default();
-        (ledger.keep_from, ledger.mark_bytes) = (4096, STEP..=STEP);
-        receiver.sink_mut().ledger = Some(ledger);
+        let mut resume_index = ResumeIndex::default();
+        (resume_index.keep_from, resume_index.mark_bytes) = (4096, STEP..=STEP);
+        receiver.sink_mut().resume_index = Some(resume_index);
         attempt_of(
             receiver,
             SourceSet::local(vec![Source::Path(source.into())], true).unwrap(),

@@ -14,7 +14,7 @@ use super::answer::Ports;
 use super::bridge::Bridge;
 use super::command::Program;
 use super::error::SshError;
-use super::lines::{Heard, Lines, Said};
+use super::lines::{LineEvent, Lines, Said};
 use super::messages::Messages;
 use super::push::{Parcel, Push};
 use super::script;
@@ -124,30 +124,32 @@ impl Dialling<'_> {
         let account = &self.order.account;
         loop {
             match self.bridge.lines.next().await {
-                Heard::Said(Said::Found { path, version }) => self.found = Some((path, version)),
-                Heard::Said(Said::Wants { system, has_gzip }) => {
+                LineEvent::Said(Said::Found { path, version }) => {
+                    self.found = Some((path, version))
+                }
+                LineEvent::Said(Said::Wants { system, has_gzip }) => {
                     self.send_program(&system, has_gzip).await?;
                 }
-                Heard::Said(Said::Ready { protocol, version, ticket }) => {
+                LineEvent::Said(Said::Ready { protocol, version, ticket }) => {
                     if protocol != u32::from(PROTOCOL_VERSION) {
                         return Err(self.skew(&format!("sabul {version}")));
                     }
                     return ticket.parse().map_err(|_| self.skew(&format!("sabul {version}")));
                 }
-                Heard::Said(Said::Missing { system, searched }) => {
+                LineEvent::Said(Said::Missing { system, searched }) => {
                     if !self.offer(&system).await? {
                         return Err(missing(self.order, &system, &searched));
                     }
                 }
-                Heard::Said(Said::Damaged { why }) => {
+                LineEvent::Said(Said::Damaged { why }) => {
                     let text = format!("the program pushed to {account} cannot run there: {why}");
                     return Err(SshError::new(ErrorKind::Destination, text));
                 }
-                Heard::Said(Said::Failed { why }) => {
+                LineEvent::Said(Said::Failed { why }) => {
                     return Err(SshError::new(ErrorKind::Failure, format!("{account}: {why}")));
                 }
-                Heard::Said(Said::Unknown) => return Err(self.skew("another version of sabul")),
-                Heard::TooMuch => {
+                LineEvent::Said(Said::Unknown) => return Err(self.skew("another version of sabul")),
+                LineEvent::TooMuch => {
                     let text = format!(
                         "{account} printed more than 1 MiB before sabul answered; {}; check what the start-up \
                          files of the shell there print",
@@ -155,7 +157,7 @@ impl Dialling<'_> {
                     );
                     return Err(SshError::new(ErrorKind::Unreachable, text));
                 }
-                Heard::End => return Err(self.ended().await),
+                LineEvent::End => return Err(self.ended().await),
             }
         }
     }
@@ -174,10 +176,10 @@ impl Dialling<'_> {
         let parcel = Arc::new(parcel);
         let (watch, shared) = (Arc::clone(&order.watch), Arc::clone(&parcel));
         let (account, system) = (order.account.clone(), system.to_owned());
-        let asked = tokio::task::spawn_blocking(move || {
+        let confirmed = tokio::task::spawn_blocking(move || {
             watch.send_along(&account, &system, &|| shared.packed().len() as u64)
         });
-        if !asked.await.unwrap_or(false) {
+        if !confirmed.await.unwrap_or(false) {
             return Ok(false);
         }
         // If ssh has ended, the next read reports it.

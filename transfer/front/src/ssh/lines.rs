@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-use crate::foreign;
+use crate::escape;
 
 /// Prefix of each line of the protocol.
 pub(super) const MARK: &str = "@sabul ";
@@ -80,7 +80,7 @@ pub(super) struct Lines<R> {
 
 /// Next event of the reader.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum LineEvent {
     Said(Said),
     /// More than [`BEFORE_MAX`] bytes without an expected line.
     TooMuch,
@@ -93,16 +93,16 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     }
 
     /// Returns the next line of the protocol.
-    pub(super) async fn next(&mut self) -> Heard {
+    pub(super) async fn next(&mut self) -> LineEvent {
         loop {
-            let Some(line) = self.line().await else { return Heard::End };
-            let text = foreign::line(line.trim_ascii_end());
+            let Some(line) = self.line().await else { return LineEvent::End };
+            let text = escape::line(line.trim_ascii_end());
             match Said::read(&text) {
-                Some(said) => return Heard::Said(said),
+                Some(said) => return LineEvent::Said(said),
                 None => self.keep(&text),
             }
             if self.seen > BEFORE_MAX {
-                return Heard::TooMuch;
+                return LineEvent::TooMuch;
             }
         }
     }
@@ -156,7 +156,7 @@ mod tests {
         runtime.block_on(async {
             let mut lines = Lines::new(text);
             let mut said = Vec::new();
-            while let Heard::Said(line) = lines.next().await {
+            while let LineEvent::Said(line) = lines.next().await {
                 said.push(line);
             }
             (said, lines.tail())
@@ -204,7 +204,7 @@ mod tests {
             let text = vec![unit; 3 << 20];
             runtime.block_on(async {
                 let mut lines = Lines::new(&text[..]);
-                assert!(matches!(lines.next().await, Heard::TooMuch));
+                assert!(matches!(lines.next().await, LineEvent::TooMuch));
                 assert!(lines.tail().len() < 2000);
             });
         }

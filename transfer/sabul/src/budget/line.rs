@@ -15,7 +15,7 @@ use super::{BlockLoan, Pool, State};
 
 /// The side that opened a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub(crate) enum Initiator {
     /// This side.
     Here,
     /// The peer.
@@ -34,9 +34,9 @@ impl Line {
         self.waiters.len()
     }
 
-    fn join(&mut self, turn: Arc<Notify>) -> u64 {
+    fn join(&mut self, notified: Arc<Notify>) -> u64 {
         self.next += 1;
-        self.waiters.push_back((self.next, turn));
+        self.waiters.push_back((self.next, notified));
         self.next
     }
 
@@ -52,27 +52,27 @@ impl Line {
 
     /// Wakes the first, because there may be memory now.
     pub(super) fn wake_first(&self) {
-        if let Some((_, turn)) = self.waiters.front() {
-            turn.notify_one();
+        if let Some((_, notified)) = self.waiters.front() {
+            notified.notify_one();
         }
     }
 }
 
 /// A place in the queue; dropping the value leaves the queue.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct QueuePosition {
     pool: Arc<Pool>,
-    asker: Asker,
+    initiator: Initiator,
     number: u64,
-    turn: Arc<Notify>,
+    notified: Arc<Notify>,
 }
 
-impl Place {
+impl QueuePosition {
     /// Appends a place to the queue.
-    pub(super) fn last(pool: &Arc<Pool>, asker: Asker) -> Self {
-        let turn = Arc::<Notify>::default();
-        let number = pool.lock().line(asker).join(Arc::clone(&turn));
-        Self { pool: Arc::clone(pool), asker, number, turn }
+    pub(super) fn last(pool: &Arc<Pool>, initiator: Initiator) -> Self {
+        let notified = Arc::<Notify>::default();
+        let number = pool.lock().line(initiator).join(Arc::clone(&notified));
+        Self { pool: Arc::clone(pool), initiator, number, notified }
     }
 
     /// Lends memory for a channel endpoint, in blocks of at most `block_bytes`, if this place is first and there is
@@ -83,24 +83,24 @@ impl Place {
         if index > 1 {
             return Err(index);
         }
-        self.pool.lend(&mut state, block_bytes, self.asker).map_err(|_| index)
+        self.pool.lend(&mut state, block_bytes, self.initiator).map_err(|_| index)
     }
 
     /// Waits until this place may have become first or memory may be free.
-    pub(crate) async fn turn(&self) {
-        self.turn.notified().await;
+    pub(crate) async fn notified(&self) {
+        self.notified.notified().await;
     }
 
     fn place(&self, state: &mut State) -> usize {
-        let (Ok(index) | Err(index)) = state.line(self.asker).index(self.number);
+        let (Ok(index) | Err(index)) = state.line(self.initiator).index(self.number);
         index + 1
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePosition {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
-        state.line(self.asker).leave(self.number);
+        state.line(self.initiator).leave(self.number);
         state.wake();
     }
 }
@@ -125,14 +125,14 @@ mod tests {
         (budget, loans)
     }
 
-    fn places(line: &[Place]) -> Vec<usize> {
+    fn places(line: &[QueuePosition]) -> Vec<usize> {
         line.iter().map(|place| place.take(BLOCK).unwrap_err()).collect()
     }
 
     #[test]
     fn waiting_transfers_get_memory_in_order_of_arrival() {
         let (budget, mut loans) = full();
-        let mut line: Vec<_> = (0..4).map(|_| budget.line_up(Asker::Peer)).collect();
+        let mut line: Vec<_> = (0..4).map(|_| budget.line_up(Initiator::Peer)).collect();
         assert_eq!(places(&line), [1, 2, 3, 4]);
         loans.pop();
         assert_eq!(line[1].take(BLOCK).unwrap_err(), 2, "there is memory, and it is not its turn");
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_dropped_waiting_place_is_removed_from_the_line() {
         let (budget, _loans) = full();
-        let mut line: Vec<_> = (0..5).map(|_| budget.line_up(Asker::Peer)).collect();
+        let mut line: Vec<_> = (0..5).map(|_| budget.line_up(Initiator::Peer)).collect();
         line.remove(2);
         line.remove(0);
         assert_eq!(places(&line), [1, 2, 3]);
@@ -158,10 +158,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_waiter_is_woken_when_memory_returns_or_it_becomes_first() {
         let (budget, mut loans) = full();
-        let (first, second) = (budget.line_up(Asker::Peer), budget.line_up(Asker::Peer));
-        let soon = |place: &Place| {
-            let turn = Arc::clone(&place.turn);
-            async move { tokio::time::timeout(Duration::from_millis(1), turn.notified()).await }
+        let (first, second) = (budget.line_up(Initiator::Peer), budget.line_up(Initiator::Peer));
+        let soon = |place: &QueuePosition| {
+            let notified = Arc::clone(&place.notified);
+            async move { tokio::time::timeout(Duration::from_millis(1), notified.notified()).await }
         };
         assert!(soon(&first).await.is_err(), "nothing has changed");
         loans.pop();
@@ -181,7 +181,7 @@ mod tests {
         while let Ok(loan) = budget.channel(BLOCK) {
             others.push(loan);
         }
-        let place = budget.line_up(Asker::Peer);
+        let place = budget.line_up(Initiator::Peer);
         assert_eq!(place.take(BLOCK).unwrap_err(), 1);
         assert_eq!(rich.borrow(1), 0);
         rich.give_back(rich.excess());
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn local_transfers_leave_memory_for_the_first_request_of_a_peer() {
         let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
-        let own = budget.line_up(Asker::Here);
+        let own = budget.line_up(Initiator::Here);
         let mut loans = Vec::new();
         while let Ok(loan) = own.take(BLOCK) {
             loans.push(loan);
@@ -206,7 +206,7 @@ mod tests {
         let tally = Tally::new(&budget);
         while tally.add(SESSION_BYTES).is_ok() {}
         assert!(budget.bytes() - budget.lent() >= END_LEAST);
-        let place = budget.line_up(Asker::Peer);
+        let place = budget.line_up(Initiator::Peer);
         let served = place.take(BLOCK).unwrap();
         assert!(place.take(BLOCK).is_err(), "one, and no more");
         drop(served);

@@ -91,7 +91,7 @@ impl Blocks {
     }
 
     /// Number of blocks started since the beginning of the channel.
-    pub(super) fn begun(&self) -> u32 {
+    pub(super) fn started(&self) -> u32 {
         self.first.saturating_add(u32::try_from(self.blocks.len()).unwrap_or(u32::MAX))
     }
 

@@ -9,7 +9,7 @@ use sabul_wire::{
     encode_congestion,
 };
 
-use super::engine::Datagrams;
+use super::driver::Datagrams;
 use super::shared::ChannelError;
 use crate::seal::{Opener, Sealer};
 
@@ -138,7 +138,7 @@ impl Link {
     }
 
     /// Sends a DATA packet without payload, to carry a congestion header.
-    pub(super) fn send_ask(
+    pub(super) fn send_probe(
         &mut self,
         number: PacketNumber,
         congestion: &CongestionHeader,

@@ -12,13 +12,13 @@ use sabul_wire::{
 };
 
 use super::blocks::{Blocks, Space};
-use super::engine::{Datagrams, Engine, Pause, Turned};
+use super::driver::{ChannelEndpoint, Datagrams, DriveResult, Pause};
 use super::link::{Clock, Link};
 use super::room::Room;
 use super::shared::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
 use super::silence::Silence;
 use crate::budget::BlockLoan;
-use crate::events::Teller;
+use crate::events::TransferEventSink;
 
 /// Update interval of the application's statistics and of the socket's drop count.
 const HOUSEKEEPING: Span = Span::from_millis(5);
@@ -27,10 +27,10 @@ const BACKUP_AFTER: Span = Span::from_secs(1);
 /// Longest pause to gather packets: at 1 Gb/s this is 40 kB, far below any socket buffer.
 const NAP_MAX: Span = Span::from_micros(300);
 /// Receive calls between two reads of the clock.
-const RECEIVES_PER_TURN: usize = 4;
+const RECEIVES_PER_CALL: usize = 4;
 
 /// Driver state of a receiving endpoint.
-pub(super) struct Turn {
+pub(super) struct ReceiverEndpoint {
     link: Link,
     receiver: Receiver,
     blocks: Blocks,
@@ -49,27 +49,27 @@ pub(super) struct Turn {
     delivered: u64,
     /// Blocks that the application is processing.
     blocks_out: usize,
-    last_heard: Instant,
+    last_received: Instant,
     silence: Silence,
     last_confirmed: Instant,
     next_housekeeping: Instant,
     hint: Option<String>,
-    events: Option<Teller>,
+    events: Option<TransferEventSink>,
 }
 
-impl Engine for Turn {
+impl ChannelEndpoint for ReceiverEndpoint {
     fn buffers(&self) -> RecvBuffers {
         RecvBuffers::default()
     }
 
-    fn turn(&mut self, buffers: &mut RecvBuffers) -> Result<Turned, ChannelError> {
+    fn drive(&mut self, buffers: &mut RecvBuffers) -> Result<DriveResult, ChannelError> {
         let now = self.clock.now();
         if self.exchange(now) {
             self.send_feedback(now, true)?;
-            return Ok(Turned::Over);
+            return Ok(DriveResult::Over);
         }
         let mut is_drained = false;
-        for _ in 0..RECEIVES_PER_TURN {
+        for _ in 0..RECEIVES_PER_CALL {
             if self.link.socket.recv(buffers).map_err(ChannelError::Io)? == 0 {
                 is_drained = true;
                 break;
@@ -81,23 +81,23 @@ impl Engine for Turn {
         }
         let now = self.clock.now();
         let due = self.send_feedback(now, false)?;
-        if let Some(teller) = &self.events {
+        if let Some(sink) = &self.events {
             while let Some(fired) = self.receiver.next_fired() {
-                teller.fired(self.clock.start_moment(), fired);
+                sink.fired(self.clock.start_moment(), fired);
             }
         }
         // While the application processes blocks, the sender owes nothing.
-        if self.silence.is_over(now, self.last_heard, self.blocks_out == 0) {
+        if self.silence.is_over(now, self.last_received, self.blocks_out == 0) {
             return Err(ChannelError::Silent(self.silence.limit().into()));
         }
         if !is_drained {
-            return Ok(Turned::Again);
+            return Ok(DriveResult::Again);
         }
         // Gathers a few packets: one wake-up per packet would cost more than its processing.
         let rest = self.receiver.rtt().map(|rtt| now + (rtt.min / 16).min(NAP_MAX));
         let idle = now + Span::from_millis(100);
         let until = due.map_or(idle, |due| due.min(idle));
-        Ok(Turned::Wait(Pause { rest, wait: Wait::READABLE, until }))
+        Ok(DriveResult::Wait(Pause { rest, wait: Wait::READABLE, until }))
     }
 
     fn socket(&self) -> &dyn Datagrams {
@@ -111,7 +111,7 @@ impl Engine for Turn {
     fn ended(&mut self) {}
 }
 
-impl Turn {
+impl ReceiverEndpoint {
     pub(super) fn new(
         start: ChannelStart,
         memory: BlockLoan,
@@ -151,7 +151,7 @@ impl Turn {
             header_bytes,
             delivered: 0,
             blocks_out: 0,
-            last_heard: clock.now(),
+            last_received: clock.now(),
             silence: Silence::new(start.silence, clock.now()),
             last_confirmed: clock.now(),
             next_housekeeping: Instant::ZERO,
@@ -169,7 +169,7 @@ impl Turn {
         }
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        state.heard.set_silence(now.since(self.last_heard).into());
+        state.peer_silence.set_silence(now.since(self.last_received).into());
         self.room.returned(u32::try_from(state.free.len()).unwrap_or(u32::MAX));
         for buffer in state.free.drain(..) {
             self.blocks.recycle(buffer);
@@ -178,7 +178,7 @@ impl Turn {
         if is_due {
             let rtt = self.receiver.rtt().map(|rtt| rtt.smoothed);
             self.room.review(now, rtt, self.blocks.held());
-            self.blocks.keep_free(self.room.keep(self.blocks.begun()));
+            self.blocks.keep_free(self.room.keep(self.blocks.started()));
         }
         self.receiver.open_to(self.room.limit());
         if is_due || state.is_stopped {
@@ -187,7 +187,7 @@ impl Turn {
             state.stats = ChannelStats {
                 bytes: self.delivered,
                 packets: stats.packets,
-                packets_repeated: stats.duplicates,
+                packets_retransmitted: stats.duplicates,
                 packets_lost: stats.reported,
                 packets_overflowed: self.link.socket.overflow_drops(),
                 rtt_ms_min: rtt.map_or(0.0, |rtt| rtt.min.as_millis_f64()),
@@ -195,7 +195,7 @@ impl Turn {
                 packets_refused: self.link.refused,
                 mtu: u32::try_from(self.largest_datagram + self.header_bytes).unwrap_or(0),
                 phase: "receiving".to_owned(),
-                silence: self.silence.lasted(now, self.last_heard).into(),
+                silence: self.silence.lasted(now, self.last_received).into(),
                 silence_limit: self.silence.limit().into(),
                 hint: self.hint.clone(),
                 ..ChannelStats::default()
@@ -232,7 +232,7 @@ impl Turn {
             return Ok(());
         };
         self.receiver.accept(now, &Arrival { number, data: None, is_marked });
-        self.last_heard = now;
+        self.last_received = now;
         match header.kind {
             Kind::Ack2 => {
                 if let Some(serial) = body.first_chunk::<8>() {
@@ -284,8 +284,8 @@ impl Turn {
             if is_new && self.link.opener.open(number, aad, sealed, &mut []).is_ok() {
                 let congestion = decode_congestion(congestion).ok();
                 let arrival = Arrival { number, data: None, is_marked };
-                self.receiver.handle_ask(now, &arrival, congestion.as_ref());
-                self.last_heard = now;
+                self.receiver.handle_probe(now, &arrival, congestion.as_ref());
+                self.last_received = now;
             } else {
                 self.link.refused += 1;
             }
@@ -317,7 +317,7 @@ impl Turn {
         if let Ok(congestion) = decode_congestion(congestion) {
             self.receiver.note_congestion(number, &congestion);
         }
-        self.last_heard = now;
+        self.last_received = now;
         self.largest_datagram = self.largest_datagram.max(datagram.len());
         if is_fresh {
             self.blocks.fill(header.block, header.offset, bytes, header.ends_block);
@@ -354,9 +354,9 @@ impl Turn {
                 let number = self.take_number();
                 self.link.send_control(kind, number, &body)?;
             }
-            let is_unheard = now.since(self.last_confirmed) > BACKUP_AFTER
-                && now.since(self.last_heard) < BACKUP_AFTER;
-            if self.on_control || is_unheard {
+            let is_unconfirmed = now.since(self.last_confirmed) > BACKUP_AFTER
+                && now.since(self.last_received) < BACKUP_AFTER;
+            if self.on_control || is_unconfirmed {
                 (self.report)(body);
             }
         }

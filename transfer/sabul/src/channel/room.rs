@@ -67,12 +67,12 @@ impl Room {
     /// Counts returned buffers.
     pub(super) fn returned(&mut self, blocks: u32) {
         self.returned = self.returned.saturating_add(blocks);
-        self.settle();
+        self.update_limit();
     }
 
     /// Number of used buffers worth keeping, when `begun` blocks have been started since the beginning.
-    pub(super) fn keep(&self, begun: u32) -> usize {
-        self.memory.blocks().saturating_sub(begun.saturating_sub(self.returned) as usize)
+    pub(super) fn keep(&self, started: u32) -> usize {
+        self.memory.blocks().saturating_sub(started.saturating_sub(self.returned) as usize)
     }
 
     /// Adjusts the room to the rate of returned blocks and to the memory. Data behind missing packets fill `held` blocks.
@@ -91,11 +91,11 @@ impl Room {
         let excess = self.memory.excess();
         if excess > 0 {
             self.target = self.memory.blocks().saturating_sub(excess).max(BLOCKS_LEAST);
-            self.settle();
+            self.update_limit();
         } else if now >= self.most.0 + UNNEEDED_AFTER + length {
             if self.most.1.saturating_mul(8) < self.target {
                 self.target = (self.target / 2).max(BLOCKS_MIN);
-                self.settle();
+                self.update_limit();
             }
             self.most = (now, 0);
         }
@@ -106,11 +106,11 @@ impl Room {
         let wanted = self.target.saturating_mul(2);
         self.memory.borrow(wanted.saturating_sub(self.memory.blocks()));
         self.target = wanted.min(self.memory.blocks());
-        self.settle();
+        self.update_limit();
     }
 
     /// Announces blocks up to the target, and returns memory beyond the announced blocks.
-    fn settle(&mut self) {
+    fn update_limit(&mut self) {
         let target = u32::try_from(self.target).unwrap_or(u32::MAX);
         self.limit = self.limit.max(self.returned.saturating_add(target));
         let announced = (self.limit - self.returned) as usize;

@@ -18,20 +18,20 @@ use sabul_wire::{
 };
 use tracing::debug;
 
-use super::engine::{Datagrams, Engine, Pause, Turned};
+use super::driver::{ChannelEndpoint, Datagrams, DriveResult, Pause};
 use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
-use super::shared::{ChannelError, ChannelStart, ChannelStats, Course, Shared, reporting};
+use super::shared::{ChannelError, ChannelStart, ChannelStats, RateSettings, Shared, reporting};
 use super::silence::Silence;
 use crate::ceiling::Member;
-use crate::events::Teller;
+use crate::events::TransferEventSink;
 use crate::paths::PathTo;
 
 /// Packets due within this time leave in one batch, which saves wake-ups; far below the core's burst limit of one
 /// millisecond.
 const BATCH_TIME: Span = Span::from_micros(400);
 /// Batches sent between two reads of the socket.
-const BATCHES_PER_TURN: usize = 4;
+const BATCHES_PER_CALL: usize = 4;
 /// Initial block limit: any receiver has room for this many blocks.
 const BLOCK_LIMIT_START: u32 = 4;
 /// Hint for users when no router answers the controller.
@@ -73,7 +73,7 @@ fn has_number(first: u32, queued: usize) -> bool {
 
 /// Driver state of a sending endpoint.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct SenderEndpoint {
     link: Link,
     replay: ReplayWindow,
     sender: Sender,
@@ -95,7 +95,7 @@ pub(super) struct Turn {
     is_complete: bool,
     next_stats: Instant,
     hint: Option<String>,
-    events: Option<Teller>,
+    events: Option<TransferEventSink>,
     /// Rate limit of this transfer, in bit/s.
     limit_bps: Option<u64>,
     /// Share of the rate limit of all transfers.
@@ -104,12 +104,12 @@ pub(super) struct Turn {
     path: Option<PathTo>,
 }
 
-impl Engine for Turn {
+impl ChannelEndpoint for SenderEndpoint {
     fn buffers(&self) -> RecvBuffers {
         RecvBuffers::new(1)
     }
 
-    fn turn(&mut self, buffers: &mut RecvBuffers) -> Result<Turned, ChannelError> {
+    fn drive(&mut self, buffers: &mut RecvBuffers) -> Result<DriveResult, ChannelError> {
         let now = self.clock.now();
         let is_finished = self.exchange(now)?;
         self.receive(buffers)?;
@@ -121,23 +121,25 @@ impl Engine for Turn {
             self.is_complete = true;
         }
         // A peer that has everything owes nothing on UDP: its result arrives on the control connection.
-        if self.silence.is_over(now, self.sender.last_heard(), !self.is_complete) {
+        if self.silence.is_over(now, self.sender.last_received(), !self.is_complete) {
             return Err(ChannelError::Silent(self.silence.limit().into()));
         }
         self.probe(now)?;
         let wait = self.transmit()?;
-        if let Some(teller) = &self.events {
+        if let Some(sink) = &self.events {
             while let Some(event) = self.sender.next_event() {
-                teller.did(self.clock.start_moment(), event);
+                sink.did(self.clock.start_moment(), event);
             }
             while let Some(fired) = self.sender.next_fired() {
-                teller.fired(self.clock.start_moment(), fired);
+                sink.fired(self.clock.start_moment(), fired);
             }
         }
         if let Some(fault) = self.sender.fault() {
             return Err(ChannelError::Controller(fault.clone()));
         }
-        Ok(wait.map_or(Turned::Again, |(until, because)| Turned::Wait(self.rest(until, because))))
+        Ok(wait.map_or(DriveResult::Again, |(until, because)| {
+            DriveResult::Wait(self.rest(until, because))
+        }))
     }
 
     fn socket(&self) -> &dyn Datagrams {
@@ -207,7 +209,7 @@ fn check_rules(
     })
 }
 
-impl Turn {
+impl SenderEndpoint {
     pub(super) fn new(start: ChannelStart, shared: Arc<Shared>) -> Result<Self, ChannelError> {
         let params = &start.params;
         let is_ipv6 = start.socket.local_addr().is_ipv6();
@@ -251,7 +253,7 @@ impl Turn {
             sender.listen();
         }
         let hint = start.socket.hint();
-        let mut turn = Self {
+        let mut endpoint = Self {
             replay: ReplayWindow::after(start.largest_opened),
             link: Link::new(start.socket, start.connection, start.sealer, start.opener),
             sender,
@@ -274,8 +276,8 @@ impl Turn {
             part: start.ceiling.map(|ceiling| ceiling.join()),
             path: start.path,
         };
-        turn.limit_rate();
-        Ok(turn)
+        endpoint.limit_rate();
+        Ok(endpoint)
     }
 
     /// Exchanges blocks, reports and statistics with the application. Returns whether the last block was queued.
@@ -293,7 +295,7 @@ impl Turn {
             self.blocks.push_back(block);
         }
         let reports = std::mem::take(&mut state.reports);
-        let course = state.steer.take();
+        let settings = state.steer.take();
         let is_finished = state.is_finished;
         let uncut = self.sender.uncut_blocks();
         let may_read_more = state.buffers.as_mut().is_some_and(|it| it.set_ahead(uncut));
@@ -304,8 +306,8 @@ impl Turn {
         if is_awaited {
             shared.changed.notify_all();
         }
-        if let Some(course) = course {
-            self.steer(now, course);
+        if let Some(settings) = settings {
+            self.steer(now, settings);
         }
         for report in reports {
             match Feedback::decode(&report) {
@@ -317,19 +319,19 @@ impl Turn {
             self.publish(now);
         }
         let sent = self.sender.stats().sent * self.sender.packet_bytes().0;
-        if self.part.as_mut().is_some_and(|part| part.look(now, sent)) {
+        if self.part.as_mut().is_some_and(|part| part.update(now, sent)) {
             self.limit_rate();
         }
         Ok(is_finished)
     }
 
     /// Applies new settings. The policy is forwarded only if it changed, because setting it resets the controller.
-    fn steer(&mut self, now: Instant, course: Course) {
-        if self.policy != course.policy {
-            self.policy = course.policy;
-            self.sender.set_policy(now, course.policy);
+    fn steer(&mut self, now: Instant, settings: RateSettings) {
+        if self.policy != settings.policy {
+            self.policy = settings.policy;
+            self.sender.set_policy(now, settings.policy);
         }
-        self.limit_bps = course.rate_limit_bps;
+        self.limit_bps = settings.rate_limit_bps;
         self.limit_rate();
     }
 
@@ -357,7 +359,7 @@ impl Turn {
         let published = ChannelStats {
             bytes: stats.delivered,
             packets: stats.sent,
-            packets_repeated: stats.resent,
+            packets_retransmitted: stats.resent,
             packets_lost: stats.lost,
             packets_overflowed: stats.overflowed,
             rtt_ms_min: rtt.map_or(0.0, |rtt| rtt.min.as_millis_f64()),
@@ -368,7 +370,7 @@ impl Turn {
             phase: phase.to_owned(),
             limiter: shares(&self.sender.limiters(), now.elapsed(), phase),
             packets_refused: self.link.refused,
-            silence: self.silence.lasted(now, self.sender.last_heard()).into(),
+            silence: self.silence.lasted(now, self.sender.last_received()).into(),
             silence_limit: self.silence.limit().into(),
             hint,
         };
@@ -502,7 +504,7 @@ impl Turn {
                     }
                     self.flush()?;
                     batches += 1;
-                    if batches == BATCHES_PER_TURN {
+                    if batches == BATCHES_PER_CALL {
                         return Ok(None);
                     }
                 }
@@ -511,10 +513,10 @@ impl Turn {
                     self.flush_all()?;
                     self.link.send_control(Kind::Ack2, number, &serial.to_be_bytes())?;
                 }
-                Polled::Ready(Transmit::Ask { number }) => {
+                Polled::Ready(Transmit::RateProbe { number }) => {
                     self.flush_all()?;
-                    if let Some(header) = self.sender.asking_header() {
-                        self.link.send_ask(number, &header)?;
+                    if let Some(header) = self.sender.probe_header() {
+                        self.link.send_probe(number, &header)?;
                     }
                 }
                 Polled::Ready(Transmit::Mark { number, mark }) => {

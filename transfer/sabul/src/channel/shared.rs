@@ -13,9 +13,9 @@ use sabul_wire::control::ChannelParams;
 use sabul_wire::{ConnectionId, LossPolicy};
 
 use super::buffers::Buffers;
-use super::engine::{Datagrams, Wake};
+use super::driver::{Datagrams, Wake};
 use crate::ceiling::Ceiling;
-use crate::events::Teller;
+use crate::events::TransferEventSink;
 use crate::paths::PathTo;
 use crate::seal::{Opener, Sealer};
 
@@ -37,7 +37,7 @@ pub(crate) struct ChannelStart {
     /// RTT measured while the path was opened.
     pub(crate) rtt: Option<Span>,
     /// Receiver of controller events and timer events.
-    pub(crate) events: Option<Teller>,
+    pub(crate) events: Option<TransferEventSink>,
     /// Settings of the channel.
     pub(crate) params: ChannelParams,
     /// Policy towards competing traffic, for data sent by this end.
@@ -58,7 +58,7 @@ pub struct ChannelStats {
     /// DATA packets sent (sender) or received (receiver), retransmissions included.
     pub packets: u64,
     /// Retransmissions (sender) or duplicates (receiver) among `packets`.
-    pub packets_repeated: u64,
+    pub packets_retransmitted: u64,
     /// Packets reported lost on the path.
     pub packets_lost: u64,
     /// Packets dropped by the receiver's own socket.
@@ -169,19 +169,19 @@ pub(super) struct State {
     pub(super) is_finished: bool,
     /// The application stopped the channel, or the thread has ended.
     pub(super) is_stopped: bool,
-    pub(super) heard: Heard,
+    pub(super) peer_silence: PeerSilence,
     /// New settings of the sender, if changed.
-    pub(super) steer: Option<Course>,
+    pub(super) steer: Option<RateSettings>,
     pub(super) stats: ChannelStats,
 }
 
 /// Silence of the sender, as measured by a receiving endpoint.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct PeerSilence {
     silence_ms: Arc<AtomicU64>,
 }
 
-impl Heard {
+impl PeerSilence {
     /// Returns the silence, accurate to 0.2 s.
     pub(crate) fn silence(&self) -> Duration {
         Duration::from_millis(self.silence_ms.load(Ordering::Relaxed))
@@ -195,7 +195,7 @@ impl Heard {
 
 /// Rate settings of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Course {
+pub(crate) struct RateSettings {
     /// Policy towards competing traffic.
     pub(crate) policy: Policy,
     /// Upper limit of the rate, in bit/s.

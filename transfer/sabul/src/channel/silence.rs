@@ -20,19 +20,19 @@ impl Silence {
         Self { limit, since: now, looked_at: now }
     }
 
-    /// Whether a peer whose last packet came at `heard` counts as gone; `is_due` says whether the peer owes a packet.
+    /// Whether a peer whose last packet came at `received` counts as gone; `is_due` says whether the peer owes a packet.
     /// Packets queued in the socket must be read before the call.
-    pub(super) fn is_over(&mut self, now: Instant, heard: Instant, is_due: bool) -> bool {
+    pub(super) fn is_over(&mut self, now: Instant, received: Instant, is_due: bool) -> bool {
         if !is_due || now.since(self.looked_at) > PAUSE_MIN {
             self.since = now;
         }
         self.looked_at = now;
-        self.lasted(now, heard) > self.limit
+        self.lasted(now, received) > self.limit
     }
 
-    /// Silence of a peer whose last packet came at `heard`, while a packet was due, as of the last check.
-    pub(super) fn lasted(&self, now: Instant, heard: Instant) -> Span {
-        now.since(heard.max(self.since))
+    /// Silence of a peer whose last packet came at `received`, while a packet was due, as of the last check.
+    pub(super) fn lasted(&self, now: Instant, received: Instant) -> Span {
+        now.since(received.max(self.since))
     }
 
     pub(super) const fn limit(&self) -> Span {
@@ -53,10 +53,10 @@ mod tests {
         silence: &mut Silence,
         from: u64,
         to: u64,
-        heard: u64,
+        received: u64,
         is_due: bool,
     ) -> Option<u64> {
-        (from..to).step_by(100).find(|&now| silence.is_over(at(now), at(heard), is_due))
+        (from..to).step_by(100).find(|&now| silence.is_over(at(now), at(received), is_due))
     }
 
     #[test]

@@ -24,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const HANG_UPS_MAX: u32 = 6;
 /// How long a listener that has proved to be one is dialled while it is busy. Ours: it is alive, and it serves a
 /// thousand waiting connectors within a few minutes.
-const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Time without any answer after which a busy listener is unreachable.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// Longest TLS handshake, in timeouts of the TCP connection. Ours: with a thousand connectors on two processors, a
@@ -140,7 +140,7 @@ impl Rejections {
         }
         self.rejected += 1;
         let waited = self.began.elapsed();
-        if waited + self.pause >= BUSY_PATIENCE {
+        if waited + self.pause >= BUSY_TIMEOUT {
             return Err(Error::Busy {
                 address: address.to_owned(),
                 rejected: self.rejected,
@@ -160,7 +160,7 @@ impl Rejections {
             return None;
         }
         self.next_word = now + WORD_INTERVAL;
-        let left = BUSY_PATIENCE.saturating_sub(now - self.began).as_secs().div_ceil(60);
+        let left = BUSY_TIMEOUT.saturating_sub(now - self.began).as_secs().div_ceil(60);
         let count = self.rejected;
         Some(format!(
             "the server {address} is busy and has rejected {count} connections; trying again for up to {left} min"
@@ -225,7 +225,7 @@ mod tests {
             rejections.next(proof, failed(proof), ADDRESS).unwrap();
             let (attempts, took, error) = until_the_end(&mut rejections, Rejection::Closed).await;
             assert!(attempts > 450, "{attempts} with pauses of at most two seconds");
-            assert!(took <= BUSY_PATIENCE && took > BUSY_PATIENCE - 2 * PAUSE_MAX, "{took:?}");
+            assert!(took <= BUSY_TIMEOUT && took > BUSY_TIMEOUT - 2 * PAUSE_MAX, "{took:?}");
             assert_eq!(error.kind(), crate::ErrorKind::Unreachable);
             assert!(error.to_string().contains("busy"), "{error}");
         }

@@ -21,7 +21,7 @@ pub(crate) enum Ending {
     /// The session had no transfer for this long.
     Idle(Duration),
     /// The peer ended the session with this failure.
-    Told(Failure),
+    Reported(Failure),
     /// This side ended the session with this failure.
     Failure(Failure),
 }
@@ -45,7 +45,7 @@ impl Ending {
                 "the control connection to the peer broke ({why}); check that the peer still runs, \
                  and try again"
             )),
-            Self::Silent(_) | Self::Idle(_) | Self::Told(_) | Self::Failure(_) => {
+            Self::Silent(_) | Self::Idle(_) | Self::Reported(_) | Self::Failure(_) => {
                 let failure = self.failure().unwrap_or_else(|| broke("it ended the session"));
                 Error::from_failure(failure)
             }
@@ -71,7 +71,7 @@ impl Ending {
                     time.as_secs_f64()
                 ),
             )),
-            Self::Told(failure) | Self::Failure(failure) => Some(failure.clone()),
+            Self::Reported(failure) | Self::Failure(failure) => Some(failure.clone()),
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) const EVENTS_MAX: usize = 1024;
 /// Queued messages from which further progress messages are dropped.
 const PROGRESS_MAX: usize = 16;
 /// How long a sender waits for the receiver to remove its resume data.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
+const SETTLED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Event of a transfer.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum Event {
     /// A message about the transfer that is not for its writer.
     Control(Message),
     /// A message of the peer that has been processed already.
-    Told,
+    Handled,
     /// The session is over.
     Ended(Ending),
     /// The application cancels the transfer.
@@ -54,7 +54,7 @@ pub(crate) struct Written {
     /// Metadata of arrived entries that could not be preserved.
     pub(crate) not_kept: Vec<NotKept>,
     /// The writer waits for confirmation that the sender has received the result.
-    pub(crate) has_to_be_heard: bool,
+    pub(crate) awaits_confirmation: bool,
 }
 
 /// Input of the writing thread of a receiving transfer.
@@ -65,7 +65,7 @@ pub(crate) enum Input {
     /// The next listed files.
     Message(Message),
     /// The sender has confirmed that it received the result.
-    Heard,
+    Confirmed,
     /// Stop: no more data is needed.
     Stop,
 }
@@ -79,13 +79,13 @@ pub(crate) struct Intake {
     entries: AtomicUsize,
     pub(super) waiting: AtomicU32,
     /// Weight processed but not yet returned to the sender as credit.
-    untold: AtomicU32,
+    uncredited: AtomicU32,
 }
 
 impl Intake {
     pub(super) fn new(memory: Tally) -> Self {
-        let (waiting, untold) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { memory, entries: AtomicUsize::new(0), waiting, untold }
+        let (waiting, uncredited) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { memory, entries: AtomicUsize::new(0), waiting, uncredited }
     }
 
     /// Counts a received message, for which the sender needs credit and this end memory.
@@ -112,15 +112,15 @@ impl Intake {
     /// Counts a processed message. Returns the credit to send back once it is worth a message.
     pub(crate) fn work_off(&self, weight: u32) -> Option<u32> {
         self.memory.remove(weight as usize);
-        let untold = self.untold.fetch_add(weight, Ordering::AcqRel) + weight;
-        if untold < BULK_CREDIT / 4 {
+        let uncredited = self.uncredited.fetch_add(weight, Ordering::AcqRel) + weight;
+        if uncredited < BULK_CREDIT / 4 {
             return None;
         }
         // Subtracted before the sender has the credit, because new messages could arrive faster than this thread
         // counts.
-        self.waiting.fetch_sub(untold, Ordering::AcqRel);
-        self.untold.fetch_sub(untold, Ordering::AcqRel);
-        Some(untold)
+        self.waiting.fetch_sub(uncredited, Ordering::AcqRel);
+        self.uncredited.fetch_sub(uncredited, Ordering::AcqRel);
+        Some(uncredited)
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct Mailbox {
     pub(crate) number: u32,
     pub(crate) events: mpsc::UnboundedReceiver<Event>,
     /// Cloned by threads and tasks that send events.
-    pub(crate) tell: mpsc::UnboundedSender<Event>,
+    pub(crate) event_sender: mpsc::UnboundedSender<Event>,
     pub(crate) inputs: std::sync::mpsc::Receiver<Input>,
     /// Cloned for the channel.
     pub(crate) input: std::sync::mpsc::Sender<Input>,
@@ -165,9 +165,9 @@ impl Mailbox {
 }
 
 impl Mailbox {
-    /// Waits until the receiver has removed its resume data; at most [`SETTLE_PATIENCE`], and not after an abort or the
+    /// Waits until the receiver has removed its resume data; at most [`SETTLED_TIMEOUT`], and not after an abort or the
     /// end of the session.
-    pub(crate) async fn settled(&mut self) {
+    pub(crate) async fn wait_for_settled(&mut self) {
         let is_over = async {
             while let Some(event) = self.events.recv().await {
                 let is_settled = matches!(event, Event::Control(Message::Settled { .. }));
@@ -176,7 +176,7 @@ impl Mailbox {
                 }
             }
         };
-        if tokio::time::timeout(SETTLE_PATIENCE, is_over).await.is_err() {
+        if tokio::time::timeout(SETTLED_TIMEOUT, is_over).await.is_err() {
             debug!(transfer = self.number, "the receiver still removes what it kept");
         }
     }
@@ -198,7 +198,7 @@ pub(crate) enum Role {
 
 impl Role {
     /// Whether a correct peer sends this message to a side with this role.
-    pub(super) fn may_hear(self, message: &Message) -> bool {
+    pub(super) fn may_receive(self, message: &Message) -> bool {
         match message {
             Message::Totals { .. } | Message::Seen { .. } => self == Self::Receiver,
             Message::Have { .. }
@@ -261,7 +261,7 @@ impl Slot {
         }
         match &message {
             Message::Cancel { .. } | Message::Accept { .. } => {}
-            message if !self.role.may_hear(message) => {
+            message if !self.role.may_receive(message) => {
                 return Err(broke("a message came that the other end of the data sends"));
             }
             Message::Credit { weight, .. } => {

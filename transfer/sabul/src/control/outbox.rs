@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use super::ending::Ending;
 use super::router::Router;
 use crate::budget::{NoMemory, Tally};
-use crate::patience::Patience;
+use crate::timeouts::Timeouts;
 
 /// Most bytes of queued small messages. Ours: minutes of reports; a peer with a longer queue does
 /// not read.
@@ -31,19 +31,19 @@ const WRITE_BYTES: usize = 64 << 10;
 /// The peer must accept this many bytes within the silence timeout.
 const STEP_BYTES: usize = 16 << 10;
 /// How long the end of a session waits for its last messages to be written.
-const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An encoded message in the queue, with its queue space.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
     is_last: bool,
-    place: Place,
+    place: Reservation,
 }
 
 /// Queue space of a message. Frees space and memory when the message has been written or dropped.
 #[derive(Debug)]
-struct Place {
+struct Reservation {
     bytes: usize,
     memory: Arc<Tally>,
     kind: Kind,
@@ -55,7 +55,7 @@ enum Kind {
     Bulk(#[expect(dead_code, reason = "held until the message is written")] OwnedSemaphorePermit),
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.memory.remove(self.bytes);
         if let Kind::Small(backlog) = &self.kind {
@@ -153,8 +153,8 @@ impl Outbox {
     }
 
     /// Makes the queue space for bytes that the tally has counted already.
-    fn place(&self, bytes: usize, kind: Kind) -> Place {
-        Place { bytes, memory: Arc::clone(&self.memory), kind }
+    fn place(&self, bytes: usize, kind: Kind) -> Reservation {
+        Reservation { bytes, memory: Arc::clone(&self.memory), kind }
     }
 
     /// Bytes of queued small messages.
@@ -173,11 +173,11 @@ pub(super) fn overfull() -> Failure {
     Failure::new(FailureCode::Timeout, text)
 }
 
-fn stuck(patience: Duration) -> Failure {
+fn stuck(limit: Duration) -> Failure {
     let text = format!(
         "the other end took nothing off the control connection for {:.0} s; check that it still \
          runs, and try again",
-        patience.as_secs_f64()
+        limit.as_secs_f64()
     );
     Failure::new(FailureCode::Timeout, text)
 }
@@ -188,9 +188,9 @@ pub(super) async fn write_all<W: AsyncWrite + Unpin>(
     connection: W,
     mut messages: mpsc::UnboundedReceiver<Outgoing>,
     router: Arc<Router>,
-    patience: Patience,
+    timeouts: Timeouts,
 ) {
-    let mut writing = Writing { connection, bytes: Vec::new(), at: 0, patience };
+    let mut writing = Writing { connection, bytes: Vec::new(), at: 0, timeouts };
     let ending = tokio::select! {
         biased;
         () = router.broken() => None,
@@ -213,7 +213,7 @@ pub(super) async fn write_all<W: AsyncWrite + Unpin>(
         // matter.
         writing.connection.shutdown().await.ok()
     };
-    let _ = timeout(FAREWELL_PATIENCE, farewell).await;
+    let _ = timeout(FAREWELL_TIMEOUT, farewell).await;
 }
 
 /// Write buffer. Cancel-safe: no data is lost when a call is dropped.
@@ -223,7 +223,7 @@ struct Writing<W> {
     bytes: Vec<u8>,
     /// Number of bytes already written.
     at: usize,
-    patience: Patience,
+    timeouts: Timeouts,
 }
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
@@ -233,7 +233,7 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
         messages: &mut mpsc::UnboundedReceiver<Outgoing>,
         router: &Router,
     ) -> Option<Ending> {
-        let interval = self.patience.silence / 3;
+        let interval = self.timeouts.silence / 3;
         let mut next_ping = Instant::now() + interval;
         let mut is_last = false;
         while !is_last {
@@ -254,13 +254,13 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
                 }
                 () = sleep_until(next_ping) => {
                     next_ping = Instant::now() + interval;
-                    router.ask();
+                    router.count_ping();
                     encode(&Message::Ping, &mut self.bytes);
                 }
             }
             match self.write_out().await {
                 Ok(()) => {}
-                Err(Stopped::Stuck) => return Some(Ending::Failure(stuck(self.patience.silence))),
+                Err(Stopped::Stuck) => return Some(Ending::Failure(stuck(self.timeouts.silence))),
                 Err(Stopped::Broken) => return None,
             }
         }
@@ -279,7 +279,7 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
                 }
                 self.connection.flush().await
             };
-            match timeout(self.patience.silence, written).await {
+            match timeout(self.timeouts.silence, written).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     debug!(%error, "control connection cannot be written");

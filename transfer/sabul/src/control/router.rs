@@ -20,8 +20,8 @@ use super::mailbox::{Event, Intake, Mailbox, Role, Slot};
 use super::outbox::{NotSent, WeakOutbox, overfull};
 use crate::budget::{MemoryBudget, Tally};
 use crate::error::Error;
-use crate::patience::Patience;
 use crate::seal::Suite;
+use crate::timeouts::Timeouts;
 
 /// Most concurrent transfers of a peer in one session; the memory budget limits those of the process.
 const PEER_TRANSFERS_MAX: usize = 64;
@@ -67,7 +67,7 @@ pub(crate) struct Router {
 /// Counts of pings and pongs since the beginning of the session.
 #[derive(Clone, Copy, Debug, Default)]
 struct Signs {
-    asked: u64,
+    pings: u64,
     answered: u64,
     /// The session is over.
     is_over: bool,
@@ -141,9 +141,9 @@ impl Router {
     }
 
     /// Counts a ping to the peer; returns the number of pings so far.
-    pub(super) fn ask(&self) -> u64 {
-        self.signs.send_modify(|signs| signs.asked += 1);
-        self.signs.borrow().asked
+    pub(super) fn count_ping(&self) -> u64 {
+        self.signs.send_modify(|signs| signs.pings += 1);
+        self.signs.borrow().pings
     }
 
     /// Waits until the peer has answered this many pings or the session is over; returns whether it has answered or
@@ -158,7 +158,7 @@ impl Router {
     /// Failure to report to the peer at the end.
     pub(super) fn last_words(&self) -> Option<Failure> {
         match self.ending()? {
-            Ending::Closed | Ending::Gone(_) | Ending::Told(_) => None,
+            Ending::Closed | Ending::Gone(_) | Ending::Reported(_) => None,
             ending => ending.failure(),
         }
     }
@@ -179,13 +179,13 @@ impl Router {
         role: Role,
         is_peers: bool,
     ) -> Mailbox {
-        let (tell, events) = mpsc::unbounded_channel();
+        let (event_sender, events) = mpsc::unbounded_channel();
         let (input, inputs) = std::sync::mpsc::channel();
         let intake = Arc::new(Intake::new(Tally::new(&self.memory)));
         let credit = Arc::new(Semaphore::new(BULK_CREDIT as usize));
         let waiting = Arc::<AtomicUsize>::default();
         let slot = Slot {
-            events: tell.clone(),
+            events: event_sender.clone(),
             input: input.clone(),
             intake: Arc::clone(&intake),
             credit: Arc::clone(&credit),
@@ -198,7 +198,7 @@ impl Router {
         };
         state.slots.insert(number, slot);
         let router = Arc::clone(self);
-        Mailbox { number, events, tell, inputs, input, intake, credit, waiting, router }
+        Mailbox { number, events, event_sender, inputs, input, intake, credit, waiting, router }
     }
 
     /// Records that the peer will request no more transfers.
@@ -228,21 +228,21 @@ impl Router {
         self: Arc<Self>,
         connection: R,
         outbox: WeakOutbox,
-        patience: Patience,
+        timeouts: Timeouts,
     ) {
         let mut incoming = Incoming::new(connection);
-        let mut watch = Watch::new(patience, Instant::now());
+        let mut watch = Watch::new(timeouts, Instant::now());
         let mut is_closed = false;
         let ending = loop {
             let message = tokio::select! {
                 biased;
                 message = incoming.next(MAX_MESSAGE) => Some(message),
-                () = sleep_until(watch.next_look()) => None,
+                () = sleep_until(watch.next_check()) => None,
             };
             let now = Instant::now();
-            if now >= watch.next_look() {
+            if now >= watch.next_check() {
                 let is_busy = !self.lock().slots.is_empty();
-                if let Some(ending) = watch.look(now, incoming.seen(), is_busy) {
+                if let Some(ending) = watch.check(now, incoming.seen(), is_busy) {
                     break if is_closed { Ending::Closed } else { ending };
                 }
             }
@@ -257,7 +257,7 @@ impl Router {
                     self.close_requests();
                 }
                 Some(Ok(Some(Message::Cancel { transfer: None, failure }))) => {
-                    break Ending::Told(failure);
+                    break Ending::Reported(failure);
                 }
                 Some(Ok(Some(message))) => {
                     if let Err(failure) = self.route(message, &outbox) {

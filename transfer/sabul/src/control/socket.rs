@@ -3,13 +3,13 @@
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
-use crate::patience::Patience;
+use crate::timeouts::Timeouts;
 
 /// Enables TCP keepalive and the TCP user timeout. The limit is 5/4 of the silence timeout: the
 /// timeout of this program should fire first, because its error message is more precise.
-pub(super) fn watch_over(socket: &TcpStream, patience: Patience) {
-    let limit = patience.silence + patience.silence / 4;
-    let interval = (patience.silence / 3).max(std::time::Duration::from_secs(1));
+pub(super) fn watch_over(socket: &TcpStream, timeouts: Timeouts) {
+    let limit = timeouts.silence + timeouts.silence / 4;
+    let interval = (timeouts.silence / 3).max(std::time::Duration::from_secs(1));
     // Without these options only the timeout of this program detects a dead peer.
     let _ = sockopt::set_socket_keepalive(socket, true);
     let _ = sockopt::set_tcp_keepidle(socket, interval);
@@ -32,7 +32,7 @@ mod tests {
     async fn tcp_keepalive_gives_up_soon_after_the_session_timeout() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        watch_over(&socket, Patience::default());
+        watch_over(&socket, Timeouts::default());
         assert!(sockopt::socket_keepalive(&socket).unwrap());
         assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), Duration::from_secs(10));
         #[cfg(target_os = "linux")]

@@ -28,24 +28,24 @@ const LISTENER: u32 = 0;
 const CONNECTOR: u32 = 1;
 
 /// Makes an endpoint whose peer uses transfer numbers of this parity, over `stream`.
-fn end(stream: DuplexStream, peer: u32, patience: Patience) -> End {
-    end_with(stream, peer, patience, &MemoryBudget::new(1 << 30))
+fn end(stream: DuplexStream, peer: u32, timeouts: Timeouts) -> End {
+    end_with(stream, peer, timeouts, &MemoryBudget::new(1 << 30))
 }
 
-fn end_with(stream: DuplexStream, peer: u32, patience: Patience, memory: &MemoryBudget) -> End {
+fn end_with(stream: DuplexStream, peer: u32, timeouts: Timeouts, memory: &MemoryBudget) -> End {
     let suite = (peer == CONNECTOR).then(|| Suite::preference()[0]);
     let (router, requests) = Router::new(peer, suite, memory.clone());
     let (outbox, messages) = Outbox::new(Tally::new(memory));
     let (from, to): (ReadHalf<_>, WriteHalf<_>) = split(stream);
-    let reader = tokio::spawn(Arc::clone(&router).run(from, outbox.downgrade(), patience));
-    let writing = outbox::write_all(to, messages, Arc::clone(&router), patience);
+    let reader = tokio::spawn(Arc::clone(&router).run(from, outbox.downgrade(), timeouts));
+    let writing = outbox::write_all(to, messages, Arc::clone(&router), timeouts);
     End { writer: tokio::spawn(writing), router, requests, outbox, reader }
 }
 
 /// Makes an endpoint, and the peer's side of its connection for the test to use.
 fn played(peer: u32) -> (End, DuplexStream) {
     let (near, far) = duplex(1 << 20);
-    (end(near, peer, Patience::default()), far)
+    (end(near, peer, Timeouts::default()), far)
 }
 
 async fn send(far: &mut DuplexStream, message: Message) {
@@ -141,8 +141,8 @@ async fn a_silent_peer_ends_the_session_with_a_reason() {
 #[tokio::test(start_paused = true)]
 async fn two_live_ends_may_stay_idle_for_hours() {
     let (near, far) = duplex(1 << 16);
-    let hasty = Patience { silence: Duration::from_secs(3), ..Patience::default() };
-    let ends = [end(near, LISTENER, Patience::default()), end(far, CONNECTOR, hasty)];
+    let hasty = Timeouts { silence: Duration::from_secs(3), ..Timeouts::default() };
+    let ends = [end(near, LISTENER, Timeouts::default()), end(far, CONNECTOR, hasty)];
     sleep(Duration::from_secs(4 * 3600)).await;
     for end in ends {
         assert!(end.router.ending().is_none(), "{:?}", end.router.ending());
@@ -152,8 +152,8 @@ async fn two_live_ends_may_stay_idle_for_hours() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_session_ends_after_its_timeout_and_the_peer_is_informed() {
     let (near, far) = duplex(1 << 16);
-    let idle = end(near, CONNECTOR, Patience::LISTENER);
-    let peer = end(far, LISTENER, Patience::default());
+    let idle = end(near, CONNECTOR, Timeouts::LISTENER);
+    let peer = end(far, LISTENER, Timeouts::default());
     let mailbox = idle.router.register(2, Role::Sender).unwrap();
     sleep(Duration::from_secs(3600)).await;
     assert!(idle.router.ending().is_none(), "a transfer may take its time");
@@ -163,13 +163,13 @@ async fn an_idle_session_ends_after_its_timeout_and_the_peer_is_informed() {
     let why = ending(&idle).await;
     assert!(matches!(why, Ending::Idle(_)), "{why:?}");
     let told = ending(&peer).await;
-    assert!(matches!(&told, Ending::Told(why) if why.message.contains("900 s")), "{told:?}");
+    assert!(matches!(&told, Ending::Reported(why) if why.message.contains("900 s")), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_pings_and_reads_nothing_ends_the_session() {
     let (near, mut far) = duplex(1 << 10);
-    let end = end(near, CONNECTOR, Patience::default());
+    let end = end(near, CONNECTOR, Timeouts::default());
     for _ in 0..40 {
         end.outbox.put(&Message::Cancel { transfer: Some(2), failure: failure() }).unwrap();
     }
@@ -187,7 +187,7 @@ async fn a_peer_that_pings_and_reads_nothing_ends_the_session() {
 #[tokio::test(start_paused = true)]
 async fn requests_are_bounded_if_the_peer_does_not_read_refusals() {
     let (near, far) = duplex(1 << 10);
-    let end = end(near, CONNECTOR, Patience::default());
+    let end = end(near, CONNECTOR, Timeouts::default());
     let (_unread, mut far) = split(far);
     let flood = tokio::spawn(async move {
         let mut bytes = Vec::new();
@@ -436,7 +436,7 @@ fn any_message(rng: &mut SeededRandom) -> Message {
 async fn queued_messages_borrow_from_the_budget_and_return_it() {
     let budget = MemoryBudget::new(1 << 30);
     let (near, mut far) = duplex(1 << 10);
-    let end = end_with(near, CONNECTOR, Patience::default(), &budget);
+    let end = end_with(near, CONNECTOR, Timeouts::default(), &budget);
     let mailbox = end.router.register(2, Role::Receiver).unwrap();
     mailbox.take_part();
     for _ in 0..100 {
@@ -466,7 +466,7 @@ async fn a_session_without_memory_for_its_queues_ends_with_a_reason() {
     // Queues leave memory for one transfer.
     all.add(MemoryBudget::BYTES_MIN - END_LEAST).unwrap();
     let (near, mut far) = duplex(1 << 20);
-    let end = end_with(near, CONNECTOR, Patience::default(), &budget);
+    let end = end_with(near, CONNECTOR, Timeouts::default(), &budget);
     let mailbox = end.router.register(2, Role::Receiver).unwrap();
     mailbox.take_part();
     send(&mut far, seen(2, 1000)).await;
@@ -499,7 +499,7 @@ async fn no_stream_of_messages_takes_more_than_the_budget() {
         let favourite = any_message(&mut rng);
         for _ in 0..3000 {
             let message = if seed % 3 == 0 { favourite.clone() } else { any_message(&mut rng) };
-            let is_fatal = |slot: &Slot| !slot.role.may_hear(&message);
+            let is_fatal = |slot: &Slot| !slot.role.may_receive(&message);
             let number = match &message {
                 Message::Seen { transfer, .. }
                 | Message::Totals { transfer, .. }

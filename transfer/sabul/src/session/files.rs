@@ -89,7 +89,7 @@ impl PutRequest {
                 Destination { path, into_directory, preserve, sync, resume, read_back, origins };
             FileReceiver::new(disk, &destination, transfer)
         };
-        let receiver = self.pending.cx.endpoint.look(open).await.and_then(|opened| opened);
+        let receiver = self.pending.cx.endpoint.file_call(open).await.and_then(|opened| opened);
         self.pending
             .accept(Direction::Receive, |_| receiver.map(|found| Work::Receive(Box::new(found))))
     }
@@ -138,7 +138,7 @@ impl GetRequest {
         };
         self.pending.accept(Direction::Send, |_| {
             let set = set(sources, recursive).with_patterns().with_range(range);
-            let set = set.with_rules(Rules::new(&rules)?).with_all_of_files(archive);
+            let set = set.with_rules(Rules::new(&rules)?).with_archive_mode(archive);
             let set = set.with_links_out(links_out);
             Ok(Work::Send { set, announce_times: true, resume: Resume::Yes })
         })

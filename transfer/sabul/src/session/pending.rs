@@ -60,7 +60,7 @@ impl Pending {
                 let is_durable = matches!(open.request, control::Request::Put { sync: true, .. });
                 let allowed = self.cx.endpoint.sending.rate_limit_bps;
                 let allowed = allowed.filter(|_| direction == Direction::Send);
-                let steering = Steering::told(open.channel.rate_limit_bps, allowed);
+                let steering = Steering::from_peer(open.channel.rate_limit_bps, allowed);
                 let plan = Plan {
                     is_opener: false,
                     answer_within: None,

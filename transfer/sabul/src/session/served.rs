@@ -13,14 +13,14 @@ use crate::transfer::{Report, TransferHandle};
 #[non_exhaustive]
 pub enum Serving<'a> {
     /// A transfer starts.
-    Begun(&'a Begun),
+    Started(&'a Started),
     /// A transfer has ended, or another request has failed.
     Over(Served<'a>),
 }
 
 /// A running transfer opened by a peer.
 #[derive(Clone, Debug)]
-pub struct Begun {
+pub struct Started {
     /// Address of the peer.
     pub peer: SocketAddr,
     /// Description of the request.

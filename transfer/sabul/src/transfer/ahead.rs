@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use sabul_files::{Scan, SourceSet, Totals};
 
 /// Interval of reports.
-const TELL_INTERVAL: Duration = Duration::from_millis(100);
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Task that reports the totals of a scan; dropping the value stops both.
 #[derive(Debug)]
@@ -20,21 +20,21 @@ impl Ahead {
     pub(super) fn start(
         machine: &Machine,
         set: &SourceSet,
-        tell: impl Fn(Totals) + Send + 'static,
+        report: impl Fn(Totals) + Send + 'static,
     ) -> Option<Self> {
         if !set.can_be_counted() || !matches!(machine, Machine::Threads(_)) {
             return None;
         }
         let scan = Scan::start(set);
         Some(Self(machine.spawn(async move {
-            let mut ticks = interval(TELL_INTERVAL);
+            let mut ticks = interval(REPORT_INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut told = None;
+            let mut reported = None;
             loop {
                 ticks.tick().await;
                 let totals = scan.totals();
-                if told.replace(totals) != Some(totals) {
-                    tell(totals);
+                if reported.replace(totals) != Some(totals) {
+                    report(totals);
                 }
                 if totals.is_all {
                     return;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sabul_cc::Policy;
 use tokio::sync::mpsc;
 
-use super::board::{Board, Progress};
+use super::progress::{Progress, SharedProgress};
 use crate::control::Event;
 use crate::error::Error;
 use crate::steer::{Change, check_policy, check_rate_limit};
@@ -15,8 +15,8 @@ use crate::steer::{Change, check_policy, check_rate_limit};
 /// keep it running. After the end of the transfer, changes have no effect.
 #[derive(Clone)]
 pub struct TransferHandle {
-    board: Arc<Board>,
-    tell: mpsc::UnboundedSender<Event>,
+    shared_progress: Arc<SharedProgress>,
+    event_sender: mpsc::UnboundedSender<Event>,
     controller: String,
 }
 
@@ -28,16 +28,16 @@ impl fmt::Debug for TransferHandle {
 
 impl TransferHandle {
     pub(super) const fn new(
-        board: Arc<Board>,
-        tell: mpsc::UnboundedSender<Event>,
+        shared_progress: Arc<SharedProgress>,
+        event_sender: mpsc::UnboundedSender<Event>,
         controller: String,
     ) -> Self {
-        Self { board, tell, controller }
+        Self { shared_progress, event_sender, controller }
     }
 
     /// Returns the current progress.
     pub fn progress(&self) -> Progress {
-        self.board.progress()
+        self.shared_progress.progress()
     }
 
     /// Sets the policy towards competing traffic. If the peer sends and this side opened the transfer, the policy is
@@ -47,7 +47,7 @@ impl TransferHandle {
     /// If the controller does not support policies.
     pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
         check_policy(&self.controller, policy)?;
-        let _ = self.tell.send(Event::Change(Change::Policy(policy)));
+        let _ = self.event_sender.send(Event::Change(Change::Policy(policy)));
         Ok(())
     }
 
@@ -58,16 +58,16 @@ impl TransferHandle {
     /// If the limit is zero.
     pub fn set_rate_limit(&self, limit_bps: Option<u64>) -> Result<(), Error> {
         check_rate_limit(limit_bps)?;
-        let _ = self.tell.send(Event::Change(Change::RateLimit(limit_bps)));
+        let _ = self.event_sender.send(Event::Change(Change::RateLimit(limit_bps)));
         Ok(())
     }
 
-    pub(super) const fn board(&self) -> &Arc<Board> {
-        &self.board
+    pub(super) const fn shared_progress(&self) -> &Arc<SharedProgress> {
+        &self.shared_progress
     }
 
     /// Cancels the transfer.
     pub(super) fn abort(&self) {
-        let _ = self.tell.send(Event::Abort);
+        let _ = self.event_sender.send(Event::Abort);
     }
 }

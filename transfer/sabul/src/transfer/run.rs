@@ -18,17 +18,19 @@ use tracing::{debug, info};
 
 use super::Transfer;
 use super::ahead::Ahead;
-use super::board::{Board, Handle, Report};
-use super::work::{ChannelOutlet, Counter, Load, Reading, TellsEnd, Writer, Writing, micros};
+use super::progress::{Handle, Report, SharedProgress};
+use super::work::{
+    ChannelOutlet, Counter, EndSignal, Load, ReaderTask, Writer, WriterTask, micros,
+};
 use crate::budget::{BlockLoan, Tally};
 use crate::ceiling::Member;
-use crate::channel::{ChannelError, ChannelStart, Course, ReceiverHandle, SenderHandle};
+use crate::channel::{ChannelError, ChannelStart, RateSettings, ReceiverHandle, SenderHandle};
 use crate::config::{MeasureLimit, is_block_size};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::machine::{Crew, Machine};
-use crate::path::{CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
+use crate::machine::{Machine, ReservedThreads};
+use crate::path::{CONNECTOR_TIMEOUT, Demux, LISTENER_TIMEOUT, OpenPath};
 use crate::seal::Suite;
 use crate::steer::Steering;
 use crate::writers::WriterNote;
@@ -36,9 +38,9 @@ use open::open_path;
 use sabul_files::{Counts, Have, SendOptions, SourceSet, Totals};
 
 /// How long the end of a transfer waits for its writing thread to clean up.
-const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which a receiver updates its share of the common rate limit. Ours: the update interval of the ceiling.
-const PART_LOOK: Duration = Duration::from_millis(100);
+const PART_INTERVAL: Duration = Duration::from_millis(100);
 /// The suite used before the listener has chosen; a listener chooses the first suite that it supports.
 pub(crate) fn first_suite() -> Suite {
     Suite::preference()[0]
@@ -129,9 +131,10 @@ pub(crate) struct Plan {
 
 /// Starts a transfer on its own task.
 pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
-    let board = Board::new();
+    let shared_progress = SharedProgress::new();
     let controller = plan.params.controller.clone();
-    let transfer = Transfer::new(Arc::clone(&board), mailbox.tell.clone(), controller);
+    let transfer =
+        Transfer::new(Arc::clone(&shared_progress), mailbox.event_sender.clone(), controller);
     let machine = cx.machine.clone();
     machine.spawn(async move {
         let number = mailbox.number;
@@ -139,7 +142,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
         let mut run = Run {
             cx,
             mailbox,
-            board,
+            shared_progress,
             stop: Arc::default(),
             is_peers_end: false,
             is_opener: plan.is_opener,
@@ -147,9 +150,9 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             steered: None,
             have: Have::default(),
             have_memory,
-            crew: Crew::default(),
+            threads: ReservedThreads::default(),
         };
-        let outcome = run.course(plan).await;
+        let outcome = run.execute(plan).await;
         if let Err(error) = &outcome {
             debug!(transfer = number, %error, "transfer failed");
             if !run.is_peers_end {
@@ -157,10 +160,10 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
                 run.cx.control.send(Message::Cancel { transfer: Some(number), failure });
             }
         }
-        let Run { board, mailbox, .. } = run;
+        let Run { shared_progress, mailbox, .. } = run;
         // Frees the number before the application can react to the end.
         drop(mailbox);
-        board.finish(outcome);
+        shared_progress.finish(outcome);
     });
     transfer
 }
@@ -168,7 +171,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
 struct Run {
     cx: Context,
     mailbox: Mailbox,
-    board: Arc<Board>,
+    shared_progress: Arc<SharedProgress>,
     /// Stop flag of the writing thread.
     stop: Arc<AtomicBool>,
     /// The peer already has the end of the transfer, or is gone.
@@ -183,7 +186,7 @@ struct Run {
     /// Memory of `have`.
     have_memory: Tally,
     /// Reserved threads that have no work yet.
-    crew: Crew,
+    threads: ReservedThreads,
 }
 
 /// Target of new rate settings.
@@ -196,7 +199,7 @@ enum Steered {
 }
 
 impl Run {
-    async fn course(&mut self, plan: Plan) -> Result<Report, Error> {
+    async fn execute(&mut self, plan: Plan) -> Result<Report, Error> {
         let Plan { is_opener, answer_within, mut params, mut work, memory, is_durable, .. } = plan;
         let mut memory = match memory {
             Some(memory) => memory,
@@ -209,7 +212,7 @@ impl Run {
         }
         let part = self.take_part_of_all(&work);
         if let Work::Receive(writer) = work {
-            work = Work::Receive(tell_what_is_there(self.cx.clone(), writer).await?);
+            work = Work::Receive(report_resumable(self.cx.clone(), writer).await?);
         }
         let (path, accepted) = self.establish(is_opener, answer_within).await?;
         if let Some(block_bytes) = accepted {
@@ -233,7 +236,7 @@ impl Run {
             opener: path.opener,
             largest_opened: path.largest_opened,
             rtt: path.rtt,
-            silence: self.cx.endpoint.patience.silence.into(),
+            silence: self.cx.endpoint.timeouts.silence.into(),
             events: self
                 .cx
                 .endpoint
@@ -271,7 +274,7 @@ impl Run {
             Event::Control(message @ Message::Have { .. }) => {
                 let weight = message.weight() as usize;
                 let Message::Have { files, wholes, is_last, .. } = message else {
-                    return Ok(Event::Told);
+                    return Ok(Event::Handled);
                 };
                 // Files that are not stored here are sent again.
                 match self.have_memory.add(weight) {
@@ -282,7 +285,7 @@ impl Run {
                         self.have.add(Vec::new(), Vec::new(), is_last);
                     }
                 }
-                Ok(Event::Told)
+                Ok(Event::Handled)
             }
             Event::Ended(ending) => {
                 self.is_peers_end = true;
@@ -310,8 +313,8 @@ impl Run {
                 Ok(Event::Change(change))
             }
             Event::Control(Message::Totals { entries, bytes, is_all, .. }) => {
-                self.board.set_ahead(Totals { entries, bytes, is_all });
-                Ok(Event::Told)
+                self.shared_progress.set_ahead(Totals { entries, bytes, is_all });
+                Ok(Event::Handled)
             }
             event => Ok(event),
         }
@@ -321,7 +324,7 @@ impl Run {
     fn steer(&self) {
         let (policy, rate_limit_bps) = (self.steering.policy, self.steering.limit_bps());
         match &self.steered {
-            Some(Steered::Channel(handle)) => handle.steer(Course { policy, rate_limit_bps }),
+            Some(Steered::Channel(handle)) => handle.steer(RateSettings { policy, rate_limit_bps }),
             Some(Steered::Peer) => self.cx.control.send(Message::Steer {
                 transfer: self.mailbox.number,
                 policy: policy.name().to_owned(),
@@ -345,13 +348,13 @@ impl Run {
     }
 
     /// Updates the share of this transfer, and sends a changed share to the sender.
-    fn look_at_part(&mut self, part: Option<&mut Member>, handle: &ReceiverHandle, began: Instant) {
+    fn update_part(&mut self, part: Option<&mut Member>, handle: &ReceiverHandle, began: Instant) {
         let stats = handle.stats();
         let now = sabul_units::Instant::ZERO + Span::from(began.elapsed());
         // Includes headers, as senders count.
         let received = stats.packets * u64::from(stats.mtu);
         if let Some(part) = part
-            && part.look(now, received)
+            && part.update(now, received)
         {
             self.steering.allow(part.part_bps());
             self.steer();
@@ -375,11 +378,11 @@ impl Run {
     ) -> Result<(OpenPath, Option<u32>), Error> {
         let number = self.mailbox.number;
         let cx = self.cx.clone();
-        let (address, patience) = match &cx.side {
-            Side::Connector { peer, .. } => (*peer, CONNECTOR_PATIENCE),
-            Side::Listener { address, .. } => (*address, LISTENER_PATIENCE),
+        let (address, limit) = match &cx.side {
+            Side::Connector { peer, .. } => (*peer, CONNECTOR_TIMEOUT),
+            Side::Listener { address, .. } => (*address, LISTENER_TIMEOUT),
             #[cfg(test)]
-            Side::World(end) => (end.peer(), CONNECTOR_PATIENCE),
+            Side::World(end) => (end.peer(), CONNECTOR_TIMEOUT),
         };
         let (hold, is_held) = watch::channel(false);
         let mut opening = pin!(open_path(&cx, number, is_held));
@@ -387,7 +390,7 @@ impl Run {
         let mut is_accepted = !is_opener;
         let mut accepted = None;
         // Without an acceptance there is no path either, so the UDP timeout starts with the acceptance.
-        let answer_within = if is_accepted { Some(patience) } else { answer_within };
+        let answer_within = if is_accepted { Some(limit) } else { answer_within };
         let mut deadline = answer_within.map(|time| Instant::now() + time);
         loop {
             if let (Some(path), true) = (opened.take_if(|_| is_accepted), is_accepted) {
@@ -403,14 +406,14 @@ impl Run {
                         Event::Control(Message::Accept { block_bytes, .. }) if !is_accepted => {
                             is_accepted = true;
                             accepted = Some(block_bytes);
-                            deadline = Some(Instant::now() + patience);
-                            self.board.leave_line();
+                            deadline = Some(Instant::now() + limit);
+                            self.shared_progress.leave_line();
                             hold.send_replace(false);
                         }
                         // No deadline: a peer that stops answering pings ends the session.
                         Event::Control(Message::Waiting { place, .. }) if !is_accepted => {
                             deadline = None;
-                            self.board.set_place(place);
+                            self.shared_progress.set_place(place);
                             hold.send_replace(true);
                         }
                         _ => {}
@@ -423,7 +426,7 @@ impl Run {
                              look there for what keeps it busy, and try again",
                             time.as_secs_f64()
                         )),
-                        _ => Error::UdpBlocked { address, waited: patience },
+                        _ => Error::UdpBlocked { address, waited: limit },
                     });
                 }
             }
@@ -440,21 +443,22 @@ impl Run {
         let mut start = start;
         start.params.rate_limit_bps = self.steering.limit_bps();
         let block_bytes = usize::try_from(start.params.block_bytes).unwrap_or(usize::MAX);
-        let tell = self.mailbox.tell.clone();
+        let event_sender = self.mailbox.event_sender.clone();
         let on_end = Box::new(move |result| {
-            let _ = tell.send(Event::Channel(result));
+            let _ = event_sender.send(Event::Channel(result));
         });
         let (handle, job) =
             SenderHandle::new(start, memory, on_end).map_err(Error::from_channel)?;
         let machine = self.cx.machine.clone();
-        machine.run_channel(self.crew.channel.take(), job).map_err(Error::from_channel)?;
-        self.board.set_handle(Handle::Sender(handle.clone()));
+        machine.run_channel(self.threads.channel.take(), job).map_err(Error::from_channel)?;
+        self.shared_progress.set_handle(Handle::Sender(handle.clone()));
         self.steered = Some(Steered::Channel(handle.clone()));
         let _ahead = match &work {
             Work::Send { set, .. } => {
-                let (board, control) = (Arc::clone(&self.board), self.cx.control.clone());
+                let (shared_progress, control) =
+                    (Arc::clone(&self.shared_progress), self.cx.control.clone());
                 Ahead::start(&machine, set, move |totals| {
-                    board.set_ahead(totals);
+                    shared_progress.set_ahead(totals);
                     let Totals { entries, bytes, is_all } = totals;
                     control.send(Message::Totals { transfer: number, entries, bytes, is_all });
                 })
@@ -469,10 +473,11 @@ impl Run {
             }
         }
         let have = std::mem::take(&mut self.have);
-        let (control, board) = (self.cx.control.clone(), Arc::clone(&self.board));
+        let (control, shared_progress) =
+            (self.cx.control.clone(), Arc::clone(&self.shared_progress));
         let spawned = machine.run_reader(
-            self.crew.files.take(),
-            Reading {
+            self.threads.files.take(),
+            ReaderTask {
                 load: match work {
                     Work::Send { set, announce_times, resume } => {
                         let options = SendOptions { preserve: announce_times, block_bytes };
@@ -482,8 +487,13 @@ impl Run {
                     Work::SendMeasure(limit) => Some(Load::Measure(limit, block_bytes)),
                     Work::Receive(_) | Work::ReceiveMeasure(_) => None,
                 },
-                outlet: ChannelOutlet { transfer: number, handle: handle.clone(), control, board },
-                end: TellsEnd::new(self.mailbox.tell.clone()),
+                outlet: ChannelOutlet {
+                    transfer: number,
+                    handle: handle.clone(),
+                    control,
+                    shared_progress,
+                },
+                end: EndSignal::new(self.mailbox.event_sender.clone()),
             },
         );
         let result = match spawned {
@@ -495,14 +505,14 @@ impl Run {
         result
     }
 
-    /// Returns the next event. After the end of the session, own threads have [`CLEANUP_PATIENCE`] to stop.
+    /// Returns the next event. After the end of the session, own threads have [`CLEANUP_TIMEOUT`] to stop.
     async fn event_within(
         &mut self,
         ended: Option<&(Instant, Ending)>,
     ) -> Result<Option<Event>, Error> {
         let next = self.mailbox.events.recv();
         let Some((since, ending)) = ended else { return Ok(next.await) };
-        match tokio::time::timeout_at(*since + CLEANUP_PATIENCE, next).await {
+        match tokio::time::timeout_at(*since + CLEANUP_TIMEOUT, next).await {
             Ok(event) => Ok(event),
             Err(_) => {
                 self.is_peers_end = true;
@@ -513,7 +523,7 @@ impl Run {
 
     async fn wait_for_done(&mut self, handle: &SenderHandle, waits: bool) -> Result<Report, Error> {
         let (mut done, mut is_sent, mut channel_over) = (None::<Done>, false, false);
-        let mut is_settled = !waits;
+        let mut is_concluded = !waits;
         // Time and cause of the session's end, while only the own reading thread still runs.
         let mut ended = None::<(Instant, Ending)>;
         loop {
@@ -529,9 +539,11 @@ impl Run {
                 None => return Err(Error::Cancelled),
             };
             match event {
-                Event::Control(message @ Message::Progress { .. }) => self.board.follow(&message),
+                Event::Control(message @ Message::Progress { .. }) => {
+                    self.shared_progress.follow(&message)
+                }
                 Event::Control(Message::EntryFailed { index, failure, .. }) => {
-                    self.board.entry_failed(index, failure);
+                    self.shared_progress.entry_failed(index, failure);
                 }
                 Event::Control(Message::Feedback { report, .. }) => handle.report(report),
                 Event::Control(Message::Done(found)) => {
@@ -541,19 +553,19 @@ impl Run {
                 }
                 Event::Sent => is_sent = true,
                 Event::Channel(_) => channel_over = true,
-                Event::Control(Message::Settled { .. }) => is_settled = true,
+                Event::Control(Message::Settled { .. }) => is_concluded = true,
                 _ => {}
             }
             // A channel publishes its final statistics when it ends.
             if let (Some(done), true, true) = (&done, is_sent, channel_over) {
                 let Done { bytes, resumed, durable, entries, files, failed, .. } = *done;
                 let counts = Counts { bytes, resumed, durable, entries, files, failed };
-                let mut report = self.board.report(counts);
+                let mut report = self.shared_progress.report(counts);
                 report.not_kept.clone_from(&done.not_kept);
-                report.cpu_sender = Some(self.board.cpu_used());
+                report.cpu_sender = Some(self.shared_progress.cpu_used());
                 report.cpu_receiver = Some(Duration::from_micros(done.cpu_us));
-                if !is_settled && ended.is_none() {
-                    self.mailbox.settled().await;
+                if !is_concluded && ended.is_none() {
+                    self.mailbox.wait_for_settled().await;
                 }
                 return Ok(report);
             }
@@ -569,7 +581,7 @@ impl Run {
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
         let asked_bps = start.params.rate_limit_bps;
-        let (input, tell) = (self.mailbox.input.clone(), self.mailbox.tell.clone());
+        let (input, event_sender) = (self.mailbox.input.clone(), self.mailbox.event_sender.clone());
         let control = self.cx.control.clone();
         let (handle, job) = ReceiverHandle::new(
             start,
@@ -579,19 +591,19 @@ impl Run {
             }),
             Box::new(move |report| control.send(Message::Feedback { transfer: number, report })),
             Box::new(move |result| {
-                let _ = tell.send(Event::Channel(result));
+                let _ = event_sender.send(Event::Channel(result));
             }),
         )
         .map_err(Error::from_channel)?;
         let machine = self.cx.machine.clone();
-        machine.run_channel(self.crew.channel.take(), job).map_err(Error::from_channel)?;
+        machine.run_channel(self.threads.channel.take(), job).map_err(Error::from_channel)?;
         self.cx.endpoint.writers.note(WriterNote {
             is_leaving: Arc::downgrade(&self.stop),
             folder: writer.folder(),
-            heard: handle.heard(),
-            tell: self.mailbox.tell.clone(),
+            peer_silence: handle.peer_silence(),
+            event_sender: self.mailbox.event_sender.clone(),
         });
-        self.board.set_handle(Handle::Receiver(handle.clone()));
+        self.shared_progress.set_handle(Handle::Receiver(handle.clone()));
         self.steered = Some(Steered::Peer);
         if self.is_opener && self.steering.differs_from(asked_bps) {
             self.steer();
@@ -599,20 +611,20 @@ impl Run {
         let (nothing, gone) = std::sync::mpsc::channel();
         drop(nothing);
         let (alive, gone_writer) = oneshot::channel();
-        writer.heed(Arc::clone(&self.stop));
+        writer.set_cancel_flag(Arc::clone(&self.stop));
         let spawned = machine.run_writer(
-            self.crew.files.take(),
-            Writing {
+            self.threads.files.take(),
+            WriterTask {
                 writer,
                 inputs: std::mem::replace(&mut self.mailbox.inputs, gone),
                 handle: handle.clone(),
                 control: self.cx.control.clone(),
-                board: Arc::clone(&self.board),
+                shared_progress: Arc::clone(&self.shared_progress),
                 stop: Arc::clone(&self.stop),
                 opened: Instant::now(),
-                end: TellsEnd::new(self.mailbox.tell.clone()),
+                end: EndSignal::new(self.mailbox.event_sender.clone()),
                 intake: Arc::clone(&self.mailbox.intake),
-                told: 0,
+                reported: 0,
                 has_totals: false,
                 alive,
             },
@@ -635,12 +647,12 @@ impl Run {
         gone_writer: oneshot::Receiver<()>,
     ) -> Result<Report, Error> {
         let began = Instant::now();
-        let mut look = tokio::time::interval(PART_LOOK);
+        let mut interval = tokio::time::interval(PART_INTERVAL);
         loop {
             let event = tokio::select! {
                 event = self.next_event() => event?,
-                _ = look.tick(), if part.is_some() => {
-                    self.look_at_part(part.as_mut(), handle, began);
+                _ = interval.tick(), if part.is_some() => {
+                    self.update_part(part.as_mut(), handle, began);
                     continue;
                 }
             };
@@ -648,7 +660,7 @@ impl Run {
             self.stop.store(true, Ordering::Release);
             let written = written.map_err(Error::from_failure)?;
             let counts = written.counts;
-            let cpu = self.board.cpu_used();
+            let cpu = self.shared_progress.cpu_used();
             self.cx.control.send(Message::Done(Done {
                 transfer: self.mailbox.number,
                 bytes: counts.bytes,
@@ -661,15 +673,15 @@ impl Run {
                 cpu_us: micros(cpu),
                 not_kept: written.not_kept.clone(),
             }));
-            if written.has_to_be_heard {
-                let is_heard = self.is_opener || self.is_heard().await;
-                let last = if is_heard { Input::Heard } else { Input::Stop };
+            if written.awaits_confirmation {
+                let is_confirmed = self.is_opener || self.is_confirmed().await;
+                let last = if is_confirmed { Input::Confirmed } else { Input::Stop };
                 let _ = self.mailbox.input.send(last);
                 // The writer drops its end of the channel without a message.
                 let _ = gone_writer.await;
             }
             self.cx.control.send(Message::Settled { transfer: self.mailbox.number });
-            let mut report = self.board.report(counts);
+            let mut report = self.shared_progress.report(counts);
             report.not_kept = written.not_kept;
             report.cpu_receiver = Some(cpu);
             return Ok(report);
@@ -677,7 +689,7 @@ impl Run {
     }
 
     /// Waits until the sender has confirmed the result. Returns false if the channel times out first.
-    async fn is_heard(&mut self) -> bool {
+    async fn is_confirmed(&mut self) -> bool {
         let events = &mut self.mailbox.events;
         let is_over = async {
             while let Some(event) = events.recv().await {
@@ -688,7 +700,7 @@ impl Run {
             }
         };
         tokio::select! {
-            is_heard = self.cx.control.is_heard() => is_heard,
+            is_confirmed = self.cx.control.is_confirmed() => is_confirmed,
             () = is_over => {
                 info!("the sender may not know that its transfer is done; a next attempt finds all there");
                 false
@@ -710,23 +722,23 @@ impl Run {
                 }
             }
         };
-        if tokio::time::timeout(CLEANUP_PATIENCE, written).await.is_err() {
+        if tokio::time::timeout(CLEANUP_TIMEOUT, written).await.is_err() {
             debug!("a transfer's writer does not end; it waits for whoever reads its output");
         }
     }
 }
 
 /// Sends the list of partial data from earlier attempts, while the path is being opened.
-async fn tell_what_is_there(
+async fn report_resumable(
     cx: Context,
     mut writer: Box<dyn Writer>,
 ) -> Result<Box<dyn Writer>, Error> {
     cx.endpoint.writers.make_way(writer.folder().as_ref()).await;
-    let told = cx.machine.block(move || {
+    let result = cx.machine.block(move || {
         let messages = writer.have();
         (writer, messages)
     });
-    let (writer, messages) = told.await.ok_or(Error::Cancelled)?;
+    let (writer, messages) = result.await.ok_or(Error::Cancelled)?;
     for message in messages.into_iter().flatten() {
         if !cx.control.send_when_room(&message).await {
             break;

@@ -12,12 +12,12 @@ use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, NotKe
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::board::Board;
+use super::progress::SharedProgress;
 use crate::channel::{ReceiverHandle, SenderHandle};
 use crate::config::MeasureLimit;
 use crate::control::{Control, Event, Input, Intake, Written};
 use crate::error::Error;
-use crate::machine::{Hand, Machine, on_thread};
+use crate::machine::{Machine, ReservedThread, on_thread};
 use sabul_files::root::RootPath;
 use sabul_files::{
     Counts, Have, HaveMessages, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary,
@@ -33,7 +33,7 @@ pub(crate) struct ChannelOutlet {
     pub(crate) transfer: u32,
     pub(crate) handle: SenderHandle,
     pub(crate) control: Control,
-    pub(crate) board: Arc<Board>,
+    pub(crate) shared_progress: Arc<SharedProgress>,
 }
 
 impl Outlet for ChannelOutlet {
@@ -47,13 +47,13 @@ impl Outlet for ChannelOutlet {
 
     fn announced(&mut self, entry: &Entry) {
         if entry.kind == EntryKind::Stream {
-            self.board.has_stream();
+            self.shared_progress.has_stream();
         }
-        self.board.add_names(std::iter::once(entry.path.clone()));
+        self.shared_progress.add_names(std::iter::once(entry.path.clone()));
     }
 
     fn totals(&mut self, entries: u64, bytes: Option<u64>) {
-        self.board.set_totals(entries, bytes);
+        self.shared_progress.set_totals(entries, bytes);
         if let Some(bytes) = bytes {
             let transfer = self.transfer;
             self.control.send(Message::Totals { transfer, entries, bytes, is_all: true });
@@ -61,7 +61,7 @@ impl Outlet for ChannelOutlet {
     }
 
     fn failed(&mut self, path: &[u8], failure: &Failure) {
-        self.board.add_failures(vec![(path.to_vec(), failure.clone())]);
+        self.shared_progress.add_failures(vec![(path.to_vec(), failure.clone())]);
     }
 
     fn is_over(&self) -> bool {
@@ -78,14 +78,14 @@ pub(crate) enum Load {
 }
 
 /// Reader of a transfer without its thread. Dropping the value sends an event.
-pub(crate) struct Reading {
+pub(crate) struct ReaderTask {
     /// Taken by the thread that runs the reader.
     pub(crate) load: Option<Load>,
     pub(crate) outlet: ChannelOutlet,
-    pub(crate) end: TellsEnd,
+    pub(crate) end: EndSignal,
 }
 
-impl Reading {
+impl ReaderTask {
     /// Reads, hashes and queues all data, or returns when the channel is stopped; blocks.
     pub(crate) fn run(mut self) {
         let summary = match self.load.take() {
@@ -105,20 +105,20 @@ impl Reading {
         if summary.is_some() {
             self.outlet.handle.finish();
         }
-        self.end.tell(Event::Sent);
+        self.end.send(Event::Sent);
     }
 }
 
 /// Sends the end of a thread as an event to the transfer, even after a panic.
 #[derive(Debug)]
-pub(crate) struct TellsEnd(Option<mpsc::UnboundedSender<Event>>);
+pub(crate) struct EndSignal(Option<mpsc::UnboundedSender<Event>>);
 
-impl TellsEnd {
+impl EndSignal {
     pub(crate) const fn new(events: mpsc::UnboundedSender<Event>) -> Self {
         Self(Some(events))
     }
 
-    pub(crate) fn tell(&mut self, event: Event) {
+    pub(crate) fn send(&mut self, event: Event) {
         if let Some(events) = self.0.take() {
             // A transfer that is over does not need the event.
             let _ = events.send(event);
@@ -126,9 +126,9 @@ impl TellsEnd {
     }
 }
 
-impl Drop for TellsEnd {
+impl Drop for EndSignal {
     fn drop(&mut self) {
-        self.tell(Event::Broken);
+        self.send(Event::Broken);
     }
 }
 
@@ -141,7 +141,7 @@ fn send_measure(
     let path = b"measurement".to_vec();
     let entry = Entry { path, kind: EntryKind::Stream, mode: None, modified_ns: None, more: None };
     outlet.announced(&entry);
-    outlet.board.set_totals(1, limit.bytes);
+    outlet.shared_progress.set_totals(1, limit.bytes);
     let mut records = vec![Record::Entry(entry)];
     let (mut bytes, mut start) = (0, None);
     loop {
@@ -182,7 +182,7 @@ pub(crate) trait Writer: Send {
         None
     }
     /// Sets the flag that interrupts long operations.
-    fn heed(&mut self, _stop: Arc<AtomicBool>) {}
+    fn set_cancel_flag(&mut self, _stop: Arc<AtomicBool>) {}
     /// The directory that receives the files, if files are written.
     fn folder(&self) -> Option<RootPath> {
         None
@@ -199,8 +199,8 @@ pub(crate) trait Writer: Send {
     fn poll_messages(&mut self, now: Duration) -> Vec<Message>;
     /// Returns the final counts once all data is written.
     fn finished(&self) -> Option<Counts>;
-    /// Returns failures by path, without the first `told`.
-    fn failures(&self, told: usize) -> Vec<(Vec<u8>, Failure)>;
+    /// Returns failures by path, without the first `reported`.
+    fn failures(&self, reported: usize) -> Vec<(Vec<u8>, Failure)>;
     /// Total entries and bytes, once known.
     fn totals(&self) -> Option<(u64, u64)>;
     /// Memory of the entry under assembly, in bytes.
@@ -212,7 +212,7 @@ pub(crate) trait Writer: Send {
         Vec::new()
     }
     /// Whether resume data is kept until the sender has confirmed the result.
-    fn has_to_be_heard(&self) -> bool {
+    fn awaits_confirmation(&self) -> bool {
         false
     }
     /// Removes resume data after the sender has confirmed the result.
@@ -224,8 +224,8 @@ impl<S: Sink + Send> Writer for Receiver<S> {
         Some(self.have())
     }
 
-    fn heed(&mut self, stop: Arc<AtomicBool>) {
-        self.heed(stop);
+    fn set_cancel_flag(&mut self, stop: Arc<AtomicBool>) {
+        self.set_cancel_flag(stop);
     }
 
     fn folder(&self) -> Option<RootPath> {
@@ -252,8 +252,8 @@ impl<S: Sink + Send> Writer for Receiver<S> {
         self.finished()
     }
 
-    fn failures(&self, told: usize) -> Vec<(Vec<u8>, Failure)> {
-        self.failures().get(told..).unwrap_or_default().to_vec()
+    fn failures(&self, reported: usize) -> Vec<(Vec<u8>, Failure)> {
+        self.failures().get(reported..).unwrap_or_default().to_vec()
     }
 
     fn totals(&self) -> Option<(u64, u64)> {
@@ -265,8 +265,8 @@ impl<S: Sink + Send> Writer for Receiver<S> {
         self.not_kept()
     }
 
-    fn has_to_be_heard(&self) -> bool {
-        self.has_to_be_heard()
+    fn awaits_confirmation(&self) -> bool {
+        self.awaits_confirmation()
     }
 
     fn conclude(&mut self) {
@@ -289,7 +289,7 @@ pub(super) struct Counter {
     began: Option<Duration>,
     is_over: bool,
     free: Vec<Vec<u8>>,
-    told: Option<(Duration, u64)>,
+    reported: Option<(Duration, u64)>,
 }
 
 impl Counter {
@@ -302,7 +302,7 @@ impl Counter {
             began: None,
             is_over: false,
             free: Vec::new(),
-            told: None,
+            reported: None,
         }
     }
 }
@@ -338,12 +338,12 @@ impl Writer for Counter {
             // Data still in flight after that time does not count.
             self.is_over |= self.limit.time.is_some_and(|time| now >= began + time);
         }
-        let is_due = self.told.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
-        let is_news = self.told.map_or(0, |(_, bytes)| bytes) != self.bytes;
+        let is_due = self.reported.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
+        let is_news = self.reported.map_or(0, |(_, bytes)| bytes) != self.bytes;
         if !is_news || !(is_due || self.finished().is_some()) {
             return Vec::new();
         }
-        self.told = Some((now, self.bytes));
+        self.reported = Some((now, self.bytes));
         vec![Message::Progress {
             transfer: self.transfer,
             bytes: self.bytes,
@@ -374,37 +374,37 @@ pub(crate) fn micros(time: Duration) -> u64 {
 }
 
 /// Writer of a transfer without its thread. Dropping the value sends an event.
-pub(crate) struct Writing {
+pub(crate) struct WriterTask {
     pub(crate) writer: Box<dyn Writer>,
     pub(crate) inputs: Inputs<Input>,
     pub(crate) handle: ReceiverHandle,
     pub(crate) control: Control,
-    pub(crate) board: Arc<Board>,
+    pub(crate) shared_progress: Arc<SharedProgress>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) opened: Instant,
     pub(crate) intake: Arc<Intake>,
-    pub(crate) end: TellsEnd,
+    pub(crate) end: EndSignal,
     /// Number of failures passed to the application.
-    pub(crate) told: usize,
+    pub(crate) reported: usize,
     /// The application has the totals.
     pub(crate) has_totals: bool,
     /// Dropped together with the writer.
     pub(crate) alive: oneshot::Sender<()>,
 }
 
-impl Writing {
+impl WriterTask {
     /// Writes until all data is written, an error occurs, or the transfer is stopped; blocks.
     pub(crate) fn run(mut self) {
-        let mut patience = PROGRESS_INTERVAL;
+        let mut wait = PROGRESS_INTERVAL;
         loop {
-            let input = match self.inputs.recv_timeout(patience) {
+            let input = match self.inputs.recv_timeout(wait) {
                 Ok(input) => {
-                    patience = PROGRESS_INTERVAL;
+                    wait = PROGRESS_INTERVAL;
                     Some(input)
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     let is_busy = self.writer.idle();
-                    patience = if is_busy { Duration::ZERO } else { PROGRESS_INTERVAL };
+                    wait = if is_busy { Duration::ZERO } else { PROGRESS_INTERVAL };
                     None
                 }
                 Err(RecvTimeoutError::Disconnected) => Some(Input::Stop),
@@ -427,7 +427,7 @@ impl Writing {
         let writer = &mut self.writer;
         let result = match input {
             Some(Input::Block(block)) => writer.on_block(block),
-            Some(Input::Heard) => Ok(()),
+            Some(Input::Confirmed) => Ok(()),
             Some(Input::Message(_)) => {
                 let text = "the peer answers a question about files that nobody asked";
                 Err(Failure::new(FailureCode::Protocol, text))
@@ -441,45 +441,45 @@ impl Writing {
         }
         if let Some((entries, bytes)) = writer.totals().filter(|_| !self.has_totals) {
             self.has_totals = true;
-            self.board.set_totals(entries, Some(bytes));
+            self.shared_progress.set_totals(entries, Some(bytes));
         }
         let now = self.opened.elapsed();
         for message in writer.poll_messages(now) {
             if let Message::Progress { bytes, resumed, durable, entries, files, .. } = message {
                 let counts = Counts { bytes, resumed, durable, entries, files, failed: 0 };
-                self.board.advance(counts, now);
+                self.shared_progress.advance(counts, now);
             }
             self.control.send(message);
         }
-        let failures = writer.failures(self.told);
+        let failures = writer.failures(self.reported);
         if !failures.is_empty() {
-            self.told += failures.len();
-            self.board.add_failures(failures);
+            self.reported += failures.len();
+            self.shared_progress.add_failures(failures);
         }
         if let Err(failure) = result {
             return Some(Err(failure));
         }
         let counts = writer.finished()?;
-        let (not_kept, has_to_be_heard) = (writer.not_kept(), writer.has_to_be_heard());
-        Some(Ok(Written { counts, elapsed: now, not_kept, has_to_be_heard }))
+        let (not_kept, awaits_confirmation) = (writer.not_kept(), writer.awaits_confirmation());
+        Some(Ok(Written { counts, elapsed: now, not_kept, awaits_confirmation }))
     }
 
     /// Sends the result. The writer is dropped first, and partial data with it, unless the sender has to confirm the
     /// result.
-    pub(crate) fn finish(self, written: Result<Written, Failure>) -> Option<Unheard> {
+    pub(crate) fn finish(self, written: Result<Written, Failure>) -> Option<AwaitingAck> {
         let Self { writer, mut end, inputs, stop, alive, .. } = self;
-        if written.as_ref().is_ok_and(|written| written.has_to_be_heard) {
-            end.tell(Event::Written(written));
-            return Some(Unheard { writer, inputs, _stop: stop, _alive: alive });
+        if written.as_ref().is_ok_and(|written| written.awaits_confirmation) {
+            end.send(Event::Written(written));
+            return Some(AwaitingAck { writer, inputs, _stop: stop, _alive: alive });
         }
         drop((writer, alive));
-        end.tell(Event::Written(written));
+        end.send(Event::Written(written));
         None
     }
 }
 
 /// A finished writer that waits for the sender's confirmation.
-pub(crate) struct Unheard {
+pub(crate) struct AwaitingAck {
     pub(crate) writer: Box<dyn Writer>,
     pub(crate) inputs: Inputs<Input>,
     /// While this value exists, new writers of the same directory wait.
@@ -487,7 +487,7 @@ pub(crate) struct Unheard {
     _alive: oneshot::Sender<()>,
 }
 
-impl Unheard {
+impl AwaitingAck {
     /// Waits until the sender has confirmed the result, or cannot confirm it.
     fn run(mut self) {
         while let Ok(input) = self.inputs.recv() {
@@ -499,18 +499,22 @@ impl Unheard {
 
     /// Processes one input; returns whether it is the last.
     pub(crate) fn take(&mut self, input: &Input) -> bool {
-        if matches!(input, Input::Heard) {
+        if matches!(input, Input::Confirmed) {
             self.writer.conclude();
         }
-        matches!(input, Input::Heard | Input::Stop)
+        matches!(input, Input::Confirmed | Input::Stop)
     }
 }
 
 impl Machine {
     /// Runs the reader of a transfer on a thread.
-    pub(crate) fn run_reader(&self, hand: Option<Hand>, reading: Reading) -> Result<(), Error> {
+    pub(crate) fn run_reader(
+        &self,
+        reserved: Option<ReservedThread>,
+        reading: ReaderTask,
+    ) -> Result<(), Error> {
         match self {
-            Self::Threads(_) => on_thread(hand, "sabul-read", move || reading.run()),
+            Self::Threads(_) => on_thread(reserved, "sabul-read", move || reading.run()),
             #[cfg(test)]
             Self::World(tasks) => {
                 tasks.spawn(crate::world::run_reader(reading));
@@ -520,9 +524,13 @@ impl Machine {
     }
 
     /// Runs the writer of a transfer on a thread.
-    pub(crate) fn run_writer(&self, hand: Option<Hand>, writing: Writing) -> Result<(), Error> {
+    pub(crate) fn run_writer(
+        &self,
+        reserved: Option<ReservedThread>,
+        writing: WriterTask,
+    ) -> Result<(), Error> {
         match self {
-            Self::Threads(_) => on_thread(hand, "sabul-write", move || writing.run()),
+            Self::Threads(_) => on_thread(reserved, "sabul-write", move || writing.run()),
             #[cfg(test)]
             Self::World(tasks) => {
                 tasks.spawn(crate::world::run_writer(writing));

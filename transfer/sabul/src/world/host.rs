@@ -16,10 +16,10 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::paths::PathMemory;
-use crate::patience::Patience;
 use crate::policy::SendPolicy;
 use crate::seal::Suite;
 use crate::session::{Session, software};
+use crate::timeouts::Timeouts;
 use crate::transfer::{Report, Side};
 use sabul_files::SourceSet;
 use sabul_files::testing::MemoryDisk;
@@ -48,7 +48,7 @@ impl Process {
         let endpoint = Endpoint::new(
             machine,
             memory,
-            Patience::default(),
+            Timeouts::default(),
             policy,
             None,
             None,

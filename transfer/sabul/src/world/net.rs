@@ -14,7 +14,7 @@ use sabul_wire::ConnectionId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::channel::engine::{Datagrams, Wake};
+use crate::channel::driver::{Datagrams, Wake};
 use crate::path::OpenPath;
 use crate::seal::{Opener, Sealer, Suite};
 use crate::tls::ChannelSecrets;

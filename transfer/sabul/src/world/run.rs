@@ -6,42 +6,42 @@ use std::time::Duration;
 use sabul_wire::control::Entry;
 
 use crate::channel::ChannelError;
-use crate::channel::engine::{Engine, Job, Turned};
+use crate::channel::driver::{ChannelEndpoint, DriveResult, Job};
 use crate::control::Input;
-use crate::transfer::{Load, Reading, Writing};
+use crate::transfer::{Load, ReaderTask, WriterTask};
 use sabul_files::{Outlet, Stopped, send_files};
 
 /// Interval at which a task polls for events that would wake a thread.
-const LOOK: Duration = Duration::from_millis(2);
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Runs one end of a channel.
 pub(crate) async fn run_channel(job: Job) {
-    let Job { mut engine, shared, on_end, .. } = job;
-    let result = turn_until_over(&mut *engine).await;
-    engine.ended();
-    drop(engine);
+    let Job { mut endpoint, shared, on_end, .. } = job;
+    let result = turn_until_over(&mut *endpoint).await;
+    endpoint.ended();
+    drop(endpoint);
     shared.stop();
     on_end(result);
 }
 
-async fn turn_until_over(engine: &mut dyn Engine) -> Result<(), ChannelError> {
-    let mut buffers = engine.buffers();
+async fn turn_until_over(endpoint: &mut dyn ChannelEndpoint) -> Result<(), ChannelError> {
+    let mut buffers = endpoint.buffers();
     loop {
-        let pause = match engine.turn(&mut buffers)? {
-            Turned::Again => {
+        let pause = match endpoint.drive(&mut buffers)? {
+            DriveResult::Again => {
                 tokio::task::yield_now().await;
                 continue;
             }
-            Turned::Wait(pause) => pause,
-            Turned::Over => return Ok(()),
+            DriveResult::Wait(pause) => pause,
+            DriveResult::Over => return Ok(()),
         };
-        let ready = engine.socket().in_world().map(super::Socket::ready);
+        let ready = endpoint.socket().in_world().map(super::Socket::ready);
         let Some(ready) = ready else { return Err(ChannelError::Broken) };
         if let Some(rest) = pause.rest {
-            tokio::time::sleep(engine.until(rest)).await;
+            tokio::time::sleep(endpoint.until(rest)).await;
         }
         // Always advance the clock, since a turn without effect would otherwise repeat for ever.
-        let wait = engine.until(pause.until).max(Duration::from_micros(1));
+        let wait = endpoint.until(pause.until).max(Duration::from_micros(1));
         tokio::select! {
             biased;
             () = ready.notified() => {}
@@ -79,7 +79,7 @@ impl Outlet for Script {
 
 /// Runs the reader of a transfer: reads everything at once, and hands over blocks as buffers become
 /// free.
-pub(crate) async fn run_reader(mut reading: Reading) {
+pub(crate) async fn run_reader(mut reading: ReaderTask) {
     let Some(Load::Set(set, options, have)) = reading.load.take() else {
         return reading.finish(None);
     };
@@ -100,7 +100,7 @@ pub(crate) async fn run_reader(mut reading: Reading) {
             match reading.outlet.handle.try_buffer() {
                 Err(_) => break false,
                 Ok(Some(_)) => break reading.outlet.handle.block(block).is_ok(),
-                Ok(None) => tokio::time::sleep(LOOK).await,
+                Ok(None) => tokio::time::sleep(CHECK_INTERVAL).await,
             }
         };
         if !is_handed_over {
@@ -111,13 +111,13 @@ pub(crate) async fn run_reader(mut reading: Reading) {
 }
 
 /// Runs the writer of a transfer.
-pub(crate) async fn run_writer(mut writing: Writing) {
+pub(crate) async fn run_writer(mut writing: WriterTask) {
     loop {
         let input = match writing.inputs.try_recv() {
             Ok(input) => Some(input),
             Err(TryRecvError::Disconnected) => Some(Input::Stop),
             Err(TryRecvError::Empty) => {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(CHECK_INTERVAL).await;
                 None
             }
         };
@@ -128,7 +128,7 @@ pub(crate) async fn run_writer(mut writing: Writing) {
                     Ok(input) if rest.take(&input) => return,
                     Ok(_) => {}
                     Err(TryRecvError::Disconnected) => return,
-                    Err(TryRecvError::Empty) => tokio::time::sleep(LOOK).await,
+                    Err(TryRecvError::Empty) => tokio::time::sleep(CHECK_INTERVAL).await,
                 }
             }
         }

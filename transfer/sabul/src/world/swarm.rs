@@ -27,7 +27,7 @@ const SEEDS_BY_DEFAULT: u64 = 1000;
 /// Time limit of a transfer; after the last fault, transfers must succeed within it.
 const BOUND: Duration = Duration::from_secs(240);
 /// Interval of the checks.
-const LOOK: Duration = Duration::from_millis(25);
+const CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Possible contents by path.
 type Versions = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
@@ -442,7 +442,7 @@ impl World {
                 ended = jobs.join_next() => if let Some(Err(error)) = ended {
                     std::panic::resume_unwind(error.into_panic());
                 },
-                () = sleep(LOOK) => self.check(),
+                () = sleep(CHECK_INTERVAL) => self.check(),
             }
         }
         self.heal().await;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use sabul::tls::{self, Identity};
 use sabul::{
-    ConnectConfig, Direction, Error, Listener, ListenerConfig, MeasureLimit, Patience, Service,
-    Session, Ticket, TransferOptions, connect,
+    ConnectConfig, Direction, Error, Listener, ListenerConfig, MeasureLimit, Service, Session,
+    Ticket, Timeouts, TransferOptions, connect,
 };
 use sabul_wire::control::{
     self, CONTROL_VERSION, ChannelParams, Failure, FailureCode, MAX_SOURCES, Message, Open, Request,
@@ -20,12 +20,12 @@ use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
 
 /// Longer than any step takes, so that a failure ends too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Most memory of the whole process. Without bounds each attack takes gigabytes.
 const MEMORY_MAX: u64 = 300 << 20;
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    crate::common::within(PATIENCE, test)
+    crate::common::within(TIMEOUT, test)
 }
 
 /// Memory of this process in bytes.
@@ -35,14 +35,14 @@ fn resident() -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10
 }
 
-fn hasty() -> Patience {
-    Patience { silence: Duration::from_secs(2), ..Patience::default() }
+fn hasty() -> Timeouts {
+    Timeouts { silence: Duration::from_secs(2), ..Timeouts::default() }
 }
 
 /// A listener that serves a directory, and the result of its next session.
-async fn serving(patience: Patience) -> (Ticket, JoinHandle<Result<(), Error>>) {
+async fn serving(timeouts: Timeouts) -> (Ticket, JoinHandle<Result<(), Error>>) {
     let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
-    config.patience = patience;
+    config.timeouts = timeouts;
     let listener = Listener::bind(config).await.unwrap();
     let ticket = listener.ticket().clone();
     let serving = tokio::spawn(async move {
@@ -137,13 +137,13 @@ fn a_ticket_holder_cannot_exhaust_the_memory_of_a_listener() {
             links_out: false,
         };
         // More sources than a request may have: rejected before decoding.
-        let (ticket, served) = serving(Patience::default()).await;
+        let (ticket, served) = serving(Timeouts::default()).await;
         let request = |number| open(2 * number + 1, control::Direction::Pull, get(1_000_000));
         let why = flood(dial(&ticket).await, request, 256).await.expect("a reason");
         assert_eq!(why.code, FailureCode::Protocol, "{why}");
         served.await.unwrap().unwrap_err();
         // The maximum of sources, in the maximum number of transfers, and more.
-        let (ticket, _served) = serving(Patience::default()).await;
+        let (ticket, _served) = serving(Timeouts::default()).await;
         let request = |number| open(2 * number + 1, control::Direction::Pull, get(MAX_SOURCES));
         flood(dial(&ticket).await, request, 1000).await;
         // Refused requests, from a peer that does not read the answers.
@@ -156,7 +156,7 @@ fn a_ticket_holder_cannot_exhaust_the_memory_of_a_listener() {
         let error = served.await.unwrap().unwrap_err();
         assert!(matches!(error, Error::PeerGone(_)), "{error:?}");
         // Texts of one megabyte.
-        let (ticket, served) = serving(Patience::default()).await;
+        let (ticket, served) = serving(Timeouts::default()).await;
         let cancel = |_| Message::Cancel { transfer: Some(1), failure: long_failure() };
         flood(dial(&ticket).await, cancel, 200).await;
         served.await.unwrap().unwrap_err();
@@ -215,11 +215,11 @@ fn a_silent_listener_ends_the_session_with_a_named_error() {
     run(async {
         let ticket = listening(|stream| async move {
             // Like a stopped process: its kernel continues, the process does not.
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(TIMEOUT).await;
             drop(stream);
         })
         .await;
-        let config = ConnectConfig { patience: hasty(), ..ConnectConfig::default() };
+        let config = ConnectConfig { timeouts: hasty(), ..ConnectConfig::default() };
         let session = connect(&ticket, config).await.unwrap();
         let began = Instant::now();
         let error = ask(&session).await;
@@ -243,7 +243,7 @@ fn an_idle_connector_that_vanishes_is_removed() {
 fn a_live_connector_without_transfers_is_disconnected_after_its_timeout() {
     run(async {
         let idle = Some(Duration::from_secs(4));
-        let (ticket, served) = serving(Patience { idle, ..hasty() }).await;
+        let (ticket, served) = serving(Timeouts { idle, ..hasty() }).await;
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
         let error = served.await.unwrap().unwrap_err();
         assert!(error.to_string().contains("had no transfer for 4 s"), "{error}");
@@ -256,10 +256,10 @@ fn a_live_connector_without_transfers_is_disconnected_after_its_timeout() {
 fn a_request_unanswered_by_a_live_peer_times_out() {
     run(async {
         let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
-        config.patience = Patience::default();
+        config.timeouts = Timeouts::default();
         let listener = Listener::bind(config).await.unwrap();
-        let patience = Patience { accept: Duration::from_secs(2), ..Patience::default() };
-        let config = ConnectConfig { patience, ..ConnectConfig::default() };
+        let timeouts = Timeouts { accept: Duration::from_secs(2), ..Timeouts::default() };
+        let config = ConnectConfig { timeouts, ..ConnectConfig::default() };
         let session = connect(listener.ticket(), config).await.unwrap();
         // The peer is alive, but its application does not read requests.
         let peer = listener.accept().await.unwrap();
@@ -282,7 +282,7 @@ fn a_request_unanswered_by_a_live_peer_times_out() {
 #[test]
 fn text_from_a_peer_is_escaped_for_the_terminal() {
     run(async {
-        let (ticket, served) = serving(Patience::default()).await;
+        let (ticket, served) = serving(Timeouts::default()).await;
         let mut stream = dial(&ticket).await;
         let failure = Failure::new(FailureCode::Refused, "\x1b]0;owned\x07\x1b[31mred");
         say(&mut stream, &Message::Cancel { transfer: None, failure }).await;
@@ -295,7 +295,7 @@ fn text_from_a_peer_is_escaped_for_the_terminal() {
 #[test]
 fn refused_settings_are_shown_escaped_and_not_applied() {
     run(async {
-        let (ticket, served) = serving(Patience::default()).await;
+        let (ticket, served) = serving(Timeouts::default()).await;
         let mut stream = dial(&ticket).await;
         let request = Request::Measure { bytes: None, millis: None };
         let Message::Open(mut open) = open(1, control::Direction::Pull, request) else {

@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 use sabul::files::{Source, SourceSet};
 use sabul::{
     ConnectConfig, Direction, Error, ErrorKind, FailureCode, Listener, ListenerConfig,
-    LocalDestination, MeasureLimit, Patience, RemoteDestination, Report, Request, Service, Session,
-    Ticket, TransferOptions, connect, connect_to,
+    LocalDestination, MeasureLimit, RemoteDestination, Report, Request, Service, Session, Ticket,
+    Timeouts, TransferOptions, connect, connect_to,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 
 /// Longer than any step takes, so that a failure ends too.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs a test on its own runtime, for a bounded time.
 fn run<T>(test: impl Future<Output = T>) -> T {
-    crate::common::within(PATIENCE, test)
+    crate::common::within(TIMEOUT, test)
 }
 
 async fn listener() -> Listener {
@@ -634,11 +634,11 @@ fn a_consumer_that_pauses_still_gets_everything() {
     run(async {
         let root = TempDir::new().unwrap();
         file(&root, "f", 3_000_000);
-        let patience = Patience { silence: Duration::from_secs(3), ..Patience::default() };
+        let timeouts = Timeouts { silence: Duration::from_secs(3), ..Timeouts::default() };
         let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
-        config.patience = patience;
+        config.timeouts = timeouts;
         let listener = Listener::bind(config).await.unwrap();
-        let config = ConnectConfig { patience, ..ConnectConfig::default() };
+        let config = ConnectConfig { timeouts, ..ConnectConfig::default() };
         let near = connect(listener.ticket(), config).await.unwrap();
         let far = listener.accept().await.unwrap();
         let service = Service { root: Some(root.path().to_owned()), ..Service::default() };

@@ -11,13 +11,13 @@ use sabul::{
 };
 
 /// Longer than any step takes, so that a failure ends too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// At [`SLOW_BPS`] this takes 800 s; at full speed almost no time.
 const BYTES: u64 = 10_000_000;
 const SLOW_BPS: u64 = 100_000;
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    crate::common::within(PATIENCE, test)
+    crate::common::within(TIMEOUT, test)
 }
 
 /// A session with a listener that serves measurements as long as the test runs.

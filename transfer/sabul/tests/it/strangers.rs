@@ -14,13 +14,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
 /// Longer than any step takes, so that a failure ends too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest wait of an honest connector. Without load it waits for milliseconds; a busy machine is slower. A listener
 /// that let strangers fill all slots took 10 s and more.
 const PROMPT: Duration = Duration::from_secs(5);
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    crate::common::within(PATIENCE, test)
+    crate::common::within(TIMEOUT, test)
 }
 
 /// A listener that serves measurements.

@@ -133,16 +133,16 @@ fn a_later_version_or_form_is_distinguished_from_no_header() {
     let mut payload = data.encode().to_vec();
     payload.extend(encoded(&header));
     payload.extend([7; TAG_LEN + 1]);
-    assert_eq!(look_for_congestion(&payload), CongestionFound::Header(header));
+    assert_eq!(locate_congestion(&payload), CongestionFound::Header(header));
     let first = DATA_HEADER_LEN + 2;
     for (byte, version, form) in [(0x24, 2, 4), (0xF1, 15, 1), (0x1E, 1, 14)] {
         payload[first] = byte;
-        assert_eq!(look_for_congestion(&payload), CongestionFound::Later { version, form });
+        assert_eq!(locate_congestion(&payload), CongestionFound::Later { version, form });
     }
     // Version 0 never existed. Bytes without the magic are no header.
     payload[first] = 0x04;
-    assert_eq!(look_for_congestion(&payload), CongestionFound::Nothing);
+    assert_eq!(locate_congestion(&payload), CongestionFound::Nothing);
     (payload[first], payload[DATA_HEADER_LEN]) = (0x24, 0);
-    assert_eq!(look_for_congestion(&payload), CongestionFound::Nothing);
-    assert_eq!(look_for_congestion(&payload[..DATA_HEADER_LEN + 8]), CongestionFound::Nothing);
+    assert_eq!(locate_congestion(&payload), CongestionFound::Nothing);
+    assert_eq!(locate_congestion(&payload[..DATA_HEADER_LEN + 8]), CongestionFound::Nothing);
 }

@@ -66,18 +66,18 @@ fn two_flows_converge_to_their_share_plus_alpha_over_beta_at_any_delay() {
 #[test]
 fn a_flow_reacts_once_to_a_router_interval_and_never_to_an_old_one() {
     let mut host = Emkc::new([2e6, 0.5], 100e6, SIZE);
-    let told = |router, round| {
+    let signalled = |router, round| {
         let interval = Rate::from_mbps(100).time_for(SIZE);
         CongestionFields::Emkc { interval, loss: -1_000_000_000, router, round }
     };
     // 100 + 2 + 0.5 × 100.
-    acknowledge(&mut host, told(7, 5));
+    acknowledge(&mut host, signalled(7, 5));
     assert!((host.rate / 152e6 - 1.0).abs() < 1e-6, "{}", host.rate);
     for (router, round, moves) in
         [(7, 5, false), (7, 4, false), (7, 6, true), (9, 1, true), (9, 0, false), (0, 9, false)]
     {
         host.rate = 10e6;
-        acknowledge(&mut host, told(router, round));
+        acknowledge(&mut host, signalled(router, round));
         assert_eq!(host.rate > 10e6, moves, "router {router}, interval {round}");
     }
 }
@@ -95,9 +95,11 @@ fn a_router_writes_its_overload_and_the_header_keeps_the_largest() {
         router.on_interval(T, &link);
         let mut fields = CongestionForm::Emkc.blank();
         router.on_departure(SIZE, &mut fields, &link);
-        let CongestionFields::Emkc { loss: told, router, round, .. } = fields else { panic!() };
+        let CongestionFields::Emkc { loss: signalled, router, round, .. } = fields else {
+            panic!()
+        };
         assert_eq!((router, round), (7, n));
-        assert!((told - loss).abs() < 10_000, "{told}");
+        assert!((signalled - loss).abs() < 10_000, "{signalled}");
     }
     let interval = Span::from_micros(12);
     let larger = CongestionFields::Emkc { interval, loss: 600_000_000, router: 9, round: 3 };
@@ -110,7 +112,7 @@ fn a_router_writes_its_overload_and_the_header_keeps_the_largest() {
 
 /// Returns the signalled losses of 50 intervals of two flows of constant rates, which announce
 /// their rates or not.
-fn losses_of_a_constant_load(is_told: bool) -> Vec<i64> {
+fn losses_of_a_constant_load(has_signal: bool) -> Vec<i64> {
     let mut router = EmkcRouter::<f64>::new(7, 0.95, T);
     // 76.3 packets in each interval, and 109.2.
     let gaps = [Span(393_000_000), Span(274_700_000)];
@@ -129,7 +131,7 @@ fn losses_of_a_constant_load(is_told: bool) -> Vec<i64> {
         }
         let interval = gaps[flow];
         let fields = CongestionFields::Emkc { interval, loss: 0, router: 0, round: 0 };
-        router.on_arrival(SIZE, is_told.then_some(&fields), &link);
+        router.on_arrival(SIZE, has_signal.then_some(&fields), &link);
         next[flow] = now + interval;
     }
     losses.split_off(1)
@@ -139,8 +141,8 @@ fn losses_of_a_constant_load(is_told: bool) -> Vec<i64> {
 fn loss_is_measured_between_packets_so_a_constant_load_gives_one_value() {
     // 1500 × 8 bits in 393 µs, and in 274.7: 74.218 Mb/s, of 76.
     let wanted = billionths((74.218_1 - 76.0) / 74.218_1);
-    let told = losses_of_a_constant_load(true);
-    assert!(told.iter().all(|loss| (loss - wanted).abs() < 20_000), "{wanted}: {told:?}");
+    let signalled = losses_of_a_constant_load(true);
+    assert!(signalled.iter().all(|loss| (loss - wanted).abs() < 20_000), "{wanted}: {signalled:?}");
     // By packets alone a loss errs by half a percent, twice the difference of two links of 76 and
     // 92 Mb/s.
     let counted = losses_of_a_constant_load(false);

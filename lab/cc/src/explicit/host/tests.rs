@@ -23,11 +23,11 @@ impl Controller for Obedient {
     fn on_timeout(&mut self, _: &mut Context<'_>) {}
     fn on_ack(&mut self, acked: &Acked, _: &mut Context<'_>) {
         if let Some(Echo {
-            header: CongestionHeader { fields: CongestionFields::Own(told), .. },
+            header: CongestionHeader { fields: CongestionFields::Own(reported), .. },
             ..
         }) = acked.echo
         {
-            self.0 = Rate(told[0]);
+            self.0 = Rate(reported[0]);
         }
     }
 }
@@ -62,11 +62,11 @@ struct Flow {
 }
 
 impl Flow {
-    fn new(told: Rate) -> Self {
+    fn new(reported: Rate) -> Self {
         let law = Box::new(Obedient(Rate::from_mbps(1)));
         let beside = [(); 2].map(|()| Box::new(Beside(None)) as Box<dyn Controller>);
         let explicit = Explicit::new(law, Rate::from_mbps(1), 10.0, SIZE, Some(beside));
-        let fields = CongestionFields::Own([told.0, 0, 0, 0]);
+        let fields = CongestionFields::Own([reported.0, 0, 0, 0]);
         let header = Some(CongestionHeader { routers: 1, queued: Span::ZERO, fields });
         let acked = Acked::default();
         Self { explicit, mbps: 1000, ms: 1000, acked, header, late: Span::ZERO, lose_percent: 0 }
@@ -113,10 +113,10 @@ impl Flow {
 
     /// Runs until losses no longer belong to the start.
     fn begin(&mut self) {
-        (0..6).for_each(|_| self.settle());
+        (0..6).for_each(|_| self.run_until_stable());
     }
 
-    fn settle(&mut self) {
+    fn run_until_stable(&mut self) {
         (0..40).for_each(|_| self.step());
         assert!(!self.is_fallen());
     }
@@ -133,7 +133,7 @@ fn a_rate_rises_at_most_tenfold_a_round_trip_above_the_arrival_rate() {
     }
     assert!(flow.rate() <= 10_001.0, "ten times what the path carries: {}", flow.rate());
     let mut flow = Flow::new(Rate::from_mbps(300));
-    flow.settle();
+    flow.run_until_stable();
     assert!((flow.rate() - 300.0).abs() < 0.1, "an honest router is obeyed to the letter");
 }
 
@@ -149,7 +149,7 @@ fn a_missing_router_echo_or_lost_router_is_detected_within_two_rtts() {
     assert_eq!(blank, Some(CongestionForm::Own.blank()), "it says nothing more to routers");
     assert_eq!(flow.explicit.limits().window, Some(Packets(4)));
     let mut flow = Flow::new(Rate::from_mbps(300));
-    flow.settle();
+    flow.run_until_stable();
     flow.header = flow.header.map(|header| CongestionHeader { routers: 0, ..header });
     assert!(flow.falls_after().is_some_and(|rounds| rounds <= 2), "another route");
 }
@@ -157,18 +157,18 @@ fn a_missing_router_echo_or_lost_router_is_detected_within_two_rtts() {
 #[test]
 fn only_queues_that_no_router_reports_cause_fallback() {
     let mut flow = Flow::new(Rate::from_mbps(300));
-    flow.settle();
+    flow.run_until_stable();
     flow.late = Span::from_millis(15);
     assert!(flow.falls_after().is_some_and(|rounds| rounds <= 2));
     let mut flow = Flow::new(Rate::from_mbps(300));
-    flow.settle();
+    flow.run_until_stable();
     flow.late = Span::from_millis(100);
     let queued = Span::from_millis(98);
     flow.header = flow.header.map(|header| CongestionHeader { queued, ..header });
-    flow.settle();
+    flow.run_until_stable();
     // A machine that is late now and then.
     let mut flow = Flow::new(Rate::from_mbps(300));
-    flow.settle();
+    flow.run_until_stable();
     for n in 0..40 {
         flow.late = Span::from_millis(if n % 3 == 0 { 0 } else { 30 });
         flow.step();
@@ -179,9 +179,9 @@ fn only_queues_that_no_router_reports_cause_fallback() {
 #[test]
 fn loss_causes_fallback_only_if_no_router_reports_a_queue() {
     let mut flow = Flow::new(Rate::from_mbps(300));
-    flow.settle();
+    flow.run_until_stable();
     flow.lose_percent = 1;
-    flow.settle();
+    flow.run_until_stable();
     flow.lose_percent = 5;
     assert!(flow.falls_after().is_some_and(|rounds| rounds <= 2));
     let mut flow = Flow::new(Rate::from_mbps(300));
@@ -189,13 +189,13 @@ fn loss_causes_fallback_only_if_no_router_reports_a_queue() {
     (flow.lose_percent, flow.late) = (5, Span::from_millis(50));
     let queued = Span::from_millis(50);
     flow.header = flow.header.map(|header| CongestionHeader { queued, ..header });
-    flow.settle();
+    flow.run_until_stable();
     assert_eq!(flow.falls_after().map(|rounds| rounds <= 8), Some(true));
 }
 
 #[test]
 fn lasting_losses_cause_fallback_and_transient_losses_do_not() {
-    let told = |percent: u64| {
+    let reported = |percent: u64| {
         let mut flow = Flow::new(Rate::from_mbps(300));
         flow.begin();
         (flow.lose_percent, flow.late) = (percent, Span::from_millis(60));
@@ -217,18 +217,18 @@ fn lasting_losses_cause_fallback_and_transient_losses_do_not() {
     (fresh.lose_percent, fresh.late) = (10, queued);
     let after = falls_after(&mut fresh);
     assert!(after.is_some_and(|ms| (2450..2750).contains(&ms)), "{after:?} ms");
-    let after = falls_after(&mut told(10));
+    let after = falls_after(&mut reported(10));
     assert!(after.is_some_and(|ms| (450..700).contains(&ms)), "{after:?} ms");
-    assert_eq!(falls_after(&mut told(1)), None, "no more than the path's own");
+    assert_eq!(falls_after(&mut reported(1)), None, "no more than the path's own");
     // A join every second that overflows the queue for three RTTs.
-    let mut flow = told(0);
+    let mut flow = reported(0);
     for n in 0..1000 {
         flow.lose_percent = if n % 100 < 12 { 30 } else { 0 };
         flow.step();
     }
     assert!(!flow.is_fallen());
     // Losses most of the time, but not always.
-    let mut flow = told(0);
+    let mut flow = reported(0);
     let fell = (0..1000).find(|n| {
         flow.lose_percent = if n % 20 < 15 { 30 } else { 0 };
         flow.step();
@@ -244,10 +244,10 @@ fn losses_cause_fallback_only_after_the_router_stops_lowering_the_rate() {
     (flow.lose_percent, flow.late) = (10, Span::from_millis(60));
     let queued = flow.late;
     // A join every four RTTs, for three seconds.
-    let mut told = 300e6;
+    let mut reported = 300e6;
     for n in 0..300 {
-        told *= if n % 16 == 0 { 0.95 } else { 1.0 };
-        let fields = CongestionFields::Own([rate_of(told).0, 0, 0, 0]);
+        reported *= if n % 16 == 0 { 0.95 } else { 1.0 };
+        let fields = CongestionFields::Own([rate_of(reported).0, 0, 0, 0]);
         flow.header = Some(CongestionHeader { routers: 1, queued, fields });
         flow.step();
         assert!(!flow.is_fallen(), "{n}");
@@ -278,7 +278,7 @@ fn a_flow_that_fell_back_for_losses_restarts_once_if_they_end_soon() {
     };
     let fallen = || {
         let mut flow = Flow::new(Rate::from_mbps(300));
-        flow.settle();
+        flow.run_until_stable();
         flow.lose_percent = 5;
         assert!(flow.falls_after().is_some());
         flow

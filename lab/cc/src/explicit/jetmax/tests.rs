@@ -9,11 +9,11 @@ use super::*;
 const SIZE: Bytes = Bytes(1500);
 const RTT: Span = Span::from_millis(50);
 
-fn acknowledge(host: &mut JetMax, now: Instant, told: JetMaxFields) {
+fn acknowledge(host: &mut JetMax, now: Instant, fields: JetMaxFields) {
     let rtt = RttEstimate { latest: RTT, smoothed: RTT, variance: Span::ZERO, min: RTT };
     let moment = Moment::new(now, Some(rtt), SIZE);
     let header =
-        CongestionHeader { routers: 1, ..CongestionHeader::new(CongestionFields::JetMax(told)) };
+        CongestionHeader { routers: 1, ..CongestionHeader::new(CongestionFields::JetMax(fields)) };
     let echo = Some(Echo { header, delta: 0 });
     let acked = Acked { newly: Packets(1), echo, ..Acked::default() };
     host.on_ack(&acked, &mut Context::without_chance(&moment));
@@ -41,10 +41,10 @@ fn rounds(host: &mut JetMax, fair: u64, per_rtt: usize, count: usize) -> Vec<f64
     let mut way = std::collections::VecDeque::from(vec![sent(host); per_rtt]);
     let mut rates = Vec::new();
     for n in 0..count * per_rtt {
-        let mut told = way.pop_front().unwrap();
-        (told.fair, told.loss, told.loss_max) = (Rate::from_mbps(fair), 0, 0);
-        (told.suggested, told.round) = (7, u16::try_from(n % 65_536).unwrap());
-        acknowledge(host, Instant::ZERO + RTT * n as u64 / per_rtt as u64, told);
+        let mut fields = way.pop_front().unwrap();
+        (fields.fair, fields.loss, fields.loss_max) = (Rate::from_mbps(fair), 0, 0);
+        (fields.suggested, fields.round) = (7, u16::try_from(n % 65_536).unwrap());
+        acknowledge(host, Instant::ZERO + RTT * n as u64 / per_rtt as u64, fields);
         way.push_back(sent(host));
         if (n + 1) % per_rtt == 0 {
             rates.push(host.rate / 1e6);
@@ -71,21 +71,21 @@ fn the_error_shrinks_by_one_minus_tau_each_rtt_at_any_ack_frequency() {
 #[test]
 fn a_fair_rate_is_applied_once_even_if_many_packets_carry_it() {
     let mut host = bound(0.6, 100.0);
-    let told = |host: &JetMax, round| {
+    let fields = |host: &JetMax, round| {
         let fair = Rate::from_mbps(200);
         JetMaxFields { fair, suggested: 7, round, loss: 0, loss_max: 0, ..sent(host) }
     };
     for (round, mbps) in [(5, 160.0), (5, 160.0), (5, 160.0), (6, 184.0), (6, 184.0)] {
         // The packet left at the present rate: the RTT is shorter than the router's interval.
-        let told = told(&host, round);
-        acknowledge(&mut host, Instant::ZERO, told);
+        let fields = fields(&host, round);
+        acknowledge(&mut host, Instant::ZERO, fields);
         assert!((host.rate / 1e6 - mbps).abs() < 0.1, "interval {round}: {}", host.rate);
     }
     // The same number from another router is another interval.
     host.obey(9);
     host.bond = Bond::Bound;
-    let told = JetMaxFields { suggested: 9, ..told(&host, 6) };
-    acknowledge(&mut host, Instant::ZERO, told);
+    let fields = JetMaxFields { suggested: 9, ..fields(&host, 6) };
+    acknowledge(&mut host, Instant::ZERO, fields);
     assert!((host.rate / 1e6 - 193.6).abs() < 0.1, "{}", host.rate);
 }
 
@@ -102,18 +102,18 @@ fn jetmax_is_stable_for_tau_below_2_and_monotone_up_to_1() {
 fn a_new_flow_uses_fair_rates_only_of_intervals_that_counted_it() {
     let mut host = JetMax::new(0.6, 1e6, SIZE);
     let now = Instant::ZERO;
-    let told = |host: &JetMax, round| {
+    let fields = |host: &JetMax, round| {
         let (fair, suggested) = (Rate::from_mbps(100), 7);
         JetMaxFields { fair, suggested, round, loss: 0, loss_max: 0, ..sent(host) }
     };
-    let first = told(&host, 3);
+    let first = fields(&host, 3);
     acknowledge(&mut host, now, first);
     assert_eq!(sent(&host).controlling, 7, "the first header elects");
     acknowledge(&mut host, now, first);
     assert_eq!(host.bond, Bond::Settling(None), "that one had left before");
     for (round, is_bound) in [(5, false), (6, false), (7, true)] {
-        let told = told(&host, round);
-        acknowledge(&mut host, now, told);
+        let fields = fields(&host, round);
+        acknowledge(&mut host, now, fields);
         assert_eq!(host.bond == Bond::Bound, is_bound, "round {round}");
     }
     assert!((host.rate / 1e6 - 60.4).abs() < 0.1, "1 + 0.6 × 99: {}", host.rate);
@@ -202,8 +202,8 @@ fn rates_stay_within_bounds_with_invalid_router_fields() {
     for interval in [Span::ZERO, Span::MAX, Span(1)] {
         for fair in [Rate(0), Rate(u64::MAX - 1), Rate(1)] {
             let mut host = bound(1.9, 10.0);
-            let told = JetMaxFields { interval, fair, loss: 5, loss_max: -5, ..sent(&host) };
-            acknowledge(&mut host, Instant::ZERO, told);
+            let fields = JetMaxFields { interval, fair, loss: 5, loss_max: -5, ..sent(&host) };
+            acknowledge(&mut host, Instant::ZERO, fields);
             assert!(host.rate >= RATE_MIN && host.rate.is_finite(), "{interval:?} {fair}");
         }
     }

@@ -22,7 +22,7 @@ fn link() -> LinkState {
 
 fn host(q0: Option<f64>) -> MaxNet {
     let (most, initial) = (1e9, 1e6);
-    MaxNet { most, q0, rate: initial, initial, packet_bytes: SIZE, is_told: false }
+    MaxNet { most, q0, rate: initial, initial, packet_bytes: SIZE, has_signal: false }
 }
 
 fn acknowledge(host: &mut MaxNet, price: Span, rtt_ms: u64) {
@@ -63,13 +63,13 @@ fn a_price_is_the_excess_load_in_seconds_and_never_negative() {
     assert!((router.price - 0.01).abs() < 1e-6, "{}", router.price);
     let mut fields = CongestionForm::MaxNet.blank();
     router.on_departure(SIZE, &mut fields, &link());
-    assert_eq!(fields, CongestionFields::MaxNet { price: router.told });
+    assert_eq!(fields, CongestionFields::MaxNet { price: router.signalled });
     let higher = CongestionFields::MaxNet { price: Span::from_secs(1) };
     let mut fields = higher;
     router.on_departure(SIZE, &mut fields, &link());
     assert_eq!(fields, higher, "the highest of the path");
     (0..20).for_each(|_| router.on_interval(T, &link()));
-    assert_eq!(router.told, Span::ZERO);
+    assert_eq!(router.signalled, Span::ZERO);
     router.price = PRICE_MAX;
     router.on_arrival(Rate::from_mbps(100_000).bytes_in(T), None, &link());
     router.on_interval(T, &link());
@@ -85,7 +85,7 @@ fn two_flows(q0: f64, rtt_ms: usize) -> ([f64; 2], f64) {
     let mut way = VecDeque::from(vec![Span::from_secs_f64(router.price); rtt_ms]);
     let (mut least, mut most) = (f64::MAX, 0.0f64);
     for step in 0..60_000 {
-        way.push_back(router.told.max(Span(1)));
+        way.push_back(router.signalled.max(Span(1)));
         let price = way.pop_front().unwrap();
         for host in &mut hosts {
             acknowledge(host, price, 50);

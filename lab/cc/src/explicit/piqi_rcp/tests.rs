@@ -48,16 +48,16 @@ fn is_stable(kappa1: f64, kappa2: f64, steps: usize) -> bool {
     let mut router = router(kappa1, kappa2);
     let rtt = T.as_secs_f64() * steps as f64;
     let fair = 1e9 / FLOWS;
-    let mut told = std::collections::VecDeque::from(vec![fair * 1.01; steps + 1]);
+    let mut signalled = std::collections::VecDeque::from(vec![fair * 1.01; steps + 1]);
     (router.rate, router.before) = (fair * 1.01, 1e9);
     let mut far = 0.0f64;
     for k in 0..20_000 {
-        let load = told.pop_front().unwrap() * FLOWS;
+        let load = signalled.pop_front().unwrap() * FLOWS;
         router.load.rtt = rtt;
         let fields = CongestionFields::PiqiRcp { rtt: T * steps as u64, rate: NO_RATE };
         router.on_arrival(Rate(rate_of(load).0).bytes_in(T), Some(&fields), &LINK);
         router.on_interval(T, &LINK);
-        told.push_back(router.rate);
+        signalled.push_back(router.rate);
         if k >= 19_000 {
             far = far.max((router.rate / fair - 1.0).abs());
         }

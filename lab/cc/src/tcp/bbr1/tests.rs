@@ -42,7 +42,7 @@ impl Path {
     }
 
     /// Runs ten packets a millisecond with one BDP in flight, until the bandwidth is probed.
-    fn settled() -> Self {
+    fn steady() -> Self {
         let mut path = Self::new();
         path.run(1000, 10, 1000, RTT);
         assert_eq!(path.bbr.phase(), "probe-bw");
@@ -89,14 +89,14 @@ fn drain_lasts_until_one_bdp_is_in_flight() {
 
 #[test]
 fn the_window_is_twice_the_bdp_plus_ack_aggregation() {
-    let path = Path::settled();
+    let path = Path::steady();
     // 2 × 10 000 × 0.1 + 6.
     assert_eq!(path.bbr.limits().window, Some(Packets(2006)));
 }
 
 #[test]
 fn the_gain_cycle_probes_drains_and_cruises() {
-    let mut path = Path::settled();
+    let mut path = Path::steady();
     while path.phase_of_cycle() != 0 {
         path.run(1, 10, 1000, RTT);
     }
@@ -119,7 +119,7 @@ fn the_gain_cycle_probes_drains_and_cruises() {
 
 #[test]
 fn a_minimum_rtt_older_than_ten_seconds_is_measured_again() {
-    let mut path = Path::settled();
+    let mut path = Path::steady();
     path.run(8900, 10, 1100, RTT + Span::from_millis(10));
     assert_eq!(path.bbr.phase(), "probe-bw");
     path.run(1200, 10, 1100, RTT + Span::from_millis(10));
@@ -135,7 +135,7 @@ fn a_minimum_rtt_older_than_ten_seconds_is_measured_again() {
 
 #[test]
 fn a_loss_limits_the_window_for_one_rtt_and_keeps_the_rate() {
-    let mut path = Path::settled();
+    let mut path = Path::steady();
     let gap = path.bbr.limits().gap;
     path.bbr.on_loss(&loss(path.total, path.next - 1), &mut cx(path.now, RTT));
     assert_eq!(path.bbr.limits().window, Some(Packets(1010)), "in flight at the newest ACK");
@@ -157,7 +157,7 @@ fn a_loss_limits_the_window_for_one_rtt_and_keeps_the_rate() {
 
 #[test]
 fn a_timeout_leaves_one_packet_and_the_next_acks_restore_the_window() {
-    let mut path = Path::settled();
+    let mut path = Path::steady();
     for _ in 0..3 {
         path.bbr.on_timeout(&mut cx(path.now, RTT));
     }

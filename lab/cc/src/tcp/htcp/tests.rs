@@ -125,7 +125,7 @@ fn the_maximum_rtt_decays_and_does_not_jump() {
 fn short_rtts_and_the_disabled_switch_set_the_decrease_factor() {
     // Below 10 ms always one half.
     let mut law = law(&[("bandwidth_switch", "off")]);
-    law.is_settled = true;
+    law.is_rate_stable = true;
     let short = Span::from_millis(10);
     law.rtt_max = short;
     assert!((law.keep(100.0, &cx(Span::ZERO, short)) - 0.5).abs() < 1e-9);

@@ -14,7 +14,7 @@ use sabul_tun::Device;
 use sabul_tun::FRAME_MAX;
 
 const DELAY: Duration = Duration::from_millis(5);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Carries frames between two devices, each [`DELAY`] late.
 struct Wire {
@@ -80,7 +80,7 @@ fn ends(mtu: u32, is_ipv6: bool) -> (Ends, Wire) {
         let is_usable = || std::net::UdpSocket::bind((address, 0)).is_ok();
         let started = std::time::Instant::now();
         while !host.run(is_usable).unwrap() {
-            assert!(started.elapsed() < PATIENCE, "{address} never becomes usable");
+            assert!(started.elapsed() < TIMEOUT, "{address} never becomes usable");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -117,11 +117,11 @@ impl Seen {
 fn run(plan: &FlowPlan, ends: Ends, copies: usize) -> Seen {
     let flow = Flow::prepare(plan, ends, 7, None).unwrap();
     let started = std::time::Instant::now();
-    flow.go(Clock::start(), Instant::ZERO + PATIENCE.into());
+    flow.go(Clock::start(), Instant::ZERO + TIMEOUT.into());
     let mut seen = Seen::default();
-    while seen.counters.len() < copies && started.elapsed() < PATIENCE && flow.check().is_ok() {
+    while seen.counters.len() < copies && started.elapsed() < TIMEOUT && flow.check().is_ok() {
         seen.take(flow.events());
-        let gauges = flow.look().1.unwrap_or(seen.gauges);
+        let gauges = flow.snapshot().1.unwrap_or(seen.gauges);
         seen.in_flight_max = seen.in_flight_max.max(gauges.in_flight);
         seen.gauges = gauges;
         std::thread::sleep(Duration::from_millis(10));

@@ -390,7 +390,7 @@ fn the_controller_gets_sacked_lost_and_app_limited_state_with_each_ack() {
         .lock()
         .unwrap()
         .iter()
-        .map(|acked| (acked.settled.0, acked.largest.0, acked.lost.0, acked.is_app_limited))
+        .map(|acked| (acked.cumulative_ack.0, acked.largest.0, acked.lost.0, acked.is_app_limited))
         .collect();
     assert_eq!(told[..3], [(1, 3, 0, false), (1, 5, 1, false), (10, 10, 1, true)]);
     assert_eq!(told[3], (12, 12, 1, true));

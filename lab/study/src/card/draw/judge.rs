@@ -119,7 +119,7 @@ impl Finding {
 
 /// Numbers of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Look {
+pub(super) struct TrialResult {
     /// Goodput of the controller's flows, or of the CUBIC flows in their place.
     pub(super) ours_bps: f64,
     /// Loss of these flows beyond the path's random loss.
@@ -131,7 +131,7 @@ pub(super) struct Look {
     pub(super) queue_packets: f64,
 }
 
-impl Look {
+impl TrialResult {
     pub(super) fn new(path: &Path, role: Role, trial: &Trial) -> Self {
         let id = if role == Role::Reference { PLACE } else { OURS };
         let flow = trial.flow(id);
@@ -154,10 +154,10 @@ impl Look {
 
 /// The runs of one path with one seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Looks {
-    pub(super) alone: Look,
-    pub(super) beside: Look,
-    pub(super) reference: Look,
+pub(super) struct SeedResults {
+    pub(super) alone: TrialResult,
+    pub(super) beside: TrialResult,
+    pub(super) reference: TrialResult,
 }
 
 /// Numbers and verdicts of one path.
@@ -223,22 +223,22 @@ fn ratio(picked: &[usize], parts: impl Fn(usize) -> (f64, f64)) -> f64 {
 
 impl PathMark {
     /// Judges a path by its runs, one entry per seed, and by the reasons of the failed runs.
-    pub(super) fn new(path: Path, seeds: &[Looks], faults: &[String]) -> Self {
+    pub(super) fn new(path: Path, seeds: &[SeedResults], faults: &[String]) -> Self {
         if seeds.is_empty() {
             return Self { path, ..Self::default() }.with_faults(faults);
         }
         let random = SeededRandom::new(BOOTSTRAP_SEED).fork(&format!("path {}", path.number));
-        let over = |name: &str, number: &dyn Fn(&Looks) -> f64| {
+        let over = |name: &str, number: &dyn Fn(&SeedResults) -> f64| {
             bootstrap(seeds.len(), random.fork(name), |picked| {
                 mean(picked.iter().map(|&seed| number(&seeds[seed])))
             })
         };
-        let held = |name: &str, parts: &dyn Fn(&Looks) -> (f64, f64)| {
+        let held = |name: &str, parts: &dyn Fn(&SeedResults) -> (f64, f64)| {
             bootstrap(seeds.len(), random.fork(name), |picked| {
                 ratio(picked, |seed| parts(&seeds[seed]))
             })
         };
-        let plain = |number: &dyn Fn(&Looks) -> f64| mean(seeds.iter().map(number));
+        let plain = |number: &dyn Fn(&SeedResults) -> f64| mean(seeds.iter().map(number));
 
         let alone_share = over("alone share", &|one| one.alone.share);
         let alone_share = Finding::new(alone_share, Good::AtLeast, TERMS.alone_share_min);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::measure::{Trial, nonsense};
 use super::super::plan::Exam;
-use super::judge::{Look, Looks, PathMark};
+use super::judge::{PathMark, SeedResults, TrialResult};
 use super::paths::{PACKETS_MAX, Path, Question, Role};
 use crate::{Cause, Error, Observer, simulate};
 
@@ -44,8 +44,8 @@ struct Job {
 }
 
 /// Numbers of a path whose runs have not all finished.
-struct Desk {
-    looks: Vec<Looks>,
+struct PathRuns {
+    results: Vec<SeedResults>,
     /// Reasons of failed runs by seed and scenario.
     faults: BTreeMap<(usize, &'static str), String>,
     left: usize,
@@ -53,7 +53,7 @@ struct Desk {
 
 /// State shared by the threads.
 struct Books {
-    desks: Vec<Desk>,
+    desks: Vec<PathRuns>,
     marks: Vec<Option<PathMark>>,
     journal: Option<(PathBuf, File)>,
 }
@@ -94,12 +94,13 @@ pub(in super::super) fn run(
         }
     }
     announce(paths, done, &jobs, threads, observer);
-    let desk = || Desk {
-        looks: vec![Looks::default(); seeds],
+    let path_runs = || PathRuns {
+        results: vec![SeedResults::default(); seeds],
         faults: BTreeMap::new(),
         left: Role::ALL.len() * seeds,
     };
-    let books = Mutex::new(Books { desks: paths.iter().map(|_| desk()).collect(), marks, journal });
+    let books =
+        Mutex::new(Books { desks: paths.iter().map(|_| path_runs()).collect(), marks, journal });
     let is_broken = AtomicBool::new(false);
     let work = |job: &Job| {
         if is_broken.load(Ordering::Relaxed) {
@@ -161,13 +162,13 @@ fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
     books.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
+impl PathRuns {
     /// Returns the mark of a path whose runs are finished. Seeds with a failed run are excluded
     /// from its numbers.
     fn mark(&self, path: Path) -> PathMark {
         let has_failed = |seed: usize| self.faults.keys().any(|(failed, _)| *failed == seed);
-        let good = self.looks.iter().enumerate().filter(|(seed, _)| !has_failed(*seed));
-        let good: Vec<Looks> = good.map(|(_, looks)| *looks).collect();
+        let good = self.results.iter().enumerate().filter(|(seed, _)| !has_failed(*seed));
+        let good: Vec<SeedResults> = good.map(|(_, results)| *results).collect();
         let faults: Vec<String> = self.faults.values().cloned().collect();
         PathMark::new(path, &good, &faults)
     }
@@ -178,7 +179,7 @@ impl Desk {
 ///
 /// # Errors
 /// If the run cannot be simulated as requested.
-fn look(job: &Job, path: &Path) -> Result<Result<Look, String>, Error> {
+fn result(job: &Job, path: &Path) -> Result<Result<TrialResult, String>, Error> {
     let finished = match simulate(&job.run) {
         Ok(finished) => finished,
         Err(error) if error.cause() == Cause::Request => return Err(error),
@@ -187,7 +188,7 @@ fn look(job: &Job, path: &Path) -> Result<Result<Look, String>, Error> {
     let trial = Trial { run: job.run.clone(), finished };
     Ok(match nonsense(&trial) {
         Some(what) => Err(format!("scenario '{}', {what}", job.run.scenario.name)),
-        None => Ok(Look::new(path, job.role, &trial)),
+        None => Ok(TrialResult::new(path, job.role, &trial)),
     })
 }
 
@@ -198,23 +199,23 @@ fn work_off(
     observer: &Observer,
 ) -> Result<(), Error> {
     let path = paths[job.path];
-    let look = look(job, &path)?;
+    let result = result(job, &path)?;
     let mut books = lock(books);
-    let desk = &mut books.desks[job.path];
-    let looks = &mut desk.looks[job.seed];
-    match (look, job.role) {
-        (Ok(look), Role::Alone) => looks.alone = look,
-        (Ok(look), Role::Beside) => looks.beside = look,
-        (Ok(look), Role::Reference) => looks.reference = look,
+    let path_runs = &mut books.desks[job.path];
+    let results = &mut path_runs.results[job.seed];
+    match (result, job.role) {
+        (Ok(result), Role::Alone) => results.alone = result,
+        (Ok(result), Role::Beside) => results.beside = result,
+        (Ok(result), Role::Reference) => results.reference = result,
         (Err(fault), role) => {
-            desk.faults.insert((job.seed, role.name()), fault);
+            path_runs.faults.insert((job.seed, role.name()), fault);
         }
     }
-    desk.left -= 1;
-    if desk.left > 0 {
+    path_runs.left -= 1;
+    if path_runs.left > 0 {
         return Ok(());
     }
-    let mark = desk.mark(path);
+    let mark = path_runs.mark(path);
     let verdict = mark.met.name();
     if let Some((file, journal)) = &mut books.journal {
         write_line(journal, &mark).map_err(|error| {
@@ -283,13 +284,14 @@ mod tests {
 
     #[test]
     fn a_seed_with_a_failed_run_is_excluded_from_numbers() {
-        let looks = |bps: f64| {
-            let look = Look { theirs_bps: bps, ..Look::default() };
-            Looks { beside: look, reference: look, ..Looks::default() }
+        let results = |bps: f64| {
+            let result = TrialResult { theirs_bps: bps, ..TrialResult::default() };
+            SeedResults { beside: result, reference: result, ..SeedResults::default() }
         };
         let faults = [((1, "beside"), "too fast".to_owned())];
-        let desk = Desk { looks: vec![looks(2e6), looks(0.0)], faults: faults.into(), left: 0 };
-        let mark = desk.mark(Path::drawn(7, 1));
+        let path_runs =
+            PathRuns { results: vec![results(2e6), results(0.0)], faults: faults.into(), left: 0 };
+        let mark = path_runs.mark(Path::drawn(7, 1));
         assert!((mark.cubic_bps - 2e6).abs() < 1.0, "{mark:?}");
         assert_eq!((mark.failed_runs, mark.fault.as_deref()), (1, Some("too fast")));
     }

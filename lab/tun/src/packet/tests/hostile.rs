@@ -97,14 +97,14 @@ fn every_accepted_frame_can_be_written_without_a_panic() {
     let small = kinds().map(|sample| Sample { payload: 70, gso: 20, ..sample });
     let whole = small.map(|sample| Sample { gso: 0, ..sample });
     let frames: Vec<_> = small.iter().chain(&whole).map(Sample::frame).collect();
-    let mut luck = SeededRandom::new(4);
+    let mut seed = SeededRandom::new(4);
     let (mut accepted, mut cut, mut out) = (0, 0, Vec::new());
     for _ in 0..CASES {
         let mut frame = frames[pick(frames.len())].clone();
         if pick(10) == 0 {
             // Only the first nibble remains.
             frame.truncate(pick(frame.len() + 1));
-            frame.fill_with(|| pick_byte(&mut luck));
+            frame.fill_with(|| pick_byte(&mut seed));
             if let Some(first) = frame.get_mut(VNET_BYTES) {
                 *first = *first & 0x0F | 0x40;
             }
@@ -113,13 +113,13 @@ fn every_accepted_frame_can_be_written_without_a_panic() {
             // Mostly small numbers in the headers: they pass the most checks.
             let at = pick(frame.len().clamp(1, 90));
             if let Some(byte) = frame.get_mut(at) {
-                *byte = if pick(2) == 0 { pick_byte(&mut luck) } else { pick_byte(&mut luck) % 64 };
+                *byte = if pick(2) == 0 { pick_byte(&mut seed) } else { pick_byte(&mut seed) % 64 };
             }
         }
         if let Ok(bundle) = Bundle::parse(&frame) {
             accepted += 1;
             cut += u32::from(bundle.segments() > 1);
-            write_all(&bundle, &mut luck, &mut out);
+            write_all(&bundle, &mut seed, &mut out);
         }
     }
     assert!(accepted > CASES / 10 && accepted < CASES * 9 / 10, "{accepted} accepted");

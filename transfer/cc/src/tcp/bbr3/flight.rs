@@ -7,7 +7,7 @@ use crate::controller::{Acked, LossReport, SentNumber};
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     /// Packets lost since the start, by loss reports alone.
-    told: u64,
+    reported: u64,
     /// Packets lost since the start, by loss reports or ACKs.
     pub(super) lost: u64,
     /// Packets in flight after the newest ACK.
@@ -19,12 +19,12 @@ pub(super) struct Flight {
 impl Flight {
     /// Counts packets reported lost.
     pub(super) const fn note_loss(&mut self, loss: &LossReport) {
-        self.told = self.told.saturating_add(loss.first_time.0);
+        self.reported = self.reported.saturating_add(loss.first_time.0);
     }
 
     /// Processes an ACK; returns the number of newly lost packets.
     pub(super) fn note_ack(&mut self, acked: &Acked) -> f64 {
-        let lost = self.lost.max(acked.lost.0).max(self.told);
+        let lost = self.lost.max(acked.lost.0).max(self.reported);
         let newly_lost = (lost - self.lost) as f64;
         self.lost = lost;
         self.packets = acked.in_flight.0 as f64;

@@ -11,7 +11,7 @@ use sabul_cc::{BUFFER_PACKETS, RttEstimate, SYN_INTERVAL};
 use sabul_units::{Instant, SeqNo, Span};
 use sabul_wire::{Feedback, NumberRange};
 
-use super::desk::Desk;
+use super::context::ReceiverContext;
 use super::spacing::Spacing;
 use crate::receiver::lists::Listing;
 use crate::rtt::UNKNOWN_TO_RECEIVER;
@@ -47,9 +47,9 @@ impl Buffers {
     }
 
     /// Starts the buffer's timer unless it runs; `packets` are still to come.
-    fn start_timer(&mut self, desk: &Desk<'_>, buffer: u64, packets: u64) {
+    fn start_timer(&mut self, context: &ReceiverContext<'_>, buffer: u64, packets: u64) {
         if !self.due.contains_key(&buffer) {
-            let due = desk.now + self.time_for(packets) + rtt_slack(desk.rtt);
+            let due = context.now + self.time_for(packets) + rtt_slack(context.rtt);
             self.set_due(buffer, Some(due));
         }
     }
@@ -60,55 +60,55 @@ impl Buffers {
         (self.spacing.mean() * packets).mul_ratio(3, 2).min(TIMER_MAX)
     }
 
-    pub(super) fn on_gap(&mut self, desk: &Desk<'_>, gap: NumberRange) {
+    pub(super) fn on_gap(&mut self, context: &ReceiverContext<'_>, gap: NumberRange) {
         // Later packets have arrived, so no more packets of these buffers are expected.
         let first = gap.first / BUFFER_PACKETS;
         let last = (gap.last / BUFFER_PACKETS).min(first + BUFFERS_MAX as u64);
         for buffer in first..=last {
             let behind = numbers_of(buffer).last.saturating_sub(gap.last);
-            self.start_timer(desk, buffer, behind);
+            self.start_timer(context, buffer, behind);
         }
     }
 
     /// Starts the timer of the piece's buffer, or makes its report due.
-    pub(super) fn on_piece(&mut self, desk: &Desk<'_>, seq: SeqNo) {
-        self.spacing.note(desk.now);
+    pub(super) fn on_piece(&mut self, context: &ReceiverContext<'_>, seq: SeqNo) {
+        self.spacing.note(context.now);
         let buffer = seq.0 / BUFFER_PACKETS;
         let numbers = numbers_of(buffer);
-        let is_seen = desk.data.next().0 > numbers.last;
-        let is_complete = is_seen && desk.data.missing().overlap(numbers).next().is_none();
+        let is_seen = context.data.next().0 > numbers.last;
+        let is_complete = is_seen && context.data.missing().overlap(numbers).next().is_none();
         if is_complete || seq.0 == numbers.last {
-            self.set_due(buffer, Some(desk.now));
+            self.set_due(buffer, Some(context.now));
         } else {
-            self.start_timer(desk, buffer, numbers.last - seq.0);
+            self.start_timer(context, buffer, numbers.last - seq.0);
         }
     }
 
     /// Reports on the buffers that a mark covers, unless their timers run.
-    pub(super) fn on_mark(&mut self, desk: &Desk<'_>, tail: Option<NumberRange>) {
+    pub(super) fn on_mark(&mut self, context: &ReceiverContext<'_>, tail: Option<NumberRange>) {
         if let Some(tail) = tail {
-            self.on_gap(desk, tail);
+            self.on_gap(context, tail);
         }
         // The timer of the buffer that the mark cuts short waits for packets that will not come.
-        let last = desk.data.next().0.saturating_sub(1) / BUFFER_PACKETS;
+        let last = context.data.next().0.saturating_sub(1) / BUFFER_PACKETS;
         if self.due.contains_key(&last) {
-            self.set_due(last, Some(desk.now));
+            self.set_due(last, Some(context.now));
         }
-        let first = desk.data.complete();
-        if first < desk.data.next() {
+        let first = context.data.complete();
+        if first < context.data.next() {
             let first = first.0 / BUFFER_PACKETS;
             if !self.due.contains_key(&first) {
-                self.set_due(first, Some(desk.now));
+                self.set_due(first, Some(context.now));
             }
         }
     }
 
-    pub(super) fn run(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn run(&mut self, context: &mut ReceiverContext<'_>) {
         while let Some(&(due, buffer)) = self.queue.first() {
-            if due > desk.now {
+            if due > context.now {
                 return;
             }
-            self.answer_for(desk, buffer);
+            self.answer_for(context, buffer);
         }
     }
 
@@ -117,30 +117,30 @@ impl Buffers {
     }
 
     /// Reports that the buffer is complete, or its missing numbers. [RFC998] OK and RESEND
-    fn answer_for(&mut self, desk: &mut Desk<'_>, buffer: u64) {
+    fn answer_for(&mut self, context: &mut ReceiverContext<'_>, buffer: u64) {
         let numbers = numbers_of(buffer);
-        let next = desk.data.next();
+        let next = context.data.next();
         let below = next.0.min(numbers.last + 1);
         self.set_due(buffer, None);
         if below <= numbers.first {
             return;
         }
         let listing = Listing { serial: 0, from: numbers.first, below, lists: 1 };
-        let missing = listing.list(desk.data, desk.stats);
+        let missing = listing.list(context.data, context.stats);
         let count: u64 = missing.ranges.iter().map(|range| range.count()).sum();
-        let complete = desk.data.complete();
+        let complete = context.data.complete();
         if count > 0 {
             // Retransmissions arrive after a round trip, behind the packets in flight.
-            let rtt = desk.rtt.map_or(UNKNOWN_TO_RECEIVER, |rtt| rtt.smoothed);
-            let due = desk.now + rtt + self.time_for(count) + rtt_slack(desk.rtt);
+            let rtt = context.rtt.map_or(UNKNOWN_TO_RECEIVER, |rtt| rtt.smoothed);
+            let due = context.now + rtt + self.time_for(count) + rtt_slack(context.rtt);
             self.set_due(buffer, Some(due));
         } else if complete < next {
             // After a gap longer than all timers, the first incomplete buffer gets the next timer.
-            self.start_timer(desk, complete.0 / BUFFER_PACKETS, 0);
+            self.start_timer(context, complete.0 / BUFFER_PACKETS, 0);
         }
         if count > 0 || below > numbers.last {
-            desk.acks.want_now(desk.now);
-            desk.lists.push(Feedback::Missing(missing));
+            context.acks.want_now(context.now);
+            context.lists.push(Feedback::Missing(missing));
         }
     }
 

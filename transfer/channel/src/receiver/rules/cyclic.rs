@@ -2,7 +2,7 @@
 
 use sabul_wire::Missing;
 
-use super::desk::Desk;
+use super::context::ReceiverContext;
 use crate::receiver::lists::Listing;
 
 /// [FOBS] A report leaves once per this many packets; the number is ours.
@@ -21,18 +21,18 @@ impl Cyclic {
         Self { list_from: 0 }
     }
 
-    pub(super) const fn is_turn(packets: u64) -> bool {
+    pub(super) const fn is_due(packets: u64) -> bool {
         packets.is_multiple_of(PACKETS)
     }
 
     /// Starts a report where the last one ended; begins again at the end.
-    pub(super) fn on_piece(&self, desk: &mut Desk<'_>) {
-        if !Self::is_turn(desk.stats.packets) {
+    pub(super) fn on_piece(&self, context: &mut ReceiverContext<'_>) {
+        if !Self::is_due(context.stats.packets) {
             return;
         }
-        let (first, below) = (desk.data.complete().0, desk.data.next().0);
+        let (first, below) = (context.data.complete().0, context.data.next().0);
         let from = if self.list_from >= below { first } else { self.list_from.max(first) };
-        desk.lists.begin(Listing { serial: 0, from, below, lists: LISTS });
+        context.lists.begin(Listing { serial: 0, from, below, lists: LISTS });
     }
 
     pub(super) const fn note_listed(&mut self, missing: &Missing) {

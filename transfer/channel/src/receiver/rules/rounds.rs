@@ -5,7 +5,7 @@
 use sabul_units::{Instant, Span};
 use sabul_wire::Mark;
 
-use super::desk::Desk;
+use super::context::ReceiverContext;
 use super::spacing::Spacing;
 use crate::receiver::lists::Listing;
 
@@ -44,13 +44,14 @@ impl Rounds {
         self.mark = Some((mark, now + self.quiet()));
     }
 
-    pub(super) fn run(&mut self, desk: &mut Desk<'_>) {
-        let complete = desk.data.complete();
-        let is_due = |(mark, due): &mut (Mark, Instant)| *due <= desk.now || complete >= mark.end;
+    pub(super) fn run(&mut self, context: &mut ReceiverContext<'_>) {
+        let complete = context.data.complete();
+        let is_due =
+            |(mark, due): &mut (Mark, Instant)| *due <= context.now || complete >= mark.end;
         if let Some((mark, _)) = self.mark.take_if(is_due) {
-            desk.acks.want_now(desk.now);
+            context.acks.want_now(context.now);
             let (from, below) = (complete.0.min(mark.end.0), mark.end.0);
-            desk.lists.begin(Listing { serial: mark.serial, from, below, lists: u32::MAX });
+            context.lists.begin(Listing { serial: mark.serial, from, below, lists: u32::MAX });
         }
     }
 

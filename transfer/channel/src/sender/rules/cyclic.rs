@@ -13,12 +13,12 @@ pub(in crate::sender) struct Cyclic {
     open: IntervalSet,
     cursor: u64,
     /// Totals already reported to the controller: packets settled, and arrived.
-    told: (u64, u64),
+    reported: (u64, u64),
 }
 
 impl Cyclic {
     pub(super) const fn new() -> Self {
-        Self { open: IntervalSet::new(), cursor: 0, told: (0, 0) }
+        Self { open: IntervalSet::new(), cursor: 0, reported: (0, 0) }
     }
 
     pub(super) const fn open(&self) -> &IntervalSet {
@@ -54,9 +54,9 @@ impl Cyclic {
             from = range.last + 1;
         }
         self.remove(from, missing.below.0);
-        let sent = totals.settled.saturating_sub(self.told.0);
-        let arrived = totals.arrived.saturating_sub(self.told.1).min(sent);
-        self.told = (totals.settled, totals.arrived);
+        let sent = totals.resolved.saturating_sub(self.reported.0);
+        let arrived = totals.arrived.saturating_sub(self.reported.1).min(sent);
+        self.reported = (totals.resolved, totals.arrived);
         Account { sent, arrived }
     }
 

@@ -58,7 +58,7 @@ impl Marks {
     }
 
     /// Makes the newest mark due again, if no data has left since.
-    pub(super) const fn repeat(&mut self) {
+    pub(super) const fn resend(&mut self) {
         self.is_due |= self.newest.serial > 0 && !self.is_outdated;
     }
 }

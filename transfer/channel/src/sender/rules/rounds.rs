@@ -8,7 +8,7 @@ use sabul_wire::{Mark, Missing};
 
 use super::marks::Marks;
 use super::verdict::{Account, Verdict, count};
-use crate::sender::pace::From;
+use crate::sender::pace::PaceReference;
 
 /// State of the present round.
 #[derive(Debug)]
@@ -37,8 +37,8 @@ impl Rounds {
     }
 
     /// [RBUDP] The times of a round count from its start.
-    pub(super) const fn pace_from(&mut self) -> From {
-        From::Row { is_first: std::mem::replace(&mut self.is_new, false) }
+    pub(super) const fn pace_from(&mut self) -> PaceReference {
+        PaceReference::Row { is_first: std::mem::replace(&mut self.is_new, false) }
     }
 
     pub(super) fn next_mark(&mut self, now: Instant, end: SeqNo) -> Result<Mark, Instant> {

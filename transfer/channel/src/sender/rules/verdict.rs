@@ -21,7 +21,7 @@ impl Account {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sender) struct Totals {
     /// Sent and no longer in flight.
-    pub(in crate::sender) settled: u64,
+    pub(in crate::sender) resolved: u64,
     pub(in crate::sender) arrived: u64,
 }
 

@@ -34,10 +34,10 @@ pub(super) async fn open_path(
         Side::Connector { peer, sockets } => loop {
             let suite = suites.borrow_and_update().unwrap_or_else(first_suite);
             let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
-            let course = EndOnDrop(Arc::default());
-            course.0.hold(*is_held.borrow_and_update());
+            let ending = EndOnDrop(Arc::default());
+            ending.0.hold(*is_held.borrow_and_update());
             let sockets = sockets.clone().with_buffers(cx.endpoint.memory.socket_bytes());
-            let (peer, of_attempt) = (*peer, Arc::clone(&course.0));
+            let (peer, of_attempt) = (*peer, Arc::clone(&ending.0));
             let mut attempt = tokio::task::spawn_blocking(move || {
                 path::connect(peer, &sockets, &secrets, suite, &of_attempt)
             });
@@ -48,7 +48,7 @@ pub(super) async fn open_path(
                         Ok(Err(error)) => return Err(error),
                         Ok(Ok(None)) | Err(_) => return Err(Error::Cancelled),
                     },
-                    Ok(()) = is_held.changed() => course.0.hold(*is_held.borrow_and_update()),
+                    Ok(()) = is_held.changed() => ending.0.hold(*is_held.borrow_and_update()),
                     Ok(()) = suites.changed() => {
                         // The listener chose another suite than the guess: start again.
                         if suites.borrow().is_some_and(|chosen| chosen != suite) {

@@ -13,11 +13,12 @@ fn path() -> Path {
 }
 
 /// Runs with good numbers. The reference has 50 + 50 Mb/s.
-fn looks(theirs_bps: f64, own_loss: f64) -> Looks {
-    let alone = Look { share: 0.99, queue_packets: 10.0, ..Look::default() };
-    let beside = Look { ours_bps: 40e6, own_loss, theirs_bps, ..Look::default() };
-    let reference = Look { ours_bps: 50e6, own_loss: 0.01, theirs_bps: 50e6, ..Look::default() };
-    Looks { alone, beside, reference }
+fn results(theirs_bps: f64, own_loss: f64) -> SeedResults {
+    let alone = TrialResult { share: 0.99, queue_packets: 10.0, ..TrialResult::default() };
+    let beside = TrialResult { ours_bps: 40e6, own_loss, theirs_bps, ..TrialResult::default() };
+    let reference =
+        TrialResult { ours_bps: 50e6, own_loss: 0.01, theirs_bps: 50e6, ..TrialResult::default() };
+    SeedResults { alone, beside, reference }
 }
 
 fn good(value: f64, low: f64, high: f64, side: Good, bound: f64) -> Verdict {
@@ -70,7 +71,7 @@ fn a_ratio_is_of_sums_over_the_same_seeds() {
 
 #[test]
 fn a_path_is_met_if_all_four_verdicts_are_yes() {
-    let seeds = |theirs_bps: f64, own_loss: f64| vec![looks(theirs_bps, own_loss); 4];
+    let seeds = |theirs_bps: f64, own_loss: f64| vec![results(theirs_bps, own_loss); 4];
     let mark = PathMark::new(path(), &seeds(45e6, 0.001), &[]);
     assert_eq!(
         (mark.alone_verdict, mark.keeps_verdict, mark.have_verdict),
@@ -107,7 +108,7 @@ fn with_a_tiny_queue_loss_is_compared_with_cubic() {
         Path { ours: 100, theirs: 100, ..path() },
     ] {
         let loss =
-            |own_loss: f64| PathMark::new(tiny, &[looks(45e6, own_loss); 4], &[]).loss_verdict;
+            |own_loss: f64| PathMark::new(tiny, &[results(45e6, own_loss); 4], &[]).loss_verdict;
         // CUBIC loses 0.01.
         assert_eq!((loss(0.014), loss(0.016)), (Verdict::Yes, Verdict::No));
     }
@@ -124,7 +125,7 @@ fn the_lower_bound_of_a_share_is_the_wilson_bound() {
 #[test]
 fn a_path_with_a_failed_run_is_not_met_and_gives_the_fault() {
     let fault = ["it sent nothing".to_owned()];
-    let mark = PathMark::new(path(), &[looks(45e6, 0.001); 3], &fault);
+    let mark = PathMark::new(path(), &[results(45e6, 0.001); 3], &fault);
     assert_eq!((mark.keeps_verdict, mark.met), (Verdict::Yes, Verdict::No));
     assert_eq!((mark.failed_runs, mark.fault.as_deref()), (1, Some("it sent nothing")));
     let none = PathMark::new(path(), &[], &fault);

@@ -1,0 +1,417 @@
+//! Directory listings without reading content; also makes folders and removes files.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sabul_content::Printable;
+use sabul_wire::control::{EntryKind, Facts, Failure, FailureCode, Rule, Seen, SeenKind, View};
+
+use super::entry_error::root_write_failure;
+use super::glob::{self, Matches};
+use super::rules::Rules;
+use super::source::{Found, SourceSet, Step, Walk};
+use super::tree::{Children, Tree, modified_ns, sorted_part, unreadable};
+use crate::disk::Disk;
+use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootLink, RootPath};
+
+/// Maximum number of names held while a folder is listed or removed. Ours: some 5 MB.
+const NAMES_HELD: usize = 100_000;
+
+/// Entries that a copy of local files would send, in order.
+#[derive(Debug)]
+pub struct Planned {
+    pub(super) walk: Walk,
+}
+
+impl Iterator for Planned {
+    type Item = Seen;
+
+    fn next(&mut self) -> Option<Seen> {
+        self.walk.next().map(seen)
+    }
+}
+
+/// A listing in progress.
+#[derive(Debug)]
+pub struct DirectoryListing(ListingKind);
+
+#[derive(Debug)]
+enum ListingKind {
+    /// A plain listing; symbolic links are shown as links.
+    PathWalk(PathWalk),
+    /// Entries that a copy would send.
+    Copy(Box<Walk>),
+}
+
+/// Result of a step of a listing.
+#[derive(Debug)]
+pub enum ListingStep {
+    /// The next item.
+    Seen(Seen),
+    /// No item yet; the caller should check for cancellation.
+    Pause,
+    /// The listing is complete.
+    End,
+}
+
+impl DirectoryListing {
+    /// Starts a listing below a root, or of local files if `disk` is `None`.
+    ///
+    /// # Errors
+    /// If a rule is invalid.
+    pub fn new(
+        disk: Option<Arc<dyn Disk>>,
+        places: Vec<Vec<u8>>,
+        view: View,
+        rules: &[Rule],
+    ) -> Result<Self, Failure> {
+        let rules = Rules::new(rules)?;
+        let recursive = match view {
+            View::Files => false,
+            View::Tree | View::Archive => true,
+            View::Itself | View::Content | View::All => {
+                let tree = disk.map_or(Tree::Local, Tree::Disk);
+                let todo = places.into_iter().rev().map(|place| Todo::Place(path_of(place), true));
+                let todo = todo.collect();
+                return Ok(Self(ListingKind::PathWalk(PathWalk { tree, view, todo })));
+            }
+        };
+        let set = match disk {
+            Some(disk) => SourceSet::in_disk(disk, places, recursive),
+            None => SourceSet::as_user(places, recursive),
+        };
+        let set = set.with_rules(rules).with_patterns().with_archive_mode(view == View::Archive);
+        Ok(Self(ListingKind::Copy(Box::new(set.into_parts().0))))
+    }
+
+    /// Continues to the next item, or up to a pause.
+    pub fn step(&mut self) -> ListingStep {
+        match &mut self.0 {
+            ListingKind::PathWalk(places) => places.step(),
+            ListingKind::Copy(walk) => match walk.step() {
+                Step::Found(found) => ListingStep::Seen(seen(found)),
+                Step::Pause => ListingStep::Pause,
+                Step::End => ListingStep::End,
+            },
+        }
+    }
+}
+
+fn path_of(place: Vec<u8>) -> PathBuf {
+    let place = if place.is_empty() { b".".to_vec() } else { place };
+    OsString::from_vec(place).into()
+}
+
+/// Converts an entry of the walk to an item of the listing.
+fn seen(found: Found) -> Seen {
+    let Found { entry, failure, owner: (owner, group), .. } = found;
+    let (kind, size) = match entry.kind {
+        EntryKind::File(size) => (SeenKind::File, size),
+        EntryKind::Directory => (SeenKind::Directory, 0),
+        EntryKind::Stream => (SeenKind::Other, 0),
+        EntryKind::SymbolicLink => (SeenKind::Link, 0),
+        // Its content is sent under another name.
+        EntryKind::HardLink => (SeenKind::File, 0),
+    };
+    let (mode, modified_ns) = (entry.mode.unwrap_or(0), entry.modified_ns);
+    let facts = Facts { kind, size, mode, modified_ns, owner, group };
+    Seen { path: entry.path, outcome: failure.map_or(Ok(facts), Err) }
+}
+
+fn facts(metadata: &Metadata) -> Facts {
+    let kind = match metadata.kind {
+        Kind::File => SeenKind::File,
+        Kind::Directory => SeenKind::Directory,
+        Kind::Symlink => SeenKind::Link,
+        Kind::Other => SeenKind::Other,
+    };
+    let &Metadata { size, mode, mtime, owner, group, .. } = metadata;
+    Facts { kind, size, mode, modified_ns: modified_ns(mtime), owner, group }
+}
+
+/// A walk that follows only links that were named.
+#[derive(Debug)]
+struct PathWalk {
+    tree: Tree,
+    view: View,
+    /// A stack: the next task is last.
+    todo: Vec<Todo>,
+}
+
+enum Todo {
+    /// A requested path; the flag means that the path may be a pattern.
+    Place(PathBuf, bool),
+    /// A folder: names already read, in reverse order, and names not read yet.
+    Folder(PathBuf, Vec<Vec<u8>>, Option<Children>),
+}
+
+impl std::fmt::Debug for Todo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Place(path, _) | Self::Folder(path, ..)) = self;
+        f.debug_tuple("Todo").field(path).finish()
+    }
+}
+
+impl PathWalk {
+    fn step(&mut self) -> ListingStep {
+        match self.todo.pop() {
+            None => ListingStep::End,
+            Some(Todo::Place(path, may_be_pattern)) => {
+                self.begin(path, may_be_pattern).unwrap_or(ListingStep::Pause)
+            }
+            Some(Todo::Folder(path, mut names, rest)) => match names.pop() {
+                Some(name) => {
+                    let child = path.join(OsStr::from_bytes(&name));
+                    self.todo.push(Todo::Folder(path, names, rest));
+                    self.child(child)
+                }
+                None if rest.is_some() => self.read_on(path, rest),
+                None => ListingStep::Pause,
+            },
+        }
+    }
+
+    /// Shows a name in a folder, and enters the folder if the view is recursive.
+    fn child(&mut self, path: PathBuf) -> ListingStep {
+        let step = self.show(&path, LinkTarget::Itself);
+        let is_folder = matches!(&step, ListingStep::Seen(Seen { outcome: Ok(facts), .. })
+            if facts.kind == SeenKind::Directory);
+        if is_folder && self.view == View::All { self.enter(path, Some(step)) } else { step }
+    }
+
+    /// Reads more names of a folder.
+    fn read_on(&mut self, path: PathBuf, mut rest: Option<Children>) -> ListingStep {
+        let room = NAMES_HELD.saturating_sub(self.held()).max(NAMES_HELD / 100);
+        match sorted_part(&mut rest, room) {
+            Ok(mut names) => {
+                names.reverse();
+                self.todo.push(Todo::Folder(path, names, rest));
+                ListingStep::Pause
+            }
+            Err(failure) => failed(&path, failure),
+        }
+    }
+
+    fn held(&self) -> usize {
+        let names = self.todo.iter().map(|todo| match todo {
+            Todo::Folder(_, names, _) => names.len(),
+            Todo::Place(..) => 0,
+        });
+        names.sum()
+    }
+
+    /// Starts a path; returns `None` if the path was replaced by matches of its pattern.
+    fn begin(&mut self, path: PathBuf, may_be_pattern: bool) -> Option<ListingStep> {
+        let was_pattern = !may_be_pattern;
+        if may_be_pattern && glob::is_pattern(path.as_os_str().as_bytes()) {
+            match glob::expand(&self.tree, &path) {
+                Ok(Matches::Several(paths)) => {
+                    let places = paths.into_iter().rev().map(|path| Todo::Place(path, false));
+                    self.todo.extend(places);
+                    return None;
+                }
+                Ok(Matches::Itself) => {}
+                Err(failure) => return Some(failed(&path, failure)),
+            }
+        }
+        if self.view == View::Itself || (self.view == View::Content && was_pattern) {
+            return Some(self.show(&path, LinkTarget::Itself));
+        }
+        match self.tree.examine(&path, LinkTarget::Follow) {
+            Ok(metadata) if metadata.kind == Kind::Directory => Some(self.enter(path, None)),
+            result if path.as_os_str().as_bytes().ends_with(b"/") => {
+                let failure = result.map(|_| unreadable(&path, "is no folder"));
+                Some(failed(&path, failure.unwrap_or_else(|failure| failure)))
+            }
+            // A broken link is shown itself.
+            _ => Some(self.show(&path, LinkTarget::Itself)),
+        }
+    }
+
+    /// Returns `shown` and continues with the content of the folder.
+    fn enter(&mut self, path: PathBuf, shown: Option<ListingStep>) -> ListingStep {
+        match self.tree.list(&path) {
+            Ok(children) => {
+                self.todo.push(Todo::Folder(path, Vec::new(), Some(children)));
+                shown.unwrap_or(ListingStep::Pause)
+            }
+            Err(failure) => failed(&path, failure),
+        }
+    }
+
+    fn show(&self, path: &Path, link: LinkTarget) -> ListingStep {
+        match self.tree.examine(path, link) {
+            Ok(metadata) => {
+                ListingStep::Seen(Seen { path: display_path(path), outcome: Ok(facts(&metadata)) })
+            }
+            Err(failure) => failed(path, failure),
+        }
+    }
+}
+
+/// A path as displayed: without the leading `./` that was added here.
+fn display_path(path: &Path) -> Vec<u8> {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.strip_prefix(b"./").filter(|rest| !rest.is_empty()).unwrap_or(bytes).to_vec()
+}
+
+fn failed(path: &Path, failure: Failure) -> ListingStep {
+    ListingStep::Seen(Seen { path: display_path(path), outcome: Err(failure) })
+}
+
+/// A change to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameChange {
+    /// Remove a file or folder.
+    Remove {
+        /// Also remove folders with their content.
+        recursive: bool,
+    },
+    /// Make a folder.
+    Make {
+        /// Also make missing parents, and accept an existing folder.
+        parents: bool,
+    },
+}
+
+impl NameChange {
+    /// Applies the change below a root, or to local files if `disk` is `None`. Returns the number
+    /// of names removed or made.
+    ///
+    /// # Errors
+    /// If the change was not made, or only in part.
+    pub fn apply(
+        self,
+        disk: Option<&dyn Disk>,
+        place: &[u8],
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<u64, Failure> {
+        let names = place.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+        let write = |error| root_write_failure(&error);
+        match disk {
+            Some(disk) => {
+                let path = RootPath::new(names).map_err(write)?;
+                self.apply_in(disk, &path, is_over)
+            }
+            None => {
+                let (start, names) = user_place(place, names.collect())?;
+                let root_dir = RootDir::open(&start, RootLink::Follow).map_err(write)?;
+                self.apply_in(&root_dir, &RootPath::new(names).map_err(write)?, is_over)
+            }
+        }
+    }
+
+    fn apply_in(
+        self,
+        disk: &dyn Disk,
+        path: &RootPath,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<u64, Failure> {
+        if path.is_root() {
+            let text = "the served directory itself is not removed or made";
+            return Err(Failure::new(FailureCode::Refused, text));
+        }
+        match self {
+            Self::Remove { recursive } => remove(disk, path, recursive, is_over),
+            Self::Make { parents } => make(disk, path, parents),
+        }
+    }
+}
+
+/// Splits a local path into a start directory and names below. Components above the last name may
+/// be links or `..`, as in other programs.
+fn user_place<'a>(
+    place: &[u8],
+    mut names: Vec<&'a [u8]>,
+) -> Result<(PathBuf, Vec<&'a [u8]>), Failure> {
+    let start = if place.starts_with(b"/") { "/" } else { "." };
+    let Some(_) = names.last().filter(|name| **name != b"..") else {
+        let text = format!("'{}' names no file of its own", Printable(place));
+        return Err(Failure::new(FailureCode::Refused, text));
+    };
+    // Existing folders are entered as usual, through links too.
+    let mut start = PathBuf::from(start);
+    while names.len() > 1 {
+        let next = start.join(OsStr::from_bytes(names[0]));
+        if !next.is_dir() {
+            break;
+        }
+        start = next;
+        names.remove(0);
+    }
+    Ok((start, names))
+}
+
+fn make(disk: &dyn Disk, path: &RootPath, parents: bool) -> Result<u64, Failure> {
+    let write = |error| root_write_failure(&error);
+    let mut made = 0;
+    let mut here = RootPath::root();
+    for name in path.components() {
+        let above = here.clone();
+        here = here.join(name).map_err(write)?;
+        let is_last = here == *path;
+        if !is_last && !parents {
+            continue;
+        }
+        if disk.create_dir(&here).map_err(write)? {
+            made += 1;
+            let folder = disk.open_dir(&above).map_err(write)?;
+            folder
+                .sync()
+                .map_err(|error| super::entry_error::write_failure(here.as_bytes(), &error))?;
+        } else if !parents {
+            let text = format!("there is a folder '{path}' already");
+            return Err(Failure::new(FailureCode::Unwritable, text));
+        }
+    }
+    Ok(made)
+}
+
+/// Removes a name; links are removed and not followed. Stops at the first error.
+fn remove(
+    disk: &dyn Disk,
+    path: &RootPath,
+    recursive: bool,
+    is_over: &dyn Fn() -> bool,
+) -> Result<u64, Failure> {
+    let write = |error| root_write_failure(&error);
+    let is_folder =
+        |path: &RootPath| disk.stat(path, LinkTarget::Itself).map(|it| it.kind == Kind::Directory);
+    if !is_folder(path).map_err(write)? {
+        disk.remove_file(path).map_err(write)?;
+        return Ok(1);
+    }
+    if !recursive {
+        let text = format!("'{path}' is a folder; remove it with -r");
+        return Err(Failure::new(FailureCode::Unwritable, text));
+    }
+    let mut removed = 0;
+    let mut todo = vec![path.clone()];
+    while let Some(folder) = todo.last().cloned() {
+        let mut is_empty = true;
+        let mut inner = None;
+        for entry in disk.names(&folder).map_err(write)?.take(NAMES_HELD) {
+            if is_over() {
+                return Err(Failure::new(FailureCode::Cancelled, "the removal was stopped"));
+            }
+            let child = folder.join(entry.map_err(write)?.name).map_err(write)?;
+            is_empty = false;
+            if is_folder(&child).map_err(write)? {
+                inner = Some(child);
+                break;
+            }
+            disk.remove_file(&child).map_err(write)?;
+            removed += 1;
+        }
+        if let Some(inner) = inner {
+            todo.push(inner);
+        } else if is_empty {
+            disk.remove_dir(&folder).map_err(write)?;
+            removed += 1;
+            todo.pop();
+        }
+    }
+    Ok(removed)
+}

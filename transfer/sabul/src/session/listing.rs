@@ -1,0 +1,407 @@
+//! Listing, removal and creation of files over the control connection, without a channel.
+//!
+//! The answers are subject to the same credit as other messages about entries, and the queues at both ends are bounded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sabul_wire::control::{
+    self, Done, Failure, FailureCode, MAX_SEEN, Message, Open, Rule, Seen, View,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::pending::Pending;
+use super::{Session, take_number};
+use crate::config::{Direction, TransferOptions};
+use crate::control::{Bulk, Control, Event, Input, Intake, Mailbox};
+use crate::error::Error;
+use crate::machine::thread;
+use crate::transfer::Context;
+use sabul_files::disk::Disk;
+use sabul_files::{DirectoryListing, ListingStep, NameChange};
+
+/// Most entries queued for the application.
+const WAITING_MAX: usize = 4096;
+/// A message is sent once its entries take about this many bytes.
+const BATCH_BYTES: usize = 128 << 10;
+/// Most bytes of an entry besides its path; a failure takes more.
+const SEEN_BYTES: usize = 64;
+
+/// Entries of a listing at the peer, one by one. Dropping the value cancels the listing.
+#[derive(Debug)]
+pub struct Listing {
+    entries: mpsc::Receiver<Result<Seen, Error>>,
+}
+
+impl Listing {
+    /// Returns the next entry; `None` at the end.
+    ///
+    /// # Errors
+    /// If the peer refuses or the session is over; no entry follows.
+    pub async fn next(&mut self) -> Result<Option<Seen>, Error> {
+        self.entries.recv().await.transpose()
+    }
+}
+
+/// Result of a removal or of the creation of directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Number of removed names, or of created directories.
+    pub names: u64,
+    /// Failed paths, by position in the request, with their causes.
+    pub failures: Vec<(usize, Failure)>,
+}
+
+impl Session {
+    /// Lists paths of the peer, named as the sources of [`Session::get`]. `view` selects the kind of listing of each
+    /// path or pattern match; `rules` apply only to the views of a copy.
+    ///
+    /// # Errors
+    /// If the request is too large or the session is over.
+    pub fn list(
+        &self,
+        places: Vec<Vec<u8>>,
+        view: View,
+        rules: Vec<Rule>,
+    ) -> Result<Listing, Error> {
+        let request = control::Request::Look { places, view, rules };
+        let mailbox = self.send_request(Direction::Receive, request)?;
+        let (entry_sender, entries) = mpsc::channel(WAITING_MAX);
+        let control = self.inner.cx.control.clone();
+        self.inner.cx.machine.spawn(listen(mailbox, control, entry_sender));
+        Ok(Listing { entries })
+    }
+
+    /// Removes files, links and empty directories of the peer, or with `recursive` directories with their content.
+    /// Links are not followed. After a failure in one path, names removed before stay removed.
+    ///
+    /// # Errors
+    /// If the peer does not allow removal or the session is over.
+    pub async fn remove(&self, places: Vec<Vec<u8>>, recursive: bool) -> Result<Changed, Error> {
+        self.change(control::Request::Remove { places, recursive }).await
+    }
+
+    /// Creates directories at the peer, with missing parents if `parents` is true.
+    ///
+    /// # Errors
+    /// If the peer does not allow writing or the session is over.
+    pub async fn make_folders(
+        &self,
+        places: Vec<Vec<u8>>,
+        parents: bool,
+    ) -> Result<Changed, Error> {
+        self.change(control::Request::MakeFolders { places, parents }).await
+    }
+
+    async fn change(&self, request: control::Request) -> Result<Changed, Error> {
+        let mut mailbox = self.send_request(Direction::Send, request)?;
+        let mut changed = Changed::default();
+        loop {
+            match next_event(&mut mailbox).await? {
+                Message::EntryFailed { index, failure, .. } => {
+                    let at = usize::try_from(index).unwrap_or(usize::MAX);
+                    changed.failures.push((at, failure));
+                }
+                Message::Done(Done { entries, .. }) => {
+                    changed.names = entries;
+                    return Ok(changed);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends a request without a channel.
+    fn send_request(
+        &self,
+        direction: Direction,
+        request: control::Request,
+    ) -> Result<Mailbox, Error> {
+        // The channel settings are required by the message but unused for these requests.
+        let channel = TransferOptions::default().channel_params()?;
+        let cx = &self.inner.cx;
+        let next_number = &self.inner.next_number;
+        let mut next_number = next_number.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let transfer = take_number(&mut next_number)?;
+        let mailbox = cx.router.register(transfer, direction.role())?;
+        let direction = direction.for_opener();
+        cx.control.send_request(Open { transfer, direction, request, channel })?;
+        Ok(mailbox)
+    }
+}
+
+/// Returns the next message that is not for a writer.
+async fn next_event(mailbox: &mut Mailbox) -> Result<Message, Error> {
+    loop {
+        match mailbox.events.recv().await {
+            Some(Event::Control(message)) => {
+                mailbox.note_taken(&message);
+                match message {
+                    Message::Cancel { failure, .. } => return Err(Error::from_failure(failure)),
+                    message => return Ok(message),
+                }
+            }
+            Some(Event::Ended(ending)) => return Err(ending.to_error()),
+            Some(Event::Abort) | None => return Err(Error::Cancelled),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Forwards entries until the end of the listing or until the application drops the [`Listing`].
+async fn listen(
+    mut mailbox: Mailbox,
+    control: Control,
+    entry_sender: mpsc::Sender<Result<Seen, Error>>,
+) {
+    let number = mailbox.number;
+    let (nothing, gone) = std::sync::mpsc::channel();
+    drop(nothing);
+    let inputs = std::mem::replace(&mut mailbox.inputs, gone);
+    let (intake, thread_sender, back) =
+        (Arc::clone(&mailbox.intake), entry_sender.clone(), control.clone());
+    let (over, mut is_over) = oneshot::channel();
+    let spawned = thread("sabul-list", move || {
+        let _ = over.send(hand_on(&inputs, number, &intake, &back, &thread_sender));
+    });
+    let result = match spawned {
+        Err(error) => Err(error),
+        Ok(()) => loop {
+            tokio::select! {
+                // Entries that arrived before the end are forwarded before the end.
+                biased;
+                result = &mut is_over => break result.unwrap_or(Err(Error::Cancelled)),
+                message = next_event(&mut mailbox) => if let Err(error) = message {
+                    let _ = mailbox.input.send(Input::Stop);
+                    let _ = is_over.await;
+                    break Err(error);
+                },
+                () = entry_sender.closed() => {
+                    let failure = Failure::new(FailureCode::Cancelled, "nobody wants the rest");
+                    control.send(Message::Cancel { transfer: Some(number), failure });
+                    let _ = mailbox.input.send(Input::Stop);
+                    let _ = is_over.await;
+                    break Ok(());
+                }
+            }
+        },
+    };
+    if let Err(error) = result {
+        if matches!(&error, Error::Failed(failure) if failure.code == FailureCode::Protocol) {
+            let transfer = Some(number);
+            control.send(Message::Cancel { transfer, failure: error.to_failure() });
+        }
+        let _ = entry_sender.send(Err(error)).await;
+    }
+}
+
+/// Forwards entries until the last; blocks while the application is slow.
+fn hand_on(
+    inputs: &std::sync::mpsc::Receiver<Input>,
+    transfer: u32,
+    intake: &Intake,
+    control: &Control,
+    entry_sender: &mpsc::Sender<Result<Seen, Error>>,
+) -> Result<(), Error> {
+    let broke = |text: &str| Error::Failed(Failure::new(FailureCode::Protocol, text));
+    loop {
+        let message = match inputs.recv() {
+            Ok(Input::Message(message)) => message,
+            Ok(Input::Block(_)) => continue,
+            Ok(Input::Stop | Input::Confirmed) | Err(_) => return Ok(()),
+        };
+        let weight = message.weight();
+        match message {
+            Message::Seen { entries, is_last, .. } => {
+                for seen in entries {
+                    // Fails if the application dropped the listing; `listen` then ends this thread.
+                    let _ = entry_sender.blocking_send(Ok(seen));
+                }
+                if is_last {
+                    return Ok(());
+                }
+            }
+            _ => return Err(broke("the peer answers a question about files with a transfer")),
+        }
+        if let Some(weight) = intake.work_off(weight) {
+            control.send(Message::Credit { transfer, weight });
+        }
+    }
+}
+
+/// Request of the peer for a listing.
+#[derive(Debug)]
+pub struct ListingRequest {
+    pub(super) pending: Pending,
+}
+
+/// Request of the peer to remove files or to create directories.
+#[derive(Debug)]
+pub struct ChangeRequest {
+    pub(super) pending: Pending,
+    /// Removal if true; otherwise creation of directories.
+    pub is_removal: bool,
+}
+
+impl ListingRequest {
+    /// Answers with a listing below the root of `disk`, or without a disk with the rights of this process's user.
+    pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
+        let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
+        let cx = self.pending.cx.clone();
+        let (control::Request::Look { places, view, rules }, control::Direction::Pull) =
+            (open.request, open.direction)
+        else {
+            return turn_away(&cx, &mailbox, other_way());
+        };
+        let directory_listing = match DirectoryListing::new(disk, places, view, &rules) {
+            Ok(directory_listing) => directory_listing,
+            Err(failure) => return turn_away(&cx, &mailbox, failure),
+        };
+        let (bulk, transfer) = (cx.control.bulk(&mailbox), mailbox.number);
+        let block_bytes = open.channel.block_bytes;
+        drop(self);
+        work(&cx, mailbox, block_bytes, move |stop| {
+            send_all(directory_listing, transfer, &bulk, stop);
+            None
+        })
+        .await
+    }
+}
+
+/// Sends all entries, until the end or until `stop` is set.
+fn send_all(
+    mut directory_listing: DirectoryListing,
+    transfer: u32,
+    bulk: &Bulk,
+    stop: &AtomicBool,
+) {
+    let mut entries = Vec::new();
+    let mut bytes = 0;
+    loop {
+        let is_last = match directory_listing.step() {
+            ListingStep::Seen(seen) => {
+                let text = seen.outcome.as_ref().err().map_or(0, |failure| failure.message.len());
+                bytes += SEEN_BYTES + seen.path.len() + text;
+                entries.push(seen);
+                false
+            }
+            ListingStep::Pause => false,
+            ListingStep::End => true,
+        };
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        if entries.len() == MAX_SEEN || bytes >= BATCH_BYTES || is_last {
+            bytes = 0;
+            let entries = std::mem::take(&mut entries);
+            if !bulk.send(&Message::Seen { transfer, entries, is_last }) || is_last {
+                return;
+            }
+        }
+    }
+}
+
+impl ChangeRequest {
+    /// Changes files below the root of `disk`, or without a disk with the rights of this process's user.
+    pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
+        let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
+        let cx = self.pending.cx.clone();
+        let (places, change) = match (open.request, open.direction) {
+            (control::Request::Remove { places, recursive }, control::Direction::Push) => {
+                (places, NameChange::Remove { recursive })
+            }
+            (control::Request::MakeFolders { places, parents }, control::Direction::Push) => {
+                (places, NameChange::Make { parents })
+            }
+            _ => return turn_away(&cx, &mailbox, other_way()),
+        };
+        let (control, transfer) = (cx.control.clone(), mailbox.number);
+        let block_bytes = open.channel.block_bytes;
+        drop(self);
+        work(&cx, mailbox, block_bytes, move |stop| {
+            let is_over = || stop.load(Ordering::Acquire);
+            let (mut names, mut failed) = (0, 0);
+            for (at, place) in places.iter().enumerate() {
+                match change.apply(disk.as_deref(), place, &is_over) {
+                    Ok(changed) => names += changed,
+                    Err(failure) => {
+                        failed += 1;
+                        let index = at as u64;
+                        control.send(Message::EntryFailed { transfer, index, failure });
+                    }
+                }
+                if is_over() {
+                    return None;
+                }
+            }
+            Some(Message::Done(Done {
+                transfer,
+                bytes: 0,
+                resumed: 0,
+                durable: 0,
+                entries: names,
+                files: 0,
+                failed,
+                elapsed_us: 0,
+                cpu_us: 0,
+                not_kept: Vec::new(),
+            }))
+        })
+        .await
+    }
+}
+
+fn other_way() -> Failure {
+    Failure::new(FailureCode::Protocol, "the request's answer goes the other way")
+}
+
+/// Refuses the request.
+fn turn_away(cx: &Context, mailbox: &Mailbox, failure: Failure) -> Result<(), Error> {
+    let transfer = Some(mailbox.number);
+    cx.control.send(Message::Cancel { transfer, failure: failure.clone() });
+    Err(Error::from_failure(failure))
+}
+
+/// Accepts the request and runs `work` on its own thread. The flag is set when the request is cancelled. The returned
+/// message is sent last.
+async fn work(
+    cx: &Context,
+    mut mailbox: Mailbox,
+    block_bytes: u32,
+    work: impl FnOnce(&AtomicBool) -> Option<Message> + Send + 'static,
+) -> Result<(), Error> {
+    let transfer = mailbox.number;
+    mailbox.take_part();
+    cx.control.send(Message::Accept { transfer, block_bytes });
+    let stop = Arc::<AtomicBool>::default();
+    let (over, mut is_over) = oneshot::channel();
+    let stopped = Arc::clone(&stop);
+    let spawned = thread("sabul-look", move || {
+        let _ = over.send(work(&stopped));
+    });
+    if let Err(error) = spawned {
+        return turn_away(cx, &mailbox, error.to_failure());
+    }
+    loop {
+        tokio::select! {
+            biased;
+            last = &mut is_over => return match last {
+                Ok(last) => {
+                    last.into_iter().for_each(|last| cx.control.send(last));
+                    Ok(())
+                }
+                Err(_) => {
+                    let text = "a fault of this program ended the request";
+                    turn_away(cx, &mailbox, Failure::new(FailureCode::Internal, text))
+                }
+            },
+            message = next_event(&mut mailbox) => if let Err(error) = message {
+                stop.store(true, Ordering::Release);
+                mailbox.end_bulk();
+                // The thread counts as part of the session until it has ended.
+                let _ = is_over.await;
+                return Err(error);
+            },
+        }
+    }
+}

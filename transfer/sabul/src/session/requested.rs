@@ -1,0 +1,207 @@
+//! Filter of received entries: accepts only entries that belong to a source of the `get` request.
+//!
+//! The peer names the entries, and the destination accepts every name that leads downwards. A malicious peer could
+//! therefore answer a request for one file with other files beside it. This check rejects each announced entry that
+//! does not come from a requested source.
+//! Not here:    whether a name leads downwards (`sabul_content::RelativePath`), handling of equal names (the
+//!              assembler).
+
+use std::collections::BTreeSet;
+
+use sabul_content::{Printable, RelativePath};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
+
+use sabul_files::glob::{Pattern, is_pattern};
+
+/// The name that a peer announces for a source whose own name is not a valid file name.
+const UNNAMED: &[u8] = b"unnamed";
+
+/// The requested sources.
+#[derive(Debug)]
+pub(super) struct RequestedEntries {
+    /// Allowed first components of entries.
+    names: BTreeSet<Vec<u8>>,
+    /// Patterns of further allowed first components.
+    patterns: Vec<Pattern>,
+    /// The content of a directory was requested, so any name is allowed.
+    any_name: bool,
+    recursive: bool,
+    /// Links, owners and extended attributes were requested.
+    archive_mode: bool,
+    /// Number of entries that may still come; `None` if directories or patterns were requested.
+    entries_left: Option<usize>,
+}
+
+impl RequestedEntries {
+    /// Makes the filter of these sources, as sent to the peer. `recursive` allows directories; `archive_mode` allows
+    /// links, owners and attributes.
+    pub(super) fn new(sources: &[Vec<u8>], recursive: bool, archive_mode: bool) -> Self {
+        let patterns = sources.iter().map(|source| last(source)).filter(|name| is_pattern(name));
+        let has_patterns = sources.iter().any(|source| is_pattern(source));
+        Self {
+            // An invalid pattern can still be a name.
+            patterns: patterns.filter_map(|pattern| Pattern::new(pattern).ok()).collect(),
+            names: sources.iter().map(|source| name(source)).collect(),
+            any_name: recursive && sources.iter().any(|source| is_content(source)),
+            recursive,
+            archive_mode,
+            entries_left: (!recursive && !has_patterns).then_some(sources.len()),
+        }
+    }
+
+    /// Rejects an entry that was not requested.
+    pub(super) fn check(&mut self, entry: &Entry) -> Result<(), Failure> {
+        let refuse = |why: &str| {
+            let text = format!(
+                "the peer sent '{}', {why}; the transfer was ended before anything of that was written",
+                Printable(&entry.path)
+            );
+            Err(Failure::new(FailureCode::Protocol, text))
+        };
+        if entry.kind == EntryKind::Stream {
+            return refuse("a stream, and files were asked for");
+        }
+        let is_link = matches!(entry.kind, EntryKind::SymbolicLink | EntryKind::HardLink);
+        let has_more =
+            entry.more.as_ref().is_some_and(|it| it.owner.is_some() || !it.attributes.is_empty());
+        if !self.archive_mode && (is_link || has_more) {
+            return refuse("with links or attributes, and neither was asked for");
+        }
+        let (top, below) = match entry.path.iter().position(|&byte| byte == b'/') {
+            Some(slash) => (&entry.path[..slash], true),
+            None => (&entry.path[..], false),
+        };
+        if !self.any_name
+            && !self.names.contains(top)
+            && !self.patterns.iter().any(|pattern| pattern.fits(top))
+        {
+            return refuse("which was not asked for");
+        }
+        if !self.recursive && (below || entry.kind == EntryKind::Directory) {
+            return refuse("and no directories were asked for");
+        }
+        match &mut self.entries_left {
+            None => Ok(()),
+            Some(0) => refuse("which is more than was asked for"),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Returns the name of the entry that a source produces: its last component.
+fn name(source: &[u8]) -> Vec<u8> {
+    let name = last(source);
+    if RelativePath::new(name).is_ok() { name.to_vec() } else { UNNAMED.to_vec() }
+}
+
+/// The last component of a source.
+fn last(source: &[u8]) -> &[u8] {
+    source.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty()).unwrap_or_default()
+}
+
+/// Whether a source stands for the content of a directory: it ends in `/`, `.` or `..`.
+fn is_content(source: &[u8]) -> bool {
+    matches!(source.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: EntryKind = EntryKind::File(1);
+
+    fn check(requested: &mut RequestedEntries, path: &[u8], kind: EntryKind) -> Result<(), String> {
+        let entry = Entry { path: path.to_vec(), kind, mode: None, modified_ns: None, more: None };
+        requested.check(&entry).map_err(|failure| {
+            assert_eq!(failure.code, FailureCode::Protocol);
+            failure.message
+        })
+    }
+
+    fn requested(sources: &[&str], recursive: bool) -> RequestedEntries {
+        let sources: Vec<_> = sources.iter().map(|source| source.as_bytes().to_vec()).collect();
+        RequestedEntries::new(&sources, recursive, false)
+    }
+
+    #[test]
+    fn a_request_for_one_file_accepts_only_one_file_of_that_name() {
+        for source in ["data.csv", "a/b/data.csv", "/data.csv", "../data.csv"] {
+            let mut requested = requested(&[source], false);
+            let refusal = check(&mut requested, b".bashrc", FILE).unwrap_err();
+            assert!(
+                refusal.contains("'.bashrc'") && refusal.contains("not asked for"),
+                "{refusal}"
+            );
+            for (path, kind) in [
+                (&b"data.csv/x"[..], FILE),
+                (b".ssh/authorized_keys", FILE),
+                (b"data.csv2", FILE),
+                (b"data.csv", EntryKind::Directory),
+                (b"data.csv", EntryKind::Stream),
+                (b"", FILE),
+                (b"unnamed", FILE),
+            ] {
+                assert!(check(&mut requested, path, kind).is_err(), "{path:?} {kind:?}");
+            }
+            check(&mut requested, b"data.csv", FILE).unwrap();
+            let refusal = check(&mut requested, b"data.csv", FILE).unwrap_err();
+            assert!(refusal.contains("more than"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_request_for_several_files_accepts_only_those() {
+        let mut requested = requested(&["a", "d/b", "e/a"], false);
+        for path in [&b"b"[..], b"a", b"a"] {
+            check(&mut requested, path, FILE).unwrap();
+        }
+        assert!(check(&mut requested, b"b", FILE).is_err());
+    }
+
+    #[test]
+    fn a_request_for_a_directory_accepts_only_its_content() {
+        let mut requested = requested(&["photos", "x"], true);
+        for (path, kind) in [
+            (&b"photos"[..], EntryKind::Directory),
+            (b"photos/.hidden", FILE),
+            (b"photos/a/b", FILE),
+            (b"x", FILE),
+        ] {
+            check(&mut requested, path, kind).unwrap();
+        }
+        for path in [&b".profile"[..], b"photo", b"photos2/a", b".ssh/config", b"b/photos"] {
+            assert!(check(&mut requested, path, FILE).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_for_a_pattern_accepts_only_matching_names() {
+        let mut requested = requested(&["data/*.nc"], false);
+        for path in [&b"a.nc"[..], b"b.nc", b"*.nc"] {
+            check(&mut requested, path, FILE).unwrap();
+        }
+        for path in [&b".bashrc"[..], b".x.nc", b"a.ncx", b"a.nc/x"] {
+            assert!(check(&mut requested, path, FILE).is_err(), "{path:?}");
+        }
+        let mut odd = RequestedEntries::new(&[b"x[".to_vec()], false, false);
+        check(&mut odd, b"x[", FILE).unwrap();
+        assert!(check(&mut odd, b"xa", FILE).is_err(), "no pattern, but a name");
+    }
+
+    #[test]
+    fn a_request_for_directory_content_accepts_any_names() {
+        for source in ["", "/", "dir/", "dir/.", "dir/.."] {
+            let mut with = requested(&[source], true);
+            check(&mut with, b"a", FILE).unwrap();
+            check(&mut with, b".b/c", FILE).unwrap();
+            // Without directories the peer can only report that the name is a directory.
+            let mut without = requested(&[source], false);
+            assert!(check(&mut without, b"a", FILE).is_err());
+            let name = if source.ends_with("dir/") { &b"dir"[..] } else { b"unnamed" };
+            check(&mut without, name, EntryKind::File(0)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,59 @@
+use super::*;
+
+#[test]
+fn a_transfer_of_any_duration_has_a_bounded_number_of_intervals() {
+    let shared_progress = SharedProgress::new();
+    let mut reports = 0;
+    // A day of progress messages, one each 100 ms.
+    for tick in 1..=864_000_u64 {
+        shared_progress.advance(
+            Counts { bytes: tick * 1000, ..Counts::default() },
+            Duration::from_millis(tick * 100),
+        );
+        reports += 1;
+    }
+    let intervals = shared_progress.report(Counts::default()).intervals;
+    assert!(intervals.len() < INTERVALS_MAX && intervals.len() > INTERVALS_MAX / 4, "{reports}");
+    assert_eq!(intervals.iter().map(|interval| interval.bytes).sum::<u64>(), 864_000_000);
+    assert!(intervals.is_sorted_by(|a, b| a.t_s < b.t_s));
+    assert!(intervals.last().unwrap().t_s > 86_300.0);
+}
+
+#[test]
+fn a_short_transfer_keeps_every_interval() {
+    let shared_progress = SharedProgress::new();
+    for tick in 1..=1000_u64 {
+        shared_progress.advance(
+            Counts { bytes: tick, ..Counts::default() },
+            Duration::from_millis(tick * 100),
+        );
+    }
+    assert_eq!(shared_progress.report(Counts::default()).intervals.len(), 1000);
+}
+
+#[test]
+fn names_awaiting_the_receivers_count_are_bounded() {
+    let shared_progress = SharedProgress::new();
+    for index in 0..200_000_u64 {
+        shared_progress.add_names(std::iter::once(index.to_string().into_bytes()));
+    }
+    assert!(shared_progress.lock().names.len() <= NAMES_MAX);
+    let failure = || Failure::new(sabul_wire::control::FailureCode::Unwritable, "x");
+    shared_progress.entry_failed(199_999, failure());
+    shared_progress.entry_failed(7, failure());
+    let failures = shared_progress.report(Counts::default()).failures;
+    assert_eq!([&failures[0].0[..], &failures[1].0], [&b"199999"[..], b"entry 7"]);
+}
+
+#[test]
+fn final_totals_are_not_replaced_by_an_earlier_count() {
+    let shared_progress = SharedProgress::new();
+    let (few, all) = (
+        Totals { entries: 1, bytes: 7, is_all: false },
+        Totals { entries: 2, bytes: 9, is_all: true },
+    );
+    for (told, known) in [(few, few), (all, all), (few, all)] {
+        shared_progress.set_ahead(told);
+        assert_eq!(shared_progress.progress().ahead, Some(known));
+    }
+}
