@@ -111,7 +111,7 @@ impl TcpInfo {
             SockRef::from(&socket).set_read_timeout(Some(TIMEOUT))?;
             Ok(socket)
         };
-        let socket = open().map_err(LabError::system("ask the kernel about TCP connections"))?;
+        let socket = open().map_err(LabError::system("query the kernel for TCP connections"))?;
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
     }
 
@@ -143,7 +143,7 @@ impl TcpInfo {
         };
         let mut samples = Vec::new();
         self.query(family, socket_id, NLM_F_REQUEST, &mut samples)
-            .map_err(LabError::system("ask about a TCP connection"))?;
+            .map_err(LabError::system("query a TCP connection"))?;
         Ok(samples.pop())
     }
 

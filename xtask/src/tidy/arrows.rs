@@ -57,6 +57,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
         "sabul-emu",
         Some(&[
             "sabul-units",
+            "sabul-lab-cc",
             "sabul-net",
             "sabul-run",
             "sabul-tun",

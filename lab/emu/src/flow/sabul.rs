@@ -88,6 +88,8 @@ pub(super) fn prepare(
     task: &Task,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<Arc<Sabul>, LabError> {
+    // The sessions find controllers in the registry of `sabul-cc`.
+    sabul_lab_cc::register();
     let plan = &task.plan;
     refuse_what_cannot_be(task)?;
     let options = options(plan).map_err(|why| task.failed(why))?;

@@ -138,9 +138,8 @@ impl Verdict {
     /// Adds the results of the calibrations.
     pub(super) fn note_calibrations(&mut self, calibrations: &[Calibration], is_skipped: bool) {
         if is_skipped {
-            self.notes.push(
-                "not calibrated: nobody has checked that the path is as asked for".to_owned(),
-            );
+            self.notes
+                .push("not calibrated: the path was not checked against its settings".to_owned());
         }
         for calibration in calibrations {
             for check in calibration.checks.iter().filter(|check| !check.is_met) {

@@ -154,7 +154,7 @@ impl Unwrapped {
         // The first number starts well above zero, so that reordered earlier numbers are not
         // negative.
         let near = *self.near.get_or_insert_with(|| (1 << 32) + u64::from(number));
-        #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+        #[expect(clippy::cast_possible_truncation, reason = "the low half is used")]
         let distance = number.wrapping_sub(near as u32).cast_signed();
         let unwrapped = near.saturating_add_signed(i64::from(distance));
         self.near = Some(near.max(unwrapped));

@@ -234,10 +234,10 @@ impl Controller for Noting {
         self.note("burst", Packets(7))
     }
     fn needs_accurate_ecn(&self) -> bool {
-        self.note("counts_marks", true)
+        self.note("needs_accurate_ecn", true)
     }
     fn tolerates_random_loss(&self) -> bool {
-        self.note("tells_chance", true)
+        self.note("tolerates_random_loss", true)
     }
     fn header(&self) -> Option<CongestionFields> {
         self.note("header", Some(CongestionFields::Own([1, 2, 3, 4])))
