@@ -425,8 +425,7 @@ pub(crate) struct ServeArgs {
 }
 
 const SERVE_HELP: &str = "\
-The server prints its ticket, or writes it to --ticket-file. The ticket is a secret: whoever has \
-it can connect. Clients need the server's port open for TCP and UDP.
+The server prints its ticket, or writes it to --ticket-file. The ticket is a secret: everyone with the ticket can connect. Clients need the server's port open for TCP and UDP.
 
 Examples:
   sabul serve --root /srv/data --ticket-file ticket

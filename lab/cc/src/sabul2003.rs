@@ -110,9 +110,9 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["measured", "published", "none"]),
         default: "measured",
         range: (0.0, 0.0),
-        doc: "What holds the rate after the start: 'measured' lets no more be on the way, and the rate rise no \
-              further, than what arrives says; 'published' holds window_packets on the way and one packet each \
-              10 µs; 'none' leaves it to the losses",
+        doc: "Bound of the rate after the start: 'measured' bounds rate and data in flight by the \
+              arrivals; 'published' bounds them by window_packets and one packet each 10 µs; 'none' \
+              leaves the bound to losses",
         source: "measured: ours; published: [SABUL §II-D], [SABUL2]",
     },
     UNUSED,

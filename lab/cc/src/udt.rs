@@ -59,7 +59,7 @@ const CAPACITY: ParamSpec = ParamSpec {
     unit: Unit::NumberOr("measured"),
     default: "measured",
     range: (0.01, 100_000.0),
-    doc: "What is taken for the capacity of the path, IP headers included: as ACKs show it, or this",
+    doc: "Capacity of the path, IP headers included: as ACKs show, or this value",
     source: "ours; [UDT4 window.cpp] measures it by packet pairs",
 };
 

@@ -13,7 +13,7 @@ pub(crate) const UNUSED: ParamSpec = ParamSpec {
     unit: Unit::Word(&["hold", "rise"]),
     default: "hold",
     range: (0.0, 0.0),
-    doc: "What the rate does while the application, or the peer's room, leaves more than half of it \
+    doc: "Change of the rate while the application, or the peer's room, leaves more than half of the rate \
           unused; 'rise' is as published",
     source: "ours; the papers' sources always have data",
 };

@@ -237,7 +237,7 @@ pub const LINK: &[Key<LinkDraft>] = &[
     Key::<LinkDraft>::new(
         "forge",
         Takes::Word(FORGERIES, |link, name| link.forward.shaping.forge = Forgery::named(name)),
-        "what somebody writes into congestion headers behind the router, on the way of the data: [routers](links.md#routers)",
+        "forged values in congestion headers behind the router, in the direction of the data: [routers](links.md#routers)",
     )
     .or_word("none"),
 ];

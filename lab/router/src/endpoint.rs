@@ -92,8 +92,8 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
     let mut words = question.split_ascii_whitespace();
     let (status, body) = match (words.next(), words.next()) {
         (Some("GET"), Some("/metrics")) => ("200 OK", text()),
-        (Some("GET"), Some(_)) => ("404 Not Found", "ask for /metrics\n".to_owned()),
-        _ => ("400 Bad Request", "ask with GET /metrics\n".to_owned()),
+        (Some("GET"), Some(_)) => ("404 Not Found", "request /metrics\n".to_owned()),
+        _ => ("400 Bad Request", "use GET /metrics\n".to_owned()),
     };
     let length = body.len();
     let head = format!(
@@ -153,12 +153,12 @@ pub fn metrics(snapshot: &RouterSnapshot, kernel: &KernelSnapshot) -> String {
     };
     let (counter, gauge) = ("counter", "gauge");
     one("rate_bits_per_second", gauge, "The link's rate as configured.", &snapshot.rate_bps);
-    let help = "What the explicit class shares out.";
+    let help = "Rate that the explicit class shares.";
     one("explicit_capacity_bits_per_second", gauge, help, &snapshot.explicit_capacity_bps);
-    let help = "What the plain class asks for.";
+    let help = "Rate demanded by the plain class.";
     one("plain_demand_bits_per_second", gauge, help, &snapshot.plain_demand_bps);
     if let Some(told) = &snapshot.told_bps {
-        one("told_bits_per_second", gauge, "The rate that flows are told.", told);
+        one("told_bits_per_second", gauge, "Rate signalled to flows.", told);
     }
     one("headers_written_total", counter, "Congestion headers written.", &snapshot.headers_written);
     let help = "Packets with a congestion header of a later version.";

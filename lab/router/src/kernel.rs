@@ -59,7 +59,7 @@ impl Kernel {
     /// # Errors
     /// If a device does not exist, or the kernel does not answer.
     pub fn open(near: &str, uplink: Option<&str>) -> Result<Self, RouterError> {
-        let fail = RouterError::system("ask the kernel about devices");
+        let fail = RouterError::system("query the kernel for devices");
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().build() {
             Ok(runtime) => runtime,
             Err(error) => return Err(fail(error)),

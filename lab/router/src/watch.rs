@@ -57,7 +57,7 @@ impl fmt::Display for Notice {
                 write!(
                     f,
                     "the link behind carries {shown}, less than the {set_rate} of --rate-mbps: \
-                     {queue_bytes} bytes wait in its own queue, of which flows are told nothing; \
+                     {queue_bytes} bytes wait in its own queue, of which flows get no signal; \
                      start the router with --rate-mbps {wise:.1}"
                 )
             }

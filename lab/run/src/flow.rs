@@ -451,7 +451,7 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "transport",
         Takes::Word(TRANSPORTS, |_, _| {}),
-        "`udp-cbr`: a constant rate that nobody answers; `command`: [a program](#programs), lab only",
+        "`udp-cbr`: a constant rate without replies; `command`: [a program](#programs), lab only",
     )
     .or_word("sabul"),
     Key::<FlowDraft>::new(
@@ -544,7 +544,7 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "remembered_mbps",
         Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.remembered_rate = Some(mbps))),
-        "what an earlier flow carried on this path, as it is told to a controller that remembers paths; with `remembered_rtt_ms`",
+        "rate of an earlier flow on this path, as input of a controller that remembers paths; with `remembered_rtt_ms`",
     )
     .or_else("nothing is remembered")
     .of(SABUL)

@@ -155,7 +155,8 @@ impl Fill for Filling<'_, '_> {
 fn take_router(table: &Table<'_>, draft: &mut LinkDraft) {
     const EXAMPLE: &str = "a table, such as { eta = 0.9 }";
     if table.has("router_rate_mbps") && !table.has("router") {
-        table.refuse("router_rate_mbps", "is what a router believes; set router, or leave it out");
+        table
+            .refuse("router_rate_mbps", "is a setting of a router; set router, or remove this key");
     }
     let Some(given) = table.table("router_params", None, EXAMPLE) else { return };
     let Some(mut plan) = draft.forward.router().cloned() else {

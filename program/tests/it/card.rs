@@ -110,7 +110,7 @@ fn a_small_card_has_every_test_as_numbers_page_and_scenarios() {
         "Goodput at 180 ms",
         "Round trip while it runs",
         "Goodput over random loss",
-        "What is left to one CUBIC flow",
+        "Share left to one CUBIC flow",
         "Goodput as a second flow enters",
         "Queueing delay",
         "Completion of short transfers",

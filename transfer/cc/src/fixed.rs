@@ -12,7 +12,7 @@ use crate::policy::CONSTANT;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "fixed",
-    summary: "One constant rate, deaf to loss: a baseline, for paths that are yours alone",
+    summary: "One constant rate without reaction to loss: a baseline for dedicated paths",
     source: "ours",
     params: PARAMS,
     family: Family::Rate,

@@ -117,7 +117,7 @@ const ALONE_PART: f64 = 0.8;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "sabul2026",
-    summary: "SABUL of today: paced, bounded by the queue that stands, deaf to losses that are not its own",
+    summary: "SABUL of today: paced, keeps a bounded standing queue, tolerates random loss",
     source: "ours, on [FRCC] and [BBR3]; docs/algorithms/sabul2026.md",
     params: PARAMS,
     family: Family::Rate,

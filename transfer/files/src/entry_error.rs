@@ -151,7 +151,7 @@ fn advise(kind: io::ErrorKind) -> (FailureCode, &'static str) {
         Kind::StorageFull | Kind::QuotaExceeded => {
             (FailureCode::NoSpace, "; make room and copy it again")
         }
-        Kind::BrokenPipe => (FailureCode::Cancelled, "; whoever read it went away"),
+        Kind::BrokenPipe => (FailureCode::Cancelled, "; its reader has ended"),
         _ => (FailureCode::Unwritable, ""),
     }
 }

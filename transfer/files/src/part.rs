@@ -551,8 +551,7 @@ impl Part {
 
     fn is_lost(&self) -> EntryError {
         let message = format!(
-            "cannot write '{}': somebody removed or replaced it while it was under construction; \
-             copy it again",
+            "cannot write '{}': another process removed or replaced the part file; copy the file again",
             self.target
         );
         Failure::new(FailureCode::Unwritable, message).into()

@@ -304,7 +304,7 @@ fn find_known(
 }
 
 fn report_changed(found: &Found, from: u64) {
-    info!(file = %found.path.display(), from, "it is not what the receiver has of it; it goes on there");
+    info!(file = %found.path.display(), from, "its content differs from the receiver's partial file, which the transfer would continue");
 }
 
 struct Sender<'a> {

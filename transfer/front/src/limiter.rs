@@ -11,7 +11,7 @@ pub const MEANINGS: &[(&str, &str, &str)] = &[
     ("sender-cpu", "the work of this program", "use a faster processor on the sending machine"),
     (
         "cap",
-        "a rate that somebody set: --bwlimit, --rate, a server's --bwlimit-total",
+        "a configured rate limit: --bwlimit, --rate, a server's --bwlimit-total",
         "raise that rate, if more is wanted",
     ),
     (

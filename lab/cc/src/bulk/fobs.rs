@@ -22,7 +22,7 @@ const PERIOD_MAX: Span = Span::from_millis(100);
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "fobs",
-    summary: "FOBS: round and round over what is not acknowledged, never waiting",
+    summary: "FOBS: cycles over the unacknowledged data without waiting",
     source: "[FOBS] Dickens, Gropp 2002",
     params: PARAMS,
     family: Family::Rate,

@@ -22,7 +22,7 @@ const INTERVAL_MAX: Span = Span::from_secs(10);
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "netblt",
-    summary: "NETBLT: bursts at fixed times, buffer by buffer; the receiver asks for what is missing",
+    summary: "NETBLT: bursts at fixed times, buffer by buffer; the receiver requests missing data",
     source: "[RFC998] Clark, Lambert, Zhang 1987",
     params: PARAMS,
     family: Family::Rate,

@@ -11,7 +11,7 @@ use sabul_units::{Bytes, Rate};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "rbudp",
-    summary: "RBUDP: one constant rate; what a round lost is sent in the next, deaf to loss",
+    summary: "RBUDP: one constant rate; each round sends the data that the last round lost",
     source: "[RBUDP] He, Leigh, Yu 2002",
     params: PARAMS,
     family: Family::Rate,

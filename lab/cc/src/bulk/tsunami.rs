@@ -20,7 +20,7 @@ const START: u64 = 3;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "tsunami",
-    summary: "Tsunami: the gap follows the share of blocks that the receiver asks for again",
+    summary: "Tsunami: the gap follows the share of blocks that the receiver requests again",
     source: "[TSUNAMI] Indiana University's client and server, 2006 to 2010",
     params: PARAMS,
     family: Family::Rate,
@@ -52,7 +52,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "1.0416666666666667",
         range: (1.0, 10.0),
-        doc: "What an error rate of 100 % multiplies the gap by",
+        doc: "Factor of the gap at an error rate of 100 %",
         source: "[TSUNAMI] client/config.c: 25/24",
     },
     ParamSpec {
@@ -60,7 +60,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "0.8333333333333334",
         range: (0.01, 1.0),
-        doc: "What an error rate up to the threshold multiplies the gap by",
+        doc: "Factor of the gap at an error rate up to the threshold",
         source: "[TSUNAMI] client/config.c: 5/6",
     },
 ];

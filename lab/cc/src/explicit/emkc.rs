@@ -34,7 +34,7 @@ const LOSS_MIN: f64 = -1e9;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "emkc",
-    summary: "EMKC: hosts move by the largest loss of their path, below zero where there is room",
+    summary: "EMKC: hosts follow the largest loss of their path, negative where capacity is free",
     source: "[MKC] Zhang, Kang, Loguinov 2004",
     params: &[
         ParamSpec {
@@ -73,7 +73,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.95",
             range: (0.01, 1.0),
-            doc: "Part of the link's rate above which a loss is told",
+            doc: "Part of the link's rate above which routers signal loss",
             source: "ours: DEV-084; 1 in [MKC]",
         },
         ParamSpec {

@@ -44,7 +44,7 @@ pub(super) const FALLBACK_PARAM: ParamSpec = ParamSpec {
     unit: Unit::Word(&["on", "off"]),
     default: "on",
     range: (0.0, 0.0),
-    doc: "Whether it goes on as sabul2026 where no router answers, or packets wait or are lost elsewhere",
+    doc: "Whether sabul2026 takes over if no router answers, or if packets queue or are lost elsewhere",
     source: "ours: docs/adr/0023-congestion-headers.md",
 };
 

@@ -39,7 +39,7 @@ const SETTLE_ROUNDS: u16 = 2;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "jetmax",
-    summary: "JetMax: one router on the path, the fullest, tells each flow its fair rate",
+    summary: "JetMax: the most congested router of the path signals each flow's fair rate",
     source: "[JETMAX] Zhang, Leonard, Loguinov 2006, reconstructed",
     params: &[
         ParamSpec {

@@ -32,7 +32,7 @@ const GAIN: f64 = 0.4;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "maxnet",
-    summary: "MaxNet: the highest price of a path alone sets the rate, by one demand for all flows",
+    summary: "MaxNet: the highest price on the path sets the rate, with one demand function for all",
     source: "[MAXNET] Wydrowski, Andrew, Zukerman 2003, reconstructed",
     params: &[
         ParamSpec {

@@ -31,7 +31,7 @@ const PACKETS: f64 = 2.0 * 12_000.0;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "piqi-rcp",
-    summary: "PIQI-RCP: RCP whose routers look at the load alone, not at their queue",
+    summary: "PIQI-RCP: RCP whose routers use the load only, not their queue",
     source: "[PIQI] Jain, Loguinov 2007, reconstructed",
     params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
     family: Family::Rate,

@@ -29,7 +29,7 @@ const HOST_MIN: f64 = 8e3;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "rcp",
-    summary: "RCP: routers tell all flows of a link one rate, and each takes it at once",
+    summary: "RCP: routers signal one rate to all flows of a link, and each flow applies it at once",
     source: "[RCP] Dukkipati and others 2005, its ns-2 module",
     params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
     family: Family::Rate,

@@ -46,7 +46,7 @@ const KEEP: f64 = 0.5;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "xcp",
-    summary: "XCP: routers tell each packet by how much its flow's throughput shall change",
+    summary: "XCP: routers write into each packet by how much its flow's throughput shall change",
     source: "[XCP] Katabi, Handley, Rohrs 2002; in throughputs as in ns-2",
     params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
     family: Family::Window,

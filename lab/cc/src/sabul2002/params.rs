@@ -98,7 +98,7 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["gap", "period"]),
         default: "gap",
         range: (0.0, 0.0),
-        doc: "What the equations act on: the silence between two packets, or the time between two \
+        doc: "Time that the equations change: the silence between two packets, or the time between two \
               packet starts (Q8)",
         source: "gap: [OVV-T §II]; period: [SABUL2]",
     },

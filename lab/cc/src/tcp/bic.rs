@@ -29,7 +29,7 @@ const UNKNOWN_DIVISOR: f64 = 20.0;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "bic",
-    summary: "BIC's window: a binary search for where the last loss came; paced",
+    summary: "BIC's window: a binary search for the window of the last loss; paced",
     source: "[BIC] Xu, Harfoush, Rhee 2004; constants of [LINUX tcp_bic.c]",
     params: PARAMS,
     family: Family::Window,

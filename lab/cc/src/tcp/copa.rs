@@ -53,7 +53,7 @@ const USED_SLOW_START: f64 = 0.5;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "copa",
-    summary: "Copa: a few packets of each flow queued; competes where others fill the queue; paced",
+    summary: "Copa: queues a few packets of each flow, competes if others fill the queue; paced",
     source: "[COPA] Arun, Balakrishnan 2018; details after [COPA-CODE]",
     params: PARAMS,
     family: Family::PacedWindow,

@@ -20,7 +20,7 @@ use sabul_units::Bytes;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "dctcp",
-    summary: "DCTCP's window: a mark takes as much as the share of marked packets; paced",
+    summary: "DCTCP's window: decreases by the share of marked packets; paced",
     source: "[RFC8257 §3.3]",
     params: PARAMS,
     family: Family::Window,

@@ -29,7 +29,7 @@ const GROWTH_MAX: f64 = 2.0;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "fast",
-    summary: "FAST's window: a fixed number of packets queued, told by the delay; paced",
+    summary: "FAST's window: keeps a fixed number of packets queued, measured by the delay; paced",
     source: "[FAST] Jin, Wei, Low 2004",
     params: PARAMS,
     family: Family::Window,

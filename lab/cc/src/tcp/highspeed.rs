@@ -34,7 +34,7 @@ const LOSS_FACTOR: f64 = 0.078;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "highspeed",
-    summary: "HighSpeed TCP's window: the larger it is, the more it grows and the less it falls; paced",
+    summary: "HighSpeed TCP's window: a large window grows more and falls less; paced",
     source: "[RFC3649 §5], [RFC3649 §7]",
     params: PARAMS,
     family: Family::Window,

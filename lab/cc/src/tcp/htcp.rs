@@ -46,7 +46,7 @@ const SWITCH: &[&str] = &["on", "off"];
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "htcp",
-    summary: "H-TCP's window: the longer ago the last loss, the faster it grows; paced",
+    summary: "H-TCP's window: grows faster as the last loss gets older; paced",
     source: "[HTCP] Shorten, Leith 2004; details after [LINUX tcp_htcp.c]",
     params: PARAMS,
     family: Family::Window,

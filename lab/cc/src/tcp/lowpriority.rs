@@ -35,7 +35,7 @@ const WINDOW_MIN: f64 = 4.0;
 
 pub(crate) const TCP_LP: Entry = Entry {
     name: "tcp-lp",
-    summary: "TCP-LP's window: newreno that makes room when the delay grows; paced",
+    summary: "TCP-LP's window: newreno that yields when the delay grows; paced",
     source: "[TCPLP] Kuzmanovic, Knightly 2003",
     params: PARAMS,
     family: Family::Window,
@@ -47,7 +47,7 @@ pub(crate) const TCP_LP: Entry = Entry {
 
 pub(crate) const HSTCP_LP: Entry = Entry {
     name: "hstcp-lp",
-    summary: "HSTCP-LP's window: highspeed that makes room when the delay grows; paced",
+    summary: "HSTCP-LP's window: highspeed that yields when the delay grows; paced",
     source: "[HSTCPLP] Kuzmanovic, Knightly, Cottrell 2004",
     params: PARAMS,
     family: Family::Window,

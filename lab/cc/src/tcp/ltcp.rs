@@ -22,7 +22,7 @@ use sabul_units::math::cube_root;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "ltcp",
-    summary: "LTCP's window: grows like as many flows as it has layers; paced",
+    summary: "LTCP's window: grows like several flows, one for each layer; paced",
     source: "[LTCP] Bhandarkar, Jain, Reddy 2006",
     params: PARAMS,
     family: Family::Window,
@@ -56,7 +56,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "1",
         range: (0.01, 100.0),
-        doc: "Factor of growth that makes up for long round trips; flows alike in them need none",
+        doc: "Factor of growth that compensates long round trips; not needed among equal round trips",
         source: "ours 1; [LTCP] lets it grow with the cube root of the round trip",
     },
 ];

@@ -29,7 +29,7 @@ const DEC_COUNT_START: u32 = 4;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "udt1",
-    summary: "UDT 1's rate and window: SABUL's decrease, an increase by what is free",
+    summary: "UDT 1's rate and window: SABUL's decrease, an increase by the free capacity",
     source: "[UDT1] Gu, Grossman 2003",
     params: PARAMS,
     family: Family::Rate,

@@ -27,7 +27,7 @@ const EVERY_START: u64 = 2;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "udt2",
-    summary: "UDT 2's rate and window: chance says which loss reports lower the rate",
+    summary: "UDT 2's rate and window: a random choice of loss reports lowers the rate",
     source: "[UDT2] Gu 2006; [DAIMD] Gu, Hong, Grossman 2004",
     params: PARAMS,
     family: Family::Rate,

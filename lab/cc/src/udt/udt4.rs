@@ -43,7 +43,7 @@ const COUNTED_MAX: u64 = 5;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "udt4",
-    summary: "UDT 4's rate and window: starts at the speed of arrival, five cuts an epoch at most",
+    summary: "UDT 4's rate and window: starts at the arrival rate, at most five decreases an epoch",
     source: "[UDT4 §7.2], [UDT4 ccc.cpp] Gu 2010, 2013",
     params: PARAMS,
     family: Family::Rate,

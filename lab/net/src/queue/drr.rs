@@ -36,7 +36,7 @@ pub struct Drr {
 pub(crate) const KEYS: &[Key<Drr>] = &[
     quantum(
         |drr, bytes| drr.quantum_bytes = bytes,
-        "one full frame: [DRR §3] asks for a packet in every turn",
+        "one full frame: [DRR §3] requires a packet in every turn",
     ),
     Key::<Drr>::new(
         "drr_weights",

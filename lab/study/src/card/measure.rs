@@ -595,7 +595,7 @@ pub(crate) mod tests {
         let regions = vec![region(0.0, &["a", "b"], 0.75), region(2.0, &["a"], 1.0)];
         let results = Results { regions, ..Results::default() };
         let test = region_test(180.0, &[trial("", results, seen)], Some(2000.0));
-        assert_eq!(test.cost, None, "nobody counts that in virtual time");
+        assert_eq!(test.cost, None, "not counted in virtual time");
         close(test.mean_bps, 3e6);
         close(test.sd_bps, (8.0_f64 / 3.0).sqrt() * 1e6);
         close(test.stability, (8.0_f64 / 3.0).sqrt() / 3.0);

@@ -400,7 +400,7 @@ fn beside_section(card: &Sheet, answers: &[Answer]) -> Section {
         values.sort_by(f64::total_cmp);
         values.dedup();
     }
-    let mut heat = Heatmap::new("What is left to one CUBIC flow", Axis::new("CUBIC's share", "%"));
+    let mut heat = Heatmap::new("Share left to one CUBIC flow", Axis::new("CUBIC's share", "%"));
     heat.value = heat.value.with_range(0.0, 100.0);
     heat.center = Some(50.0);
     heat.y_label = "queue (BDP)".to_owned();

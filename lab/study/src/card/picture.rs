@@ -97,7 +97,7 @@ fn loss_chart(shares: impl Iterator<Item = Vec<f64>>) -> String {
 
 fn beside_chart(shares: impl Iterator<Item = Vec<f64>>) -> String {
     let title = format!(
-        "What a CUBIC flow has beside one of each, {BESIDE_MBPS} Mb/s (simulated; 50 is even)"
+        "Goodput of a CUBIC flow beside one of each, {BESIDE_MBPS} Mb/s (simulated; 50 is even)"
     );
     let groups = BESIDE_RTTS_MS.map(|rtt_ms| format!("{rtt_ms} ms"));
     chart(&title, "of the link", groups.to_vec(), shares)

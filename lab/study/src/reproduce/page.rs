@@ -218,7 +218,7 @@ fn open_table(one: &Reproduced<'_>, index: usize, open: &Open) -> Table {
         Column::number("claims that hold", ""),
         Column::number("of", ""),
     ];
-    let title = format!("What the paper leaves open: {}", open.what);
+    let title = format!("Not stated in the paper: {}", open.what);
     let mut table = Table::new(title, columns);
     for (position, option) in open.options.iter().enumerate() {
         let is_chosen = option.name == open.chosen;

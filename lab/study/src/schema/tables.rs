@@ -15,13 +15,13 @@ macro_rules! run {
             Field("arm", Text, "Where it ran: sim or lab."),
             Field("scenario", Text, "The scenario's name."),
             Field("seed", Count, "Where all chance came from."),
-            Field("commit", Text, "What the program was built from."),
+            Field("commit", Text, "Source version of the program."),
             Field("wall_s", Number, "How long it took, in seconds."),
             Field("flows", List(FLOW), "One entry a flow, in the order of the scenario; copies together."),
             Field("links", List(LINK), "One entry a link, in the order of the scenario; data direction. Then one for the way back, `ID.back`, of each link with data of reverse flows."),
             Field("jain", MaybeNumber, "Jain's index over the flows without an end of their own, 0 to 1; null where no number counts."),
             Field("regions", List(REGION), "The times between entries and exits of long flows."),
-            Field("settings", Named("string"), "What sweep and overrides have set, as text."),
+            Field("settings", Named("string"), "Values set by sweep and overrides, as text."),
             $($more),*
         ]
     };
@@ -32,9 +32,9 @@ pub(super) const RUN: &[Field] = run!();
 pub(super) const LAB: &[Field] = run!(
     Field("valid", Truth, "The numbers are about the path and not about the limits of the machine; otherwise flows, links and regions are empty."),
     Field("faults", Texts, "Why they are not."),
-    Field("notes", Texts, "What a reader should know all the same."),
+    Field("notes", Texts, "Notes on the results."),
     Field("lab", Any, "Calibration, how late packets left, processor seconds of the flows' hosts, and what else the lab saw."),
-    Field("discarded", OptionalObject(DISCARDED), "What was measured in a run that is not valid."),
+    Field("discarded", OptionalObject(DISCARDED), "Measurements of an invalid run."),
 );
 
 const DISCARDED: &[Field] = &[
@@ -104,14 +104,14 @@ macro_rules! card {
             Field("schema", Count, "Version of this document."),
             Field("arm", Text, "Where it was measured: sim or lab."),
             Field("cc", Text, "The controller."),
-            Field("transport", Text, "What carried it: sabul or tcp."),
+            Field("transport", Text, "Transport: sabul or tcp."),
             Field("params", Named("string"), "Its parameters that were set, as text."),
-            Field("commit", Text, "What the program was built from."),
+            Field("commit", Text, "Source version of the program."),
             Field("seeds", Count, "Over how many seeds the numbers are means."),
-            Field("settings", Named("string"), "What was changed in the scenarios, as text."),
+            Field("settings", Named("string"), "Changes of the scenarios, as text."),
             Field("wall_s", Number, "How long it took, in seconds."),
             $($more),*,
-            Field("machine", OptionalObject(MACHINE), "What it was measured on, in the lab."),
+            Field("machine", OptionalObject(MACHINE), "Machine of the measurement, in the lab."),
             Field("exams", OptionalList(EXAM), "Whether each run counts, in the lab."),
         ]
     };
@@ -125,21 +125,21 @@ pub(super) const CARD: &[Field] = card!(
     Field("rtt_fairness", MaybeObject(FAIRNESS), "Two flows that differ in their round trip."),
     Field("convergence_s", MaybeNumber, "From a newcomer's entry until shares are alike, in seconds; null if that never came."),
     Field("convergence_within_s", MaybeNumber, "For how long that was watched, in seconds."),
-    Field("standing_queue", MaybeObject(STANDING), "What waits in front of a link with much room."),
+    Field("standing_queue", MaybeObject(STANDING), "Standing queue in front of a link with a large buffer."),
     Field("mice", MaybeObject(MICE), "Short transfers beside the controller, and without it."),
     Field("cross", MaybeObject(CROSS), "One flow beside a constant rate that comes and goes."),
 );
 
 pub(super) const CONTRACT: &[Field] = card!(
-    Field("order", Text, "Who started first: cubic-first, together or cubic-last."),
-    Field("terms", Object(TERMS), "What a cell has to show to be met."),
+    Field("order", Text, "Order of the starts: cubic-first, together or cubic-last."),
+    Field("terms", Object(TERMS), "Bounds that a cell must meet."),
     Field("cells_judged", Count, "Cells with numbers."),
     Field("cells_met", Count, "How many of them are met."),
     Field("cells_judged_with_room", Count, "Cells with numbers whose queue has room for more than a few packets."),
     Field("cells_met_with_room", Count, "How many of those are met."),
     Field("worst", MaybeObject(CELL), "The cell in which CUBIC keeps least."),
     Field("cells", List(CELL), "An entry each cell, in the order of the grid."),
-    Field("others", List(OTHER), "What others than one CUBIC flow have beside the controller."),
+    Field("others", List(OTHER), "Goodput of other flows than one CUBIC flow beside the controller."),
     Field("links", List(KIND_OF_LINK), "The controller and others, alone where the rate is not constant."),
 );
 
@@ -178,7 +178,7 @@ const FINDING: &[Field] = &[
     Field("value", Number, "Over all seeds."),
     Field("low", Number, "Lower end of the interval of 95 %."),
     Field("high", Number, "Upper end of the interval."),
-    Field("bound", Number, "What the contract asks."),
+    Field("bound", Number, "Bounds of the contract."),
     Field("verdict", Text, "yes, no or open."),
 ];
 
@@ -237,7 +237,7 @@ const CELL: &[Field] = &[
     Field("has_tiny_queue", Truth, "It is too small for a few packets."),
     Field("cubic_bps", Number, "Goodput of CUBIC beside the controller, in bit/s."),
     Field("cc_bps", Number, "Goodput of the controller beside it, in bit/s."),
-    Field("reference_first_bps", Number, "Of two CUBICs beside each other the first, in bit/s."),
+    Field("reference_first_bps", Number, "Goodput of the first of two CUBIC flows beside each other, in bit/s."),
     Field("reference_second_bps", Number, "The second, in bit/s."),
     Field("reference_bps", Number, "Half of both, in bit/s."),
     Field("kept", Number, "cubic_bps ÷ reference_bps."),
@@ -249,17 +249,17 @@ const CELL: &[Field] = &[
 ];
 
 const OTHER: &[Field] = &[
-    Field("what", Text, "Who shares the link, and what of them is measured."),
+    Field("what", Text, "Flows that share the link, and the measured value."),
     Field("unit", Text, "In what."),
     Field("rtt_ms", Number, "Round trip of the path, in milliseconds."),
     Field("beside_cc", Number, "Beside the controller."),
     Field("beside_reference", Number, "Beside CUBIC; of BBR beside another."),
-    Field("alone", MaybeNumber, "Beside nobody, where that was measured."),
+    Field("alone", MaybeNumber, "Alone on the link, if measured."),
     Field("cc_bps", Number, "Goodput of the controller's own flow meanwhile, in bit/s."),
 ];
 
 const KIND_OF_LINK: &[Field] = &[
-    Field("link", Text, "What the link has beside its rate."),
+    Field("link", Text, "Settings of the link beside its rate."),
     Field("cc", Text, "The controller, or one that it is held against."),
     Field("goodput_bps", Number, "New payload at the receiver, in bit/s."),
     Field("utilisation", Number, "How full the link is, of what it can carry."),
@@ -268,7 +268,7 @@ const KIND_OF_LINK: &[Field] = &[
 
 pub(super) const COMPARISON: &[Field] = &[
     Field("schema", Count, "Version of this document."),
-    Field("commit", Text, "What the program was built from."),
+    Field("commit", Text, "Source version of the program."),
     Field("marked_percent", Number, "Larger differences are marked, in percent."),
     Field("comparisons", List(COMPARED), "An entry each run of each scenario."),
 ];
@@ -286,7 +286,7 @@ const COMPARED: &[Field] = &[
 const QUANTITY: &[Field] = &[
     Field("kind", Text, "flow, link or run."),
     Field("id", Text, "Which of them."),
-    Field("quantity", Text, "What was measured, with its unit."),
+    Field("quantity", Text, "Measured value with its unit."),
     Field("simulated", Number, "In the simulator."),
     Field("measured", MaybeNumber, "In the lab; null where no measurement was valid."),
     Field("difference_percent", MaybeNumber, "Measured beyond simulated, in percent of simulated; null where that says nothing."),
@@ -296,14 +296,14 @@ const QUANTITY: &[Field] = &[
 pub(super) const REPRODUCTIONS: &[Field] = &[
     Field("schema", Count, "Version of this document."),
     Field("arm", Text, "Where it ran: sim."),
-    Field("commit", Text, "What the program was built from."),
+    Field("commit", Text, "Source version of the program."),
     Field("reproductions", List(REPRODUCTION), "An entry each table or figure."),
 ];
 
 const REPRODUCTION: &[Field] = &[
     Field("name", Text, "Its name."),
     Field("source", Text, "The paper, and where in it."),
-    Field("cases", List(CASE), "What was run."),
+    Field("cases", List(CASE), "Runs."),
     Field("ranks", OptionalList(RANK), "Whether cases come in the published order."),
 ];
 
@@ -311,7 +311,7 @@ const CASE: &[Field] = &[
     Field("id", Text, "Its name."),
     Field("figure", Text, "Where it is in the paper."),
     Field("flows", List(RATES), "The rates of its flows."),
-    Field("claims", List(CLAIM), "What the paper says, and what became of it."),
+    Field("claims", List(CLAIM), "Claims of the paper, and their verdicts."),
     Field("marks", OptionalObject(REGION_MARKS), "Where flows come and go."),
 ];
 
@@ -328,17 +328,17 @@ const CLAIM: &[Field] = &[
     Field("published", MaybeNumber, "Its number in the paper."),
     Field("ours", MaybeNumber, "Our number."),
     Field("tolerance", Number, "How far they may be apart."),
-    Field("verdict", Text, "What was found now."),
-    Field("committed", Text, "What was found before, and is expected."),
+    Field("verdict", Text, "Verdict of this run."),
+    Field("committed", Text, "Expected verdict, found before."),
     Field("cause", Text, "Why they differ, where they do."),
 ];
 
 const RANK: &[Field] = &[
     Field("claim", Text, "In words."),
-    Field("correlation", MaybeNumber, "Of both orders, -1 to 1."),
+    Field("correlation", MaybeNumber, "Rank correlation of both orders, -1 to 1."),
     Field("at_least", Number, "What holds."),
-    Field("verdict", Text, "What was found now."),
-    Field("committed", Text, "What was found before, and is expected."),
+    Field("verdict", Text, "Verdict of this run."),
+    Field("committed", Text, "Expected verdict, found before."),
     Field("cause", Text, "Why they differ, where they do."),
 ];
 
@@ -348,7 +348,7 @@ const REGION_MARKS: &[Field] = &[
     Field("stability", MaybeNumber, "Standard deviation ÷ mean."),
     Field("jain_min", MaybeNumber, "Least Jain index of any region, 0 to 1."),
     Field("rtt_ms", MaybeNumber, "Mean round trip, in milliseconds."),
-    Field("regions", Pairs, "Of each region stability and Jain's index."),
+    Field("regions", Pairs, "Stability and Jain's index of each region."),
 ];
 
 pub(super) const DEMO: &[Field] = &[
@@ -356,7 +356,7 @@ pub(super) const DEMO: &[Field] = &[
     Field("path", Text, "The path's name."),
     Field("cc", Text, "The controller."),
     Field("bytes", Count, "Size of the file."),
-    Field("verified", Truth, "What arrived is what was sent."),
+    Field("verified", Truth, "Whether the received content equals the sent content."),
     Field("blake3", Text, "The hash of what arrived."),
     Field("seconds", Number, "How long the copy took, in seconds."),
     Field("goodput_bps", Number, "The file over that time, in bit/s."),
@@ -369,7 +369,7 @@ pub(super) const DEMO: &[Field] = &[
     Field("path_packets_lost_queue_full", Count, "Those among them that found its queue full."),
     Field("path_packets_too_large", Count, "Those that asked how large a packet may be, and were too large."),
     Field("path_loss_rate", Number, "Lost ÷ came, 0 to 1."),
-    Field("copy", Any, "What `sabul cp --json` printed: `sabul schema cp`."),
+    Field("copy", Any, "Output of `sabul cp --json`: `sabul schema cp`."),
     Field("disturbed", Truth, "The numbers are about this machine and not about the path."),
     Field("disturbances", Texts, "Why."),
     Field("arm", OptionalText, "lab, where the path is between namespaces."),
@@ -378,8 +378,8 @@ pub(super) const DEMO: &[Field] = &[
     Field("router_late_ms_p50", OptionalNumber, "Half of the packets left the path no later than this after they were due, in milliseconds; there."),
     Field("router_late_ms_p99", OptionalNumber, "99 % of them, in milliseconds; there."),
     Field("router_late_ms_max", OptionalNumber, "The latest, in milliseconds; there."),
-    Field("calibration", OptionalAnys, "What the path turned out to be, there."),
-    Field("notes", OptionalTexts, "What a reader should know all the same, there."),
+    Field("calibration", OptionalAnys, "Measured properties of the path there."),
+    Field("notes", OptionalTexts, "Notes on the results there."),
     Field("cpu_seconds_sender", OptionalMaybeNumber, "Processor time of the sending program in seconds, where a relay is the path."),
     Field("cpu_seconds_receiver", OptionalMaybeNumber, "The same of the receiving one."),
     Field("cpu_mhz", OptionalMaybeNumber, "Clock of the processor in MHz, there."),
@@ -397,7 +397,7 @@ const ALONE: &[Field] = &[
     Field("transport", Text, "sabul or tcp."),
     Field("cc", Text, "Its controller."),
     Field("loss_rate", Number, "Share of the data packets that the path loses at random, 0 to 1."),
-    Field("bytes", Count, "What arrived: the whole file, or of TCP on a lossy path as much as had time."),
+    Field("bytes", Count, "Received bytes: the whole file, or for TCP on a lossy path the bytes until the time limit."),
     Field("seconds", Number, "From its start to its end, in seconds; of sabul the whole command."),
     Field("goodput_bps", Number, "The bytes over that time, in bit/s."),
     Field("rtt_ms", Number, "Its mean round trip, in milliseconds."),
@@ -405,7 +405,7 @@ const ALONE: &[Field] = &[
 ];
 
 const TOGETHER: &[Field] = &[
-    Field("from_s", Number, "What is averaged begins so long after both began, in seconds."),
+    Field("from_s", Number, "Time from the start of both flows to the start of the average, in seconds."),
     Field("to_s", Number, "And ends then."),
     Field("tcp_goodput_bps", Number, "TCP's new payload at the receiver, in bit/s."),
     Field("sabul_goodput_bps", Number, "The same of sabul."),
@@ -418,7 +418,7 @@ pub(super) const PRESETS: &[Field] = &[
 
 const PRESET: &[Field] = &[
     Field("name", Text, "Its name."),
-    Field("summary", Text, "What it is like, in words."),
+    Field("summary", Text, "Description in words."),
     Field("source", Text, "Where its numbers are from."),
     Field("rtt_ms", Number, "Its round trip without queues, in milliseconds."),
     Field("forward", Object(PRESET_LINK), "The way of the data."),
@@ -431,7 +431,7 @@ const PRESET_LINK: &[Field] = &[
     Field("jitter_ms", Number, "By how much packets are late at most, in milliseconds."),
     Field("queue_packets", MaybeNumber, "Room of its queue in packets, where it is counted so."),
     Field("queue_bytes", MaybeNumber, "Room of its queue in bytes, where it is counted so."),
-    Field("discipline", Text, "What its queue does."),
+    Field("discipline", Text, "Discipline of its queue."),
     Field("loss", Number, "Share of the packets that it loses, 0 to 1."),
     Field("burst_loss", MaybeObject(BURSTS), "Losses that come together."),
     Field("duplicate", Number, "Share of the packets that come twice, 0 to 1."),
@@ -548,6 +548,6 @@ const EXAM: &[Field] = &[
     Field("valid", Truth, "Its numbers count."),
     Field("disturbed", Truth, "They count, and the machine was not always in time."),
     Field("faults", Texts, "Why they do not count."),
-    Field("notes", Texts, "What a reader should know all the same."),
+    Field("notes", Texts, "Notes on the results."),
     Field("late_us_p99", MaybeNumber, "99 % of the packets left the path no later than this after they were due, in microseconds."),
 ];

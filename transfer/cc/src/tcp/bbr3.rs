@@ -71,7 +71,7 @@ const SLACK: f64 = 2.0;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "bbr3",
-    summary: "BBR version 3: as bbr1, but loss bounds what it keeps on the way and how it probes",
+    summary: "BBR version 3: as bbr1, but loss bounds the data in flight and the probes",
     source: "[BBR3] Cardwell, Swett, Beshay (editors), Internet-Draft of 2026",
     params: PARAMS,
     family: Family::PacedWindow,

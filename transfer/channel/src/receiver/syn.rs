@@ -58,7 +58,7 @@ impl SynReports {
     }
 
     pub(super) fn check_invariants(&self, packets: u64) {
-        assert!(self.reported <= packets, "SYN reports tell of packets that came");
+        assert!(self.reported <= packets, "SYN reports contain arrived packets");
         let has_syn = self.interval.is_some() && packets > 0;
         assert_eq!(self.next.is_some(), has_syn, "SYN reports go on for ever");
     }

@@ -195,7 +195,7 @@ impl Sender {
 
     fn handle_nak(&mut self, now: Instant, nak: &Nak) -> Result<(), PeerError> {
         if !self.rules.has_naks() {
-            return Err(PeerError("it sends loss reports, which nobody asked for"));
+            return Err(PeerError("unexpected loss report: this channel does not use them"));
         }
         if nak.policy != self.config.policy {
             return Err(PeerError("it reports losses by the other kind of number"));
@@ -225,7 +225,7 @@ impl Sender {
     /// report. The count in the report is not used for rate control. [SABUL2]
     fn handle_syn(&mut self, now: Instant, received: u64) -> Result<(), PeerError> {
         if self.config.reports.syn_interval.is_none() {
-            return Err(PeerError("it sends SYN reports, which nobody asked for"));
+            return Err(PeerError("unexpected SYN report: this channel does not use them"));
         }
         let total = self.report_state.syn_received.checked_add(received);
         let Some(total) = total.filter(|total| *total <= self.stats.sent) else {

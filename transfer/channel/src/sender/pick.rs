@@ -177,7 +177,9 @@ impl Sender {
         missing: &Missing,
     ) -> Result<(), PeerError> {
         if self.rules.has_naks() {
-            return Err(PeerError("it lists what is missing, which nobody asked for"));
+            return Err(PeerError(
+                "unexpected list of missing data: this channel does not use such lists",
+            ));
         }
         let is_inside = missing.ranges.last().is_none_or(|range| range.last < missing.below.0);
         if missing.below > self.ledger.pieces.next()
@@ -213,7 +215,7 @@ impl Sender {
     /// Processes the error rate that the receiver measured.
     pub(super) fn handle_error_rate(&mut self, now: Instant, rate: u32) -> Result<(), PeerError> {
         if !self.rules.has_error_rate() {
-            return Err(PeerError("it tells an error rate, which nobody asked for"));
+            return Err(PeerError("unexpected error rate: this channel does not use error rates"));
         }
         self.rate.on_report(now, &BulkReport::ErrorRate(rate));
         Ok(())

@@ -115,7 +115,7 @@ impl fmt::Display for ChannelError {
         match self {
             Self::Silent(time) => write!(
                 f,
-                "nothing was heard from the peer over UDP for {:.0} s; check that it still runs \
+                "the peer sent nothing over UDP for {:.0} s; check that it still runs \
                  and that the path between passes UDP",
                 time.as_secs_f64()
             ),
@@ -139,7 +139,7 @@ impl std::error::Error for ChannelError {}
 
 /// Returns the kind of number in reports, and the rule for their timing.
 pub(super) fn reporting(params: &ChannelParams) -> Result<(LossPolicy, ReportRule), ChannelError> {
-    let unknown = ChannelError::Peer("it asks for channel rules that are not known here");
+    let unknown = ChannelError::Peer("it requests unknown channel rules");
     let (policy, rules) = crate::rules::rules(params).ok_or(unknown)?;
     Ok(ReportRule::of_rules(rules, policy))
 }

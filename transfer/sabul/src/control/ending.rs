@@ -59,7 +59,7 @@ impl Ending {
             Self::Silent(time) => Some(Failure::new(
                 FailureCode::Timeout,
                 format!(
-                    "nothing was heard from the other end for {:.0} s, not even an answer to pings: it \
+                    "the other end sent nothing for {:.0} s, not even an answer to pings: it \
                      was stopped, fell asleep or lost its network; check that it runs, and try again",
                     time.as_secs_f64()
                 ),

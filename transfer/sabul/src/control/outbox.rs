@@ -166,10 +166,7 @@ impl Outbox {
 
 /// Failure of a session whose queue is full.
 pub(super) fn overfull() -> Failure {
-    let text = format!(
-        "the other end does not read what it is told: {} MiB of messages wait",
-        BACKLOG_MAX >> 20
-    );
+    let text = format!("the other end does not read its messages: {} MiB wait", BACKLOG_MAX >> 20);
     Failure::new(FailureCode::Timeout, text)
 }
 

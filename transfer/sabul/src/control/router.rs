@@ -354,10 +354,10 @@ impl Router {
                     return Ok(());
                 };
                 drop(mailbox);
-                "nobody takes requests on this side"
+                "this side accepts no requests"
             }
             Some(_) => "too many transfers at once; wait for some to end",
-            None => "nobody takes requests on this side",
+            None => "this side accepts no requests",
         };
         let failure = Failure::new(FailureCode::Refused, refusal);
         answer(outbox, &Message::Cancel { transfer: Some(number), failure })

@@ -177,7 +177,7 @@ async fn listen(
                     break Err(error);
                 },
                 () = entry_sender.closed() => {
-                    let failure = Failure::new(FailureCode::Cancelled, "nobody wants the rest");
+                    let failure = Failure::new(FailureCode::Cancelled, "the rest was not requested");
                     control.send(Message::Cancel { transfer: Some(number), failure });
                     let _ = mailbox.input.send(Input::Stop);
                     let _ = is_over.await;

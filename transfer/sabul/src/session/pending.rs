@@ -94,7 +94,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if let Some((_, mailbox)) = self.parts.take() {
-            self.send_failure(&mailbox, refused("nobody answers such requests here"));
+            self.send_failure(&mailbox, refused("such requests are not answered here"));
         }
     }
 }

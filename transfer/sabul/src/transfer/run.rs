@@ -723,7 +723,7 @@ impl Run {
             }
         };
         if tokio::time::timeout(CLEANUP_TIMEOUT, written).await.is_err() {
-            debug!("a transfer's writer does not end; it waits for whoever reads its output");
+            debug!("a transfer's writer does not end: the reader of its output is blocked");
         }
     }
 }

@@ -429,7 +429,7 @@ impl WriterTask {
             Some(Input::Block(block)) => writer.on_block(block),
             Some(Input::Confirmed) => Ok(()),
             Some(Input::Message(_)) => {
-                let text = "the peer answers a question about files that nobody asked";
+                let text = "the peer answers a file request that was not sent";
                 Err(Failure::new(FailureCode::Protocol, text))
             }
             Some(Input::Stop) => return Some(Err(stopped())),
