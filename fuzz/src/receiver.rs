@@ -81,7 +81,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
         }
         let operation = input.u8();
         match operation % 9 {
-            _ if operation >= 252 => run.ask(&mut input),
+            _ if operation >= 252 => run.probe(&mut input),
             0..4 => run.data(&mut input),
             4 => run.other(&mut input),
             5 => {
@@ -166,7 +166,7 @@ impl Run {
     }
 
     /// A packet with only a congestion header, which may be undecodable.
-    fn ask(&mut self, input: &mut Input<'_>) {
+    fn probe(&mut self, input: &mut Input<'_>) {
         let number = self.number(input);
         let routers = input.u8();
         if !self.receiver.is_replayed(number) {
@@ -246,9 +246,9 @@ impl Run {
                 return;
             }
             Feedback::Syn { received } => {
-                let told = self.syn_packets.as_mut().expect("nobody asked for SYN reports");
-                *told += received;
-                assert_eq!(*told, self.data_packets, "each packet is told of once");
+                let reported = self.syn_packets.as_mut().expect("SYN reports were not requested");
+                *reported += received;
+                assert_eq!(*reported, self.data_packets, "each packet is reported once");
                 return;
             }
         };

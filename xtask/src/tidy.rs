@@ -12,6 +12,7 @@ mod purity;
 mod rings;
 mod rust_text;
 mod shape;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -68,11 +69,13 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
         findings.extend(shape::check_machines(file));
         findings.extend(house::check_length(file));
         findings.extend(house::check_unfinished(file));
+        findings.extend(words::check_names(file));
     }
     for file in files {
         findings.extend(house::check_size(file));
         findings.extend(house::check_machine_paths(file));
         findings.extend(house::check_reminders(file));
+        findings.extend(words::check_openings(file));
     }
     findings.extend(policy::check_policy(packages, files));
     findings.extend(policy::check_oldest_rust(packages, files));

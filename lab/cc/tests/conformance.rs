@@ -14,7 +14,7 @@ fn every_registered_controller_conforms() {
 }
 
 #[test]
-fn only_controllers_with_routers_tell_chance_from_overload() {
+fn only_controllers_with_routers_distinguish_chance_from_overload() {
     let tells = |entry: &Entry| entry.build(&[], PACKET).unwrap().tolerates_random_loss();
     // Controllers that use sabul2026 without router support separate random loss as sabul2026 does.
     let asks_routers = |entry: &Entry| routers::find(entry.name).is_ok();

@@ -21,7 +21,7 @@ use sabul_emu::{LabError, isolate};
 use sabul_net::{LinkConfig, LinkPlan};
 
 /// User id of an ordinary user.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -167,10 +167,10 @@ fn inner_process_is_alone() {
 }
 
 fn ordinary_user() {
-    let (forecast, _, why) = Started::new(&["probe"], NOBODY).finish();
+    let (forecast, _, why) = Started::new(&["probe"], UNPRIVILEGED).finish();
     let line = "id -u; grep -c path0 /proc/self/net/dev; grep far /etc/hosts | wc -l; \
                 /proc/1/exe far sh -c 'echo $SABUL_LAB; exit 5'; echo $?; sleep 300 & exit 8";
-    let (code, output, errors) = Started::lab(&[line, "sleep 300"], NOBODY).finish();
+    let (code, output, errors) = Started::lab(&[line, "sleep 300"], UNPRIVILEGED).finish();
     if forecast == Some(0) {
         assert_eq!(code, Some(8), "{errors}");
         assert_eq!(output, "0\n1\n2\nfar\n5\n");

@@ -38,7 +38,7 @@ pub struct Point {
     pub rate_mbps_min: f64,
     /// Highest rate in Mb/s.
     pub rate_mbps_max: f64,
-    /// What was served, as a share of µ.
+    /// Served rate, as a share of µ.
     pub utilisation: f64,
     /// Rounds of the limit cycle, where one was met.
     pub period_rounds: Option<u64>,
@@ -89,7 +89,7 @@ pub struct LemmaTally {
     pub corrected_failure: Option<Params>,
 }
 
-/// What a grid gave.
+/// Result of a grid.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// Points that were worked on.

@@ -40,7 +40,7 @@ pub const TITLES: [&str; 8] = [
 pub struct Report {
     /// The parameters.
     pub params: Params,
-    /// What the first flow does alone.
+    /// Behaviour of the first flow alone.
     pub orbit: Orbit,
     /// Lemmas 1 to 8.
     pub lemmas: Vec<LemmaReport>,

@@ -160,7 +160,7 @@ pub struct Orbit {
     pub breaks: Breaks,
     /// γ, the mean loss rate over the window or one cycle.
     pub gamma: f64,
-    /// What γ can be off by: its change from one half of the window to the other.
+    /// Error bound of γ: its change from one half of the window to the other.
     pub gamma_error: f64,
     /// Mean rate in bit/s, over the same rounds; likewise those below.
     pub rate_mean: f64,
@@ -168,7 +168,7 @@ pub struct Orbit {
     pub rate_min: f64,
     /// Highest rate in bit/s.
     pub rate_max: f64,
-    /// What the bottleneck served, as a share of µ.
+    /// Rate served by the bottleneck, as a share of µ.
     pub utilisation: f64,
 }
 

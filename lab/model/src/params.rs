@@ -381,9 +381,9 @@ pub struct Params {
     k2: f64,
     /// The target loss rate, 0 to 1.
     alpha: f64,
-    /// What Equation 1 adds to the gap, in microseconds.
+    /// Increase of the gap by Equation 1, in microseconds.
     c_us: f64,
-    /// What Equation 3 adds to the gap, in microseconds.
+    /// Increase of the gap by Equation 3, in microseconds.
     d_us: f64,
     /// λ(0), the rate of the first round, in Mb/s.
     rate_mbps_initial: f64,

@@ -71,7 +71,7 @@ pub struct IterateReport {
     pub schema: u32,
     /// The parameters.
     pub params: Params,
-    /// What the first flow does alone in the long run.
+    /// Long-run behaviour of the first flow alone.
     pub orbit: Orbit,
     /// Its rounds.
     pub series: Series,

@@ -12,11 +12,11 @@ use crate::params::{Key, Params, Set, Variant};
 pub struct Suspect {
     /// The lemma, from 1.
     pub lemma: u8,
-    /// What is wrong with it.
+    /// Error in the lemma.
     pub title: &'static str,
-    /// What the lemma as printed comes to for these parameters.
+    /// Value of the lemma as printed, for these parameters.
     pub printed: Outcome,
-    /// What happens.
+    /// Observed behaviour.
     pub what: String,
     /// The parameters.
     pub params: Params,

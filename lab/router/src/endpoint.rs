@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::snapshot::ClassCounts;
 
-    fn ask(endpoint: &Endpoint, question: &str) -> String {
+    fn query(endpoint: &Endpoint, question: &str) -> String {
         let mut stream = TcpStream::connect(endpoint.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(question.as_bytes()).unwrap();
@@ -209,10 +209,10 @@ mod tests {
     fn metrics_requests_are_answered_and_other_requests_get_a_hint() {
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let endpoint = Endpoint::start(anywhere, || "up 1\n".to_owned()).unwrap();
-        let right = ask(&endpoint, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        let right = query(&endpoint, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(right.starts_with("HTTP/1.1 200 OK\r\n") && right.ends_with("\r\n\r\nup 1\n"));
-        assert!(ask(&endpoint, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-        assert!(ask(&endpoint, "noise").starts_with("HTTP/1.1 400"));
+        assert!(query(&endpoint, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert!(query(&endpoint, "noise").starts_with("HTTP/1.1 400"));
         let taken = Endpoint::start(endpoint.address(), String::new).unwrap_err().to_string();
         assert!(taken.contains("--metrics cannot be 127.0.0.1:"), "{taken}");
     }

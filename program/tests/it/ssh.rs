@@ -98,7 +98,7 @@ impl Bridge {
         Pid::from_raw(text.trim().parse().unwrap()).unwrap()
     }
 
-    fn expect_nobody_there(&self) {
+    fn expect_no_process(&self) {
         let far = self.far();
         wait_for("the end of the other end", || test_kill_process(far).is_err());
     }
@@ -120,7 +120,7 @@ fn files_are_copied_both_ways_over_ssh_and_no_process_remains() {
     let output = bridge.try_cp(&["a.bin", "me@host:"]);
     expect_words(&output, 0, &["verified"]);
     assert_eq!(fs::read(bridge.path("home/a.bin")).unwrap(), bytes);
-    bridge.expect_nobody_there();
+    bridge.expect_no_process();
     expect_code(&bridge.try_cp(&["host:a.bin", "b.bin"]), 0);
     assert_eq!(fs::read(bridge.path("near/b.bin")).unwrap(), bytes);
     let there = bridge.path("home/sub dir");
@@ -128,7 +128,7 @@ fn files_are_copied_both_ways_over_ssh_and_no_process_remains() {
     assert_eq!(fs::read(there.join("b.bin")).unwrap(), bytes);
     expect_code(&bridge.try_cp(&["-r", "host:~/sub dir", "."]), 0);
     assert_eq!(fs::read(bridge.path("near/sub dir/a.bin")).unwrap(), bytes);
-    bridge.expect_nobody_there();
+    bridge.expect_no_process();
 }
 
 /// An account may change its own files without further permission.
@@ -154,7 +154,7 @@ fn files_of_an_account_are_listed_removed_and_named_by_patterns() {
     expect_code(&there(&["rm", "-r", "host:data", "host:~/new/one", "--ports", "0"]), 0);
     assert!(!bridge.path("home/data").exists() && bridge.path("home/new").exists());
     expect_code(&there(&["rm", "-r", "host:", "--ports", "0"]), 1);
-    bridge.expect_nobody_there();
+    bridge.expect_no_process();
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn push_sends_the_program_only_once() {
 }
 
 #[test]
-fn a_terminal_user_is_asked_before_the_program_is_sent() {
+fn a_terminal_user_is_prompted_before_the_program_is_sent() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     let ask = |answer: &str, name: &str| {
@@ -329,7 +329,7 @@ fn perf_measures_a_host_that_ssh_reaches() {
     expect_code(&output, 0);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["bytes"], 3 << 20, "{document}");
-    bridge.expect_nobody_there();
+    bridge.expect_no_process();
     let output = run(&mut bridge.sabul(&["perf", "me@denied:"]));
     expect_words(&output, 4, &["could not log in"]);
 }
@@ -382,7 +382,7 @@ fn an_interrupted_or_killed_copy_leaves_no_remote_process() {
         if signal == Signal::INT {
             expect_words(&output, 130, &["interrupted"]);
         }
-        bridge.expect_nobody_there();
+        bridge.expect_no_process();
         assert!(!bridge.path("home/b").exists());
     }
 }

@@ -67,7 +67,7 @@ impl TransferEvent {
 }
 
 impl EventSink {
-    /// Makes a sink that calls `hear` for each event.
+    /// Makes a sink that calls `callback` for each event.
     pub fn new(callback: impl Fn(&TransferEvent) + Send + Sync + 'static) -> Self {
         Self(Arc::new(callback))
     }

@@ -11,7 +11,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::socket::UdpSocket;
 
-/// What to wait for, besides the waker and the timeout.
+/// Readiness to wait for, besides the waker and the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Wait {
     /// End when a datagram can be received.

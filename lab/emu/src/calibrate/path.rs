@@ -268,7 +268,7 @@ mod tests {
         assert!((odds.lost - 0.01).abs() < 1e-6, "{odds:?}");
         assert!((odds.clump - 14.84).abs() < 0.01, "{odds:?}");
         let even = Odds { lost: 0.01, clump: 1.0 };
-        // Of 10 000: 3 × √(10 000 × 0.01 × 0.99) + 2 = 31.85, and with 14.84 times the variance
+        // Bound for 10 000: 3 × √(10 000 × 0.01 × 0.99) + 2 = 31.85, and with 14.84 times the variance
         // 3 × √1469.2 + 29.68 = 144.67.
         assert!((even.tolerance(10_000) - 0.003_185).abs() < 1e-6);
         assert!((odds.tolerance(10_000) - 0.014_467).abs() < 1e-5);

@@ -13,7 +13,7 @@ const EQUAL: f64 = 1e-3;
 /// Most rounds that two flows are followed. The remaining difference is extrapolated.
 const ROUNDS: u64 = 20_000;
 
-/// What two flows do to each other.
+/// Mutual effect of two flows.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sharing {
     /// Rounds done.

@@ -83,7 +83,7 @@ impl Claim {
     }
 }
 
-/// What came of a statement.
+/// Outcome of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -112,9 +112,9 @@ impl Outcome {
 /// Conditions, conclusion, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Statement {
-    /// What has to be given.
+    /// Conditions.
     pub conditions: Vec<Claim>,
-    /// What should follow. Made only where the conditions are met.
+    /// Conclusion. Checked only if the conditions are met.
     pub checks: Vec<Claim>,
     /// The result.
     pub outcome: Outcome,
@@ -142,7 +142,7 @@ impl Statement {
 /// A measured or computed value of interest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Number {
-    /// What it is.
+    /// Description.
     pub name: &'static str,
     /// Its value.
     pub value: f64,
@@ -153,7 +153,7 @@ pub struct Number {
 /// Parameters for which a lemma as printed does not hold.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Counterexample {
-    /// What happens instead.
+    /// Observed behaviour.
     pub what: String,
     /// How bad it is, to find the worst; comparable within one lemma only.
     pub severity: f64,
@@ -176,7 +176,7 @@ pub enum Verdict {
     },
     /// It does not hold as printed and no correction of ours covers this.
     Violated {
-        /// What happens instead.
+        /// Observed behaviour.
         counterexample: Box<Counterexample>,
     },
     /// Our corrected statement does not hold: an error of ours.
@@ -213,7 +213,7 @@ impl Verdict {
 pub struct LemmaReport {
     /// Its number, from 1.
     pub lemma: u8,
-    /// What it is about.
+    /// Subject.
     pub title: &'static str,
     /// As printed.
     pub printed: Statement,

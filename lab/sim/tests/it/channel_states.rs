@@ -142,7 +142,7 @@ impl Talk {
             block_limit: 1,
             ..Ack::default()
         };
-        self.tell(&Feedback::Ack(ack));
+        self.handle(&Feedback::Ack(ack));
     }
 
     fn lose(&mut self) {
@@ -152,10 +152,10 @@ impl Talk {
             let (from, below, ranges) = (SeqNo(0), SeqNo(4), vec![LOST]);
             Feedback::Missing(Missing { serial: self.mark, from, below, ranges })
         };
-        self.tell(&report);
+        self.handle(&report);
     }
 
-    fn tell(&mut self, report: &Feedback) {
+    fn handle(&mut self, report: &Feedback) {
         self.refused = self.sender.handle_feedback(at(self.now), report).is_err();
     }
 

@@ -3,8 +3,8 @@
 mod batches;
 mod bbr;
 mod bulk_family;
-mod channel_asks;
 mod channel_bulk;
+mod channel_probes;
 mod channel_states;
 mod channel_swarm;
 mod clocks;

@@ -330,7 +330,7 @@ fn reports_over_tcp_arrive_despite_retransmissions_after_expiry() {
 }
 
 /// Returns every event line of a run, and its outcome.
-fn told(scenario: &Scenario) -> (Vec<String>, Outcome) {
+fn run_with_events(scenario: &Scenario) -> (Vec<String>, Outcome) {
     let mut world = World::new(scenario.clone()).unwrap();
     world.listen();
     let mut lines = Vec::new();
@@ -345,11 +345,11 @@ fn a_rate_decrease_is_explained_by_its_events() {
     // 10 Mb/s, 20 ms, a queue of ten packets: slow start fills the queue, and packets are dropped.
     let links = vec![link("tight", 10, ms(10), 10)];
     let scenario = scenario(5, links, vec![flow("reno", Transport::Tcp, "newreno")]);
-    let (lines, outcome) = told(&scenario);
+    let (lines, outcome) = run_with_events(&scenario);
     let silent = run(&scenario);
     assert_eq!(outcome.results, silent.results, "to listen changes nothing");
     assert_eq!(outcome.events, silent.events);
-    assert_eq!(lines, told(&scenario).0, "and twice the same");
+    assert_eq!(lines, run_with_events(&scenario).0, "and twice the same");
     let first = |what: &str| lines.iter().position(|line| line.contains(what)).unwrap();
     let time = |index: usize| -> f64 {
         let line = &lines[index];
@@ -374,7 +374,7 @@ fn timer_events_of_both_ends_are_recorded_with_their_cause() {
     let mut links = vec![link("l", 10, ms(10), 20)];
     links[0].forward = links[0].forward.to_builder().with_outages(vec![outage]).build().unwrap();
     let scenario = scenario(4, links, vec![flow("a", Transport::Sabul, "sabul2003")]);
-    let (lines, outcome) = told(&scenario);
+    let (lines, outcome) = run_with_events(&scenario);
     assert_eq!(outcome.results, run(&scenario).results, "to listen changes nothing");
     for (timer, why) in [
         ("interval", "interval-over"),

@@ -551,7 +551,7 @@ fn rate_control_runs_once_per_syn_report_and_not_on_a_timer() {
 fn a_syn_report_covers_packets_and_losses_since_the_previous_report() {
     let gap = |sender: &Sender| sender.limits().gap.0.saturating_sub(Span::from_micros(12)).0;
     let err = nak(LossPolicy::Historical, &[(5, 14)]);
-    // Of 1000 sent 10 are lost, or 20 if both reports of them count:
+    // 10 of 1000 sent packets are lost, or 20 if both reports of them count:
     // 12 × (1 + 0.1 × (0.01 − 0.001)) + 0.5 and 12 × (1 + 0.1 × (0.02 − 0.001)) + 0.5 µs.
     for (switch, after) in [("off", 12_510_800), ("on", 12_522_800)] {
         let mut sender = sender_2002(Expiry::Adaptive, &[("count_repeats", switch)]);

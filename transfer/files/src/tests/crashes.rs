@@ -162,7 +162,7 @@ fn check_whole(disk: &MemoryDisk, trees: &[&Tree], what: &str) -> Vec<String> {
 
 /// All entries reported as finished exist.
 #[track_caller]
-fn check_told(disk: &MemoryDisk, copy: &Copy, tree: &Tree, what: &str) {
+fn check_finished(disk: &MemoryDisk, copy: &Copy, tree: &Tree, what: &str) {
     let there = disk.tree();
     for (path, content) in copy.finished_files(tree) {
         assert_eq!(there.get(path.as_bytes()), Some(content), "{what}: '{path}' was told finished");
@@ -209,7 +209,7 @@ fn a_killed_process_leaves_whole_files_and_removable_parts() {
             if let Ok(copy) = Copy::start(&process, &tree, lag) {
                 let copy = copy.run();
                 check_whole(&disk, &[&tree], &what);
-                check_told(&disk, &copy, &tree, &what);
+                check_finished(&disk, &copy, &tree, &what);
             }
             check_repeat(&disk, &tree, &what);
         }
@@ -229,7 +229,7 @@ fn a_power_cut_loses_no_file_reported_as_finished() {
                     // Files finished before the last call survive a power failure after the call.
                     disk.cut_power();
                     check_whole(&disk, &[&tree], &what);
-                    check_told(&disk, &copy, &tree, &what);
+                    check_finished(&disk, &copy, &tree, &what);
                 }
                 check_repeat(&disk, &tree, &what);
             }
@@ -251,7 +251,7 @@ fn files_left_undurable_by_a_killed_process_are_flushed_by_the_next() {
             let next = Copy::start(&disk.process(), &tree, false).unwrap().run();
             assert!(next.receiver.finished().is_some(), "{what}");
             disk.cut_power();
-            check_told(&disk, &next, &tree, &what);
+            check_finished(&disk, &next, &tree, &what);
             assert_eq!(next.finished_files(&tree).len(), tree.len(), "{what}");
         }
     }
@@ -290,7 +290,7 @@ fn one_failed_disk_call_fails_files_without_corrupting_any() {
                         );
                     }
                 }
-                check_told(&disk, &copy, &tree, &what);
+                check_finished(&disk, &copy, &tree, &what);
                 drop(copy);
                 let parts = check_whole(&disk, &[&tree], &what);
                 // If examining or removing a part fails, the part waits for the next transfer.
@@ -314,7 +314,7 @@ fn a_disk_that_becomes_read_only_ends_the_transfer() {
         if let Some(failure) = &copy.error {
             assert_eq!(failure.code, FailureCode::Permission, "{what}: {failure}");
         }
-        check_told(&disk, &copy, &tree, &what);
+        check_finished(&disk, &copy, &tree, &what);
         drop(copy);
         check_whole(&disk, &[&tree], &what);
         check_repeat(&disk, &tree, &what);
@@ -332,7 +332,7 @@ fn a_full_disk_ends_the_transfer_and_keeps_complete_files() {
         let copy = Copy::start(&disk, &tree, false).unwrap().run();
         let needed: usize = tree.iter().filter_map(|(_, it)| it.as_ref().map(Vec::len)).sum();
         assert_eq!(copy.error.is_some(), room < needed as u64, "{what}");
-        check_told(&disk, &copy, &tree, &what);
+        check_finished(&disk, &copy, &tree, &what);
         drop(copy);
         assert_eq!(check_whole(&disk, &[&tree], &what), [""; 0], "{what}");
         check_repeat(&disk, &tree, &what);

@@ -33,7 +33,7 @@ impl Messages {
             tokio::spawn(async move {
                 let mut buffer = [0; 1024];
                 while let Ok(length @ 1..) = from.read(&mut buffer).await {
-                    // ssh continues even if nobody reads standard error.
+                    // ssh continues even if standard error has no reader.
                     let _ = std::io::stderr().write_all(&buffer[..length]);
                     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                     kept.extend_from_slice(&buffer[..length]);

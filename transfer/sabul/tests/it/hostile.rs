@@ -75,7 +75,7 @@ async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
 }
 
 /// Returns the next message; `None` once the other end closes.
-async fn hear(from: &mut (impl AsyncRead + Unpin)) -> Option<Message> {
+async fn receive(from: &mut (impl AsyncRead + Unpin)) -> Option<Message> {
     let mut length = [0; 4];
     from.read_exact(&mut length).await.ok()?;
     let mut body = vec![0; control::body_length(length).ok()?];
@@ -115,7 +115,7 @@ async fn flood(
     }
     let mut last = None;
     while let Ok(Some(message)) =
-        tokio::time::timeout(Duration::from_secs(1), hear(&mut stream)).await
+        tokio::time::timeout(Duration::from_secs(1), receive(&mut stream)).await
     {
         if let Message::Cancel { transfer: None, failure } = message {
             last = Some(failure);
@@ -181,7 +181,7 @@ where
     ticket
 }
 
-async fn ask(session: &Session) -> Error {
+async fn request(session: &Session) -> Error {
     let limit = MeasureLimit { bytes: Some(1), time: None };
     let options = TransferOptions::default();
     match session.measure(Direction::Send, limit, &options).await {
@@ -205,7 +205,7 @@ fn a_listener_cannot_fill_the_memory_of_a_client_that_serves_nothing() {
         })
         .await;
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
-        let error = ask(&session).await;
+        let error = request(&session).await;
         assert!(matches!(&error, Error::Failed(f) if f.code == FailureCode::Protocol), "{error:?}");
     });
 }
@@ -222,7 +222,7 @@ fn a_silent_listener_ends_the_session_with_a_named_error() {
         let config = ConnectConfig { timeouts: hasty(), ..ConnectConfig::default() };
         let session = connect(&ticket, config).await.unwrap();
         let began = Instant::now();
-        let error = ask(&session).await;
+        let error = request(&session).await;
         assert!(matches!(error, Error::PeerGone(_)), "{error:?}");
         assert!(error.to_string().contains("not even an answer to pings"), "{error}");
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
@@ -247,7 +247,7 @@ fn a_live_connector_without_transfers_is_disconnected_after_its_timeout() {
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
         let error = served.await.unwrap().unwrap_err();
         assert!(error.to_string().contains("had no transfer for 4 s"), "{error}");
-        let error = ask(&session).await;
+        let error = request(&session).await;
         assert!(error.to_string().contains("had no transfer for 4 s"), "{error}");
     });
 }
@@ -263,7 +263,7 @@ fn a_request_unanswered_by_a_live_peer_times_out() {
         let session = connect(listener.ticket(), config).await.unwrap();
         // The peer is alive, but its application does not read requests.
         let peer = listener.accept().await.unwrap();
-        let error = ask(&session).await;
+        let error = request(&session).await;
         assert!(error.to_string().contains("has not answered the request within 2 s"), "{error}");
         // The answer to a stream has no timeout.
         let stream = session.send_stream("slow", &TransferOptions::default()).await.unwrap();
@@ -303,8 +303,9 @@ fn refused_settings_are_shown_escaped_and_not_applied() {
         };
         open.channel.controller = "\x1b[2Jfixed".to_owned();
         say(&mut stream, &Message::Open(open)).await;
-        let Some(Message::Welcome { .. }) = hear(&mut stream).await else { panic!("a welcome") };
-        let Some(Message::Cancel { transfer: Some(1), failure }) = hear(&mut stream).await else {
+        let Some(Message::Welcome { .. }) = receive(&mut stream).await else { panic!("a welcome") };
+        let Some(Message::Cancel { transfer: Some(1), failure }) = receive(&mut stream).await
+        else {
             panic!("a refusal");
         };
         assert!(!failure.message.contains('\x1b'), "{failure}");

@@ -222,7 +222,7 @@ async fn forward_datagrams(near: UdpSocket, listener: SocketAddr) {
     }
 }
 
-/// Starts a gate before a listener. It treats the first connections as told and forwards all later ones.
+/// Starts a gate before a listener. The gate treats the first connections as listed and forwards all later ones.
 async fn behind_a_gate(listener: SocketAddr, treatments: &'static [Treatment]) -> String {
     let gate = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = gate.local_addr().unwrap().to_string();

@@ -36,7 +36,7 @@ fn sender(cc: &str) -> Sender {
 
 /// Returns an ACK with a router's rate, echoed from packet `number`, before any other packet has
 /// arrived.
-fn told(serial: u64, number: u64, packets: u64, rate: Rate) -> Feedback {
+fn ack_with_rate(serial: u64, number: u64, packets: u64, rate: Rate) -> Feedback {
     let fields = CongestionFields::Rcp { rtt: Span::ZERO, rate };
     let header = CongestionHeader { routers: 1, queued: Span::ZERO, fields };
     let number = PacketNumber(number);
@@ -85,7 +85,7 @@ fn the_first_data_is_sent_at_the_rate_assigned_by_a_router() {
     let left = run(&mut sender, at_ms(0), at_ms(39));
     assert_eq!((data(&left), probes(&left)), (vec![], vec![at_ms(0)]));
     // 6 Mb/s is a packet each 2 ms; the initial 1 Mb/s would be a packet each 12 ms.
-    sender.handle_feedback(at_ms(40), &told(1, 0, 0, Rate::from_mbps(6))).unwrap();
+    sender.handle_feedback(at_ms(40), &ack_with_rate(1, 0, 0, Rate::from_mbps(6))).unwrap();
     assert_eq!(sender.rtt().map(|rtt| rtt.smoothed), Some(Span::from_millis(40)));
     let left = run(&mut sender, at_ms(40), at_ms(45));
     // One millisecond of the wait is caught up, as after any wait that pacing did not cause.
@@ -109,7 +109,7 @@ fn within_a_gap_longer_than_an_rtt_routers_are_queried_each_rtt() {
     let mut sender = sender("rcp");
     run(&mut sender, at_ms(0), at_ms(39));
     // One packet each 187.5 ms.
-    sender.handle_feedback(at_ms(40), &told(1, 0, 0, Rate(64_000))).unwrap();
+    sender.handle_feedback(at_ms(40), &ack_with_rate(1, 0, 0, Rate(64_000))).unwrap();
     let left = run(&mut sender, at_ms(40), at_ms(120));
     assert_eq!(data(&left), [at_ms(40)]);
     let each = Span::from_micros(46_875);
@@ -120,7 +120,7 @@ fn within_a_gap_longer_than_an_rtt_routers_are_queried_each_rtt() {
         _ => None,
     });
     let number = number.unwrap();
-    sender.handle_feedback(at_ms(127), &told(2, number, 1, Rate::from_mbps(6))).unwrap();
+    sender.handle_feedback(at_ms(127), &ack_with_rate(2, number, 1, Rate::from_mbps(6))).unwrap();
     let left = run(&mut sender, at_ms(127), at_ms(130));
     assert_eq!(data(&left).len(), 1, "at 227 ms without it: {left:?}");
 }
