@@ -142,7 +142,7 @@ pub trait Sink {
         Left::default()
     }
 
-    /// Resumes a file at `offset`, as reported by [`Self::held`], or keeps a complete file. Also rewinds a resumed
+    /// Resumes a file at `offset`, as reported by [`Self::resumable`], or keeps a complete file. Also rewinds a resumed
     /// file, to its beginning or to a lower reported offset.
     ///
     /// # Errors
