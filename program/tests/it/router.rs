@@ -41,7 +41,7 @@ fn a_router_line_matches_its_schema_with_and_without_optional_fields() {
 fn lines_of_a_running_router_match_their_schema() {
     let program = env!("CARGO_BIN_EXE_sabul");
     let router = format!(
-        "timeout --preserve-status -s INT 3 {program} router --device site0 --device site1 \
+        "timeout --preserve-status -s INT 6 {program} router --device site0 --device site1 \
          --rate-mbps 10 --uplink site1 --json"
     );
     let output = run(sabul().args(["lab", "shell", "--rtt", "1", "--", "sh", "-c", &router]));
