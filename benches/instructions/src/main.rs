@@ -8,11 +8,11 @@ use std::error::Error;
 use std::hint::black_box;
 
 use sabul_cc::conformance;
-use sabul_lab_cc::{registry, routers};
 use sabul_channel::{
     Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, ReportRule, Sender,
     SenderConfig, Transmit,
 };
+use sabul_lab_cc::{registry, routers};
 use sabul_sim::World;
 use sabul_units::{
     Bytes, CongestionFields, CongestionHeader, Instant, JetMaxFields, PacketNumber, Polled, Rate,
