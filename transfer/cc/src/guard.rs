@@ -49,7 +49,6 @@ const TRICKLE: Answers = Answers {
         hold_until: None,
     },
     header: None,
-    is_fallback: false,
     syn_interval: SYN_INTERVAL,
     phase: "fault",
 };
@@ -140,7 +139,6 @@ fn panic_text(cause: &(dyn Any + Send)) -> String {
 struct Answers {
     limits: SendLimits,
     header: Option<CongestionFields>,
-    is_fallback: bool,
     syn_interval: Span,
     phase: &'static str,
 }
@@ -150,7 +148,6 @@ impl Answers {
         Self {
             limits: controller.limits(),
             header: controller.header(),
-            is_fallback: controller.is_fallback(),
             syn_interval: controller.syn_interval(),
             phase: controller.phase(),
         }
@@ -463,9 +460,13 @@ impl Guarded {
         self.answers.header
     }
 
-    /// Returns whether a controller with a header continues without routers.
-    pub const fn is_fallback(&self) -> bool {
-        self.answers.is_fallback
+    /// Returns whether a controller with a header continues without routers; false after a fault,
+    /// or if the controller panics.
+    pub fn is_fallback(&self) -> bool {
+        let Some(inner) = self.inner.as_deref().filter(|_| self.header().is_some()) else {
+            return false;
+        };
+        caught(|| inner.is_fallback()).unwrap_or(false)
     }
 
     /// Returns the length of the controller's own interval.
