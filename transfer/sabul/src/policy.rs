@@ -90,14 +90,15 @@ mod tests {
 
     #[test]
     fn a_peer_may_choose_only_adaptive_controllers_by_default() {
+        sabul_lab_cc::register();
         let allows = |controllers: Controllers, name: &str| {
             let policy = SendPolicy { controllers, ..SendPolicy::default() };
             policy.apply(&mut params(name, None))
         };
-        for name in ["sabul2026", "cubic", "bbr3"] {
+        for name in ["sabul2026", "sabul2003", "cubic", "tsunami"] {
             assert_eq!(allows(Controllers::Adaptive, name), Ok(()));
         }
-        for name in ["fixed", "unknown"] {
+        for name in ["fixed", "rbudp", "fobs", "netblt", "unknown"] {
             let refusal = allows(Controllers::Adaptive, name).unwrap_err();
             assert_eq!(refusal.code, FailureCode::Refused);
             assert!(refusal.message.contains("sabul2026, "), "{refusal}");

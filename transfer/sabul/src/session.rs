@@ -33,13 +33,14 @@ use crate::transfer::{
 };
 pub use files::{GetRequest, PutRequest};
 pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
-use pending::{Pending, measure_work, refused};
+use pending::{Pending, refused};
 use requested::RequestedEntries;
 use sabul_files::disk::Disk;
 use sabul_files::{
     Destination, FileReceiver, Rules, SourceSet, StreamReceiver, local_destination, origins_of,
 };
 pub use served::{Order, Purpose, Served, Serving, Started};
+use streams::measure_work;
 pub use streams::{MeasureRequest, StreamRequest};
 
 /// Most concurrent file requests of a peer that [`Session::serve`] runs.

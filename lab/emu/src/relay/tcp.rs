@@ -151,7 +151,10 @@ impl Shared {
     fn prepare(&self, socket: TcpStream) -> io::Result<Arc<TcpStream>> {
         socket.set_nodelay(true)?;
         let socket = Arc::new(socket);
-        self.sockets().push(Arc::downgrade(&socket));
+        let mut sockets = self.sockets();
+        sockets.retain(|socket| socket.strong_count() > 0);
+        sockets.push(Arc::downgrade(&socket));
+        drop(sockets);
         if self.is_over() {
             socket.shutdown(Shutdown::Both)?;
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
 
-use crate::config::{Direction, MeasureLimit, check_controller, check_params};
+use crate::config::{Direction, check_controller, check_params};
 use crate::control::Mailbox;
 use crate::error::Error;
 use crate::steer::Steering;
@@ -101,11 +101,4 @@ impl Drop for Pending {
 
 pub(super) fn refused(reason: impl Into<String>) -> Failure {
     Failure::new(FailureCode::Refused, reason)
-}
-
-pub(super) fn measure_work(direction: Direction, limit: MeasureLimit) -> Work {
-    match direction {
-        Direction::Send => Work::SendMeasure(limit),
-        Direction::Receive => Work::ReceiveMeasure(limit),
-    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sabul_wire::control::{self, Open};
 
-use super::pending::{Pending, measure_work, refused};
+use super::pending::{Pending, refused};
 use crate::config::{Direction, MeasureLimit};
 use crate::error::Error;
 use crate::stream::{self, ReceiveStream, SendStream};
@@ -71,5 +71,13 @@ impl MeasureRequest {
         let limit = MeasureLimit { bytes, time: millis.map(Duration::from_millis) };
         let direction = Direction::for_acceptor(direction);
         self.pending.accept(direction, |_| Ok(measure_work(direction, limit)))
+    }
+}
+
+/// Returns the work of a measurement in this direction.
+pub(super) fn measure_work(direction: Direction, limit: MeasureLimit) -> Work {
+    match direction {
+        Direction::Send => Work::SendMeasure(limit),
+        Direction::Receive => Work::ReceiveMeasure(limit),
     }
 }
