@@ -135,7 +135,11 @@ fn router_halves_tolerate_arbitrary_host_headers() {
                 .signalled_rate()
                 .filter(|signalled| *signalled != NO_RATE)
                 .unwrap_or(Rate(1));
-            assert!((1..=100_000_000).contains(&signalled.0), "{}: tells {signalled}", entry.name);
+            assert!(
+                (1..=100_000_000).contains(&signalled.0),
+                "{}: signals {signalled}",
+                entry.name
+            );
         }
     }
 }
