@@ -7,10 +7,10 @@
 //!     queued = smallest RTT of the round > 1.15 × smallest RTT of the flow
 //! States:      Closed --heavy for a second, queued--> Open
 //!              Closed --heavy for a second, not queued--> Trial: half of the rate for some rounds
-//!              Trial  --loss falls by half--> Open
+//!              Trial  --loss falls by half--> Closed, with a warning; Open if a warning is still valid
 //!              Trial  --loss stays--> Exempt: the path loses at random
 //!              Exempt --queued while heavy for four rounds, or time is over--> Closed
-//!              Open   --bound has not limited the flow for ten seconds--> Closed
+//!              Open   --bound has not limited the flow, or loss was light, for some time--> Closed
 //! Invariants:  the breaker only lowers a rate; the bound is at least a packet every four RTTs.
 
 use sabul_units::{Gap, Instant, Span};
@@ -38,6 +38,12 @@ const EXEMPT_DOUBLINGS_MAX: u32 = 5;
 /// Ours: a flow below this part of the bound is not limited by the bound; the breaker closes after this time.
 const IDLE_PART: f64 = 0.8;
 const IDLE_TIME: Span = Span::from_secs(10);
+/// Ours: time without heavy loss after which an open breaker closes, so that a flow is not bound for ever to the
+/// TCP-friendly rate of a lossy path; doubled by each opening, up to 160 s.
+const LIGHT_TIME: Span = Span::from_secs(10);
+const LIGHT_DOUBLINGS_MAX: u64 = 4;
+/// Ours: how long a warning is valid. A controller that reduces its own rate needs no bound.
+const WARNING_TIME: Span = Span::from_secs(10);
 /// Ours: the least bound, in packets an RTT.
 const LEAST_PER_RTT: f64 = 0.25;
 /// [RFC5348 §4.3] The bound is at most twice the rate that arrives.
@@ -46,26 +52,16 @@ const ARRIVED_TIMES_MAX: f64 = 2.0;
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Start of heavy loss, rounds and lost packets since then.
-    Closed {
-        since: Option<Instant>,
-        rounds: u32,
-        lost: f64,
-    },
+    Closed { since: Option<Instant>, rounds: u32, lost: f64 },
     /// Loss before the trial, and rounds, packets and losses in the trial so far.
-    Trial {
-        before: f64,
-        rounds: u32,
-        packets: f64,
-        lost: f64,
-    },
+    Trial { before: f64, rounds: u32, packets: f64, lost: f64 },
     /// Exempt until this time, unless heavy loss comes with a queue for some rounds.
-    Exempt {
-        until: Instant,
-        queued: u32,
-    },
+    Exempt { until: Instant, queued: u32 },
     Open {
         intervals: LossIntervals,
+        /// When the bound last limited the flow, and when loss was last heavy.
         limited_at: Instant,
+        heavy_at: Instant,
     },
 }
 
@@ -90,11 +86,13 @@ pub(crate) struct Breaker {
     bound: Option<f64>,
     exemptions: u32,
     opened: u64,
+    /// When losses last fell in a trial.
+    warned_at: Option<Instant>,
 }
 
 impl Breaker {
     pub(crate) const fn new() -> Self {
-        Self { state: CLOSED, round: None, bound: None, exemptions: 0, opened: 0 }
+        Self { state: CLOSED, round: None, bound: None, exemptions: 0, opened: 0, warned_at: None }
     }
 
     /// Returns the least gap between packets; `None` while the rate is free.
@@ -154,7 +152,7 @@ impl Breaker {
                     return None;
                 }
                 if *lost < *packets * *before / 2.0 {
-                    return Some(self.open(round));
+                    return Some(self.warn(round));
                 }
                 let time = EXEMPT_TIME * (1 << self.exemptions.min(EXEMPT_DOUBLINGS_MAX));
                 (self.exemptions, self.bound) = (self.exemptions + 1, None);
@@ -193,14 +191,17 @@ impl Breaker {
     }
 
     fn end_open_round(&mut self, round: &Ended) -> Option<&'static str> {
-        let State::Open { intervals, limited_at } = &mut self.state else { return None };
+        let State::Open { intervals, limited_at, heavy_at } = &mut self.state else { return None };
         intervals.note(round.packets, round.lost > 0.0);
         let friendly = tfrc::rate(intervals.loss_event_rate(), round.rtt);
         let bound = friendly.min(ARRIVED_TIMES_MAX * round.rate).max(LEAST_PER_RTT / round.rtt);
-        if round.is_heavy || round.sent() > IDLE_PART * bound {
+        if round.is_heavy {
+            (*limited_at, *heavy_at) = (round.now, round.now);
+        } else if round.sent() > IDLE_PART * bound {
             *limited_at = round.now;
         }
-        if round.now.since(*limited_at) > IDLE_TIME {
+        let light_time = LIGHT_TIME * (1 << self.opened.saturating_sub(1).min(LIGHT_DOUBLINGS_MAX));
+        if round.now.since(*limited_at) > IDLE_TIME || round.now.since(*heavy_at) > light_time {
             (self.state, self.bound) = (CLOSED, None);
             return Some("breaker-closed");
         }
@@ -208,11 +209,21 @@ impl Breaker {
         None
     }
 
+    /// Ends a trial in which losses fell: the first such trial is a warning, and the next opens the breaker.
+    fn warn(&mut self, round: &Ended) -> &'static str {
+        let warned_at = self.warned_at.replace(round.now);
+        if warned_at.is_some_and(|at| round.now.since(at) <= WARNING_TIME) {
+            return self.open(round);
+        }
+        (self.state, self.bound) = (CLOSED, None);
+        "breaker-warning"
+    }
+
     /// Opens at half of the arrival rate, with a loss history that yields this rate. [RFC5348 §6.3.1]
     fn open(&mut self, round: &Ended) -> &'static str {
         let rate = (round.rate / 2.0).max(LEAST_PER_RTT / round.rtt);
         let intervals = LossIntervals::of(tfrc::loss_event_rate(rate, round.rtt));
-        self.state = State::Open { intervals, limited_at: round.now };
+        self.state = State::Open { intervals, limited_at: round.now, heavy_at: round.now };
         (self.bound, self.opened) = (Some(rate), self.opened + 1);
         "breaker-open"
     }
@@ -297,13 +308,30 @@ mod tests {
     }
 
     #[test]
-    fn the_breaker_opens_on_loss_that_falls_with_the_rate_and_closes_if_unused() {
+    fn the_breaker_opens_after_two_trials_in_which_losses_fell_and_closes_after_light_loss() {
         let mut breaker = Breaker::new();
         words(&mut breaker, 0, 11, 50.0, false);
-        assert_eq!(words(&mut breaker, 1100, 2, 0.0, false), ["breaker-open"]);
-        // Without losses the open interval grows, and with it the bound.
-        let closed = words(&mut breaker, 1400, 2000, 0.0, false);
-        assert_eq!(closed, ["breaker-closed"]);
+        assert_eq!(words(&mut breaker, 1100, 2, 0.0, false), ["breaker-warning"]);
         assert_eq!(breaker.gap(), None);
+        words(&mut breaker, 1300, 11, 50.0, false);
+        assert_eq!(words(&mut breaker, 2400, 2, 0.0, false), ["breaker-open"]);
+        assert!(words(&mut breaker, 2600, 98, 1.0, false).is_empty(), "one loss in each round");
+        assert!(breaker.gap().is_some());
+        assert_eq!(words(&mut breaker, 12_400, 3, 1.0, false), ["breaker-closed"]);
+        assert_eq!(breaker.gap(), None);
+    }
+
+    #[test]
+    fn a_warning_expires_and_each_opening_doubles_the_time_with_light_loss() {
+        let mut breaker = Breaker::new();
+        words(&mut breaker, 0, 11, 50.0, false);
+        words(&mut breaker, 1100, 2, 0.0, false);
+        words(&mut breaker, 11_500, 11, 50.0, false);
+        assert_eq!(words(&mut breaker, 12_600, 2, 0.0, false), ["breaker-warning"]);
+        let mut opened_for = |from: u64| {
+            assert_eq!(words(&mut breaker, from, 11, 30.0, true), ["breaker-open"]);
+            (0..).find(|n| !words(&mut breaker, from + 1100 + 100 * n, 1, 1.0, false).is_empty())
+        };
+        assert_eq!([opened_for(20_000), opened_for(40_000)], [Some(100), Some(200)]);
     }
 }
