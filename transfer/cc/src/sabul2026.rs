@@ -29,6 +29,7 @@ mod competitor;
 mod cubic;
 mod headroom;
 mod link;
+mod loss_test;
 mod losses;
 mod path;
 mod policy;
@@ -41,7 +42,8 @@ use self::competitor::{CompetitorDetector, QueueObservation};
 use self::cubic::{CubicWindow, Fallback};
 use self::headroom::Headroom;
 use self::link::{Link, Share, packets_per_second};
-use self::losses::{CHANCE_MAX, Losses, Meaning, Verdict};
+use self::loss_test::LossTest;
+use self::losses::{CHANCE_MAX, Losses, Meaning};
 use self::path::{Drains, Epoch, Path};
 use self::policy::{PolicyGains, spread};
 use self::probing::Probing;
@@ -87,8 +89,6 @@ const DRAIN_AGE: Span = Span::from_secs(5);
 const FIRST_DRAIN: Span = Span::from_millis(500);
 /// Ours: least time between two drains.
 const DRAIN_SPACING: Span = Span::from_secs(1);
-/// Ours: part of the window kept during a loss test, and after it if the flow's own queue caused the losses.
-const TEST_PART: f64 = 0.85;
 /// Ours: part of the window kept after congestion where no rival is known.
 const CUT: f64 = 0.85;
 /// Ours: part of this flow's packets on an empty link that a drain leaves.
@@ -149,15 +149,8 @@ enum State {
     },
     /// The previous window for this many epochs, until feedback on the probe has arrived.
     Stabilize(u32),
-    /// `part` of the window, below the arrival rate, to see whether the loss share `lost` stays or falls.
-    Test {
-        is_standing: bool,
-        part: f64,
-        lost: f64,
-        rate: f64,
-        /// Base RTT before the test, in seconds.
-        base: f64,
-    },
+    /// A part of the window, below the arrival rate, to see whether the losses stay or fall.
+    Test(LossTest),
     /// This `window` until `until`, so that the queue empties and shows the base RTT.
     Drain {
         window: f64,
@@ -242,7 +235,7 @@ impl Sabul2026 {
         let window = match self.state {
             State::Cruise | State::Stabilize(_) | State::Refill => self.window,
             State::Probe { extra, .. } => self.window + extra,
-            State::Test { part, .. } => self.window * part,
+            State::Test(test) => self.window * test.part,
             State::Drain { window, .. } => window,
         };
         window.clamp(WINDOW_MIN, WINDOW_MAX)
@@ -337,13 +330,10 @@ impl Sabul2026 {
             State::Stabilize(epochs) => {
                 self.state = if epochs > 1 { State::Stabilize(epochs - 1) } else { State::Cruise };
             }
-            State::Test { is_standing: false, part, lost, rate, base } => {
-                let (lost, rate) = (lost.max(epoch.lost), rate.max(epoch.rate));
-                self.state = State::Test { is_standing: true, part, lost, rate, base };
+            State::Test(test) if test.settles_left > 0 => {
+                self.state = State::Test(test.settle(epoch));
             }
-            State::Test { is_standing: true, part, lost, rate, base } => {
-                self.end_test((part, lost, rate, base), epoch, cx);
-            }
+            State::Test(test) => self.end_test(&test, epoch, cx),
             State::Drain { until, .. } => {
                 if cx.now >= until {
                     self.state = State::Refill;
@@ -371,7 +361,7 @@ impl Sabul2026 {
                 self.on_congestion(epoch, is_queued, cx);
             }
             State::Probe { .. } if meaning == Meaning::Congestion => {
-                self.losses.note_overflow(epoch);
+                self.losses.note_overflow(epoch.longest);
                 self.state = State::Stabilize(probing::STABILIZE_EPOCHS);
                 self.probing.schedule(cx);
             }
@@ -409,7 +399,7 @@ impl Sabul2026 {
             {
                 self.competitor.note_overflow(cx.now);
             }
-            self.losses.note_overflow(epoch);
+            self.losses.note_overflow(epoch.longest);
         } else {
             self.fallback.bound_until = cx.now + BOUND_AGE;
             let carried = epoch.rate * self.path.base();
@@ -462,7 +452,7 @@ impl Sabul2026 {
                     .suspend_growth(cx.now + Span::from_secs_f64(self.path.base() + queue) * 4);
                 queue
             }
-            State::Cruise | State::Stabilize(_) | State::Test { .. } => omega,
+            State::Cruise | State::Stabilize(_) | State::Test(_) => omega,
         };
         let Some(part) = self.gains.keep(cx.now, queue, own, jitter) else {
             return false;
@@ -613,51 +603,11 @@ impl Sabul2026 {
         }
         cx.log_reason(Reason::Own("room"));
         self.set_window(self.window + extra);
+        if let Some(cubic) = &mut self.fallback.cubic {
+            cubic.raise(self.window, cx.now);
+        }
         self.probing.grow();
         self.start_probe(epoch);
-    }
-
-    /// Starts a loss test: the flow sends less than the rate that arrives, for a given share of lost packets.
-    fn start_test(&mut self, lost: f64, epoch: &Epoch) {
-        let excess = (lost - self.losses.chance()).max(0.0);
-        let part = TEST_PART * (1.0 - excess);
-        let base = self.path.base();
-        self.state = State::Test { is_standing: false, part, lost, rate: epoch.rate, base };
-    }
-
-    fn end_test(&mut self, began: (f64, f64, f64, f64), epoch: &Epoch, cx: &mut Context<'_>) {
-        let (part, lost, rate, base) = began;
-        // If the base RTT falls at a lower rate, it contained a queue that other flows keep full.
-        let packet = 1.0 / self.link.rate().max(1.0);
-        let was_queue = base - self.path.base() > self.path.jitter().max(2.0 * packet);
-        match self.losses.judge(lost, epoch) {
-            _ if was_queue => {
-                self.state = State::Cruise;
-                self.on_congestion(epoch, false, cx);
-            }
-            Verdict::Open => {}
-            Verdict::Chance => {
-                cx.log_reason(Reason::Own("losses-stay"));
-                self.state = State::Cruise;
-                if self.losses.is_proven() {
-                    self.fallback.bound_until = cx.now;
-                }
-            }
-            Verdict::Ours if rate < ALONE_PART * self.link.rate() => {
-                self.state = State::Cruise;
-                self.on_congestion(epoch, false, cx);
-            }
-            Verdict::Ours => {
-                cx.log_reason(Reason::LossEpoch);
-                // The rate that arrived is a rate that the link carries.
-                let carried = rate * self.path.base();
-                self.set_window((self.window * part).max(carried.min(self.window)));
-                self.losses.note_overflow(epoch);
-                self.probing.schedule(cx);
-                self.headroom.wait(self.probing.at);
-                self.state = State::Cruise;
-            }
-        }
     }
 
     /// Starts a drain, which removes this flow's part of the queue for one RTT.
@@ -777,7 +727,7 @@ impl Controller for Sabul2026 {
             (None, State::Cruise) => self.gains.phase(),
             (None, State::Probe { .. }) => "probe",
             (None, State::Stabilize(_)) => "settle",
-            (None, State::Test { .. }) => "test",
+            (None, State::Test(_)) => "test",
             (None, State::Drain { .. }) => "drain",
             (None, State::Refill) => "refill",
         }

@@ -1,3 +1,4 @@
+use super::loss_test::TEST_PART;
 use super::*;
 use crate::controller::{Moment, RttEstimate, SentNumber};
 
@@ -135,12 +136,26 @@ fn losses_that_persist_in_a_test_do_not_reduce_the_window() {
     assert_eq!(controller.phase(), "test");
     let allowed = controller.limits().window.unwrap().0 as f64;
     assert!(allowed < before, "{allowed} of {before}");
-    facts.feed(&mut controller, LINK * TEST_PART, 0.0, 0.05, 3);
+    facts.feed(&mut controller, LINK * TEST_PART, 0.0, 0.05, 4);
     assert_eq!(controller.phase(), "cruise");
     assert!(controller.window >= before * 0.99, "{} of {before}", controller.window);
     // From now on these losses are expected.
     facts.feed(&mut controller, LINK, 0.3, 0.05, 5);
     assert_eq!(controller.phase(), "cruise");
+}
+
+#[test]
+fn losses_that_are_reported_late_do_not_count_in_a_test() {
+    let mut controller = found(LINK);
+    let mut facts = Facts::new();
+    facts.feed(&mut controller, LINK, 0.0, 0.0, 3);
+    while controller.phase() != "test" {
+        facts.feed_once(&mut controller, LINK, 0.3, 0.02);
+    }
+    facts.feed(&mut controller, LINK, 0.3, 0.02, 1);
+    facts.feed(&mut controller, LINK * TEST_PART, 0.0, 0.03, 1);
+    facts.feed(&mut controller, LINK * TEST_PART, 0.0, 0.0, 4);
+    assert!(controller.losses.chance() < 1e-3, "{}", controller.losses.chance());
 }
 
 #[test]
@@ -153,8 +168,8 @@ fn losses_that_stop_in_a_test_reduce_the_window_to_the_arrival_rate() {
         facts.feed(&mut controller, LINK, 0.3, 0.05, 1);
         assert!(facts.now < Instant::ZERO + Span::from_secs(2), "no test");
     }
-    // Losses from before the test are reported for one more RTT.
-    while matches!(controller.state, State::Test { is_standing: false, .. }) {
+    // Losses from before the test are reported for two more RTTs.
+    while matches!(controller.state, State::Test(LossTest { settles_left: 1.., .. })) {
         facts.feed_once(&mut controller, LINK, 0.3, 0.05);
     }
     while controller.phase() == "test" {
@@ -265,7 +280,7 @@ fn loss_of_more_than_half_is_congestion_even_without_a_queue() {
     let mut facts = Facts::new();
     facts.feed(&mut controller, LINK, 0.0, 0.0, 3);
     let before = controller.window;
-    facts.feed(&mut controller, LINK, 0.3, 0.6, 6);
+    facts.feed(&mut controller, 0.4 * LINK, 0.3, 0.6, 6);
     assert!(controller.window < before / 4.0, "{} of {before}", controller.window);
 }
 
