@@ -35,6 +35,7 @@ mod path;
 mod policy;
 mod probing;
 mod start;
+mod ways;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
@@ -313,7 +314,7 @@ impl Sabul2026 {
         if let Some(cubic) = &mut self.fallback.cubic
             && meaning == Meaning::Random
         {
-            let rtt = self.path.base() + self.path.queue();
+            let rtt = (self.path.base() + self.path.queue()) * self.path.stretch();
             cubic.grow(rtt, self.losses.recent(), epoch.is_limited, cx.now);
         }
         if self.responds(meaning, around.is_queued, epoch, cx) {
@@ -392,7 +393,8 @@ impl Sabul2026 {
             if full_target >= TARGET_PART_MAX * longest {
                 // The queue has no room for the law's signal.
                 self.fallback.bound_until = cx.now + BOUND_AGE;
-                self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(self.window, cx.now));
+                let window = self.window * self.path.stretch();
+                self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(window, cx.now));
             } else if !self.competitor.is_detected()
                 && count > 1.0 / ALONE_PART
                 && least > (STOOD_TARGET_PART * full_target).max(STOOD_QUEUE_PART * longest)
@@ -402,7 +404,7 @@ impl Sabul2026 {
             self.losses.note_overflow(epoch.longest);
         } else {
             self.fallback.bound_until = cx.now + BOUND_AGE;
-            let carried = epoch.rate * self.path.base();
+            let carried = epoch.rate * self.path.base() * self.path.stretch();
             self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(carried, cx.now));
         }
         let left = self.window * CUT * (1.0 - epoch.lost);
@@ -429,7 +431,8 @@ impl Sabul2026 {
     /// Returns the window that the flow keeps beside a rival, in packets; zero without a rival.
     fn kept(&self) -> f64 {
         let is_kept = self.competitor.is_detected() && self.gains.keeps_share();
-        self.fallback.cubic.filter(|_| is_kept).map_or(0.0, |cubic| cubic.window())
+        let stretch = self.path.stretch();
+        self.fallback.cubic.filter(|_| is_kept).map_or(0.0, |cubic| cubic.window() / stretch)
     }
 
     /// After a timeout: restores half of the previous window, and all of it an epoch later, unless a queue stands.
@@ -485,7 +488,8 @@ impl Sabul2026 {
         if self.competitor.is_detected() && self.fallback.cubic.is_none() {
             let rtt = self.path.base() + self.path.queue();
             let carried = CARRIED_PART * self.link.carried_before() * rtt;
-            self.fallback.cubic = Some(CubicWindow::new(self.window.max(carried), cx.now));
+            let window = self.window.max(carried) * self.path.stretch();
+            self.fallback.cubic = Some(CubicWindow::new(window, cx.now));
         } else if !self.competitor.is_detected() && self.fallback.bound(cx.now).is_none() {
             self.fallback.cubic = None;
         }
@@ -569,7 +573,8 @@ impl Sabul2026 {
     fn bind(&mut self, now: Instant) {
         let most = if self.gains.keeps_share() { f64::INFINITY } else { self.window };
         let kept = self.window.max(self.kept());
-        self.set_window(self.fallback.bound(now).map_or(kept, |bound| bound.min(most)));
+        let bound = self.fallback.bound(now).map(|bound| bound / self.path.stretch());
+        self.set_window(bound.map_or(kept, |bound| bound.min(most)));
     }
 
     fn start_probe(&mut self, epoch: &Epoch) {
@@ -604,7 +609,7 @@ impl Sabul2026 {
         cx.log_reason(Reason::Own("room"));
         self.set_window(self.window + extra);
         if let Some(cubic) = &mut self.fallback.cubic {
-            cubic.raise(self.window, cx.now);
+            cubic.raise(self.window * self.path.stretch(), cx.now);
         }
         self.probing.grow();
         self.start_probe(epoch);
@@ -633,7 +638,7 @@ impl Controller for Sabul2026 {
         let gap = (base + self.path.queue_now()) / window;
         // Arrived packets count as in flight until the next ACK.
         let late = self.path.lateness().min((base - LATE_BASE).max(0.0) / 2.0);
-        let waiting = (self.path.ack_interval() + late) / gap;
+        let waiting = (self.path.ack_interval() + late + self.path.longest_back()) / gap;
         SendLimits {
             gap: Gap(Span::from_secs_f64(gap)),
             window: Some(Packets((window + waiting.clamp(2.0, WINDOW_MAX)).max(1.0) as u64)),
@@ -687,7 +692,7 @@ impl Controller for Sabul2026 {
             self.fallback.bound_until = cx.now + BOUND_AGE;
             self.fallback
                 .cubic
-                .get_or_insert_with(|| CubicWindow::new(self.window, cx.now))
+                .get_or_insert_with(|| CubicWindow::new(self.window * self.path.stretch(), cx.now))
                 .shrink(cubic::BETA, cx.now);
         }
         // The next epochs report losses from before the timeout.

@@ -20,12 +20,14 @@ struct Path {
     loss: f64,
     /// Loss probability of packets on the way back, which are ACKs.
     loss_back: f64,
+    /// Whether a CUBIC flow sends data in the opposite direction.
+    has_data_back: bool,
     policer: Option<TokenBucket>,
 }
 
 impl Path {
     const fn new(mbps: u64, rtt_ms: u64, queue_bdp: f64, loss: f64) -> Self {
-        Self { mbps, rtt_ms, queue_bdp, loss, loss_back: 0.0, policer: None }
+        Self { mbps, rtt_ms, queue_bdp, loss, loss_back: 0.0, has_data_back: false, policer: None }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
@@ -58,12 +60,18 @@ fn run(path: Path, flows: &[Flow], from_s: u64, to_s: u64) -> Results {
         flow.access_delay = Span::from_micros(rtt_ms * 500 - 500);
         flow
     };
+    let mut plans: Vec<FlowPlan> = flows.iter().enumerate().map(flow).collect();
+    if path.has_data_back {
+        let mut back = FlowPlan::new("back", Transport::Tcp, "cubic", vec![0]);
+        (back.is_reverse, back.access_delay) = (true, plans[0].access_delay);
+        plans.push(back);
+    }
     let scenario = Scenario {
         name: "sabul2026".to_owned(),
         duration: Span::from_secs(to_s),
         warmup: Span::from_secs(from_s),
         links: vec![LinkPlan { id: "link".to_owned(), forward, back }],
-        flows: flows.iter().enumerate().map(flow).collect(),
+        flows: plans,
         ..Scenario::default()
     };
     let results = World::new(scenario).unwrap().run().unwrap().results;
@@ -124,6 +132,18 @@ fn losing_a_third_of_all_acks_costs_less_than_a_twentieth() {
         let path = Path { loss_back: 0.3, ..Path::new(mbps, rtt_ms, 1.0, 0.0) };
         let used = run(path, &[ours(0, rtt_ms)], 5, 20).links[0].utilisation;
         assert!(used > 0.95, "{mbps} Mb/s × {rtt_ms} ms: {used:.3}");
+    }
+}
+
+#[test]
+fn a_queue_of_data_in_the_opposite_direction_does_not_slow_a_flow_down() {
+    for (mbps, rtt_ms, queue_bdp) in [(100, 14, 4.0), (20, 80, 1.0)] {
+        let path = Path { has_data_back: true, ..Path::new(mbps, rtt_ms, queue_bdp, 0.0) };
+        let results = run(path, &[ours(0, rtt_ms)], 5, 20);
+        // The ACKs of the CUBIC flow take 2.7 % of the link.
+        let part = goodput(&results)[0] / mbps as f64;
+        assert!(part > 0.95 * (PAYLOAD - 0.027), "{part}");
+        assert!(goodput(&results)[1] > 0.9 * mbps as f64, "the queue on the way back is full");
     }
 }
 

@@ -1,9 +1,9 @@
-//! Path estimates from ACKs, once an epoch: base RTT, queue, jitter, arrival rate and loss.
+//! Path estimates from ACKs, once an epoch: base RTT, queues, jitter, arrival rate and loss.
 //!
 //! Source: ours; the queue is derived from the smallest RTTs of short periods [COPA], so that
 //! neither a late ACK nor a late machine looks like a queue.
 //! Model:       epoch  = one RTT by packet numbers, at least a SYN interval
-//!              queue  = mean of the smallest RTT of each 30 ms of the epoch - base
+//!              queue  = mean of the smallest RTT of each 30 ms of the epoch - base, less the queue of the way back
 //!              jitter = average change from one RTT sample to the next
 //!              base   = smallest RTT; rises only after drains that measured a larger RTT; at least
 //!                       `RESOLUTION`, unless losses bound the window
@@ -11,6 +11,7 @@
 
 use sabul_units::{Instant, Span};
 
+use super::ways::Ways;
 use crate::controller::{ACK_INTERVAL_MIN, Acked, Context, SentNumber, ack_interval};
 
 /// Ours: base RTT before the first sample, and the least RTT sample, in seconds.
@@ -207,6 +208,22 @@ struct Base {
     resolution: f64,
 }
 
+/// Standing queues in seconds.
+#[derive(Debug)]
+struct Queues {
+    /// The newest epoch, and the epoch before.
+    newest: f64,
+    before: f64,
+    /// The longest of all epochs.
+    longest: f64,
+}
+
+impl Queues {
+    const fn note(&mut self, queue: f64) {
+        *self = Self { newest: queue, before: self.newest, longest: self.longest.max(queue) };
+    }
+}
+
 /// Path estimates; see the module.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -218,9 +235,7 @@ pub(super) struct Path {
     newest: [f64; 3],
     is_limited: bool,
     base: Base,
-    /// Queue of the newest epoch, and of the epoch before.
-    queues: [f64; 2],
-    longest: f64,
+    queues: Queues,
     /// Longest RTTs of the last [`PEAKS`].
     peaks: Recent,
     jitter: Jitter,
@@ -228,6 +243,7 @@ pub(super) struct Path {
     /// Smallest RTTs of the last [`LOWS`].
     lows: Recent,
     acks: Acks,
+    ways: Ways,
     drain: Option<Drain>,
     /// Number of drains in a row with a higher base RTT, and their smallest RTT.
     higher: (u32, f64),
@@ -245,13 +261,13 @@ impl Path {
             newest: [f64::INFINITY; 3],
             is_limited: false,
             base: Base { least: None, resolution: BASE_MIN },
-            queues: [0.0; 2],
-            longest: 0.0,
+            queues: Queues { newest: 0.0, before: 0.0, longest: 0.0 },
             peaks: Recent::of(0.0),
             jitter: Jitter { average: 0.0, last: None },
             spread: 0.0,
             lows: Recent::of(f64::INFINITY),
             acks: Acks::new(),
+            ways: Ways::new(),
             drain: None,
             higher: NONE_HIGHER,
         }
@@ -274,7 +290,7 @@ impl Path {
 
     /// Returns the standing queueing delay, in seconds.
     pub(super) const fn queue(&self) -> f64 {
-        self.queues[0]
+        self.queues.newest
     }
 
     /// Returns the current queueing delay, in seconds.
@@ -300,6 +316,16 @@ impl Path {
         interval.max(self.acks.spacing().min(base))
     }
 
+    /// Returns the longest delay of ACKs in a queue of the way back in the last epoch, in seconds.
+    pub(super) const fn longest_back(&self) -> f64 {
+        self.ways.longest()
+    }
+
+    /// Returns the RTT with the queue of the way back, as a multiple of the RTT without; at least 1.
+    pub(super) fn stretch(&self) -> f64 {
+        1.0 + self.ways.standing() / (self.base() + self.queue())
+    }
+
     /// Returns the jitter in seconds.
     pub(super) const fn jitter(&self) -> f64 {
         self.jitter.average
@@ -307,9 +333,9 @@ impl Path {
 
     /// Returns whether another flow has reduced the queue.
     pub(super) fn has_fallen(&self) -> bool {
-        let [queue, before] = self.queues;
+        let Queues { newest, before, .. } = self.queues;
         before > FALLEN_MIN.max(FALLEN_JITTERS * self.jitter.average)
-            && queue < before * FALLEN_PART
+            && newest < before * FALLEN_PART
     }
 
     /// Returns the longest RTT of the last five to ten seconds.
@@ -327,7 +353,7 @@ impl Path {
 
     /// Returns the longest queue of any epoch so far, in seconds.
     pub(super) const fn longest_queue(&self) -> f64 {
-        self.longest
+        self.queues.longest
     }
 
     /// Returns the shortest queue of the last seconds, in seconds.
@@ -361,7 +387,8 @@ impl Path {
         let rtt = cx.rtt?.latest.as_secs_f64().max(BASE_MIN);
         self.acks.note(acked.acks_lost, cx.now);
         self.base.least = Some(self.base.least.map_or(rtt, |least| least.min(rtt)));
-        self.note_rtt(rtt.max(self.base.resolution), cx.now);
+        let forth = self.ways.without_back(rtt, self.base.least.unwrap_or(rtt), acked);
+        self.note_rtt(forth.max(self.base.resolution), cx.now);
         self.is_limited |= acked.is_app_limited || acked.is_room_limited;
         let here = Began {
             total: acked.total.0,
@@ -385,9 +412,9 @@ impl Path {
             _ => Span::ZERO,
         };
         let base = self.base();
+        self.ways.end_epoch();
         let (least, most) = std::mem::replace(&mut self.rtts, NO_RTTS);
-        self.queues = [(self.spells.take().unwrap_or(least) - base).max(0.0), self.queues[0]];
-        self.longest = self.longest.max(self.queues[0]);
+        self.queues.note((self.spells.take().unwrap_or(least) - base).max(0.0));
         self.began = Some(here);
         self.spread = most - least;
         let arrived = here.total.saturating_sub(began.total) as f64;
