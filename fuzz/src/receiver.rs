@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use sabul_cc::ChannelRules;
 use sabul_channel::{Admission, Arrival, Receiver, ReceiverConfig, Refusal, ReportRule};
+use sabul_lab_cc::rules;
 use sabul_units::{CongestionForm, CongestionHeader, Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{ConnectionId, DataHeader, ERROR_RATE_MAX, Feedback, LossPolicy, Mark};
 
@@ -46,14 +47,14 @@ pub(crate) fn target(data: &[u8]) -> bool {
     let is_bulk = flags & 0x81 == 0x80;
     let has_pairs = flags & 0x42 == 0x40;
     let is_2002 = flags & 0x80 != 0 && !is_bulk;
-    let rules = ChannelRules::ALL[usize::from(flags >> 2 & 3) + 1];
-    let (policy, reports) = if is_bulk {
-        ReportRule::of_rules(rules, policy)
-    } else if has_pairs {
-        ReportRule::of_rules(ChannelRules::Pairs, policy)
-    } else {
-        (policy, ReportRule::of_policy(policy))
+    sabul_lab_cc::register();
+    let rules = rules::ALL[usize::from(flags >> 2 & 3) + 1];
+    let rules = match (is_bulk, has_pairs) {
+        (true, _) => rules,
+        (_, true) => rules::PAIRS,
+        _ => ChannelRules::STANDARD,
     };
+    let (policy, reports) = ReportRule::of_rules(rules, policy).expect("the rules are registered");
     let reports = if is_2002 { ReportRule::sabul2002(Span::from_millis(200)) } else { reports };
     let config = ReceiverConfig { policy, block_bytes: BLOCK_BYTES, block_limit, reports };
     let mut run = Run {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sabul_cc::ChannelRules;
 use sabul_channel::{DataPacket, Expiry, PeerError, ReportRule, Sender, SenderConfig, Transmit};
-use sabul_lab_cc::registry;
+use sabul_lab_cc::{registry, rules};
 use sabul_units::{Bytes, Instant, PacketNumber, Polled, Rate, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Missing, Nak, NumberRange};
 
@@ -134,7 +134,8 @@ impl Run {
         let first_number = u64::from(flags >> 6);
         let block_limit = 4 + u32::from(flags >> 3 & 3);
         let syn_interval = controller.syn_interval();
-        let (policy, standard) = ReportRule::of_rules(controller.rules(), policy);
+        let (policy, standard) =
+            ReportRule::of_rules(controller.rules(), policy).expect("the rules are registered");
         let config = SenderConfig {
             policy,
             block_bytes: BLOCK_BYTES,
@@ -149,7 +150,7 @@ impl Run {
             sender: Sender::new(Instant::ZERO, config, controller),
             now: Instant::ZERO,
             policy,
-            rules: standard.channel,
+            rules: standard.rules.rules,
             marked: 0,
             pushed: Vec::new(),
             places: BTreeMap::new(),
@@ -354,11 +355,11 @@ impl Run {
                 self.syn_received.is_some() && *received <= self.unreported()
             }
             Feedback::Missing(missing) => {
-                !self.rules.has_naks() && missing.below.0 <= seqs && missing.serial <= self.marked
+                !self.rules.has_naks && missing.below.0 <= seqs && missing.serial <= self.marked
             }
-            Feedback::PairTime(time) => self.rules == ChannelRules::Pairs && *time > Span::ZERO,
-            Feedback::ErrorRate(_) => self.rules == ChannelRules::Requests,
-            Feedback::Nak(_) if !self.rules.has_naks() => false,
+            Feedback::PairTime(time) => self.rules == rules::PAIRS && *time > Span::ZERO,
+            Feedback::ErrorRate(_) => self.rules == rules::REQUESTS,
+            Feedback::Nak(_) if !self.rules.has_naks => false,
             Feedback::Nak(nak) if nak.policy != self.policy => false,
             Feedback::Nak(nak) => match nak.policy {
                 LossPolicy::Current => below(&nak.ranges, self.next_number),

@@ -52,14 +52,17 @@ pub const ENTRIES: &[Entry] = &[
 
 static REGISTERED: Once = Once::new();
 
-/// Adds the controllers of this crate to [`sabul_cc::registry`]. Further calls have no effect. A
-/// program calls it once at its start; the functions of this module call it themselves.
+/// Adds the controllers of this crate to [`sabul_cc::registry`], and its channel rules to
+/// [`sabul_channel::rules`]. Further calls have no effect. A program calls it once at its start; the
+/// functions of this module call it themselves.
 ///
 /// # Panics
-/// If the program has already added a controller with one of these names, or included those of
-/// another crate.
+/// If the program has already added a controller with one of these names, or included controllers or
+/// rules of another crate.
 pub fn register() {
     REGISTERED.call_once(|| {
+        sabul_channel::rules::include(crate::rules::ENTRIES)
+            .expect("register before other channel rules are added");
         sabul_cc::registry::include(ENTRIES).expect("register before other controllers are added");
     });
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sabul_cc::{ConfigError, Guarded};
+use sabul_channel::rules;
 use sabul_lab_cc::registry::{self, Family};
 use sabul_net::{Arrival, Damage, Output, RouteId, Timer, Way};
 use sabul_run::events;
@@ -427,6 +428,9 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
         });
     }
     let controller = entry.build(&params, Bytes(plan.packet_bytes.into()))?;
+    if plan.sabul().is_some() {
+        rules::find(controller.rules())?;
+    }
     let has_breaker = plan.sabul().is_some_and(|ends| ends.has_breaker(&plan.cc));
     Ok(Some(if has_breaker { controller.with_breaker() } else { controller }))
 }

@@ -173,7 +173,7 @@ fn check_adaptive(
         );
     }
     // Controllers with a loss report each 350 ms and decreases of a few per cent need longer.
-    let has_naks = build().rules().has_naks();
+    let has_naks = build().rules().has_naks;
     if !build().tolerates_random_loss() {
         let lossy = Path { loss: Probability::per_mille(300), ..CLEAN };
         let hurt = last_second(&run(&mut build(), lossy, if has_naks { 5 } else { 60 }).sent);

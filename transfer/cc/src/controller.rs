@@ -290,7 +290,7 @@ pub trait Controller: fmt::Debug + Send {
     }
     /// Returns the channel rules that the algorithm needs. Read once, before the first packet.
     fn rules(&self) -> ChannelRules {
-        ChannelRules::Standard
+        ChannelRules::STANDARD
     }
     /// Returns the number of packets that leave back to back; as many gaps separate two bursts.
     /// Read once, before the first packet.

@@ -276,7 +276,7 @@ impl Guarded {
             needs: Needs { window: family != Family::Rate, form: None },
             inner: None,
             answers: TRICKLE,
-            rules: ChannelRules::Standard,
+            rules: ChannelRules::STANDARD,
             burst: Packets(1),
             tolerates_random_loss: false,
             needs_accurate_ecn: false,

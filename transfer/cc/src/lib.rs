@@ -25,7 +25,7 @@ pub mod search;
 pub mod tcp;
 pub mod tfrc;
 
-pub use channel::{BUFFER_PACKETS, BulkReport, ChannelRules, PAIR_EVERY};
+pub use channel::{BulkReport, ChannelRules};
 pub use controller::{
     Acked, Context, Controller, Echo, IntervalReport, LossReport, Moment, RttEstimate,
     SYN_INTERVAL, SendLimits, SentNumber, ack_interval,

@@ -13,13 +13,18 @@
 //!
 //! Path of a loss: the receiver detects a gap in the numbers → NAK at once → the sender's loss list
 //! → retransmission, before any new data, under a new packet number.
+//!
+//! Related protocols send in another order or report losses in another way. [`rules`] has the traits
+//! that their crates implement.
 
 mod fired;
 mod flow_window;
 mod interval_set;
+mod marks;
 mod receiver;
 mod reports;
 mod rtt;
+pub mod rules;
 mod sender;
 
 pub use fired::Fired;

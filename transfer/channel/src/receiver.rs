@@ -8,17 +8,17 @@
 //! packet numbers. A retransmission has a new packet number, so a lost retransmission appears as a
 //! new gap at once, and each transmission is reported lost at most once. A NAK may itself be lost
 //! on UDP, so ACKs repeat every loss that the sender has not confirmed (ACK2). `reorder` decides
-//! when a gap counts as a loss; `rules` holds the reports of the other channel rules.
+//! when a gap counts as a loss. Other channel rules add or replace reports ([`ReceiverRules`]).
 //! States:      of packet numbers: `numbers`; of data: `sequence`; of ACKs: `acks`.
 //! Not here:    payload bytes; the caller opens and stores them where [`Receiver::admit`] allows.
 
 mod acks;
+mod context;
 mod echoes;
 mod lists;
 mod numbers;
 mod reorder;
 mod repeats;
-mod rules;
 mod sequence;
 mod stats;
 mod syn;
@@ -32,6 +32,7 @@ use sabul_wire::{Ack, DataHeader, Feedback, LossPolicy, MAX_RANGES, Mark, Nak, N
 use crate::fired::{Fired, FiredLog};
 use crate::reports::{RepeatRtt, ReportRule};
 use crate::rtt;
+use crate::rules::ReceiverRules;
 use acks::Acks;
 use echoes::Echoes;
 use lists::Lists;
@@ -39,10 +40,11 @@ use numbers::Numbers;
 pub(crate) use numbers::REPLAY_WINDOW;
 pub(crate) use reorder::WINDOW_MAX;
 use repeats::{K_START, Repeats};
-use rules::{ReceiverContext, Rules};
-use sequence::Sequence;
 use syn::{Clock, SynReports};
 
+pub use context::ReceiverContext;
+pub use lists::Listing;
+pub use sequence::Sequence;
 pub use stats::ReceiverStats;
 
 /// Ours: minimum RTT sample.
@@ -135,7 +137,8 @@ pub struct Receiver {
     acks: Acks,
     clock: Clock,
     syn: SynReports,
-    rules: Rules,
+    /// Channel rules of a related protocol, and their reports.
+    rules: Option<Box<dyn ReceiverRules>>,
     lists: Lists,
     block_limit: u32,
     echoes: Echoes,
@@ -163,7 +166,7 @@ impl Receiver {
             acks: Acks::new(),
             clock: Clock::new(),
             syn: SynReports::new(config.reports.syn_interval),
-            rules: Rules::new(config.reports.channel),
+            rules: config.reports.rules.receiver.map(|new| new()),
             lists: Lists::new(),
             block_limit: config.block_limit,
             echoes: Echoes::default(),
@@ -259,24 +262,22 @@ impl Receiver {
             self.clock.start(now);
             self.syn.start(now);
         }
-        self.rules.note_number(now, arrival.number);
         self.stats.bytes += u64::from(length);
         self.stats.marked += u64::from(arrival.is_marked);
         // An ACK is due even where the data is a duplicate: the ACK that would have prevented the
         // duplicate may have been lost.
-        if self.rules.wants_ack(self.stats.packets) {
+        if self.rules.as_ref().is_none_or(|rules| rules.wants_ack(self.stats.packets)) {
             self.acks.want();
         }
         if let Some(gap) = self.data.pass_over(seq) {
             self.note_gap(now, gap);
         }
         self.stats.duplicates += u64::from(!self.data.note(seq));
-        if !self.rules.has_naks() {
-            if self.due(ReceiverWait::Rules).is_some_and(|due| now >= due) {
-                self.fired.note(now, "rules", "due");
-            }
-            let (rules, mut context) = self.context(now);
-            rules.on_piece(&mut context, seq);
+        if self.rules.is_some() && self.due(ReceiverWait::Rules).is_some_and(|due| now >= due) {
+            self.fired.note(now, "rules", "due");
+        }
+        if let Some((rules, mut context)) = self.rules(now) {
+            rules.on_piece(&mut context, arrival.number, seq);
         }
     }
 
@@ -304,16 +305,17 @@ impl Receiver {
 
     /// Handles newly missing data.
     fn note_gap(&mut self, now: Instant, gap: NumberRange) {
-        if !self.rules.has_naks() {
-            let (rules, mut context) = self.context(now);
+        if let Some((rules, mut context)) = self.rules(now) {
             rules.on_gap(&mut context, gap);
-        } else if self.config.policy == LossPolicy::Historical {
+        }
+        if self.config.reports.has_naks() && self.config.policy == LossPolicy::Historical {
             self.report(now, gap, K_START);
         }
     }
 
-    /// Returns the rules and the parts of the receiver that the rules use.
-    const fn context(&mut self, now: Instant) -> (&mut Rules, ReceiverContext<'_>) {
+    /// Returns the channel rules of a related protocol, and the parts of the receiver that they use.
+    fn rules(&mut self, now: Instant) -> Option<(&mut dyn ReceiverRules, ReceiverContext<'_>)> {
+        let rules = self.rules.as_deref_mut()?;
         let context = ReceiverContext {
             now,
             data: &self.data,
@@ -322,22 +324,23 @@ impl Receiver {
             acks: &mut self.acks,
             lists: &mut self.lists,
         };
-        (&mut self.rules, context)
+        Some((rules, context))
     }
 
     /// Processes a mark: the sender has sent everything before the mark's end, and nothing more for
     /// now.
     pub fn handle_mark(&mut self, now: Instant, mark: Mark) {
-        if !self.rules.has_marks() || mark.end.0 > self.data.next().0.saturating_add(MARK_AHEAD_MAX)
-        {
+        let has_marks = self.rules.as_ref().is_some_and(|rules| rules.has_marks());
+        if !has_marks || mark.end.0 > self.data.next().0.saturating_add(MARK_AHEAD_MAX) {
             return;
         }
         // The tail is lost or late.
         let tail = self.data.pass_over(mark.end);
         // Where nothing is missing, the sender waits only for this ACK.
         self.acks.want_now(now);
-        let (rules, mut context) = self.context(now);
-        rules.on_mark(&mut context, mark, tail);
+        if let Some((rules, mut context)) = self.rules(now) {
+            rules.on_mark(&mut context, mark, tail);
+        }
     }
 
     /// Queues a loss report. DEV-023: the published reports of 2002 list single numbers.
@@ -407,12 +410,7 @@ impl Receiver {
         if let Some(ranges) = self.naks.pop_front() {
             return Some(Feedback::Nak(Nak { policy: self.config.policy, ranges }));
         }
-        if !self.rules.has_naks() {
-            let report = self.lists.next(&self.data, &mut self.stats)?;
-            self.rules.note_listed(&report);
-            return Some(report);
-        }
-        if let Some(report) = self.rules.report_pairs(now) {
+        if let Some(report) = self.lists.next(&self.data, &mut self.stats) {
             return Some(report);
         }
         // A SYN report follows the losses detected in the interval that it ends.
@@ -440,8 +438,7 @@ impl Receiver {
                 self.report(now, range, k + 1);
             }
         }
-        if !self.rules.has_naks() {
-            let (rules, mut context) = self.context(now);
+        if let Some((rules, mut context)) = self.rules(now) {
             rules.run(&mut context);
         }
     }
@@ -476,7 +473,7 @@ impl Receiver {
             ReceiverWait::Repeat => self.repeats.due(),
             ReceiverWait::Gap => self.numbers.gap_due(self.rtt.estimate),
             ReceiverWait::Syn => self.syn.due(),
-            ReceiverWait::Rules => self.rules.due(),
+            ReceiverWait::Rules => self.rules.as_ref()?.due(),
         }
     }
 
@@ -500,7 +497,9 @@ impl Receiver {
     pub fn check_invariants(&self) {
         self.numbers.check_invariants();
         self.data.check_invariants();
-        self.rules.check_invariants();
+        if let Some(rules) = &self.rules {
+            rules.check_invariants();
+        }
         self.syn.check_invariants(self.stats.packets);
     }
 }

@@ -4,9 +4,11 @@
 //! ends of a channel receive the same rule. A sender whose peer sends SYN reports runs rate control
 //! on these reports. A sender whose peer acknowledges rarely has a longer expiry time.
 
-use sabul_cc::{ChannelRules, SYN_INTERVAL};
+use sabul_cc::{ChannelRules, ConfigError, SYN_INTERVAL};
 use sabul_units::Span;
 use sabul_wire::LossPolicy;
+
+use crate::rules::{self, RuleSet};
 
 /// [SABUL2] ACK interval of the 2002 receiver.
 const ACK_INTERVAL_2002: Span = Span::from_millis(100);
@@ -14,7 +16,7 @@ const ACK_INTERVAL_2002: Span = Span::from_millis(100);
 pub(crate) const ERR_INTERVAL: Span = Span::from_millis(20);
 
 /// When a receiver reports; the sender derives its timeouts from the same rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct ReportRule {
     /// When ACKs leave.
     pub ack: AckRule,
@@ -28,7 +30,7 @@ pub struct ReportRule {
     pub repeat_rtt: RepeatRtt,
     /// Rules of the channel. Rules without NAKs have their own loss reports, which list data
     /// sequence numbers.
-    pub channel: ChannelRules,
+    pub rules: &'static RuleSet,
 }
 
 /// When ACKs leave, provided that something has arrived.
@@ -67,7 +69,7 @@ impl ReportRule {
             syn_interval: None,
             repeat: Repeat::KTimesRtt,
             repeat_rtt: RepeatRtt::Averaged,
-            channel: ChannelRules::Standard,
+            rules: &RuleSet::STANDARD,
         }
     }
 
@@ -87,29 +89,20 @@ impl ReportRule {
             syn_interval: Some(syn_interval),
             repeat: Repeat::Periodic,
             repeat_rtt: RepeatRtt::First,
-            channel: ChannelRules::Standard,
+            rules: &RuleSet::STANDARD,
         }
     }
 
-    /// The rules of related protocols, under the historical policy. ACKs still carry room, RTT and
-    /// cumulative acknowledgements (DEV-060); under *cyclic* rules ACKs leave with the lists.
-    pub const fn bulk(channel: ChannelRules) -> Self {
-        let ack = match channel {
-            ChannelRules::Cyclic => AckRule::Every(Span::ZERO),
-            _ => AckRule::Every(SYN_INTERVAL),
-        };
-        Self { ack, channel, ..Self::current() }
-    }
-
-    /// Returns the policy and the report rule for channel rules; `policy` applies where the rules
-    /// have NAKs.
-    pub const fn of_rules(channel: ChannelRules, policy: LossPolicy) -> (LossPolicy, Self) {
-        match channel {
-            ChannelRules::Standard | ChannelRules::Pairs => {
-                (policy, Self { channel, ..Self::of_policy(policy) })
-            }
-            _ => (LossPolicy::Historical, Self::bulk(channel)),
-        }
+    /// Returns the policy and the report rule for channel rules; `policy` applies unless the rules
+    /// set one.
+    ///
+    /// # Errors
+    /// If no rules have this name.
+    pub fn of_rules(
+        rules: ChannelRules,
+        policy: LossPolicy,
+    ) -> Result<(LossPolicy, Self), ConfigError> {
+        Ok(rules::find(rules)?.for_policy(policy))
     }
 
     /// The default rule of a policy.
@@ -118,6 +111,11 @@ impl ReportRule {
             LossPolicy::Historical => Self::sabul2003(),
             LossPolicy::Current => Self::current(),
         }
+    }
+
+    /// Returns whether NAKs report losses, and not lists of missing data.
+    pub(crate) const fn has_naks(self) -> bool {
+        self.rules.rules.has_naks
     }
 
     /// Returns the least time between two ACKs, given the smallest RTT.

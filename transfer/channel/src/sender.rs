@@ -16,7 +16,6 @@ mod pick;
 mod probes;
 mod rate;
 mod records;
-mod rules;
 mod silence;
 mod skips;
 mod stream;
@@ -32,6 +31,7 @@ use sabul_wire::{LossPolicy, Mark};
 use crate::fired::Fired;
 use crate::flow_window::FlowWindow;
 use crate::reports::ReportRule;
+use crate::rules::{SenderRules, Sending};
 use answers::Answers;
 use feedback::ReportState;
 use ledger::Ledger;
@@ -39,13 +39,13 @@ use losses::Losses;
 use pace::Pace;
 use rate::RateControl;
 use records::PieceRange;
-use rules::Rules;
 use silence::Silence;
 use skips::Skips;
 use stream::Stream;
 use waits::Waits;
 
 pub use error::PeerError;
+pub use pace::PaceReference;
 pub use rate::congestion_bytes;
 pub use silence::Expiry;
 pub use waits::{Cause, Limiter, WaitReason};
@@ -172,7 +172,8 @@ pub struct Sender {
     ledger: Ledger,
     skips: Skips,
     window: FlowWindow,
-    rules: Rules,
+    /// Channel rules of a related protocol.
+    rules: Option<Box<dyn SenderRules>>,
     rate: RateControl,
     pace: Pace,
     losses: Losses,
@@ -197,7 +198,7 @@ impl Sender {
             ledger: Ledger::new(config.first_number),
             skips: Skips::none(),
             window: FlowWindow::new(now, Packets(packets), config.block_limit),
-            rules: Rules::new(config.reports.channel),
+            rules: config.reports.rules.sender.map(|new| new()),
             rate: RateControl::new(now, controller, config.payload_bytes, is_driven_by_peer),
             pace: Pace::new(now, burst),
             losses: Losses::new(now),
@@ -430,11 +431,17 @@ impl Sender {
         }
     }
 
-    fn note_sent(&mut self, now: Instant, length: u32, is_retransmission: bool) {
+    fn note_sent(&mut self, now: Instant, seq: SeqNo, length: u32, sending: Sending) {
+        let is_retransmission = sending == Sending::Again;
         self.stats.sent += 1;
         self.stats.sent_bytes += u64::from(length);
         self.stats.resent += u64::from(is_retransmission);
-        self.rules.note_sent();
+        if let Some(rules) = &mut self.rules {
+            rules.on_sent(seq, sending);
+            if let Some(marks) = rules.marks() {
+                marks.note_sent();
+            }
+        }
         self.rate.note_sent(now, is_retransmission);
         if let Some(probes) = &mut self.answers.probes {
             probes.note_sent(now);
@@ -504,7 +511,11 @@ impl Sender {
         let count = self.silence.expire();
         match self.silence.rule {
             // The mark or its answer was lost.
-            _ if !self.rules.has_naks() => self.rules.resend_mark(),
+            _ if !self.config.reports.has_naks() => {
+                if let Some(marks) = self.marks() {
+                    marks.resend();
+                }
+            }
             Expiry::Everything => self.ledger.lose_above_list(),
             // DEV-004: the papers do not define a timeout; this is UDT's rule, shorter on short
             // paths.
@@ -558,11 +569,9 @@ impl Sender {
     pub fn check_invariants(&self) {
         self.stream.check_invariants();
         self.ledger.check_invariants();
-        let open = self.rules.open();
-        assert!(
-            open.is_none_or(|open| self.ledger.covers(open)),
-            "only unacknowledged numbers are gone over"
-        );
+        if let Some(rules) = &self.rules {
+            rules.check_invariants(self.ledger.pieces.range());
+        }
         assert!(self.stats.resent <= self.stats.sent);
     }
 }

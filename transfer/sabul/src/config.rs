@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sabul_cc::{ChannelRules, Policy, registry};
+use sabul_cc::{Policy, registry};
+use sabul_channel::rules::{RuleSet, find as find_rules, of_code};
 use sabul_udp::SocketOptions;
 use sabul_units::Bytes;
 use sabul_wire::control::{self, ChannelParams, Range, Rule};
@@ -18,7 +19,6 @@ use crate::error::Error;
 use crate::events::EventSink;
 use crate::paths::PathMemory;
 use crate::policy::SendPolicy;
-use crate::rules::{rules, rules_code};
 use crate::steer::{check_policy, check_rate_limit};
 use crate::timeouts::Timeouts;
 
@@ -296,9 +296,9 @@ impl TransferOptions {
             window_bytes: self.window_bytes,
             rate_limit_bps: self.rate_limit_bps,
             mtu_max: self.mtu_max,
-            rules: rules_code(rules, self.loss_policy),
+            rules: rules.code(self.loss_policy),
             // The published protocols of rules without NAKs report over TCP and rely on it.
-            control_feedback: self.carrier == Carrier::Control || !rules.has_naks(),
+            control_feedback: self.carrier == Carrier::Control || !rules.rules.has_naks,
         };
         check_params(&params)?;
         check_controller(&params)?;
@@ -328,7 +328,7 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
             params.window_bytes, params.block_bytes
         )));
     }
-    if rules(params).is_none() {
+    if of_code(params.rules).is_none() {
         return Err(Error::Config(format!(
             "channel rules number {} are not known here: use the same version on both sides",
             params.rules
@@ -340,23 +340,22 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
 /// Rejects a controller that this end does not have; only senders need the controller.
 pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
     let needed = needed_rules(&params.controller, &params.controller_params)?;
-    match rules(params) {
-        Some((_, given)) if given == needed => Ok(()),
+    match of_code(params.rules) {
+        Some((_, reports)) if reports.rules.rules == needed.rules => Ok(()),
         _ => Err(Error::Config(format!(
             "controller {} needs {} channel rules, and others were asked for: use the same \
              version on both sides",
-            params.controller,
-            needed.name()
+            params.controller, needed.rules.name
         ))),
     }
 }
 
 /// Returns the channel rules that a controller needs.
-fn needed_rules(controller: &str, params: &[(String, String)]) -> Result<ChannelRules, Error> {
+fn needed_rules(controller: &str, params: &[(String, String)]) -> Result<&'static RuleSet, Error> {
     // The packet size is not known yet; any size serves to check names and values.
     registry::find(controller)
         .map_err(|error| Error::Config(error.to_string()))?
         .build(params, Bytes(1500))
-        .map(|controller| controller.rules())
+        .and_then(|controller| find_rules(controller.rules()))
         .map_err(|error| Error::Config(error.to_string()))
 }

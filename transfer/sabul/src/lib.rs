@@ -54,7 +54,6 @@ mod path;
 mod paths;
 mod policy;
 mod retry;
-mod rules;
 pub mod seal;
 mod session;
 mod source;

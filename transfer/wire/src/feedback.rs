@@ -101,6 +101,13 @@ pub struct Missing {
     pub ranges: Vec<NumberRange>,
 }
 
+impl Missing {
+    /// Returns the count of missing numbers.
+    pub fn count(&self) -> u64 {
+        self.ranges.iter().map(|range| range.count()).sum()
+    }
+}
+
 /// Mark of the sender: everything before `end` has been sent. A mark ends a round, a list or a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {

@@ -1,6 +1,6 @@
 //! FOBS: a constant rate, or a rate that follows the loss of each segment. [FOBS]
 //!
-//! Everything else is [`ChannelRules::Cyclic`]. The rate-controlled variant has no published
+//! Everything else is [`CYCLIC`](crate::rules::CYCLIC). The rate-controlled variant has no published
 //! constants (DEV-064).
 
 use sabul_cc::registry::{Entry, Family};
@@ -9,6 +9,8 @@ use sabul_cc::{
     ParamSpec, ParamValues, Reason, SendLimits, SentNumber, Unit,
 };
 use sabul_units::{Bytes, Gap, Packets, Span};
+
+use crate::rules::CYCLIC;
 
 /// [FOBS] Packets of a segment, after which loss is evaluated; from a review of its code.
 const SEGMENT_PACKETS: u64 = 10_000;
@@ -131,7 +133,7 @@ impl Controller for Fobs {
         }
     }
     fn rules(&self) -> ChannelRules {
-        ChannelRules::Cyclic
+        CYCLIC
     }
     fn phase(&self) -> &'static str {
         if self.is_controlled { "steady" } else { "greedy" }

@@ -1,14 +1,16 @@
 //! NETBLT: bursts of a fixed size at a fixed interval. [RFC998]
 //!
-//! The receiver's reports follow [`ChannelRules::Buffers`]. [RFC998] leaves the choice of burst
+//! The receiver's reports follow [`BUFFERS`](crate::rules::BUFFERS). [RFC998] leaves the choice of burst
 //! size and interval open; the rule of `adaptation` is ours (DEV-066).
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    BUFFER_PACKETS, BulkReport, ChannelRules, ConfigError, Context, Controller, LossReport,
-    ParamSpec, ParamValues, Reason, SendLimits, Unit,
+    BulkReport, ChannelRules, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues,
+    Reason, SendLimits, Unit,
 };
 use sabul_units::{Gap, Packets, Span};
+
+use crate::rules::{BUFFER_PACKETS, BUFFERS};
 
 /// Ours: loss share of a buffer above which the interval is stretched, and the factor.
 const LOSS_TOLERATED: f64 = 0.05;
@@ -122,7 +124,7 @@ impl Controller for Netblt {
         self.interval = interval.max(INTERVAL_MIN).min(INTERVAL_MAX);
     }
     fn rules(&self) -> ChannelRules {
-        ChannelRules::Buffers
+        BUFFERS
     }
     fn burst(&self) -> Packets {
         Packets(self.burst)

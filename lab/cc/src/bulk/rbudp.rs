@@ -1,6 +1,6 @@
 //! RBUDP: a constant rate chosen by the user for the path. [RBUDP]
 //!
-//! Everything else is [`ChannelRules::Rounds`].
+//! Everything else is [`ROUNDS`](crate::rules::ROUNDS).
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
@@ -8,6 +8,8 @@ use sabul_cc::{
     ParamSpec, ParamValues, SendLimits, Unit,
 };
 use sabul_units::{Bytes, Rate};
+
+use crate::rules::ROUNDS;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "rbudp",
@@ -51,7 +53,7 @@ impl Controller for Rbudp {
         self.packet_bytes = cx.packet_bytes;
     }
     fn rules(&self) -> ChannelRules {
-        ChannelRules::Rounds
+        ROUNDS
     }
     fn phase(&self) -> &'static str {
         CONSTANT

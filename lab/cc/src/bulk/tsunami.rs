@@ -2,7 +2,7 @@
 //!
 //! Source: server/protocol.c and client/config.c. An error rate E above the threshold E0 stretches
 //! the gap slightly; any other shortens it by a sixth. A timeout counts as an error rate of 100 %.
-//! [`ChannelRules::Requests`] defines E and the requests.
+//! [`REQUESTS`](crate::rules::REQUESTS) defines E and the requests.
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
@@ -10,6 +10,8 @@ use sabul_cc::{
     ParamSpec, ParamValues, Reason, SendLimits, Unit,
 };
 use sabul_units::{Bytes, Gap, Rate, Span};
+
+use crate::rules::REQUESTS;
 
 /// Error rate if everything was lost, in percent × 1000.
 const ALL_LOST: f64 = 100_000.0;
@@ -128,7 +130,7 @@ impl Controller for Tsunami {
         }
     }
     fn rules(&self) -> ChannelRules {
-        ChannelRules::Requests
+        REQUESTS
     }
 }
 

@@ -24,6 +24,7 @@ use sabul_units::{Bytes, Gap, Packets, Random, Span};
 
 use super::arrivals::{Arrivals, Average, Capacity};
 use super::{CAPACITY, CUT, PERIOD_US_MAX, WINDOW, draw, increase, risen};
+use crate::rules::PAIRS;
 
 /// [UDT4 window.cpp] Intervals count if they are within a factor of eight of the median.
 const ALIKE: f64 = 8.0;
@@ -247,7 +248,7 @@ impl Controller for Udt4 {
     }
 
     fn rules(&self) -> ChannelRules {
-        ChannelRules::Pairs
+        PAIRS
     }
 
     fn phase(&self) -> &'static str {

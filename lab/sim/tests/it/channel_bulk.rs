@@ -7,7 +7,7 @@ use sabul_channel::{
     Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, ReportRule, Sender,
     SenderConfig, Transmit,
 };
-use sabul_lab_cc::registry;
+use sabul_lab_cc::{registry, rules};
 use sabul_units::{Bytes, Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Mark, Missing, Nak, NumberRange};
 
@@ -18,7 +18,7 @@ fn sender(cc: &str, params: &[(&str, &str)], pieces: u32) -> Sender {
     let given: Vec<_> =
         params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let controller = registry::find(cc).unwrap().build(&given, Bytes(1072)).unwrap();
-    let (policy, reports) = ReportRule::of_rules(controller.rules(), LossPolicy::Current);
+    let (policy, reports) = ReportRule::of_rules(controller.rules(), LossPolicy::Current).unwrap();
     let config = SenderConfig {
         policy,
         block_bytes: BLOCK_BYTES,
@@ -117,7 +117,7 @@ fn packet_pairs_are_sent_back_to_back_and_their_spacing_is_reported() {
     let mut sender = sender("udt4", &[], 40);
     assert_eq!(leave(&mut sender, 0).0, [0, 1], "the others have a gap of 1 us");
     assert!(sender.handle_feedback(at_us(1), &Feedback::PairTime(Span::from_micros(12))).is_ok());
-    let mut receiver = receiver(ChannelRules::Pairs);
+    let mut receiver = receiver(rules::PAIRS);
     arrive(&mut receiver, 0, 0, 0);
     arrive(&mut receiver, 12, 1, 0);
     let is_pair_time = |report: &Feedback| matches!(report, Feedback::PairTime(_));
@@ -167,7 +167,8 @@ fn a_pass_continues_after_a_piece_that_had_to_be_split() {
 }
 
 fn receiver(rules: ChannelRules) -> Receiver {
-    let (policy, reports) = ReportRule::of_rules(rules, LossPolicy::Current);
+    registry::register();
+    let (policy, reports) = ReportRule::of_rules(rules, LossPolicy::Current).unwrap();
     let block_limit = u32::MAX;
     Receiver::new(ReceiverConfig { policy, block_bytes: BLOCK_BYTES, block_limit, reports })
 }
@@ -191,7 +192,7 @@ fn said(receiver: &mut Receiver, us: u64) -> Vec<Feedback> {
 
 #[test]
 fn a_mark_is_answered_once_the_path_is_quiet_excluding_late_packets() {
-    let mut receiver = receiver(ChannelRules::Rounds);
+    let mut receiver = receiver(rules::ROUNDS);
     for seq in (0..200).filter(|seq| *seq != 50) {
         arrive(&mut receiver, seq * 1000, seq, 0);
     }
@@ -215,7 +216,7 @@ fn a_mark_is_answered_once_the_path_is_quiet_excluding_late_packets() {
 
 #[test]
 fn marks_far_beyond_the_received_data_are_ignored() {
-    for rules in ChannelRules::ALL {
+    for rules in rules::ALL {
         let mut receiver = receiver(rules);
         arrive(&mut receiver, 0, 0, 0);
         receiver.handle_mark(at_us(1), Mark { serial: 1, end: SeqNo(u64::MAX) });
@@ -229,7 +230,7 @@ fn marks_far_beyond_the_received_data_are_ignored() {
 
 #[test]
 fn the_error_rate_averages_three_quarters_new_and_one_quarter_old() {
-    let mut receiver = receiver(ChannelRules::Requests);
+    let mut receiver = receiver(rules::REQUESTS);
     // Numbers 10 to 29 never arrive; a block each 4 ms. The update is checked at the 50th and the
     // 100th block: by then 396 ms have passed, 20 numbers were requested, and then once more.
     let mut reports = Vec::new();
@@ -245,7 +246,7 @@ fn the_error_rate_averages_three_quarters_new_and_one_quarter_old() {
 
 #[test]
 fn a_buffer_is_reported_after_its_last_packet_or_a_timeout() {
-    let mut receiver = receiver(ChannelRules::Buffers);
+    let mut receiver = receiver(rules::BUFFERS);
     for seq in (0..64).filter(|seq| *seq != 7) {
         arrive(&mut receiver, seq * 100, seq, 0);
         if seq < 63 {

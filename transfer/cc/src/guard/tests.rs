@@ -18,6 +18,7 @@ struct Odd {
     burst: u64,
 }
 
+const OWN_RULES: ChannelRules = ChannelRules { name: "own", has_naks: false };
 const GOOD: SendLimits = SendLimits { gap: Gap::NONE, window: Some(Packets(5)), hold_until: None };
 
 impl Controller for Odd {
@@ -228,7 +229,7 @@ impl Controller for Noting {
         self.note("path", Some(SEEN))
     }
     fn rules(&self) -> ChannelRules {
-        self.note("rules", ChannelRules::Cyclic)
+        self.note("rules", OWN_RULES)
     }
     fn burst(&self) -> Packets {
         self.note("burst", Packets(7))
@@ -268,7 +269,7 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     let mut guarded = Guarded::around("noting", Family::Rate, Box::new(noting.clone()));
     let cx = at(Span::from_secs(1));
     // Calls of a sender return the controller's values.
-    assert_eq!((guarded.limits(), guarded.rules()), (GOOD, ChannelRules::Cyclic));
+    assert_eq!((guarded.limits(), guarded.rules()), (GOOD, OWN_RULES));
     assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
     assert_eq!((guarded.phase(), guarded.tolerates_random_loss()), ("noting", true));
     assert!(guarded.needs_accurate_ecn() && guarded.is_fallback());

@@ -13,18 +13,20 @@ use super::stats::ReceiverStats;
 
 /// Range of numbers still to be listed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listing {
+pub struct Listing {
     /// Serial number of the answered mark, or zero.
-    pub(super) serial: u64,
-    pub(super) from: u64,
-    pub(super) below: u64,
+    pub serial: u64,
+    /// First number of the range.
+    pub from: u64,
+    /// Number after the range.
+    pub below: u64,
     /// Number of lists that may still be sent for the range.
-    pub(super) lists: u32,
+    pub lists: u32,
 }
 
 impl Listing {
     /// Lists as many missing numbers of the range as one report holds.
-    pub(super) fn list(self, data: &Sequence, stats: &mut ReceiverStats) -> Missing {
+    pub fn list(self, data: &Sequence) -> Missing {
         let Self { serial, from, below, .. } = self;
         let mut ranges = Vec::new();
         if from < below {
@@ -35,7 +37,6 @@ impl Listing {
             Some(last) if ranges.len() == MAX_RANGES => last.last + 1,
             _ => below,
         };
-        stats.reported += ranges.iter().map(|range| range.count()).sum::<u64>();
         Missing { serial, from: SeqNo(from), below: SeqNo(end), ranges }
     }
 }
@@ -46,11 +47,13 @@ pub(super) struct Lists {
     /// Complete reports.
     ready: VecDeque<Feedback>,
     listing: Option<Listing>,
+    /// End of the newest list of a listing.
+    listed_below: u64,
 }
 
 impl Lists {
     pub(super) const fn new() -> Self {
-        Self { ready: VecDeque::new(), listing: None }
+        Self { ready: VecDeque::new(), listing: None, listed_below: 0 }
     }
 
     pub(super) fn push(&mut self, report: Feedback) {
@@ -59,6 +62,10 @@ impl Lists {
 
     pub(super) const fn begin(&mut self, listing: Listing) {
         self.listing = Some(listing);
+    }
+
+    pub(super) const fn listed_below(&self) -> u64 {
+        self.listed_below
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -70,7 +77,9 @@ impl Lists {
             return Some(report);
         }
         let listing = self.listing.take()?;
-        let missing = listing.list(data, stats);
+        let missing = listing.list(data);
+        stats.reported += missing.count();
+        self.listed_below = missing.below.0;
         if missing.below.0 < listing.below && listing.lists > 1 {
             let (from, lists) = (missing.below.0, listing.lists - 1);
             self.listing = Some(Listing { from, lists, ..listing });

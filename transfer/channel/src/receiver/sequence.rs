@@ -11,8 +11,9 @@ use crate::interval_set::IntervalSet;
 /// filled.
 pub(super) const HOLES_MAX: usize = 1 << 18;
 
+/// Sequence numbers that have arrived and that are missing.
 #[derive(Debug)]
-pub(super) struct Sequence {
+pub struct Sequence {
     next: SeqNo,
     missing: IntervalSet,
 }
@@ -23,16 +24,17 @@ impl Sequence {
     }
 
     /// The number after the largest that has arrived or that a mark covers.
-    pub(super) const fn next(&self) -> SeqNo {
+    pub const fn next(&self) -> SeqNo {
         self.next
     }
 
     /// Everything before this number has arrived.
-    pub(super) fn complete(&self) -> SeqNo {
+    pub fn complete(&self) -> SeqNo {
         self.missing.first().map_or(self.next, SeqNo)
     }
 
-    pub(super) const fn missing(&self) -> &IntervalSet {
+    /// Missing numbers below [`Self::next`].
+    pub const fn missing(&self) -> &IntervalSet {
         &self.missing
     }
 

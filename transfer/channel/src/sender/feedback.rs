@@ -1,6 +1,6 @@
 //! Feedback processing of the sender: ACKs, NAKs and SYN reports.
 
-use sabul_cc::{Acked, Echo, SentNumber};
+use sabul_cc::{Acked, BulkReport, Echo, SentNumber};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Nak, NumberRange};
 
@@ -45,8 +45,10 @@ impl Sender {
             // A SYN report is no answer to data: the expiry timer keeps running.
             Feedback::Syn { received } => return self.handle_syn(now, *received),
             Feedback::Missing(missing) => self.handle_missing(now, missing)?,
-            Feedback::ErrorRate(rate) => self.handle_error_rate(now, *rate)?,
-            Feedback::PairTime(time) => return self.handle_pair_time(now, *time),
+            Feedback::ErrorRate(rate) => self.handle_report(now, BulkReport::ErrorRate(*rate))?,
+            Feedback::PairTime(time) => {
+                return self.handle_report(now, BulkReport::PairTime(*time));
+            }
         }
         self.silence.note_received(now);
         Ok(())
@@ -75,8 +77,11 @@ impl Sender {
         self.lose_numbers(now, &ack.missing);
         if let Some(largest) = self.report_state.largest {
             // Only the standard rules look up what a lost transmission carried.
-            let keep =
-                if self.rules.has_naks() { self.ledger.pieces.first() } else { SeqNo(u64::MAX) };
+            let keep = if self.config.reports.has_naks() {
+                self.ledger.pieces.first()
+            } else {
+                SeqNo(u64::MAX)
+            };
             self.ledger.numbers.trim(largest, keep);
         }
         self.note_counts(now, ack);
@@ -135,8 +140,9 @@ impl Sender {
         if ack.seq > self.ledger.pieces.first() {
             self.ledger.acknowledge(ack.seq);
             self.stream.release(ack.seq);
-            if let Some(account) = self.rules.note_acknowledged(ack.seq) {
-                self.rate.on_report(now, &account.report());
+            let report = self.rules.as_mut().and_then(|rules| rules.on_acknowledged(ack.seq));
+            if let Some(report) = report {
+                self.rate.on_report(now, &report);
             }
         }
         // The answer to a ping shows that the path works, not that the tail has arrived. Such an
@@ -194,7 +200,7 @@ impl Sender {
     }
 
     fn handle_nak(&mut self, now: Instant, nak: &Nak) -> Result<(), PeerError> {
-        if !self.rules.has_naks() {
+        if !self.config.reports.has_naks() {
             return Err(PeerError("unexpected loss report: this channel does not use them"));
         }
         if nak.policy != self.config.policy {
@@ -208,7 +214,7 @@ impl Sender {
             return Err(PeerError("it misses what was never sent"));
         }
         match nak.policy {
-            LossPolicy::Historical => self.lose_seqs(now, &nak.ranges),
+            LossPolicy::Historical => self.lose_seqs(now, &nak.ranges, true),
             LossPolicy::Current => {
                 self.skips.note_missing(&nak.ranges, self.ledger.numbers.next());
                 self.lose_numbers(now, &nak.ranges);
@@ -243,9 +249,10 @@ impl Sender {
         }
     }
 
-    /// Historical policy: marks pieces (sequence numbers) as lost.
-    pub(super) fn lose_seqs(&mut self, now: Instant, ranges: &[NumberRange]) {
-        if let Some(report) = self.ledger.lose_seqs(ranges, self.rules.has_loss_list()) {
+    /// Historical policy: marks pieces (sequence numbers) as lost; with `resend` they go onto the
+    /// loss list.
+    pub(super) fn lose_seqs(&mut self, now: Instant, ranges: &[NumberRange], resend: bool) {
+        if let Some(report) = self.ledger.lose_seqs(ranges, resend) {
             self.report_loss(now, report);
         }
     }

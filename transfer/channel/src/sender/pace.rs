@@ -13,8 +13,8 @@ const LATE: Span = Span::from_millis(10);
 
 /// Reference time from which a packet's gap counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PaceReference {
-    /// The due time of the last packet, at most [`LATE`] or [`BURST`] ago.
+pub enum PaceReference {
+    /// The due time of the last packet, at most 10 or 1 milliseconds ago.
     Due,
     /// The due time of the last packet, however late it was; now for the first of a row.
     Row {

@@ -1,14 +1,14 @@
 //! Packet scheduler: selects the next packet, or returns why and until when nothing may leave.
 
-use sabul_cc::{BulkReport, ChannelRules, PAIR_EVERY};
-use sabul_units::{Instant, PacketNumber, Packets, SeqNo, Span};
+use sabul_cc::BulkReport;
+use sabul_units::{Instant, PacketNumber, Packets, Polled, SeqNo};
 use sabul_wire::{LossPolicy, Missing};
 
 use super::pace::PaceReference;
 use super::records::PieceRange;
-use super::rules::{Totals, Verdict};
 use super::{DataPacket, PeerError, Sender, Timer, Transmit, WaitReason};
-use crate::interval_set::IntervalSet;
+use crate::marks::Marks;
+use crate::rules::{Sending, Totals, Verdict};
 
 /// Ours: transmissions remembered under rules that do not wait for acknowledgements.
 const NUMBERS_MAX: usize = 1 << 20;
@@ -28,12 +28,13 @@ impl Sender {
         if new.is_none()
             && self.ledger.loss_list.is_empty()
             && !self.stream.has_rest()
-            && self.rules.open().is_none_or(IntervalSet::is_empty)
+            && self.rules.as_ref().is_none_or(|rules| !rules.has_repeats())
         {
             return Err((self.stream.why_empty(), idle_check));
         }
-        if !self.rules.has_naks()
-            && (self.rules.is_waiting() || self.ledger.numbers.len() >= NUMBERS_MAX)
+        if !self.config.reports.has_naks()
+            && (self.rules.as_ref().is_some_and(|rules| rules.is_waiting())
+                || self.ledger.numbers.len() >= NUMBERS_MAX)
         {
             return Err((WaitReason::Window, idle_check));
         }
@@ -51,8 +52,8 @@ impl Sender {
             return Err((WaitReason::Pacing, self.pace.next()));
         }
         let packet = self.next_piece(now, new).map_err(|why| (why, idle_check))?;
-        let is_first_of_pair = self.has_pairs() && packet.number.0.is_multiple_of(PAIR_EVERY);
-        let from = if is_first_of_pair { PaceReference::Pair } else { self.rules.pace_from() };
+        let rules = self.rules.as_mut();
+        let from = rules.map_or(PaceReference::Due, |rules| rules.pace_from(packet.number));
         self.pace.note_sent(now, from);
         Ok(packet)
     }
@@ -66,19 +67,21 @@ impl Sender {
             }
         }
         if let Some(rest) = self.stream.pop_rest() {
-            return Ok(self.send_new(now, rest, true));
+            return Ok(self.send_new(now, rest, Sending::Rest));
         }
-        let next_of_pass = self.rules.next_of_pass(false);
-        if let Some(packet) = next_of_pass.and_then(|seq| self.resend(now, seq)) {
+        if let Some(packet) = self.repeat(now, false) {
             return Ok(packet);
         }
         match self.cut(new) {
-            Ok(piece) => Ok(self.send_new(now, piece, false)),
-            Err(why) => {
-                let next_of_pass = self.rules.next_of_pass(true);
-                next_of_pass.and_then(|seq| self.resend(now, seq)).ok_or(why)
-            }
+            Ok(piece) => Ok(self.send_new(now, piece, Sending::New)),
+            Err(why) => self.repeat(now, true).ok_or(why),
         }
+    }
+
+    /// Sends the next piece that the channel rules repeat.
+    fn repeat(&mut self, now: Instant, begins_again: bool) -> Option<DataPacket> {
+        let seq = self.rules.as_mut()?.next_repeat(begins_again)?;
+        self.resend(now, seq)
     }
 
     /// Cuts the next new piece, if the windows allow.
@@ -111,18 +114,17 @@ impl Sender {
     }
 
     /// Sends a piece under a new sequence number.
-    fn send_new(&mut self, now: Instant, range: PieceRange, is_rest: bool) -> DataPacket {
+    fn send_new(&mut self, now: Instant, range: PieceRange, sending: Sending) -> DataPacket {
         let (number, seq) = self.ledger.send(now, range);
         self.stream.note_number(range, seq);
-        self.rules.note_new(seq, is_rest);
-        self.note_sent(now, range.length, false);
+        self.note_sent(now, seq, range.length, sending);
         DataPacket::new(number, seq, range)
     }
 
     /// Retransmits a piece, unless it has been acknowledged meanwhile.
     fn resend(&mut self, now: Instant, seq: SeqNo) -> Option<DataPacket> {
         let (number, range) = self.ledger.send_again(now, seq, &mut self.stream)?;
-        self.note_sent(now, range.length, true);
+        self.note_sent(now, seq, range.length, Sending::Again);
         Some(DataPacket::new(number, seq, range))
     }
 
@@ -166,8 +168,19 @@ impl Sender {
         if !is_at_end {
             return Err(Instant::MAX);
         }
-        let mark = self.rules.next_mark(now, self.ledger.pieces.next())?;
-        Ok(Transmit::Mark { mark, number: self.ledger.numbers.push_other() })
+        let end = self.ledger.pieces.next();
+        match self.marks().map(|marks| marks.poll(now, end)) {
+            Some(Polled::Ready(mark)) => {
+                Ok(Transmit::Mark { mark, number: self.ledger.numbers.push_other() })
+            }
+            Some(Polled::Wait { until, .. }) => Err(until.unwrap_or(Instant::MAX)),
+            None => Err(Instant::MAX),
+        }
+    }
+
+    /// Returns the timer of marks; `None` where the channel rules have no marks.
+    pub(super) fn marks(&mut self) -> Option<&mut Marks> {
+        self.rules.as_mut()?.marks()
     }
 
     /// Processes a list of missing numbers in a range; all other numbers of the range have arrived.
@@ -176,48 +189,43 @@ impl Sender {
         now: Instant,
         missing: &Missing,
     ) -> Result<(), PeerError> {
-        if self.rules.has_naks() {
+        if self.config.reports.has_naks() {
             return Err(PeerError(
                 "unexpected list of missing data: this channel does not use such lists",
             ));
         }
         let is_inside = missing.ranges.last().is_none_or(|range| range.last < missing.below.0);
         if missing.below > self.ledger.pieces.next()
-            || missing.serial > self.rules.newest_mark()
+            || missing.serial > self.marks().map_or(0, |marks| marks.newest().serial)
             || !is_inside
         {
             return Err(PeerError("it misses what was never sent"));
         }
         let resolved = self.stats.sent - self.ledger.numbers.in_flight();
         let totals = Totals { resolved, arrived: self.stats.arrived };
-        if let Verdict::Lost(account) = self.rules.on_missing(missing, totals) {
-            self.lose_seqs(now, &missing.ranges);
-            if let Some(account) = account {
-                self.rate.on_report(now, &account.report());
+        let verdict = match &mut self.rules {
+            Some(rules) => rules.on_missing(missing, totals),
+            None => Verdict::Lost { resend: true, report: None },
+        };
+        if let Verdict::Lost { resend, report } = verdict {
+            self.lose_seqs(now, &missing.ranges, resend);
+            if let Some(report) = report {
+                self.rate.on_report(now, &report);
             }
         }
         Ok(())
     }
 
-    fn has_pairs(&self) -> bool {
-        self.config.reports.channel == ChannelRules::Pairs
-    }
-
-    /// Processes the time between the packets of a pair, as the receiver measured it.
-    pub(super) fn handle_pair_time(&mut self, now: Instant, time: Span) -> Result<(), PeerError> {
-        if !self.has_pairs() || time == Span::ZERO {
-            return Err(PeerError("it reports packet pairs that were not sent"));
+    /// Processes a report for the controller that only some channel rules have.
+    pub(super) fn handle_report(
+        &mut self,
+        now: Instant,
+        report: BulkReport,
+    ) -> Result<(), PeerError> {
+        if !self.rules.as_ref().is_some_and(|rules| rules.accepts(report)) {
+            return Err(PeerError("unexpected report: the rules of this channel do not have it"));
         }
-        self.rate.on_report(now, &BulkReport::PairTime(time));
-        Ok(())
-    }
-
-    /// Processes the error rate that the receiver measured.
-    pub(super) fn handle_error_rate(&mut self, now: Instant, rate: u32) -> Result<(), PeerError> {
-        if !self.rules.has_error_rate() {
-            return Err(PeerError("unexpected error rate: this channel does not use error rates"));
-        }
-        self.rate.on_report(now, &BulkReport::ErrorRate(rate));
+        self.rate.on_report(now, &report);
         Ok(())
     }
 }

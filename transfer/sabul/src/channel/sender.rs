@@ -204,8 +204,8 @@ fn check_rules(
     }
     Err(ConfigError {
         setting: format!("channel rules for controller {}", params.controller),
-        value: rules.name().to_owned(),
-        allowed: controller.rules().name().to_owned(),
+        value: rules.name.to_owned(),
+        allowed: controller.rules().name.to_owned(),
     })
 }
 
@@ -226,7 +226,7 @@ impl SenderEndpoint {
         let congestion_bytes = u8::try_from(congestion_bytes(&controller)).unwrap_or(0);
         mtu.set_congestion(congestion_bytes.into());
         let (policy, reports) = reporting(params)?;
-        check_rules(params, &controller, reports.channel).map_err(ChannelError::Config)?;
+        check_rules(params, &controller, reports.rules.rules).map_err(ChannelError::Config)?;
         let config = SenderConfig {
             policy,
             block_bytes: params.block_bytes,

@@ -140,8 +140,7 @@ impl std::error::Error for ChannelError {}
 /// Returns the kind of number in reports, and the rule for their timing.
 pub(super) fn reporting(params: &ChannelParams) -> Result<(LossPolicy, ReportRule), ChannelError> {
     let unknown = ChannelError::Peer("it requests unknown channel rules");
-    let (policy, rules) = crate::rules::rules(params).ok_or(unknown)?;
-    Ok(ReportRule::of_rules(rules, policy))
+    sabul_channel::rules::of_code(params.rules).ok_or(unknown)
 }
 
 /// State shared across the thread boundary.

@@ -5,9 +5,15 @@
 //! of 8 of the median.
 //! Invariants:  a recorded time is positive; a report leaves at most once a SYN interval.
 
-use sabul_cc::{PAIR_EVERY, SYN_INTERVAL};
-use sabul_units::{Instant, PacketNumber, Span};
+use sabul_cc::{BulkReport, ChannelRules, SYN_INTERVAL};
+use sabul_channel::ReportRule;
+use sabul_channel::rules::{PaceReference, ReceiverContext, ReceiverRules, RuleSet, SenderRules};
+use sabul_units::{Instant, PacketNumber, SeqNo, Span};
 use sabul_wire::Feedback;
+
+/// The first packet of a packet pair has a packet number that is a multiple of this.
+/// [UDT4 core.cpp]
+const PAIR_EVERY: u64 = 16;
 
 /// [UDT4 core.cpp] Number of times remembered.
 const TIMES: usize = 64;
@@ -16,9 +22,33 @@ const TIME_NS_START: u32 = 1_000_000;
 /// [UDT4 window.cpp] Times count within this factor of the median, bounds excluded.
 const ALIKE: u32 = 8;
 
+/// Standard rules, and packet pairs: of each 16 packets two leave back to back, and the receiver
+/// reports the time between their arrivals. [UDT4 core.cpp]
+pub const PAIRS: ChannelRules = ChannelRules { name: "pairs", has_naks: true };
+
+pub(super) const RULES: RuleSet = RuleSet {
+    rules: PAIRS,
+    codes: [6, 7],
+    reports: |policy| (policy, ReportRule::of_policy(policy)),
+    sender: Some(|| Box::new(Sender)),
+    receiver: Some(|| Box::new(Pairs::new())),
+};
+
+#[derive(Debug)]
+struct Sender;
+
+impl SenderRules for Sender {
+    fn pace_from(&mut self, number: PacketNumber) -> PaceReference {
+        if number.0.is_multiple_of(PAIR_EVERY) { PaceReference::Pair } else { PaceReference::Due }
+    }
+    fn accepts(&self, report: BulkReport) -> bool {
+        matches!(report, BulkReport::PairTime(time) if time > Span::ZERO)
+    }
+}
+
 /// Packet-pair filter; see the module.
 #[derive(Debug)]
-pub(in crate::receiver) struct Pairs {
+struct Pairs {
     /// The newest first packet of a pair, and its arrival time.
     first: Option<(PacketNumber, Instant)>,
     times_ns: [u32; TIMES],
@@ -28,7 +58,7 @@ pub(in crate::receiver) struct Pairs {
 }
 
 impl Pairs {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             first: None,
             times_ns: [TIME_NS_START; TIMES],
@@ -40,7 +70,7 @@ impl Pairs {
 
     /// Records a DATA packet.
     #[inline]
-    pub(super) fn note(&mut self, now: Instant, number: PacketNumber) {
+    fn note(&mut self, now: Instant, number: PacketNumber) {
         match number.0 % PAIR_EVERY {
             0 => self.first = Some((number, now)),
             1 => self.note_second(now, number),
@@ -62,7 +92,7 @@ impl Pairs {
     }
 
     /// Returns a report if it is due and a new time was recorded.
-    pub(super) fn report(&mut self, now: Instant) -> Option<Feedback> {
+    fn report(&mut self, now: Instant) -> Option<Feedback> {
         if !self.is_fresh || now < self.next_report {
             return None;
         }
@@ -80,6 +110,17 @@ impl Pairs {
         let alike = || sorted.into_iter().filter(is_alike).chain([median]);
         let sum: u64 = alike().map(u64::from).sum();
         Span::from_nanos(sum / alike().count() as u64)
+    }
+}
+
+impl ReceiverRules for Pairs {
+    fn on_piece(&mut self, context: &mut ReceiverContext<'_>, number: PacketNumber, _seq: SeqNo) {
+        self.note(context.now, number);
+    }
+    fn run(&mut self, context: &mut ReceiverContext<'_>) {
+        if let Some(report) = self.report(context.now) {
+            context.send(report);
+        }
     }
 }
 
