@@ -3,48 +3,46 @@
 //! Source: [SABUL §II-D]. Lost pieces leave first, then new data while the flow window allows, each
 //! packet at the time that rate control sets. A rate control event happens every SYN interval, or
 //! with every SYN report of a peer that sends SYN reports. Expiry after [UDT4 §3.5].
+//! To read:     `poll` (the next packet, all decisions in order), then `feedback` (reports of the
+//!              receiver).
 //! States:      of blocks: `stream`; of numbers: `ledger`.
 //! Not here:    payload bytes, keys and sockets; the response of the rate to losses (`sabul-cc`).
 
 mod answers;
-mod error;
 mod feedback;
 mod ledger;
 mod losses;
 mod pace;
-mod pick;
-mod probes;
+mod poll;
 mod rate;
-mod records;
 mod silence;
 mod skips;
 mod stream;
 mod waits;
 
 use sabul_cc::events::Event;
-use sabul_cc::{Fault, Guarded, LossReport, PathFacts, Policy, RttEstimate, SendLimits, YIELDING};
+use sabul_cc::{Fault, Guarded, PathFacts, Policy, RttEstimate, SendLimits};
 use sabul_units::{
-    Bytes, CongestionHeader, Instant, PacketNumber, Packets, Polled, Random, Rate, SeqNo, Span,
+    Bytes, CongestionHeader, Instant, PacketNumber, Packets, Random, Rate, SeqNo, Span,
 };
 use sabul_wire::{LossPolicy, Mark};
 
 use crate::fired::Fired;
 use crate::flow_window::FlowWindow;
 use crate::reports::ReportRule;
-use crate::rules::{SenderRules, Sending};
+use crate::rules::SenderRules;
 use answers::Answers;
 use feedback::ReportState;
-use ledger::Ledger;
+use ledger::{Ledger, PieceRange};
 use losses::Losses;
 use pace::Pace;
 use rate::RateControl;
-use records::PieceRange;
 use silence::Silence;
 use skips::Skips;
 use stream::Stream;
 use waits::Waits;
 
-pub use error::PeerError;
+pub use feedback::PeerError;
 pub use pace::PaceReference;
 pub use rate::congestion_bytes;
 pub use silence::Expiry;
@@ -93,20 +91,6 @@ impl DataPacket {
         let PieceRange { block, offset, length, ends_block } = range;
         Self { number, seq, block, offset, length, ends_block }
     }
-}
-
-/// Timers of the sender, in the order in which the timers run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Timer {
-    /// Losses held back from the controller are due for delivery.
-    Loss,
-    /// An interval of rate control ends.
-    Interval,
-    /// Neither ACK nor NAK arrived in time while data was outstanding.
-    Expiry,
-    /// No report arrived for a while: the sender requests an ACK with a ping. Checked only while
-    /// nothing can be sent.
-    Ping,
 }
 
 /// A packet for the caller to send now.
@@ -178,8 +162,6 @@ pub struct Sender {
     pace: Pace,
     losses: Losses,
     silence: Silence,
-    /// An expiry has set one packet free to pass every limit, as a probe.
-    is_probe_due: bool,
     report_state: ReportState,
     answers: Answers,
     waits: Waits,
@@ -203,7 +185,6 @@ impl Sender {
             pace: Pace::new(now, burst),
             losses: Losses::new(now),
             silence: Silence::new(now, config.expiry),
-            is_probe_due: false,
             report_state: ReportState::default(),
             answers: Answers::new(now, has_headers),
             waits: Waits::default(),
@@ -375,191 +356,6 @@ impl Sender {
     /// Size of a full packet on the wire.
     pub const fn packet_bytes(&self) -> Bytes {
         self.rate.packet_bytes()
-    }
-
-    /// Returns the next packet to send, or the time until which there is nothing to send.
-    pub fn poll(&mut self, now: Instant) -> Polled<Transmit, WaitReason> {
-        self.waits.end(now);
-        self.run_timers(now);
-        if self.skips.take(now, self.ledger.numbers.next()) {
-            self.ledger.numbers.push_other();
-        }
-        if let Some(serial) = self.answers.next() {
-            let number = self.ledger.numbers.push_other();
-            return Polled::Ready(Transmit::Ack2 { number, serial });
-        }
-        if let Some(number) = self.first_probe(now) {
-            return Polled::Ready(Transmit::RateProbe { number });
-        }
-        let (why, until) = match self.next_data(now) {
-            Ok(packet) => return Polled::Ready(Transmit::Data(packet)),
-            Err(held) => held,
-        };
-        let until = match self.next_probe(now, why) {
-            Ok(number) => return Polled::Ready(Transmit::RateProbe { number }),
-            Err(probe_at) => until.min(probe_at),
-        };
-        if why != WaitReason::Pacing {
-            self.pace.note_held();
-        }
-        let until = match self.next_mark(now, why) {
-            Ok(mark) => return Polled::Ready(mark),
-            Err(next) => until.min(next),
-        };
-        let numbers = &self.ledger.numbers;
-        self.rate.note_held(why, numbers.in_flight(), numbers.next());
-        self.waits.begin(self.cause(why), now);
-        let (loss, interval) = (self.due(Timer::Loss), self.due(Timer::Interval));
-        let timers = [loss, interval, self.due(Timer::Expiry), Some(until)];
-        Polled::Wait { until: Instant::earliest(timers), because: why }
-    }
-
-    /// Returns the cause to which a wait is charged.
-    fn cause(&self, why: WaitReason) -> Cause {
-        let in_flight = Packets(self.ledger.numbers.in_flight());
-        match why {
-            _ if self.silence.is_outage() => Cause::Outage,
-            WaitReason::Pacing if self.pace.is_capped() => Cause::Cap,
-            WaitReason::Pacing | WaitReason::Window if self.phase() == YIELDING => Cause::Policy,
-            WaitReason::Pacing => Cause::Path,
-            WaitReason::Freeze => Cause::Freeze,
-            WaitReason::Window if self.is_controller_window_full() => Cause::Path,
-            WaitReason::Window if self.window.is_shrunk_below(in_flight) => Cause::Overflow,
-            WaitReason::Window => Cause::Window,
-            WaitReason::Receiver => Cause::Receiver,
-            WaitReason::Application => Cause::Application,
-        }
-    }
-
-    fn note_sent(&mut self, now: Instant, seq: SeqNo, length: u32, sending: Sending) {
-        let is_retransmission = sending == Sending::Again;
-        self.stats.sent += 1;
-        self.stats.sent_bytes += u64::from(length);
-        self.stats.resent += u64::from(is_retransmission);
-        if let Some(rules) = &mut self.rules {
-            rules.on_sent(seq, sending);
-            if let Some(marks) = rules.marks() {
-                marks.note_sent();
-            }
-        }
-        self.rate.note_sent(now, is_retransmission);
-        if let Some(probes) = &mut self.answers.probes {
-            probes.note_sent(now);
-        }
-        if self.silence.expires().is_none() {
-            self.silence.expect(now, self.rate.longest_rtt(), self.report_interval());
-        }
-    }
-
-    /// Returns the longest time between two reports of a peer that has something to report.
-    fn report_interval(&self) -> Span {
-        self.config.reports.ack_interval_max().max(self.rate.controller().syn_interval())
-    }
-
-    /// Returns when a timer fires; `None` where the timer is not armed.
-    #[inline(always)] // Called for each packet; each timer is one comparison.
-    fn due(&self, timer: Timer) -> Option<Instant> {
-        match timer {
-            Timer::Loss => self.losses.due(),
-            Timer::Interval => self.rate.ends(),
-            Timer::Expiry => self.silence.expires(),
-            Timer::Ping => Some(self.answers.ping_due(self.silence.last_received())),
-        }
-    }
-
-    #[inline]
-    fn run_timers(&mut self, now: Instant) {
-        // In this order, and not in a loop: a loop would cost each packet more than the
-        // comparisons.
-        self.run_due(Timer::Loss, now);
-        self.run_due(Timer::Interval, now);
-        self.run_due(Timer::Expiry, now);
-        self.run_due(Timer::Ping, now);
-    }
-
-    #[inline(always)]
-    fn run_due(&mut self, timer: Timer, now: Instant) {
-        if self.due(timer).is_some_and(|due| now >= due) {
-            self.run(timer, now);
-        }
-    }
-
-    #[cold] // Once for hundreds of packets.
-    fn run(&mut self, timer: Timer, now: Instant) {
-        let (name, why) = match timer {
-            Timer::Loss => ("loss", "held-losses"),
-            Timer::Interval => ("interval", "interval-over"),
-            Timer::Expiry if self.ledger.pieces.is_empty() => ("expiry", "nothing-outstanding"),
-            Timer::Expiry => ("expiry", "silent"),
-            Timer::Ping => ("ping", "long-unheard"),
-        };
-        self.waits.fired.note(now, name, why);
-        match timer {
-            Timer::Loss => self.notify_loss(now),
-            Timer::Interval => {
-                let is_outstanding = !self.ledger.pieces.is_empty() || self.stream.uncut() > 0;
-                self.rate.advance(now, is_outstanding, self.silence.has_feedback());
-            }
-            Timer::Expiry if self.ledger.pieces.is_empty() => self.silence.stop(),
-            Timer::Expiry => self.expire(now),
-            Timer::Ping => self.answers.ping(now),
-        }
-    }
-
-    fn expire(&mut self, now: Instant) {
-        self.stats.expiries += 1;
-        let count = self.silence.expire();
-        match self.silence.rule {
-            // The mark or its answer was lost.
-            _ if !self.config.reports.has_naks() => {
-                if let Some(marks) = self.marks() {
-                    marks.resend();
-                }
-            }
-            Expiry::Everything => self.ledger.lose_above_list(),
-            // DEV-004: the papers do not define a timeout; this is UDT's rule, shorter on short
-            // paths.
-            Expiry::Adaptive => {
-                if self.config.policy == LossPolicy::Historical && count.is_power_of_two() {
-                    // [UDT4 §3.5] Less and less often; else retransmissions would keep out the
-                    // awaited reports.
-                    self.ledger.lose_all();
-                }
-                self.is_probe_due = true;
-            }
-        }
-        // A single expiry may only mean that the tail was lost.
-        if self.silence.is_outage() {
-            self.rate.on_timeout(now);
-        }
-        self.silence.restart_timer(now, self.rate.longest_rtt(), self.report_interval());
-    }
-
-    fn report_loss(&mut self, now: Instant, mut report: LossReport) {
-        // DEV-009: drops at the receiver's own socket are not congestion of the path.
-        let excused = self.losses.take_excuse(now, report.first_time.0);
-        self.stats.lost_at_receiver += excused;
-        report.first_time.0 -= excused;
-        self.stats.lost += report.first_time.0;
-        self.stats.repeats += report.repeats.0;
-        self.rate.note_lost(report.first_time.0);
-        if report.first_time.0 == 0 && (excused > 0 || report.repeats.0 == 0) {
-            return;
-        }
-        self.losses.hold(report);
-        // DEV-010: as published, each NAK is one event of rate control. The number of NAKs for a
-        // burst of losses depends on the scheduling of the receiver's machine. The current policy
-        // therefore delivers the first loss at once and further losses once per SYN interval.
-        if self.config.policy == LossPolicy::Historical || self.losses.may_report(now) {
-            self.notify_loss(now);
-        }
-    }
-
-    fn notify_loss(&mut self, now: Instant) {
-        let after = self.rate.controller().syn_interval();
-        if let Some(report) = self.losses.take(now, after) {
-            self.rate.on_loss(now, &report);
-        }
     }
 
     /// Checks the invariants that hold between any two calls.

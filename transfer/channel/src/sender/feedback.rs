@@ -1,15 +1,31 @@
-//! Feedback processing of the sender: ACKs, NAKs and SYN reports.
+//! Feedback processing of the sender: ACKs, NAKs, SYN reports, and the reports of other channel
+//! rules.
 
-use sabul_cc::{Acked, BulkReport, Echo, SentNumber};
+use std::fmt;
+
+use sabul_cc::{Acked, BulkReport, Echo, LossReport, SentNumber};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
-use sabul_wire::{Ack, Feedback, LossPolicy, Nak, NumberRange};
+use sabul_wire::{Ack, Feedback, LossPolicy, Missing, Nak, NumberRange};
 
 use super::answers::ACK2_INTERVAL;
-use super::{Expiry, PeerError, Sender};
+use super::{Expiry, Sender};
+use crate::rules::{Totals, Verdict};
 
 /// Ours: most transmissions remembered when a peer never acknowledges the oldest. Also the distance
 /// that an opener two key epochs behind could still follow.
 pub(super) const NUMBERS_MAX: usize = 1 << 21;
+
+/// The peer sent a report that cannot be true; the text names the contradiction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerError(pub &'static str);
+
+impl fmt::Display for PeerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for PeerError {}
 
 /// State taken from the peer's reports.
 #[derive(Debug, Default)]
@@ -242,6 +258,44 @@ impl Sender {
         Ok(())
     }
 
+    /// Processes a list of missing numbers in a range; all other numbers of the range have arrived.
+    fn handle_missing(&mut self, now: Instant, missing: &Missing) -> Result<(), PeerError> {
+        if self.config.reports.has_naks() {
+            return Err(PeerError(
+                "unexpected list of missing data: this channel does not use such lists",
+            ));
+        }
+        let is_inside = missing.ranges.last().is_none_or(|range| range.last < missing.below.0);
+        if missing.below > self.ledger.pieces.next()
+            || missing.serial > self.marks().map_or(0, |marks| marks.newest().serial)
+            || !is_inside
+        {
+            return Err(PeerError("it misses what was never sent"));
+        }
+        let resolved = self.stats.sent - self.ledger.numbers.in_flight();
+        let totals = Totals { resolved, arrived: self.stats.arrived };
+        let verdict = match &mut self.rules {
+            Some(rules) => rules.on_missing(missing, totals),
+            None => Verdict::Lost { resend: true, report: None },
+        };
+        if let Verdict::Lost { resend, report } = verdict {
+            self.lose_seqs(now, &missing.ranges, resend);
+            if let Some(report) = report {
+                self.rate.on_report(now, &report);
+            }
+        }
+        Ok(())
+    }
+
+    /// Processes a report for the controller that only some channel rules have.
+    fn handle_report(&mut self, now: Instant, report: BulkReport) -> Result<(), PeerError> {
+        if !self.rules.as_ref().is_some_and(|rules| rules.accepts(report)) {
+            return Err(PeerError("unexpected report: the rules of this channel do not have it"));
+        }
+        self.rate.on_report(now, &report);
+        Ok(())
+    }
+
     /// Current policy: marks transmissions (packet numbers) as lost.
     fn lose_numbers(&mut self, now: Instant, ranges: &[NumberRange]) {
         if let Some(report) = self.ledger.lose_numbers(ranges) {
@@ -251,9 +305,36 @@ impl Sender {
 
     /// Historical policy: marks pieces (sequence numbers) as lost; with `resend` they go onto the
     /// loss list.
-    pub(super) fn lose_seqs(&mut self, now: Instant, ranges: &[NumberRange], resend: bool) {
+    fn lose_seqs(&mut self, now: Instant, ranges: &[NumberRange], resend: bool) {
         if let Some(report) = self.ledger.lose_seqs(ranges, resend) {
             self.report_loss(now, report);
+        }
+    }
+
+    fn report_loss(&mut self, now: Instant, mut report: LossReport) {
+        // DEV-009: drops at the receiver's own socket are not congestion of the path.
+        let excused = self.losses.take_excuse(now, report.first_time.0);
+        self.stats.lost_at_receiver += excused;
+        report.first_time.0 -= excused;
+        self.stats.lost += report.first_time.0;
+        self.stats.repeats += report.repeats.0;
+        self.rate.note_lost(report.first_time.0);
+        if report.first_time.0 == 0 && (excused > 0 || report.repeats.0 == 0) {
+            return;
+        }
+        self.losses.hold(report);
+        // DEV-010: as published, each NAK is one event of rate control. The number of NAKs for a
+        // burst of losses depends on the scheduling of the receiver's machine. The current policy
+        // therefore delivers the first loss at once and further losses once per SYN interval.
+        if self.config.policy == LossPolicy::Historical || self.losses.may_report(now) {
+            self.notify_loss(now);
+        }
+    }
+
+    pub(super) fn notify_loss(&mut self, now: Instant) {
+        let after = self.rate.controller().syn_interval();
+        if let Some(report) = self.losses.take(now, after) {
+            self.rate.on_loss(now, &report);
         }
     }
 

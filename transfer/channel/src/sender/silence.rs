@@ -33,11 +33,13 @@ pub(super) struct Silence {
     expires: Option<Instant>,
     /// Expiries in a row.
     count: u32,
+    /// An expiry has set one packet free to pass every limit, as a probe.
+    pub(super) is_probe_due: bool,
 }
 
 impl Silence {
     pub(super) const fn new(now: Instant, rule: Expiry) -> Self {
-        Self { rule, last_received: now, expires: None, count: 0 }
+        Self { rule, last_received: now, expires: None, count: 0, is_probe_due: false }
     }
 
     pub(super) const fn last_received(&self) -> Instant {

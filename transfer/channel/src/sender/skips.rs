@@ -19,7 +19,7 @@ use std::fmt;
 use sabul_units::{Instant, PacketNumber, Random};
 use sabul_wire::{Ack, MAX_RANGES, NumberRange};
 
-use super::error::PeerError;
+use super::feedback::PeerError;
 use crate::receiver::{REPLAY_WINDOW, WINDOW_MAX};
 
 /// Ours: least distance to the first skipped number; at most twice as many.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use sabul_units::SeqNo;
 
-use super::records::PieceRange;
+use super::ledger::PieceRange;
 use super::waits::WaitReason;
 
 #[derive(Clone, Copy, Debug)]

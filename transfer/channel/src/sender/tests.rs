@@ -1,5 +1,5 @@
 use sabul_lab_cc::registry;
-use sabul_units::CongestionFields;
+use sabul_units::{CongestionFields, Polled};
 use sabul_wire::{Ack, Feedback, Nak, NumberRange};
 
 use super::*;

@@ -83,7 +83,7 @@ impl sabul_cc::Controller for Stub {
     fn limits(&self) -> SendLimits {
         self.0
     }
-    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut sabul_cc::Context<'_>) {}
+    fn on_loss(&mut self, _loss: &sabul_cc::LossReport, _cx: &mut sabul_cc::Context<'_>) {}
     fn on_timeout(&mut self, _cx: &mut sabul_cc::Context<'_>) {}
     fn phase(&self) -> &'static str {
         self.1
