@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         Err(DecodeError { offset: self.offset, reason })
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         match self.bytes.split_first_chunk::<N>() {
             Some((head, rest)) => {
                 self.bytes = rest;

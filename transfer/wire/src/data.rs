@@ -81,8 +81,17 @@ impl DataHeader {
     /// On another kind, or if the datagram is shorter than header, congestion header, one byte of payload and tag. A
     /// packet with a congestion header may have no payload: such a packet only carries the congestion header.
     pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
+        Self::after(Header::decode(datagram)?, datagram)
+    }
+
+    /// Reads the rest of the header, after the front of the datagram was decoded into `header`.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    #[inline]
+    pub fn after(header: Header, datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
-        let header = Header::read(&mut r)?;
+        r.array::<HEADER_LEN>()?;
         if header.kind != Kind::Data {
             return r.fail(Reason::UnknownKind(header.kind as u8));
         }

@@ -102,10 +102,7 @@ impl Header {
     /// # Errors
     /// On another version, an unknown kind, a reserved bit, or fewer than 16 bytes.
     pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
-        Self::read(&mut Reader::new(datagram))
-    }
-
-    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(datagram);
         let first = r.u8()?;
         if first >> 4 != VERSION {
             return r.fail(Reason::UnknownVersion(first >> 4));

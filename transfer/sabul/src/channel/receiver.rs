@@ -219,7 +219,7 @@ impl ReceiverEndpoint {
             return Ok(());
         }
         if header.kind == Kind::Data {
-            self.take_data(now, datagram, is_marked);
+            self.take_data(now, header, datagram, is_marked);
             return Ok(());
         }
         let number = self.receiver.expand_number(header.number_low);
@@ -268,8 +268,8 @@ impl ReceiverEndpoint {
         number
     }
 
-    fn take_data(&mut self, now: Instant, datagram: &[u8], is_marked: bool) {
-        let Ok(header) = DataHeader::decode(datagram) else {
+    fn take_data(&mut self, now: Instant, front: Header, datagram: &[u8], is_marked: bool) {
+        let Ok(header) = DataHeader::after(front, datagram) else {
             self.link.refused += 1;
             return;
         };
