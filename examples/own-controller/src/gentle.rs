@@ -10,7 +10,7 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, SentNumber, Unit,
 };
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
@@ -132,8 +132,8 @@ impl Controller for Gentle {
         self.set_window(1.0);
     }
 
-    fn phase(&self) -> &'static str {
-        if self.is_starting { "start" } else { "steady" }
+    fn phase(&self) -> Phase {
+        if self.is_starting { Phase::Named("start") } else { Phase::Named("steady") }
     }
 }
 

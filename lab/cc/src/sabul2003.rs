@@ -406,11 +406,11 @@ impl Controller for Sabul2003 {
         self.syn_interval
     }
 
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> sabul_cc::Phase {
         match &self.phase {
-            Phase::SlowStart { .. } => "slow-start",
+            Phase::SlowStart { .. } => sabul_cc::Phase::Named("slow-start"),
             Phase::Search(search) => search.phase(),
-            Phase::Steady => "steady",
+            Phase::Steady => sabul_cc::Phase::Named("steady"),
         }
     }
 }

@@ -15,8 +15,8 @@
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::tfrc::{LossIntervals, loss_event_rate, rate};
 use sabul_cc::{
-    Acked, ConfigError, Context, Controller, LossReport, PAUSE_MAX, ParamSpec, ParamValues, Reason,
-    SendLimits, SentNumber, Unit,
+    Acked, ConfigError, Context, Controller, LossReport, PAUSE_MAX, ParamSpec, ParamValues, Phase,
+    Reason, SendLimits, SentNumber, Unit,
 };
 use sabul_units::{Bytes, Gap, Instant, Span};
 
@@ -316,8 +316,8 @@ impl Controller for Tfrc {
         self.obey_equation();
     }
 
-    fn phase(&self) -> &'static str {
-        if self.intervals.is_some() { "equation" } else { "slow-start" }
+    fn phase(&self) -> Phase {
+        if self.intervals.is_some() { Phase::Named("equation") } else { Phase::Named("slow-start") }
     }
 }
 

@@ -8,6 +8,7 @@ use sabul_units::{
 
 use crate::channel::{BulkReport, ChannelRules};
 use crate::memory::PathFacts;
+use crate::phase::Phase;
 use crate::policy::Policy;
 use crate::reason::{Reason, Reasons};
 
@@ -314,19 +315,13 @@ pub trait Controller: fmt::Debug + Send {
     fn header(&self) -> Option<CongestionFields> {
         None
     }
-    /// Returns whether a controller with a [header](Self::header) continues without routers, because
-    /// none answers. The sender then writes blank headers and sends no packets without data. Read
-    /// like [`Self::limits`].
-    fn is_fallback(&self) -> bool {
-        false
-    }
     /// Returns the length of the controller's own interval.
     fn syn_interval(&self) -> Span {
         SYN_INTERVAL
     }
-    /// Returns a one-word name of the current phase, for traces.
-    fn phase(&self) -> &'static str {
-        "steady"
+    /// Returns the current phase; read like [`Self::limits`].
+    fn phase(&self) -> Phase {
+        Phase::Named("steady")
     }
 }
 

@@ -20,6 +20,7 @@ use std::fmt;
 use sabul_units::Instant;
 
 use crate::controller::SendLimits;
+use crate::phase::Phase;
 use crate::reason::{REASONS_MAX, Reason, Reasons};
 
 /// Column names of an event's text, as a file's first line lists them.
@@ -128,8 +129,8 @@ impl Journal {
         &mut self,
         at: Instant,
         fact: &'static str,
-        before: (&'static str, SendLimits),
-        after: (&'static str, SendLimits),
+        before: (Phase, SendLimits),
+        after: (Phase, SendLimits),
     ) {
         let reasons = self.reasons.take();
         let (phase, limits) = after;
@@ -145,7 +146,7 @@ impl Journal {
             self.kept.pop_front();
             self.missed += 1;
         }
-        self.kept.push_back(Event { at, fact, phase, limits, reasons });
+        self.kept.push_back(Event { at, fact, phase: phase.name(), limits, reasons });
     }
 
     pub(crate) fn next(&mut self) -> Option<Event> {

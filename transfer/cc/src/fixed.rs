@@ -8,7 +8,7 @@ use sabul_units::{Bytes, Gap, Packets, Rate};
 use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
-use crate::policy::CONSTANT;
+use crate::phase::Phase;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "fixed",
@@ -69,7 +69,7 @@ impl Controller for Fixed {
     fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
         self.packet_bytes = cx.packet_bytes;
     }
-    fn phase(&self) -> &'static str {
-        CONSTANT
+    fn phase(&self) -> Phase {
+        Phase::Constant
     }
 }

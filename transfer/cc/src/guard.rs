@@ -32,6 +32,7 @@ use crate::entry::{Entry, Family};
 use crate::events::{Event, Journal};
 use crate::memory::PathFacts;
 use crate::params::{ConfigError, ParamValues};
+use crate::phase::Phase;
 use crate::policy::Policy;
 use crate::reason::{Reason, Reasons};
 
@@ -50,7 +51,7 @@ const TRICKLE: Answers = Answers {
     },
     header: None,
     syn_interval: SYN_INTERVAL,
-    phase: "fault",
+    phase: Phase::Named("fault"),
 };
 
 /// Fault of a controller. Displayed as one line that names the controller.
@@ -140,7 +141,7 @@ struct Answers {
     limits: SendLimits,
     header: Option<CongestionFields>,
     syn_interval: Span,
-    phase: &'static str,
+    phase: Phase,
 }
 
 impl Answers {
@@ -460,22 +461,13 @@ impl Guarded {
         self.answers.header
     }
 
-    /// Returns whether a controller with a header continues without routers; false after a fault,
-    /// or if the controller panics.
-    pub fn is_fallback(&self) -> bool {
-        let Some(inner) = self.inner.as_deref().filter(|_| self.header().is_some()) else {
-            return false;
-        };
-        caught(|| inner.is_fallback()).unwrap_or(false)
-    }
-
     /// Returns the length of the controller's own interval.
     pub const fn syn_interval(&self) -> Span {
         self.answers.syn_interval
     }
 
-    /// Returns a one-word name of the current phase.
-    pub const fn phase(&self) -> &'static str {
+    /// Returns the current phase.
+    pub const fn phase(&self) -> Phase {
         self.answers.phase
     }
 

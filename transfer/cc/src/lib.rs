@@ -17,6 +17,7 @@ mod fixed;
 mod guard;
 mod memory;
 mod params;
+mod phase;
 mod policy;
 mod reason;
 pub mod registry;
@@ -33,5 +34,6 @@ pub use controller::{
 pub use guard::{Catch, Fault, Guarded, PAUSE_MAX, Panic, catch_panic, catch_panics_with};
 pub use memory::PathFacts;
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};
-pub use policy::{CONSTANT, Policy, YIELDING};
+pub use phase::Phase;
+pub use policy::Policy;
 pub use reason::Reason;

@@ -5,12 +5,6 @@
 
 use std::fmt;
 
-/// Phase name of a controller that has lowered its rate for other flows, as its policy requires.
-pub const YIELDING: &str = "yielding";
-
-/// Phase name of a controller with a constant rate from its user.
-pub const CONSTANT: &str = "fixed";
-
 /// Share of a flow beside others; set before the first packet and at each change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -53,6 +53,7 @@ use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, 
 use crate::entry::{Entry, Family};
 use crate::memory::PathFacts;
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::phase::Phase;
 use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::search::SearchStep;
@@ -726,15 +727,15 @@ impl Controller for Sabul2026 {
         Some(PathFacts { rate, rtt: Span::from_secs_f64(self.path.known_base()?) })
     }
 
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         match (&self.start.search, self.state) {
             (Some(search), _) => search.phase(),
             (None, State::Cruise) => self.gains.phase(),
-            (None, State::Probe { .. }) => "probe",
-            (None, State::Stabilize(_)) => "settle",
-            (None, State::Test(_)) => "test",
-            (None, State::Drain { .. }) => "drain",
-            (None, State::Refill) => "refill",
+            (None, State::Probe { .. }) => Phase::Named("probe"),
+            (None, State::Stabilize(_)) => Phase::Named("settle"),
+            (None, State::Test(_)) => Phase::Named("test"),
+            (None, State::Drain { .. }) => Phase::Named("drain"),
+            (None, State::Refill) => Phase::Named("refill"),
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::controller::{
     Acked, Context, IntervalReport, LossReport, RttEstimate, SendLimits, SentNumber, ack_interval,
 };
 use crate::memory::PathFacts;
+use crate::phase::Phase;
 
 /// First train. Ours: enough packets to measure a spacing, and 48 kB, about the start of browsers' TCP.
 const FIRST_TRAIN: u64 = 32;
@@ -301,10 +302,10 @@ impl RateSearch {
     }
 
     /// Returns a one-word name of the stage: `ramp` or `fill`.
-    pub const fn phase(&self) -> &'static str {
+    pub const fn phase(&self) -> Phase {
         match self.stage {
-            Stage::Ramp => "ramp",
-            Stage::Fill { .. } => "fill",
+            Stage::Ramp => Phase::Named("ramp"),
+            Stage::Fill { .. } => Phase::Named("fill"),
         }
     }
 

@@ -21,7 +21,7 @@ mod stream;
 mod waits;
 
 use sabul_cc::events::Event;
-use sabul_cc::{Fault, Guarded, PathFacts, Policy, RttEstimate, SendLimits};
+use sabul_cc::{Fault, Guarded, PathFacts, Phase, Policy, RttEstimate, SendLimits};
 use sabul_units::{
     Bytes, CongestionHeader, Instant, PacketNumber, Packets, Random, Rate, SeqNo, Span,
 };
@@ -307,11 +307,11 @@ impl Sender {
 
     /// Returns whether a controller with congestion headers continues without routers.
     pub fn is_fallback(&self) -> bool {
-        self.rate.controller().is_fallback()
+        self.phase() == Phase::Fallback
     }
 
-    /// Name of the controller's present phase.
-    pub fn phase(&self) -> &'static str {
+    /// The controller's present phase.
+    pub fn phase(&self) -> Phase {
         self.rate.controller().phase()
     }
 

@@ -6,7 +6,7 @@
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
     Acked, BulkReport, ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport,
-    ParamSpec, ParamValues, Reason, SendLimits, SentNumber, Unit,
+    ParamSpec, ParamValues, Phase, Reason, SendLimits, SentNumber, Unit,
 };
 use sabul_units::{Bytes, Gap, Packets, Span};
 
@@ -135,8 +135,8 @@ impl Controller for Fobs {
     fn rules(&self) -> ChannelRules {
         CYCLIC
     }
-    fn phase(&self) -> &'static str {
-        if self.is_controlled { "steady" } else { "greedy" }
+    fn phase(&self) -> Phase {
+        if self.is_controlled { Phase::Named("steady") } else { Phase::Named("greedy") }
     }
 }
 

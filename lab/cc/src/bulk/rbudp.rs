@@ -4,8 +4,8 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    CONSTANT, ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport,
-    ParamSpec, ParamValues, SendLimits, Unit,
+    ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport, ParamSpec,
+    ParamValues, Phase, SendLimits, Unit,
 };
 use sabul_units::{Bytes, Rate};
 
@@ -55,7 +55,7 @@ impl Controller for Rbudp {
     fn rules(&self) -> ChannelRules {
         ROUNDS
     }
-    fn phase(&self) -> &'static str {
-        CONSTANT
+    fn phase(&self) -> Phase {
+        Phase::Constant
     }
 }

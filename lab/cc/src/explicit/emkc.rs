@@ -17,7 +17,7 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, Unit,
 };
 use sabul_units::{Bytes, CongestionFields, CongestionForm, PROBE_INTERVAL, Rate, Span};
@@ -184,8 +184,8 @@ impl Controller for Emkc {
         self.rate = next.clamp(RATE_MIN, RATE_MAX);
     }
 
-    fn phase(&self) -> &'static str {
-        if self.last.is_some() { "steady" } else { "start" }
+    fn phase(&self) -> Phase {
+        if self.last.is_some() { Phase::Named("steady") } else { Phase::Named("start") }
     }
 }
 

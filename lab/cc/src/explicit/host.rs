@@ -18,7 +18,7 @@
 use sabul_cc::registry;
 use sabul_cc::{
     Acked, BulkReport, ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport,
-    ParamSpec, ParamValues, Policy, Reason, SendLimits, Unit,
+    ParamSpec, ParamValues, Phase, Policy, Reason, SendLimits, Unit,
 };
 use sabul_units::{Bytes, CongestionFields, Instant, JetMaxFields, Packets, Rate, Span};
 
@@ -26,7 +26,6 @@ use super::number::rate_of;
 use super::watch::{Evidence, Watch};
 
 /// Phase name of a flow that ignores routers.
-const FALLBACK: &str = "fallback";
 /// Ours: packets allowed in flight beyond two RTTs of the rate.
 const WINDOW_SPARE: f64 = 64.0;
 /// Ours: largest number of packets in flight at any rate, or this many RTTs of the arrival rate.
@@ -323,16 +322,12 @@ impl Controller for Explicit {
         self.beside.as_ref().is_some_and(|beside| beside.tolerates_random_loss())
     }
 
-    fn is_fallback(&self) -> bool {
-        self.is_fallen
-    }
-
     fn syn_interval(&self) -> Span {
         self.active().syn_interval()
     }
 
-    fn phase(&self) -> &'static str {
-        if self.is_fallen { FALLBACK } else { self.law.phase() }
+    fn phase(&self) -> Phase {
+        if self.is_fallen { Phase::Fallback } else { self.law.phase() }
     }
 }
 

@@ -17,7 +17,7 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, Unit,
 };
 use sabul_units::{
@@ -226,10 +226,10 @@ impl Controller for JetMax {
         }
     }
 
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         match self.bond {
-            Bond::Bound => "steady",
-            Bond::Settling(_) => "start",
+            Bond::Bound => Phase::Named("steady"),
+            Bond::Settling(_) => Phase::Named("start"),
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, Unit,
 };
 use sabul_units::{Bytes, CongestionFields, CongestionForm, Span, math};
@@ -143,8 +143,8 @@ impl Controller for MaxNet {
         }
     }
 
-    fn phase(&self) -> &'static str {
-        if self.has_signal { "steady" } else { "start" }
+    fn phase(&self) -> Phase {
+        if self.has_signal { Phase::Named("steady") } else { Phase::Named("start") }
     }
 }
 

@@ -20,7 +20,7 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, SentNumber, Unit, ack_interval,
 };
 use sabul_units::{Bytes, CongestionFields, CongestionForm, Packets, Span};
@@ -191,8 +191,8 @@ impl Controller for Xcp {
         self.window = (self.window + given).min(most).clamp(1.0, WINDOW_MAX);
     }
 
-    fn phase(&self) -> &'static str {
-        if self.rtt.is_some() { "steady" } else { "start" }
+    fn phase(&self) -> Phase {
+        if self.rtt.is_some() { Phase::Named("steady") } else { Phase::Named("start") }
     }
 }
 

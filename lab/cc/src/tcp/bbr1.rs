@@ -21,7 +21,7 @@ use sabul_cc::registry::{Entry, Family};
 use sabul_cc::tcp::delivery::Delivery;
 use sabul_cc::tcp::window::INITIAL_WINDOW;
 use sabul_cc::{
-    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, SentNumber,
 };
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
@@ -300,12 +300,12 @@ impl Controller for Bbr {
         self.cwnd = 1.0;
     }
 
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         match self.state {
-            State::Startup => "startup",
-            State::Drain => "drain",
-            State::ProbeBw { .. } => "probe-bw",
-            State::ProbeRtt { .. } => "probe-rtt",
+            State::Startup => Phase::Named("startup"),
+            State::Drain => Phase::Named("drain"),
+            State::ProbeBw { .. } => Phase::Named("probe-bw"),
+            State::ProbeRtt { .. } => Phase::Named("probe-rtt"),
         }
     }
 }

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::tcp::window::INITIAL_WINDOW;
 use sabul_cc::{
-    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, SentNumber, Unit,
 };
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
@@ -350,11 +350,11 @@ impl Controller for Copa {
         self.velocity = Velocity::new();
     }
 
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         match (self.is_slow_start, self.is_competing) {
-            (true, _) => "slow-start",
-            (false, true) => "competitive",
-            (false, false) => "default",
+            (true, _) => Phase::Named("slow-start"),
+            (false, true) => Phase::Named("competitive"),
+            (false, false) => Phase::Named("default"),
         }
     }
 }

@@ -176,10 +176,10 @@ mod tests {
         // 400 × 25 / 125 = 80 queued: not yet.
         fast.on_ack(&ack(100, 300, 100), &mut cx(Span::ZERO, Span::from_millis(125)));
         assert!((fast.window.cwnd() - 500.0).abs() < 1e-9);
-        assert_eq!(fast.phase(), "slow-start");
+        assert_eq!(fast.phase().name(), "slow-start");
         // 500 × 26 / 126 = 103.
         fast.on_ack(&ack(100, 400, 200), &mut cx(RTT, Span::from_millis(126)));
-        assert_eq!(fast.phase(), "avoidance");
+        assert_eq!(fast.phase().name(), "avoidance");
         assert!(fast.window.cwnd() < 505.0);
     }
 
@@ -190,7 +190,7 @@ mod tests {
         // 0.5 × 1000 + 0.5 × (500 + 100) = 800.
         assert!((fast.window.cwnd() - 800.0).abs() < 1e-9);
         fast.on_ack(&ack(100, 700, 110), &mut cx(RTT, RTT * 2));
-        assert_eq!((fast.limits().window.unwrap().0, fast.phase()), (800, "avoidance"));
+        assert_eq!((fast.limits().window.unwrap().0, fast.phase().name()), (800, "avoidance"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use sabul_cc::registry::{Entry, Family};
 use sabul_cc::tcp::newreno::BETA;
 use sabul_cc::tcp::window::{AckEffect, INITIAL_WINDOW, SSTHRESH, Window};
 use sabul_cc::{
-    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, Unit,
 };
 use sabul_units::{Bytes, Instant, Span};
@@ -245,10 +245,10 @@ impl Controller for LedbatPp {
         self.window.time_out(BETA);
     }
 
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         match self.state {
-            State::Frozen { .. } => "slowdown",
-            State::Ramp { .. } => "ramp",
+            State::Frozen { .. } => Phase::Named("slowdown"),
+            State::Ramp { .. } => Phase::Named("ramp"),
             _ => self.window.phase(),
         }
     }

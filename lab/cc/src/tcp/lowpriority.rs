@@ -246,7 +246,7 @@ mod tests {
         // 112.5 + 87.5 / 8 = 123.4: half of 1000.002.
         arrive(&mut driven, 3..=3, Span::ZERO, SLOW);
         assert!((driven.window.cwnd() - 500.001).abs() < 1e-3, "{driven:?}");
-        assert_eq!(driven.phase(), "avoidance");
+        assert_eq!(driven.phase().name(), "avoidance");
     }
 
     /// Returns a window of 1000 halved by a first sign at time 0; packet 1003 is the first sent
@@ -296,7 +296,7 @@ mod tests {
         assert!((driven.window.cwnd() - left).abs() < 1e-9, "nothing grows for three round trips");
         arrive(&mut driven, 1021..=1030, SLOW * 3, RTT);
         assert!((driven.window.cwnd() - left - 10.0).abs() < 1e-9, "a packet for each");
-        assert_eq!(driven.phase(), "slow-start");
+        assert_eq!(driven.phase().name(), "slow-start");
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
         for ms in [100, 150, 200, 200, 200, 200, 200, 200] {
             arrive(&mut driven, 1..=10, RTT, Span::from_millis(ms));
         }
-        assert_eq!((driven.phase(), driven.limits().window.unwrap().0), ("slow-start", 100));
+        assert_eq!((driven.phase().name(), driven.limits().window.unwrap().0), ("slow-start", 100));
         assert!((driven.law.delays.max - 0.2).abs() < 1e-12, "measured all the same");
         for (cwnd, reacts) in [(3.0, false), (5.0, true)] {
             let mut driven = measured(cwnd, NewReno);

@@ -7,7 +7,7 @@
 //! Slow start ends when W exceeds its maximum, or as the version defines; the period stays unchanged.
 //! Invariants:  1 µs <= P; after a report P <= RTT, where the RTT is above 1 µs; 1 <= W.
 
-use sabul_cc::{Acked, Context, ParamValues, SYN_INTERVAL, SendLimits};
+use sabul_cc::{Acked, Context, ParamValues, Phase, SYN_INTERVAL, SendLimits};
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
 use super::arrivals::{Arrivals, Capacity};
@@ -65,8 +65,8 @@ impl Early {
         SendLimits { gap, window, hold_until: self.hold_until }
     }
 
-    pub(super) const fn phase(&self) -> &'static str {
-        if self.is_slow_start { "slow-start" } else { "steady" }
+    pub(super) const fn phase(&self) -> Phase {
+        if self.is_slow_start { Phase::Named("slow-start") } else { Phase::Named("steady") }
     }
 
     pub(super) fn on_ack(&mut self, acked: &Acked) {

@@ -14,7 +14,7 @@
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, IntervalReport, LossReport, ParamSpec, ParamValues,
-    Reason, SendLimits, SentNumber, Unit,
+    Phase, Reason, SendLimits, SentNumber, Unit,
 };
 use sabul_units::{Bytes, Instant, Random};
 
@@ -149,7 +149,7 @@ impl Controller for Udt2 {
         self.early.cut();
     }
 
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         self.early.phase()
     }
 }

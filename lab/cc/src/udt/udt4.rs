@@ -18,7 +18,7 @@
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
     Acked, BulkReport, ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport,
-    ParamSpec, ParamValues, Reason, SYN_INTERVAL, SendLimits, SentNumber, Unit,
+    ParamSpec, ParamValues, Phase, Reason, SYN_INTERVAL, SendLimits, SentNumber, Unit,
 };
 use sabul_units::{Bytes, Gap, Packets, Random, Span};
 
@@ -251,8 +251,8 @@ impl Controller for Udt4 {
         PAIRS
     }
 
-    fn phase(&self) -> &'static str {
-        if self.is_slow_start { "slow-start" } else { "steady" }
+    fn phase(&self) -> Phase {
+        if self.is_slow_start { Phase::Named("slow-start") } else { Phase::Named("steady") }
     }
 }
 
@@ -291,10 +291,10 @@ mod tests {
         // 66: of 16 packets/s 14.125 remain; of these, 12.36 and an eighth of 6600.
         assert!((udt4.speed.0 - 837.359_375).abs() < 1e-6, "{udt4:?}");
         assert_eq!(udt4.limits().window, Some(Packets(100)), "33 + 67 is not beyond 100");
-        assert_eq!(udt4.phase(), "slow-start");
+        assert_eq!(udt4.phase().name(), "slow-start");
         steps.step(&mut udt4, 66);
         // 837.36 × 7/8 + 6600 / 8 = 1557.69.
-        assert_eq!(udt4.phase(), "steady");
+        assert_eq!(udt4.phase().name(), "steady");
         let (slow, inc) = (1e6 / 1_557.689_453_125, 0.01);
         assert!((1e4 / udt4.period_us - 1e4 / slow - inc).abs() < 1e-6, "{udt4:?}");
         steps.step(&mut udt4, 66);
@@ -309,7 +309,7 @@ mod tests {
         udt4.speed = Average(8000.0);
         udt4.on_loss(&loss(5, 100), &mut cx(Span::ZERO));
         assert!((udt4.period_us - 125.0).abs() < 1e-9);
-        assert_eq!((udt4.phase(), udt4.epoch.last_decrease), ("steady", None));
+        assert_eq!((udt4.phase().name(), udt4.epoch.last_decrease), ("steady", None));
         // The second NAK is the first of an epoch.
         udt4.on_loss(&loss(6, 100), &mut cx(Span::ZERO));
         assert!((udt4.period_us - 140.625).abs() < 1e-9);

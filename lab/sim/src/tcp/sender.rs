@@ -17,7 +17,7 @@
 
 use sabul_cc::events::Event;
 use sabul_cc::{
-    Acked, Echo, Fault, Guarded, LossReport, Moment, RttEstimate, SendLimits, SentNumber,
+    Acked, Echo, Fault, Guarded, LossReport, Moment, Phase, RttEstimate, SendLimits, SentNumber,
 };
 use sabul_channel::{WaitReason, congestion_bytes};
 use sabul_lab_cc::registry::Family;
@@ -332,7 +332,7 @@ impl TcpSender {
     }
 
     /// Name of the controller's present phase.
-    pub fn phase(&self) -> &'static str {
+    pub fn phase(&self) -> Phase {
         self.controller.phase()
     }
 

@@ -1,4 +1,5 @@
 //! Tests of sender and receiver together, over two links.
+use sabul_cc::Phase;
 use sabul_lab_cc::registry;
 use sabul_net::{Link, LinkConfig, QueueLimit};
 use sabul_units::{Bytes, Instant, Packets, Polled, Probability, Random, Rate, SeededRandom, Span};
@@ -83,7 +84,7 @@ impl World {
                 let before = (flow.sender.window().0, flow.sender.phase());
                 flow.sender.handle_ack(now, &ack);
                 let after = flow.sender.window().0;
-                if after < before.0 && before.1 == "avoidance" {
+                if after < before.0 && before.1 == Phase::Named("avoidance") {
                     flow.decreases.push((before.0, after));
                 }
                 flow.wake = Some(now);

@@ -9,6 +9,7 @@ use crate::controller::{
     Acked, IntervalReport, LossReport, Moment, RttEstimate, SendLimits, SentNumber,
 };
 use crate::guard::Guarded;
+use crate::phase::Phase;
 
 /// Size of each packet.
 pub const PACKET: Bytes = Bytes(1500);
@@ -213,7 +214,7 @@ impl<'a> Drive<'a> {
         if let Some(what) = illegal(self.controller) {
             self.trace.illegal = Some(format!("{what} at {:?}", self.now));
         }
-        if self.trace.steady.is_none() && self.controller.phase() == "steady" {
+        if self.trace.steady.is_none() && self.controller.phase() == Phase::Named("steady") {
             self.trace.steady = Some((self.now, limits));
         }
         let window = limits.window.map_or(100_000, |window| window.0.min(100_000));
@@ -229,7 +230,7 @@ impl<'a> Drive<'a> {
             }
             let Path { service, rtt, queue, loss, mark, .. } = self.path;
             let queued = self.free_at.since(self.now).0 / service.0;
-            if self.controller.phase() != "steady" {
+            if self.controller.phase() != Phase::Named("steady") {
                 self.trace.start_queue_max = self.trace.start_queue_max.max(queued);
             }
             let lost = queued >= queue || self.rng.chance(loss);

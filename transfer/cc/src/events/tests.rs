@@ -11,6 +11,8 @@ use super::*;
 use crate::conformance;
 use crate::registry::ENTRIES;
 
+const STEADY: Phase = Phase::Named("steady");
+
 #[test]
 fn each_controller_records_the_expected_events() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events");
@@ -40,7 +42,7 @@ fn a_journal_keeps_the_newest_events_and_counts_dropped_ones() {
     for n in 0..EVENTS_MAX as u64 + extra {
         journal.reasons.record(Reason::LossEpoch);
         let at = Instant::ZERO + Span::from_micros(n);
-        journal.note(at, "on_loss", ("steady", limits), ("steady", limits));
+        journal.note(at, "on_loss", (STEADY, limits), (STEADY, limits));
     }
     assert_eq!(journal.missed(), extra);
     assert_eq!(journal.next().unwrap().at, Instant::ZERO + Span::from_micros(extra));
@@ -51,17 +53,17 @@ fn insignificant_changes_are_not_recorded() {
     let limits = SendLimits { gap: Gap::NONE, window: Some(Packets(4)), hold_until: None };
     let wider = SendLimits { window: Some(Packets(5)), ..limits };
     let mut journal = Journal::new();
-    journal.note(Instant::ZERO, "on_ack", ("steady", limits), ("steady", wider));
-    journal.note(Instant::ZERO, "on_loss", ("steady", limits), ("steady", limits));
+    journal.note(Instant::ZERO, "on_ack", (STEADY, limits), (STEADY, wider));
+    journal.note(Instant::ZERO, "on_loss", (STEADY, limits), (STEADY, limits));
     assert_eq!(journal.next(), None);
-    journal.note(Instant::ZERO, "on_loss", ("steady", wider), ("steady", limits));
-    journal.note(Instant::ZERO, "on_ack", ("start", limits), ("steady", limits));
+    journal.note(Instant::ZERO, "on_loss", (STEADY, wider), (STEADY, limits));
+    journal.note(Instant::ZERO, "on_ack", (Phase::Named("start"), limits), (STEADY, limits));
     let hold_until = Some(Instant::ZERO + Span::from_millis(2));
     let gap = sabul_units::Rate::from_mbps(12).gap(Bytes(1500));
     let held = SendLimits { hold_until, gap, window: None };
     journal.reasons.record(Reason::LossEpoch);
     journal.reasons.record(Reason::Own("tired"));
-    journal.note(Instant::ZERO, "on_interval", ("steady", limits), ("steady", held));
+    journal.note(Instant::ZERO, "on_interval", (STEADY, limits), (STEADY, held));
     let texts: Vec<String> =
         std::iter::from_fn(|| journal.next()).map(|event| event.to_string()).collect();
     assert_eq!(

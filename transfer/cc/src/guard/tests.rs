@@ -8,6 +8,7 @@ use sabul_units::Rate;
 use super::*;
 use crate::controller::{Context, RttEstimate, SentNumber};
 use crate::params::{ParamSpec, Unit};
+use crate::phase::Phase;
 use crate::registry::find;
 
 /// Controller with good limits until a loss report, whose numbers select a bad value.
@@ -243,14 +244,11 @@ impl Controller for Noting {
     fn header(&self) -> Option<CongestionFields> {
         self.note("header", Some(CongestionFields::Own([1, 2, 3, 4])))
     }
-    fn is_fallback(&self) -> bool {
-        self.note("is_fallback", true)
-    }
     fn syn_interval(&self) -> Span {
         self.note("syn_interval", Span::from_millis(8))
     }
-    fn phase(&self) -> &'static str {
-        self.note("phase", "noting")
+    fn phase(&self) -> Phase {
+        self.note("phase", Phase::Named("noting"))
     }
 }
 
@@ -271,8 +269,8 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     // Calls of a sender return the controller's values.
     assert_eq!((guarded.limits(), guarded.rules()), (GOOD, OWN_RULES));
     assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
-    assert_eq!((guarded.phase(), guarded.tolerates_random_loss()), ("noting", true));
-    assert!(guarded.needs_accurate_ecn() && guarded.is_fallback());
+    assert_eq!((guarded.phase().name(), guarded.tolerates_random_loss()), ("noting", true));
+    assert!(guarded.needs_accurate_ecn());
     assert_eq!(guarded.header(), Some(CongestionFields::Own([1, 2, 3, 4])));
     // Events of a sender reach the controller unchanged.
     guarded.on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(5), SentNumber(6)), &cx);

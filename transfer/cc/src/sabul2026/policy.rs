@@ -10,7 +10,8 @@
 
 use sabul_units::{Instant, Rate, Span};
 
-use crate::policy::{Policy, YIELDING};
+use crate::phase::Phase;
+use crate::policy::Policy;
 use crate::search::SearchStep;
 
 /// Ours: number of flows up to which each flow adds a theta, and thetas per doubling beyond. With
@@ -139,9 +140,9 @@ impl PolicyGains {
         }
     }
 
-    /// Returns the name of the steady phase.
-    pub(super) const fn phase(self) -> &'static str {
-        if self.is_yielding { YIELDING } else { "cruise" }
+    /// Returns the steady phase.
+    pub(super) const fn phase(self) -> Phase {
+        if self.is_yielding { Phase::Yielding } else { Phase::Named("cruise") }
     }
 
     /// Returns whether growth is suspended.
@@ -213,9 +214,9 @@ mod tests {
         assert!(!low.rests(now));
         assert_eq!(low.keep(now, 0.0012, 0.0003, 0.0), Some(RETREAT));
         assert!(low.rests(now) && !low.rests(now + REST));
-        assert_eq!(low.phase(), YIELDING);
+        assert_eq!(low.phase(), Phase::Yielding);
         assert_eq!(low.keep(now + REST, 0.0, 0.0003, 0.0), None);
-        assert_eq!(low.phase(), "cruise", "the rest is over and no queue of others stands");
+        assert_eq!(low.phase().name(), "cruise", "the rest is over and no queue of others stands");
         for policy in [Policy::Fair, Policy::High] {
             assert_eq!(PolicyGains::of(policy).keep(now, 1.0, 0.0003, 0.0), None);
         }

@@ -36,6 +36,7 @@ use crate::controller::{
 };
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::phase::Phase;
 use crate::reason::Reason;
 use crate::search::{RateSearch, SearchStep};
 
@@ -705,18 +706,18 @@ impl Controller for Bbr3 {
         self.chance.is_some()
     }
 
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         if let Some(search) = &self.search {
             return search.phase();
         }
         match self.state {
-            State::Startup => "startup",
-            State::Drain(_) => "drain",
-            State::Down => "down",
-            State::Cruise => "cruise",
-            State::Refill => "refill",
-            State::Up => "up",
-            State::ProbeRtt { .. } => "probe-rtt",
+            State::Startup => Phase::Named("startup"),
+            State::Drain(_) => Phase::Named("drain"),
+            State::Down => Phase::Named("down"),
+            State::Cruise => Phase::Named("cruise"),
+            State::Refill => Phase::Named("refill"),
+            State::Up => Phase::Named("up"),
+            State::ProbeRtt { .. } => Phase::Named("probe-rtt"),
         }
     }
 }

@@ -21,6 +21,7 @@ use super::window::{AckEffect, INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::phase::Phase;
 use crate::reason::Reason;
 use sabul_units::math::cube_root;
 
@@ -237,7 +238,7 @@ impl Controller for Cubic {
         self.window.time_out(BETA);
     }
 
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         self.window.phase()
     }
 }

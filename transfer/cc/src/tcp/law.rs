@@ -15,6 +15,7 @@ use sabul_units::{Instant, Span};
 use super::window::{AckEffect, Window};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::params::ParamValues;
+use crate::phase::Phase;
 use crate::reason::Reason;
 
 /// [RFC5681 §3.1] eq. 4.
@@ -145,7 +146,7 @@ impl<L: Law> Controller for LossDriven<L> {
         self.law.needs_accurate_ecn()
     }
 
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         self.window.phase()
     }
 }
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!((driven.law.losses, driven.law.restarts), (1, 1));
         // Slow start up to 90.
         let mut largest = 0;
-        while driven.phase() == "slow-start" {
+        while driven.phase().name() == "slow-start" {
             let window = driven.limits().window.unwrap().0;
             largest += window;
             driven.on_ack(&ack(window, 0, largest), &mut cx(RTT, RTT));

@@ -15,6 +15,7 @@ use sabul_units::{Gap, Packets, Span};
 
 use crate::controller::{Acked, Context, LossReport, SendLimits, SentNumber};
 use crate::params::{ParamSpec, ParamValues, Unit};
+use crate::phase::Phase;
 
 /// Ours: far above any path's BDP, and exact in floating point.
 const WINDOW_MAX: f64 = 1e9;
@@ -134,11 +135,11 @@ impl Window {
     }
 
     /// Returns a one-word name of the state, as [`Controller::phase`](crate::Controller::phase).
-    pub fn phase(&self) -> &'static str {
+    pub fn phase(&self) -> Phase {
         match self.state {
-            State::Recovery => "recovery",
-            _ if self.is_slow_start() => "slow-start",
-            _ => "avoidance",
+            State::Recovery => Phase::Named("recovery"),
+            _ if self.is_slow_start() => Phase::Named("slow-start"),
+            _ => Phase::Named("avoidance"),
         }
     }
 

@@ -7,7 +7,7 @@
 //! 4. Where no data may leave: a probe that carries only a congestion header, or a mark.
 //! 5. The wait: its cause, and the next deadline.
 
-use sabul_cc::YIELDING;
+use sabul_cc::Phase;
 use sabul_units::{Instant, PacketNumber, Packets, Polled, SeqNo, Span};
 use sabul_wire::LossPolicy;
 
@@ -323,7 +323,7 @@ impl Sender {
         };
         match probes.due(gap, rtt) {
             Some(due) if due > now => wait(Some(due), ()),
-            Some(_) if !self.rate.controller().is_fallback() => {
+            Some(_) if self.rate.controller().phase() != Phase::Fallback => {
                 probes.note_sent(now);
                 Polled::Ready(self.ledger.numbers.push_probe(now))
             }
@@ -362,7 +362,9 @@ impl Sender {
         match why {
             _ if self.silence.is_outage() => Cause::Outage,
             WaitReason::Pacing if self.pace.is_capped() => Cause::Cap,
-            WaitReason::Pacing | WaitReason::Window if self.phase() == YIELDING => Cause::Policy,
+            WaitReason::Pacing | WaitReason::Window if self.phase() == Phase::Yielding => {
+                Cause::Policy
+            }
             WaitReason::Pacing => Cause::Path,
             WaitReason::Freeze => Cause::Freeze,
             WaitReason::Window if self.is_controller_window_full() => Cause::Path,

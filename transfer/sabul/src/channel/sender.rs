@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_cc::{CONSTANT, ChannelRules, ConfigError, Guarded, Policy, registry};
+use sabul_cc::{ChannelRules, ConfigError, Guarded, Phase, Policy, registry};
 use sabul_channel::{
     Cause, DataPacket, Expiry, Limiter, Sender, SenderConfig, Transmit, WaitReason,
     congestion_bytes,
@@ -159,7 +159,7 @@ impl ChannelEndpoint for SenderEndpoint {
 }
 
 /// Returns the limiting factors with their shares of `total`. The remaining time counts as `sender-cpu`.
-fn shares(limiters: &[Limiter], total: Span, phase: &str) -> Vec<(&'static str, f64)> {
+fn shares(limiters: &[Limiter], total: Span, phase: Phase) -> Vec<(&'static str, f64)> {
     let total = total.as_secs_f64().max(1e-9);
     let mut shares = vec![("sender-cpu", 1.0)];
     for Limiter { why, time } in limiters {
@@ -167,7 +167,7 @@ fn shares(limiters: &[Limiter], total: Span, phase: &str) -> Vec<(&'static str, 
         shares[0].1 -= share;
         let name = match why {
             // A constant rate is set by the user.
-            Cause::Path if phase == CONSTANT => "cap",
+            Cause::Path if phase == Phase::Constant => "cap",
             Cause::Path => "path",
             Cause::Cap => "cap",
             Cause::Policy => "policy",
@@ -367,7 +367,7 @@ impl SenderEndpoint {
             rate_bps: limits.rate(self.sender.packet_bytes()).map(|rate| rate.0 as f64),
             gap_ns: limits.gap.0.as_nanos() as f64,
             mtu: self.mtu.packet(),
-            phase: phase.to_owned(),
+            phase: phase.name().to_owned(),
             limiter: shares(&self.sender.limiters(), now.elapsed(), phase),
             packets_refused: self.link.refused,
             silence: self.silence.lasted(now, self.sender.last_received()).into(),
@@ -625,21 +625,21 @@ mod tests {
         let time = |why, percent: u64| Limiter { why, time: Span::from_millis(percent * 10) };
         let of = |why, phase| shares(&[time(why, 60)], Span::from_secs(1), phase);
         for (why, phase, name) in [
-            (Cause::Path, "cruise", "path"),
-            (Cause::Path, CONSTANT, "cap"),
-            (Cause::Cap, "cruise", "cap"),
-            (Cause::Policy, "yielding", "policy"),
-            (Cause::Freeze, "cruise", "loss"),
-            (Cause::Window, "cruise", "window"),
-            (Cause::Overflow, "cruise", "receiver-cpu"),
-            (Cause::Receiver, "cruise", "destination"),
-            (Cause::Application, "cruise", "source"),
-            (Cause::Outage, "cruise", "outage"),
+            (Cause::Path, Phase::Named("cruise"), "path"),
+            (Cause::Path, Phase::Constant, "cap"),
+            (Cause::Cap, Phase::Named("cruise"), "cap"),
+            (Cause::Policy, Phase::Yielding, "policy"),
+            (Cause::Freeze, Phase::Named("cruise"), "loss"),
+            (Cause::Window, Phase::Named("cruise"), "window"),
+            (Cause::Overflow, Phase::Named("cruise"), "receiver-cpu"),
+            (Cause::Receiver, Phase::Named("cruise"), "destination"),
+            (Cause::Application, Phase::Named("cruise"), "source"),
+            (Cause::Outage, Phase::Named("cruise"), "outage"),
         ] {
             assert_eq!(of(why, phase), [("sender-cpu", 0.4), (name, 0.6)]);
         }
         let both = [time(Cause::Path, 60), time(Cause::Cap, 40)];
-        assert_eq!(shares(&both, Span::from_secs(1), CONSTANT), [("cap", 1.0)]);
+        assert_eq!(shares(&both, Span::from_secs(1), Phase::Constant), [("cap", 1.0)]);
     }
 
     #[test]

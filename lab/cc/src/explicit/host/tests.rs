@@ -1,6 +1,6 @@
 //! Tests of the guard of host halves: bounds on headers, and the fallback.
 
-use sabul_cc::{Echo, Moment, RttEstimate, SentNumber};
+use sabul_cc::{Echo, Moment, Phase, RttEstimate, SentNumber};
 use sabul_units::{CongestionForm, CongestionHeader, Gap, Instant};
 
 use super::*;
@@ -77,7 +77,7 @@ impl Flow {
     }
 
     fn is_fallen(&self) -> bool {
-        self.explicit.phase() == FALLBACK
+        self.explicit.phase() == Phase::Fallback
     }
 
     fn step(&mut self) {

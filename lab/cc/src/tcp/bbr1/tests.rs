@@ -45,7 +45,7 @@ impl Path {
     fn steady() -> Self {
         let mut path = Self::new();
         path.run(1000, 10, 1000, RTT);
-        assert_eq!(path.bbr.phase(), "probe-bw");
+        assert_eq!(path.bbr.phase().name(), "probe-bw");
         path
     }
 
@@ -61,30 +61,30 @@ impl Path {
 fn startup_ends_after_three_rounds_without_a_quarter_more() {
     let mut path = Path::new();
     path.run(150, 10, 1000, RTT);
-    assert_eq!(path.bbr.phase(), "startup");
+    assert_eq!(path.bbr.phase().name(), "startup");
     // 10 packets a millisecond: gap = 1 / (0.99 × 2.8854 × 10 000) = 35.007 µs.
     assert_eq!(path.bbr.limits().gap.0.as_nanos(), 35_007);
     // A quarter more each time: 13 ≥ 1.25 × 10.
     path.run(200, 13, 1300, RTT);
-    assert_eq!((path.bbr.phase(), path.bbr.full_rounds), ("startup", 0));
+    assert_eq!((path.bbr.phase().name(), path.bbr.full_rounds), ("startup", 0));
     path.run(300, 13, 1300, RTT);
     // 1300 are exactly one BDP: the queue that startup would have built is gone at once.
     path.run(100, 13, 1300, RTT);
     assert!(path.bbr.is_full);
-    assert_eq!(path.bbr.phase(), "probe-bw");
+    assert_eq!(path.bbr.phase().name(), "probe-bw");
 }
 
 #[test]
 fn drain_lasts_until_one_bdp_is_in_flight() {
     let mut path = Path::new();
     path.run(1300, 10, 2000, RTT);
-    assert_eq!(path.bbr.phase(), "drain");
+    assert_eq!(path.bbr.phase().name(), "drain");
     // The gain is 1 / 2.885: gap = 2.885 / (0.99 × 10 000) = 291.4 µs.
     assert_eq!(path.bbr.limits().gap.0.as_micros(), 291);
     path.run(1, 10, 1001, RTT);
-    assert_eq!(path.bbr.phase(), "drain");
+    assert_eq!(path.bbr.phase().name(), "drain");
     path.run(1, 10, 1000, RTT);
-    assert_eq!(path.bbr.phase(), "probe-bw");
+    assert_eq!(path.bbr.phase().name(), "probe-bw");
 }
 
 #[test]
@@ -121,14 +121,17 @@ fn the_gain_cycle_probes_drains_and_cruises() {
 fn a_minimum_rtt_older_than_ten_seconds_is_measured_again() {
     let mut path = Path::steady();
     path.run(8900, 10, 1100, RTT + Span::from_millis(10));
-    assert_eq!(path.bbr.phase(), "probe-bw");
+    assert_eq!(path.bbr.phase().name(), "probe-bw");
     path.run(1200, 10, 1100, RTT + Span::from_millis(10));
-    assert_eq!((path.bbr.phase(), path.bbr.limits().window), ("probe-rtt", Some(Packets(4))));
+    assert_eq!(
+        (path.bbr.phase().name(), path.bbr.limits().window),
+        ("probe-rtt", Some(Packets(4)))
+    );
     // Four in flight, 200 ms and a round: then the previous rate again.
     path.run(200, 10, 4, RTT + Span::from_millis(1));
-    assert_eq!(path.bbr.phase(), "probe-rtt");
+    assert_eq!(path.bbr.phase().name(), "probe-rtt");
     path.run(2, 10, 4, RTT + Span::from_millis(1));
-    assert_eq!(path.bbr.phase(), "probe-bw");
+    assert_eq!(path.bbr.phase().name(), "probe-bw");
     assert_eq!(path.bbr.rtt_min, Some(RTT + Span::from_millis(1)));
     assert!(path.bbr.limits().window > Some(Packets(2000)), "the window is kept");
 }
@@ -172,10 +175,10 @@ fn app_limited_rounds_do_not_end_startup_but_a_full_receive_window_does() {
     let mut path = Path::new();
     let idle = Acked { is_app_limited: true, ..Acked::default() };
     path.run_held(1000, 2, 198, RTT, idle);
-    assert_eq!(path.bbr.phase(), "startup");
+    assert_eq!(path.bbr.phase().name(), "startup");
     let full = Acked { is_room_limited: true, ..Acked::default() };
     path.run_held(1000, 2, 198, RTT, full);
-    assert_ne!(path.bbr.phase(), "startup");
+    assert_ne!(path.bbr.phase().name(), "startup");
 }
 
 #[test]

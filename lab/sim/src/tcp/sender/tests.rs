@@ -253,7 +253,7 @@ fn the_retransmission_timer_marks_all_lost_and_doubles() {
     assert_eq!(drain(&mut sender, at(599)).0, [] as [u64; 0]);
     // One packet, the first that has not arrived; the next time in 600 ms.
     assert_eq!(drain(&mut sender, at(600)), (vec![2], Some(at(1200))));
-    assert_eq!((sender.window(), sender.phase()), (Packets(1), "slow-start"));
+    assert_eq!((sender.window(), sender.phase().name()), (Packets(1), "slow-start"));
     assert_eq!(drain(&mut sender, at(1200)), (vec![2], Some(at(2400))));
     assert_eq!(sender.stats().timeouts, 2);
     // The window is 2, then 4.

@@ -42,7 +42,7 @@ impl Path {
     fn cruising() -> Self {
         let mut path = Self::new();
         path.run(1000, 10, 1000, RTT);
-        assert_eq!(path.bbr.phase(), "cruise");
+        assert_eq!(path.bbr.phase().name(), "cruise");
         path
     }
 
@@ -55,14 +55,14 @@ impl Path {
 
     fn until(&mut self, phase: &str, in_flight: u64) {
         for _ in 0..10_000 {
-            if self.bbr.phase() == phase {
+            if self.bbr.phase().name() == phase {
                 return;
             }
             // An RTT probe waits until half a BDP is in flight.
-            let most = if self.bbr.phase() == "probe-rtt" { 400 } else { in_flight };
+            let most = if self.bbr.phase().name() == "probe-rtt" { 400 } else { in_flight };
             self.run(1, 10, most, RTT);
         }
-        panic!("no {phase}, but {}", self.bbr.phase());
+        panic!("no {phase}, but {}", self.bbr.phase().name());
     }
 
     fn gap_ns(&self) -> u64 {
@@ -87,22 +87,22 @@ fn the_first_packets_keep_a_gap_of_a_millisecond_and_then_of_the_round_trip() {
 fn startup_ends_after_three_rounds_without_a_quarter_more() {
     let mut path = Path::new();
     path.run(150, 10, 1000, RTT);
-    assert_eq!(path.bbr.phase(), "startup");
+    assert_eq!(path.bbr.phase().name(), "startup");
     // 10 packets a millisecond: 1 / (0.99 × 2.77 × 10 000).
     assert_eq!(path.gap_ns(), 36_465);
     // A quarter more each time: 13 ≥ 1.25 × 10.
     path.run(250, 13, 1300, RTT);
-    assert_eq!(path.bbr.phase(), "startup");
+    assert_eq!(path.bbr.phase().name(), "startup");
     path.run(200, 13, 2000, RTT);
     path.run(100, 13, 2000, RTT);
     assert!(path.bbr.full.is_reached);
-    assert_eq!(path.bbr.phase(), "drain");
+    assert_eq!(path.bbr.phase().name(), "drain");
     // 1 / (0.99 × 0.5 × 13 000).
     assert_eq!(path.gap_ns(), 155_400);
     path.run(1, 13, 1301, RTT);
-    assert_eq!(path.bbr.phase(), "drain");
+    assert_eq!(path.bbr.phase().name(), "drain");
     path.run(1, 13, 1300, RTT);
-    assert_eq!(path.bbr.phase(), "cruise", "nothing is left for down to do");
+    assert_eq!(path.bbr.phase().name(), "cruise", "nothing is left for down to do");
 }
 
 #[test]
@@ -133,10 +133,10 @@ fn each_state_has_its_successor_gap_and_window() {
     ];
     let mut path = Path::cruising();
     for (before, drive, after, in_flight, gain, window) in rows {
-        assert_eq!(path.bbr.phase(), before);
+        assert_eq!(path.bbr.phase().name(), before);
         drive(&mut path);
         path.run(30, 10, in_flight, RTT + Span::from_millis(1));
-        assert_eq!(path.bbr.phase(), after);
+        assert_eq!(path.bbr.phase().name(), after);
         let gap = 1e5 / (0.99 * gain);
         assert!((path.gap_ns() as f64 - gap).abs() < 20.0, "{after}: {} {gap}", path.gap_ns());
         assert!(path.window().abs_diff(window) <= 1, "{after}: {} {window}", path.window());
@@ -155,7 +155,7 @@ fn a_probe_is_due_after_2_to_3_seconds_or_after_renos_number_of_rounds() {
     path = Path::new();
     for _ in 0..1000 {
         path.run(1, 1, 20, Span::from_millis(5));
-        if path.bbr.phase() == "refill" {
+        if path.bbr.phase().name() == "refill" {
             break;
         }
     }
@@ -215,10 +215,10 @@ fn a_probe_that_loses_more_than_two_per_cent_ends_and_leaves_a_bound() {
     path.lost += 30;
     path.run(1, 10, 1500, RTT);
     // Exactly 2 % of the 1500 that were in flight: not too much.
-    assert_eq!(path.bbr.phase(), "up");
+    assert_eq!(path.bbr.phase().name(), "up");
     path.lost += 3;
     path.run(1, 10, 1500, RTT);
-    assert_eq!(path.bbr.phase(), "down");
+    assert_eq!(path.bbr.phase().name(), "down");
     let long = path.bbr.bounds.inflight_long;
     // The packets in flight when the newest arrival left; at least 0.7 × the BDP of 1000.
     assert!((1400.0..=1540.0).contains(&long), "{long}");
@@ -233,11 +233,11 @@ fn a_probe_that_loses_more_than_two_per_cent_ends_and_leaves_a_bound() {
     let bound = path.window();
     assert!((bound as f64 - path.bbr.bounds.inflight_long).abs() < 1.0);
     path.run(1, 10, bound - 10, RTT);
-    assert_eq!(path.bbr.phase(), "down");
+    assert_eq!(path.bbr.phase().name(), "down");
     path.until("refill", bound - 10);
     path.until("up", bound - 10);
     path.run(20, 10, bound - 10, RTT);
-    assert_eq!(path.bbr.phase(), "up");
+    assert_eq!(path.bbr.phase().name(), "up");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_probe_raises_the_bound_by_one_packet_in_the_first_round_then_two_then_four(
     for (step, expected) in steps.iter().zip([1.0, 2.0, 4.0]) {
         assert!((step - expected).abs() <= 1.0, "{bounds:?}");
     }
-    assert_eq!(path.bbr.phase(), "up", "the bound, not the path, held the rate");
+    assert_eq!(path.bbr.phase().name(), "up", "the bound, not the path, held the rate");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn startup_ends_at_a_round_that_lost_more_than_two_per_cent() {
             path.lost += lost_a_ms;
             path.run(1, 14, 1400, RTT);
         }
-        assert_eq!(path.bbr.phase() != "startup", ends, "{}", path.bbr.phase());
+        assert_eq!(path.bbr.phase().name() != "startup", ends, "{}", path.bbr.phase().name());
         let long = path.bbr.bounds.inflight_long;
         assert_eq!(long.is_finite(), ends);
         // The BDP at 14 a millisecond, or the delivery of one RTT.
@@ -299,10 +299,10 @@ fn a_timeout_leaves_one_packet_starts_no_probe_and_the_window_is_restored() {
     assert_eq!(path.window(), 1);
     path.bbr.probe.wait = Span::ZERO;
     path.run(90, 10, 1000, RTT);
-    assert_eq!(path.bbr.phase(), "cruise", "a probe is due, but not with such a window");
+    assert_eq!(path.bbr.phase().name(), "cruise", "a probe is due, but not with such a window");
     path.run(12, 10, 1000, RTT);
     assert!(path.window() > 1990, "{}", path.window());
-    assert_eq!(path.bbr.phase(), "refill");
+    assert_eq!(path.bbr.phase().name(), "refill");
 }
 
 #[test]

@@ -21,11 +21,11 @@ fn slow_start_adds_acknowledged_packets_and_stops_at_the_threshold() {
     let mut newreno = newreno(&[("ssthresh_packets", "16")]);
     newreno.on_ack(&ack(4, 6, 4), &mut cx());
     // 10 + 4 = 14.
-    assert_eq!((window(&newreno), newreno.phase()), (14, "slow-start"));
+    assert_eq!((window(&newreno), newreno.phase().name()), (14, "slow-start"));
     newreno.on_ack(&ack(10, 4, 14), &mut cx());
     // 2 of the 10 reach 16; the other 8 add 8 / 16 = 0.5.
     assert!((newreno.window.cwnd() - 16.5).abs() < 1e-9, "{newreno:?}");
-    assert_eq!(newreno.phase(), "avoidance");
+    assert_eq!(newreno.phase().name(), "avoidance");
 }
 
 #[test]
@@ -60,16 +60,16 @@ fn a_window_that_is_not_used_does_not_grow() {
 fn a_loss_halves_the_window_once_a_window_of_data() {
     let mut newreno = newreno(&[("initial_window", "100")]);
     newreno.on_loss(&loss(5, 99), &mut cx());
-    assert_eq!((window(&newreno), newreno.phase()), (50, "recovery"));
+    assert_eq!((window(&newreno), newreno.phase().name()), (50, "recovery"));
     newreno.on_loss(&loss(99, 120), &mut cx());
     assert_eq!(window(&newreno), 50, "sent before the decrease");
     newreno.on_ack(&ack(10, 50, 98), &mut cx());
-    assert_eq!((window(&newreno), newreno.phase()), (50, "recovery"), "99 was on its way");
+    assert_eq!((window(&newreno), newreno.phase().name()), (50, "recovery"), "99 was on its way");
     // [RFC6582 §3.2] step 3: all packets up to and including the newest sent at the decrease.
     newreno.on_ack(&ack(10, 50, 99), &mut cx());
     // 50 + 10 / 50 = 50.2.
     assert!((newreno.window.cwnd() - 50.2).abs() < 1e-9);
-    assert_eq!(newreno.phase(), "avoidance");
+    assert_eq!(newreno.phase().name(), "avoidance");
     newreno.on_loss(&loss(100, 150), &mut cx());
     assert_eq!(window(&newreno), 25, "sent after the decrease");
 }
@@ -79,9 +79,9 @@ fn the_last_packet_before_the_loss_ends_recovery_and_its_mark_is_ignored() {
     let mut newreno = newreno(&[("initial_window", "100")]);
     newreno.on_loss(&loss(5, 99), &mut cx());
     newreno.on_ack(&Acked { marked: Packets(1), ..ack(10, 50, 99) }, &mut cx());
-    assert_eq!((window(&newreno), newreno.phase()), (50, "avoidance"));
+    assert_eq!((window(&newreno), newreno.phase().name()), (50, "avoidance"));
     newreno.on_ack(&Acked { marked: Packets(1), ..ack(1, 50, 100) }, &mut cx());
-    assert_eq!((window(&newreno), newreno.phase()), (25, "recovery"));
+    assert_eq!((window(&newreno), newreno.phase().name()), (25, "recovery"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_timeout_leaves_one_packet_and_slow_start_up_to_half() {
     let mut newreno = newreno(&[("initial_window", "100"), ("ssthresh_packets", "100")]);
     newreno.on_timeout(&mut cx());
     newreno.on_timeout(&mut cx());
-    assert_eq!((window(&newreno), newreno.phase()), (1, "slow-start"));
+    assert_eq!((window(&newreno), newreno.phase().name()), (1, "slow-start"));
     // Losses that the timeout covers are reported: packets up to 120 were sent.
     newreno.on_loss(&loss(20, 120), &mut cx());
     assert_eq!(window(&newreno), 1);

@@ -77,7 +77,7 @@ fn each_limiting_cause_is_accounted_for() {
 
 /// A controller that freezes sending, or that yields.
 #[derive(Debug)]
-struct Stub(SendLimits, &'static str);
+struct Stub(SendLimits, Phase);
 
 impl sabul_cc::Controller for Stub {
     fn limits(&self) -> SendLimits {
@@ -85,7 +85,7 @@ impl sabul_cc::Controller for Stub {
     }
     fn on_loss(&mut self, _loss: &sabul_cc::LossReport, _cx: &mut sabul_cc::Context<'_>) {}
     fn on_timeout(&mut self, _cx: &mut sabul_cc::Context<'_>) {}
-    fn phase(&self) -> &'static str {
+    fn phase(&self) -> Phase {
         self.1
     }
 }
@@ -96,9 +96,9 @@ fn freezes_and_rates_lowered_for_other_flows_are_separate_causes() {
     let paced = SendLimits { gap, window: None, hold_until: None };
     let held = SendLimits { hold_until: Some(at_ms(2000)), ..paced };
     for (limits, phase, cause) in [
-        (held, "freeze", Cause::Freeze),
-        (paced, YIELDING, Cause::Policy),
-        (paced, "cruise", Cause::Path),
+        (held, Phase::Named("freeze"), Cause::Freeze),
+        (paced, Phase::Yielding, Cause::Policy),
+        (paced, Phase::Named("cruise"), Cause::Path),
     ] {
         let mut sender = sender(LossPolicy::Current, &[]);
         let family = registry::Family::Rate;
