@@ -134,8 +134,8 @@ impl Run {
         let first_number = u64::from(flags >> 6);
         let block_limit = 4 + u32::from(flags >> 3 & 3);
         let syn_interval = controller.syn_interval();
-        let (policy, standard) =
-            ReportRule::of_rules(controller.rules(), policy).expect("the rules are registered");
+        let (policy, standard) = ReportRule::of_rules(controller.constants().rules, policy)
+            .expect("the rules are registered");
         let config = SenderConfig {
             policy,
             block_bytes: BLOCK_BYTES,

@@ -87,7 +87,7 @@ const DELAY: Span = Span::from_millis(5);
 fn channel(blocks: u32) -> Result<(), Box<dyn Error>> {
     let controller = registry::find("bbr3")?.build(&[], Bytes(u64::from(PAYLOAD)))?;
     let policy = LossPolicy::Current;
-    let (_, reports) = ReportRule::of_rules(controller.rules(), policy)?;
+    let (_, reports) = ReportRule::of_rules(controller.constants().rules, policy)?;
     let config = SenderConfig {
         policy,
         block_bytes: BLOCK_BYTES,

@@ -15,7 +15,8 @@ fn every_registered_controller_conforms() {
 
 #[test]
 fn only_controllers_with_routers_distinguish_chance_from_overload() {
-    let tolerates = |entry: &Entry| entry.build(&[], PACKET).unwrap().tolerates_random_loss();
+    let tolerates =
+        |entry: &Entry| entry.build(&[], PACKET).unwrap().constants().tolerates_random_loss;
     // Controllers that use sabul2026 without router support separate random loss as sabul2026 does.
     let has_router = |entry: &Entry| routers::find(entry.name).is_ok();
     assert!(ENTRIES.iter().all(|entry| tolerates(entry) == has_router(entry)));

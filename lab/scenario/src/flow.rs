@@ -140,7 +140,7 @@ fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(St
     let rules = registry::find(cc)
         .ok()
         .and_then(|entry| entry.build(params, Bytes(FULL_PACKET)).ok())
-        .map_or(ChannelRules::STANDARD, |controller| controller.rules());
+        .map_or(ChannelRules::STANDARD, |controller| controller.constants().rules);
     if !rules.has_naks && ends.profile != Profile::Current {
         let what = format!("{cc} brings {} channel rules of its own", rules.name);
         table.refuse("profile", format!("{what}; leave it out"));

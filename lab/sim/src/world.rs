@@ -429,7 +429,7 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
     }
     let controller = entry.build(&params, Bytes(plan.packet_bytes.into()))?;
     if plan.sabul().is_some() {
-        rules::find(controller.rules())?;
+        rules::find(controller.constants().rules)?;
     }
     let has_breaker = plan.sabul().is_some_and(|ends| ends.has_breaker(&plan.cc));
     Ok(Some(if has_breaker { controller.with_breaker() } else { controller }))

@@ -173,8 +173,8 @@ fn check_adaptive(
         );
     }
     // Controllers with a loss report each 350 ms and decreases of a few per cent need longer.
-    let has_naks = build().rules().has_naks;
-    if !build().tolerates_random_loss() {
+    let has_naks = build().constants().rules.has_naks;
+    if !build().constants().tolerates_random_loss {
         let lossy = Path { loss: Probability::per_mille(300), ..CLEAN };
         let hurt = last_second(&run(&mut build(), lossy, if has_naks { 5 } else { 60 }).sent);
         found.rule(
@@ -452,11 +452,13 @@ mod tests {
     #[test]
     fn two_registered_controllers_distinguish_random_loss_from_overload() {
         let is_tolerant =
-            |entry: &&Entry| entry.build(&[], PACKET).unwrap().tolerates_random_loss();
+            |entry: &&Entry| entry.build(&[], PACKET).unwrap().constants().tolerates_random_loss;
         let names: Vec<_> = ENTRIES.iter().filter(is_tolerant).map(|entry| entry.name).collect();
         assert_eq!(names, ["sabul2026", "bbr3"]);
         let draft = [("loss".to_owned(), "draft".to_owned())];
-        assert!(!find("bbr3").unwrap().build(&draft, PACKET).unwrap().tolerates_random_loss());
+        assert!(
+            !find("bbr3").unwrap().build(&draft, PACKET).unwrap().constants().tolerates_random_loss
+        );
     }
 
     /// Closes its window after two losses without an ACK between them.

@@ -257,6 +257,33 @@ impl IntervalReport {
     }
 }
 
+/// Constants of an algorithm and its parameters. End the construction with `..Constants::default()`,
+/// because more fields may follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Constants {
+    /// Channel rules that the algorithm needs.
+    pub rules: ChannelRules,
+    /// Number of packets that leave back to back; as many gaps separate two bursts.
+    pub burst: Packets,
+    /// Whether the algorithm separates random loss from congestion loss and keeps its rate at random
+    /// loss. Used by the [suite](crate::conformance).
+    pub tolerates_random_loss: bool,
+    /// Whether the algorithm counts ECN marks. A TCP receiver then reports each mark once
+    /// [RFC8257 §3.2], instead of repeating the report until the sender responds [RFC3168 §6.1.3].
+    pub needs_accurate_ecn: bool,
+}
+
+impl Default for Constants {
+    fn default() -> Self {
+        Self {
+            rules: ChannelRules::STANDARD,
+            burst: Packets(1),
+            tolerates_random_loss: false,
+            needs_accurate_ecn: false,
+        }
+    }
+}
+
 /// Sender half of an algorithm. Optional callbacks have an empty default body.
 ///
 /// Drivers hold a controller in a `Guarded`, which forwards each call.
@@ -274,7 +301,7 @@ pub trait Controller: fmt::Debug + Send {
     fn on_ack(&mut self, _acked: &Acked, _cx: &mut Context<'_>) {}
     /// One SYN interval ended.
     fn on_interval(&mut self, _report: &IntervalReport, _cx: &mut Context<'_>) {}
-    /// A report arrived that exists only under [`Self::rules`] other than the standard rules.
+    /// A report arrived that exists only under [channel rules](Constants::rules) other than the standard rules.
     fn on_report(&mut self, _report: &BulkReport, _cx: &mut Context<'_>) {}
     /// Sets the flow's share beside other flows from now on. Called before the first packet unless
     /// the policy is fair, and at each change. `Entry::follows_policy` is true for controllers
@@ -289,25 +316,9 @@ pub trait Controller: fmt::Debug + Send {
     fn path(&self, _packet_bytes: Bytes) -> Option<PathFacts> {
         None
     }
-    /// Returns the channel rules that the algorithm needs. Read once, before the first packet.
-    fn rules(&self) -> ChannelRules {
-        ChannelRules::STANDARD
-    }
-    /// Returns the number of packets that leave back to back; as many gaps separate two bursts.
-    /// Read once, before the first packet.
-    fn burst(&self) -> Packets {
-        Packets(1)
-    }
-    /// Returns whether the algorithm separates random loss from congestion loss and keeps its rate
-    /// at random loss. Read once, by the [suite](crate::conformance).
-    fn tolerates_random_loss(&self) -> bool {
-        false
-    }
-    /// Returns whether the algorithm counts ECN marks. A TCP receiver then reports each mark once
-    /// [RFC8257 §3.2], instead of repeating the report until the sender responds [RFC3168 §6.1.3].
-    /// Read once, before the first packet.
-    fn needs_accurate_ecn(&self) -> bool {
-        false
+    /// Returns the constants of the algorithm. Read once, before the first packet.
+    fn constants(&self) -> Constants {
+        Constants::default()
     }
     /// Returns the congestion header fields of each DATA packet from now on; read like
     /// [`Self::limits`]. The form of the header (or its absence) never changes during a

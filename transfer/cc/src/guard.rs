@@ -24,9 +24,10 @@ use sabul_units::{
 };
 
 use crate::breaker::Breaker;
-use crate::channel::{BulkReport, ChannelRules};
+use crate::channel::BulkReport;
 use crate::controller::{
-    Acked, Context, Controller, IntervalReport, LossReport, Moment, SYN_INTERVAL, SendLimits,
+    Acked, Constants, Context, Controller, IntervalReport, LossReport, Moment, SYN_INTERVAL,
+    SendLimits,
 };
 use crate::entry::{Entry, Family};
 use crate::events::{Event, Journal};
@@ -201,10 +202,7 @@ pub struct Guarded {
     /// `None` after a fault.
     inner: Option<Box<dyn Controller>>,
     answers: Answers,
-    rules: ChannelRules,
-    burst: Packets,
-    tolerates_random_loss: bool,
-    needs_accurate_ecn: bool,
+    constants: Constants,
     breaker: Option<Breaker>,
     random: SeededRandom,
     /// `None` without a listener.
@@ -277,10 +275,7 @@ impl Guarded {
             needs: Needs { window: family != Family::Rate, form: None },
             inner: None,
             answers: TRICKLE,
-            rules: ChannelRules::STANDARD,
-            burst: Packets(1),
-            tolerates_random_loss: false,
-            needs_accurate_ecn: false,
+            constants: Constants::default(),
             breaker: None,
             random: SeededRandom::new(0),
             journal: None,
@@ -291,20 +286,14 @@ impl Guarded {
     /// Reads and caches the values that are read once.
     fn install(&mut self, controller: Box<dyn Controller>) {
         self.inner = Some(controller);
-        let (mut rules, mut burst) = (self.rules, self.burst);
-        let (mut tolerates_random_loss, mut needs_accurate_ecn) = (false, false);
-        self.call_checked(BUILD, Instant::ZERO, None, |inner, _, _| {
-            (rules, burst) = (inner.rules(), inner.burst());
-            (tolerates_random_loss, needs_accurate_ecn) =
-                (inner.tolerates_random_loss(), inner.needs_accurate_ecn());
-        });
-        (self.tolerates_random_loss, self.needs_accurate_ecn) =
-            (tolerates_random_loss, needs_accurate_ecn);
+        let mut constants = Constants::default();
+        self.call_checked(BUILD, Instant::ZERO, None, |inner, _, _| constants = inner.constants());
         self.needs.form = Some(self.answers.form());
-        if (1..=BURST_MAX).contains(&burst.0) {
-            (self.rules, self.burst) = (rules, burst);
+        let burst = constants.burst.0;
+        if (1..=BURST_MAX).contains(&burst) {
+            self.constants = constants;
         } else if self.fault.is_none() {
-            let what = format!("left a burst of {} packets; one has 1 to {BURST_MAX}", burst.0);
+            let what = format!("left a burst of {burst} packets; one has 1 to {BURST_MAX}");
             self.blame(BUILD, Instant::ZERO, what);
         }
     }
@@ -409,7 +398,7 @@ impl Guarded {
         self.dispatch("on_interval", moment, |inner, cx| inner.on_interval(report, cx));
     }
 
-    /// A report arrived that exists only under [`Self::rules`] other than the standard rules.
+    /// A report arrived that exists only under channel rules other than the standard rules.
     pub fn on_report(&mut self, report: &BulkReport, moment: &Moment) {
         self.dispatch("on_report", moment, |inner, cx| inner.on_report(report, cx));
     }
@@ -436,24 +425,9 @@ impl Guarded {
         self.family
     }
 
-    /// Returns the channel rules that the algorithm needs.
-    pub const fn rules(&self) -> ChannelRules {
-        self.rules
-    }
-
-    /// Returns the number of packets that leave back to back.
-    pub const fn burst(&self) -> Packets {
-        self.burst
-    }
-
-    /// Returns whether random loss leaves the rate unchanged.
-    pub const fn tolerates_random_loss(&self) -> bool {
-        self.tolerates_random_loss
-    }
-
-    /// Returns whether a TCP receiver must report each ECN mark once.
-    pub const fn needs_accurate_ecn(&self) -> bool {
-        self.needs_accurate_ecn
+    /// Returns the constants of the algorithm.
+    pub const fn constants(&self) -> Constants {
+        self.constants
     }
 
     /// Returns the congestion header fields of each DATA packet; `None` without a header.

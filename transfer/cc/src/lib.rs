@@ -28,7 +28,7 @@ pub mod tfrc;
 
 pub use channel::{BulkReport, ChannelRules};
 pub use controller::{
-    Acked, Context, Controller, Echo, IntervalReport, LossReport, Moment, RttEstimate,
+    Acked, Constants, Context, Controller, Echo, IntervalReport, LossReport, Moment, RttEstimate,
     SYN_INTERVAL, SendLimits, SentNumber, ack_interval,
 };
 pub use guard::{Catch, Fault, Guarded, PAUSE_MAX, Panic, catch_panic, catch_panics_with};

@@ -49,7 +49,9 @@ use self::path::{Drains, Epoch, Path};
 use self::policy::{PolicyGains, spread};
 use self::probing::Probing;
 use self::start::Start;
-use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::controller::{
+    Acked, Constants, Context, Controller, IntervalReport, LossReport, SendLimits,
+};
 use crate::entry::{Entry, Family};
 use crate::memory::PathFacts;
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
@@ -702,8 +704,8 @@ impl Controller for Sabul2026 {
         self.state = State::Cruise;
     }
 
-    fn tolerates_random_loss(&self) -> bool {
-        true
+    fn constants(&self) -> Constants {
+        Constants { tolerates_random_loss: true, ..Constants::default() }
     }
 
     fn on_policy(&mut self, policy: Policy, _cx: &mut Context<'_>) {

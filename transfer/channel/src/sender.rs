@@ -171,7 +171,7 @@ impl Sender {
     /// Creates a sender at the start of a channel.
     pub fn new(now: Instant, config: SenderConfig, controller: Guarded) -> Self {
         let packets = (config.window_bytes / u64::from(config.payload_bytes.max(1))).max(2);
-        let burst = controller.burst();
+        let burst = controller.constants().burst;
         let is_driven_by_peer = config.reports.syn_interval.is_some();
         let has_headers = controller.header().is_some();
         Self {

@@ -356,6 +356,6 @@ fn needed_rules(controller: &str, params: &[(String, String)]) -> Result<&'stati
     registry::find(controller)
         .map_err(|error| Error::Config(error.to_string()))?
         .build(params, Bytes(1500))
-        .and_then(|controller| find_rules(controller.rules()))
+        .and_then(|controller| find_rules(controller.constants().rules))
         .map_err(|error| Error::Config(error.to_string()))
 }

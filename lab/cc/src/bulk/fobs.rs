@@ -5,7 +5,7 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    Acked, BulkReport, ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport,
+    Acked, BulkReport, ConfigError, Constants, Context, Controller, IntervalReport, LossReport,
     ParamSpec, ParamValues, Phase, Reason, SendLimits, SentNumber, Unit,
 };
 use sabul_units::{Bytes, Gap, Packets, Span};
@@ -132,8 +132,8 @@ impl Controller for Fobs {
             self.end_segment(cx);
         }
     }
-    fn rules(&self) -> ChannelRules {
-        CYCLIC
+    fn constants(&self) -> Constants {
+        Constants { rules: CYCLIC, ..Constants::default() }
     }
     fn phase(&self) -> Phase {
         if self.is_controlled { Phase::Named("steady") } else { Phase::Named("greedy") }

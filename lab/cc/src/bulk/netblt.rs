@@ -5,7 +5,7 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    BulkReport, ChannelRules, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues,
+    BulkReport, ConfigError, Constants, Context, Controller, LossReport, ParamSpec, ParamValues,
     Reason, SendLimits, Unit,
 };
 use sabul_units::{Gap, Packets, Span};
@@ -123,11 +123,8 @@ impl Controller for Netblt {
         let interval = Span::from_secs_f64(self.interval.as_secs_f64() * factor);
         self.interval = interval.max(INTERVAL_MIN).min(INTERVAL_MAX);
     }
-    fn rules(&self) -> ChannelRules {
-        BUFFERS
-    }
-    fn burst(&self) -> Packets {
-        Packets(self.burst)
+    fn constants(&self) -> Constants {
+        Constants { rules: BUFFERS, burst: Packets(self.burst), ..Constants::default() }
     }
 }
 
@@ -156,7 +153,7 @@ mod tests {
         let limits = netblt(&[]).limits();
         // 50 × 1500 × 8 bit ÷ 10 ms = 60 Mb/s.
         assert_eq!(limits.rate(Bytes(1500)).unwrap().0, 60_000_000);
-        assert_eq!(netblt(&[("burst_packets", "7")]).burst(), Packets(7));
+        assert_eq!(netblt(&[("burst_packets", "7")]).constants().burst, Packets(7));
         assert_eq!(limits.window, Some(Packets(64 * 64)));
     }
 

@@ -4,7 +4,7 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport, ParamSpec,
+    ConfigError, Constants, Context, Controller, IntervalReport, LossReport, ParamSpec,
     ParamValues, Phase, SendLimits, Unit,
 };
 use sabul_units::{Bytes, Rate};
@@ -52,8 +52,8 @@ impl Controller for Rbudp {
     fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
         self.packet_bytes = cx.packet_bytes;
     }
-    fn rules(&self) -> ChannelRules {
-        ROUNDS
+    fn constants(&self) -> Constants {
+        Constants { rules: ROUNDS, ..Constants::default() }
     }
     fn phase(&self) -> Phase {
         Phase::Constant

@@ -6,8 +6,8 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    BulkReport, ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport,
-    ParamSpec, ParamValues, Reason, SendLimits, Unit,
+    BulkReport, ConfigError, Constants, Context, Controller, IntervalReport, LossReport, ParamSpec,
+    ParamValues, Reason, SendLimits, Unit,
 };
 use sabul_units::{Bytes, Gap, Rate, Span};
 
@@ -129,8 +129,8 @@ impl Controller for Tsunami {
             self.adjust(f64::from(*error).min(ALL_LOST), cx);
         }
     }
-    fn rules(&self) -> ChannelRules {
-        REQUESTS
+    fn constants(&self) -> Constants {
+        Constants { rules: REQUESTS, ..Constants::default() }
     }
 }
 

@@ -17,7 +17,7 @@
 
 use sabul_cc::registry;
 use sabul_cc::{
-    Acked, BulkReport, ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport,
+    Acked, BulkReport, ConfigError, Constants, Context, Controller, IntervalReport, LossReport,
     ParamSpec, ParamValues, Phase, Policy, Reason, SendLimits, Unit,
 };
 use sabul_units::{Bytes, CongestionFields, Instant, JetMaxFields, Packets, Rate, Span};
@@ -314,12 +314,14 @@ impl Controller for Explicit {
         }
     }
 
-    fn rules(&self) -> ChannelRules {
-        self.law.rules()
-    }
-
-    fn tolerates_random_loss(&self) -> bool {
-        self.beside.as_ref().is_some_and(|beside| beside.tolerates_random_loss())
+    fn constants(&self) -> Constants {
+        let beside = self.beside.as_ref().map(|beside| beside.constants());
+        let tolerates_random_loss = beside.is_some_and(|beside| beside.tolerates_random_loss);
+        Constants {
+            rules: self.law.constants().rules,
+            tolerates_random_loss,
+            ..Constants::default()
+        }
     }
 
     fn syn_interval(&self) -> Span {

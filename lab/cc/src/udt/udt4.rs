@@ -17,7 +17,7 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    Acked, BulkReport, ChannelRules, ConfigError, Context, Controller, IntervalReport, LossReport,
+    Acked, BulkReport, ConfigError, Constants, Context, Controller, IntervalReport, LossReport,
     ParamSpec, ParamValues, Phase, Reason, SYN_INTERVAL, SendLimits, SentNumber, Unit,
 };
 use sabul_units::{Bytes, Gap, Packets, Random, Span};
@@ -247,8 +247,8 @@ impl Controller for Udt4 {
         }
     }
 
-    fn rules(&self) -> ChannelRules {
-        PAIRS
+    fn constants(&self) -> Constants {
+        Constants { rules: PAIRS, ..Constants::default() }
     }
 
     fn phase(&self) -> Phase {

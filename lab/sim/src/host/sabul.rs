@@ -405,7 +405,7 @@ impl SabulHost {
 /// Returns the loss policy and report rule of a flow's channel.
 fn rules(ends: SabulEnds, controller: &Guarded) -> (LossPolicy, ReportRule) {
     match ends.profile {
-        Profile::Current => ReportRule::of_rules(controller.rules(), LossPolicy::Current)
+        Profile::Current => ReportRule::of_rules(controller.constants().rules, LossPolicy::Current)
             .expect("the world has found the rules of each controller"),
         Profile::Sabul2003 => (LossPolicy::Historical, ReportRule::sabul2003()),
         Profile::Sabul2002 => {

@@ -66,7 +66,7 @@ impl TcpHost {
                 || controllers.iter().any(|controller| controller.header().is_some()),
         };
         let stripe = |controller: Guarded| Stripe {
-            receiver: if controller.needs_accurate_ecn() {
+            receiver: if controller.constants().needs_accurate_ecn {
                 TcpReceiver::with_accurate_ecn()
             } else {
                 TcpReceiver::new()

@@ -18,7 +18,8 @@ fn sender(cc: &str, params: &[(&str, &str)], pieces: u32) -> Sender {
     let given: Vec<_> =
         params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let controller = registry::find(cc).unwrap().build(&given, Bytes(1072)).unwrap();
-    let (policy, reports) = ReportRule::of_rules(controller.rules(), LossPolicy::Current).unwrap();
+    let (policy, reports) =
+        ReportRule::of_rules(controller.constants().rules, LossPolicy::Current).unwrap();
     let config = SenderConfig {
         policy,
         block_bytes: BLOCK_BYTES,

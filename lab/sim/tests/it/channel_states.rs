@@ -34,7 +34,7 @@ fn at(ms: u64) -> Instant {
 
 fn rule(cc: &str, policy: LossPolicy) -> (LossPolicy, ReportRule) {
     let controller = registry::find(cc).unwrap().build(&[], Bytes(1072)).unwrap();
-    ReportRule::of_rules(controller.rules(), policy).unwrap()
+    ReportRule::of_rules(controller.constants().rules, policy).unwrap()
 }
 
 /// Joins names and counts repetitions: `Data×3, Mark`.

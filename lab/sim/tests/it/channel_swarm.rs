@@ -183,7 +183,8 @@ fn draw_bulk(seed: u64) -> Plan {
     };
     let plan = draw(seed);
     let packet = Bytes(u64::from(plan.payload + HEADERS));
-    let rules = registry::find(controller).unwrap().build(&params, packet).unwrap().rules();
+    let rules =
+        registry::find(controller).unwrap().build(&params, packet).unwrap().constants().rules;
     let (policy, reports) = ReportRule::of_rules(rules, plan.policy).unwrap();
     Plan { policy, reports, controller, params, ..plan }
 }

@@ -320,7 +320,7 @@ impl<'a> Drive<'a> {
     /// Sends reports to a controller whose rules have no NAKs: the losses since the last report,
     /// unfiltered.
     fn take_accounts(&mut self) {
-        if self.now < self.accounts.due || self.controller.rules().has_naks {
+        if self.now < self.accounts.due || self.controller.constants().rules.has_naks {
             return;
         }
         let (lost, came) = (

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use sabul_units::Rate;
 
 use super::*;
+use crate::channel::ChannelRules;
 use crate::controller::{Context, RttEstimate, SentNumber};
 use crate::params::{ParamSpec, Unit};
 use crate::phase::Phase;
@@ -19,7 +20,12 @@ struct Odd {
     burst: u64,
 }
 
-const OWN_RULES: ChannelRules = ChannelRules { name: "own", has_naks: false };
+const OWN: Constants = Constants {
+    rules: ChannelRules { name: "own", has_naks: false },
+    burst: Packets(7),
+    tolerates_random_loss: true,
+    needs_accurate_ecn: true,
+};
 const GOOD: SendLimits = SendLimits { gap: Gap::NONE, window: Some(Packets(5)), hold_until: None };
 
 impl Controller for Odd {
@@ -42,8 +48,8 @@ impl Controller for Odd {
     fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         self.limits.window = Some(Packets(1));
     }
-    fn burst(&self) -> Packets {
-        Packets(self.burst)
+    fn constants(&self) -> Constants {
+        Constants { burst: Packets(self.burst), ..Constants::default() }
     }
     fn syn_interval(&self) -> Span {
         self.interval
@@ -121,7 +127,7 @@ fn a_burst_is_passed_on_if_it_is_within_limits() {
     let burst = |when: &str| {
         let given = [("when".to_owned(), when.to_owned())];
         let guarded = entry(Family::Rate).build(&given, Bytes(1500)).unwrap();
-        (guarded.burst().0, guarded.fault().map(ToString::to_string))
+        (guarded.constants().burst.0, guarded.fault().map(ToString::to_string))
     };
     assert_eq!(burst("never"), (3, None));
     let (packets, fault) = burst("burst");
@@ -229,17 +235,8 @@ impl Controller for Noting {
     fn path(&self, _: Bytes) -> Option<PathFacts> {
         self.note("path", Some(SEEN))
     }
-    fn rules(&self) -> ChannelRules {
-        self.note("rules", OWN_RULES)
-    }
-    fn burst(&self) -> Packets {
-        self.note("burst", Packets(7))
-    }
-    fn needs_accurate_ecn(&self) -> bool {
-        self.note("needs_accurate_ecn", true)
-    }
-    fn tolerates_random_loss(&self) -> bool {
-        self.note("tolerates_random_loss", true)
+    fn constants(&self) -> Constants {
+        self.note("constants", OWN)
     }
     fn header(&self) -> Option<CongestionFields> {
         self.note("header", Some(CongestionFields::Own([1, 2, 3, 4])))
@@ -267,10 +264,9 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     let mut guarded = Guarded::around("noting", Family::Rate, Box::new(noting.clone()));
     let cx = at(Span::from_secs(1));
     // Calls of a sender return the controller's values.
-    assert_eq!((guarded.limits(), guarded.rules()), (GOOD, OWN_RULES));
-    assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
-    assert_eq!((guarded.phase().name(), guarded.tolerates_random_loss()), ("noting", true));
-    assert!(guarded.needs_accurate_ecn());
+    assert_eq!((guarded.limits(), guarded.constants()), (GOOD, OWN));
+    assert_eq!(guarded.syn_interval(), Span::from_millis(8));
+    assert_eq!(guarded.phase(), Phase::Named("noting"));
     assert_eq!(guarded.header(), Some(CongestionFields::Own([1, 2, 3, 4])));
     // Events of a sender reach the controller unchanged.
     guarded.on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(5), SentNumber(6)), &cx);

@@ -32,7 +32,7 @@ use self::path::{FullPipe, Lumps, RateFilter, RttFilter};
 use super::delivery::{Delivery, Sample};
 use super::window::INITIAL_WINDOW;
 use crate::controller::{
-    Acked, Context, Controller, IntervalReport, LossReport, SendLimits, SentNumber,
+    Acked, Constants, Context, Controller, IntervalReport, LossReport, SendLimits, SentNumber,
 };
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
@@ -702,8 +702,8 @@ impl Controller for Bbr3 {
         self.window.cwnd = 1.0;
     }
 
-    fn tolerates_random_loss(&self) -> bool {
-        self.chance.is_some()
+    fn constants(&self) -> Constants {
+        Constants { tolerates_random_loss: self.chance.is_some(), ..Constants::default() }
     }
 
     fn phase(&self) -> Phase {

@@ -13,7 +13,7 @@ use std::fmt;
 use sabul_units::{Instant, Span};
 
 use super::window::{AckEffect, Window};
-use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
+use crate::controller::{Acked, Constants, Context, Controller, LossReport, SendLimits};
 use crate::params::ParamValues;
 use crate::phase::Phase;
 use crate::reason::Reason;
@@ -41,7 +41,7 @@ pub trait Law: fmt::Debug + Send {
     }
     /// Processes a timeout, after `keep`.
     fn restart(&mut self) {}
-    /// As [`Controller::needs_accurate_ecn`].
+    /// As [`Constants::needs_accurate_ecn`].
     fn needs_accurate_ecn(&self) -> bool {
         false
     }
@@ -142,8 +142,9 @@ impl<L: Law> Controller for LossDriven<L> {
         self.window.undo();
     }
 
-    fn needs_accurate_ecn(&self) -> bool {
-        self.law.needs_accurate_ecn()
+    fn constants(&self) -> Constants {
+        let needs_accurate_ecn = self.law.needs_accurate_ecn();
+        Constants { needs_accurate_ecn, ..Constants::default() }
     }
 
     fn phase(&self) -> Phase {

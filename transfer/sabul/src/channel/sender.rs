@@ -199,13 +199,13 @@ fn check_rules(
     controller: &Guarded,
     rules: ChannelRules,
 ) -> Result<(), ConfigError> {
-    if controller.rules() == rules {
+    if controller.constants().rules == rules {
         return Ok(());
     }
     Err(ConfigError {
         setting: format!("channel rules for controller {}", params.controller),
         value: rules.name.to_owned(),
-        allowed: controller.rules().name.to_owned(),
+        allowed: controller.constants().rules.name.to_owned(),
     })
 }
 
