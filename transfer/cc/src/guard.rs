@@ -20,7 +20,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::OnceLock;
 
 use sabul_units::{
-    Bytes, CongestionFields, CongestionForm, Gap, Instant, Packets, Random, SeededRandom, Span,
+    Bytes, CongestionFields, CongestionForm, Gap, Instant, Packets, SeededRandom, Span,
 };
 
 use crate::breaker::Breaker;
@@ -35,7 +35,7 @@ use crate::memory::PathFacts;
 use crate::params::{ConfigError, ParamValues};
 use crate::phase::Phase;
 use crate::policy::Policy;
-use crate::reason::{Reason, Reasons};
+use crate::reason::Reason;
 
 /// Ours: longest gap or hold; a receiver declares a sender dead after half of it without a packet.
 pub const PAUSE_MAX: Span = Span::from_secs(60);
@@ -184,6 +184,49 @@ impl Answers {
     }
 }
 
+/// One event for a controller.
+#[derive(Clone, Copy)]
+enum Fact<'a> {
+    Loss(&'a LossReport),
+    Timeout,
+    Undo,
+    Ack(&'a Acked),
+    Interval(&'a IntervalReport),
+    Report(&'a BulkReport),
+    Policy(Policy),
+    Memory(&'a PathFacts),
+}
+
+impl Fact<'_> {
+    /// Returns the name of the callback.
+    const fn callback(self) -> &'static str {
+        match self {
+            Self::Loss(_) => "on_loss",
+            Self::Timeout => "on_timeout",
+            Self::Undo => "on_undo",
+            Self::Ack(_) => "on_ack",
+            Self::Interval(_) => "on_interval",
+            Self::Report(_) => "on_report",
+            Self::Policy(_) => "on_policy",
+            Self::Memory(_) => "on_memory",
+        }
+    }
+
+    #[inline]
+    fn pass_to(self, controller: &mut dyn Controller, cx: &mut Context<'_>) {
+        match self {
+            Self::Loss(loss) => controller.on_loss(loss, cx),
+            Self::Timeout => controller.on_timeout(cx),
+            Self::Undo => controller.on_undo(cx),
+            Self::Ack(acked) => controller.on_ack(acked, cx),
+            Self::Interval(report) => controller.on_interval(report, cx),
+            Self::Report(report) => controller.on_report(report, cx),
+            Self::Policy(policy) => controller.on_policy(policy, cx),
+            Self::Memory(facts) => controller.on_memory(facts, cx),
+        }
+    }
+}
+
 /// Constraints that all values of one controller must meet.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
@@ -285,9 +328,13 @@ impl Guarded {
 
     /// Reads and caches the values that are read once.
     fn install(&mut self, controller: Box<dyn Controller>) {
+        let read = caught(|| (controller.constants(), Answers::of(&*controller)));
         self.inner = Some(controller);
-        let mut constants = Constants::default();
-        self.call_checked(BUILD, Instant::ZERO, None, |inner, _, _| constants = inner.constants());
+        let (constants, answers) = match read {
+            Ok((constants, answers)) => (constants, Ok(answers)),
+            Err(what) => (Constants::default(), Err(what)),
+        };
+        self.check(BUILD, Instant::ZERO, None, answers);
         self.needs.form = Some(self.answers.form());
         let burst = constants.burst.0;
         if (1..=BURST_MAX).contains(&burst) {
@@ -298,37 +345,42 @@ impl Guarded {
         }
     }
 
-    /// Forwards one event to the controller, then reads and checks its new values.
+    /// Passes one fact to the controller, then reads and checks its new values.
     #[inline]
-    fn call_checked(
+    fn pass(&mut self, fact: Fact<'_>, moment: &Moment) {
+        let Some(inner) = self.inner.as_deref_mut() else { return };
+        let reasons = self.journal.as_mut().map(|journal| &mut journal.reasons);
+        let mut cx = Context::new(moment, &mut self.random).with_reasons(reasons);
+        let answered = caught(|| {
+            fact.pass_to(inner, &mut cx);
+            Answers::of(inner)
+        });
+        self.check(fact.callback(), moment.now, moment.rtt.map(|rtt| rtt.smoothed), answered);
+    }
+
+    /// Keeps the values that the controller returned after a call, or blames the controller.
+    #[inline]
+    fn check(
         &mut self,
         callback: &'static str,
         now: Instant,
         rtt: Option<Span>,
-        call: impl FnOnce(&mut dyn Controller, &mut dyn Random, Option<&mut Reasons>),
+        answered: Result<Answers, String>,
     ) {
-        let Some(inner) = self.inner.as_deref_mut() else { return };
-        let random = &mut self.random;
-        let reasons = self.journal.as_mut().map(|journal| &mut journal.reasons);
-        let answered = caught(|| {
-            call(inner, random, reasons);
-            Answers::of(inner)
+        let checked = answered.and_then(|answers| match answers.nonsense(now, rtt, &self.needs) {
+            None => Ok(answers),
+            Some(what) => Err(what),
         });
-        let wrong = match answered {
-            Ok(answers) => match answers.nonsense(now, rtt, &self.needs) {
-                None => {
-                    let before = std::mem::replace(&mut self.answers, answers);
-                    if let Some(journal) = &mut self.journal {
-                        let of = |answers: Answers| (answers.phase, answers.limits);
-                        journal.note(now, callback, of(before), of(answers));
-                    }
-                    return;
+        match checked {
+            Ok(answers) => {
+                let before = std::mem::replace(&mut self.answers, answers);
+                if let Some(journal) = &mut self.journal {
+                    let of = |answers: Answers| (answers.phase, answers.limits);
+                    journal.note(now, callback, of(before), of(answers));
                 }
-                Some(what) => what,
-            },
-            Err(what) => what,
-        };
-        self.blame(callback, now, wrong);
+            }
+            Err(what) => self.blame(callback, now, what),
+        }
     }
 
     #[cold]
@@ -337,23 +389,6 @@ impl Guarded {
         let broken = self.inner.take();
         // The controller may panic again in its destructor.
         let _ = caught(|| drop(broken));
-    }
-
-    #[inline]
-    fn dispatch(
-        &mut self,
-        callback: &'static str,
-        moment: &Moment,
-        call: impl FnOnce(&mut dyn Controller, &mut Context<'_>),
-    ) {
-        self.call_checked(
-            callback,
-            moment.now,
-            moment.rtt.map(|rtt| rtt.smoothed),
-            |inner, random, reasons| {
-                call(inner, &mut Context::new(moment, random).with_reasons(reasons));
-            },
-        );
     }
 
     /// Returns the limits from now on, bounded by the breaker.
@@ -367,17 +402,17 @@ impl Guarded {
 
     /// A NAK arrived. Losses that the receiver's own socket caused are not included.
     pub fn on_loss(&mut self, loss: &LossReport, moment: &Moment) {
-        self.dispatch("on_loss", moment, |inner, cx| inner.on_loss(loss, cx));
+        self.pass(Fact::Loss(loss), moment);
     }
 
     /// An expiry period passed without feedback while data was unacknowledged.
     pub fn on_timeout(&mut self, moment: &Moment) {
-        self.dispatch("on_timeout", moment, |inner, cx| inner.on_timeout(cx));
+        self.pass(Fact::Timeout, moment);
     }
 
     /// Packets counted as lost at the newest decrease have arrived after all.
     pub fn on_undo(&mut self, moment: &Moment) {
-        self.dispatch("on_undo", moment, |inner, cx| inner.on_undo(cx));
+        self.pass(Fact::Undo, moment);
     }
 
     /// An ACK arrived.
@@ -390,27 +425,27 @@ impl Guarded {
         // Otherwise a controller would take the breaker's bound for the rate of the path.
         let is_bound = self.breaker.as_ref().is_some_and(|breaker| breaker.gap().is_some());
         let acked = &Acked { is_room_limited: acked.is_room_limited || is_bound, ..*acked };
-        self.dispatch("on_ack", moment, |inner, cx| inner.on_ack(acked, cx));
+        self.pass(Fact::Ack(acked), moment);
     }
 
     /// One SYN interval ended.
     pub fn on_interval(&mut self, report: &IntervalReport, moment: &Moment) {
-        self.dispatch("on_interval", moment, |inner, cx| inner.on_interval(report, cx));
+        self.pass(Fact::Interval(report), moment);
     }
 
     /// A report arrived that exists only under channel rules other than the standard rules.
     pub fn on_report(&mut self, report: &BulkReport, moment: &Moment) {
-        self.dispatch("on_report", moment, |inner, cx| inner.on_report(report, cx));
+        self.pass(Fact::Report(report), moment);
     }
 
     /// Sets the flow's share beside other flows from now on.
     pub fn on_policy(&mut self, policy: Policy, moment: &Moment) {
-        self.dispatch("on_policy", moment, |inner, cx| inner.on_policy(policy, cx));
+        self.pass(Fact::Policy(policy), moment);
     }
 
     /// Passes measurements of an earlier flow on the same path; call before the first packet.
     pub fn on_memory(&mut self, facts: &PathFacts, moment: &Moment) {
-        self.dispatch("on_memory", moment, |inner, cx| inner.on_memory(facts, cx));
+        self.pass(Fact::Memory(facts), moment);
     }
 
     /// Returns the measured rate and RTT for a later flow, for full packets of this size; `None` if

@@ -215,55 +215,40 @@ impl RateControl {
         // DEV-015: as published, an interval without a report counts as one without a loss, so a
         // sender that receives no reports keeps increasing its rate.
         if has_feedback {
-            self.notify(now, |controller, moment| {
-                controller.on_interval(&report, moment);
-            });
+            self.controller.on_interval(&report, &self.moment(now));
+            self.take_limits();
         }
     }
 
     pub(super) fn on_loss(&mut self, now: Instant, report: &LossReport) {
-        self.notify(now, |controller, moment| {
-            controller.on_loss(report, moment);
-        });
+        self.controller.on_loss(report, &self.moment(now));
+        self.take_limits();
     }
 
     pub(super) fn on_ack(&mut self, now: Instant, mut acked: Acked) {
         acked.is_app_limited = PacketNumber(acked.largest.0) < self.app_limited_until;
         acked.is_room_limited = PacketNumber(acked.largest.0) < self.room_limited_until;
-        self.notify(now, |controller, moment| {
-            controller.on_ack(&acked, moment);
-        });
+        self.controller.on_ack(&acked, &self.moment(now));
+        self.take_limits();
     }
 
     pub(super) fn on_report(&mut self, now: Instant, report: &BulkReport) {
-        self.notify(now, |controller, moment| {
-            controller.on_report(report, moment);
-        });
+        self.controller.on_report(report, &self.moment(now));
+        self.take_limits();
     }
 
     pub(super) fn on_timeout(&mut self, now: Instant) {
-        self.notify(now, |controller, moment| {
-            controller.on_timeout(moment);
-        });
+        self.controller.on_timeout(&self.moment(now));
+        self.take_limits();
     }
 
     pub(super) fn set_policy(&mut self, now: Instant, policy: Policy) {
-        self.notify(now, |controller, moment| {
-            controller.on_policy(policy, moment);
-        });
+        self.controller.on_policy(policy, &self.moment(now));
+        self.take_limits();
     }
 
     pub(super) fn remember(&mut self, now: Instant, facts: &PathFacts) {
-        self.notify(now, |controller, moment| {
-            controller.on_memory(facts, moment);
-        });
-    }
-
-    /// Calls the controller and reads its limits afterwards; every event reaches the controller
-    /// here.
-    fn notify(&mut self, now: Instant, call: impl FnOnce(&mut Guarded, &Moment)) {
-        let moment = self.moment(now);
-        call(&mut self.controller, &moment);
+        self.controller.on_memory(facts, &self.moment(now));
         self.take_limits();
     }
 }
