@@ -40,7 +40,7 @@ use numbers::Numbers;
 pub(crate) use numbers::REPLAY_WINDOW;
 pub(crate) use reorder::WINDOW_MAX;
 use repeats::{K_START, Repeats};
-use syn::{Clock, SynReports};
+use syn::SynReports;
 
 pub use context::ReceiverContext;
 pub use lists::Listing;
@@ -135,7 +135,6 @@ pub struct Receiver {
     naks: VecDeque<Vec<NumberRange>>,
     repeats: Repeats,
     acks: Acks,
-    clock: Clock,
     syn: SynReports,
     /// Channel rules of a related protocol, and their reports.
     rules: Option<Box<dyn ReceiverRules>>,
@@ -164,7 +163,6 @@ impl Receiver {
             naks: VecDeque::new(),
             repeats: Repeats::new(),
             acks: Acks::new(),
-            clock: Clock::new(),
             syn: SynReports::new(config.reports.syn_interval),
             rules: config.reports.rules.receiver.map(|new| new()),
             lists: Lists::new(),
@@ -259,7 +257,6 @@ impl Receiver {
         };
         self.stats.packets += 1;
         if self.stats.packets == 1 {
-            self.clock.start(now);
             self.syn.start(now);
         }
         self.stats.bytes += u64::from(length);
@@ -362,7 +359,7 @@ impl Receiver {
         self.nak(range);
         let rule = &self.config.reports;
         let rtt = self.rtt.of(rule.repeat_rtt);
-        self.repeats.plan(now, range, k, rule.repeat, rtt, &self.clock);
+        self.repeats.plan(now, range, k, rule.repeat, rtt, self.syn.clock());
     }
 
     /// Processes an ACK2: the ACK of this serial number has arrived; zero requests an ACK at once.
@@ -414,7 +411,7 @@ impl Receiver {
             return Some(report);
         }
         // A SYN report follows the losses detected in the interval that it ends.
-        let received = self.syn.next(now, &self.clock, self.stats.packets)?;
+        let received = self.syn.next(now, self.stats.packets)?;
         self.fired.note(now, "syn", "interval-over");
         Some(Feedback::Syn { received })
     }

@@ -9,12 +9,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) const fn new() -> Self {
+    const fn new() -> Self {
         Self { opened_at: Instant::ZERO }
-    }
-
-    pub(super) const fn start(&mut self, now: Instant) {
-        self.opened_at = now;
     }
 
     /// Returns the first whole number of intervals after the first DATA packet that is later than
@@ -27,6 +23,7 @@ impl Clock {
 /// Periodic reports of the number of packets received, whatever arrives.
 #[derive(Debug)]
 pub(super) struct SynReports {
+    clock: Clock,
     interval: Option<Span>,
     next: Option<Instant>,
     /// DATA packets already reported.
@@ -35,12 +32,17 @@ pub(super) struct SynReports {
 
 impl SynReports {
     pub(super) const fn new(interval: Option<Span>) -> Self {
-        Self { interval, next: None, reported: 0 }
+        Self { clock: Clock::new(), interval, next: None, reported: 0 }
     }
 
-    /// Starts the reports at the first DATA packet.
+    /// Starts clock and reports at the first DATA packet.
     pub(super) fn start(&mut self, now: Instant) {
+        self.clock = Clock { opened_at: now };
         self.next = self.interval.map(|interval| now + interval);
+    }
+
+    pub(super) const fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub(super) const fn due(&self) -> Option<Instant> {
@@ -48,10 +50,10 @@ impl SynReports {
     }
 
     /// Returns the packets to report, if a report is due; one report covers all missed intervals.
-    pub(super) fn next(&mut self, now: Instant, clock: &Clock, packets: u64) -> Option<u64> {
+    pub(super) fn next(&mut self, now: Instant, packets: u64) -> Option<u64> {
         let interval = self.interval?;
         self.next.filter(|due| *due <= now)?;
-        self.next = Some(clock.next(interval, now));
+        self.next = Some(self.clock.next(interval, now));
         let received = packets - self.reported;
         self.reported = packets;
         Some(received)
