@@ -212,7 +212,7 @@ impl Fact<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)] // As `Guarded::pass`.
     fn pass_to(self, controller: &mut dyn Controller, cx: &mut Context<'_>) {
         match self {
             Self::Loss(loss) => controller.on_loss(loss, cx),
@@ -346,7 +346,7 @@ impl Guarded {
     }
 
     /// Passes one fact to the controller, then reads and checks its new values.
-    #[inline]
+    #[inline(always)] // Called for each ACK; the fact is known where it is called.
     fn pass(&mut self, fact: Fact<'_>, moment: &Moment) {
         let Some(inner) = self.inner.as_deref_mut() else { return };
         let reasons = self.journal.as_mut().map(|journal| &mut journal.reasons);
@@ -359,7 +359,7 @@ impl Guarded {
     }
 
     /// Keeps the values that the controller returned after a call, or blames the controller.
-    #[inline]
+    #[inline(always)] // As `pass`.
     fn check(
         &mut self,
         callback: &'static str,
@@ -367,20 +367,21 @@ impl Guarded {
         rtt: Option<Span>,
         answered: Result<Answers, String>,
     ) {
-        let checked = answered.and_then(|answers| match answers.nonsense(now, rtt, &self.needs) {
-            None => Ok(answers),
-            Some(what) => Err(what),
-        });
-        match checked {
-            Ok(answers) => {
-                let before = std::mem::replace(&mut self.answers, answers);
-                if let Some(journal) = &mut self.journal {
-                    let of = |answers: Answers| (answers.phase, answers.limits);
-                    journal.note(now, callback, of(before), of(answers));
+        let wrong = match answered {
+            Ok(answers) => match answers.nonsense(now, rtt, &self.needs) {
+                None => {
+                    let before = std::mem::replace(&mut self.answers, answers);
+                    if let Some(journal) = &mut self.journal {
+                        let of = |answers: Answers| (answers.phase, answers.limits);
+                        journal.note(now, callback, of(before), of(answers));
+                    }
+                    return;
                 }
-            }
-            Err(what) => self.blame(callback, now, what),
-        }
+                Some(what) => what,
+            },
+            Err(what) => what,
+        };
+        self.blame(callback, now, wrong);
     }
 
     #[cold]

@@ -241,7 +241,7 @@ impl Sender {
         if let Some(packet) = self.repeat(now, true) {
             return Polled::Ready(packet);
         }
-        wait(self.due(Timer::Ping), held.unwrap_or(self.stream.why_empty()))
+        wait(self.due(Timer::Ping), held.unwrap_or_else(|| self.stream.why_empty()))
     }
 
     /// Returns why no new piece may leave; `None` if new data may leave.
