@@ -1,4 +1,4 @@
-//! Escaping of text for XML, HTML, JSON inside HTML, Markdown, terminals and `data:` addresses.
+//! Escaping of text for XML, HTML, Markdown, terminals and `data:` addresses.
 
 /// Replaces characters that XML 1.0 forbids even as references by the replacement character.
 fn legal(c: char) -> char {
@@ -22,28 +22,6 @@ pub(crate) fn xml(text: &str) -> String {
             _ => out.push(c),
         }
     }
-    out
-}
-
-/// Returns a quoted JSON string that is safe inside an HTML `script` element. No `<`, `>` or `&`
-/// remains, so no text can close the element or open a comment.
-pub(crate) fn json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars().map(legal) {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(c)));
-            }
-            _ => out.push(c),
-        }
-    }
-    out.push('"');
     out
 }
 
@@ -96,14 +74,6 @@ mod tests {
         let safe = xml(HOSTILE);
         assert!(!safe.contains(['<', '>', '"', '\'', '\u{0}']), "{safe}");
         assert!(safe.starts_with("&lt;/script&gt;"));
-    }
-
-    #[test]
-    fn json_text_cannot_close_its_script_element() {
-        let safe = json(HOSTILE);
-        assert!(!safe.contains(['<', '>', '&', '\u{0}', '\u{2028}']), "{safe}");
-        assert!(safe.starts_with("\"\\u003c/script\\u003e"));
-        assert!(safe.ends_with("\\\\\""));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Charts, tables and one-page reports from plain data.
 //!
-//! Input is numbers and names; output is SVG, HTML, Markdown or terminal text. The crate has no
-//! dependencies and does not access simulators, sockets or files.
+//! Input is numbers and names; output is SVG, HTML, Markdown or terminal text. The crate does not
+//! access simulators, sockets or files.
 //!
 //! | From | To |
 //! |---|---|

@@ -1,16 +1,15 @@
 //! Self-contained HTML report: text, tables, and interactive charts in one file.
 //!
 //! The file loads nothing from the network, and its content security policy forbids loading. Each
-//! chart is included twice. A drawing serves readers without scripts and print, once for wide and
-//! once for narrow screens. The numbers serve the page's own script, which draws a chart for
-//! pointing, zooming and filtering. Numbers and names are passed as data, never as code.
+//! line chart is included twice: as a drawing for print and for readers without scripts, and as
+//! numbers. The library uPlot, which is part of the page, draws the numbers for pointing, zooming
+//! and filtering. Numbers and names are passed as data, never as code.
 
 mod spec;
 
 use crate::bars::BarChart;
 use crate::chart::{Chart, Style};
 use crate::escape::{percent, xml};
-use crate::format::text_width;
 use crate::heat::Heatmap;
 use crate::table::Table;
 
@@ -121,7 +120,7 @@ impl Page {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
              <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n<header>\n\
              <h1>{title}</h1>\n",
-            include_str!("page/page.css")
+            concat!(include_str!("page/uplot/uPlot.min.css"), "\n", include_str!("page/page.css"))
         );
         if !self.subtitle.is_empty() {
             out.push_str(&format!("<p class=\"subtitle\">{}</p>\n", xml(&self.subtitle)));
@@ -145,9 +144,9 @@ impl Page {
             out.push_str(&format!(
                 "<footer><p>Interactive charts hold at most about {POINTS} points of a series; \
                  lows and highs are kept.</p></footer>\n\
-                 <script type=\"application/json\" id=\"looks\">{}</script>\n\
-                 <script>\n{}</script>\n",
-                spec::appearance(),
+                 <script>\n/*\n{}*/\n{}</script>\n<script>\n{}</script>\n",
+                include_str!("page/uplot/LICENSE"),
+                include_str!("page/uplot/uPlot.iife.min.js"),
                 include_str!("page/page.js")
             ));
         }
@@ -213,15 +212,14 @@ impl Section {
             }
             None => chart,
         };
-        if !chart.has_data() {
-            figure(out, "", &chart.to_svg(WIDE.0, 150), &chart.to_svg(NARROW, 150), "");
-            return;
-        }
-        // A phase plane needs a shape closer to a square.
-        let (more, bit) = if runs(chart) { (0, 0) } else { (140, 70) };
-        let wide = chart.to_svg(WIDE.0, WIDE.1 + more);
-        let narrow = chart.to_svg(NARROW, tall(legend_lines(chart)) + bit);
         let link = if runs(chart) { format!("{number} {}", x_key(chart)) } else { String::new() };
+        let Some(data) = spec::chart(chart, &link) else {
+            figure(out, "", &chart.to_svg(WIDE.0, 150), "", "");
+            return;
+        };
+        // A phase plane needs a shape closer to a square.
+        let more = if runs(chart) { 0 } else { 140 };
+        let wide = chart.to_svg(WIDE.0, WIDE.1 + more);
         let mut note = String::new();
         let all: usize = chart.lines.iter().map(|l| l.points.len()).sum();
         let longest = chart.lines.iter().map(|l| l.points.len()).max().unwrap_or(0);
@@ -231,11 +229,9 @@ impl Section {
                  kept.</figcaption>"
             );
         }
-        let data = format!(
-            "<script type=\"application/json\" class=\"data\">{}</script>{note}",
-            spec::chart(chart, &link)
-        );
-        figure(out, " chart", &wide, &narrow, &data);
+        let data =
+            format!("<script type=\"application/json\" class=\"data\">{data}</script>{note}");
+        figure(out, " chart", &wide, "", &data);
     }
 
     /// Returns the common x range of all charts in this section with the same x axis.
@@ -271,21 +267,16 @@ fn x_key(chart: &Chart) -> String {
     format!("{} {}", chart.x.caption(&chart.x.unit), if chart.x.log { "log" } else { "" })
 }
 
-/// Returns the number of legend lines on a narrow screen.
-fn legend_lines(chart: &Chart) -> usize {
-    let width: f64 = chart.lines.iter().map(|l| text_width(&l.name) * 12.0 + 46.0).sum();
-    crate::format::index(width / f64::from(NARROW)) + 1
-}
-
 /// Returns the height of a drawn chart on a narrow screen.
 fn tall(legend_lines: usize) -> u32 {
     270 + 18 * u32::try_from(legend_lines.min(10)).unwrap_or(10)
 }
 
-/// Writes a figure with one drawing for wide and one for narrow screens.
+/// Writes a figure with a drawing, and with another one for narrow screens unless `narrow` is empty.
 fn figure(out: &mut String, class: &str, wide: &str, narrow: &str, more: &str) {
-    out.push_str(&format!(
-        "<figure class=\"plot{class}\">\n<div class=\"wide\">{wide}</div>\n\
-         <div class=\"narrow\">{narrow}</div>\n{more}</figure>\n"
-    ));
+    out.push_str(&format!("<figure class=\"plot{class}\">\n<div class=\"wide\">{wide}</div>\n"));
+    if !narrow.is_empty() {
+        out.push_str(&format!("<div class=\"narrow\">{narrow}</div>\n"));
+    }
+    out.push_str(&format!("{more}</figure>\n"));
 }

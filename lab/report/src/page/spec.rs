@@ -1,51 +1,115 @@
 //! JSON form of charts for the page's script. Field names are short because they repeat.
 
-use std::fmt::Write as _;
+use serde::Serialize;
 
 use crate::axis::{Axis, Scale};
 use crate::chart::{Band, Chart, LabelPosition, Line, Style};
-use crate::escape::json;
 use crate::format::{decade, usable};
-use crate::palette::{MARKERS, Paint, dashes, marker, paint, series};
+use crate::palette::{dashes, series};
 use crate::thin::{thin, thin_cloud};
 
 use super::POINTS;
 
-/// Returns the data shared by all charts of a page: paths of the markers, and how each is painted.
-pub(super) fn appearance() -> String {
-    let shapes: Vec<String> = (0..MARKERS).map(|shape| json(marker(shape))).collect();
-    let paints: Vec<&str> = (0..MARKERS)
-        .map(|shape| match paint(shape) {
-            Paint::Filled => "\"filled\"",
-            Paint::Hollow => "\"hollow\"",
-            Paint::Strokes => "\"strokes\"",
-        })
-        .collect();
-    format!("{{\"shapes\":[{}],\"paints\":[{}]}}", shapes.join(","), paints.join(","))
+/// One chart. Charts with the same nonempty link share pointer and zoom.
+#[derive(Serialize)]
+struct ChartSpec<'a> {
+    link: &'a str,
+    title: &'a str,
+    runs: bool,
+    x: AxisSpec<'a>,
+    y: AxisSpec<'a>,
+    lines: Vec<LineSpec<'a>>,
+    marks: Vec<MarkSpec<'a>>,
+    bands: Vec<BandSpec<'a>>,
 }
 
-/// Writes a JSON number with this many digits, or `null` if the value cannot be drawn.
-fn number(out: &mut String, value: f64, digits: usize) {
-    if !usable(value) {
-        out.push_str("null");
-        return;
-    }
-    let rounded: f64 = format!("{value:.*e}", digits - 1).parse().unwrap_or(0.0);
-    // `-0` is a valid number, but looks odd in a read-out.
-    let (plain, scientific) = (format!("{}", rounded + 0.0), format!("{:e}", rounded + 0.0));
-    out.push_str(if plain.len() <= scientific.len() { &plain } else { &scientific });
+#[derive(Serialize)]
+struct AxisSpec<'a> {
+    label: &'a str,
+    unit: String,
+    div: f64,
+    lo: f64,
+    hi: f64,
+    log: bool,
+    fixed: bool,
 }
 
-/// Writes a list of numbers.
-fn numbers(out: &mut String, values: impl Iterator<Item = f64>, digits: usize) {
-    out.push('[');
-    for (i, value) in values.enumerate() {
-        if i > 0 {
-            out.push(',');
-        }
-        number(out, value, digits);
-    }
-    out.push(']');
+#[derive(Serialize)]
+struct LineSpec<'a> {
+    name: &'a str,
+    color: String,
+    style: &'static str,
+    dash: Vec<u8>,
+    x: Vec<f64>,
+    y: Vec<Option<f64>>,
+}
+
+#[derive(Serialize)]
+struct MarkSpec<'a> {
+    text: &'a str,
+    at: [Option<f64>; 2],
+}
+
+#[derive(Serialize)]
+struct BandSpec<'a> {
+    axis: &'static str,
+    text: &'a str,
+    at: [Option<f64>; 2],
+}
+
+/// Returns one chart as JSON that is safe inside an HTML `script` element: no text can close the
+/// element or open a comment. `None` for a chart without data.
+pub(super) fn chart(chart: &Chart, link: &str) -> Option<String> {
+    let (x, y) = chart.scales(6)?;
+    let marks = chart.marks.iter().filter_map(|mark| {
+        let (u, v) = match mark.position {
+            LabelPosition::Level(v) => (None, Some(v)),
+            LabelPosition::At(u) => (Some(u), None),
+            LabelPosition::Point(u, v) => (Some(u), Some(v)),
+        };
+        let is_shown =
+            u.is_none_or(|u| chart.x.can_show(u)) && v.is_none_or(|v| chart.y.can_show(v));
+        is_shown.then_some(MarkSpec { text: &mark.label, at: [u, v] })
+    });
+    let bands = chart.bands.iter().filter_map(|band| {
+        let (axis, scale, Band::X { from, to, label } | Band::Y { from, to, label }) = match band {
+            Band::X { .. } => ("x", &x, band),
+            Band::Y { .. } => ("y", &y, band),
+        };
+        // An open end is null.
+        let at = [*from, *to].map(|end| Some(end).filter(|end| usable(*end)));
+        crate::plot::span(scale, *from, *to)?;
+        Some(BandSpec { axis, text: label, at })
+    });
+    let spec = ChartSpec {
+        link,
+        title: &chart.title,
+        runs: chart.runs_along_x(),
+        x: axis(&chart.x, &x),
+        y: axis(&chart.y, &y),
+        lines: chart
+            .lines
+            .iter()
+            .enumerate()
+            .map(|(i, one)| line(chart, i, one, (&x, &y)))
+            .collect(),
+        marks: marks.collect(),
+        bands: bands.collect(),
+    };
+    let text = serde_json::to_string(&spec).expect("numbers, texts and lists are JSON");
+    Some(text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))
+}
+
+fn axis<'a>(axis: &'a Axis, scale: &Scale) -> AxisSpec<'a> {
+    let unit = scale.unit(&axis.unit);
+    let fixed = axis.wanted_range().is_some();
+    let Scale { low: lo, high: hi, log } = *scale;
+    AxisSpec { label: &axis.label, unit: unit.name, div: unit.divisor, lo, hi, log, fixed }
+}
+
+/// Returns a value rounded to this number of significant digits, which shortens the text.
+fn rounded(value: f64, digits: usize) -> f64 {
+    format!("{value:.*e}", digits - 1).parse().unwrap_or(value) + 0.0
 }
 
 /// Returns the digits that place a value to a millionth of its axis.
@@ -55,79 +119,7 @@ fn digits(scale: &Scale) -> usize {
     usize::try_from(more + 7).unwrap_or(7).min(16)
 }
 
-fn axis(out: &mut String, key: &str, axis: &Axis, scale: &Scale) {
-    let unit = scale.unit(&axis.unit);
-    let _ =
-        write!(out, "\"{key}\":{{\"label\":{},\"unit\":{}", json(&axis.label), json(&unit.name));
-    for (name, value) in [("div", unit.divisor), ("lo", scale.low), ("hi", scale.high)] {
-        let _ = write!(out, ",\"{name}\":");
-        number(out, value, 16);
-    }
-    let fixed = axis.wanted_range().is_some();
-    let _ = write!(out, ",\"log\":{},\"fixed\":{fixed}}}", scale.log);
-}
-
-/// Returns one chart as JSON. Charts with the same nonempty link zoom together.
-pub(super) fn chart(chart: &Chart, link: &str) -> String {
-    let Some((x, y)) = chart.scales(6) else { return "null".to_owned() };
-    let mut out = format!("{{\"link\":{},\"title\":{},", json(link), json(&chart.title));
-    let _ = write!(out, "\"runs\":{},", chart.runs_along_x());
-    axis(&mut out, "x", &chart.x, &x);
-    out.push(',');
-    axis(&mut out, "y", &chart.y, &y);
-    out.push_str(",\"lines\":[");
-    for (i, one) in chart.lines.iter().enumerate() {
-        if i > 0 {
-            out.push(',');
-        }
-        line(&mut out, chart, i, one, (&x, &y));
-    }
-    out.push_str("],\"marks\":[");
-    let shown = |place: &LabelPosition| match *place {
-        LabelPosition::Level(v) => chart.y.can_show(v),
-        LabelPosition::At(v) => chart.x.can_show(v),
-        LabelPosition::Point(u, v) => chart.x.can_show(u) && chart.y.can_show(v),
-    };
-    for (i, mark) in chart.marks.iter().filter(|m| shown(&m.position)).enumerate() {
-        if i > 0 {
-            out.push(',');
-        }
-        let (u, v) = match mark.position {
-            LabelPosition::Level(v) => (f64::NAN, v),
-            LabelPosition::At(u) => (u, f64::NAN),
-            LabelPosition::Point(u, v) => (u, v),
-        };
-        let _ = write!(out, "{{\"text\":{},\"at\":", json(&mark.label));
-        numbers(&mut out, [u, v].into_iter(), 16);
-        out.push('}');
-    }
-    out.push_str("],\"bands\":[");
-    let bands = chart.bands.iter().filter_map(|band| match band {
-        Band::X { from, to, label } => {
-            Some(("x", from, to, label)).filter(|b| good(&x, *b.1, *b.2))
-        }
-        Band::Y { from, to, label } => {
-            Some(("y", from, to, label)).filter(|b| good(&y, *b.1, *b.2))
-        }
-    });
-    for (i, (kind, from, to, label)) in bands.enumerate() {
-        if i > 0 {
-            out.push(',');
-        }
-        let _ = write!(out, "{{\"axis\":\"{kind}\",\"text\":{},\"at\":", json(label));
-        numbers(&mut out, [*from, *to].into_iter(), 16);
-        out.push('}');
-    }
-    out.push_str("]}");
-    out
-}
-
-/// Returns whether a band can be drawn. Open ends are written as `null`.
-fn good(scale: &Scale, from: f64, to: f64) -> bool {
-    crate::plot::span(scale, from, to).is_some()
-}
-
-fn line(out: &mut String, chart: &Chart, i: usize, line: &Line, (x, y): (&Scale, &Scale)) {
+fn line<'a>(chart: &Chart, i: usize, line: &'a Line, (x, y): (&Scale, &Scale)) -> LineSpec<'a> {
     let style = match line.style {
         Style::Line => "line",
         Style::Points => "points",
@@ -142,56 +134,40 @@ fn line(out: &mut String, chart: &Chart, i: usize, line: &Line, (x, y): (&Scale,
     } else {
         thin(&points, POINTS, chart.x.log)
     };
-    let _ = write!(
-        out,
-        "{{\"name\":{},\"color\":\"{}\",\"style\":\"{style}\",\"shape\":{},\"dash\":\"{}\",\"marked\":{},\"x\":",
-        json(&line.name),
-        series(i, line.color),
-        i % MARKERS,
-        dashes(i),
-        chart.is_marked(line)
-    );
-    // A gap has the x of the point before the gap, so x never decreases.
-    let mut before = 0.0;
-    let xs = points.iter().map(|p| {
-        before = p.map_or(before, |p| p.0);
-        before
+    let x_of = |at: usize| points.get(at).copied().flatten().map(|p| p.0);
+    // A gap is between its neighbours, so x never decreases and no point has the x of the gap.
+    let xs = points.iter().enumerate().map(|(at, p)| match p {
+        Some(p) => p.0,
+        None => f64::midpoint(
+            x_of(at.wrapping_sub(1)).unwrap_or_default(),
+            x_of(at + 1).unwrap_or_default(),
+        ),
     });
-    numbers(out, xs, digits(x));
-    out.push_str(",\"y\":");
-    numbers(out, points.iter().map(|p| p.map_or(f64::NAN, |p| p.1)), digits(y));
-    out.push('}');
+    let dash = if line.style == Style::Dashed { dashes(i) } else { "" };
+    LineSpec {
+        name: &line.name,
+        color: series(i, line.color).to_string(),
+        style,
+        dash: dash.split_whitespace().filter_map(|length| length.parse().ok()).collect(),
+        x: xs.map(|value| rounded(value, digits(x))).collect(),
+        y: points.iter().map(|p| p.map(|p| rounded(p.1, digits(y)))).collect(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn written(value: f64, digits: usize) -> String {
-        let mut out = String::new();
-        number(&mut out, value, digits);
-        out
-    }
-
     #[test]
-    fn json_numbers_are_short_and_finite() {
-        for (value, text) in [
-            (0.1 + 0.2, "0.3"),
-            (4.4e8, "4.4e8"),
-            (-0.0, "0"),
-            (1234.5678, "1234.568"),
-            (f64::NAN, "null"),
-            (f64::NEG_INFINITY, "null"),
-            (1e200, "null"),
-        ] {
-            assert_eq!(written(value, 7), text);
+    fn numbers_are_rounded_and_negative_zero_has_no_sign() {
+        for (value, text) in [(0.1 + 0.2, "0.3"), (-0.0, "0.0"), (1234.5678, "1234.568")] {
+            assert_eq!(serde_json::to_string(&rounded(value, 7)).unwrap(), text);
         }
     }
 
     #[test]
     fn small_steps_on_a_large_offset_keep_their_digits() {
         let scale = Scale { low: 1e9, high: 1e9 + 10.0, log: false };
-        let text = written(1e9 + 3.25, digits(&scale));
-        assert_eq!(text, "1000000003.25");
+        assert_eq!(rounded(1e9 + 3.25, digits(&scale)).to_string(), "1000000003.25");
     }
 }

@@ -6,6 +6,14 @@ use sabul_report::{
     Section, Style, Table,
 };
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// The library in each page, with its licence.
+const UPLOT: [(&str, &str); 3] = [
+    ("LICENSE", include_str!("../../src/page/uplot/LICENSE")),
+    ("uPlot.iife.min.js", include_str!("../../src/page/uplot/uPlot.iife.min.js")),
+    ("uPlot.min.css", include_str!("../../src/page/uplot/uPlot.min.css")),
+];
 
 const HOSTILE: &str = "</script></title></style><img src=x onerror=\"alert('1')\"><!-- &amp; \u{0}";
 
@@ -75,7 +83,7 @@ fn a_page_is_well_formed_with_any_text() {
     for text in ["plain", HOSTILE, "", "\u{1b}]0;x\u{7}", "日本語 – ü"] {
         let html = everything(text).to_html();
         let (markup, scripts) = split(&html);
-        // One script with numbers per chart, the shared data, and the page's own script.
+        // One script with numbers per chart, uPlot, and the page's own script.
         assert_eq!(scripts.len(), 4 + 2);
         let document = parsed(&markup);
         let elements = || document.descendants().filter(Node::is_element);
@@ -96,7 +104,8 @@ fn a_page_is_well_formed_with_any_text() {
 fn a_page_loads_no_external_resources() {
     let html = everything("plain").to_html();
     assert!(html.contains("default-src 'none'"));
-    let foreign = html.replace("http://www.w3.org/2000/svg", "");
+    let known = ["http://www.w3.org/2000/svg", "https://github.com/leeoniya/uPlot"];
+    let foreign = known.iter().fold(html.clone(), |html, address| html.replace(address, ""));
     for needle in ["http://", "https://", "url(", "@import", "<link", "<iframe", "fetch(", "eval("]
     {
         assert!(!foreign.contains(needle), "{needle}");
@@ -108,6 +117,17 @@ fn a_page_loads_no_external_resources() {
                 assert!(value.starts_with("data:") || value.starts_with('#'), "{value}");
             }
         }
+    }
+}
+
+#[test]
+fn the_checked_in_uplot_is_the_published_release_and_its_licence_is_in_each_page() {
+    let sums = include_str!("../../src/page/uplot/SHA256SUMS");
+    let html = everything("plain").to_html();
+    for (name, text) in UPLOT {
+        let sum = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert!(sums.contains(&format!("{sum}  {name}\n")), "{name} has {sum}, not in {sums}");
+        assert!(html.contains(text), "{name} is not in the page");
     }
 }
 
@@ -126,10 +146,8 @@ fn every_chart_is_drawn_for_readers_without_scripts() {
     let html = page.to_html();
     let (markup, _) = split(&html);
     let document = parsed(&markup);
-    for class in ["wide", "narrow"] {
-        let host = document.descendants().find(|n| n.attribute("class") == Some(class)).unwrap();
-        assert!(host.descendants().any(|n| n.tag_name().name() == "path"), "{class}");
-    }
+    let host = document.descendants().find(|n| n.attribute("class") == Some("wide")).unwrap();
+    assert!(host.descendants().any(|n| n.tag_name().name() == "path"));
 }
 
 #[test]
