@@ -4,6 +4,7 @@
 mod card;
 mod channel;
 mod control_socket;
+mod cp;
 mod files;
 mod first;
 mod foreign;
@@ -14,15 +15,11 @@ mod rules;
 mod ssh;
 mod values;
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{
-    ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
-};
-use sabul::Policy;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sabul_front::listen;
 use sabul_front::ssh::Ports;
 use sabul_units::Rate;
@@ -31,15 +28,14 @@ use crate::exit;
 pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
 pub(crate) use channel::ChannelArgs;
 pub(crate) use control_socket::{PsArgs, SetArgs};
+pub(crate) use cp::{CpArgs, PolicyArg};
 pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs};
 pub(crate) use first::{first_screen, without_far_tips};
-pub(crate) use foreign::ForeignArgs;
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
 pub(crate) use model::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
 pub(crate) use router::RouterArgs;
-pub(crate) use rules::RulesArgs;
 use sabul_units::parse_bytes;
 pub(crate) use ssh::SshArgs;
 use values::{ControllerName, parse_memory, parse_param, parse_timeout};
@@ -142,178 +138,6 @@ pub(crate) enum Command {
         out: Option<PathBuf>,
     },
 }
-
-/// Sharing policy of a copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PolicyArg {
-    /// Take an equal share beside other traffic.
-    #[default]
-    Fair,
-    /// Take the share of two fair flows. Needs a controller that supports policies.
-    High,
-    /// Take only the rate that other traffic leaves. Needs a controller that supports policies.
-    Low,
-    /// Send at the rate of --rate without reacting to loss. For private paths.
-    Fixed,
-}
-
-impl PolicyArg {
-    /// Returns the name in JSON documents.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Fair => "fair",
-            Self::High => "high",
-            Self::Low => "low",
-            Self::Fixed => "fixed",
-        }
-    }
-
-    /// Returns the policy of the controller, or `None` for a fixed rate.
-    pub(crate) const fn of_controller(self) -> Option<Policy> {
-        match self {
-            Self::Fair => Some(Policy::Fair),
-            Self::High => Some(Policy::High),
-            Self::Low => Some(Policy::Low),
-            Self::Fixed => None,
-        }
-    }
-}
-
-/// Arguments of `sabul cp`.
-#[derive(Debug, Args)]
-#[command(after_help = exit::LIST, after_long_help = exit::below(CP_HELP, exit::LIST))]
-#[command(override_usage = "sabul cp [OPTIONS] SRC... DST")]
-pub(crate) struct CpArgs {
-    /// Sources, then the destination; one side is remote.
-    ///
-    /// Remote places are `[USER@]HOST:PATH` (through ssh) or `sabul://[HOST[:PORT]]/PATH` (a `sabul
-    /// serve`). '-' is standard input or standard output.
-    #[arg(required = true, num_args = 1.., value_name = "PLACE")]
-    pub(crate) places: Vec<OsString>,
-    /// Copy directories with their content.
-    #[arg(short, long)]
-    pub(crate) recursive: bool,
-    /// Keep modification times and permission bits.
-    #[arg(short, long)]
-    pub(crate) preserve: bool,
-    /// Archive mode: -r and -p, keep links, owners, xattrs and ACLs.
-    ///
-    /// Keeps symbolic and hard links. Keeps owners, extended attributes and access control lists as
-    /// far as the receiver permits. A line at the end reports attributes that were not kept.
-    #[arg(short, long)]
-    pub(crate) archive: bool,
-    /// Follow symbolic links that lead out of the sources.
-    ///
-    /// Without this flag, such links are reported as failures. Links inside the sources are always
-    /// followed, except with -a.
-    #[arg(short = 'L', long, conflicts_with = "archive")]
-    pub(crate) copy_links: bool,
-    #[command(flatten)]
-    pub(crate) channel: ChannelArgs,
-    /// Limit the rate of the copy, in bit/s, such as 500M.
-    ///
-    /// Prefixes k, M, G and T are powers of 1000. With B/s the number counts bytes: 60MB/s.
-    #[arg(long, value_name = "RATE")]
-    pub(crate) bwlimit: Option<Rate>,
-    /// Sharing policy beside other traffic.
-    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
-    pub(crate) policy: PolicyArg,
-    /// Rate of --policy fixed, in bit/s, such as 500M.
-    #[arg(long, value_name = "RATE")]
-    pub(crate) rate: Option<Rate>,
-    /// Fail with exit code 7 below this rate, in bit/s.
-    ///
-    /// The rate is the mean over any 30 s, from the fifth second on.
-    #[arg(long, value_name = "RATE")]
-    pub(crate) min_rate: Option<Rate>,
-    /// Do not wait until the data is on the receiver's disk.
-    ///
-    /// Faster, but a power failure soon afterwards may lose files.
-    #[arg(long)]
-    pub(crate) no_sync: bool,
-    /// Read each file back from the receiver's disk and compare it.
-    ///
-    /// The comparison comes before the file gets its final name.
-    #[arg(long, conflicts_with = "no_sync")]
-    pub(crate) read_back: bool,
-    /// Show what would be copied, without changing anything.
-    #[arg(short = 'n', long)]
-    pub(crate) dry_run: bool,
-    #[command(flatten)]
-    pub(crate) rules: RulesArgs,
-    /// Ignore the data of an interrupted copy and start again.
-    #[arg(long)]
-    pub(crate) no_resume: bool,
-    /// Reconnect after a lost connection for up to this time, such as 2d.
-    ///
-    /// The unit is s, m, h or d; without a unit, seconds. Covers hosts that cannot be reached at
-    /// the start, too.
-    #[arg(long, value_name = "TIME", value_parser = parse_patience)]
-    pub(crate) retry: Option<Duration>,
-    /// Print one JSON document at the end (`sabul schema cp`).
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print one line of JSON for each event (`sabul schema cp-lines`).
-    #[arg(long, conflicts_with_all = ["json", "dry_run"])]
-    pub(crate) json_lines: bool,
-    /// Print errors only.
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    /// Print details of connection and path; -vv prints the debug log.
-    #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet")]
-    pub(crate) verbose: u8,
-    /// Accepted for users of rsync; progress and partial files are always on.
-    #[arg(short = 'P', long, alias = "partial", action = ArgAction::Count, hide = true)]
-    pub(crate) progress: u8,
-    #[command(flatten)]
-    pub(crate) foreign: ForeignArgs,
-    /// Last, for its heading.
-    #[command(flatten)]
-    pub(crate) ssh: SshArgs,
-}
-
-const CP_HELP: &str = "\
-HOST:PATH is reached through your ssh, with its configuration, keys and jump hosts. PATH is \
-relative to your home directory there. The data takes the direct path to HOST. sabul://HOST/PATH \
-is reached through a 'sabul serve' and its ticket; PATH is relative to the served directory.
-
-A source that ends in '/' means the content of a directory; otherwise the directory itself is \
-copied, as in rsync. A destination that is a directory, or ends in '/', receives the sources; \
-otherwise a single source gets the name of the destination. Write './' in front of a local name \
-that contains ':'.
-
-A file appears under its final name only when it is complete and verified. A copied file is on the \
-receiver's disk and survives a power failure, except with --no-sync. Incomplete files have names \
-that end in '.sabul-part'; a later copy into the same directory resumes or removes them.
-
-To resume an interrupted copy, run the same command again. Both sides read and compare the \
-existing data, so a changed source is detected and sent again from the first difference. Both \
-sides keep the data for a week; --no-resume starts again. With --retry the command itself \
-reconnects and resumes.
-
-A remote name that does not exist is used as a pattern: 'host:data/*.nc', in quotes.
-
---exclude and --include are rules as in rsync. The first rule whose pattern matches decides; \
-entries without a match are copied. An excluded directory is not searched. A leading '/' anchors a \
-pattern at the top of the copied tree; otherwise the pattern matches the end of a path. A trailing \
-'/' matches directories only. '*' and '?' do not match '/', '**' does. To copy only some files of \
-a tree: --include '*/' --include '*.nc' --exclude '*'.
-
-Units: RATE is in bit/s, with k, M, G or T for powers of 1000 (500M), or in bytes per second with \
-B/s (60MB/s). BYTES takes K, M, G or T for powers of 1024 (512M), or kB, MB or GB for powers of \
-1000. TIME is a number with s, m, h or d (2d).
-
-Examples:
-  sabul cp big.iso host:
-  sabul cp -r me@host:/data/run7 .
-  sabul cp -a me@host:/data/run7 .            with links, owners and extended attributes
-  sabul cp big.iso host: --push               upload this program to a host without sabul
-  sabul cp big.iso sabul://host:4850/ --ticket ticket
-  sabul cp -r photos sabul://host:4850/archive/
-  sabul cp -rn --exclude '*.o' src host:      only show the steps
-  sabul cp --retry 3d -r data sabul://host:4850/
-  sabul cp sabul://host:4850/big.iso .
-  tar c photos | sabul cp - sabul://host:4850/photos.tar";
 
 /// Address of a listener, and limits of a server.
 #[derive(Clone, Debug, Args)]
@@ -717,21 +541,6 @@ fn parse_count(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("'{text}' is not a number from 1 to 1024"))
 }
 
-fn parse_patience(text: &str) -> Result<Duration, String> {
-    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
-    let (number, unit) = units
-        .into_iter()
-        .find_map(|(name, seconds)| Some((text.trim().strip_suffix(name)?, seconds)))
-        .unwrap_or_else(|| (text.trim(), 1));
-    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    seconds
-        .filter(|seconds| (1..=366 * 86_400).contains(seconds))
-        .map(Duration::from_secs)
-        .ok_or_else(|| {
-            format!("'{text}' is not a time from 1s to 366d; write it as 90s, 10m or 2d")
-        })
-}
-
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.trim().trim_end_matches('s').parse::<f64>().ok();
     seconds
@@ -786,9 +595,6 @@ mod tests {
     fn a_time_limit_is_parsed_in_seconds_with_a_minimum_of_three() {
         assert_eq!(parse_timeout("3"), Ok(Duration::from_secs(3)));
         assert_eq!(parse_timeout("3600s"), Ok(Duration::from_secs(3600)));
-        assert_eq!(parse_patience("90"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_patience("2d"), Ok(Duration::from_secs(172_800)));
-        assert!(parse_patience("0s").is_err() && parse_patience("1y").is_err());
         for bad in ["2", "0", "86401", "-5", "1.5", "soon", ""] {
             assert!(parse_timeout(bad).unwrap_err().contains("3 to 86400"), "{bad}");
         }
