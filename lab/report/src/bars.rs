@@ -4,7 +4,7 @@ use crate::axis::{Axis, Fit, Scale, tick_count};
 use crate::draw::{Anchor, Drawing, Font, GREY, INK, TEXT};
 use crate::format::{minus, shortened, significant, text_width, wrapped};
 use crate::frame::{self, Entry, Plot, Swatch};
-use crate::palette::{Color, series};
+use crate::palette::series;
 
 /// A bar chart: one number for each pair of group and series.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,8 +26,6 @@ pub struct BarSeries {
     pub name: String,
     /// One bar per group, in the order of the groups. Missing bars are marked as missing.
     pub bars: Vec<Bar>,
-    /// Colour. By default, the series' position selects the colour.
-    pub color: Option<Color>,
 }
 
 /// One bar.
@@ -64,10 +62,10 @@ impl Bar {
 }
 
 impl BarSeries {
-    /// Returns a series with the default colour of its position.
+    /// Returns a series with the colour of its position.
     #[must_use]
     pub fn new(name: impl Into<String>, bars: Vec<Bar>) -> Self {
-        Self { name: name.into(), bars, color: None }
+        Self { name: name.into(), bars }
     }
 }
 
@@ -140,7 +138,7 @@ impl BarChart {
             .enumerate()
             .map(|(kind, s)| Entry {
                 name: s.name.clone(),
-                swatch: Swatch::Bar { color: series(kind, s.color), kind },
+                swatch: Swatch::Bar { color: series(kind), kind },
             })
             .collect();
         if self.bars().any(|(_, _, bar)| bar.published.is_some()) {
@@ -162,8 +160,7 @@ impl BarChart {
         if self.y.can_show(bar.value) {
             let end = inside(bar.value);
             let at = (middle - width / 2.0, base.min(end));
-            let color = series(series_at, self.series[series_at].color);
-            frame::bar(d, series_at, color, at, (width, (base - end).abs()));
+            frame::bar(d, series_at, series(series_at), at, (width, (base - end).abs()));
         } else {
             let font = Font { fill: GREY, ..Font::plain(Anchor::Middle) };
             d.text(middle, base - 4.0, font, "–");

@@ -1,7 +1,6 @@
 //! Chart data: lines, marks and bands.
 
 use crate::axis::Axis;
-use crate::palette::Color;
 
 /// A line chart: values over a quantity, for time series, sweeps and phase planes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,8 +28,6 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
     /// How the points are joined.
     pub style: Style,
-    /// Colour. By default, the line's position selects the colour.
-    pub color: Option<Color>,
 }
 
 /// How the points of a [`Line`] are joined.
@@ -39,8 +36,6 @@ pub enum Style {
     /// Straight lines from point to point.
     #[default]
     Line,
-    /// Not joined: one marker per point.
-    Points,
     /// Each value holds until the next point.
     Step,
     /// Straight dashed lines, for models and comparisons.
@@ -63,31 +58,17 @@ pub enum LabelPosition {
     Level(f64),
     /// A vertical line at this x, for example at an event.
     At(f64),
-    /// A point: x, y.
-    Point(f64, f64),
 }
 
-/// A shaded range of a [`Chart`], in the units of the data.
+/// A shaded range of x of a [`Chart`], over the whole height.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Band {
-    /// From one x to another, over the whole height.
-    X {
-        /// Start of the band.
-        from: f64,
-        /// End of the band.
-        to: f64,
-        /// Text in the band; may be empty.
-        label: String,
-    },
-    /// From one y to another, over the whole width.
-    Y {
-        /// Start of the band.
-        from: f64,
-        /// End of the band.
-        to: f64,
-        /// Text in the band; may be empty.
-        label: String,
-    },
+pub struct Band {
+    /// Start of the band, in the unit of the data.
+    pub from: f64,
+    /// End of the band.
+    pub to: f64,
+    /// Text in the band; may be empty.
+    pub label: String,
 }
 
 impl Chart {
@@ -121,10 +102,10 @@ impl Chart {
     /// Returns whether x never decreases along any line, as in a time series. False for a phase
     /// plane.
     pub(crate) fn runs_along_x(&self) -> bool {
-        self.lines.iter().filter(|line| line.style != Style::Points).all(|line| {
+        self.lines.iter().all(|line| {
             let xs = || line.points.iter().map(|p| p.0).filter(|x| self.x.can_show(*x));
             xs().zip(xs().skip(1)).all(|(a, b)| a <= b)
-        }) && self.lines.iter().any(|line| line.style != Style::Points)
+        })
     }
 
     /// Returns the points of a line, with `None` for a gap. Gaps at the ends are removed.
@@ -148,20 +129,13 @@ impl Line {
     /// Returns a line with straight joins and the default colour of its position.
     #[must_use]
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.into(), points, style: Style::Line, color: None }
+        Self { name: name.into(), points, style: Style::Line }
     }
 
     /// Sets how the points are joined.
     #[must_use]
     pub fn with_style(mut self, style: Style) -> Self {
         self.style = style;
-        self
-    }
-
-    /// Sets the colour.
-    #[must_use]
-    pub fn with_color(mut self, color: Color) -> Self {
-        self.color = Some(color);
         self
     }
 }
@@ -178,24 +152,12 @@ impl Mark {
     pub fn at(x: f64, label: impl Into<String>) -> Self {
         Self { position: LabelPosition::At(x), label: label.into() }
     }
-
-    /// Returns a point.
-    #[must_use]
-    pub fn point(x: f64, y: f64, label: impl Into<String>) -> Self {
-        Self { position: LabelPosition::Point(x, y), label: label.into() }
-    }
 }
 
 impl Band {
     /// Returns a band from one x to another.
     #[must_use]
     pub fn x(from: f64, to: f64, label: impl Into<String>) -> Self {
-        Self::X { from, to, label: label.into() }
-    }
-
-    /// Returns a band from one y to another.
-    #[must_use]
-    pub fn y(from: f64, to: f64, label: impl Into<String>) -> Self {
-        Self::Y { from, to, label: label.into() }
+        Self { from, to, label: label.into() }
     }
 }

@@ -1,4 +1,4 @@
-//! Escaping of text for XML, HTML, Markdown, terminals and `data:` addresses.
+//! Escaping of text for XML, HTML, Markdown and terminals.
 
 /// Replaces characters that XML 1.0 forbids even as references by the replacement character.
 fn legal(c: char) -> char {
@@ -49,20 +49,6 @@ pub(crate) fn terminal(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Encodes text for a `data:` address: all but plain letters, digits and a few signs as `%xx`.
-pub(crate) fn percent(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + text.len() / 4);
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b' ' | b'-' | b'.' | b'/' | b':' | b'=' => {
-                out.push(char::from(byte));
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,11 +70,5 @@ mod tests {
     #[test]
     fn terminals_get_no_escape_sequences() {
         assert_eq!(terminal("a\u{1b}[31mb\r\n"), "a [31mb  ");
-    }
-
-    #[test]
-    fn addresses_contain_no_quotes_or_markup() {
-        let safe = percent("<svg a='b' c=\"d\">%#é");
-        assert_eq!(safe, "%3Csvg a=%27b%27 c=%22d%22%3E%25%23%C3%A9");
     }
 }

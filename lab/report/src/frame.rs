@@ -19,8 +19,6 @@ pub(crate) struct Entry {
 pub(crate) enum Swatch {
     /// A line with an optional dash pattern (empty if solid) and an optional marker shape.
     Line { color: Color, dash: &'static str, shape: Option<usize> },
-    /// A marker without a line.
-    Marker { color: Color, shape: usize },
     /// A bar with this kind of hatching.
     Bar { color: Color, kind: usize },
     /// The published value across a bar.
@@ -131,7 +129,6 @@ fn swatch(d: &mut Drawing, swatch: &Swatch, x: f64, y: f64) {
                 one_marker(d, *shape, *color, x + 12.0, y);
             }
         }
-        Swatch::Marker { color, shape } => one_marker(d, *shape, *color, x + 12.0, y),
         Swatch::Bar { color, kind } => bar(d, *kind, *color, (x + 4.0, y - 6.0), (18.0, 12.0)),
         Swatch::Published => published(d, x + 13.0, y, 20.0),
     }

@@ -20,8 +20,8 @@
 //! - Any text is valid input. Text is escaped, and shortened where it does not fit.
 //! - Series differ by marker or hatching as well as by colour, so a grey print is readable.
 //!
-//! SVG is written directly. We tried `plotters` 0.3: its legend covered data, its lines moved in
-//! whole pixels, and a dashed line became hundreds of elements.
+//! Pictures are our own SVG, because `plotters` 0.3.7 draws its legend over the data, lets long
+//! names of groups overlap, and labels only the decades of a log axis. Pages use uPlot.
 //!
 //! # Examples
 //! ```
@@ -56,7 +56,6 @@ pub use chart::{Band, Chart, LabelPosition, Line, Mark, Style};
 pub use format::{quantity, significant};
 pub use heat::Heatmap;
 pub use page::{Item, Page, Section};
-pub use palette::Color;
 pub use spark::sparkline;
 pub use stack::stacked;
 pub use table::{Align, Cell, Column, Table};

@@ -8,8 +8,8 @@
 mod spec;
 
 use crate::bars::BarChart;
-use crate::chart::{Chart, Style};
-use crate::escape::{percent, xml};
+use crate::chart::Chart;
+use crate::escape::xml;
 use crate::heat::Heatmap;
 use crate::table::Table;
 
@@ -62,14 +62,6 @@ pub enum Item {
         /// The text.
         text: String,
     },
-    /// A picture drawn by the caller. It is shown as an image, so its scripts do not run and it
-    /// cannot load anything.
-    Svg {
-        /// Caption, which is also the alternative text.
-        title: String,
-        /// The SVG file.
-        svg: String,
-    },
 }
 
 impl Section {
@@ -115,7 +107,7 @@ impl Page {
         let mut out = format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-             style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
+             style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
              base-uri 'none'; form-action 'none'\"/>\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
              <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n<header>\n\
@@ -193,12 +185,6 @@ impl Section {
                     xml(title),
                     xml(text)
                 )),
-                Item::Svg { title, svg } => out.push_str(&format!(
-                    "<figure><img alt=\"{0}\" src=\"data:image/svg+xml,{1}\"/>\
-                     <figcaption>{0}</figcaption></figure>\n",
-                    xml(title),
-                    percent(svg)
-                )),
             }
         }
         out.push_str("</section>\n");
@@ -212,13 +198,14 @@ impl Section {
             }
             None => chart,
         };
-        let link = if runs(chart) { format!("{number} {}", x_key(chart)) } else { String::new() };
+        let link =
+            if chart.runs_along_x() { format!("{number} {}", x_key(chart)) } else { String::new() };
         let Some(data) = spec::chart(chart, &link) else {
             figure(out, "", &chart.to_svg(WIDE.0, 150), "", "");
             return;
         };
         // A phase plane needs a shape closer to a square.
-        let more = if runs(chart) { 0 } else { 140 };
+        let more = if chart.runs_along_x() { 0 } else { 140 };
         let wide = chart.to_svg(WIDE.0, WIDE.1 + more);
         let mut note = String::new();
         let all: usize = chart.lines.iter().map(|l| l.points.len()).sum();
@@ -236,12 +223,12 @@ impl Section {
 
     /// Returns the common x range of all charts in this section with the same x axis.
     fn shared_range(&self, chart: &Chart) -> Option<(f64, f64)> {
-        if chart.x.wanted_range().is_some() || !runs(chart) {
+        if chart.x.wanted_range().is_some() || !chart.runs_along_x() {
             return None;
         }
         let alike = |item: &Item| match item {
             Item::Chart(c)
-                if c.x.wanted_range().is_none() && runs(c) && x_key(c) == x_key(chart) =>
+                if c.x.wanted_range().is_none() && c.runs_along_x() && x_key(c) == x_key(chart) =>
             {
                 c.scales(5).map(|(x, _)| (x.low, x.high))
             }
@@ -255,11 +242,6 @@ impl Section {
             (all.0.min(range.0), all.1.max(range.1))
         }))
     }
-}
-
-/// Returns whether a chart is a time series that can be linked to others.
-fn runs(chart: &Chart) -> bool {
-    chart.runs_along_x() && chart.lines.iter().any(|l| l.style != Style::Points)
 }
 
 /// Returns the key that charts with the same x axis share.

@@ -5,19 +5,18 @@ use std::fmt;
 
 /// A colour in sRGB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Color {
+pub(crate) struct Color {
     /// Red, 0 to 255.
-    pub r: u8,
+    r: u8,
     /// Green, 0 to 255.
-    pub g: u8,
+    g: u8,
     /// Blue, 0 to 255.
-    pub b: u8,
+    b: u8,
 }
 
 impl Color {
     /// Returns a colour from its three components, 0 to 255 each.
-    #[must_use]
-    pub const fn rgb(r: u8, g: u8, b: u8) -> Self {
+    const fn rgb(r: u8, g: u8, b: u8) -> Self {
         Self { r, g, b }
     }
 
@@ -60,9 +59,9 @@ pub(crate) const SERIES: [Color; 10] = [
     Color::rgb(0x8a, 0x8a, 0x8a),
 ];
 
-/// Returns the colour of the series at a position, unless the caller chose a colour.
-pub(crate) fn series(position: usize, chosen: Option<Color>) -> Color {
-    chosen.unwrap_or(SERIES[position % SERIES.len()])
+/// Returns the colour of the series at a position.
+pub(crate) fn series(position: usize) -> Color {
+    SERIES[position % SERIES.len()]
 }
 
 /// Dash patterns of dashed lines in order, in pixels.
@@ -74,7 +73,7 @@ pub(crate) fn dashes(position: usize) -> &'static str {
 }
 
 /// Number of shapes of [`marker`].
-pub(crate) const MARKERS: usize = 10;
+const MARKERS: usize = 10;
 
 /// Painting of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

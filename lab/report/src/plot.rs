@@ -1,18 +1,16 @@
 //! SVG renderer for a [`Chart`].
 
 use crate::axis::{Fit, Scale, Ticks, tick_count};
-use crate::chart::{Band, Chart, LabelPosition, Line, Style};
+use crate::chart::{Chart, LabelPosition, Line, Style};
 use crate::draw::{Anchor, Drawing, Font, GREY, GRID, INK, PathData, TEXT};
 use crate::format::{shortened, text_width};
 use crate::frame::{self, Entry, Plot, Swatch};
 use crate::palette::{dashes, marker, series};
-use crate::thin::{thin, thin_cloud};
+use crate::thin::thin;
 
 /// Most points of all lines in one picture. A point takes about ten bytes, so a picture stays below
 /// 300 kB.
 const POINTS: usize = 20_000;
-/// Most markers of all point clouds in one picture, at about thirty bytes each.
-const MARKERS: usize = 6_000;
 /// A line with at most this many points has a marker at each point.
 const FEW: usize = 40;
 /// Distance of the markers along a line with many points, in pixels.
@@ -38,7 +36,6 @@ impl Chart {
         let y_ticks = y.ticks(&self.y.unit, count_y);
         plot.left = frame::left_margin(&y_ticks);
         let x_ticks = self.x_ticks(&x, plot.width());
-        self.y_bands(&mut d, &plot, &y);
         self.x_bands(&mut d, &plot, &x);
         frame::value_axis(&mut d, &plot, &self.y, &y, &y_ticks);
         self.x_axis(&mut d, &plot, &x, &x_ticks);
@@ -53,7 +50,7 @@ impl Chart {
         self.draw_marks(&mut d, &plot, &x, &y);
         d.unclip();
         self.mark_labels(&mut d, &plot, &x, &y);
-        self.band_labels(&mut d, &plot, &x, &y);
+        self.band_labels(&mut d, &plot, &x);
         d.finish()
     }
 
@@ -83,11 +80,11 @@ impl Chart {
             self.marks.iter().filter_map(move |m| pick(&m.position))
         };
         let xs = points().map(|p| p.0).chain(marked(|p| match p {
-            LabelPosition::At(x) | LabelPosition::Point(x, _) => Some(*x),
+            LabelPosition::At(x) => Some(*x),
             LabelPosition::Level(_) => None,
         }));
         let ys = points().map(|p| p.1).chain(marked(|p| match p {
-            LabelPosition::Level(y) | LabelPosition::Point(_, y) => Some(*y),
+            LabelPosition::Level(y) => Some(*y),
             LabelPosition::At(_) => None,
         }));
         let fit = if self.runs_along_x() { Fit::Exact } else { Fit::Round };
@@ -107,15 +104,12 @@ impl Chart {
 
     fn legend(&self) -> Vec<Entry> {
         let entry = |(i, line): (usize, &Line)| {
-            let color = series(i, line.color);
-            let swatch = match line.style {
-                Style::Points => Swatch::Marker { color, shape: i },
-                style => {
-                    let dash = if style == Style::Dashed { dashes(i) } else { "" };
-                    Swatch::Line { color, dash, shape: self.is_marked(line).then_some(i) }
-                }
-            };
-            Entry { name: line.name.clone(), swatch }
+            let dash = if line.style == Style::Dashed { dashes(i) } else { "" };
+            let shape = self.is_marked(line).then_some(i);
+            Entry {
+                name: line.name.clone(),
+                swatch: Swatch::Line { color: series(i), dash, shape },
+            }
         };
         self.lines.iter().enumerate().map(entry).collect()
     }
@@ -166,22 +160,9 @@ impl Chart {
         line: &Line,
     ) {
         let (x, y) = scales;
-        let color = series(i, line.color);
+        let color = series(i);
         let points = self.drawable(line);
         let seen = |p: &(f64, f64)| (plot.x(x, p.0), plot.y(y, p.1));
-        if line.style == Style::Points {
-            let cloud: Vec<(f64, f64)> = points.into_iter().flatten().collect();
-            let share = MARKERS / self.lines.len().max(1);
-            let cloud = thin_cloud(&cloud, share, |p| (x.fraction(p.0), y.fraction(p.1)));
-            let mut path = PathData::default();
-            for p in &cloud {
-                let (px, py) = seen(p);
-                path.move_to(px, py);
-                path.raw(marker(i));
-            }
-            d.path(&path.finish(), &frame::marker_paint(i, color));
-            return;
-        }
         let few = points.len() <= FEW;
         let columns = crate::format::index(plot.width()) * 4;
         let points = thin(&points, columns.min(POINTS / self.lines.len()), self.x.log);
@@ -251,13 +232,6 @@ impl Chart {
                     let at = plot.x(x, v);
                     d.line((at, plot.top), (at, plot.bottom), INK, style);
                 }
-                LabelPosition::Point(u, v) if self.x.can_show(u) && self.y.can_show(v) => {
-                    let mut path = PathData::default();
-                    path.move_to(plot.x(x, u), plot.y(y, v));
-                    path.raw("m0-6l6 6l-6 6l-6-6z");
-                    let style = format!(" fill=\"#ffffff\" stroke=\"{INK}\" stroke-width=\"2\"");
-                    d.path(&path.finish(), &style);
-                }
                 _ => {}
             }
         }
@@ -285,16 +259,6 @@ impl Chart {
                     let (at, anchor) = beside(at, width, plot.right, 5.0);
                     d.text(at, plot.top + 11.0, Font::over(anchor), &text);
                 }
-                LabelPosition::Point(u, v) if self.x.can_show(u) && self.y.can_show(v) => {
-                    let (px, py) = (plot.x(x, u), plot.y(y, v));
-                    if inside(px, py) {
-                        // Above the point, where a line through the point does not cross the label.
-                        let (at, anchor) = beside(px, width, plot.right, 6.0);
-                        let up = py - 8.0 > plot.top + 8.0;
-                        let y = if up { py - 8.0 } else { py + 17.0 };
-                        d.text(at, y, Font::over(anchor), &text);
-                    }
-                }
                 _ => {}
             }
         }
@@ -310,45 +274,22 @@ impl Chart {
         }
     }
 
-    fn y_bands(&self, d: &mut Drawing, plot: &Plot, y: &Scale) {
-        for band in &self.bands {
-            let Band::Y { from, to, .. } = band else { continue };
-            let Some((a, b)) = span(y, *from, *to) else { continue };
-            let top = plot.bottom - b * plot.height();
-            d.rect((plot.left, top), (plot.width(), (b - a) * plot.height()), "#e4edf5", "");
-        }
-    }
-
     fn x_bands(&self, d: &mut Drawing, plot: &Plot, x: &Scale) {
         for band in &self.bands {
-            let Band::X { from, to, .. } = band else { continue };
-            let Some((a, b)) = span(x, *from, *to) else { continue };
+            let Some((a, b)) = span(x, band.from, band.to) else { continue };
             let left = plot.left + a * plot.width();
             d.rect((left, plot.top), ((b - a) * plot.width(), plot.height()), "#efece4", "");
         }
     }
 
-    fn band_labels(&self, d: &mut Drawing, plot: &Plot, x: &Scale, y: &Scale) {
+    fn band_labels(&self, d: &mut Drawing, plot: &Plot, x: &Scale) {
         for band in &self.bands {
-            match band {
-                Band::X { from, to, label } => {
-                    if let Some((a, b)) = span(x, *from, *to) {
-                        let room = ((b - a) * plot.width() - 6.0).max(60.0);
-                        let text = shortened(label, 11.0, room);
-                        let at = plot.left + a * plot.width() + 4.0;
-                        let font = Font { fill: GREY, ..Font::over(Anchor::Start) };
-                        d.text(at, plot.bottom - 6.0, font, &text);
-                    }
-                }
-                Band::Y { from, to, label } => {
-                    if let Some((_, b)) = span(y, *from, *to) {
-                        let text = shortened(label, 11.0, plot.width() * 0.6);
-                        let at = plot.bottom - b * plot.height() + 12.0;
-                        let font = Font { fill: GREY, ..Font::over(Anchor::Start) };
-                        d.text(plot.left + 5.0, at.min(plot.bottom - 4.0), font, &text);
-                    }
-                }
-            }
+            let Some((a, b)) = span(x, band.from, band.to) else { continue };
+            let room = ((b - a) * plot.width() - 6.0).max(60.0);
+            let text = shortened(&band.label, 11.0, room);
+            let at = plot.left + a * plot.width() + 4.0;
+            let font = Font { fill: GREY, ..Font::over(Anchor::Start) };
+            d.text(at, plot.bottom - 6.0, font, &text);
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Point thinning that preserves every extreme.
 
-use std::collections::BTreeSet;
-
 use crate::format::index;
 
 /// Returns at most about `limit` points of a line. Gaps (`None`) are kept.
@@ -108,51 +106,6 @@ fn emit(
     }
 }
 
-/// Returns at most `limit` points of a point cloud: one per cell of a grid as fine as the limit
-/// allows. The leftmost, rightmost, lowest and highest points are always kept. `place` returns
-/// fractions of width and height.
-pub(crate) fn thin_cloud(
-    points: &[(f64, f64)],
-    limit: usize,
-    place: impl Fn((f64, f64)) -> (f64, f64),
-) -> Vec<(f64, f64)> {
-    if points.len() <= limit {
-        return points.to_vec();
-    }
-    let mut ends = [0usize; 4];
-    for (i, p) in points.iter().enumerate() {
-        for (end, better) in ends.iter_mut().zip([
-            |p: &(f64, f64), q: &(f64, f64)| p.0 < q.0,
-            |p: &(f64, f64), q: &(f64, f64)| p.0 > q.0,
-            |p: &(f64, f64), q: &(f64, f64)| p.1 < q.1,
-            |p: &(f64, f64), q: &(f64, f64)| p.1 > q.1,
-        ]) {
-            if better(p, &points[*end]) {
-                *end = i;
-            }
-        }
-    }
-    let mut cells = 1024.0;
-    loop {
-        let mut taken = BTreeSet::new();
-        let mut stay: BTreeSet<usize> = ends.into_iter().collect();
-        for (i, point) in points.iter().enumerate() {
-            let (x, y) = place(*point);
-            let cell = (index(x * cells), index(y * cells));
-            if taken.insert(cell) {
-                stay.insert(i);
-            }
-            if stay.len() > limit && cells > 1.0 {
-                break;
-            }
-        }
-        if stay.len() <= limit || cells <= 1.0 {
-            return stay.into_iter().map(|i| points[i]).collect();
-        }
-        cells /= 1.25;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,22 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn thinned_point_clouds_keep_their_outermost_points() {
-        let mut points: Vec<_> = (0..40_000u32)
-            .map(|i| (f64::from(i * 7919 % 997), f64::from(i * 104_729 % 991)))
-            .collect();
-        points[12_345] = (5000.0, 3.0);
-        points[23_456] = (3.0, -5000.0);
-        let place = |p: (f64, f64)| (p.0 / 5000.0, (p.1 + 5000.0) / 6000.0);
-        let thinned = thin_cloud(&points, 1500, place);
-        assert!(thinned.len() <= 1500 && thinned.len() > 500, "{}", thinned.len());
-        assert!(thinned.contains(&(5000.0, 3.0)) && thinned.contains(&(3.0, -5000.0)));
-    }
-
-    #[test]
     fn points_on_one_spot_thin_to_few() {
         let points = vec![(1.0, 1.0); 10_000];
-        assert!(thin_cloud(&points, 100, |_| (f64::NAN, 0.0)).len() <= 100);
         let line: Vec<_> = points.into_iter().map(Some).collect();
         assert!(thin(&line, 100, false).len() <= 100);
     }

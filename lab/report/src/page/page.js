@@ -29,7 +29,6 @@
   // Shaded ranges below the grid, and values for comparison above the lines.
   function decoration(spec) {
     const ratio = devicePixelRatio || 1, px = n => n * ratio;
-    const place = (u, v, axis) => u.valToPos(v, axis, true);
     const write = (u, text, x, y, align, color) => {
       const room = Math.max(8, Math.floor(u.bbox.width * 0.6 / px(6.5)));
       const shown = text.length > room ? text.slice(0, room) + '…' : text;
@@ -48,48 +47,35 @@
       draw({ left, top, right: left + width, bottom: top + height });
       u.ctx.restore();
     };
-    const edges = (u, { axis, at: [from, to] }, { left, top, right, bottom }) => {
-      const [low, high] = axis === 'x' ? [left, right] : [bottom, top];
-      const edge = (v, open) => v === null || spec[axis].log && v <= 0 ? open : place(u, v, axis);
-      return [edge(from, low), edge(to, high)];
-    };
-    const drawClear = u => inside(u, box => spec.bands.forEach(band => {
-      const [a, b] = edges(u, band, box), along = band.axis === 'x';
-      u.ctx.fillStyle = along ? '#efece4' : '#e4edf5';
-      if (along) u.ctx.fillRect(a, box.top, b - a, box.bottom - box.top);
-      else u.ctx.fillRect(box.left, b, box.right - box.left, a - b);
+    const edge = (u, v, open) => v === null || spec.x.log && v <= 0 ? open : u.valToPos(v, 'x', true);
+    const drawClear = u => inside(u, ({ left, top, right, bottom }) => spec.bands.forEach(({ at: [from, to] }) => {
+      const a = Math.max(left, edge(u, from, left)), b = Math.min(right, edge(u, to, right));
+      u.ctx.fillStyle = '#efece4';
+      u.ctx.fillRect(a, top, Math.max(0, b - a), bottom - top);
     }));
     const draw = u => inside(u, box => {
-      for (const band of spec.bands) {
-        const [a, b] = edges(u, band, box);
-        if (band.axis === 'x') write(u, band.text, Math.max(a, box.left) + px(4), box.bottom - px(6), 'left', GREY);
-        else write(u, band.text, box.left + px(5), Math.max(b, box.top) + px(12), 'left', GREY);
+      for (const { at: [from, to], text } of spec.bands) {
+        const a = Math.max(box.left, edge(u, from, box.left));
+        if (a < box.right && edge(u, to, box.right) > box.left) write(u, text, a + px(4), box.bottom - px(6), 'left', GREY);
       }
       const levels = [];
       for (const { at: [v, w], text } of spec.marks) {
-        const x = v === null ? box.right : place(u, v, 'x'), y = w === null ? box.top : place(u, w, 'y');
-        const side = x + px(10 + text.length * 6.5) > box.right ? -1 : 1, align = side < 0 ? 'right' : 'left';
+        const x = v === null ? box.right : u.valToPos(v, 'x', true), y = w === null ? box.top : u.valToPos(w, 'y', true);
+        if (x < box.left || x > box.right || y < box.top || y > box.bottom) continue;
+        const side = x + px(10 + text.length * 6.5) > box.right ? -1 : 1;
         u.ctx.beginPath();
-        u.ctx.setLineDash(v === null || w === null ? [px(6), px(3)] : []);
-        Object.assign(u.ctx, { strokeStyle: INK, lineWidth: px(1.5), fillStyle: '#fff' });
-        if (v === null || w === null) {
-          u.ctx.moveTo(v === null ? box.left : x, y);
-          u.ctx.lineTo(x, w === null ? box.bottom : y);
-        } else {
-          for (const [dx, dy] of [[0, -6], [6, 0], [0, 6], [-6, 0]]) u.ctx.lineTo(x + px(dx), y + px(dy));
-          u.ctx.closePath();
-          u.ctx.fill();
-        }
+        u.ctx.setLineDash([px(6), px(3)]);
+        Object.assign(u.ctx, { strokeStyle: INK, lineWidth: px(1.5) });
+        u.ctx.moveTo(v === null ? box.left : x, y);
+        u.ctx.lineTo(x, w === null ? box.bottom : y);
         u.ctx.stroke();
         u.ctx.setLineDash([]);
         if (v === null) levels.push([y, text]);
-        else if (w === null) write(u, text, x + px(5) * side, box.top + px(11), align, INK);
-        else write(u, text, x + px(6) * side, y > box.top + px(16) ? y - px(8) : y + px(17), align, INK);
+        else write(u, text, x + px(5) * side, box.top + px(11), side < 0 ? 'right' : 'left', INK);
       }
       // From the top down, each label below the label before.
       let before = -Infinity;
       for (const [y, text] of levels.sort((a, b) => a[0] - b[0])) {
-        if (y < box.top || y > box.bottom) continue;
         before = Math.max(y < box.top + px(14) ? y + px(13) : y - px(5), before + px(13));
         write(u, text, box.right - px(4), before, 'right', INK);
       }
@@ -98,21 +84,17 @@
   }
 
   // The path of a line whose x may turn: uPlot's own paths need a growing x.
-  const turning = points => (u, i) => {
-    let paths = null;
-    uPlot.orient(u, i, (series, xs, ys, sx, sy, toX, toY, left, top, width, height, moveTo, lineTo, rect, arc) => {
-      const stroke = new Path2D(), size = 2.5 * (devicePixelRatio || 1);
+  function turning(u, i) {
+    const stroke = new Path2D();
+    uPlot.orient(u, i, (series, xs, ys, sx, sy, toX, toY, left, top, width, height, moveTo, lineTo) => {
       let isDown = false;
       xs.forEach((v, k) => {
-        const isGap = ys[k] === null, x = toX(v, sx, width, left), y = isGap ? 0 : toY(ys[k], sy, height, top);
-        if (points && !isGap) { moveTo(stroke, x + size, y); arc(stroke, x, y, size, 0, 2 * Math.PI); }
-        else if (!isGap) (isDown ? lineTo : moveTo)(stroke, x, y);
-        isDown = !isGap;
+        if (ys[k] !== null) (isDown ? lineTo : moveTo)(stroke, toX(v, sx, width, left), toY(ys[k], sy, height, top));
+        isDown = ys[k] !== null;
       });
-      paths = { stroke, fill: points ? stroke : null, flags: points ? 3 : 2 };
     });
-    return paths;
-  };
+    return { stroke, fill: null, flags: 2 };
+  }
 
   // The index of the point of a line within 40 pixels of the pointer; null without any.
   function nearest(u, i) {
@@ -126,29 +108,18 @@
   }
 
   function seriesOf(spec, line) {
-    const points = line.style === 'points';
-    const one = {
-      label: line.name, stroke: line.color, width: points ? 0 : 1.8, dash: line.dash,
-      value: (u, v) => reading(v, spec.y),
-    };
+    const one = { label: line.name, stroke: line.color, width: 1.8, dash: line.dash, value: (u, v) => reading(v, spec.y) };
     if (!spec.runs) {
       // uPlot also calls this without data, for the names of the columns.
       const values = (u, i, k) => Object.fromEntries(['x', 'y'].map((axis, n) => [spec[axis].label || axis, reading(u.data?.[i]?.[n][k], spec[axis])]));
-      return { ...one, values, fill: points ? line.color : undefined, paths: turning(points), points: { show: false },
-        facets: [{ scale: 'x', auto: true }, { scale: 'y', auto: true }] };
+      return { ...one, values, paths: turning, points: { show: false }, facets: [{ scale: 'x', auto: true }, { scale: 'y', auto: true }] };
     }
-    if (points) return { ...one, paths: () => null, points: { show: true, size: 5, fill: line.color } };
-    if (line.style === 'step') return { ...one, paths: uPlot.paths.stepped({ align: 1 }) };
-    return one;
+    return line.style === 'step' ? { ...one, paths: uPlot.paths.stepped({ align: 1 }) } : one;
   }
 
   function dataOf(spec) {
     if (!spec.runs) return [null, ...spec.lines.map(line => [line.x, line.y])];
-    return uPlot.join(spec.lines.map(({ x, y, style }) => {
-      const order = x.map((v, k) => k);
-      if (style === 'points') order.sort((a, b) => x[a] - x[b]);
-      return [order.map(k => x[k]), order.map(k => y[k])];
-    }), spec.lines.map(() => [0, NULL_EXPAND]));
+    return uPlot.join(spec.lines.map(line => [line.x, line.y]), spec.lines.map(() => [0, NULL_EXPAND]));
   }
 
   function start(host, spec) {

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::axis::{Axis, Scale};
-use crate::chart::{Band, Chart, LabelPosition, Line, Style};
+use crate::chart::{Chart, LabelPosition, Line, Style};
 use crate::format::{decade, usable};
 use crate::palette::{dashes, series};
-use crate::thin::{thin, thin_cloud};
+use crate::thin::thin;
 
 use super::POINTS;
 
@@ -52,7 +52,6 @@ struct MarkSpec<'a> {
 
 #[derive(Serialize)]
 struct BandSpec<'a> {
-    axis: &'static str,
     text: &'a str,
     at: [Option<f64>; 2],
 }
@@ -65,21 +64,16 @@ pub(super) fn chart(chart: &Chart, link: &str) -> Option<String> {
         let (u, v) = match mark.position {
             LabelPosition::Level(v) => (None, Some(v)),
             LabelPosition::At(u) => (Some(u), None),
-            LabelPosition::Point(u, v) => (Some(u), Some(v)),
         };
         let is_shown =
             u.is_none_or(|u| chart.x.can_show(u)) && v.is_none_or(|v| chart.y.can_show(v));
         is_shown.then_some(MarkSpec { text: &mark.label, at: [u, v] })
     });
     let bands = chart.bands.iter().filter_map(|band| {
-        let (axis, scale, Band::X { from, to, label } | Band::Y { from, to, label }) = match band {
-            Band::X { .. } => ("x", &x, band),
-            Band::Y { .. } => ("y", &y, band),
-        };
+        crate::plot::span(&x, band.from, band.to)?;
         // An open end is null.
-        let at = [*from, *to].map(|end| Some(end).filter(|end| usable(*end)));
-        crate::plot::span(scale, *from, *to)?;
-        Some(BandSpec { axis, text: label, at })
+        let at = [band.from, band.to].map(|end| Some(end).filter(|end| usable(*end)));
+        Some(BandSpec { text: &band.label, at })
     });
     let spec = ChartSpec {
         link,
@@ -122,18 +116,10 @@ fn digits(scale: &Scale) -> usize {
 fn line<'a>(chart: &Chart, i: usize, line: &'a Line, (x, y): (&Scale, &Scale)) -> LineSpec<'a> {
     let style = match line.style {
         Style::Line => "line",
-        Style::Points => "points",
         Style::Step => "step",
         Style::Dashed => "dashed",
     };
-    let points = chart.drawable(line);
-    let points: Vec<Option<(f64, f64)>> = if line.style == Style::Points {
-        let cloud: Vec<(f64, f64)> = points.into_iter().flatten().collect();
-        let place = |p: (f64, f64)| (x.fraction(p.0), y.fraction(p.1));
-        thin_cloud(&cloud, POINTS, place).into_iter().map(Some).collect()
-    } else {
-        thin(&points, POINTS, chart.x.log)
-    };
+    let points = thin(&chart.drawable(line), POINTS, chart.x.log);
     let x_of = |at: usize| points.get(at).copied().flatten().map(|p| p.0);
     // A gap is between its neighbours, so x never decreases and no point has the x of the gap.
     let xs = points.iter().enumerate().map(|(at, p)| match p {
@@ -146,7 +132,7 @@ fn line<'a>(chart: &Chart, i: usize, line: &'a Line, (x, y): (&Scale, &Scale)) -
     let dash = if line.style == Style::Dashed { dashes(i) } else { "" };
     LineSpec {
         name: &line.name,
-        color: series(i, line.color).to_string(),
+        color: series(i).to_string(),
         style,
         dash: dash.split_whitespace().filter_map(|length| length.parse().ok()).collect(),
         x: xs.map(|value| rounded(value, digits(x))).collect(),
