@@ -1,6 +1,7 @@
 //! `sabul cp`: copies files to or from another machine.
 
 mod dry;
+mod report;
 mod whole;
 
 use std::ffi::{OsStr, OsString};
@@ -37,6 +38,7 @@ use crate::interrupt::Interrupt;
 use crate::policy::{self, controller};
 use crate::progress::{Meter, follow};
 use crate::{control_socket, json, output};
+pub(crate) use report::Recorder;
 use whole::Whole;
 
 /// Ours: interval between two lines while there is no connection.
@@ -66,12 +68,19 @@ pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
         job,
         whole: Whole::default(),
         machines: Machines::default(),
+        recorder: None,
     };
-    let result = copy(&args, &mut outcome).await;
+    let mut result = copy(&args, &mut outcome).await;
     outcome.json.policy = Some(args.policy.name());
     outcome.whole.complete(&mut outcome.json);
     if let Err(error) = &result {
         outcome.json.errors.push(json::error(error));
+    }
+    if let Some(recorder) = outcome.recorder.take()
+        && let Err(error) = recorder.finish(&format!("sabul cp {}", title(&args)), &outcome.json)
+    {
+        outcome.json.errors.push(json::error(&error));
+        result = result.and(Err(error));
     }
     let code = result.as_ref().map_or_else(CliError::code, |()| outcome.code);
     outcome.json.exit = code;
@@ -97,14 +106,20 @@ struct Outcome {
     whole: Whole,
     /// Names of the two machines, for messages.
     machines: Machines,
+    /// Samples for `--report`.
+    recorder: Option<Recorder>,
+}
+
+/// Returns the places of the copy, separated by spaces.
+fn title(args: &CpArgs) -> String {
+    let places = args.places.iter().map(|place| Printable(place.as_bytes()).to_string());
+    places.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the copy as `sabul ps` shows it.
 fn job(args: &CpArgs) -> Job {
-    let places: Vec<_> =
-        args.places.iter().map(|place| Printable(place.as_bytes()).to_string()).collect();
     let bps = |rate: Option<sabul_units::Rate>| rate.map(|rate| rate.0);
-    Job::new("cp", &places.join(" ")).with_rates(
+    Job::new("cp", &title(args)).with_rates(
         args.policy.name(),
         bps(args.bwlimit),
         bps(args.min_rate),
@@ -137,6 +152,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
             "--retry cannot repeat a copy from or to '-'; name files, or leave out --retry",
         ));
     }
+    outcome.recorder = args.report.as_deref().map(Recorder::new).transpose()?;
     let missing = plan.none_to_send(args)?;
     if !missing.is_empty() {
         outcome.json.errors =
@@ -310,9 +326,16 @@ async fn transfer(
             let (cc, policy) = (controller(args).to_owned(), args.policy.name().to_owned());
             json::print_event(outcome.lines.as_ref(), CopyEvent::Started { cc, policy });
             outcome.lines.iter_mut().for_each(LineBuilder::start);
-            let (progress, slow): (Progress, _) =
-                follow(&mut transfer, &mut meter, interrupt, &mut minimum, &mut outcome.lines)
-                    .await;
+            outcome.recorder.iter_mut().for_each(Recorder::begin);
+            let (progress, slow): (Progress, _) = follow(
+                &mut transfer,
+                &mut meter,
+                interrupt,
+                &mut minimum,
+                &mut outcome.lines,
+                &mut outcome.recorder,
+            )
+            .await;
             outcome.json = TransferJson::of_progress(controller(args), &progress);
             outcome.whole.add(&progress);
             let finished = transfer.finish().await.map_err(CliError::from);

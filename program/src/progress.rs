@@ -9,6 +9,7 @@ use sabul_front::lines::LineBuilder;
 use sabul_front::progress_line::{Minimum, ProgressLine};
 use tokio::time::MissedTickBehavior;
 
+use crate::cp::Recorder;
 use crate::interrupt::Interrupt;
 use crate::{json, output};
 
@@ -107,6 +108,7 @@ pub(crate) async fn follow(
     interrupt: &Interrupt,
     minimum: &mut Option<Minimum>,
     lines: &mut Option<LineBuilder>,
+    recorder: &mut Option<Recorder>,
 ) -> (Progress, Option<String>) {
     let mut slow = None;
     let mut ticks = tokio::time::interval(TICK);
@@ -120,6 +122,9 @@ pub(crate) async fn follow(
             meter.update(&progress);
             if let Some(line_builder) = lines {
                 json::follow(line_builder, transfer, &progress);
+            }
+            if let Some(recorder) = recorder {
+                recorder.record(&progress);
             }
         }
         if progress.is_finished {

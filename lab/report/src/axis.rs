@@ -129,9 +129,10 @@ impl Scale {
             }
         }
         if level(low, high) {
-            // A single value gets some margin on both sides.
-            let room = (low.abs() * 0.05).max(if low.abs() > 1e-280 { 0.0 } else { 0.5 });
-            (low, high) = (low - room, high + room);
+            // A single value gets some margin on both sides. Zero is the lower end, because most
+            // quantities are not negative.
+            let room = low.abs() * 0.05;
+            (low, high) = if room > 1e-281 { (low - room, high + room) } else { (0.0, 1.0) };
         }
         if fit != Fit::Exact {
             // A wider range may need a larger step. The ends have to be ticks of the final step.

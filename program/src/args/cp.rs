@@ -1,6 +1,7 @@
 //! Arguments of `sabul cp`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
@@ -126,6 +127,12 @@ pub(crate) struct CpArgs {
     /// Print one line of JSON for each event (`sabul schema cp-lines`).
     #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     pub(crate) json_lines: bool,
+    /// Draw rate, RTT, loss and limiters over time into this HTML file.
+    ///
+    /// The file is written at the end of the copy, also after a failure, and replaces an existing
+    /// file. The page needs no network.
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub(crate) report: Option<PathBuf>,
     /// Print errors only.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -183,6 +190,7 @@ Examples:
   sabul cp -rn --exclude '*.o' src host:      only show the steps
   sabul cp --retry 3d -r data sabul://host:4850/
   sabul cp sabul://host:4850/big.iso .
+  sabul cp big.iso host: --report t.html      draw the transfer over time
   tar c photos | sabul cp - sabul://host:4850/photos.tar";
 
 fn parse_patience(text: &str) -> Result<Duration, String> {

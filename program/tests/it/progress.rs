@@ -304,3 +304,50 @@ fn failures_are_counted_and_an_empty_result_is_not_reported_as_verified() {
     expect_code(&none, 1);
     assert!(!stderr(&none).contains("0 B in"), "{}", stderr(&none));
 }
+
+#[test]
+fn a_report_draws_the_transfer_in_either_direction() {
+    let bench = Bench::new();
+    fs::write(bench.path("<b>a"), content(6, 2_000_000)).unwrap();
+    let relay = bench.relay(slow_link(), false);
+    let url = format!("sabul://{}/", relay.addr());
+    for (arguments, is_sender) in
+        [(["<b>a", url.as_str()], true), ([&*format!("{url}<b>a"), "back"], false)]
+    {
+        let output = run(bench.cp(arguments).args(["--report", "t.html"]));
+        expect_code(&output, 0);
+        let html = fs::read_to_string(bench.path("t.html")).unwrap();
+        assert!(html.contains("&lt;b&gt;a") && !html.contains("<b>a"), "names are escaped");
+        let charts: Vec<Value> = html
+            .split("class=\"data\">")
+            .skip(1)
+            .map(|rest| serde_json::from_str(rest.split("</script>").next().unwrap()).unwrap())
+            .collect();
+        let titles: Vec<_> = charts.iter().map(|chart| chart["title"].as_str().unwrap()).collect();
+        let all = ["Rate", "Round-trip time", "Loss", "Limiter"];
+        assert_eq!(titles, all[..if is_sender { 4 } else { 3 }]);
+        let rates = charts[0]["lines"][0]["y"].as_array().unwrap();
+        let most = rates.iter().filter_map(Value::as_f64).fold(0.0, f64::max);
+        assert!((3e6..1e8).contains(&most), "20 Mb/s path: {rates:?}");
+        assert_eq!(charts[0]["link"], charts[2]["link"], "charts zoom together");
+    }
+}
+
+#[test]
+fn an_unwritable_report_is_refused_before_the_copy_starts() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), content(7, 1000)).unwrap();
+    let output = run(&mut bench.cp(["a", &bench.url(""), "--report", "none/t.html"]));
+    expect_code(&output, 2);
+    assert!(stderr(&output).contains("none/t.html"), "{}", stderr(&output));
+    assert!(!bench.root("a").exists());
+}
+
+#[test]
+fn a_failed_copy_has_a_report_with_the_reason() {
+    let bench = Bench::new();
+    let output = run(&mut bench.cp([&bench.url("missing"), ".", "--report", "t.html"]));
+    assert!(!output.status.success());
+    let html = fs::read_to_string(bench.path("t.html")).unwrap();
+    assert!(html.contains("Failed: ") && html.contains("missing"), "no reason");
+}
