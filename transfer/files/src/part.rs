@@ -162,8 +162,9 @@ impl Part {
                 Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => continue,
                 result => result.map_err(|error| root_entry_error(&error))?,
             };
-            let opened = file.metadata().and_then(|metadata| Ok((metadata, file.lock()?)));
-            let (Metadata { id, mode, .. }, lock) = match opened {
+            // In this order, so that the count of names is a count under the lock.
+            let opened = file.lock().and_then(|lock| Ok((lock, file.metadata()?)));
+            let (lock, Metadata { id, mode, names, .. }) = match opened {
                 Ok(opened) => opened,
                 Err(error) => {
                     // The part is empty; if the removal fails, its lock is released soon.
@@ -181,8 +182,9 @@ impl Part {
                 path, target, id, file, size, layout, written, reserved, step, handed_over, prefix, mode, keeps_old,
                 old, noted, read_back: None,
             };
-            // A concurrent cleanup may have found the part before it was locked, and may remove it.
-            if lock != Lock::Busy && part.has_its_name(disk)? {
+            // A concurrent cleanup may have found the part before it was locked, and may remove it. Some file systems
+            // report no names for any file; there the name itself is looked up.
+            if lock != Lock::Busy && (names > 0 || part.has_its_name(disk)?) {
                 part.leave_hole()?;
                 return Ok(part);
             }

@@ -186,9 +186,9 @@ fn read_whole(found: &Found, tree: &Tree, content: &mut Vec<u8>) -> Result<[u8; 
     let size = found.entry.stream_bytes().unwrap_or(0);
     let most = usize::try_from(size).unwrap_or(usize::MAX);
     let file = tree.open(&found.path)?;
-    // One more byte, to detect growth.
+    // One more byte, to detect growth. A read that returns all announced bytes and not that byte is the last read.
     content.reserve_exact(most + 1);
-    while content.len() <= most {
+    while content.len() < most.max(1) {
         match file.read_at(content, content.len() as u64) {
             Ok(0) => break,
             Ok(_) => {}

@@ -30,6 +30,8 @@ pub enum Fault {
     Error(Errno),
     /// From this call on, the disk is read-only.
     ReadOnly,
+    /// Another process removes the newest name before the call.
+    Unlink,
     /// The calling process is killed before the call: its locks are released, the disk is
     /// unchanged.
     Kill,
@@ -434,6 +436,13 @@ impl MemoryDisk {
         match fault {
             Some(Fault::Error(errno)) => return Err(errno),
             Some(Fault::ReadOnly) => world.is_read_only = true,
+            Some(Fault::Unlink) => {
+                let newest = world.nodes.keys().next_back().copied();
+                world
+                    .nodes
+                    .values_mut()
+                    .for_each(|node| node.names.retain(|_, it| Some(*it) != newest));
+            }
             Some(Fault::Kill) => {
                 world.kill(self.process);
                 return Err(Errno::SRCH);
@@ -614,7 +623,9 @@ struct MemoryFile {
 impl DiskFile for MemoryFile {
     fn metadata(&self) -> io::Result<Metadata> {
         let mut world = self.disk.call("examine open")?;
-        Ok(world.node(self.inode)?.metadata(self.inode))
+        let names = world.nodes.values().flat_map(|node| node.names.values());
+        let names = names.filter(|inode| **inode == self.inode).count() as u64;
+        Ok(Metadata { names, ..world.node(self.inode)?.metadata(self.inode) })
     }
 
     fn read_at(&self, into: &mut Vec<u8>, offset: u64) -> io::Result<usize> {

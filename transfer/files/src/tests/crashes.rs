@@ -199,6 +199,41 @@ fn calls(tree: &Tree, lag: bool) -> usize {
 }
 
 #[test]
+fn a_part_whose_name_is_removed_before_its_lock_is_created_again() {
+    let tree = many();
+    let undisturbed = old();
+    Copy::start(&undisturbed, &tree, false).unwrap().run();
+    for (call, name) in undisturbed.calls().into_iter().enumerate() {
+        if name == "lock" {
+            let disk = old();
+            disk.fail_at(call, Fault::Unlink);
+            let copy = Copy::start(&disk, &tree, false).unwrap().run();
+            check_finished(&disk, &copy, &tree, &format!("removed before call {call}"));
+            assert_eq!(copy.finished_files(&tree).len(), tree.len(), "removed before call {call}");
+        }
+    }
+}
+
+#[test]
+fn a_small_file_costs_few_disk_calls() {
+    let calls = |files: u8| {
+        let file = |i: u8| (format!("n/{i:02}"), Some(vec![i; 100]));
+        let tree: Tree =
+            std::iter::once(("n".to_owned(), None)).chain((0..files).map(file)).collect();
+        let disk = MemoryDisk::new(0);
+        let copy = Copy::start(&disk, &tree, false).unwrap().run();
+        assert_eq!(copy.finished_files(&tree).len(), tree.len());
+        disk.calls()
+    };
+    let (some, more) = (calls(20), calls(40));
+    let count = |calls: &[&str], name| calls.iter().filter(|call| **call == name).count();
+    let costs = ["examine", "create", "lock", "examine open", "write", "rename"]
+        .map(|name| (count(&more, name) - count(&some, name)) / 20);
+    // Examined: the name before the part is created, the name and the part before the rename.
+    assert_eq!(costs, [3, 1, 1, 1, 1, 1]);
+}
+
+#[test]
 fn a_killed_process_leaves_whole_files_and_removable_parts() {
     for (tree, lag) in scripts() {
         for call in 0..=calls(&tree, lag) {
