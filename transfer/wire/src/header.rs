@@ -153,6 +153,18 @@ mod tests {
     }
 
     #[test]
+    fn only_a_data_packet_may_end_a_block() {
+        let decode = |kind| {
+            let header = Header::new(kind, ConnectionId(1), PacketNumber(2));
+            let header = Header { ends_block: true, ..header };
+            (header, Header::decode(&header.encode()))
+        };
+        let (header, decoded) = decode(Kind::Data);
+        assert_eq!(decoded, Ok(header));
+        assert_eq!(decode(Kind::Nak).1.unwrap_err().reason, Reason::Reserved);
+    }
+
+    #[test]
     fn invalid_headers_are_refused_with_position_and_reason() {
         let good = Header::new(Kind::Data, ConnectionId(1), PacketNumber(2)).encode();
         let with = |at: usize, value: u8| {

@@ -12,9 +12,10 @@ fn messages_round_trip_behind_their_length() {
         },
     ];
     for message in messages {
-        let mut bytes = Vec::new();
+        // Behind an earlier message that waits in the same buffer.
+        let mut bytes = vec![9; 7];
         message.encode(&mut bytes).unwrap();
-        let (prefix, body) = bytes.split_first_chunk::<4>().unwrap();
+        let (prefix, body) = bytes[7..].split_first_chunk::<4>().unwrap();
         assert_eq!(body_length(*prefix), Ok(body.len()));
         assert_eq!(Message::decode_body(body), Ok(message));
         for cut in 0..body.len() {
@@ -30,6 +31,40 @@ fn long_messages_are_refused_at_both_ends() {
     assert_eq!(message.encode(&mut out).unwrap_err().reason, Reason::TooLong);
     assert_eq!(out, [1, 2, 3], "nothing half-written stays");
     assert!(body_length([0, 0x10, 0, 1]).is_err() && body_length([0; 4]).is_err());
+}
+
+#[test]
+fn a_message_of_the_longest_length_is_accepted() {
+    let message = |bytes| Message::Feedback { transfer: 0, report: vec![0; bytes] };
+    let around = unbounded(&message(MAX_SMALL)).len() - MAX_SMALL;
+    let longest = message(MAX_SMALL - around);
+    let body = unbounded(&longest);
+    assert_eq!(body.len(), body_limit(body[0]));
+    assert_eq!(Message::decode_body(&body), Ok(longest));
+}
+
+#[test]
+fn each_byte_and_item_of_a_request_adds_to_its_weight() {
+    let rule = |length| Rule { takes: true, pattern: vec![b'x'; length] };
+    let get = |rules| {
+        let (sources, recursive, range) = (Vec::new(), false, None);
+        open(Request::Get { sources, recursive, rules, range, archive: false, links_out: false })
+    };
+    let with_params = |params: &[(&str, &str)]| {
+        let mut open = get(Vec::new());
+        open.channel.controller_params =
+            params.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        open.weight()
+    };
+    let with_rules = |rules| get(rules).weight();
+    let held = |path: &str, marks| Held {
+        path: path.into(),
+        marks: vec![Mark { from: 0, bytes: 1, hash: [0; 32] }; marks],
+    };
+    let item = u32::try_from(ITEM).unwrap();
+    assert_eq!(with_rules(vec![rule(100)]) - with_rules(Vec::new()), item + 100);
+    assert_eq!(with_params(&[("key", "values")]) - with_params(&[]), item + 9);
+    assert_eq!(held("path", 5).weight() - held("", 0).weight(), 4 + 5 * size_of::<Mark>());
 }
 
 #[test]
