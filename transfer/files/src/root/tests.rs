@@ -139,6 +139,14 @@ fn the_longest_names_work() {
 }
 
 #[test]
+fn a_path_has_at_most_its_maximum_of_bytes_with_slashes() {
+    let long = std::iter::repeat_n("x".repeat(MAX_NAME), 15);
+    let deep = RootPath::new(long.chain(["y".repeat(253)]).map(String::into_bytes)).unwrap();
+    assert!(deep.join("ab").unwrap_err().to_string().contains("paths 4095"));
+    assert_eq!(deep.join("a").unwrap().as_bytes().len(), MAX_PATH);
+}
+
+#[test]
 fn links_that_lead_outside_the_root_are_never_followed() {
     let place = Place::new();
     let up = |name| format!("../outside/{name}");
@@ -417,6 +425,9 @@ fn opening_a_pipe_does_not_block_and_is_refused() {
             assert!(matches!(error, RootError::NotAFile(_)), "{error}");
         }
         assert_eq!(root_dir.stat(&path("pipe"), LinkTarget::Follow).unwrap().kind, Kind::Other);
+        // Listing a pipe does not block either.
+        assert!(root_dir.read_dir(&path("pipe")).is_err());
+        assert!(root_dir.open_dir(&path("pipe")).is_err());
     }
 }
 

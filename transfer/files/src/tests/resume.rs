@@ -1,6 +1,8 @@
 //! Tests of interrupted transfers, and of their resume by the next transfer to the same
 //! destination.
 
+use std::collections::BTreeSet;
+
 use rustix::io::Errno;
 use sabul_content::CHUNK;
 
@@ -495,6 +497,20 @@ fn data_changed_at_the_destination_is_sent_again() {
 }
 
 #[test]
+fn a_complete_small_file_changed_in_place_is_sent_again() {
+    let files = few();
+    let from = source(&files);
+    let disk = MemoryDisk::new(0);
+    drop(attempt_until(&from, &disk, true, 157));
+    let mut file = disk.open_file(&path("to/small")).unwrap();
+    file.resume_at(0).unwrap();
+    assert_eq!(file.write(&[7; 3000]).unwrap(), 3000, "the same file and size");
+    drop(file);
+    let sent = check_end(&from, &disk, &files, true, "changed");
+    assert!((3000..30_000).contains(&sent), "{sent}");
+}
+
+#[test]
 fn damaged_or_foreign_journals_cause_no_corruption() {
     let files = few();
     let from = source(&files);
@@ -558,6 +574,34 @@ fn two_transfers_to_one_destination_keep_separate_journals() {
     drop(holder);
     check_whole(&disk, &files, "two");
     check_end(&from, &disk, &files, true, "two");
+}
+
+#[test]
+fn a_transfer_beside_a_running_transfer_can_be_resumed() {
+    let with = source(&vec![("later".to_owned(), content(8, 50_000))]);
+    let from = source(&few());
+    let disk = MemoryDisk::new(0);
+    drop(attempt_until(&from, &disk, true, 90));
+    let mut running = receiver_on(&disk.process(), true).unwrap();
+    assert_eq!(running.have().count(), 1, "holds the lock of the first journal");
+    let begun = attempt_until(&with, &disk.process(), true, 20).receiver.counts().bytes;
+    let second = attempt(&with, &disk.process(), true);
+    assert_eq!(second.receiver.counts().resumed, begun - begun % CHUNK);
+}
+
+#[test]
+fn a_cleanup_removes_no_old_file_of_a_user() {
+    let from = source(&few());
+    let disk = MemoryDisk::new(0);
+    let names = ["notes", ".resume-0", ".resume-0.sabul-part.old", "resume-0.sabul"];
+    for name in names {
+        disk.put(&path(&format!("to/{name}")), name.as_bytes()).unwrap();
+    }
+    disk.put(&path("to/x.0123456789abcdef.sabul-part"), b"left by a dead writer").unwrap();
+    disk.wait(30 * 86_400);
+    drop(attempt(&from, &disk, true));
+    let rest = check_whole(&disk, &few(), "after a month");
+    assert_eq!(rest.iter().collect::<BTreeSet<_>>(), names.map(str::to_owned).iter().collect());
 }
 
 #[test]
