@@ -153,6 +153,10 @@ mod tests {
             put_varint(&mut out, value);
             assert_eq!(Reader::new(&out).varint(), Ok(value));
         }
+        // The tenth byte has room for the highest bit alone.
+        let tenth = |byte| [&[0xFF; 9][..], &[byte]].concat();
+        assert_eq!(Reader::new(&tenth(1)).varint(), Ok(u64::MAX));
+        assert_eq!(Reader::new(&tenth(2)).varint().unwrap_err().reason, Reason::Overlong);
         assert_eq!(Reader::new(&[0xFF; 11]).varint().unwrap_err().reason, Reason::Overlong);
         assert_eq!(Reader::new(&[0x80]).varint().unwrap_err().reason, Reason::Truncated);
     }

@@ -365,6 +365,17 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_list_has_at_most_its_maximum_of_ranges() {
+        let range = |i| NumberRange { first: 2 * i, last: 2 * i };
+        let ranges = (0..MAX_RANGES as u64).map(range).collect();
+        let mut bytes = Vec::new();
+        Feedback::Nak(Nak { policy: LossPolicy::Historical, ranges }).encode(&mut bytes);
+        assert!(Feedback::decode(&bytes).is_ok());
+        bytes[1] += 1;
+        assert_eq!(Feedback::decode(&bytes).unwrap_err().reason, Reason::TooManyRanges);
+    }
+
+    #[test]
     fn acks_round_trip() {
         round_trip(&Feedback::Ack(Ack {
             serial: 1,

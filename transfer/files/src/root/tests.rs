@@ -432,6 +432,22 @@ fn opening_a_pipe_does_not_block_and_is_refused() {
 }
 
 #[test]
+fn ids_and_times_with_a_special_meaning_are_refused() {
+    assert_eq!(owner(None, u32::MAX).unwrap_err(), Errno::INVAL);
+    assert_eq!(owner(Some(u32::MAX), 0).unwrap_err(), Errno::INVAL);
+    assert!(owner(Some(u32::MAX - 1), u32::MAX - 1).is_ok());
+    let place = Place::new();
+    symlink("target", place.inside("a-link")).unwrap();
+    for root_dir in place.root_dirs() {
+        let set = |nanoseconds| {
+            root_dir.set_link_mtime(&path("a-link"), FileTime { seconds: 1, nanoseconds })
+        };
+        assert!(set(999_999_999).is_ok());
+        assert!(set(1_000_000_000).is_err(), "larger values mean now, or no change");
+    }
+}
+
+#[test]
 fn folders_are_created_with_their_parents() {
     let place = Place::new();
     for (root_dir, name) in place.root_dirs().iter().zip(["one", "two"]) {

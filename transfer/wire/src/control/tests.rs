@@ -64,6 +64,16 @@ fn each_byte_and_item_of_a_request_adds_to_its_weight() {
     let item = u32::try_from(ITEM).unwrap();
     assert_eq!(with_rules(vec![rule(100)]) - with_rules(Vec::new()), item + 100);
     assert_eq!(with_params(&[("key", "values")]) - with_params(&[]), item + 9);
+    let remove = |places| open(Request::Remove { places, recursive: false }).weight();
+    assert_eq!(remove(vec![vec![b'x'; 100]]) - remove(Vec::new()), item + 100);
+    let named = |length| Entry {
+        path: vec![b'x'; length],
+        kind: EntryKind::Directory,
+        mode: None,
+        modified_ns: None,
+        more: None,
+    };
+    assert_eq!(named(100).weight(), ITEM + 100);
     assert_eq!(held("path", 5).weight() - held("", 0).weight(), 4 + 5 * size_of::<Mark>());
 }
 
