@@ -448,6 +448,27 @@ fn ids_and_times_with_a_special_meaning_are_refused() {
 }
 
 #[test]
+fn only_an_empty_folder_is_removed_as_a_folder() {
+    let place = Place::new();
+    fs::create_dir(place.inside("empty")).unwrap();
+    for (root_dir, is_there) in place.root_dirs().iter().zip([true, false]) {
+        assert!(root_dir.remove_dir(&path("sub")).is_err(), "not empty");
+        assert_eq!(root_dir.remove_dir(&path("empty")).is_ok(), is_there);
+        assert!(!place.inside("empty").exists() && place.inside("sub").exists());
+    }
+}
+
+#[test]
+fn the_identity_of_a_file_has_its_birth_time_where_the_system_reports_one() {
+    let place = Place::new();
+    let reports = fs::metadata(place.inside("sub")).unwrap().created().is_ok();
+    for root_dir in place.root_dirs() {
+        let id = root_dir.stat(&path("sub"), LinkTarget::Itself).unwrap().id;
+        assert_eq!(id.born_ns != 0, reports);
+    }
+}
+
+#[test]
 fn folders_are_created_with_their_parents() {
     let place = Place::new();
     for (root_dir, name) in place.root_dirs().iter().zip(["one", "two"]) {
