@@ -15,7 +15,7 @@ SEEDS ?= 20000
 RUNS ?= 4
 SECONDS ?= 10
 VERIFY ?= --no-verify
-MUTANTS ?= 20
+MUTANTS ?= 300
 
 .DEFAULT_GOAL := help
 .PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted doc test-lab lint-lab \
@@ -103,8 +103,8 @@ sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time; 200 cop
 sanitize: ## the tests of the crate with unsafe code under AddressSanitizer; needs a nightly Rust (part of sweep)
 	$(SETTING) tests/sanitize.sh
 
-mutants: ## MUTANTS=20 small changes in each area of protocol, sealing, sandbox, journal and memory, SEED=1; tests must notice (part of sweep)
-	$(SETTING) tests/mutants.sh $(MUTANTS) $(or $(SEED),1)
+mutants: ## MUTANTS=300 small changes in each area of protocol, sealing, sandbox, journal and memory, SEED=1; tests must notice (part of sweep)
+	$(SETTING) tests/mutants.py $(MUTANTS) $(or $(SEED),1)
 
 reproduce: build ## the papers' tables and figures in virtual time; fails if a verdict changed; OUT=results
 	$(SABUL) reproduce run all --out $(or $(OUT),results)
