@@ -126,6 +126,20 @@ fn wrong_lengths_are_refused_before_the_number_is_used() {
 }
 
 #[test]
+fn the_longest_plaintext_is_sealed_and_opened_and_a_longer_packet_is_refused() {
+    let (mut sealer, mut opener) = pair(Suite::Aes128Gcm);
+    let longest = vec![7; MAX_PLAINTEXT];
+    let mut packet = sealed(&mut sealer, 0, &longest);
+    assert_eq!(opened(&mut opener, 0, &packet), Ok(longest.clone()));
+    let in_place = |opener: &mut Opener, packet: &mut [u8]| {
+        opener.open_in_place(PacketNumber(0), b"header", packet).map(|plaintext| plaintext.to_vec())
+    };
+    assert_eq!(in_place(&mut opener, &mut packet.clone()), Ok(longest));
+    packet.push(0);
+    assert_eq!(in_place(&mut opener, &mut packet), Err(OpenError::Length));
+}
+
+#[test]
 fn packets_reordered_around_an_epoch_boundary_all_open() {
     for suite in SUITES {
         let (mut sealer, mut opener) = pair(suite);
