@@ -1,6 +1,6 @@
 //! Fuzz target for packet protection: sealed packets always open, and no other packets do.
 
-use sabul::seal::{EPOCH_BITS, OpenError, Opener, Sealer, Suite, TAG_LEN};
+use sabul::internal::seal::{EPOCH_BITS, OpenError, Opener, Sealer, Suite, TAG_LEN};
 use sabul_units::PacketNumber;
 
 use crate::input::Input;

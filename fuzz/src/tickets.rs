@@ -2,7 +2,8 @@
 //! same ticket.
 
 use data_encoding::BASE64URL_NOPAD;
-use sabul::ticket::{MAX_ADDRESSES, Ticket};
+use sabul::Ticket;
+use sabul::internal::ticket::MAX_ADDRESSES;
 
 /// Input: a first byte, and then a ticket's text, or (first byte odd) the body of a ticket, to
 /// which correct length and checksum are added.

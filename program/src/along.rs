@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sabul::internal::ssh::Watch;
 use sabul_front::lines::{CopyEvent, LineBuilder};
-use sabul_front::ssh::Watch;
 
 use crate::{json, output};
 

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use sabul::internal::ssh::Ports;
 use sabul_front::listen;
-use sabul_front::ssh::Ports;
 use sabul_units::Rate;
 
 use crate::exit;

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sabul::files::{LocalDestination, RemoteDestination};
 use sabul::files::{Source, SourceSet};
-use sabul::{
-    Failure, LocalDestination, Location, Progress, Remote, RemoteDestination, Report, Retry,
-    Server, Session, Transfer, TransferOptions,
-};
+use sabul::internal::ssh::Watch;
+use sabul::internal::{Location, Remote, Retry, Server};
+use sabul::{Failure, Progress, Report, Session, Transfer, TransferOptions};
 use sabul_content::Printable;
 use sabul_front::control_socket::Job;
 use sabul_front::failures::{self, Machines};
@@ -25,7 +25,6 @@ use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_front::lost_metadata;
 use sabul_front::pipe::Pipe;
 use sabul_front::progress_line::Minimum;
-use sabul_front::ssh::Watch;
 use sabul_units::{count, show_bytes, show_rate};
 
 use crate::along::Along;
@@ -129,18 +128,17 @@ fn job(args: &CpArgs) -> Job {
 async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     let plan = Plan::of(args)?;
     outcome.machines = plan.machines();
-    sabul::allow_many_files();
-    let mut options = TransferOptions {
-        rate_limit_bps: args.bwlimit.map(|rate| rate.0),
-        preserve: args.preserve,
-        archive_mode: args.archive,
-        sync: !args.no_sync,
-        resume: !args.no_resume,
-        read_back: args.read_back,
-        links_out: args.copy_links,
-        rules: args.rules.0.clone(),
-        ..args.channel.transfer_options(controller(args))?
-    };
+    sabul::internal::allow_many_files();
+    let options = args.channel.transfer_options(controller(args))?;
+    let mut options = options
+        .rate_limit(args.bwlimit)
+        .preserve(args.preserve)
+        .archive_mode(args.archive)
+        .sync(!args.no_sync)
+        .resume(!args.no_resume)
+        .read_back(args.read_back)
+        .links_out(args.copy_links)
+        .rules(args.rules.0.clone());
     policy::apply(args, &mut options)?;
     if (args.json || args.json_lines) && plan.writes_stdout() {
         return Err(CliError::usage(
@@ -534,7 +532,8 @@ impl Plan {
                 let path = destination.path;
                 let into_directory =
                     sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
-                let destination = RemoteDestination { path, into_directory };
+                let mut destination = RemoteDestination::path(path);
+                destination.into_directory = into_directory;
                 session.put(sources, destination, options).await?
             }
             Self::Get { sources, destination, .. } => {

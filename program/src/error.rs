@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use sabul::internal::ssh::SshError;
 use sabul::{ErrorKind, FailureCode};
 use sabul_emu::LabError;
-use sabul_front::ssh::SshError;
 use sabul_router::RouterError;
 
 use crate::exit::End;

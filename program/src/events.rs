@@ -5,7 +5,7 @@ use std::io::{LineWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabul::EventSink;
+use sabul::settings::EventSink;
 use sabul_study::qlog::Qlog;
 
 use crate::error::CliError;

@@ -64,20 +64,19 @@ impl From<Cause> for End {
 /// Returns the exit code for an error of this kind.
 pub(crate) const fn code_of(kind: ErrorKind) -> u8 {
     match kind {
-        ErrorKind::Failure | ErrorKind::Internal => FAILED,
         ErrorKind::Request => USAGE,
         ErrorKind::Unreachable => 3,
         ErrorKind::Authentication => 4,
         ErrorKind::Verification => 5,
         ErrorKind::Destination => 6,
         ErrorKind::Interrupt => 130,
+        _ => FAILED,
     }
 }
 
 /// Returns the word for a cause in JSON documents.
 pub(crate) const fn word_of(end: End) -> &'static str {
     match end {
-        End::Error(ErrorKind::Failure) | End::Program(_) => "failed",
         End::Error(ErrorKind::Internal) => "internal",
         End::Error(ErrorKind::Request) => "usage",
         End::Error(ErrorKind::Unreachable) => "unreachable",
@@ -86,6 +85,7 @@ pub(crate) const fn word_of(end: End) -> &'static str {
         End::Error(ErrorKind::Destination) => "destination",
         End::Error(ErrorKind::Interrupt) => "interrupted",
         End::Slow => "too-slow",
+        End::Error(_) | End::Program(_) => "failed",
     }
 }
 

@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sabul::{
-    Changed, LocalDestination, Location, Range, Seen, Server, Session, TransferOptions, View,
-};
+use sabul::Session;
+use sabul::files::{Changed, LocalDestination, Range, Seen, View};
+use sabul::internal::ssh::{Bridge, Watch};
+use sabul::internal::{Location, Server};
 use sabul_content::Printable;
 use sabul_front::format;
 use sabul_front::json::SeenJson;
 use sabul_front::pipe::Pipe;
-use sabul_front::ssh::{Bridge, Watch};
 
 use crate::along::Along;
 use crate::args::{
@@ -81,8 +81,7 @@ pub(crate) async fn cat(args: CatArgs) -> Result<u8, CliError> {
     let whole = args.offset == 0 && args.length.is_none();
     let range = (!whole).then_some(Range { offset: args.offset, length: args.length });
     let channel = &at.reach.channel;
-    let options = channel.transfer_options(channel.controller())?;
-    let options = TransferOptions { range, ..options };
+    let options = channel.transfer_options(channel.controller())?.range(range);
     let is_closed = Arc::default();
     let pipe = Pipe::closing(&is_closed);
     at.run(&server, async |session| {

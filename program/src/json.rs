@@ -2,7 +2,8 @@
 
 use std::io;
 
-use sabul::{Progress, Transfer, steers};
+use sabul::internal::steers;
+use sabul::{Progress, Transfer};
 use sabul_front::json::ErrorJson;
 use sabul_front::lines::{CopyEvent, LineBuilder};
 use serde::Serialize;

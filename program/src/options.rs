@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use sabul::{ConnectConfig, Host, MemoryBudget, PathMemory, Session, Ticket, TransferOptions};
-use sabul_front::ssh::{self, Dialled, Order};
+use sabul::internal::Host;
+use sabul::internal::ssh::{self, Dialled, Order};
+use sabul::settings::{MemoryBudget, PathMemory};
+use sabul::{ConnectConfig, Session, Ticket, TransferOptions};
 use sabul_units::Bytes;
 
 use crate::args::ChannelArgs;
@@ -33,12 +35,10 @@ impl ChannelArgs {
     /// parameters.
     pub(crate) fn transfer_options(&self, controller: &str) -> Result<TransferOptions, CliError> {
         check_controller(controller, &self.cc_params)?;
-        Ok(TransferOptions {
-            controller: controller.to_owned(),
-            controller_params: self.cc_params.clone(),
-            mtu_max: self.mtu,
-            ..TransferOptions::default()
-        })
+        Ok(TransferOptions::default()
+            .controller(controller)
+            .controller_params(self.cc_params.clone())
+            .mtu_max(self.mtu.map(|bytes| Bytes(bytes.into()))))
     }
 
     /// Creates the event log of `--events`, if given.
@@ -58,7 +58,7 @@ impl ChannelArgs {
         let config = self.connect_config(events);
         let dialling = async {
             match address {
-                Some(address) => sabul::connect_to(&address, &ticket, config).await,
+                Some(address) => sabul::internal::connect_to(&address, &ticket, config).await,
                 None => sabul::connect(&ticket, config).await,
             }
         };
@@ -82,12 +82,17 @@ impl ChannelArgs {
     }
 
     fn connect_config(&self, events: Option<&EventFile>) -> ConnectConfig {
-        let memory = self.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
-        let timeouts = sabul::Timeouts::default().with_silence(self.timeout);
+        let memory = self.memory.map_or_else(MemoryBudget::default, memory_budget);
+        let timeouts = sabul::settings::Timeouts::default().with_silence(self.timeout);
         let events = events.map(EventFile::sink);
         let paths = if self.fresh { PathMemory::default() } else { paths::memory() };
-        ConnectConfig { memory, timeouts, events, paths, ..ConnectConfig::default() }
+        ConnectConfig::default().memory(memory).timeouts(timeouts).events(events).paths(paths)
     }
+}
+
+/// Returns the memory budget of `--memory`.
+pub(crate) fn memory_budget(bytes: usize) -> MemoryBudget {
+    MemoryBudget::new(Bytes(bytes as u64))
 }
 
 fn interrupted_early() -> CliError {

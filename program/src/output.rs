@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
-use sabul::Printable;
+use sabul::internal::Printable;
 
 use sabul_scenario::Run;
 use sabul_study::runs::{self, Finished};

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use sabul::PathMemory;
+use sabul::settings::PathMemory;
 use sabul_front::paths::PathFile;
 
 static PATHS: OnceLock<PathFile> = OnceLock::new();

@@ -4,18 +4,17 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sabul::{
-    AggregateInterval, ChannelStats, Direction, Host, Location, MeasureLimit, Report, Server,
-    Session, Transfer, TransferOptions,
-};
+use sabul::internal::ssh::Watch;
+use sabul::internal::{AggregateInterval, Host, Location, Server};
+use sabul::settings::{Direction, MeasureLimit};
+use sabul::{ChannelStats, Report, Session, Transfer, TransferOptions};
 use sabul_front::control_socket::Job;
 use sabul_front::json::{Document, IntervalJson, PerfJson, TransferJson, rate_bps};
 use sabul_front::lines::{LineBuilder, PerfEvent};
-use sabul_front::ssh::Watch;
 use sabul_run::statistics;
 use sabul_study::processor::{cpu_mhz, mhz_per_mbps};
-use sabul_units::show_bytes;
 use sabul_units::show_rate;
+use sabul_units::{Bytes, show_bytes};
 
 use crate::along::Along;
 use crate::args::TestArgs;
@@ -111,7 +110,7 @@ fn server(args: &TestArgs) -> Result<Server, CliError> {
 /// Returns the options of each stream.
 fn options(args: &TestArgs) -> Result<TransferOptions, CliError> {
     let mut channel = args.channel.clone();
-    let mut rate_limit_bps = None;
+    let mut rate_limit = None;
     if let Some(rate) = args.rate {
         if channel.controller() == "fixed" {
             if channel.cc_params.iter().any(|(key, _)| key == "rate_mbps") {
@@ -121,16 +120,15 @@ fn options(args: &TestArgs) -> Result<TransferOptions, CliError> {
             }
             channel.cc_params.push(("rate_mbps".to_owned(), rate.as_mbps_f64().to_string()));
         } else {
-            rate_limit_bps = Some(rate.0);
+            rate_limit = Some(rate);
         }
     }
-    let mut options =
-        TransferOptions { rate_limit_bps, ..channel.transfer_options(channel.controller())? };
+    let mut options = channel.transfer_options(channel.controller())?.rate_limit(rate_limit);
     if let Some(window) = args.window {
-        options.window_bytes = window;
+        options.window = Bytes(window);
         // A block must fit into the window. Block sizes are powers of two.
-        while u64::from(options.block_bytes) > window && options.block_bytes > 4096 {
-            options.block_bytes /= 2;
+        while options.block_size > options.window && options.block_size > Bytes(4096) {
+            options.block_size.0 /= 2;
         }
     }
     Ok(options)
@@ -147,11 +145,12 @@ async fn measure(
 ) -> Result<(Vec<Transfer>, bool), CliError> {
     let direction = if args.reverse { Direction::Receive } else { Direction::Send };
     let seconds = args.time.or_else(|| args.bytes.is_none().then_some(DEFAULT_TIME_S));
-    let limit = MeasureLimit { bytes: args.bytes, time: seconds.map(Duration::from_secs_f64) };
+    let limit = MeasureLimit::default().bytes(args.bytes.map(Bytes));
+    let limit = limit.time(seconds.map(Duration::from_secs_f64));
     let controller = args.channel.controller();
     let policy = if controller == "fixed" { controller } else { "fair" };
     let job = Job::new("perf", args.address.as_deref().unwrap_or_default());
-    let job = job.with_rates(policy, options.rate_limit_bps, None);
+    let job = job.with_rates(policy, options.rate_limit.map(|rate| rate.0), None);
     let _control_socket = control_socket::open(&job);
     let mut transfers = Vec::new();
     for _ in 0..args.streams {

@@ -5,13 +5,12 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
-use sabul::{
-    Bound, Ceiling, Controllers, LISTENER_FILES_MIN, Listener, ListenerConfig, MemoryBudget,
-    SendPolicy, Service, Session,
-};
+use sabul::internal::{Bound, LISTENER_FILES_MIN, ssh};
+use sabul::settings::{Ceiling, Controllers, MemoryBudget, SendPolicy};
+use sabul::{Listener, ListenerConfig, Service, Session};
 use sabul_front::control_socket::{ControlSocket, Job};
 use sabul_front::lines::{LineBuilder, ServeEvent, ServedJson};
-use sabul_front::{listen, served, ssh};
+use sabul_front::served;
 use tokio::task::JoinSet;
 
 use crate::args::{AllowArgs, ListenArgs, ServeArgs};
@@ -19,6 +18,7 @@ use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, INTERRUPTED};
 use crate::interrupt::{Early, Interrupt};
+use crate::options::memory_budget;
 use crate::sandbox::{self, Files, Sandbox};
 use crate::{block_on, control_socket, json, output, paths};
 
@@ -40,14 +40,12 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
     }
     let what =
         format!("serving {}{}", root.display(), if args.read_only { " (read-only)" } else { "" });
-    let service = Service {
-        root: Some(root.clone()),
-        read_only: args.read_only,
-        remove: args.allow_rm,
-        measure: true,
-        read_back: args.read_back,
-        ..Service::default()
-    };
+    let service = Service::default()
+        .root(&root)
+        .read_only(args.read_only)
+        .remove(args.allow_rm)
+        .measure(true)
+        .read_back(args.read_back);
     let example = if args.read_only {
         |address: &str| format!("sabul cp sabul://{address}/FILE .")
     } else {
@@ -62,7 +60,7 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
 /// thread.
 pub(crate) fn perf(args: &ListenArgs) -> Result<u8, CliError> {
     output::warn_of_debug_build();
-    let service = Service { read_only: true, measure: true, ..Service::default() };
+    let service = Service::default().read_only(true).measure(true);
     // Measuring is the purpose of this server.
     let example = |address: &str| format!("sabul perf {address}");
     run("perf serve", args, service, Files::None, Controllers::Any, "answering tests", example)
@@ -94,7 +92,7 @@ fn run(
     let (config, events) = prepare(args, controllers)?;
     let ceilings = (config.sending.ceiling.clone(), config.receiving.clone());
     let address = args.listen;
-    let bound = listen::bind(config).map_err(|error| {
+    let bound = Bound::new(config).map_err(|error| {
         CliError::usage(format!(
             "cannot listen at {address}: {error}; choose another address with --listen"
         ))
@@ -158,14 +156,9 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
         let ticket = bound.ticket().clone();
         let listener = bound.listen()?;
         output::print_line(ssh::ready_line(&ticket, env!("CARGO_PKG_VERSION")))?;
-        let service = Service {
-            as_user: true,
-            read_only: args.read_only,
-            // A user with a login can remove files anyway.
-            remove: true,
-            measure: true,
-            ..Service::default()
-        };
+        // A user with a login can remove files anyway.
+        let service = Service::default().as_user(true).remove(true);
+        let service = service.read_only(args.read_only).measure(true);
         let job = Job::new("serve", "a copy through ssh");
         let answering = Answering { service, interrupt, once: false, log: Log::Silent, job };
         let code = answering.all(listener, ssh::input_end()).await?;
@@ -179,8 +172,9 @@ fn prepare(
     args: &ListenArgs,
     controllers: Controllers,
 ) -> Result<(ListenerConfig, Option<EventFile>), CliError> {
-    sabul::allow_many_files();
-    if let Some(limit) = sabul::files_limit().filter(|limit| *limit < LISTENER_FILES_MIN) {
+    sabul::internal::allow_many_files();
+    if let Some(limit) = sabul::internal::files_limit().filter(|limit| *limit < LISTENER_FILES_MIN)
+    {
         return Err(CliError::usage(format!(
             "the limit of {limit} open files is too low for a server: raise it to {LISTENER_FILES_MIN} or more \
              (ulimit -Hn, LimitNOFILE=)"
@@ -188,16 +182,16 @@ fn prepare(
     }
     let mut config = ListenerConfig::new(args.listen);
     config.advertise.clone_from(&args.advertise);
-    let rate_limit_bps = args.bwlimit.map(|rate| rate.0);
-    config.memory = args.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
+    config.memory = args.memory.map_or_else(MemoryBudget::default, memory_budget);
     config.timeouts = config.timeouts.with_silence(args.timeout);
     let events = args.events.as_deref().map(EventFile::create).transpose()?;
     config.events = events.as_ref().map(EventFile::sink);
     config.paths = paths::memory();
     // Links are full duplex, so each direction has its own limit. Limits also exist without a rate,
     // so that `sabul set` can change them.
-    let ceiling = || args.bwlimit_total.map_or_else(Ceiling::open, |rate| Ceiling::new(rate.0));
-    config.sending = SendPolicy { controllers, rate_limit_bps, ceiling: Some(ceiling()) };
+    let ceiling = || args.bwlimit_total.map_or_else(Ceiling::open, Ceiling::new);
+    config.sending =
+        SendPolicy::default().controllers(controllers).rate_limit(args.bwlimit).ceiling(ceiling());
     config.receiving = Some(ceiling());
     Ok((config, events))
 }
@@ -312,10 +306,10 @@ async fn answer(session: Session, answering: Answering) -> u8 {
     let Answering { service, interrupt, log, job, .. } = answering;
     let peer = served::canonical(session.peer_addr());
     job.session_begins();
-    let observe = |serving: sabul::Serving<'_>| {
+    let observe = |serving: sabul::server::Serving<'_>| {
         let served = match serving {
-            sabul::Serving::Started(started) => return job.serves(started),
-            sabul::Serving::Over(served) => served,
+            sabul::server::Serving::Started(started) => return job.serves(started),
+            sabul::server::Serving::Over(served) => served,
             _ => return,
         };
         if let Ok(report) = served.result {

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
-use sabul::EventSink;
+use sabul::settings::EventSink;
 use sabul_net::DropEvent;
 use sabul_run::events::drop_line;
 use sabul_run::scenario::Scenario;

@@ -89,7 +89,7 @@ impl Flow {
         seed: u64,
         event_sender: Option<EventSender>,
     ) -> Result<Self, LabError> {
-        ::sabul::allow_many_files();
+        ::sabul::internal::allow_many_files();
         let (orders, receiver) = watch::channel(Order::Wait);
         let board = Arc::new(Board::default());
         let task = Task {

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStringExt as _;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
-use sabul::Rule;
-use sabul::files::Rules;
+use sabul::files::Rule;
+use sabul::internal::Rules;
 
 /// Filter rules in the order of the command line.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use clap::Args;
-use sabul_front::ssh::{Order, Ports, Program, Push, Watch};
+use sabul::internal::ssh::{Order, Ports, Program, Push, Watch};
 
 /// Options of a connection to `[USER@]HOST:PATH`.
 #[derive(Clone, Debug, Args)]

@@ -41,7 +41,7 @@ impl TypedValueParser for ControllerName {
 /// Parses an amount of memory in bytes.
 pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(parse_bytes(text)?).unwrap_or(usize::MAX);
-    let least = sabul::MemoryBudget::BYTES_MIN;
+    let least = sabul::settings::MemoryBudget::BYTES_MIN;
     if bytes < least {
         return Err(format!("'{text}' is too little: {} MiB are needed at least", least >> 20));
     }

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sabul::files::Rules;
-use sabul::{RemoteDestination, Session, View};
+use sabul::Session;
+use sabul::files::{RemoteDestination, View};
+use sabul::internal::Rules;
+use sabul::internal::ssh::Watch;
 use sabul_content::Printable;
 use sabul_front::dry::{self, Step, Sums, What};
 use sabul_front::json::DryJson;
-use sabul_front::ssh::Watch;
 use sabul_units::{count, show_bytes};
 
 use super::{Plan, is_into, source_set};
@@ -115,7 +116,8 @@ async fn query_plan(args: &CpArgs, plan: Plan, session: &Session) -> Result<Vec<
             let path = destination.path;
             let into_directory =
                 sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
-            let destination = RemoteDestination { path, into_directory };
+            let mut destination = RemoteDestination::path(path);
+            destination.into_directory = into_directory;
             dry::upload(session, sources, &destination).await?
         }
         Plan::Get { sources, destination, .. } => {

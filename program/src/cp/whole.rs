@@ -69,14 +69,14 @@ impl Whole {
 
 #[cfg(test)]
 mod tests {
-    use sabul::ChannelStats;
-
     use super::*;
 
     fn attempt(seconds: u64, bytes: u64, resumed: u64, limiter: &'static str) -> Progress {
-        let channel = ChannelStats { limiter: vec![(limiter, 1.0)], ..ChannelStats::default() };
-        let elapsed = Duration::from_secs(seconds);
-        Progress { bytes, bytes_resumed: resumed, elapsed, channel, ..Progress::default() }
+        let mut progress = Progress::default();
+        (progress.bytes, progress.bytes_resumed) = (bytes, resumed);
+        progress.elapsed = Duration::from_secs(seconds);
+        progress.channel.limiter = vec![(limiter, 1.0)];
+        progress
     }
 
     #[test]

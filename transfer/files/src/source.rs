@@ -114,6 +114,25 @@ impl std::fmt::Debug for Stream {
 }
 
 impl SourceSet {
+    /// Creates the set of one file or directory on this machine, with the content of the directory. A
+    /// trailing `/` means the content of the directory, as in rsync.
+    pub fn path(path: impl Into<PathBuf>) -> Self {
+        Self::of_paths(vec![path.into()], true)
+    }
+
+    fn of_paths(roots: Vec<PathBuf>, recursive: bool) -> Self {
+        Self {
+            tree: Tree::Local,
+            roots,
+            stream: None,
+            recursive,
+            rules: Rules::default(),
+            range: None,
+            are_patterns: false,
+            links: Links::Inside,
+        }
+    }
+
     /// Creates a set of sources on this machine.
     ///
     /// # Errors
@@ -132,16 +151,7 @@ impl SourceSet {
                 }
             }
         }
-        Ok(Self {
-            tree: Tree::Local,
-            roots,
-            stream,
-            recursive,
-            rules: Rules::default(),
-            range: None,
-            are_patterns: false,
-            links: Links::Inside,
-        })
+        Ok(Self { stream, ..Self::of_paths(roots, recursive) })
     }
 
     /// Creates a set of sources below a listener's root, as requested by a peer. A leading `/` is

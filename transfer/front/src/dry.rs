@@ -7,10 +7,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use sabul::files::SourceSet;
-use sabul::{
-    Error, Facts, Failure, FailureCode, Printable, RemoteDestination, Rule, Seen, SeenKind,
-    Session, View,
-};
+use sabul::files::{Facts, RemoteDestination, Rule, Seen, SeenKind, View};
+use sabul::internal::Printable;
+use sabul::{Error, Failure, FailureCode, Session};
 
 /// Ours: maximum number of paths in one request to the peer.
 const PLACES_MAX: usize = 500;

@@ -1,6 +1,7 @@
 //! Messages for failures of single files: with the machine's name, and grouped by kind.
 
-use sabul::{Failure, FailureCode, Printable};
+use sabul::internal::Printable;
+use sabul::{Failure, FailureCode};
 
 /// Ours: number of failures of one kind from which they are grouped into one line.
 const MANY: usize = 4;

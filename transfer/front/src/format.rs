@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sabul::{Facts, SeenKind};
+use sabul::files::{Facts, SeenKind};
 use sabul_units::show_bytes;
 use time::OffsetDateTime;
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sabul::{AggregateInterval, ChannelStats, Failure, Printable, Progress, Report, Seen};
+use sabul::files::Seen;
+use sabul::internal::{AggregateInterval, Printable};
+use sabul::{ChannelStats, Failure, Progress, Report};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,5 +1,4 @@
-//! User-facing side of copies, for any program: hosts reached through [`ssh`], dry runs ([`dry`]),
-//! progress ([`progress_line`]), limiters ([`limiter`]), listings of remote files ([`format`](mod@format)), the cache of
+//! User-facing side of copies, for any program: dry runs ([`dry`]), progress ([`progress_line`]), limiters ([`limiter`]), listings of remote files ([`format`](mod@format)), the cache of
 //! known paths ([`paths`]), server logs ([`served`]), the control socket of running commands
 //! ([`control_socket`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
 
@@ -19,4 +18,3 @@ pub mod pipe;
 pub mod progress_line;
 pub mod schema;
 pub mod served;
-pub mod ssh;

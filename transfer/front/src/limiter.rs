@@ -85,7 +85,8 @@ mod tests {
     #[test]
     fn limiters_are_sorted_by_share_and_small_ones_omitted() {
         let limiter = vec![("path", 0.2), ("destination", 0.7), ("loss", 0.001)];
-        let channel = ChannelStats { limiter, ..ChannelStats::default() };
+        let mut channel = ChannelStats::default();
+        channel.limiter = limiter;
         assert_eq!(shares(&channel), "destination 70 %, path 20 %");
         assert_eq!(main(&channel), Some("destination"));
         assert!(advice(&channel).unwrap().contains("--no-sync"));

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sabul::{Direction, Failure, Printable, Progress, Purpose, Served};
+use sabul::internal::Printable;
+use sabul::server::{Purpose, Served};
+use sabul::settings::Direction;
+use sabul::{Failure, Progress};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -180,7 +183,7 @@ pub struct ServedJson {
 impl ServedJson {
     /// Returns the result of a transfer. `word` returns the code of an error.
     pub fn of(served: &Served<'_>, word: impl Fn(&sabul::Error) -> &'static str) -> Self {
-        let Served { peer, order, result } = served;
+        let Served { peer, order, result, .. } = served;
         let report = result.ok().cloned().unwrap_or_default();
         Self {
             peer: served::canonical(*peer).to_string(),
@@ -301,7 +304,8 @@ impl LineBuilder {
 
 #[cfg(test)]
 mod tests {
-    use sabul::{FailureCode, Totals};
+    use sabul::FailureCode;
+    use sabul::files::Totals;
 
     use super::*;
 
@@ -309,7 +313,8 @@ mod tests {
     fn json_lines_report_events_and_whether_totals_are_final() {
         let mut line_builder = LineBuilder::default();
         let ahead = Some(Totals { entries: 7, bytes: 900, is_all: false });
-        let progress = Progress { bytes: 10, ahead, ..Progress::default() };
+        let mut progress = Progress::default();
+        (progress.bytes, progress.ahead) = (10, ahead);
         let line = serde_json::to_value(line_builder.update(&progress).unwrap()).unwrap();
         assert_eq!((&line["event"], &line["schema"]), (&"progress".into(), &1.into()));
         assert_eq!((&line["bytes_total"], &line["is_total_certain"]), (&900.into(), &false.into()));
@@ -317,7 +322,8 @@ mod tests {
         let line = serde_json::to_value(line_builder.still().unwrap()).unwrap();
         assert_eq!((&line["bytes"], &line["goodput_bps"]), (&10.into(), &0.0.into()));
         assert!(line["silence_s"].as_f64().unwrap() > 0.0, "{line}");
-        let waiting = Progress { place: Some(12), ..progress.clone() };
+        let mut waiting = progress.clone();
+        waiting.place = Some(12);
         let line = serde_json::to_value(line_builder.update(&waiting).unwrap()).unwrap();
         assert_eq!((&line["event"], &line["place"]), (&"waiting".into(), &12.into()));
         assert!(line_builder.update(&waiting).is_none(), "its place has not changed");

@@ -1,9 +1,6 @@
-//! Listen addresses: parsing, and fallback on machines without IPv6.
+//! Listen addresses.
 
-use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-
-use sabul::{Bound, Error, ListenerConfig};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Default port of listeners.
 const PORT: u16 = 4850;
@@ -25,26 +22,6 @@ pub fn parse(text: &str) -> Result<SocketAddr, &'static str> {
         .map_err(
             |_| "write an address of this machine, a port or both: 192.0.2.1:4850, [::]:4850, 4850",
         )
-}
-
-/// Binds the port. If the address is unspecified and the machine has no IPv6, binds all IPv4
-/// addresses.
-///
-/// # Errors
-///
-/// As [`Bound::new`].
-pub fn bind(config: ListenerConfig) -> Result<Bound, Error> {
-    let SocketAddr::V6(address) = config.address else { return Bound::new(config) };
-    match Bound::new(config.clone()) {
-        Err(Error::Io { source, .. })
-            if address.ip().is_unspecified()
-                && !matches!(source.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) =>
-        {
-            let address = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port());
-            Bound::new(ListenerConfig { address, ..config })
-        }
-        other => other,
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! File attributes that a copy could not keep.
 
-use sabul::{NotKept, Trait};
+use sabul::files::{NotKept, Trait};
 use sabul_units::count;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -14,7 +14,8 @@ use std::{env, fs};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
-use sabul::{KnownPath, PathMemory};
+use sabul::Rate;
+use sabul::settings::{KnownPath, PathMemory};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
@@ -38,12 +39,12 @@ impl Written {
     fn of(path: &KnownPath) -> Self {
         let seen = path.seen.duration_since(UNIX_EPOCH).unwrap_or_default();
         let rtt_us = u64::try_from(path.rtt.as_micros()).unwrap_or(u64::MAX);
-        Self { rate_bps: path.rate_bps, rtt_us, seen: seen.as_secs() }
+        Self { rate_bps: path.rate.0, rtt_us, seen: seen.as_secs() }
     }
 
     fn path(self) -> Option<KnownPath> {
         let seen: SystemTime = UNIX_EPOCH.checked_add(Duration::from_secs(self.seen))?;
-        Some(KnownPath { rate_bps: self.rate_bps, rtt: Duration::from_micros(self.rtt_us), seen })
+        Some(KnownPath::new(Rate(self.rate_bps), Duration::from_micros(self.rtt_us), seen))
     }
 }
 
@@ -142,11 +143,11 @@ mod tests {
         [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2))];
 
     fn now(rate_bps: u64) -> KnownPath {
-        KnownPath { rate_bps, rtt: Duration::from_millis(100), seen: SystemTime::now() }
+        KnownPath::new(Rate(rate_bps), Duration::from_millis(100), SystemTime::now())
     }
 
     fn rates(file: &PathFile) -> Vec<(IpAddr, u64)> {
-        file.memory.paths().iter().map(|(peer, path)| (*peer, path.rate_bps)).collect()
+        file.memory.paths().iter().map(|(peer, path)| (*peer, path.rate.0)).collect()
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use sabul::{ChannelStats, Progress, Totals};
+use sabul::files::Totals;
+use sabul::{ChannelStats, Progress};
 use sabul_units::{Rate, show_bytes, show_rate};
 
 use crate::limiter;
@@ -323,11 +324,20 @@ mod tests {
     }
 
     fn progress(bytes: u64, entries: u64) -> Progress {
-        Progress { bytes, entries, elapsed: second(1), ..Progress::default() }
+        let mut progress = Progress::default();
+        (progress.bytes, progress.entries, progress.elapsed) = (bytes, entries, second(1));
+        progress
     }
 
-    fn with(progress: Progress, ahead: Totals) -> Progress {
-        Progress { ahead: Some(ahead), ..progress }
+    fn with(mut progress: Progress, ahead: Totals) -> Progress {
+        progress.ahead = Some(ahead);
+        progress
+    }
+
+    /// State at the start.
+    fn start(mut progress: Progress) -> Progress {
+        progress.elapsed = second(0);
+        progress
     }
 
     #[test]
@@ -352,7 +362,7 @@ mod tests {
     fn tree(bytes: u64, all: u64, done: u64, entries: u64, limiter: &'static str) -> View {
         let mut progress_line = ProgressLine::default();
         let totals = Totals { entries, bytes: all, is_all: true };
-        progress_line.update(&Progress { elapsed: second(0), ..with(progress(0, 0), totals) });
+        progress_line.update(&start(with(progress(0, 0), totals)));
         let mut state = with(progress(bytes, done), totals);
         (state.elapsed, state.channel.rtt_ms) = (second(2), 40.0);
         state.channel.limiter = vec![(limiter, 0.9)];
@@ -380,7 +390,8 @@ mod tests {
 
     #[test]
     fn a_waiting_transfer_shows_its_queue_position_and_no_rate() {
-        let waiting = Progress { place: Some(12), ..progress(0, 0) };
+        let mut waiting = progress(0, 0);
+        waiting.place = Some(12);
         let view = ProgressLine::default().update(&waiting);
         assert_eq!(view.line(), "waiting for the server: place 12 in line");
         assert_eq!(view.share, None);
@@ -480,7 +491,7 @@ mod tests {
     fn the_limiter_and_the_remaining_time_are_shown() {
         let mut progress_line = ProgressLine::default();
         let total = Totals { entries: 1, bytes: 61_000_000, is_all: true };
-        progress_line.update(&Progress { elapsed: second(0), ..with(progress(0, 0), total) });
+        progress_line.update(&start(with(progress(0, 0), total)));
         let mut state = progress(1_000_000, 0);
         state.channel.limiter = vec![("path", 0.9)];
         let line = progress_line.update(&with(state.clone(), total)).line();
@@ -497,7 +508,8 @@ mod tests {
     fn durable_bytes_are_reported_while_only_flushes_are_pending() {
         let total = Totals { entries: 1, bytes: 8 << 20, is_all: true };
         let line = |bytes: u64, bytes_durable: u64| {
-            let state = Progress { bytes_durable, ..progress(bytes << 20, 0) };
+            let mut state = progress(bytes << 20, 0);
+            state.bytes_durable = bytes_durable;
             ProgressLine::default().update(&with(state, total)).line()
         };
         assert!(line(8, 5 << 20).starts_with("8.0 of 8.0 MiB, 0 bit/s, 5.0 MiB on disk"));
@@ -565,7 +577,8 @@ mod tests {
     #[test]
     fn the_verdict_names_the_largest_limiter_first() {
         let limiter = vec![("path", 0.2), ("destination", 0.7), ("loss", 0.001)];
-        let channel = ChannelStats { limiter, ..ChannelStats::default() };
+        let mut channel = ChannelStats::default();
+        channel.limiter = limiter;
         let text = Minimum::new(Rate(8_000_000)).verdict(1e6, &channel);
         assert!(text.ends_with("limited by: destination 70 %, path 20 % of the time"), "{text}");
         let text = Minimum::new(Rate(8_000_000)).verdict(1e6, &ChannelStats::default());

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
-use sabul::{
-    Direction, Error, Failure, FailureCode, Order, Printable, Purpose, ServeSummary, Served,
-};
+use sabul::internal::Printable;
+use sabul::server::{Order, Purpose, ServeSummary, Served};
+use sabul::settings::Direction;
+use sabul::{Error, Failure, FailureCode};
 use sabul_units::{count, show_bytes, show_rate};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -129,27 +130,22 @@ mod tests {
     #[test]
     fn a_server_log_line_has_peer_files_direction_and_rate() {
         let names = ["a", "b", "c\u{7}", "d"].map(|name| name.as_bytes().to_vec()).to_vec();
-        let mut order = Order { direction: Direction::Send, names, purpose: Purpose::Files };
+        let mut order = Order::new(Direction::Send, Purpose::Files, names);
         let peer = "[::ffff:192.0.2.1]:7".parse().unwrap();
-        let report = Report {
-            bytes: 3 << 20,
-            files: 4,
-            entries_failed: 1,
-            elapsed: Duration::from_secs(2),
-            goodput_bps: 12_582_912.0,
-            ..Report::default()
-        };
-        let line = transfer_line(&Served { peer, order: &order, result: Ok(&report) });
+        let mut report = Report::default();
+        (report.bytes, report.files, report.entries_failed) = (3 << 20, 4, 1);
+        (report.elapsed, report.goodput_bps) = (Duration::from_secs(2), 12_582_912.0);
+        let line = transfer_line(&Served::new(peer, &order, Ok(&report)));
         assert_eq!(
             line,
             "192.0.2.1:7 sent 'a', 'b', 'c\\u{7}' and 1 more: 3.0 MiB in 4 files, 1 failed, 2.00 s, 12.6 Mbit/s"
         );
-        order = Order { direction: Direction::Receive, names: vec![b"in/".to_vec()], ..order };
+        (order.direction, order.names) = (Direction::Receive, vec![b"in/".to_vec()]);
         let error = Error::Cancelled;
-        let line = transfer_line(&Served { peer, order: &order, result: Err(&error) });
+        let line = transfer_line(&Served::new(peer, &order, Err(&error)));
         assert_eq!(line, "192.0.2.1:7 receiving into 'in/' failed: the transfer was cancelled");
-        order = Order { names: vec![Vec::new()], ..order };
-        let line = transfer_line(&Served { peer, order: &order, result: Err(&error) });
+        order.names = vec![Vec::new()];
+        let line = transfer_line(&Served::new(peer, &order, Err(&error)));
         assert!(line.contains("receiving into '/' failed"), "{line}");
     }
 
@@ -164,8 +160,8 @@ mod tests {
             (Purpose::Stream, Direction::Receive, "receiving 'a' was refused: not here"),
             (Purpose::Files, Direction::Receive, "receiving into 'a' was refused: not here"),
         ] {
-            let order = Order { direction, names: vec![b"a".to_vec()], purpose };
-            let said = transfer_line(&Served { peer, order: &order, result: Err(&error) });
+            let order = Order::new(direction, purpose, vec![b"a".to_vec()]);
+            let said = transfer_line(&Served::new(peer, &order, Err(&error)));
             assert_eq!(said, format!("192.0.2.1:7 {line}"));
         }
     }

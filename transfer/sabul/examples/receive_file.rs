@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     listener.ticket().write_file(Path::new(&ticket))?;
     eprintln!("listening at {}", listener.local_addr());
     let session = listener.accept().await?;
-    let service = Service { root: Some(root.into()), ..Service::default() };
+    let service = Service::default().root(root);
     let summary = session.serve(&service).await?;
     println!("{} transfers, {} bytes", summary.transfers, summary.bytes);
     Ok(())

@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use sabul::seal::{Opener, Sealer, Suite, TAG_LEN};
+use sabul::internal::seal::{Opener, Sealer, Suite, TAG_LEN};
 use sabul_units::PacketNumber;
 
 const SIZES: [usize; 4] = [1_400, 8_900, 16_384, 65_000];

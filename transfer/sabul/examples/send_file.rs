@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use sabul::files::{Source, SourceSet};
-use sabul::{ConnectConfig, RemoteDestination, Ticket, TransferOptions, connect};
+use sabul::files::{RemoteDestination, SourceSet};
+use sabul::{ConnectConfig, Ticket, TransferOptions, connect};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,13 +15,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let ticket = Ticket::read_file(Path::new(&ticket))?;
     let session = connect(&ticket, ConnectConfig::default()).await?;
-    let sources = SourceSet::local(vec![Source::Path(path.into())], true)?;
-    let options = TransferOptions::default();
-    let mut transfer = session.put(sources, RemoteDestination::default(), &options).await?;
-    while !transfer.progress().is_finished {
-        transfer.changed().await;
-        eprintln!("{} bytes arrived", transfer.progress().bytes);
-    }
+    let (to, options) = (RemoteDestination::default(), TransferOptions::default());
+    let transfer = session.put(SourceSet::path(path), to, &options).await?;
     let report = transfer.finish().await?;
     println!("{} entries, {:.1} Mbit/s", report.entries, report.goodput_bps / 1e6);
     for (path, failure) in &report.failures {

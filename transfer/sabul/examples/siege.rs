@@ -15,8 +15,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sabul::files::RemoteDestination;
 use sabul::files::{Source, SourceSet};
-use sabul::{ConnectConfig, RemoteDestination, Session, Ticket, TransferOptions, connect, tls};
+use sabul::internal::tls;
+use sabul::{ConnectConfig, Session, Ticket, TransferOptions, connect};
 use sabul_wire::control::{
     CONTROL_VERSION, ChannelParams, Direction, Failure, FailureCode, Message, Open, Request, Seen,
 };
@@ -81,7 +83,7 @@ async fn crowd(ticket: &Ticket, busy: u64, idle: u64, bytes: u64) {
         let name = format!("crowd-{n}").into_bytes();
         let reader = Box::new(std::io::Read::take(std::io::repeat(7), bytes));
         let set = SourceSet::local(vec![Source::Stream { name, reader }], false).unwrap();
-        let to = RemoteDestination { path: Vec::new(), into_directory: true };
+        let to = RemoteDestination::directory("");
         let transfer = session.put(set, to, &options).await.unwrap();
         transfers.spawn(transfer.finish());
     }
@@ -187,7 +189,7 @@ async fn dial(ticket: &Ticket) -> Option<TlsStream<TcpStream>> {
     let tcp = TcpStream::connect(ticket.addresses()[0].as_str()).await.ok()?;
     let mut stream = tls::connect(tcp, ticket.fingerprint()).await.ok()?;
     let exporter = tls::proof_exporter(&**stream.get_ref().1).ok()?;
-    let proof = sabul::ticket::proof(ticket.secret(), &exporter);
+    let proof = sabul::internal::ticket::proof(ticket.secret(), &exporter);
     let software = "siege".to_owned();
     let hello = Message::Hello { version: CONTROL_VERSION, proof, suites: vec![1], software };
     say(&mut stream, &hello).await.then_some(stream)

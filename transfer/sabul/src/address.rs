@@ -119,7 +119,7 @@ fn split_account(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Returns the account in ssh's form, without the brackets of an IPv6 address, or the reason why the account is
 /// invalid.
-fn check_account(account: &str) -> Result<String, &'static str> {
+pub(crate) fn check_account(account: &str) -> Result<String, &'static str> {
     let (user, host) = match account.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
         None => (None, account),

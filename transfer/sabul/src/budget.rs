@@ -19,6 +19,8 @@ mod line;
 mod machine;
 mod tally;
 
+use sabul_units::Bytes;
+
 use crate::descriptors;
 use line::Line;
 pub(crate) use line::{Initiator, QueuePosition};
@@ -131,7 +133,7 @@ impl Default for MemoryBudget {
     /// Every call in a process returns the same budget.
     fn default() -> Self {
         static OF_PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
-        OF_PROCESS.get_or_init(|| Self::new(machine::share(machine::available()))).clone()
+        OF_PROCESS.get_or_init(|| Self::of(machine::share(machine::available()))).clone()
     }
 }
 
@@ -139,15 +141,20 @@ impl MemoryBudget {
     /// The smallest useful budget, in bytes.
     pub const BYTES_MIN: usize = 16 << 20;
 
-    /// Makes a budget of this many bytes, at least [`Self::BYTES_MIN`].
-    pub fn new(bytes: usize) -> Self {
+    /// Makes a budget of this size, at least [`Self::BYTES_MIN`].
+    pub fn new(size: Bytes) -> Self {
+        Self::of(usize::try_from(size.0).unwrap_or(usize::MAX))
+    }
+
+    /// As [`Self::new`].
+    pub(crate) fn of(bytes: usize) -> Self {
         Self::with(bytes.max(Self::BYTES_MIN), None)
     }
 
-    /// Makes a budget that lends exactly this many bytes to each channel endpoint, without a total limit. For
+    /// Makes a budget that lends exactly this size to each channel endpoint, without a total limit. For
     /// comparable measurements.
-    pub fn each(bytes: usize) -> Self {
-        Self::with(usize::MAX, Some(bytes))
+    pub fn each(size: Bytes) -> Self {
+        Self::with(usize::MAX, Some(usize::try_from(size.0).unwrap_or(usize::MAX)))
     }
 
     fn with(bytes: usize, each: Option<usize>) -> Self {

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sabul_units::{Instant, Span};
+use sabul_units::{Instant, Rate, Span};
 
 /// Update interval. Ours: long compared with a sender's bursts, short compared with human perception.
 const UPDATE_INTERVAL: Span = Span::from_millis(100);
@@ -62,10 +62,10 @@ impl PartialEq for Ceiling {
 impl Eq for Ceiling {}
 
 impl Ceiling {
-    /// Makes a ceiling of this many bit/s, at least 1.
-    pub fn new(total_bps: u64) -> Self {
+    /// Makes a ceiling of this rate, at least 1 bit/s.
+    pub fn new(total: Rate) -> Self {
         let ceiling = Self::open();
-        ceiling.set(Some(total_bps));
+        ceiling.set(Some(total));
         ceiling
     }
 
@@ -75,9 +75,9 @@ impl Ceiling {
         Self { shared: Arc::new(Mutex::new(state)) }
     }
 
-    /// Sets the limit in bit/s, at least 1, or removes it. Transfers apply the change within 0.1 s.
-    pub fn set(&self, total_bps: Option<u64>) {
-        self.lock().total_bps = total_bps.map(|bps| bps.max(1));
+    /// Sets the limit, at least 1 bit/s, or removes the limit. Transfers apply the change within 0.1 s.
+    pub fn set(&self, total: Option<Rate>) {
+        self.lock().total_bps = total.map(|rate| rate.0.max(1));
     }
 
     /// Returns the limit in bit/s; `None` without a limit.
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn unused_shares_are_divided_equally_among_the_other_transfers() {
-        let ceiling = Ceiling::new(100 * MBPS);
+        let ceiling = Ceiling::new(Rate(100 * MBPS));
         assert_eq!(share(&ceiling, 10, &[1000]), [100]);
         assert_eq!(share(&ceiling, 20, &[1000; 4]), [25; 4]);
         let parts = share(&ceiling, 40, &[1000, 1000, 10]);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_transfer_that_resumes_sending_regains_an_equal_share() {
-        let ceiling = Ceiling::new(100 * MBPS);
+        let ceiling = Ceiling::new(Rate(100 * MBPS));
         let (mut one, mut other) = (ceiling.join(), ceiling.join());
         let (mut ones, mut others) = (0, 0);
         let mut least = u64::MAX;
@@ -240,16 +240,16 @@ mod tests {
 
     #[test]
     fn a_changed_ceiling_applies_at_the_next_update_and_is_never_zero() {
-        let ceiling = Ceiling::new(0);
+        let ceiling = Ceiling::new(Rate(0));
         assert_eq!(ceiling.total_bps(), Some(1));
         let mut member = ceiling.join();
         assert_eq!(part(&member), 1);
-        ceiling.set(Some(8 * MBPS));
+        ceiling.set(Some(Rate(8 * MBPS)));
         assert!(!member.update(Instant::ZERO, 0), "the first look begins the time");
         assert!(!member.update(Instant::ZERO + Span::from_millis(50), 0));
         assert!(member.update(Instant::ZERO + Span::from_millis(100), 1000));
         assert_eq!(part(&member), 8 * MBPS);
-        assert!(ceiling == ceiling.clone() && ceiling != Ceiling::new(8 * MBPS));
+        assert!(ceiling == ceiling.clone() && ceiling != Ceiling::new(Rate(8 * MBPS)));
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!((one.part_bps(), other.part_bps()), (None, None));
         assert!(!one.update(Instant::ZERO, 0));
         assert!(!one.update(Instant::ZERO + Span::from_millis(100), 1 << 40));
-        ceiling.set(Some(100 * MBPS));
+        ceiling.set(Some(Rate(100 * MBPS)));
         assert!(one.update(Instant::ZERO + Span::from_millis(200), 1 << 41));
         assert_eq!(part(&one), 50 * MBPS, "as much as whoever has said nothing yet");
         ceiling.set(None);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sabul_cc::{Policy, registry};
 use sabul_channel::rules::{RuleSet, find as find_rules, of_code};
 use sabul_udp::SocketOptions;
-use sabul_units::Bytes;
+use sabul_units::{Bytes, Rate};
 use sabul_wire::control::{self, ChannelParams, Range, Rule};
 
 use crate::budget::MemoryBudget;
@@ -28,6 +28,7 @@ const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 4096..=16 << 20;
 
 /// Configuration of a [`crate::Listener`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ListenerConfig {
     /// Address for TCP and UDP; with port 0 the system chooses a port that is free for both.
     pub address: SocketAddr,
@@ -68,9 +69,23 @@ impl ListenerConfig {
     }
 }
 
+setters!(ListenerConfig {
+    advertise: Vec<String>,
+    memory: MemoryBudget,
+    sockets: SocketOptions,
+    timeouts: Timeouts,
+    events: Option<EventSink>,
+    sending: SendPolicy,
+    paths: PathMemory,
+    receiving: Option<Ceiling>,
+});
+
 /// Configuration of [`crate::connect`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ConnectConfig {
+    /// Address to dial, as `host:port`, in place of the addresses in the ticket.
+    pub address: Option<String>,
     /// Memory limit of sessions and transfers.
     pub memory: MemoryBudget,
     /// Options of UDP sockets.
@@ -89,6 +104,7 @@ pub struct ConnectConfig {
 impl Default for ConnectConfig {
     fn default() -> Self {
         Self {
+            address: None,
             memory: MemoryBudget::default(),
             sockets: SocketOptions::default(),
             timeout: Duration::from_secs(10),
@@ -99,11 +115,30 @@ impl Default for ConnectConfig {
     }
 }
 
+setters!(ConnectConfig {
+    memory: MemoryBudget,
+    sockets: SocketOptions,
+    timeout: Duration,
+    timeouts: Timeouts,
+    events: Option<EventSink>,
+    paths: PathMemory,
+});
+
+impl ConnectConfig {
+    /// Returns these settings with this address to dial, as `host:port`.
+    #[must_use]
+    pub fn address(mut self, address: impl Into<String>) -> Self {
+        self.address = Some(address.into());
+        self
+    }
+}
+
 /// Kind of number in a loss report.
 pub use sabul_wire::LossPolicy;
 
 /// Carrier of reports from receiver to sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Carrier {
     /// Authenticated datagrams.
     #[default]
@@ -146,15 +181,19 @@ impl Direction {
 
 /// End of a measurement; without a limit the measurement runs until it is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct MeasureLimit {
     /// After this many bytes.
-    pub bytes: Option<u64>,
+    pub bytes: Option<Bytes>,
     /// After this time, counted from the first byte.
     pub time: Option<Duration>,
 }
 
-/// Destination of files at the peer.
+setters!(MeasureLimit { bytes: Option<Bytes>, time: Option<Duration> });
+
+/// Destination of files at the peer. The default is the peer's root.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RemoteDestination {
     /// Path relative to the peer's root, components joined by `/`.
     pub path: Vec<u8>,
@@ -162,7 +201,20 @@ pub struct RemoteDestination {
     pub into_directory: bool,
 }
 
+impl RemoteDestination {
+    /// A file of this path, or the directory of this path if the peer has such a directory.
+    pub fn path(path: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), into_directory: false }
+    }
+
+    /// A directory of this path, which is created if missing.
+    pub fn directory(path: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), into_directory: true }
+    }
+}
+
 /// Destination of received files on this side.
+#[non_exhaustive]
 pub enum LocalDestination {
     /// A file or directory of this machine.
     Path {
@@ -177,6 +229,18 @@ pub enum LocalDestination {
     /// A directory on the disk of a simulated host.
     #[cfg(test)]
     Disk(std::sync::Arc<dyn sabul_files::disk::Disk>, Vec<u8>),
+}
+
+impl LocalDestination {
+    /// A file of this path, or the directory of this path if that exists.
+    pub fn path(path: impl Into<PathBuf>) -> Self {
+        Self::Path { path: path.into(), into_directory: false }
+    }
+
+    /// A directory of this path, which is created if missing.
+    pub fn directory(path: impl Into<PathBuf>) -> Self {
+        Self::Path { path: path.into(), into_directory: true }
+    }
 }
 
 impl fmt::Debug for LocalDestination {
@@ -196,6 +260,7 @@ impl fmt::Debug for LocalDestination {
 
 /// Operations that [`crate::Session::serve`] allows to the peer.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Service {
     /// Directory in which files are read and written; `None` serves no files.
     pub root: Option<PathBuf>,
@@ -213,8 +278,20 @@ pub struct Service {
     pub read_back: bool,
 }
 
+setters!(Service { as_user: bool, read_only: bool, remove: bool, measure: bool, read_back: bool });
+
+impl Service {
+    /// Returns these permissions with this directory, in which files are read and written.
+    #[must_use]
+    pub fn root(mut self, root: impl Into<PathBuf>) -> Self {
+        self.root = Some(root.into());
+        self
+    }
+}
+
 /// Options of a transfer; chosen by the side that requests the transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TransferOptions {
     /// Name of the congestion controller.
     pub controller: String,
@@ -222,19 +299,19 @@ pub struct TransferOptions {
     pub controller_params: Vec<(String, String)>,
     /// Policy towards competing traffic; any policy but fair needs a controller that supports policies.
     pub policy: Policy,
-    /// Upper limit of the rate, in bit/s.
-    pub rate_limit_bps: Option<u64>,
-    /// Largest IP packet to probe for, in bytes.
-    pub mtu_max: Option<u32>,
+    /// Upper limit of the rate.
+    pub rate_limit: Option<Rate>,
+    /// Largest IP packet to probe for.
+    pub mtu_max: Option<Bytes>,
     /// Preserve modification times and permission bits.
     pub preserve: bool,
     /// Archive mode: keep symbolic and hard links, times, permission bits and, if the receiver has the rights, owners
     /// and extended attributes. Otherwise links are followed.
     pub archive_mode: bool,
-    /// Block size in bytes, a power of two; reduced if memory is short.
-    pub block_bytes: u32,
+    /// Block size, a power of two; reduced if memory is short.
+    pub block_size: Bytes,
     /// Flow window: most bytes sent and not yet acknowledged. Memory of both ends also limits these bytes.
-    pub window_bytes: u64,
+    pub window: Bytes,
     /// Kind of number in loss reports.
     pub loss_policy: LossPolicy,
     /// Carrier of reports.
@@ -263,12 +340,12 @@ impl Default for TransferOptions {
             controller: registry::DEFAULT.to_owned(),
             controller_params: Vec::new(),
             policy: Policy::default(),
-            rate_limit_bps: None,
+            rate_limit: None,
             mtu_max: None,
             preserve: false,
             archive_mode: false,
-            block_bytes: 1 << 20,
-            window_bytes: u64::MAX,
+            block_size: Bytes(1 << 20),
+            window: Bytes(u64::MAX),
             loss_policy: LossPolicy::Current,
             carrier: Carrier::Udp,
             sync: true,
@@ -281,6 +358,26 @@ impl Default for TransferOptions {
     }
 }
 
+setters!(TransferOptions {
+    controller: String,
+    controller_params: Vec<(String, String)>,
+    policy: Policy,
+    rate_limit: Option<Rate>,
+    mtu_max: Option<Bytes>,
+    preserve: bool,
+    archive_mode: bool,
+    block_size: Bytes,
+    window: Bytes,
+    loss_policy: LossPolicy,
+    carrier: Carrier,
+    sync: bool,
+    resume: bool,
+    read_back: bool,
+    links_out: bool,
+    rules: Vec<Rule>,
+    range: Option<Range>,
+});
+
 impl TransferOptions {
     /// Returns the channel settings that are sent to the peer.
     ///
@@ -292,10 +389,11 @@ impl TransferOptions {
         let params = ChannelParams {
             controller: self.controller.clone(),
             controller_params: self.controller_params.clone(),
-            block_bytes: self.block_bytes,
-            window_bytes: self.window_bytes,
-            rate_limit_bps: self.rate_limit_bps,
-            mtu_max: self.mtu_max,
+            // A size of the greatest number is no power of two and is rejected below.
+            block_bytes: u32::try_from(self.block_size.0).unwrap_or(u32::MAX),
+            window_bytes: self.window.0,
+            rate_limit_bps: self.rate_limit.map(|rate| rate.0),
+            mtu_max: self.mtu_max.map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
             rules: rules.code(self.loss_policy),
             // The published protocols of rules without NAKs report over TCP and rely on it.
             control_feedback: self.carrier == Carrier::Control || !rules.rules.has_naks,

@@ -28,7 +28,9 @@ use rejections::{BUSY_TIMEOUTS, Rejection, Rejections};
 
 /// Delay between connection attempts to the addresses of a name [RFC8305 §8].
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Connects to the listener of a ticket, at the first of its addresses that answers.
+
+/// Connects to the listener of a ticket, at the first of its addresses that answers, or at
+/// [`ConnectConfig::address`].
 ///
 /// Returns before the listener has accepted the ticket, which saves an RTT. A wrong secret therefore causes an error in
 /// the first operation of the session. A busy listener is dialled again for up to 15 minutes, and then its answer is
@@ -37,6 +39,9 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// # Errors
 /// If no address answers, or if the peer that answers is not that listener.
 pub async fn connect(ticket: &Ticket, config: ConnectConfig) -> Result<Session, Error> {
+    if let Some(address) = &config.address {
+        return connect_to(address, ticket, config.clone()).await;
+    }
     let mut first = None;
     for address in ticket.addresses() {
         match connect_to(address, ticket, config.clone()).await {

@@ -14,6 +14,7 @@ use crate::events::EventSink;
 use crate::machine::Machine;
 use crate::paths::PathMemory;
 use crate::policy::SendPolicy;
+use crate::ssh::bridge::Bridge;
 use crate::timeouts::Timeouts;
 use crate::writers::Writers;
 use sabul_files::root::{RootDir, RootLink};
@@ -45,6 +46,8 @@ pub(crate) struct Endpoint {
     file_calls: Arc<Semaphore>,
     /// Active writers of files.
     pub(crate) writers: Writers,
+    /// The ssh that keeps the peer of a connector's session alive.
+    pub(crate) bridge: Mutex<Option<Bridge>>,
 }
 
 impl Endpoint {
@@ -71,6 +74,7 @@ impl Endpoint {
             roots,
             file_calls,
             writers,
+            bridge: Mutex::default(),
         })
     }
 

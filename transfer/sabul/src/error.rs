@@ -9,6 +9,7 @@ use sabul_files::os_text;
 use sabul_wire::control::{Failure, FailureCode};
 
 use crate::channel::ChannelError;
+use crate::ticket::TicketError;
 use crate::tls::TlsError;
 
 /// Cause of a failed operation.
@@ -59,6 +60,13 @@ pub enum Error {
     Permission(String),
     /// Another failure, detected here or reported by the peer.
     Failed(Failure),
+    /// A server could not be started or reached through ssh.
+    Ssh {
+        /// Category of the cause.
+        kind: ErrorKind,
+        /// Cause, host, and advice.
+        message: String,
+    },
     /// A user on either side stopped the operation.
     Cancelled,
     /// The operating system refused an operation.
@@ -72,6 +80,7 @@ pub enum Error {
 
 /// Category of an error, by the action that the caller can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// The operation was tried and failed.
     Failure,
@@ -128,6 +137,7 @@ impl Error {
             Self::Verification(_) => ErrorKind::Verification,
             Self::NoSpace(_) | Self::Permission(_) => ErrorKind::Destination,
             Self::Failed(failure) => ErrorKind::of(failure.code),
+            Self::Ssh { kind, .. } => *kind,
             Self::Cancelled => ErrorKind::Interrupt,
             Self::Io { .. } => ErrorKind::Failure,
         }
@@ -148,7 +158,7 @@ impl Error {
             Self::Permission(_) => FailureCode::Permission,
             Self::Failed(failure) => return failure.clone(),
             Self::Cancelled => FailureCode::Cancelled,
-            Self::Io { .. } => FailureCode::Internal,
+            Self::Ssh { .. } | Self::Io { .. } => FailureCode::Internal,
         };
         Failure::new(code, self.to_string())
     }
@@ -215,7 +225,8 @@ impl fmt::Display for Error {
             | Self::Authentication(text)
             | Self::Verification(text)
             | Self::NoSpace(text)
-            | Self::Permission(text) => f.write_str(text),
+            | Self::Permission(text)
+            | Self::Ssh { message: text, .. } => f.write_str(text),
             Self::Unreachable { address, source } => write!(
                 f,
                 "cannot reach {address}: {}; check the address, that the listener runs, and that TCP \
@@ -253,6 +264,12 @@ impl std::error::Error for Error {
             Self::Failed(failure) => Some(failure),
             _ => None,
         }
+    }
+}
+
+impl From<TicketError> for Error {
+    fn from(error: TicketError) -> Self {
+        Self::Config(error.to_string())
     }
 }
 

@@ -1,43 +1,72 @@
 //! Reliable, encrypted bulk transfer: data over UDP with congestion control, everything else over
 //! TLS.
 //!
-//! A [`Listener`] accepts connections and issues a [`Ticket`]; the holder of the ticket can
-//! [`connect`]. Both ends then have a [`Session`]. Either end may put, get, stream and measure,
-//! with several transfers at once. All traffic is encrypted and authenticated. A file gets its
-//! final name only when it is complete and verified.
+//! The simplest complete program sends a file to itself:
 //!
-//! ```no_run
-//! use sabul::files::{Source, SourceSet};
-//! use sabul::{ConnectConfig, Listener, ListenerConfig, RemoteDestination, Service};
-//! use sabul::{Ticket, TransferOptions, connect};
+//! ```
+//! use sabul::files::{RemoteDestination, SourceSet};
+//! use sabul::{ConnectConfig, Listener, ListenerConfig, Service, TransferOptions};
 //!
-//! // One side serves a directory ...
-//! async fn serve() -> Result<(), sabul::Error> {
-//!     let listener = Listener::bind(ListenerConfig::new(([0, 0, 0, 0], 7077).into())).await?;
-//!     println!("{}", listener.ticket());
-//!     let session = listener.accept().await?;
-//!     let root = Some("/srv/data".into());
-//!     session.serve(&Service { root, ..Service::default() }).await?;
-//!     Ok(())
-//! }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (here, there) = (tempfile::tempdir()?, tempfile::tempdir()?);
+//! # let (source, root) = (here.path().join("results.h5"), there.path().to_owned());
+//! # std::fs::write(&source, "content")?;
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! // The receiver serves a directory to the holders of its ticket.
+//! let listener = Listener::bind(ListenerConfig::new("127.0.0.1:0".parse()?)).await?;
+//! let ticket = listener.ticket().clone();
+//! let receiver = tokio::spawn(async move {
+//!     listener.accept().await?.serve(&Service::default().root(root)).await
+//! });
 //!
-//! // ... and the other side sends a file to that directory.
-//! async fn send(ticket: &Ticket) -> Result<(), sabul::Error> {
-//!     let session = connect(ticket, ConnectConfig::default()).await?;
-//!     let set = SourceSet::local(vec![Source::Path("results.h5".into())], false)?;
-//!     let options = TransferOptions::default();
-//!     let transfer = session.put(set, RemoteDestination::default(), &options).await?;
-//!     let report = transfer.finish().await?;
-//!     println!("{} bytes at {:.0} Mbit/s", report.bytes, report.goodput_bps / 1e6);
-//!     session.close().await;
-//!     Ok(())
-//! }
+//! // The sender has the ticket; a session sends, receives, streams and measures.
+//! let session = sabul::connect(&ticket, ConnectConfig::default()).await?;
+//! let (to, options) = (RemoteDestination::default(), TransferOptions::default());
+//! let transfer = session.put(SourceSet::path(source), to, &options).await?;
+//! let report = transfer.finish().await?.into_result()?;
+//! println!("{} bytes at {:.0} Mbit/s", report.bytes, report.goodput_bps / 1e6);
+//! session.close().await;
+//! receiver.await??;
+//! # assert_eq!(std::fs::read(there.path().join("results.h5"))?, b"content");
+//! # Ok(())
+//! # })
+//! # }
 //! ```
 //!
-//! All async functions need a multi-threaded tokio runtime with I/O and time enabled.
+//! The names of this page:
+//!
+//! | names | purpose |
+//! | --- | --- |
+//! | [`Listener`], [`ListenerConfig`], [`Ticket`] | a server, and the secret that authorises its clients |
+//! | [`connect`], [`ConnectConfig`] | a session with the server of a ticket |
+//! | [`Session`] | both ends of a connection: put, get, list, remove, stream, measure, serve |
+//! | [`Service`], [`server`] | permissions of a peer, and its requests one by one |
+//! | [`TransferOptions`], [`Policy`] | controller, policy, rate limit, sync, resume of a transfer |
+//! | [`Transfer`], [`TransferHandle`], [`Progress`] | a running transfer, its changes, its progress |
+//! | [`Report`], [`Interval`], [`ChannelStats`] | the result of a transfer; [`Report::into_result`] makes failed files an error |
+//! | [`SendStream`], [`ReceiveStream`] | byte streams between two applications |
+//! | [`ssh`] | sessions with a server that the user's own ssh starts, for `host:path` |
+//! | [`files`] | sources and destinations, listings, include rules |
+//! | [`blocking`] | the same without `async` |
+//! | [`settings`] | limits of memory and rate, timeouts, sockets, events, path memory |
+//! | [`Error`], [`ErrorKind`], [`Failure`], [`FailureCode`] | errors, and failures of single files |
+//! | [`Rate`], [`Bytes`] | units of settings |
+//!
+//! Types that may grow are `#[non_exhaustive]`. Make settings with `new` or `default`, and change them by the methods with the names of
+//! their fields.
+//!
+//! # Runtime
+//!
+//! The functions run in any tokio runtime with I/O and time enabled, with one thread or several. The threads of a
+//! transfer are its own, but control messages need a runtime that runs.
+
+#[macro_use]
+mod setters;
 
 mod address;
 mod aggregate;
+pub mod blocking;
 mod budget;
 mod ceiling;
 mod channel;
@@ -48,55 +77,40 @@ mod descriptors;
 mod endpoint;
 mod error;
 mod events;
+pub mod files;
+#[doc(hidden)]
+pub mod internal;
 mod listener;
 mod machine;
 mod path;
 mod paths;
 mod policy;
 mod retry;
-pub mod seal;
+mod seal;
+pub mod server;
 mod session;
+pub mod settings;
 mod source;
+pub mod ssh;
 mod steer;
 mod stream;
-pub mod ticket;
+mod ticket;
 mod timeouts;
-pub mod tls;
+mod tls;
 mod transfer;
 #[cfg(test)]
 mod world;
 mod writers;
 
-pub use address::{Host, Location, Remote, Server};
-pub use aggregate::AggregateInterval;
-pub use budget::MemoryBudget;
-pub use ceiling::Ceiling;
 pub use channel::ChannelStats;
-pub use config::{
-    Carrier, ConnectConfig, Direction, ListenerConfig, LocalDestination, LossPolicy, MeasureLimit,
-    RemoteDestination, Service, TransferOptions,
-};
-pub use connector::{connect, connect_to};
-pub use descriptors::{LISTENER_FILES_MIN, allow_many_files, files_limit};
+pub use config::{ConnectConfig, ListenerConfig, Service, TransferOptions};
+pub use connector::connect;
 pub use error::{Error, ErrorKind};
-pub use events::{EventSink, TransferEvent};
-pub use listener::{Bound, Listener};
-pub use paths::{KnownPath, PathMemory};
-pub use policy::{Controllers, SendPolicy};
-pub use retry::Retry;
+pub use listener::Listener;
 pub use sabul_cc::Policy;
-pub use sabul_content::{Printable, steers};
-pub use sabul_files::{self as files, Totals};
-pub use sabul_udp::SocketOptions;
-pub use sabul_wire::control::{
-    CONTROL_VERSION as PROTOCOL_VERSION, Facts, Failure, FailureCode, NotKept, Range, Rule, Seen,
-    SeenKind, Trait, View,
-};
-pub use session::{
-    ChangeRequest, Changed, GetRequest, Listing, ListingRequest, MeasureRequest, Order, Purpose,
-    PutRequest, Request, ServeSummary, Served, Serving, Session, Started, StreamRequest,
-};
+pub use sabul_units::{Bytes, Rate};
+pub use sabul_wire::control::{Failure, FailureCode};
+pub use session::Session;
 pub use stream::{ReceiveStream, SendStream};
 pub use ticket::Ticket;
-pub use timeouts::Timeouts;
 pub use transfer::{Interval, Progress, Report, Transfer, TransferHandle};

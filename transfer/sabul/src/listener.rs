@@ -79,11 +79,28 @@ pub struct Bound {
 
 impl Bound {
     /// Binds the port for TCP and UDP and makes a new identity and a new ticket. The kernel queues connections from now
-    /// on.
+    /// on. If the address is `[::]` and the machine has no IPv6, binds all IPv4 addresses.
     ///
     /// # Errors
     /// If the port is not free for both, or an address to advertise is invalid.
     pub fn new(config: ListenerConfig) -> Result<Self, Error> {
+        let SocketAddr::V6(address) = config.address else { return Self::at(config) };
+        match Self::at(config.clone()) {
+            Err(Error::Io { source, .. })
+                if address.ip().is_unspecified()
+                    && !matches!(
+                        source.kind(),
+                        io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied
+                    ) =>
+            {
+                let address = SocketAddr::from(([0, 0, 0, 0], address.port()));
+                Self::at(ListenerConfig { address, ..config })
+            }
+            other => other,
+        }
+    }
+
+    fn at(config: ListenerConfig) -> Result<Self, Error> {
         let (tcp, udp) = bind_both(&config)?;
         let address =
             tcp.local_addr().map_err(|source| Error::Io { action: "learn the port", source })?;

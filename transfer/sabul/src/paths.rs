@@ -21,13 +21,21 @@ const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Path parameters measured by a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KnownPath {
-    /// Highest delivery rate in the last seconds of the transfer, in bit/s of IP packets.
-    pub rate_bps: u64,
+    /// Highest delivery rate in the last seconds of the transfer, of whole IP packets.
+    pub rate: Rate,
     /// Smallest RTT.
     pub rtt: Duration,
     /// End of the transfer.
     pub seen: SystemTime,
+}
+
+impl KnownPath {
+    /// Makes the parameters of a path that a transfer measured until `seen`.
+    pub const fn new(rate: Rate, rtt: Duration, seen: SystemTime) -> Self {
+        Self { rate, rtt, seen }
+    }
 }
 
 /// Cache of the paths to peers to which this process has sent; clones share the cache.
@@ -97,13 +105,13 @@ impl PathTo {
     pub(crate) fn facts(&self) -> Option<PathFacts> {
         let known = *self.memory.lock().get(&self.peer)?;
         is_fresh(&known, SystemTime::now())
-            .then(|| PathFacts { rate: Rate(known.rate_bps), rtt: Span::from(known.rtt) })
+            .then(|| PathFacts { rate: known.rate, rtt: Span::from(known.rtt) })
     }
 
     /// Stores the parameters measured by a transfer.
     pub(crate) fn note(&self, facts: PathFacts) {
         let PathFacts { rate, rtt } = facts;
-        let path = KnownPath { rate_bps: rate.0, rtt: rtt.into(), seen: SystemTime::now() };
+        let path = KnownPath::new(rate, rtt.into(), SystemTime::now());
         self.memory.note(self.peer, path);
     }
 }
@@ -115,7 +123,7 @@ mod tests {
     use super::*;
 
     fn seen(rate_bps: u64, ago: Duration) -> KnownPath {
-        KnownPath { rate_bps, rtt: Duration::from_millis(40), seen: SystemTime::now() - ago }
+        KnownPath::new(Rate(rate_bps), Duration::from_millis(40), SystemTime::now() - ago)
     }
 
     #[test]

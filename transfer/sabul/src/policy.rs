@@ -4,12 +4,14 @@
 //! network. The sending side therefore applies this policy to each request.
 
 use sabul_cc::registry;
+use sabul_units::Rate;
 use sabul_wire::control::{ChannelParams, Failure, FailureCode};
 
 use crate::ceiling::Ceiling;
 
 /// Controllers that a peer may choose for data sent by this end.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Controllers {
     /// All controllers that react to loss.
     #[default]
@@ -39,14 +41,21 @@ impl Controllers {
 /// Limits on the settings that a peer may choose for data sent by this end. Transfers opened by this end are not
 /// limited by the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct SendPolicy {
     /// Allowed controllers.
     pub controllers: Controllers,
-    /// Upper limit of the rate of one transfer, in bit/s.
-    pub rate_limit_bps: Option<u64>,
+    /// Upper limit of the rate of one transfer.
+    pub rate_limit: Option<Rate>,
     /// Rate limit of all transfers together.
     pub ceiling: Option<Ceiling>,
 }
+
+setters!(SendPolicy {
+    controllers: Controllers,
+    rate_limit: Option<Rate>,
+    ceiling: Option<Ceiling>,
+});
 
 impl SendPolicy {
     /// Allows every controller and rate: for measurements, on paths that tolerate them.
@@ -65,7 +74,7 @@ impl SendPolicy {
             );
             return Err(Failure::new(FailureCode::Refused, text));
         }
-        let limits = [params.rate_limit_bps, self.rate_limit_bps];
+        let limits = [params.rate_limit_bps, self.rate_limit.map(|rate| rate.0)];
         params.rate_limit_bps = limits.into_iter().flatten().min();
         Ok(())
     }
@@ -119,7 +128,7 @@ mod tests {
             (Some(5), Some(7), Some(5)),
             (Some(9), Some(7), Some(7)),
         ] {
-            let policy = SendPolicy { rate_limit_bps: allowed, ..SendPolicy::default() };
+            let policy = SendPolicy::default().rate_limit(allowed.map(Rate));
             let mut params = params("sabul2026", asked);
             policy.apply(&mut params).unwrap();
             assert_eq!(params.rate_limit_bps, expected);

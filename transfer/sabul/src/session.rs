@@ -10,7 +10,7 @@ mod streams;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabul_wire::control::{self, Entry, Message, Open};
@@ -26,6 +26,7 @@ use crate::control::{Connection, Control, Ending, Requests, Router};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::seal::Suite;
+use crate::ssh::bridge::Bridge;
 use crate::steer::Steering;
 use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{
@@ -77,6 +78,7 @@ impl fmt::Debug for Session {
 
 /// Summary of [`Session::serve`].
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct ServeSummary {
     /// Transfers that ended successfully, including those with failed entries.
     pub transfers: u64,
@@ -269,8 +271,10 @@ impl Session {
         options: &TransferOptions,
     ) -> Result<Transfer, Error> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let request =
-            control::Request::Measure { bytes: limit.bytes, millis: limit.time.map(millis) };
+        let request = control::Request::Measure {
+            bytes: limit.bytes.map(|bytes| bytes.0),
+            millis: limit.time.map(millis),
+        };
         self.open(direction, request, options, |_| Ok(measure_work(direction, limit))).await
     }
 
@@ -300,7 +304,7 @@ impl Session {
             request,
             channel: params.clone(),
         };
-        let steering = Steering::wanted(options.policy, options.rate_limit_bps);
+        let steering = Steering::wanted(options.policy, options.rate_limit.map(|rate| rate.0));
         let is_stream = matches!(open.request, control::Request::Stream { .. });
         self.inner.cx.control.send_request(open)?;
         drop(next_number);
@@ -463,6 +467,15 @@ impl Session {
         }
     }
 
+    /// Keeps the ssh that started the peer for as long as the session and its transfers.
+    pub(crate) fn keep(&self, bridge: Bridge) {
+        *self.bridge() = Some(bridge);
+    }
+
+    fn bridge(&self) -> MutexGuard<'_, Option<Bridge>> {
+        self.inner.cx.endpoint.bridge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Closes the session and notifies the peer. Running transfers are cancelled.
     pub async fn close(self) {
         self.inner.cx.control.send(Message::Close);
@@ -471,6 +484,10 @@ impl Session {
         if let Some(written) = written {
             // A peer that no longer reads does not need the message.
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, written).await;
+        }
+        let bridge = self.bridge().take();
+        if let Some(bridge) = bridge {
+            bridge.close().await;
         }
     }
 }

@@ -212,7 +212,7 @@ pub fn proof(secret: &[u8; 32], exporter: &[u8]) -> [u8; 32] {
 
 /// Whether `received` is the [`proof`] of `secret` on this connection. Runs in constant time.
 #[must_use]
-pub fn verify_proof(secret: &[u8; 32], exporter: &[u8], received: &[u8; 32]) -> bool {
+pub(crate) fn verify_proof(secret: &[u8; 32], exporter: &[u8], received: &[u8; 32]) -> bool {
     // `blake3::Hash` compares in constant time.
     blake3::keyed_hash(secret, exporter) == blake3::Hash::from_bytes(*received)
 }

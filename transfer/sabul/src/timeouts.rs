@@ -8,6 +8,7 @@ use std::time::Duration;
 /// of the peer are read first. Each end measures for itself. A laptop that sleeps for an hour finds its session alive
 /// if the other end has a timeout of more than an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timeouts {
     /// Longest silence of a peer: on the control connection, with three pings in this time, and on UDP while data is
     /// due. Use several seconds, because a path may fail for a while.
@@ -18,6 +19,8 @@ pub struct Timeouts {
     /// Longest time of a session without a transfer; `None` has no limit while the peer is alive.
     pub idle: Option<Duration>,
 }
+
+setters!(Timeouts { silence: Duration, accept: Duration, idle: Option<Duration> });
 
 impl Timeouts {
     /// Default of a listener: as [`Timeouts::default`], with 15 minutes for a session without transfers.

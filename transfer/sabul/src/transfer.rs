@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sabul_cc::Policy;
+use sabul_units::Rate;
 use sabul_wire::control::Failure;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -102,11 +103,12 @@ impl Transfer {
     ///
     /// # Errors
     /// If the limit is zero.
-    pub fn set_rate_limit(&self, limit_bps: Option<u64>) -> Result<(), Error> {
-        self.handle.set_rate_limit(limit_bps)
+    pub fn set_rate_limit(&self, limit: Option<Rate>) -> Result<(), Error> {
+        self.handle.set_rate_limit(limit)
     }
 
-    /// Waits for the end and returns the report. Failures of single entries are in the report and are no error.
+    /// Waits for the end and returns the report. Failures of single entries are in the report and are no error;
+    /// [`Report::into_result`] makes them an error.
     pub async fn finish(self) -> Result<Report, Error> {
         self.outcome().await
     }

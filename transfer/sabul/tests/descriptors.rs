@@ -5,17 +5,19 @@ use std::fs;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sabul::files::RemoteDestination;
 use sabul::files::{Source, SourceSet};
+use sabul::settings::{Direction, MeasureLimit};
 use sabul::{
-    ConnectConfig, Direction, Error, Listener, ListenerConfig, MeasureLimit, RemoteDestination,
-    Service, Session, Ticket, TransferOptions, connect,
+    Bytes, ConnectConfig, Error, Listener, ListenerConfig, Service, Session, Ticket,
+    TransferOptions, connect,
 };
 
 /// Descriptor limit in this test: half of the descriptors may be sessions.
 const FILES: u64 = 256;
 
 async fn measured(session: &Session) -> Result<u64, Error> {
-    let limit = MeasureLimit { bytes: Some(1000), time: None };
+    let limit = MeasureLimit::default().bytes(Bytes(1000));
     let transfer = session.measure(Direction::Send, limit, &TransferOptions::default()).await?;
     transfer.finish().await.map(|report| report.bytes)
 }
@@ -37,8 +39,7 @@ fn at_the_descriptor_limit_new_clients_wait_and_open_sessions_work() {
         let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
         let listener = Listener::bind(config).await.unwrap();
         let ticket = listener.ticket().clone();
-        let service =
-            Service { root: Some(root.path().to_owned()), measure: true, ..Service::default() };
+        let service = Service::default().root(root.path()).measure(true);
         tokio::spawn(async move {
             while let Ok(session) = listener.accept().await {
                 let service = service.clone();

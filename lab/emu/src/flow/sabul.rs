@@ -18,14 +18,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use sabul::server::Request;
+use sabul::settings::{Carrier, Direction, LossPolicy, MeasureLimit, MemoryBudget, SendPolicy};
 use sabul::{
-    Carrier, ChannelStats, ConnectConfig, Direction, Error, Listener, ListenerConfig, LossPolicy,
-    MeasureLimit, MemoryBudget, Policy, Request, SendPolicy, Session, Ticket, Transfer,
-    TransferOptions,
+    ChannelStats, ConnectConfig, Error, Listener, ListenerConfig, Policy, Session, Ticket,
+    Transfer, TransferOptions,
 };
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Profile};
-use sabul_units::Span;
+use sabul_units::{Bytes, Span};
 use tokio::time::sleep;
 
 use super::board::Board;
@@ -93,11 +94,11 @@ pub(super) fn prepare(
     let plan = &task.plan;
     refuse_what_cannot_be(task)?;
     let options = options(plan).map_err(|why| task.failed(why))?;
-    let memory_bytes = usize::try_from(memory_bytes(plan)).unwrap_or(usize::MAX);
+    let memory = Bytes(memory_bytes(plan));
     let sabul = Arc::new(Sabul {
         board: Arc::clone(&task.board),
         clock: Mutex::default(),
-        sizes: Sizes::of(task, options.block_bytes),
+        sizes: Sizes::of(task, u32::try_from(options.block_size.0).unwrap_or(u32::MAX)),
         receiving: Mutex::default(),
         sending: Mutex::default(),
     });
@@ -107,7 +108,7 @@ pub(super) fn prepare(
         let listen = || {
             let runtime = runtime()?;
             let mut config = ListenerConfig::new(far_task.far.any_port());
-            config.memory = MemoryBudget::each(memory_bytes);
+            config.memory = MemoryBudget::each(memory);
             config.sending = SendPolicy::any();
             config.events = far_task.sink("far");
             let listener = runtime
@@ -125,9 +126,9 @@ pub(super) fn prepare(
 
     let (mut near_task, shared) = (task.clone(), Arc::clone(&sabul));
     start_thread("lab-sabul-near", &task.near, threads, move |prepared| {
-        let memory = MemoryBudget::each(memory_bytes);
+        let memory = MemoryBudget::each(memory);
         let events = near_task.sink("near");
-        let config = ConnectConfig { memory, events, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().memory(memory).events(events);
         let connect = || {
             let runtime = runtime()?;
             let session = runtime
@@ -177,17 +178,15 @@ fn options(plan: &FlowPlan) -> Result<TransferOptions, String> {
         let least = BLOCK_BYTES.start().div_ceil(plan.payload_bytes().into());
         format!("its window is less than the smallest block; use window_packets of {least} or more")
     })?;
-    Ok(TransferOptions {
-        controller: plan.cc.clone(),
-        controller_params: plan.params.clone(),
-        policy: plan.sabul().map_or_else(Policy::default, |ends| ends.policy),
-        mtu_max: Some(plan.packet_bytes),
-        block_bytes,
-        window_bytes,
-        loss_policy,
-        carrier,
-        ..TransferOptions::default()
-    })
+    Ok(TransferOptions::default()
+        .controller(plan.cc.clone())
+        .controller_params(plan.params.clone())
+        .policy(plan.sabul().map_or_else(Policy::default, |ends| ends.policy))
+        .mtu_max(Bytes(plan.packet_bytes.into()))
+        .block_size(Bytes(block_bytes.into()))
+        .window(Bytes(window_bytes))
+        .loss_policy(loss_policy)
+        .carrier(carrier))
 }
 
 /// Returns the memory for the blocks of one copy at one end: a share of the total, or the need of
@@ -227,8 +226,8 @@ async fn connect(
     config: ConnectConfig,
     options: &TransferOptions,
 ) -> Result<Session, Error> {
-    let session = sabul::connect_to(&address.to_string(), ticket, config).await?;
-    let nothing = MeasureLimit { bytes: Some(0), time: None };
+    let session = sabul::internal::connect_to(&address.to_string(), ticket, config).await?;
+    let nothing = MeasureLimit::default().bytes(Bytes(0));
     let transfer = session.measure(Direction::Send, nothing, options).await?;
     let late = |_| Error::PeerGone(format!("no answer within {} s", TIMEOUT.as_secs()));
     tokio::time::timeout(TIMEOUT, transfer.finish()).await.map_err(late)??;
@@ -263,7 +262,7 @@ async fn send_copy(
     let Copy { number, bytes } = copy;
     // No await between the two lines, so this is the order in which the far end receives requests.
     let order = next.replace(next.get() + 1);
-    let limit = MeasureLimit { bytes, time: None };
+    let limit = MeasureLimit::default().bytes(bytes.map(Bytes));
     let opened = session.measure(Direction::Send, limit, options).await;
     let transfer = Arc::new(opened.map_err(|error| error.to_string())?);
     sabul.board.start(number, clock.now());
@@ -457,14 +456,14 @@ mod tests {
     fn blocks_fit_the_window_and_memory_is_shared() {
         let mut plan = plan();
         let asked = options(&plan).unwrap();
-        assert_eq!((asked.block_bytes, asked.window_bytes), (1 << 20, 256 << 20));
+        assert_eq!((asked.block_size, asked.window), (Bytes(1 << 20), Bytes(256 << 20)));
         plan.arrivals = Arrivals::Together { count: 64, spread: Span::ZERO };
         assert_eq!(memory_bytes(&plan), 8 << 20);
-        assert_eq!(options(&plan).unwrap().block_bytes, 1 << 20);
+        assert_eq!(options(&plan).unwrap().block_size, Bytes(1 << 20));
         plan.window_packets = Some(64);
         let asked = options(&plan).unwrap();
-        assert_eq!(asked.window_bytes, 64 * u64::from(plan.payload_bytes()));
-        assert_eq!(asked.block_bytes, 65_536, "the largest power of two within the window");
+        assert_eq!(asked.window.0, 64 * u64::from(plan.payload_bytes()));
+        assert_eq!(asked.block_size, Bytes(65_536), "the largest power of two within the window");
         plan.window_packets = Some(2);
         assert!(options(&plan).unwrap_err().contains("window_packets of 3 or more"));
     }

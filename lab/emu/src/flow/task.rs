@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use ::sabul::EventSink;
+use ::sabul::settings::EventSink;
 use sabul_run::meter::RttEstimate;
 use sabul_run::scenario::FlowPlan;
 use sabul_units::{Instant, SeededRandom, Span};

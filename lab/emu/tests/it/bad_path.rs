@@ -8,10 +8,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
+use sabul::files::{LocalDestination, RemoteDestination};
 use sabul::files::{Source, SourceSet};
+use sabul::internal::connect_to;
+use sabul::settings::{Carrier, LossPolicy, MemoryBudget, SendPolicy};
 use sabul::{
-    Carrier, ConnectConfig, Listener, ListenerConfig, LocalDestination, LossPolicy, MemoryBudget,
-    RemoteDestination, SendPolicy, Service, Session, Ticket, TransferOptions, connect_to,
+    Bytes, ConnectConfig, Listener, ListenerConfig, Service, Session, Ticket, TransferOptions,
 };
 use sabul_emu::{Relay, RelayConfig};
 use sabul_net::{LinkConfig, Outage, QueueLimit};
@@ -49,7 +51,7 @@ async fn serving(root: &Path) -> (Ticket, SocketAddr) {
     config.sending = SendPolicy::any();
     let listener = Listener::bind(config).await.unwrap();
     let (ticket, address) = (listener.ticket().clone(), listener.local_addr());
-    let service = Service { root: Some(root.to_owned()), measure: true, ..Service::default() };
+    let service = Service::default().root(root).measure(true);
     tokio::spawn(async move {
         while let Ok(session) = listener.accept().await {
             let service = service.clone();
@@ -76,10 +78,10 @@ async fn there_and_back(
     fs::write(near.join("up"), &content).unwrap();
     fs::write(far.join("down"), &content).unwrap();
     let sources = SourceSet::local(vec![Source::Path(near.join("up"))], false).unwrap();
-    let place = RemoteDestination { path: Vec::new(), into_directory: true };
+    let place = RemoteDestination::directory("");
     let report = session.put(sources, place, options).await.unwrap().finish().await.unwrap();
     assert!(report.verified && report.entries_failed == 0, "{report:?}");
-    let place = LocalDestination::Path { path: near.to_owned(), into_directory: true };
+    let place = LocalDestination::directory(near);
     let got = session.get(vec![b"down".to_vec()], false, place, options).await.unwrap();
     let report = got.finish().await.unwrap();
     assert!(report.verified && report.entries_failed == 0, "{report:?}");
@@ -115,14 +117,12 @@ fn cross(
         .unwrap();
         let address = relay.addr().to_string();
         let session = connect_to(&address, &ticket, ConnectConfig::default()).await.unwrap();
-        let options = TransferOptions {
-            loss_policy,
-            carrier,
-            block_bytes: 1 << 16,
-            controller: controller.to_owned(),
-            controller_params,
-            ..TransferOptions::default()
-        };
+        let options = TransferOptions::default()
+            .loss_policy(loss_policy)
+            .carrier(carrier)
+            .block_size(Bytes(1 << 16))
+            .controller(controller)
+            .controller_params(controller_params);
         there_and_back(&session, near.path(), far.path(), &options, bytes).await;
         let stats = relay.stats();
         assert!(stats.forward.dropped() > 0 && stats.back.dropped() > 0, "the path was bad");
@@ -195,15 +195,15 @@ fn datagrams_from_strangers_are_ignored_and_get_no_answer() {
 fn a_receiver_that_stops_reading_slows_the_sender() {
     run(async {
         let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
-        config.memory = MemoryBudget::each(4 << 20);
+        config.memory = MemoryBudget::each(Bytes(4 << 20));
         let listener = Listener::bind(config).await.unwrap();
         let address = listener.local_addr().to_string();
         let session =
             connect_to(&address, listener.ticket(), ConnectConfig::default()).await.unwrap();
         let peer = listener.accept().await.unwrap();
-        let options = TransferOptions { block_bytes: 1 << 18, ..TransferOptions::default() };
+        let options = TransferOptions::default().block_size(Bytes(1 << 18));
         let mut sending = session.send_stream("slow", &options).await.unwrap();
-        let Some(sabul::Request::Stream(request)) = peer.next_request().await else {
+        let Some(sabul::server::Request::Stream(request)) = peer.next_request().await else {
             panic!("the peer asks for a stream");
         };
         let mut reading = request.accept_receiver().unwrap();

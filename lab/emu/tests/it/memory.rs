@@ -9,10 +9,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use sabul::files::RemoteDestination;
 use sabul::files::{Source, SourceSet};
+use sabul::internal::connect_to;
+use sabul::settings::{Direction, MeasureLimit, MemoryBudget};
 use sabul::{
-    ConnectConfig, Direction, Listener, ListenerConfig, MeasureLimit, MemoryBudget,
-    RemoteDestination, Service, Session, Ticket, Transfer, TransferOptions, connect, connect_to,
+    Bytes, ConnectConfig, Listener, ListenerConfig, Service, Session, Ticket, Transfer,
+    TransferOptions, connect,
 };
 use sabul_emu::{Relay, RelayConfig};
 use sabul_net::LinkConfig;
@@ -32,7 +35,7 @@ async fn serving(memory: &MemoryBudget, root: &Path) -> (Ticket, SocketAddr) {
     config.memory = memory.clone();
     let listener = Listener::bind(config).await.unwrap();
     let found = (listener.ticket().clone(), listener.local_addr());
-    let service = Service { root: Some(root.to_owned()), measure: true, ..Service::default() };
+    let service = Service::default().root(root).measure(true);
     tokio::spawn(async move {
         while let Ok(session) = listener.accept().await {
             let service = service.clone();
@@ -43,11 +46,11 @@ async fn serving(memory: &MemoryBudget, root: &Path) -> (Ticket, SocketAddr) {
 }
 
 fn with(memory: &MemoryBudget) -> ConnectConfig {
-    ConnectConfig { memory: memory.clone(), ..ConnectConfig::default() }
+    ConnectConfig::default().memory(memory.clone())
 }
 
 async fn measuring(session: &Session, direction: Direction, bytes: u64) -> Transfer {
-    let limit = MeasureLimit { bytes: Some(bytes), time: None };
+    let limit = MeasureLimit::default().bytes(Bytes(bytes));
     session.measure(direction, limit, &TransferOptions::default()).await.unwrap()
 }
 
@@ -62,7 +65,8 @@ async fn all_back(budget: &MemoryBudget) {
 fn many_transfers_share_a_small_budget_and_all_finish() {
     run(async {
         let root = tempfile::tempdir().unwrap();
-        let (there, here) = (MemoryBudget::new(16 * MIB), MemoryBudget::new(64 * MIB));
+        let (there, here) =
+            (MemoryBudget::new(Bytes(16 << 20)), MemoryBudget::new(Bytes(64 << 20)));
         let (ticket, _) = serving(&there, root.path()).await;
         let mut sessions = Vec::new();
         let mut transfers = Vec::new();
@@ -102,7 +106,8 @@ fn many_transfers_share_a_small_budget_and_all_finish() {
 fn a_transfer_on_a_fast_long_path_gets_more_memory() {
     run(async {
         let root = tempfile::tempdir().unwrap();
-        let (there, here) = (MemoryBudget::new(512 * MIB), MemoryBudget::new(512 * MIB));
+        let (there, here) =
+            (MemoryBudget::new(Bytes(512 << 20)), MemoryBudget::new(Bytes(512 << 20)));
         let (ticket, target) = serving(&there, root.path()).await;
         // 200 Mb/s over 400 ms: 10 MB are in flight, and a channel starts with 4 MiB.
         let link = || {
@@ -137,15 +142,15 @@ fn a_transfer_on_a_fast_long_path_gets_more_memory() {
 fn interrupted_transfers_return_all_memory() {
     run(async {
         let (root, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (there, here) = (MemoryBudget::new(64 * MIB), MemoryBudget::new(64 * MIB));
+        let (there, here) =
+            (MemoryBudget::new(Bytes(64 << 20)), MemoryBudget::new(Bytes(64 << 20)));
         let (ticket, _) = serving(&there, root.path()).await;
         let path = from.path().join("file");
         fs::write(&path, vec![1; 4 * MIB]).unwrap();
         for how in 0..4 {
             let session = connect(&ticket, with(&here)).await.unwrap();
             let set = SourceSet::local(vec![Source::Path(path.clone())], false).unwrap();
-            let options =
-                TransferOptions { rate_limit_bps: Some(8_000_000), ..TransferOptions::default() };
+            let options = TransferOptions::default().rate_limit(Rate(8_000_000));
             let to = RemoteDestination::default();
             let transfer = session.put(set, to, &options).await.unwrap();
             assert!(here.lent() > 0);
@@ -171,11 +176,12 @@ fn interrupted_transfers_return_all_memory() {
 fn blocks_that_are_larger_than_the_memory_become_smaller() {
     run(async {
         let root = tempfile::tempdir().unwrap();
-        let (there, here) = (MemoryBudget::new(16 * MIB), MemoryBudget::new(512 * MIB));
+        let (there, here) =
+            (MemoryBudget::new(Bytes(16 << 20)), MemoryBudget::new(Bytes(512 << 20)));
         let (ticket, _) = serving(&there, root.path()).await;
         let session = connect(&ticket, with(&here)).await.unwrap();
-        let limit = MeasureLimit { bytes: Some(20_000_000), time: None };
-        let large = TransferOptions { block_bytes: 16 << 20, ..TransferOptions::default() };
+        let limit = MeasureLimit::default().bytes(Bytes(20_000_000));
+        let large = TransferOptions::default().block_size(Bytes(16 << 20));
         for direction in [Direction::Send, Direction::Receive] {
             let transfer = session.measure(direction, limit, &large).await.unwrap();
             assert_eq!(transfer.finish().await.unwrap().bytes, 20_000_000);
@@ -187,11 +193,11 @@ fn blocks_that_are_larger_than_the_memory_become_smaller() {
 fn transfers_beyond_the_memory_budget_wait_and_all_finish() {
     run(async {
         let root = tempfile::tempdir().unwrap();
-        let (there, here) = (MemoryBudget::new(16 * MIB), MemoryBudget::new(512 * MIB));
+        let (there, here) =
+            (MemoryBudget::new(Bytes(16 << 20)), MemoryBudget::new(Bytes(512 << 20)));
         let (ticket, _) = serving(&there, root.path()).await;
-        let limit = MeasureLimit { bytes: Some(100_000), time: None };
-        let slow =
-            TransferOptions { rate_limit_bps: Some(1_000_000), ..TransferOptions::default() };
+        let limit = MeasureLimit::default().bytes(Bytes(100_000));
+        let slow = TransferOptions::default().rate_limit(Rate(1_000_000));
         let (mut sessions, mut transfers) = (Vec::new(), Vec::new());
         for _ in 0..2 {
             let session = connect(&ticket, with(&here)).await.unwrap();

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sabul::{Ceiling, Direction, Policy, Progress, Started, Transfer, TransferHandle};
+use sabul::server::Started;
+use sabul::settings::{Ceiling, Direction};
+use sabul::{Policy, Progress, Rate, Transfer, TransferHandle};
 use sabul_units::show_rate;
 
 use super::messages::{Change, JobJson, RunningJson};
@@ -106,7 +108,7 @@ impl Job {
             let _ = handle.set_policy(policy);
         }
         if let Some(limit) = rate_limit_bps {
-            let _ = handle.set_rate_limit(limit);
+            let _ = handle.set_rate_limit(limit.map(Rate));
         }
         state.transfers.retain(|known| !known.progress().is_finished);
         state.transfers.push(handle);
@@ -210,7 +212,7 @@ impl Job {
                 ));
             }
             for ceiling in change.rate_limit_total_bps.iter().flat_map(|_| &served.ceilings) {
-                ceiling.set(change.rate_limit_total_bps.and_then(limit));
+                ceiling.set(change.rate_limit_total_bps.and_then(limit).map(Rate));
             }
             return Ok(());
         }
@@ -242,7 +244,7 @@ impl Job {
         }
         if let Some(bps) = change.rate_limit_bps {
             for transfer in &state.transfers {
-                transfer.set_rate_limit(limit(bps)).map_err(|error| error.to_string())?;
+                transfer.set_rate_limit(limit(bps).map(Rate)).map_err(|error| error.to_string())?;
             }
             state.rate_limit_bps = limit(bps);
             state.wishes.rate_limit_bps = Some(limit(bps));

@@ -3,7 +3,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream as Guest;
 
-use sabul::Ceiling;
+use sabul::settings::Ceiling;
 use tempfile::TempDir;
 
 use super::messages::Change;
@@ -159,7 +159,7 @@ async fn answers_from_a_desk_are_escaped_for_the_terminal() {
         panic!("not as it was answered")
     };
     let shown = job.lines() + &why + &job.running[0].direction;
-    assert!(!shown.replace('\n', "").contains(sabul::steers), "{shown:?}");
+    assert!(!shown.replace('\n', "").contains(sabul::internal::steers), "{shown:?}");
     assert_eq!(job.lines().lines().count(), 2, "a line for each");
     assert!(why.contains("\\u{1b}[2Jno"), "{why}");
 }

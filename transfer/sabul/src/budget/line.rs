@@ -116,7 +116,7 @@ mod tests {
 
     /// The smallest budget, and loans that leave no memory for another endpoint.
     fn full() -> (MemoryBudget, Vec<BlockLoan>) {
-        let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
+        let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
         let mut loans = Vec::new();
         while let Ok(loan) = budget.channel(BLOCK) {
             loans.push(loan);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn while_a_transfer_waits_no_loan_grows_and_all_shrink() {
-        let budget = MemoryBudget::new(64 << 20);
+        let budget = MemoryBudget::of(64 << 20);
         let mut rich = budget.channel(BLOCK).unwrap();
         while rich.borrow(rich.blocks()) > 0 {}
         let mut others = Vec::new();
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn local_transfers_leave_memory_for_the_first_request_of_a_peer() {
-        let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
+        let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
         let own = budget.line_up(Initiator::Here);
         let mut loans = Vec::new();
         while let Ok(loan) = own.take(BLOCK) {

@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_tally_borrows_its_bytes_in_steps_and_returns_them() {
-        let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
+        let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
         let tally = Tally::new(&budget);
         tally.add(ALLOWANCE).unwrap();
         assert_eq!(budget.lent(), 0);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_tally_fails_if_the_pool_has_no_memory() {
-        let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
+        let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
         let (one, other) = (Tally::new(&budget), Tally::new(&budget));
         one.add(MemoryBudget::BYTES_MIN - END_LEAST).unwrap();
         assert!(budget.bytes() - budget.lent() < END_LEAST + STEP, "all but for one transfer");

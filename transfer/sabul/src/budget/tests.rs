@@ -7,7 +7,7 @@ const BLOCK: u32 = 1 << 20;
 
 #[test]
 fn a_single_transfer_may_use_all_memory_except_the_reserve() {
-    let budget = MemoryBudget::new(512 * MIB);
+    let budget = MemoryBudget::of(512 * MIB);
     let mut loan = budget.channel(BLOCK).unwrap();
     assert_eq!((loan.blocks(), loan.block_bytes()), (BLOCKS_MIN, BLOCK));
     while loan.borrow(loan.blocks()) > 0 {}
@@ -19,7 +19,7 @@ fn a_single_transfer_may_use_all_memory_except_the_reserve() {
 
 #[test]
 fn large_loans_shrink_until_every_transfer_has_a_share() {
-    let budget = MemoryBudget::new(1024 * MIB);
+    let budget = MemoryBudget::of(1024 * MIB);
     let mut rich = budget.channel(BLOCK).unwrap();
     while rich.borrow(rich.blocks()) > 0 {}
     assert_eq!((rich.blocks(), rich.excess()), (895, 0), "nobody waits");
@@ -43,7 +43,7 @@ fn large_loans_shrink_until_every_transfer_has_a_share() {
 
 #[test]
 fn block_sizes_shrink_before_a_transfer_is_refused() {
-    let budget = MemoryBudget::new(64 * MIB);
+    let budget = MemoryBudget::of(64 * MIB);
     let mut loans = Vec::new();
     let refusal = loop {
         match budget.channel(BLOCK) {
@@ -65,7 +65,7 @@ fn block_sizes_shrink_before_a_transfer_is_refused() {
 
 #[test]
 fn two_hundred_busy_and_two_thousand_idle_sessions_fit_a_gibibyte() {
-    let budget = MemoryBudget::new(1024 * MIB);
+    let budget = MemoryBudget::of(1024 * MIB);
     let sessions: Vec<_> = (0..2200).map(|_| budget.session().unwrap()).collect();
     let mut busy: Vec<_> = (0..200).map(|_| budget.channel(BLOCK).unwrap()).collect();
     let sockets: usize = (0..200).map(|_| budget.socket_bytes()).sum();
@@ -87,7 +87,7 @@ fn two_hundred_busy_and_two_thousand_idle_sessions_fit_a_gibibyte() {
 
 #[test]
 fn a_per_transfer_budget_is_granted_at_once_and_never_grows() {
-    let budget = MemoryBudget::each(48 * MIB);
+    let budget = MemoryBudget::each(Bytes(48 << 20));
     let mut one = budget.channel(BLOCK).unwrap();
     let other = budget.channel(16 << 20).unwrap();
     assert_eq!((one.blocks(), one.borrow(1), one.excess()), (48, 0, 0));
@@ -96,7 +96,7 @@ fn a_per_transfer_budget_is_granted_at_once_and_never_grows() {
 
 #[test]
 fn shrinking_the_blocks_returns_the_rest() {
-    let budget = MemoryBudget::new(64 * MIB);
+    let budget = MemoryBudget::of(64 * MIB);
     let mut loan = budget.channel(BLOCK).unwrap();
     loan.shrink_blocks(1 << 16);
     assert_eq!(loan.blocks(), BLOCKS_MIN);
@@ -108,7 +108,7 @@ fn shrinking_the_blocks_returns_the_rest() {
 fn the_lent_total_equals_the_sum_of_all_loans() {
     for seed in 0..200 {
         let mut random = SeededRandom::new(seed);
-        let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN << random.below(4));
+        let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN << random.below(4));
         let (mut sessions, mut channels) = (Vec::new(), Vec::new());
         for _ in 0..500 {
             let amount = usize::try_from(random.below(40)).unwrap();

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn reading_ahead_is_limited_by_the_data_in_flight() {
-        let budget = MemoryBudget::new(512 * MIB);
+        let budget = MemoryBudget::of(512 * MIB);
         let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
         assert_eq!(read(&mut buffers), AHEAD);
         assert_eq!(budget.lent(), AHEAD * MIB + CHANNEL_BYTES);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn buffers_grow_with_the_data_in_flight_until_memory_is_exhausted() {
-        let budget = MemoryBudget::new(64 * MIB);
+        let budget = MemoryBudget::of(64 * MIB);
         let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
         for _ in 0..100 {
             read(&mut buffers);
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn unneeded_send_buffers_are_returned() {
-        let budget = MemoryBudget::new(512 * MIB);
+        let budget = MemoryBudget::of(512 * MIB);
         let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
         for _ in 0..20 {
             read(&mut buffers);
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_largest_sender_returns_buffers_while_others_wait() {
-        let budget = MemoryBudget::new(64 * MIB);
+        let budget = MemoryBudget::of(64 * MIB);
         let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
         for _ in 0..20 {
             read(&mut buffers);

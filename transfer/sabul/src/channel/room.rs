@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn receive_space_grows_to_the_need_of_a_long_fast_path() {
-        let budget = MemoryBudget::new(1024 * MIB);
+        let budget = MemoryBudget::of(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         assert_eq!(room.limit(), 4);
         // 10 Gb/s over 200 ms: 250 MB are in flight.
@@ -160,10 +160,10 @@ mod tests {
 
     #[test]
     fn a_new_channel_starts_with_space_for_a_gigabit_path_if_memory_allows() {
-        let budget = MemoryBudget::new(1024 * MIB);
+        let budget = MemoryBudget::of(1024 * MIB);
         let mut room = Room::with_spare(budget.channel(BLOCK).unwrap(), at(0));
         assert_eq!(room.limit() as usize * MIB, ROOM_FIRST);
-        let scarce = MemoryBudget::new(96 * MIB);
+        let scarce = MemoryBudget::of(96 * MIB);
         let held = Room::with_spare(scarce.channel(BLOCK).unwrap(), at(0));
         assert!(scarce.lent() <= 8 * MIB, "{}", scarce.lent());
         drop(held);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_short_path_gets_little_receive_space() {
-        let budget = MemoryBudget::new(1024 * MIB);
+        let budget = MemoryBudget::of(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         flow(&mut room, 0, 3000, 125_000, 1, 0);
         assert!(room.target <= 8, "1 Gb/s: {}", room.target);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_slow_disk_behind_a_fast_path_gets_no_more_receive_space() {
-        let budget = MemoryBudget::new(1024 * MIB);
+        let budget = MemoryBudget::of(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         for now in 0..10_000 {
             // A block returns each 100 ms, and the room is always full.
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn data_after_missing_packets_gets_more_receive_space_at_once() {
-        let budget = MemoryBudget::new(1024 * MIB);
+        let budget = MemoryBudget::of(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         room.review(at(1), Some(Span::from_millis(100)), 2);
         assert_eq!(room.limit(), 4);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn unneeded_receive_space_is_returned() {
-        let budget = MemoryBudget::new(1024 * MIB);
+        let budget = MemoryBudget::of(1024 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         flow(&mut room, 0, 3000, 1_250_000, 100, 0);
         let before = budget.lent();
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_largest_receiver_yields_memory_but_keeps_announced_space() {
-        let budget = MemoryBudget::new(256 * MIB);
+        let budget = MemoryBudget::of(256 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         flow(&mut room, 0, 3000, 1_250_000, 500, 0);
         assert!(budget.lent() > 200 * MIB);
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn used_buffers_are_kept_only_for_available_receive_space() {
-        let budget = MemoryBudget::new(64 * MIB);
+        let budget = MemoryBudget::of(64 * MIB);
         let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
         assert_eq!(room.keep(0), 4);
         assert_eq!(room.keep(3), 1);

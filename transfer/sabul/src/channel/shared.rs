@@ -52,6 +52,7 @@ pub(crate) struct ChannelStart {
 
 /// Statistics of a channel.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ChannelStats {
     /// Payload bytes acknowledged (sender) or delivered in order to the application (receiver).
     pub bytes: u64,

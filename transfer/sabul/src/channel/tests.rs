@@ -80,7 +80,7 @@ fn slow_stream(fill: u8, blocks: u8) -> usize {
 
 /// Memory for one end.
 fn memory(params: &ChannelParams) -> BlockLoan {
-    MemoryBudget::new(64 << 20).channel(params.block_bytes).unwrap()
+    MemoryBudget::of(64 << 20).channel(params.block_bytes).unwrap()
 }
 
 /// Sends `blocks` blocks over loopback; returns the received blocks and the statistics of both ends.

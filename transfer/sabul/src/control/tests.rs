@@ -29,7 +29,7 @@ const CONNECTOR: u32 = 1;
 
 /// Makes an endpoint whose peer uses transfer numbers of this parity, over `stream`.
 fn end(stream: DuplexStream, peer: u32, timeouts: Timeouts) -> End {
-    end_with(stream, peer, timeouts, &MemoryBudget::new(1 << 30))
+    end_with(stream, peer, timeouts, &MemoryBudget::of(1 << 30))
 }
 
 fn end_with(stream: DuplexStream, peer: u32, timeouts: Timeouts, memory: &MemoryBudget) -> End {
@@ -434,7 +434,7 @@ fn any_message(rng: &mut SeededRandom) -> Message {
 
 #[tokio::test(start_paused = true)]
 async fn queued_messages_borrow_from_the_budget_and_return_it() {
-    let budget = MemoryBudget::new(1 << 30);
+    let budget = MemoryBudget::of(1 << 30);
     let (near, mut far) = duplex(1 << 10);
     let end = end_with(near, CONNECTOR, Timeouts::default(), &budget);
     let mailbox = end.router.register(2, Role::Receiver).unwrap();
@@ -461,7 +461,7 @@ async fn queued_messages_borrow_from_the_budget_and_return_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_without_memory_for_its_queues_ends_with_a_reason() {
-    let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
+    let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
     let all = Tally::new(&budget);
     // Queues leave memory for one transfer.
     all.add(MemoryBudget::BYTES_MIN - END_LEAST).unwrap();

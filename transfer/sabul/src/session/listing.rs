@@ -45,6 +45,7 @@ impl Listing {
 
 /// Result of a removal or of the creation of directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Changed {
     /// Number of removed names, or of created directories.
     pub names: u64,

@@ -58,7 +58,7 @@ impl Pending {
             Ok(work) => {
                 // For a pull, the requesting side writes the files, so durability is unknown here.
                 let is_durable = matches!(open.request, control::Request::Put { sync: true, .. });
-                let allowed = self.cx.endpoint.sending.rate_limit_bps;
+                let allowed = self.cx.endpoint.sending.rate_limit.map(|rate| rate.0);
                 let allowed = allowed.filter(|_| direction == Direction::Send);
                 let steering = Steering::from_peer(open.channel.rate_limit_bps, allowed);
                 let plan = Plan {

@@ -20,6 +20,7 @@ pub enum Serving<'a> {
 
 /// A running transfer opened by a peer.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Started {
     /// Address of the peer.
     pub peer: SocketAddr,
@@ -31,6 +32,7 @@ pub struct Started {
 
 /// An ended transfer opened by a peer, or another failed request of a peer.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Served<'a> {
     /// Address of the peer.
     pub peer: SocketAddr,
@@ -38,6 +40,17 @@ pub struct Served<'a> {
     pub order: &'a Order,
     /// Result of the transfer. Failures of single entries are in the report.
     pub result: Result<&'a Report, &'a Error>,
+}
+
+impl<'a> Served<'a> {
+    /// Makes a notification, for example in a test of an observer.
+    pub const fn new(
+        peer: SocketAddr,
+        order: &'a Order,
+        result: Result<&'a Report, &'a Error>,
+    ) -> Self {
+        Self { peer, order, result }
+    }
 }
 
 /// Kind of a request.
@@ -60,6 +73,7 @@ pub enum Purpose {
 
 /// Description of a peer's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Order {
     /// Direction of the data, seen from this side.
     pub direction: Direction,
@@ -71,6 +85,11 @@ pub struct Order {
 }
 
 impl Order {
+    /// Makes a description, for example in a test of an observer.
+    pub const fn new(direction: Direction, purpose: Purpose, names: Vec<Vec<u8>>) -> Self {
+        Self { direction, names, purpose }
+    }
+
     pub(super) fn of(open: &Open) -> Self {
         let names = match &open.request {
             control::Request::Put { destination, .. } => vec![destination.clone()],

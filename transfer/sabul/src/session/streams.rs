@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sabul_units::Bytes;
 use sabul_wire::control::{self, Open};
 
 use super::pending::{Pending, refused};
@@ -68,7 +69,8 @@ impl MeasureRequest {
         else {
             return Err(Error::Cancelled);
         };
-        let limit = MeasureLimit { bytes, time: millis.map(Duration::from_millis) };
+        let limit =
+            MeasureLimit { bytes: bytes.map(Bytes), time: millis.map(Duration::from_millis) };
         let direction = Direction::for_acceptor(direction);
         self.pending.accept(direction, |_| Ok(measure_work(direction, limit)))
     }

@@ -1,7 +1,9 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::{ConnectConfig, Listener, ListenerConfig, Report, SendPolicy, connect};
+use crate::ceiling::Ceiling;
+use crate::policy::SendPolicy;
+use crate::{Bytes, ConnectConfig, Listener, ListenerConfig, Rate, Report, connect};
 use sabul_files::Source;
 
 #[test]
@@ -98,7 +100,7 @@ async fn measured(
     direction: Direction,
     controller: &str,
 ) -> Result<Report, Error> {
-    let limit = MeasureLimit { bytes: Some(400_000), time: None };
+    let limit = MeasureLimit::default().bytes(Bytes(400_000));
     let options = TransferOptions { controller: controller.to_owned(), ..Default::default() };
     session.measure(direction, limit, &options).await?.finish().await
 }
@@ -112,7 +114,7 @@ async fn the_sending_side_decides_controller_and_rate() {
     measured(&strict, Direction::Send, "fixed").await.unwrap();
     let lenient = served_by(SendPolicy::any()).await;
     measured(&lenient, Direction::Receive, "fixed").await.unwrap();
-    let slow = SendPolicy { rate_limit_bps: Some(4_000_000), ..SendPolicy::default() };
+    let slow = SendPolicy { rate_limit: Some(Rate(4_000_000)), ..SendPolicy::default() };
     let slow = served_by(slow).await;
     let report = measured(&slow, Direction::Receive, "sabul2026").await.unwrap();
     assert!(report.goodput_bps < 6_000_000.0, "{}", report.goodput_bps);
@@ -120,7 +122,7 @@ async fn the_sending_side_decides_controller_and_rate() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfers_at_the_same_time_share_the_ceiling() {
-    let ceiling = Some(crate::Ceiling::new(4_000_000));
+    let ceiling = Some(Ceiling::new(Rate(4_000_000)));
     let server = served_by(SendPolicy { ceiling, ..SendPolicy::default() }).await;
     let started = std::time::Instant::now();
     let one = || measured(&server, Direction::Receive, "cubic");
@@ -132,7 +134,7 @@ async fn transfers_at_the_same_time_share_the_ceiling() {
 }
 
 /// Two sessions with one listener that receives below this ceiling and serves measurements.
-async fn two_that_send_below(ceiling: &crate::Ceiling) -> [Session; 2] {
+async fn two_that_send_below(ceiling: &Ceiling) -> [Session; 2] {
     let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
     config.receiving = Some(ceiling.clone());
     let listener = Listener::bind(config).await.unwrap();
@@ -150,7 +152,7 @@ async fn two_that_send_below(ceiling: &crate::Ceiling) -> [Session; 2] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_total_received_by_a_listener_stays_below_its_ceiling() {
-    let [one, other] = two_that_send_below(&crate::Ceiling::new(4_000_000)).await;
+    let [one, other] = two_that_send_below(&Ceiling::new(Rate(4_000_000))).await;
     let started = std::time::Instant::now();
     let (first, second) = tokio::join!(
         measured(&one, Direction::Send, "cubic"),
@@ -165,16 +167,16 @@ async fn the_total_received_by_a_listener_stays_below_its_ceiling() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_raised_ceiling_applies_to_senders_at_once() {
-    let ceiling = crate::Ceiling::new(80_000);
+    let ceiling = Ceiling::new(Rate(80_000));
     let [session, _other] = two_that_send_below(&ceiling).await;
-    let limit = MeasureLimit { bytes: Some(10_000_000), time: None };
+    let limit = MeasureLimit::default().bytes(Bytes(10_000_000));
     let options = TransferOptions { policy: crate::Policy::Low, ..Default::default() };
     let started = std::time::Instant::now();
     let transfer = session.measure(Direction::Send, limit, &options).await.unwrap();
     while transfer.progress().channel.packets == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    ceiling.set(Some(10_000_000_000));
+    ceiling.set(Some(Rate(10_000_000_000)));
     assert_eq!(transfer.finish().await.unwrap().bytes, 10_000_000);
     // At the first ceiling the transfer would have taken 1000 s.
     assert!(started.elapsed().as_secs() < 500, "{:?}", started.elapsed());

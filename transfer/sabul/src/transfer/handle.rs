@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sabul_cc::Policy;
+use sabul_units::Rate;
 use tokio::sync::mpsc;
 
 use super::progress::{Progress, SharedProgress};
@@ -51,12 +52,13 @@ impl TransferHandle {
         Ok(())
     }
 
-    /// Sets the upper limit of the rate in bit/s; `None` removes the limit of this handle. If the peer sends, the limit
+    /// Sets the upper limit of the rate; `None` removes the limit of this handle. If the peer sends, the limit
     /// is sent to the peer.
     ///
     /// # Errors
     /// If the limit is zero.
-    pub fn set_rate_limit(&self, limit_bps: Option<u64>) -> Result<(), Error> {
+    pub fn set_rate_limit(&self, limit: Option<Rate>) -> Result<(), Error> {
+        let limit_bps = limit.map(|rate| rate.0);
         check_rate_limit(limit_bps)?;
         let _ = self.event_sender.send(Event::Change(Change::RateLimit(limit_bps)));
         Ok(())

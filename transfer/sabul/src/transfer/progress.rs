@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use sabul_wire::control::{Failure, Message, NotKept};
+use sabul_content::Printable;
+use sabul_wire::control::{Failure, FailureCode, Message, NotKept};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -20,6 +21,7 @@ pub(super) const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Progress of a transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Content bytes that the receiver has handed to its file system or application, or had before.
     pub bytes: u64,
@@ -55,6 +57,7 @@ pub struct Progress {
 
 /// Interval between two progress reports of the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Interval {
     /// End of the interval in seconds since the start of the channel, by the receiver's clock.
     pub t_s: f64,
@@ -70,6 +73,7 @@ pub struct Interval {
 
 /// Final report of a transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Report {
     /// Content bytes at the receiver.
     pub bytes: u64,
@@ -106,6 +110,28 @@ pub struct Report {
     pub cpu_sender: Option<Duration>,
     /// CPU time of the receiving process during the transfer, if known to this side.
     pub cpu_receiver: Option<Duration>,
+}
+
+impl Report {
+    /// Returns the report if every entry arrived, or else an error with the first failure and the number of failed
+    /// entries. The kind of the error is that of the first failure. To handle failures one by one, use
+    /// [`Self::failures`].
+    ///
+    /// # Errors
+    /// If an entry failed.
+    pub fn into_result(self) -> Result<Self, Error> {
+        if self.entries_failed == 0 {
+            return Ok(self);
+        }
+        let first = self.failures.first();
+        let code = first.map_or(FailureCode::Internal, |(_, failure)| failure.code);
+        let first = first.map_or_else(String::new, |(path, failure)| {
+            format!("; the first is '{}': {failure}", Printable(path))
+        });
+        let entries = if self.entries_failed == 1 { "entry" } else { "entries" };
+        let text = format!("{} {entries} failed{first}", self.entries_failed);
+        Err(Error::from_failure(Failure::new(code, text)))
+    }
 }
 
 /// Handle of the transfer's channel, once the channel exists.
@@ -395,8 +421,7 @@ impl SharedProgress {
         state.files = files;
         state.elapsed = elapsed;
         let failures = std::mem::take(&mut state.failures);
-        let is_wrong =
-            |failure: &Failure| failure.code == sabul_wire::control::FailureCode::Verification;
+        let is_wrong = |failure: &Failure| failure.code == FailureCode::Verification;
         let waited = state.waited();
         let moved = elapsed.saturating_sub(waited).as_secs_f64().max(1e-9);
         #[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver as Inputs, RecvTimeoutError};
 use std::time::Duration;
 
 use sabul_content::{Assembler, Op, Step};
-use sabul_units::Polled;
+use sabul_units::{Bytes, Polled};
 use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, NotKept};
 use tokio::sync::{mpsc, oneshot};
@@ -141,11 +141,11 @@ fn send_measure(
     let path = b"measurement".to_vec();
     let entry = Entry { path, kind: EntryKind::Stream, mode: None, modified_ns: None, more: None };
     outlet.announced(&entry);
-    outlet.shared_progress.set_totals(1, limit.bytes);
+    outlet.shared_progress.set_totals(1, limit.bytes.map(|bytes| bytes.0));
     let mut records = vec![Record::Entry(entry)];
     let (mut bytes, mut start) = (0, None);
     loop {
-        let rest = limit.bytes.map_or(u64::MAX, |limit| limit - bytes);
+        let rest = limit.bytes.map_or(u64::MAX, |limit| limit.0 - bytes);
         let is_over = limit
             .time
             .is_some_and(|time| start.is_some_and(|start: Instant| start.elapsed() >= time));
@@ -157,7 +157,7 @@ fn send_measure(
             records.push(Record::Part { index: 0, offset: bytes, bytes: size as u64 });
         }
         bytes += size as u64;
-        let is_last = is_over || limit.bytes == Some(bytes);
+        let is_last = is_over || limit.bytes == Some(Bytes(bytes));
         if is_last {
             records.push(Record::End { index: 0, outcome: Ok([0; 32]) });
             records.push(Record::Last { entries: 1, bytes: 0 });
@@ -319,7 +319,7 @@ impl Writer for Counter {
             }
         }
         let (announced, _) = self.assembler.announced();
-        if announced > 1 || self.limit.bytes.is_some_and(|limit| self.bytes > limit) {
+        if announced > 1 || self.limit.bytes.is_some_and(|limit| self.bytes > limit.0) {
             let text = format!("the peer sent {announced} entries and {} bytes", self.bytes);
             return Err(Failure::new(FailureCode::Protocol, text));
         }
@@ -365,7 +365,7 @@ impl Writer for Counter {
     }
 
     fn totals(&self) -> Option<(u64, u64)> {
-        self.limit.bytes.map(|bytes| (1, bytes))
+        self.limit.bytes.map(|bytes| (1, bytes.0))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sabul_units::Bytes;
 use sabul_wire::control::{CONTROL_VERSION, Message};
 use tokio::time::{Instant, sleep};
 
@@ -43,7 +44,7 @@ impl Process {
     fn new(disk: MemoryDisk) -> Self {
         let tasks = Tasks::default();
         let machine = Machine::World(tasks.clone());
-        let memory = MemoryBudget::new(MEMORY);
+        let memory = MemoryBudget::of(MEMORY);
         let policy = SendPolicy::default();
         let endpoint = Endpoint::new(
             machine,
@@ -244,7 +245,7 @@ impl Client {
 
     fn options(&self) -> TransferOptions {
         let sync = self.is_durable;
-        TransferOptions { block_bytes: 4096, sync, ..TransferOptions::default() }
+        TransferOptions::default().block_size(Bytes(4096)).sync(sync)
     }
 
     /// Uploads everything below `source` to the server's root.

@@ -6,10 +6,11 @@ use std::fs;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use sabul::tls::{self, Identity};
+use sabul::internal::tls::{self, Identity};
+use sabul::settings::{Direction, MeasureLimit, Timeouts};
 use sabul::{
-    ConnectConfig, Direction, Error, Listener, ListenerConfig, MeasureLimit, Service, Session,
-    Ticket, Timeouts, TransferOptions, connect,
+    Bytes, ConnectConfig, Error, Listener, ListenerConfig, Service, Session, Ticket,
+    TransferOptions, connect,
 };
 use sabul_wire::control::{
     self, CONTROL_VERSION, ChannelParams, Failure, FailureCode, MAX_SOURCES, Message, Open, Request,
@@ -36,7 +37,7 @@ fn resident() -> u64 {
 }
 
 fn hasty() -> Timeouts {
-    Timeouts { silence: Duration::from_secs(2), ..Timeouts::default() }
+    Timeouts::default().silence(Duration::from_secs(2))
 }
 
 /// A listener that serves a directory, and the result of its next session.
@@ -47,7 +48,7 @@ async fn serving(timeouts: Timeouts) -> (Ticket, JoinHandle<Result<(), Error>>) 
     let ticket = listener.ticket().clone();
     let serving = tokio::spawn(async move {
         let root = tempfile::tempdir().unwrap();
-        let service = Service { root: Some(root.path().to_owned()), ..Service::default() };
+        let service = Service::default().root(root.path());
         let session = listener.accept().await.unwrap();
         session.serve(&service).await.map(drop)
     });
@@ -59,7 +60,7 @@ async fn dial(ticket: &Ticket) -> TlsStream<TcpStream> {
     let tcp = TcpStream::connect(ticket.addresses()[0].as_str()).await.unwrap();
     let mut stream = tls::connect(tcp, ticket.fingerprint()).await.unwrap();
     let exporter = tls::proof_exporter(&**stream.get_ref().1).unwrap();
-    let proof = sabul::ticket::proof(ticket.secret(), &exporter);
+    let proof = sabul::internal::ticket::proof(ticket.secret(), &exporter);
     let software = "hostile".to_owned();
     let hello = Message::Hello { version: CONTROL_VERSION, proof, suites: vec![1], software };
     assert!(say(&mut stream, &hello).await);
@@ -182,7 +183,7 @@ where
 }
 
 async fn request(session: &Session) -> Error {
-    let limit = MeasureLimit { bytes: Some(1), time: None };
+    let limit = MeasureLimit::default().bytes(Bytes(1));
     let options = TransferOptions::default();
     match session.measure(Direction::Send, limit, &options).await {
         Ok(transfer) => transfer.finish().await.unwrap_err(),
@@ -219,7 +220,7 @@ fn a_silent_listener_ends_the_session_with_a_named_error() {
             drop(stream);
         })
         .await;
-        let config = ConnectConfig { timeouts: hasty(), ..ConnectConfig::default() };
+        let config = ConnectConfig::default().timeouts(hasty());
         let session = connect(&ticket, config).await.unwrap();
         let began = Instant::now();
         let error = request(&session).await;
@@ -243,7 +244,7 @@ fn an_idle_connector_that_vanishes_is_removed() {
 fn a_live_connector_without_transfers_is_disconnected_after_its_timeout() {
     run(async {
         let idle = Some(Duration::from_secs(4));
-        let (ticket, served) = serving(Timeouts { idle, ..hasty() }).await;
+        let (ticket, served) = serving(hasty().idle(idle)).await;
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
         let error = served.await.unwrap().unwrap_err();
         assert!(error.to_string().contains("had no transfer for 4 s"), "{error}");
@@ -258,8 +259,8 @@ fn a_request_unanswered_by_a_live_peer_times_out() {
         let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
         config.timeouts = Timeouts::default();
         let listener = Listener::bind(config).await.unwrap();
-        let timeouts = Timeouts { accept: Duration::from_secs(2), ..Timeouts::default() };
-        let config = ConnectConfig { timeouts, ..ConnectConfig::default() };
+        let timeouts = Timeouts::default().accept(Duration::from_secs(2));
+        let config = ConnectConfig::default().timeouts(timeouts);
         let session = connect(listener.ticket(), config).await.unwrap();
         // The peer is alive, but its application does not read requests.
         let peer = listener.accept().await.unwrap();
@@ -268,10 +269,10 @@ fn a_request_unanswered_by_a_live_peer_times_out() {
         // The answer to a stream has no timeout.
         let stream = session.send_stream("slow", &TransferOptions::default()).await.unwrap();
         tokio::time::sleep(Duration::from_secs(4)).await;
-        let sabul::Request::Measure(_) = peer.next_request().await.unwrap() else {
+        let sabul::server::Request::Measure(_) = peer.next_request().await.unwrap() else {
             panic!("the first request waits still");
         };
-        let sabul::Request::Stream(request) = peer.next_request().await.unwrap() else {
+        let sabul::server::Request::Stream(request) = peer.next_request().await.unwrap() else {
             panic!("a stream is asked for");
         };
         request.refuse("not today");

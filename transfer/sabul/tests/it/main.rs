@@ -1,6 +1,8 @@
-//! Sessions over loopback, hostile peers, changes of running transfers.
+//! Sessions over loopback, hostile peers, changes of running transfers, the public interface.
 
+mod api;
 mod common;
+mod examples;
 mod hostile;
 mod session;
 mod steer;

@@ -8,11 +8,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use sabul::files::{LocalDestination, RemoteDestination};
 use sabul::files::{Source, SourceSet};
+use sabul::internal::connect_to;
+use sabul::server::Request;
+use sabul::settings::{Direction, MeasureLimit, Timeouts};
 use sabul::{
-    ConnectConfig, Direction, Error, ErrorKind, FailureCode, Listener, ListenerConfig,
-    LocalDestination, MeasureLimit, RemoteDestination, Report, Request, Service, Session, Ticket,
-    Timeouts, TransferOptions, connect, connect_to,
+    Bytes, ConnectConfig, Error, ErrorKind, FailureCode, Listener, ListenerConfig, Rate, Report,
+    Service, Session, Ticket, TransferOptions, connect,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,7 +37,7 @@ async fn listener() -> Listener {
 async fn serving(root: &Path) -> (Ticket, SocketAddr, JoinHandle<()>) {
     let listener = listener().await;
     let (ticket, address) = (listener.ticket().clone(), listener.local_addr());
-    let service = Service { root: Some(root.to_owned()), measure: true, ..Service::default() };
+    let service = Service::default().root(root).measure(true);
     let task = tokio::spawn(async move {
         while let Ok(session) = listener.accept().await {
             let service = service.clone();
@@ -52,7 +55,7 @@ async fn pair() -> (Session, Session) {
 }
 
 fn options() -> TransferOptions {
-    TransferOptions { block_bytes: 64 << 10, ..TransferOptions::default() }
+    TransferOptions::default().block_size(Bytes(64 << 10))
 }
 
 /// Content that is cheap to make and shows the order of its bytes.
@@ -73,7 +76,7 @@ fn sources(paths: &[&Path]) -> SourceSet {
 }
 
 fn to(path: &str) -> RemoteDestination {
-    RemoteDestination { path: path.into(), into_directory: false }
+    RemoteDestination::path(path)
 }
 
 async fn put(session: &Session, path: &Path) -> Result<Report, Error> {
@@ -114,7 +117,7 @@ fn a_downloaded_file_arrives_complete_and_verified() {
         let (ticket, ..) = serving(root.path()).await;
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
         let path = here.path().join("b.bin");
-        let destination = LocalDestination::Path { path: path.clone(), into_directory: false };
+        let destination = LocalDestination::path(path.clone());
         let transfer =
             session.get(vec![b"dir/a.bin".to_vec()], false, destination, &options()).await.unwrap();
         let report = transfer.finish().await.unwrap();
@@ -136,8 +139,7 @@ fn directories_and_empty_files_transfer_in_both_directions() {
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
         let report = put(&session, &from.path().join("tree")).await.unwrap();
         assert_eq!((report.entries, report.files, report.entries_failed), (309, 301, 0));
-        let destination =
-            LocalDestination::Path { path: here.path().to_owned(), into_directory: true };
+        let destination = LocalDestination::directory(here.path());
         let transfer =
             session.get(vec![b"tree".to_vec()], true, destination, &options()).await.unwrap();
         let back = transfer.finish().await.unwrap();
@@ -187,8 +189,7 @@ fn a_read_only_listener_accepts_no_files() {
         let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let path = file(&from, "a", 10);
         let (near, far) = pair().await;
-        let service =
-            Service { root: Some(root.path().to_owned()), read_only: true, ..Service::default() };
+        let service = Service::default().root(root.path()).read_only(true);
         let serving = tokio::spawn(async move { far.serve(&service).await });
         let error = put(&near, &path).await.unwrap_err();
         assert!(matches!(&error, Error::Failed(f) if f.code == FailureCode::Refused), "{error:?}");
@@ -207,14 +208,14 @@ fn a_listener_acting_as_its_user_accepts_user_paths_and_links() {
         fs::create_dir(root.path().join("real")).unwrap();
         std::os::unix::fs::symlink(root.path().join("real"), root.path().join("link")).unwrap();
         let (near, far) = pair().await;
-        let service = Service { as_user: true, ..Service::default() };
+        let service = Service::default().as_user(true);
         let serving = tokio::spawn(async move { far.serve(&service).await });
         let place = root.path().join("link/b").into_os_string().into_encoded_bytes();
-        let there = RemoteDestination { path: place.clone(), into_directory: false };
+        let there = RemoteDestination::path(place.clone());
         let transfer = near.put(sources(&[&path]), there, &options()).await.unwrap();
         assert_eq!(transfer.finish().await.unwrap().files, 1);
         assert_eq!(fs::read(root.path().join("real/b")).unwrap(), content(3000));
-        let back = LocalDestination::Path { path: from.path().join("c"), into_directory: false };
+        let back = LocalDestination::path(from.path().join("c"));
         let transfer = near.get(vec![place], false, back, &options()).await.unwrap();
         assert_eq!(transfer.finish().await.unwrap().files, 1);
         assert_eq!(fs::read(from.path().join("c")).unwrap(), content(3000));
@@ -331,7 +332,7 @@ fn concurrently_opened_transfers_are_all_accepted() {
                 .map(|_| {
                     let session = std::sync::Arc::clone(&session);
                     tokio::spawn(async move {
-                        let limit = MeasureLimit { bytes: Some(10_000), time: None };
+                        let limit = MeasureLimit::default().bytes(Bytes(10_000));
                         session.measure(Direction::Send, limit, &options()).await?.finish().await
                     })
                 })
@@ -350,11 +351,11 @@ fn measurements_are_counted_at_the_receiver() {
         let (ticket, ..) = serving(root.path()).await;
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
         for direction in [Direction::Send, Direction::Receive] {
-            let limit = MeasureLimit { bytes: Some(5_000_001), time: None };
+            let limit = MeasureLimit::default().bytes(Bytes(5_000_001));
             let transfer = session.measure(direction, limit, &options()).await.unwrap();
             let report = transfer.finish().await.unwrap();
             assert_eq!((report.bytes, report.verified), (5_000_001, false));
-            let limit = MeasureLimit { bytes: None, time: Some(Duration::from_millis(500)) };
+            let limit = MeasureLimit::default().time(Duration::from_millis(500));
             let transfer = session.measure(direction, limit, &options()).await.unwrap();
             let report = transfer.finish().await.unwrap();
             assert!(report.bytes > 0);
@@ -376,7 +377,7 @@ fn a_wrong_key_and_a_wrong_secret_are_authentication_failures() {
 
         let forged = Ticket::generate(ticket.addresses().to_vec(), ticket.fingerprint()).unwrap();
         let session = connect(&forged, ConnectConfig::default()).await.unwrap();
-        let limit = MeasureLimit { bytes: Some(1), time: None };
+        let limit = MeasureLimit::default().bytes(Bytes(1));
         let started = session.measure(Direction::Send, limit, &options()).await;
         let error = match started {
             Ok(transfer) => transfer.finish().await.unwrap_err(),
@@ -453,7 +454,7 @@ fn blocked_udp_is_named_within_eight_seconds() {
 
 /// A rate limit that makes a transfer of a few megabytes take seconds.
 fn slow() -> TransferOptions {
-    TransferOptions { rate_limit_bps: Some(20_000_000), ..options() }
+    options().rate_limit(Rate(20_000_000))
 }
 
 /// Whether the directory has only resume data of another attempt.
@@ -485,8 +486,7 @@ fn a_cancelled_transfer_leaves_no_file() {
         assert!(has_no_file(root.path()));
         // In the other direction, partial files are closed before the end is reported.
         file(&root, "b", 20_000_000);
-        let destination =
-            LocalDestination::Path { path: here.path().to_owned(), into_directory: true };
+        let destination = LocalDestination::directory(here.path());
         let transfer = session.get(vec![b"b".to_vec()], false, destination, &slow()).await.unwrap();
         part_of(here.path()).await;
         transfer.cancel();
@@ -505,8 +505,7 @@ fn a_listener_that_dies_fails_the_transfer_and_leaves_no_file() {
         let path = root.path().to_owned();
         let (ticket, ..) = dying.spawn(async move { serving(&path).await }).await.unwrap();
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
-        let destination =
-            LocalDestination::Path { path: here.path().to_owned(), into_directory: true };
+        let destination = LocalDestination::directory(here.path());
         let transfer = session.get(vec![b"b".to_vec()], false, destination, &slow()).await.unwrap();
         part_of(here.path()).await;
         let start = Instant::now();
@@ -540,14 +539,10 @@ fn progress_and_summary_report_the_transfer() {
         let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let path = file(&from, "a", 1_000_000);
         let (near, far) = pair().await;
-        let service = Service { root: Some(root.path().to_owned()), ..Service::default() };
+        let service = Service::default().root(root.path());
         let serving = tokio::spawn(async move { far.serve(&service).await });
         let mut transfer = near
-            .put(
-                sources(&[&path]),
-                to(""),
-                &TransferOptions { rate_limit_bps: Some(16_000_000), ..options() },
-            )
+            .put(sources(&[&path]), to(""), &options().rate_limit(Rate(16_000_000)))
             .await
             .unwrap();
         let mut seen = Vec::new();
@@ -570,9 +565,9 @@ fn closing_a_session_right_after_a_transfer_does_not_fail_it() {
     run(async {
         for _ in 0..100 {
             let (near, far) = pair().await;
-            let service = Service { measure: true, ..Service::default() };
+            let service = Service::default().measure(true);
             let serving = tokio::spawn(async move { far.serve(&service).await });
-            let limit = MeasureLimit { bytes: None, time: Some(Duration::from_millis(30)) };
+            let limit = MeasureLimit::default().time(Duration::from_millis(30));
             let transfer = near.measure(Direction::Receive, limit, &options()).await.unwrap();
             transfer.finish().await.unwrap();
             near.close().await;
@@ -588,12 +583,12 @@ fn invalid_settings_are_refused_before_anything_is_sent() {
         let (near, _far) = pair().await;
         let default = TransferOptions::default;
         for bad in [
-            TransferOptions { block_bytes: 1_000_000, ..default() },
-            TransferOptions { window_bytes: 0, ..default() },
-            TransferOptions { rate_limit_bps: Some(0), ..default() },
-            TransferOptions { controller: "sabul1999".to_owned(), ..default() },
+            default().block_size(Bytes(1_000_000)),
+            default().window(Bytes(0)),
+            default().rate_limit(Rate(0)),
+            default().controller("sabul1999"),
         ] {
-            let limit = MeasureLimit { bytes: Some(1), time: None };
+            let limit = MeasureLimit::default().bytes(Bytes(1));
             let error = near.measure(Direction::Send, limit, &bad).await.unwrap_err();
             assert!(matches!(error, Error::Config(_)), "{error:?}");
         }
@@ -634,14 +629,14 @@ fn a_consumer_that_pauses_still_gets_everything() {
     run(async {
         let root = TempDir::new().unwrap();
         file(&root, "f", 3_000_000);
-        let timeouts = Timeouts { silence: Duration::from_secs(3), ..Timeouts::default() };
+        let timeouts = Timeouts::default().silence(Duration::from_secs(3));
         let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
         config.timeouts = timeouts;
         let listener = Listener::bind(config).await.unwrap();
-        let config = ConnectConfig { timeouts, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().timeouts(timeouts);
         let near = connect(listener.ticket(), config).await.unwrap();
         let far = listener.accept().await.unwrap();
-        let service = Service { root: Some(root.path().to_owned()), ..Service::default() };
+        let service = Service::default().root(root.path());
         tokio::spawn(async move { far.serve(&service).await });
         let (done, written) = std::sync::mpsc::channel();
         let rest = Some(Duration::from_secs(7));

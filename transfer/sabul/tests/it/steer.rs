@@ -5,9 +5,10 @@
 use std::future::Future;
 use std::time::Duration;
 
+use sabul::settings::{Direction, MeasureLimit};
 use sabul::{
-    ConnectConfig, Direction, Error, Listener, ListenerConfig, MeasureLimit, Policy, Service,
-    Session, TransferOptions, connect,
+    Bytes, ConnectConfig, Error, Listener, ListenerConfig, Policy, Rate, Service, Session,
+    TransferOptions, connect,
 };
 
 /// Longer than any step takes, so that a failure ends too.
@@ -27,13 +28,13 @@ async fn session() -> Session {
     let near = connect(listener.ticket(), ConnectConfig::default()).await.unwrap();
     tokio::spawn(async move {
         let far = listener.accept().await.unwrap();
-        far.serve(&Service { measure: true, ..Service::default() }).await
+        far.serve(&Service::default().measure(true)).await
     });
     near
 }
 
 fn bytes(bytes: u64) -> MeasureLimit {
-    MeasureLimit { bytes: Some(bytes), time: None }
+    MeasureLimit::default().bytes(Bytes(bytes))
 }
 
 #[test]
@@ -41,13 +42,12 @@ fn a_removed_rate_limit_no_longer_applies_in_either_direction() {
     run(async {
         for direction in [Direction::Send, Direction::Receive] {
             let session = session().await;
-            let options =
-                TransferOptions { rate_limit_bps: Some(SLOW_BPS), ..TransferOptions::default() };
+            let options = TransferOptions::default().rate_limit(Rate(SLOW_BPS));
             let transfer = session.measure(direction, bytes(BYTES), &options).await.unwrap();
             while transfer.progress().channel.packets == 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            assert!(matches!(transfer.set_rate_limit(Some(0)), Err(Error::Config(_))));
+            assert!(matches!(transfer.set_rate_limit(Some(Rate(0))), Err(Error::Config(_))));
             transfer.set_rate_limit(None).unwrap();
             assert_eq!(transfer.finish().await.unwrap().bytes, BYTES, "{direction:?}");
         }
@@ -59,12 +59,10 @@ fn the_policy_can_change_during_a_transfer_if_the_controller_supports_it() {
     run(async {
         for direction in [Direction::Send, Direction::Receive] {
             let session = session().await;
-            let options = TransferOptions {
-                controller: "sabul2026".to_owned(),
-                policy: Policy::Low,
-                rate_limit_bps: Some(SLOW_BPS),
-                ..TransferOptions::default()
-            };
+            let options = TransferOptions::default()
+                .controller("sabul2026")
+                .policy(Policy::Low)
+                .rate_limit(Rate(SLOW_BPS));
             let transfer = session.measure(direction, bytes(BYTES), &options).await.unwrap();
             for policy in [Policy::High, Policy::Low, Policy::Fair] {
                 transfer.set_policy(policy).unwrap();
@@ -79,8 +77,8 @@ fn the_policy_can_change_during_a_transfer_if_the_controller_supports_it() {
 fn a_policy_the_controller_does_not_support_is_refused() {
     run(async {
         let session = session().await;
-        let cubic = || TransferOptions { controller: "cubic".to_owned(), ..Default::default() };
-        let low = TransferOptions { policy: Policy::Low, ..cubic() };
+        let cubic = || TransferOptions::default().controller("cubic");
+        let low = cubic().policy(Policy::Low);
         let error = session.measure(Direction::Send, bytes(1), &low).await.unwrap_err();
         assert!(matches!(error, Error::Config(_)), "{error:?}");
         assert!(error.to_string().contains("sabul2026"), "{error}");

@@ -6,9 +6,10 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use sabul::settings::{Direction, MeasureLimit};
 use sabul::{
-    ConnectConfig, Direction, Listener, ListenerConfig, MeasureLimit, Service, Session, Ticket,
-    TransferOptions, connect,
+    Bytes, ConnectConfig, Listener, ListenerConfig, Service, Session, Ticket, TransferOptions,
+    connect,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
@@ -30,7 +31,7 @@ async fn listening() -> (Ticket, SocketAddr) {
     let (ticket, address) = (listener.ticket().clone(), listener.local_addr());
     tokio::spawn(async move {
         while let Ok(session) = listener.accept().await {
-            let service = Service { measure: true, ..Service::default() };
+            let service = Service::default().measure(true);
             tokio::spawn(async move { session.serve(&service).await });
         }
     });
@@ -52,7 +53,7 @@ async fn work(ticket: &Ticket) -> Session {
 }
 
 async fn measure(session: &Session) {
-    let limit = MeasureLimit { bytes: Some(1000), time: None };
+    let limit = MeasureLimit::default().bytes(Bytes(1000));
     let options = TransferOptions::default();
     let transfer = session.measure(Direction::Send, limit, &options).await.unwrap();
     assert_eq!(transfer.finish().await.unwrap().bytes, 1000);
@@ -132,7 +133,8 @@ fn a_client_without_a_proof_is_disconnected_soon() {
         let (ticket, address) = listening().await;
         for length in [1025_u32, 1 << 20, u32::MAX] {
             let stream = TcpStream::connect(address).await.unwrap();
-            let mut stream = sabul::tls::connect(stream, ticket.fingerprint()).await.unwrap();
+            let mut stream =
+                sabul::internal::tls::connect(stream, ticket.fingerprint()).await.unwrap();
             stream.write_all(&length.to_be_bytes()).await.unwrap();
             stream.flush().await.unwrap();
             let mut answer = Vec::new();
@@ -151,8 +153,8 @@ fn a_silent_port_is_not_reported_as_another_program() {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = silent.local_addr().unwrap().to_string();
         let timeout = Duration::from_millis(300);
-        let config = ConnectConfig { timeout, ..ConnectConfig::default() };
-        let error = sabul::connect_to(&address, &ticket, config).await.unwrap_err();
+        let config = ConnectConfig::default().timeout(timeout);
+        let error = sabul::internal::connect_to(&address, &ticket, config).await.unwrap_err();
         assert!(matches!(error, sabul::Error::Unreachable { .. }), "{error:?}");
         assert!(
             error.to_string().contains("took the connection and then gave no answer"),
@@ -269,7 +271,8 @@ fn a_connector_that_is_rejected_at_any_point_of_the_handshake_dials_again() {
             &[Close, CloseAfterCertificate],
         ] {
             let gate = behind_a_gate(listener, treatments).await;
-            let session = sabul::connect_to(&gate, &ticket, ConnectConfig::default()).await;
+            let session =
+                sabul::internal::connect_to(&gate, &ticket, ConnectConfig::default()).await;
             measure(&session.unwrap()).await;
         }
     });
@@ -283,7 +286,7 @@ fn a_program_that_closes_every_connection_is_not_dialled_for_long() {
         let address = other.local_addr().unwrap().to_string();
         tokio::spawn(async move { while other.accept().await.is_ok() {} });
         let begun = Instant::now();
-        let error = sabul::connect_to(&address, &ticket, ConnectConfig::default()).await;
+        let error = sabul::internal::connect_to(&address, &ticket, ConnectConfig::default()).await;
         let error = error.unwrap_err();
         assert!(matches!(error, sabul::Error::NotSabul { .. }), "{error:?}");
         assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());

@@ -38,7 +38,7 @@ fn names_awaiting_the_receivers_count_are_bounded() {
         shared_progress.add_names(std::iter::once(index.to_string().into_bytes()));
     }
     assert!(shared_progress.lock().names.len() <= NAMES_MAX);
-    let failure = || Failure::new(sabul_wire::control::FailureCode::Unwritable, "x");
+    let failure = || Failure::new(FailureCode::Unwritable, "x");
     shared_progress.entry_failed(199_999, failure());
     shared_progress.entry_failed(7, failure());
     let failures = shared_progress.report(Counts::default()).failures;
@@ -56,4 +56,21 @@ fn final_totals_are_not_replaced_by_an_earlier_count() {
         shared_progress.set_ahead(told);
         assert_eq!(shared_progress.progress().ahead, Some(known));
     }
+}
+
+#[test]
+fn a_report_with_failed_entries_becomes_an_error_of_the_first_failure() {
+    assert!(Report::default().into_result().is_ok());
+    let failure = |code, text: &str| Failure::new(code, text);
+    let failures = vec![
+        (b"a\x1b".to_vec(), failure(FailureCode::NoSpace, "the disk is full")),
+        (b"b".to_vec(), failure(FailureCode::NotFound, "there is no such file")),
+    ];
+    let error = Report { entries_failed: 2, failures, ..Report::default() }.into_result();
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::NoSpace(_)), "{error:?}");
+    let text = "2 entries failed; the first is 'a\\u{1b}': the disk is full";
+    assert_eq!(error.to_string(), text);
+    let unnamed = Report { entries_failed: 1, ..Report::default() }.into_result().unwrap_err();
+    assert_eq!(unnamed.to_string(), "1 entry failed");
 }

@@ -9,10 +9,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use data_encoding::HEXLOWER;
-use sabul::ErrorKind;
 
 use super::error::SshError;
 use super::strip::stripped;
+use crate::error::ErrorKind;
 
 /// Program that the far end runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,11 +6,14 @@ use std::io::{self, ErrorKind, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use sabul::{Bound, Error, ListenerConfig, PROTOCOL_VERSION, Ticket};
+use sabul_wire::control::CONTROL_VERSION;
 use tokio::sync::oneshot;
 
 use super::lines::{LINES, MARK};
-use crate::listen;
+use crate::config::ListenerConfig;
+use crate::error::Error;
+use crate::listener::Bound;
+use crate::ticket::Ticket;
 
 /// Ours: number of free ports to try for port 0. Another process may take a port meanwhile, or use
 /// it for UDP.
@@ -37,8 +40,7 @@ impl FromStr for Ports {
         let why = "write a port or a range of ports, such as 4850-4949; 0 takes any free port";
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let [first, last] = [first, last].map(|port| port.trim().parse().map_err(|_| why));
-        let (first, last) = (first?, last?);
-        if first > last || (first == 0 && last > 0) { Err(why) } else { Ok(Self { first, last }) }
+        Self::new(first?, last?).ok_or(why)
     }
 }
 
@@ -50,6 +52,12 @@ impl fmt::Display for Ports {
 }
 
 impl Ports {
+    /// Makes a range; `None` for an empty range, and for one that starts at 0 and has more ports.
+    pub fn new(first: u16, last: u16) -> Option<Self> {
+        let is_valid = first <= last && (first > 0 || last == 0);
+        is_valid.then_some(Self { first, last })
+    }
+
     /// Returns the ports to try. A ticket names its port, so a free port is determined in advance.
     fn candidates(self) -> Vec<u16> {
         let free = |_| {
@@ -79,7 +87,7 @@ pub fn bind(
     for port in ports.candidates() {
         let address = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
         let advertise = own.map(|own| SocketAddr::new(own, port).to_string()).into_iter().collect();
-        let result = listen::bind(ListenerConfig { address, advertise, ..config.clone() });
+        let result = Bound::new(ListenerConfig { address, advertise, ..config.clone() });
         match result {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AddrInUse => {}
             other => return other,
@@ -99,7 +107,7 @@ fn own_address(connection: &str) -> Option<IpAddr> {
 /// Returns the line that reports a ready listener to the near end. The line holds the ticket,
 /// **secret included**.
 pub fn ready_line(ticket: &Ticket, version: &str) -> String {
-    format!("{MARK}ready {LINES} {PROTOCOL_VERSION} {version} {ticket}")
+    format!("{MARK}ready {LINES} {CONTROL_VERSION} {version} {ticket}")
 }
 
 /// Returns the line that reports a failure to the near end.

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul::{ConnectConfig, Error, ErrorKind, PROTOCOL_VERSION, Session, Ticket, connect_to};
+use sabul_wire::control::CONTROL_VERSION;
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::process::Child;
 use tokio::task::JoinSet;
@@ -19,6 +19,11 @@ use super::messages::Messages;
 use super::push::{Parcel, Push};
 use super::script;
 use super::watch::Watch;
+use crate::config::ConnectConfig;
+use crate::connector::connect_to;
+use crate::error::{Error, ErrorKind};
+use crate::session::Session;
+use crate::ticket::Ticket;
 
 /// Delay between connection attempts to several addresses of a host [RFC8305 §8].
 const STAGGER: Duration = Duration::from_millis(250);
@@ -131,7 +136,7 @@ impl Dialling<'_> {
                     self.send_program(&system, has_gzip).await?;
                 }
                 LineEvent::Said(Said::Ready { protocol, version, ticket }) => {
-                    if protocol != u32::from(PROTOCOL_VERSION) {
+                    if protocol != u32::from(CONTROL_VERSION) {
                         return Err(self.skew(&format!("sabul {version}")));
                     }
                     return ticket.parse().map_err(|_| self.skew(&format!("sabul {version}")));

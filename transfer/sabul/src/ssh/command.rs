@@ -47,6 +47,13 @@ impl fmt::Display for SplitError {
 
 impl std::error::Error for SplitError {}
 
+impl Default for Program {
+    /// The `ssh` of the user.
+    fn default() -> Self {
+        Self { words: vec!["ssh".to_owned()] }
+    }
+}
+
 impl Program {
     /// Parses a program with options, such as `ssh -p 2222 -J gate`. Words are split like in a
     /// shell, with quotes and `\`; nothing is expanded.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sabul::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
 
 /// Error of a connection through ssh: what failed, on which host, and what to do.
 #[derive(Debug)]
@@ -29,6 +29,12 @@ impl fmt::Display for SshError {
 }
 
 impl std::error::Error for SshError {}
+
+impl From<SshError> for Error {
+    fn from(error: SshError) -> Self {
+        Self::Ssh { kind: error.kind, message: error.message }
+    }
+}
 
 impl From<Error> for SshError {
     fn from(error: Error) -> Self {

@@ -3,9 +3,8 @@
 
 use std::collections::VecDeque;
 
+use sabul_content::Printable;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
-
-use crate::escape;
 
 /// Prefix of each line of the protocol.
 pub(super) const MARK: &str = "@sabul ";
@@ -96,7 +95,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     pub(super) async fn next(&mut self) -> LineEvent {
         loop {
             let Some(line) = self.line().await else { return LineEvent::End };
-            let text = escape::line(line.trim_ascii_end());
+            let text = escaped(line.trim_ascii_end());
             match Said::read(&text) {
                 Some(said) => return LineEvent::Said(said),
                 None => self.keep(&text),
@@ -145,6 +144,13 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
             lines => format!("last output: {}", lines.join(" / ")),
         }
     }
+}
+
+/// Returns a line as escaped text, which cannot control a terminal or a log. Tabs are kept, because
+/// they separate the fields of a line.
+fn escaped(bytes: &[u8]) -> String {
+    let parts = bytes.split(|&byte| byte == b'\t').map(|part| Printable(part).to_string());
+    parts.collect::<Vec<_>>().join("\t")
 }
 
 #[cfg(test)]

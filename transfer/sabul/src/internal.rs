@@ -1,0 +1,33 @@
+//! Parts for the program `sabul` and the laboratory. Not part of the public API: any version may
+//! change or remove these names.
+
+pub use sabul_content::{Printable, steers};
+pub use sabul_files::Rules;
+pub use sabul_wire::control::CONTROL_VERSION as PROTOCOL_VERSION;
+
+pub use crate::address::{Host, Location, Remote, Server};
+pub use crate::aggregate::AggregateInterval;
+pub use crate::connector::connect_to;
+pub use crate::descriptors::{LISTENER_FILES_MIN, allow_many_files, files_limit};
+pub use crate::listener::Bound;
+pub use crate::retry::Retry;
+
+/// Sealing of datagrams.
+pub mod seal {
+    pub use crate::seal::*;
+}
+
+/// Start of a server through ssh, and the far end of that.
+pub mod ssh {
+    pub use crate::ssh::parts::*;
+}
+
+/// Parts of a ticket.
+pub mod ticket {
+    pub use crate::ticket::{MAX_ADDRESSES, proof};
+}
+
+/// TLS of control connections.
+pub mod tls {
+    pub use crate::tls::*;
+}

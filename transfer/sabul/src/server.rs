@@ -1,0 +1,7 @@
+//! Requests of a peer, for applications that answer the requests themselves or observe
+//! [`Session::serve_with_observer`](crate::Session::serve_with_observer).
+
+pub use crate::session::{
+    ChangeRequest, GetRequest, ListingRequest, MeasureRequest, Order, Purpose, PutRequest, Request,
+    ServeSummary, Served, Serving, Started, StreamRequest,
+};

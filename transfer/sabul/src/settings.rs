@@ -1,0 +1,12 @@
+//! Types of single settings: limits of memory and rate, timeouts, sockets, events, path memory.
+
+pub use sabul_udp::SocketOptions;
+
+pub use crate::budget::MemoryBudget;
+pub use crate::ceiling::Ceiling;
+pub use crate::config::{Carrier, Direction, LossPolicy, MeasureLimit};
+pub use crate::events::{EventSink, TransferEvent};
+pub use crate::paths::{KnownPath, PathMemory};
+pub use crate::policy::{Controllers, SendPolicy};
+pub use crate::ticket::TicketError;
+pub use crate::timeouts::Timeouts;
