@@ -164,7 +164,7 @@ const DRAW_TERMS: &[Field] = &[
     Field("cubic_keeps_plain_min", Number, "Least part that CUBIC keeps with one flow each and no background."),
     Field("cubic_keeps_min", Number, "Least part that CUBIC keeps elsewhere."),
     Field("ours_have_min", Number, "Least goodput of the controller's flows, as a part of that of CUBIC flows in their place."),
-    Field("own_loss_max", Number, "Own loss beside CUBIC is below this, 0 to 1; on a tiny path what is more than CUBIC's."),
+    Field("own_loss_max", Number, "Own loss beside CUBIC is below this, 0 to 1; on a tiny path the bound is the loss of CUBIC in its place."),
 ];
 
 const TALLY: &[Field] = &[

@@ -33,8 +33,7 @@ pub(super) struct Terms {
     /// Least goodput of the controller's flows, as a share of the goodput of CUBIC flows in their
     /// place.
     pub(super) ours_have_min: f64,
-    /// Most own loss beside CUBIC. In a tiny path: most loss beyond that of CUBIC in the same
-    /// place.
+    /// Own loss beside CUBIC is below this. In a tiny path own loss is at most that of CUBIC in the same place.
     pub(super) own_loss_max: f64,
 }
 
@@ -183,7 +182,7 @@ pub(in super::super) struct PathMark {
     pub(super) reference_cubic_bps: f64,
     pub(super) reference_ours_bps: f64,
     pub(super) reference_own_loss: f64,
-    /// Verdicts on the four questions, and on all of them together.
+    /// Verdicts on the four questions, and on the contract: all four, or in a tiny path own loss alone.
     pub(super) alone_verdict: Verdict,
     pub(super) keeps_verdict: Verdict,
     pub(super) have_verdict: Verdict,
@@ -261,10 +260,15 @@ impl PathMark {
             true => one.beside.own_loss - one.reference.own_loss,
             false => one.beside.own_loss,
         });
-        let own_loss = Finding::new(own_loss, Good::Below, TERMS.own_loss_max);
+        let own_loss = match is_tiny {
+            true => Finding::new(own_loss, Good::AtMost, 0.0),
+            false => Finding::new(own_loss, Good::Below, TERMS.own_loss_max),
+        };
         let alone = [alone_share, alone_own_loss, alone_queue_packets].map(|part| part.verdict);
         let alone_verdict = Verdict::all(&alone);
         let answers = [alone_verdict, cubic_keeps.verdict, ours_have.verdict, own_loss.verdict];
+        // The other bounds are meant for paths with room for a few packets.
+        let met = if is_tiny { own_loss.verdict } else { Verdict::all(&answers) };
         Self {
             path,
             alone_share,
@@ -285,7 +289,7 @@ impl PathMark {
             keeps_verdict: cubic_keeps.verdict,
             have_verdict: ours_have.verdict,
             loss_verdict: own_loss.verdict,
-            met: Verdict::all(&answers),
+            met,
         }
         .with_faults(faults)
     }

@@ -38,8 +38,8 @@ pub(in super::super) fn page(sheet: &Sheet) -> Page {
          flows of the controller, as a part of the same beside CUBIC flows in their place, at least {} with one \
          flow each and no background, {} elsewhere. Ours have: goodput of the controller's flows, as a part of \
          that of CUBIC flows in their place, at least {}. Own loss: below {} beside CUBIC; where an equal share is \
-         below two packets a round trip or the queue below five packets, less than this above that of CUBIC flows in \
-         their place.",
+         below two packets a round trip or the queue below five packets, only own loss counts, and is at most that of \
+         CUBIC flows in their place.",
         percent(terms.alone_share_min),
         percent(terms.alone_own_loss_max),
         terms.alone_queue_bdp_max,

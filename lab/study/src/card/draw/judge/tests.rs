@@ -101,16 +101,19 @@ fn a_path_is_met_if_all_four_verdicts_are_yes() {
 }
 
 #[test]
-fn with_a_tiny_queue_loss_is_compared_with_cubic() {
+fn on_a_tiny_path_only_own_loss_counts_and_is_at_most_that_of_cubic() {
     for tiny in [
         Path { queue_packets: 4, ..path() },
         // 333 packets of 200 flows.
         Path { ours: 100, theirs: 100, ..path() },
     ] {
-        let loss =
-            |own_loss: f64| PathMark::new(tiny, &[results(45e6, own_loss); 4], &[]).loss_verdict;
-        // CUBIC loses 0.01.
-        assert_eq!((loss(0.014), loss(0.016)), (Verdict::Yes, Verdict::No));
+        let verdicts = |own_loss: f64| {
+            let mark = PathMark::new(tiny, &[results(1e6, own_loss); 4], &[]);
+            [mark.keeps_verdict, mark.loss_verdict, mark.met]
+        };
+        // CUBIC loses 0.01. Only own loss counts.
+        assert_eq!(verdicts(0.009), [Verdict::No, Verdict::Yes, Verdict::Yes]);
+        assert_eq!(verdicts(0.011), [Verdict::No; 3]);
     }
 }
 
