@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 use crate::error::CliError;
 
 /// Ours: most samples in memory. More samples are thinned to every second one, so a copy of any
-/// length takes less than 1 MB.
+/// length takes a few MB.
 const SAMPLES_MAX: usize = 4096;
 
 /// Ours: interval of the mean rate, in seconds. Content is counted in blocks of up to 1 MiB, so
@@ -28,8 +28,6 @@ const MEAN_S: f64 = 1.0;
 #[derive(Debug)]
 pub(crate) struct Recorder {
     started: Instant,
-    /// The page goes here first, and then replaces `path`.
-    aside: NamedTempFile,
     path: PathBuf,
     samples: Vec<Sample>,
     /// Number of the attempt; counters start again with each attempt.
@@ -51,7 +49,7 @@ struct Sample {
 }
 
 impl Recorder {
-    /// Creates the file beside `path`, so an unwritable place is refused before the copy starts.
+    /// Creates and removes a file beside `path`, so an unwritable place is refused before the copy starts.
     pub(crate) fn new(path: &Path) -> Result<Self, CliError> {
         let fail = |error| CliError::usage(cannot_write(path, &error));
         // A link is kept; the file that the link names is replaced.
@@ -59,15 +57,10 @@ impl Recorder {
         if target.exists() && !target.is_file() {
             return Err(fail(io::Error::other("not a regular file")));
         }
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let aside = tempfile::Builder::new()
-            .prefix(".sabul-report-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))
-            .map_err(fail)?;
+        create_beside(&target).map_err(fail)?;
         let started = Instant::now();
         let samples = Vec::new();
-        Ok(Self { started, aside, path: target, samples, attempt: 0, every: 1, calls: 0 })
+        Ok(Self { started, path: target, samples, attempt: 0, every: 1, calls: 0 })
     }
 
     /// Begins an attempt: its counters start at zero.
@@ -88,7 +81,7 @@ impl Recorder {
         self.samples.push(Sample {
             t_s: self.started.elapsed().as_secs_f64(),
             attempt: self.attempt,
-            bytes: progress.bytes.max(progress.bytes_resumed),
+            bytes: progress.bytes.saturating_sub(progress.bytes_resumed),
             channel: progress.channel.clone(),
             spent: shares.map(|&(name, share)| (name, share * seconds)).collect(),
         });
@@ -103,11 +96,12 @@ impl Recorder {
     }
 
     /// Writes the page and replaces the file.
-    pub(crate) fn finish(mut self, title: &str, copy: &TransferJson) -> Result<(), CliError> {
+    pub(crate) fn finish(self, title: &str, copy: &TransferJson) -> Result<(), CliError> {
         let html = page(title, copy, &self.samples).to_html();
         let fail = |error| CliError::failed(cannot_write(&self.path, &error));
-        self.aside.write_all(html.as_bytes()).map_err(fail)?;
-        self.aside.persist(&self.path).map_err(|error| fail(error.error))?;
+        let mut aside = create_beside(&self.path).map_err(fail)?;
+        aside.write_all(html.as_bytes()).map_err(fail)?;
+        aside.persist(&self.path).map_err(|error| fail(error.error))?;
         Ok(())
     }
 }
@@ -171,6 +165,15 @@ fn line(samples: &[Sample], name: &str, value: impl Fn(&Sample, &Sample) -> f64)
         (now.t_s, if is_gap { f64::NAN } else { value(before, now) })
     });
     Line::new(name, points.collect())
+}
+
+/// Creates a temporary file in the folder of this file.
+fn create_beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    tempfile::Builder::new()
+        .prefix(".sabul-report-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))
 }
 
 fn chart(title: &str, axis: Axis) -> Chart {
@@ -264,14 +267,12 @@ mod tests {
     use super::*;
 
     fn progress(tenths: u64, bytes: u64, limiter: &[(&'static str, f64)]) -> Progress {
-        let channel = ChannelStats {
-            packets: bytes / 1000,
-            packets_lost: bytes / 10_000,
-            limiter: limiter.to_vec(),
-            ..ChannelStats::default()
-        };
-        let elapsed = Duration::from_millis(tenths * 100);
-        Progress { bytes, elapsed, channel, ..Progress::default() }
+        let mut progress = Progress::default();
+        (progress.bytes, progress.elapsed) = (bytes, Duration::from_millis(tenths * 100));
+        let channel = &mut progress.channel;
+        (channel.packets, channel.packets_lost) = (bytes / 1000, bytes / 10_000);
+        channel.limiter = limiter.to_vec();
+        progress
     }
 
     fn values(line: &Line) -> Vec<f64> {
@@ -311,7 +312,9 @@ mod tests {
         for tenths in 0..50_000 {
             recorder.record(&progress(tenths, tenths, &[]));
         }
-        recorder.record(&Progress { is_finished: true, ..progress(50_000, 50_000, &[]) });
+        let mut last = progress(50_000, 50_000, &[]);
+        last.is_finished = true;
+        recorder.record(&last);
         let bytes: Vec<_> = recorder.samples.iter().map(|sample| sample.bytes).collect();
         assert!((SAMPLES_MAX / 2 - 1..SAMPLES_MAX).contains(&bytes.len()), "{}", bytes.len());
         assert_eq!((bytes[0], bytes[bytes.len() - 1]), (0, 50_000));
