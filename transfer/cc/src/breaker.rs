@@ -43,7 +43,7 @@ const IDLE_TIME: Span = Span::from_secs(10);
 const LIGHT_TIME: Span = Span::from_secs(10);
 const LIGHT_DOUBLINGS_MAX: u64 = 4;
 /// Ours: how long a warning is valid. A controller that reduces its own rate needs no bound.
-const WARNING_TIME: Span = Span::from_secs(10);
+const WARNING_TIME: Span = Span::from_secs(60);
 /// Ours: the least bound, in packets an RTT.
 const LEAST_PER_RTT: f64 = 0.25;
 /// [RFC5348 §4.3] The bound is at most twice the rate that arrives.
@@ -326,12 +326,12 @@ mod tests {
         let mut breaker = Breaker::new();
         words(&mut breaker, 0, 11, 50.0, false);
         words(&mut breaker, 1100, 2, 0.0, false);
-        words(&mut breaker, 11_500, 11, 50.0, false);
-        assert_eq!(words(&mut breaker, 12_600, 2, 0.0, false), ["breaker-warning"]);
+        words(&mut breaker, 61_500, 11, 50.0, false);
+        assert_eq!(words(&mut breaker, 62_600, 2, 0.0, false), ["breaker-warning"]);
         let mut opened_for = |from: u64| {
             assert_eq!(words(&mut breaker, from, 11, 30.0, true), ["breaker-open"]);
             (0..).find(|n| !words(&mut breaker, from + 1100 + 100 * n, 1, 1.0, false).is_empty())
         };
-        assert_eq!([opened_for(20_000), opened_for(40_000)], [Some(100), Some(200)]);
+        assert_eq!([opened_for(70_000), opened_for(90_000)], [Some(100), Some(200)]);
     }
 }

@@ -317,8 +317,8 @@ impl Sabul2026 {
         if let Some(cubic) = &mut self.fallback.cubic
             && meaning == Meaning::Random
         {
-            let rtt = (self.path.base() + self.path.queue()) * self.path.stretch();
-            cubic.grow(rtt, self.losses.recent(), epoch.is_limited, cx.now);
+            let rtt = self.path.base() + self.path.queue();
+            cubic.grow((rtt, self.path.stretch()), self.losses.recent(), epoch.is_limited, cx.now);
         }
         if self.responds(meaning, around.is_queued, epoch, cx) {
             return;
@@ -396,8 +396,7 @@ impl Sabul2026 {
             if full_target >= TARGET_PART_MAX * longest {
                 // The queue has no room for the law's signal.
                 self.fallback.bound_until = cx.now + BOUND_AGE;
-                let window = self.window * self.path.stretch();
-                self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(window, cx.now));
+                self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(self.window, cx.now));
             } else if !self.competitor.is_detected()
                 && count > 1.0 / ALONE_PART
                 && least > (STOOD_TARGET_PART * full_target).max(STOOD_QUEUE_PART * longest)
@@ -407,7 +406,7 @@ impl Sabul2026 {
             self.losses.note_overflow(epoch.longest);
         } else {
             self.fallback.bound_until = cx.now + BOUND_AGE;
-            let carried = epoch.rate * self.path.base() * self.path.stretch();
+            let carried = epoch.rate * self.path.base();
             self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(carried, cx.now));
         }
         let left = self.window * CUT * (1.0 - epoch.lost);
@@ -434,8 +433,7 @@ impl Sabul2026 {
     /// Returns the window that the flow keeps beside a rival, in packets; zero without a rival.
     fn kept(&self) -> f64 {
         let is_kept = self.competitor.is_detected() && self.gains.keeps_share();
-        let stretch = self.path.stretch();
-        self.fallback.cubic.filter(|_| is_kept).map_or(0.0, |cubic| cubic.window() / stretch)
+        self.fallback.cubic.filter(|_| is_kept).map_or(0.0, |cubic| cubic.window())
     }
 
     /// After a timeout: restores half of the previous window, and all of it an epoch later, unless a queue stands.
@@ -491,8 +489,7 @@ impl Sabul2026 {
         if self.competitor.is_detected() && self.fallback.cubic.is_none() {
             let rtt = self.path.base() + self.path.queue();
             let carried = CARRIED_PART * self.link.carried_before() * rtt;
-            let window = self.window.max(carried) * self.path.stretch();
-            self.fallback.cubic = Some(CubicWindow::new(window, cx.now));
+            self.fallback.cubic = Some(CubicWindow::new(self.window.max(carried), cx.now));
         } else if !self.competitor.is_detected() && self.fallback.bound(cx.now).is_none() {
             self.fallback.cubic = None;
         }
@@ -576,8 +573,7 @@ impl Sabul2026 {
     fn bind(&mut self, now: Instant) {
         let most = if self.gains.keeps_share() { f64::INFINITY } else { self.window };
         let kept = self.window.max(self.kept());
-        let bound = self.fallback.bound(now).map(|bound| bound / self.path.stretch());
-        self.set_window(bound.map_or(kept, |bound| bound.min(most)));
+        self.set_window(self.fallback.bound(now).map_or(kept, |bound| bound.min(most)));
     }
 
     fn start_probe(&mut self, epoch: &Epoch) {
@@ -612,7 +608,7 @@ impl Sabul2026 {
         cx.log_reason(Reason::Own("room"));
         self.set_window(self.window + extra);
         if let Some(cubic) = &mut self.fallback.cubic {
-            cubic.raise(self.window * self.path.stretch(), cx.now);
+            cubic.raise(self.window, cx.now);
         }
         self.probing.grow();
         self.start_probe(epoch);
@@ -695,7 +691,7 @@ impl Controller for Sabul2026 {
             self.fallback.bound_until = cx.now + BOUND_AGE;
             self.fallback
                 .cubic
-                .get_or_insert_with(|| CubicWindow::new(self.window * self.path.stretch(), cx.now))
+                .get_or_insert_with(|| CubicWindow::new(self.window, cx.now))
                 .shrink(cubic::BETA, cx.now);
         }
         // The next epochs report losses from before the timeout.

@@ -60,18 +60,25 @@ impl CubicWindow {
         self.window
     }
 
-    /// Grows after an epoch without loss; `rtt` in seconds, `lost` is the recent share of lost
-    /// packets. Time in which something else limited the flow does not count. [RFC9438 §5.8]
-    pub(super) fn grow(&mut self, rtt: f64, lost: f64, is_limited: bool, now: Instant) {
+    /// Grows after an epoch without loss; `rtt` in seconds without the queue of the way back, and the whole RTT as a
+    /// multiple `stretch` of that; `lost` is the recent share of lost packets. Time in which something else limited the
+    /// flow does not count. [RFC9438 §5.8] The rate then grows as that of CUBIC with the whole RTT.
+    pub(super) fn grow(
+        &mut self,
+        (rtt, stretch): (f64, f64),
+        lost: f64,
+        is_limited: bool,
+        now: Instant,
+    ) {
         let since = now.since(self.grown_at).as_secs_f64();
         self.grown_at = now;
         if is_limited {
             return;
         }
-        self.elapsed += since;
+        self.elapsed += if stretch > 1.0 { since / cube_root(stretch) } else { since };
         let alpha = if self.w_est >= self.prior { 1.0 } else { ALPHA };
         let gentle = (LOST_LIGHT / lost.max(1e-9)).min(1.0);
-        self.w_est += alpha * gentle * since / rtt.max(1e-6);
+        self.w_est += alpha * gentle * since / (rtt * stretch * stretch).max(1e-6);
         let x = self.elapsed - self.k;
         let curve = C * x * x * x + self.w_max;
         let target = curve.max(self.w_est);
@@ -127,7 +134,7 @@ mod tests {
         assert!((cubic.window() - 700.0).abs() < 1e-9);
         // K = cbrt(300 / 0.4) = 9.086 s.
         let mut at = |ms: u64| {
-            cubic.grow(0.1, 0.0, false, Instant::ZERO + Span::from_millis(ms));
+            cubic.grow((0.1, 1.0), 0.0, false, Instant::ZERO + Span::from_millis(ms));
             cubic.window()
         };
         for ms in (100..9100).step_by(100) {
@@ -147,11 +154,28 @@ mod tests {
         let mut now = Instant::ZERO;
         for _ in 0..6 {
             now = now + Span::from_millis(10);
-            cubic.grow(0.01, 0.0, false, now);
+            cubic.grow((0.01, 1.0), 0.0, false, now);
         }
         assert!((cubic.window() - (7.0 + 6.0 * ALPHA)).abs() < 0.1, "{}", cubic.window());
         let before = cubic.window();
-        cubic.grow(0.01, 0.0, true, now + Span::from_secs(100));
+        cubic.grow((0.01, 1.0), 0.0, true, now + Span::from_secs(100));
         assert!((cubic.window() - before).abs() < 1e-9);
+    }
+
+    #[test]
+    fn with_twice_the_rtt_the_curve_grows_half_as_much_and_reno_a_quarter() {
+        let grown = |window: f64, stretch: f64, ms: u64| {
+            let mut cubic = CubicWindow::new(window, Instant::ZERO);
+            for at in (100..=ms).step_by(100) {
+                let now = Instant::ZERO + Span::from_millis(at);
+                cubic.grow((0.1, stretch), 0.0, false, now);
+            }
+            cubic.window() - window
+        };
+        // 0.4 × 10³ packets after ten seconds of the curve, ten packets after ten RTTs of Reno.
+        assert!((grown(1000.0, 1.0, 10_000) - 400.0).abs() < 0.5);
+        assert!((grown(1000.0, 2.0, 10_000) - 200.0).abs() < 0.5);
+        assert!((grown(10.0, 1.0, 1000) - 10.0).abs() < 1e-6);
+        assert!((grown(10.0, 2.0, 1000) - 2.5).abs() < 1e-6);
     }
 }

@@ -11,8 +11,8 @@ use crate::reason::Reason;
 
 /// Ours: part of the window kept during a loss test, and after it if the flow's own queue caused the losses.
 pub(super) const TEST_PART: f64 = 0.85;
-/// Ours: epochs of a loss test that do not count: the first has packets from before the test, and the second has losses
-/// that reordering delayed.
+/// Ours: epochs at the start of a loss test that count as before the test: the first has packets from before the test,
+/// and the second has losses that reordering delayed.
 const TEST_SETTLES: u32 = 2;
 
 /// A loss test in progress, and the epoch before the test.
@@ -32,7 +32,8 @@ pub(super) struct LossTest {
 }
 
 impl LossTest {
-    /// Returns the test after an epoch that still reports on packets from before the test.
+    /// Returns the test after an epoch that still reports on packets from before the test; the most of the epochs before
+    /// is the reference.
     pub(super) fn settle(self, epoch: &Epoch) -> Self {
         Self {
             settles_left: self.settles_left - 1,

@@ -89,13 +89,13 @@ pub(super) struct Drains {
 
 /// A value of the current period and of the period before.
 #[derive(Debug)]
-struct Recent {
+pub(super) struct Recent {
     spells: [f64; 2],
     end: Instant,
 }
 
 impl Recent {
-    const fn of(value: f64) -> Self {
+    pub(super) const fn of(value: f64) -> Self {
         Self { spells: [value; 2], end: Instant::ZERO }
     }
 
@@ -106,6 +106,18 @@ impl Recent {
             self.end = now + spell;
         }
         &mut self.spells[0]
+    }
+
+    /// Returns the smaller of both values with this sample.
+    pub(super) fn least(&mut self, now: Instant, spell: Span, sample: f64) -> f64 {
+        let present = self.present(now, spell, f64::INFINITY);
+        *present = present.min(sample);
+        self.recent_least()
+    }
+
+    /// Returns the smaller of both values.
+    pub(super) const fn recent_least(&self) -> f64 {
+        self.spells[0].min(self.spells[1])
     }
 }
 
@@ -370,6 +382,9 @@ impl Path {
     /// suffice if this flow was alone.
     pub(super) fn end_drain(&mut self) {
         let Some(Drain { least, is_alone }) = self.drain.take() else { return };
+        if is_alone {
+            self.ways.note_empty_forth();
+        }
         let base = self.base();
         if least <= base + self.jitter.average.max(base * HIGHER_PART) {
             self.higher = NONE_HIGHER;
@@ -387,7 +402,7 @@ impl Path {
         let rtt = cx.rtt?.latest.as_secs_f64().max(BASE_MIN);
         self.acks.note(acked.acks_lost, cx.now);
         self.base.least = Some(self.base.least.map_or(rtt, |least| least.min(rtt)));
-        let forth = self.ways.without_back(rtt, self.base.least.unwrap_or(rtt), acked);
+        let forth = self.ways.without_back((rtt, self.base.least.unwrap_or(rtt)), acked, cx.now);
         self.note_rtt(forth.max(self.base.resolution), cx.now);
         self.is_limited |= acked.is_app_limited || acked.is_room_limited;
         let here = Began {
@@ -402,7 +417,11 @@ impl Path {
             self.began = Some(here);
             return None;
         };
-        let elapsed = here.arrived_at.saturating_sub(began.arrived_at);
+        let elapsed = match here.arrived_at.saturating_sub(began.arrived_at) {
+            // The receiver's clock stands still or went back.
+            Span::ZERO => cx.now.since(began.now),
+            elapsed => elapsed,
+        };
         let is_over = acked.largest >= began.end && cx.now.since(began.now) >= syn;
         if !is_over || elapsed == Span::ZERO {
             return None;
