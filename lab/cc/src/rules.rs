@@ -9,14 +9,13 @@
 mod buffers;
 mod cyclic;
 mod pairs;
+mod reports;
 mod requests;
 mod rounds;
 mod spacing;
 
 use sabul_cc::ChannelRules;
 use sabul_channel::rules::RuleSet;
-use sabul_channel::{AckRule, ReportRule};
-use sabul_wire::LossPolicy;
 
 pub use buffers::{BUFFER_PACKETS, BUFFERS};
 pub use cyclic::CYCLIC;
@@ -31,15 +30,3 @@ pub const ENTRIES: &[RuleSet] =
 /// Names of all rules, SABUL's own first.
 pub const ALL: [ChannelRules; 6] =
     [ChannelRules::STANDARD, ROUNDS, REQUESTS, CYCLIC, BUFFERS, PAIRS];
-
-/// The reports of protocols without NAKs, whose lists name sequence numbers. ACKs still carry room,
-/// RTT and cumulative acknowledgements (DEV-060).
-fn lists(_policy: LossPolicy) -> (LossPolicy, ReportRule) {
-    (LossPolicy::Historical, ReportRule::sabul2003())
-}
-
-/// As [`lists`]; ACKs leave with the lists.
-fn lists_with_acks(policy: LossPolicy) -> (LossPolicy, ReportRule) {
-    let (policy, reports) = lists(policy);
-    (policy, ReportRule { ack: AckRule::Every(sabul_units::Span::ZERO), ..reports })
-}

@@ -13,13 +13,13 @@
 //! Not here:    payload bytes; the caller opens and stores them where [`Receiver::admit`] allows.
 
 mod acks;
-mod context;
+pub(crate) mod context;
 mod echoes;
-mod lists;
-mod numbers;
-mod reorder;
+pub(crate) mod lists;
+pub(crate) mod numbers;
+pub(crate) mod reorder;
 mod repeats;
-mod sequence;
+pub(crate) mod sequence;
 mod stats;
 mod syn;
 
@@ -37,14 +37,11 @@ use acks::Acks;
 use echoes::Echoes;
 use lists::Lists;
 use numbers::Numbers;
-pub(crate) use numbers::REPLAY_WINDOW;
-pub(crate) use reorder::WINDOW_MAX;
 use repeats::{K_START, Repeats};
 use syn::SynReports;
 
-pub use context::ReceiverContext;
-pub use lists::Listing;
-pub use sequence::Sequence;
+use context::ReceiverContext;
+use sequence::Sequence;
 pub use stats::ReceiverStats;
 
 /// Ours: minimum RTT sample.

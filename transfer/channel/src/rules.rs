@@ -15,8 +15,10 @@ use sabul_wire::{LossPolicy, Mark, Missing, NumberRange};
 use crate::reports::ReportRule;
 
 pub use crate::marks::Marks;
-pub use crate::receiver::{Listing, ReceiverContext, Sequence};
-pub use crate::sender::PaceReference;
+pub use crate::receiver::context::ReceiverContext;
+pub use crate::receiver::lists::Listing;
+pub use crate::receiver::sequence::Sequence;
+pub use crate::sender::pace::PaceReference;
 
 /// One set of channel rules: what both ends of a channel need to follow them.
 #[derive(Clone, Copy, Debug)]

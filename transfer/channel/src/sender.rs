@@ -12,7 +12,7 @@ mod answers;
 mod feedback;
 mod ledger;
 mod losses;
-mod pace;
+pub(crate) mod pace;
 mod poll;
 mod rate;
 mod silence;
@@ -43,7 +43,6 @@ use stream::Stream;
 use waits::Waits;
 
 pub use feedback::PeerError;
-pub use pace::PaceReference;
 pub use rate::congestion_bytes;
 pub use silence::Expiry;
 pub use waits::{Cause, Limiter, WaitReason};

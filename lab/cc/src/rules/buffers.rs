@@ -32,7 +32,7 @@ pub const BUFFERS: ChannelRules = ChannelRules { name: "buffers", has_naks: fals
 pub(super) const RULES: RuleSet = RuleSet {
     rules: BUFFERS,
     codes: [5, 5],
-    reports: super::lists,
+    reports: super::reports::lists,
     sender: Some(|| Box::new(Sender { marks: Marks::new(MARK_INTERVAL), judged: 0 })),
     receiver: Some(|| Box::new(Receiver::new())),
 };

@@ -23,7 +23,7 @@ pub const CYCLIC: ChannelRules = ChannelRules { name: "cyclic", has_naks: false 
 pub(super) const RULES: RuleSet = RuleSet {
     rules: CYCLIC,
     codes: [4, 4],
-    reports: super::lists_with_acks,
+    reports: super::reports::lists_with_acks,
     sender: Some(|| Box::new(Sender { open: IntervalSet::new(), cursor: 0, reported: (0, 0) })),
     receiver: Some(|| Box::new(Receiver)),
 };

@@ -26,7 +26,7 @@ pub const REQUESTS: ChannelRules = ChannelRules { name: "requests", has_naks: fa
 pub(super) const RULES: RuleSet = RuleSet {
     rules: REQUESTS,
     codes: [3, 3],
-    reports: super::lists,
+    reports: super::reports::lists,
     sender: Some(|| Box::new(Sender { marks: Marks::repeated(MARK_INTERVAL) })),
     receiver: Some(|| Box::new(Receiver::new())),
 };

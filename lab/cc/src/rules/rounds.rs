@@ -27,7 +27,7 @@ pub const ROUNDS: ChannelRules = ChannelRules { name: "rounds", has_naks: false 
 pub(super) const RULES: RuleSet = RuleSet {
     rules: ROUNDS,
     codes: [2, 2],
-    reports: super::lists,
+    reports: super::reports::lists,
     sender: Some(|| Box::new(Sender::new())),
     receiver: Some(|| Box::new(Receiver { spacing: Spacing::new(), mark: None })),
 };
