@@ -1,16 +1,18 @@
 //! Paced, delay-based controller with a CUBIC fallback; the default of this crate.
 //!
-//! Source: ours. The queueing delay encodes the number of flows on a link [FRCC]; probes and drains are [FRCC]'s and
-//! [BBR3]'s; the reasons are in `docs/algorithms/sabul2026.md`.
+//! Source: ours. The queueing delay encodes the number of flows on a link [FRCC]; probes and drains are of [FRCC] and
+//! [BBR3]. Reasons: `docs/algorithms/sabul2026.md`.
 //! Model, once an epoch (one RTT, at least a SYN interval); D packets/s arrive, C is the link's rate in packets/s:
-//!     count   = C / D                                        number of flows like this flow on the link
-//!     aim     = base + omega + theta × spread(count)         RTT at equal shares; C unknown: half a packet queued
-//!     window  = window × aim / (base + queue)                without a standing queue: the sender may limit D
-//!     window += (S × aim × again - window) / 2               with a standing queue: S = D / (1 - chance)
-//!     again   = 1 + twice × (aim / (base + queue) - 1)       twice = base / 100 ms, at most 1
-//!     window >= CUBIC's                                      beside a rival (`competitor`)
-//!     window  = CUBIC's                                      where the law cannot share the link (below)
-//!     gap     = (base + newest queue) / window               in flight at most window + an ACK's worth
+//!     count        = C / D                                       number of flows like this flow on the link
+//!     target_delay = base + omega + theta × spread(count)        RTT at equal shares; C unknown: half a packet queued
+//!     target       = window × target_delay / (base + queue)      without a standing queue: the sender may limit D
+//!     target       = sent × target_delay × (1 + second_order × (target_delay / (base + queue) - 1))
+//!                                                                with a standing queue; sent = D / (1 - chance)
+//!     second_order = base / 100 ms, at most 1
+//!     window      += (target - window) / 2
+//!     window      >= CUBIC's                                     beside a rival (`competitor`)
+//!     window       = CUBIC's                                     where the law cannot share the link (below)
+//!     gap          = (base + queue_now) / window                 in flight at most window + an ACK's worth
 //! Congestion (`losses`): losses beyond random loss, beside a standing queue or ended by a test at a lower rate.
 //!     The window then falls to 0.85 of the arrived packets, and the queue is drained. Only CUBIC's window counts for
 //!     ten seconds if the queue holds less than 1/0.6 of the law's target queue, or if no queue was seen.

@@ -106,8 +106,8 @@ fn without_a_queue_the_window_grows_by_the_law_and_later_faster() {
     let mut controller = found(5000.0);
     let mut facts = Facts::new();
     // Less arrives than the window, since a machine was late: no reason to shrink. The flow has a
-    // quarter of the link, so the aim is 0.3 + 3 × 2 ms above the base: half of the way to 1.063 in
-    // each epoch, and from 300 ms on to 1.063 and one, two, ... sixteenths.
+    // quarter of the link, so `target_delay` is 0.3 + 3 × 2 ms above the base: half of the way to
+    // 1.063 in each epoch, and from 300 ms on to 1.063 and one, two, ... sixteenths.
     facts.feed(&mut controller, 2500.0, 0.0, 0.0, 5);
     let half_way = |free: f64| 1.0 + (1.063 * (1.0 + free / 16.0) - 1.0) / 2.0;
     let expected = 500.0 * half_way(0.0).powi(2) * half_way(1.0) * half_way(2.0);
