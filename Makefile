@@ -23,29 +23,29 @@ MUTANTS ?= 300
 	cuts sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
 	fuzz-keep
 
-help: ## show this list
+help: ## print the list of targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-needs: ## install the build tools that are missing, where that is allowed (part of demo and test)
+needs: ## install missing build tools, if permitted (part of demo and test)
 	@packaging/needs.sh
 
 build: ## build the release program, target/release/sabul
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-program
 
-install: build ## the program, manual pages and completions below PREFIX=/usr/local; DESTDIR= for packages
+install: build ## install program, manual pages and completions below PREFIX=/usr/local; DESTDIR= for packages
 	packaging/install.sh $(TARGET_DIR)/release/sabul $(or $(PREFIX),/usr/local) $(DESTDIR)
 
-dist: ## static program as tarball and .deb in OUT=dist, tried on an empty root; TARGETS=x86_64-unknown-linux-musl
+dist: ## build the static program as tarball and .deb in OUT=dist, and test it in an empty root; TARGETS=x86_64-unknown-linux-musl
 	$(SETTING) packaging/dist.sh $(or $(OUT),dist) $(or $(TARGETS),x86_64-unknown-linux-musl)
 	packaging/try.sh $(or $(OUT),dist)/*$(shell uname -m)*.tar.gz $(or $(OUT),dist)/*_$$(dpkg --print-architecture).deb
 
-publish-check: ## whether every crate could be published as it is; VERIFY= builds each from its package, which takes long
+publish-check: ## check that every crate can be published; VERIFY= also builds each from its package (slow)
 	$(CARGO) publish $(CARGOFLAGS) --workspace --dry-run --allow-dirty $(VERIFY)
 
-demo: needs build ## send one file by TCP and by sabul over an emulated path, with and without loss: bars, and a page in target/demo.html
+demo: needs build ## send one file by TCP and by sabul over an emulated path, with and without loss; page in target/demo.html
 	$(SABUL) demo --page target/demo.html
 
-test: needs format lint unit own-controller interrupted doc ## format, lints, every test that needs no root, documentation
+test: needs format lint unit own-controller interrupted doc ## check format, lints and documentation, run every test without root
 
 format:
 	$(CARGO) fmt --all --check
@@ -57,24 +57,24 @@ format:
 lint:
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
 
-# FEATURES adds some, as .ci/run does to build once for all tests.
+# FEATURES adds options with Cargo features; .ci/run uses FEATURES to build all tests once.
 unit:
 	$(CARGO) test $(CARGOFLAGS) --workspace --no-fail-fast $(FEATURES)
 
 own-controller:
 	$(SETTING) tests/own-controller.sh
 
-interrupted: ## RUNS=4 copies whose ends are killed at random moments, and gone on with (part of test)
+interrupted: ## kill either end of RUNS=4 copies at random times and resume the copies (part of test)
 	$(CARGO) build $(CARGOFLAGS) -p sabul-program
 	SABUL=$(TARGET_DIR)/debug/sabul tests/resume.sh $(RUNS)
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 
-tidy: ## check the repository's own rules only (part of test)
+tidy: ## check only the repository's own rules (part of test)
 	$(CARGO) run $(CARGOFLAGS) -q -p xtask -- tidy
 
-test-lab: lint-lab unit-lab scripts-lab ## everything that makes namespaces or mounts; needs root and iproute2
+test-lab: lint-lab unit-lab scripts-lab ## run all tests that create namespaces or mounts; needs root and iproute2
 
 lint-lab:
 	$(CARGO) clippy $(CARGOFLAGS) -p sabul-emu -p sabul-program --all-targets $(NAMESPACES) -- -D warnings
@@ -90,65 +90,65 @@ scripts-lab: build
 	tests/failing-disk.sh
 	tests/others.sh
 
-cuts: build ## KILLS=200 CUTS=50 interruptions of copies between namespaces; needs root and iproute2; half an hour
+cuts: build ## interrupt copies between namespaces, KILLS=200 CUTS=50; needs root and iproute2; half an hour
 	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)
 
-sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time; 200 copies that are killed; sanitizer and mutants
+sweep: ## simulate SEEDS=20000 transfers over random paths, kill and resume 200 copies, run sanitize and mutants
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test it channel_swarm::
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test it world_swarm::
 	SABUL_WORLD_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul --lib world::swarm
 	$(MAKE) interrupted RUNS=200
 	$(MAKE) sanitize mutants
 
-sanitize: ## the tests of the crate with unsafe code under AddressSanitizer; needs a nightly Rust (part of sweep)
+sanitize: ## test the crate with unsafe code under AddressSanitizer; needs a nightly Rust (part of sweep)
 	$(SETTING) tests/sanitize.sh
 
-mutants: ## MUTANTS=300 small changes in each area of protocol, sealing, sandbox, journal and memory, SEED=1; tests must notice (part of sweep)
+mutants: ## check that tests detect MUTANTS=300 small changes in each area: protocol, sealing, sandbox, journal and memory, SEED=1 (part of sweep)
 	$(SETTING) tests/mutants.py $(MUTANTS) $(or $(SEED),1)
 
-reproduce: build ## the papers' tables and figures in virtual time; fails if a verdict changed; OUT=results
+reproduce: build ## simulate the papers' tables and figures; fail if a verdict changed; OUT=results
 	$(SABUL) reproduce run all --out $(or $(OUT),results)
 
 picture: ## draw the picture of the laboratory tour: goodput over loss, and CUBIC beside each controller
 	$(CARGO) run $(CARGOFLAGS) --release -p sabul-study --example picture -- docs/pictures/loss-and-tcp.svg
 
-arms: build ## ten scenarios in the simulator and in the lab, side by side; a quarter of an hour; OUT=results
+arms: build ## compare ten scenarios in simulator and lab; a quarter of an hour; OUT=results
 	$(SABUL) lab compare scenarios/arms/*.toml --out $(or $(OUT),results)
 
-bench-sim: ## how fast a world runs: wall time, and instructions where valgrind is installed
+bench-sim: ## measure the speed of the simulator: wall time, and instructions if valgrind is installed
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-sim --example world_speed
 	benches/simulator.sh $(TARGET_DIR)/release/examples/world_speed $(ROUNDS)
 
-bench-router: ## packets a second that one core carries through the bottleneck of `sabul router`, by algorithm; SECONDS=10
+bench-router: ## measure packets per second of `sabul router` on one core, by algorithm; SECONDS=10
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-router --example forwarding_speed
 	for algorithm in none jetmax rcp piqi-rcp xcp emkc maxnet; do \
 		$(TARGET_DIR)/release/examples/forwarding_speed $$algorithm $(SECONDS) || exit 1; \
 	done
 
-bench-smoke: build ## whether the benchmarks run, a second each; their numbers mean nothing
+bench-smoke: build ## check that the benchmarks run, a second each; the numbers are meaningless
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-sim --example world_speed
 	$(TARGET_DIR)/release/examples/world_speed one 1
 	$(TARGET_DIR)/release/examples/world_speed many 1
 	QUINN_PEER= benches/loopback.sh 1 1
 
-instructions: $(TARGET_DIR)/release/instructions ## fails if the core takes 1 % more instructions than committed; needs valgrind
+instructions: $(TARGET_DIR)/release/instructions ## fail if the core executes 1 % more instructions than the baseline; needs valgrind
 	benches/instructions.sh $<
 
-instructions-baseline: $(TARGET_DIR)/release/instructions ## commit what the core takes now as the baseline
+instructions-baseline: $(TARGET_DIR)/release/instructions ## rewrite the baseline with the present instruction counts
 	benches/instructions.sh $< --update
 
 .PHONY: $(TARGET_DIR)/release/instructions
 $(TARGET_DIR)/release/instructions:
 	$(CARGO) build $(CARGOFLAGS) --release $(INSTRUCTIONS_FLAGS) --target-dir $(TARGET_DIR)
 
-bench: build ## sabul perf beside quinn on loopback; ROUNDS=5 SECONDS=10
+bench: build ## compare sabul perf with quinn on loopback; ROUNDS=5 SECONDS=10
 	$(CARGO) test $(CARGOFLAGS) -q --release $(QUINN_FLAGS) --target-dir $(TARGET_DIR)/quinn-peer
 	$(CARGO) build $(CARGOFLAGS) --release $(QUINN_FLAGS) --target-dir $(TARGET_DIR)/quinn-peer
 	benches/loopback.sh $(ROUNDS) $(SECONDS)
 
 fuzz: SECONDS = 60
-fuzz: ## hostile input to every parser and state machine, led by what it reaches; SECONDS=60 each, SEED=...
+fuzz: ## send hostile input to every parser and state machine, guided by coverage; SECONDS=60 each, SEED=...
 	$(SETTING) fuzz/run.sh $(SECONDS) $(or $(SEED),$(shell date +%s)) $(TARGETS)
 
-fuzz-keep: ## the few inputs found by make fuzz that reach all it reached, into the committed corpus
+fuzz-keep: ## write a small set of inputs of make fuzz with the same coverage to fuzz/found
 	$(SETTING) fuzz/keep.sh
