@@ -28,7 +28,7 @@ use params::PARAMS;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "sabul2002",
-    summary: "SABUL's first rate control, multiplicative both ways: a historical reference",
+    summary: "SABUL's first rate control, multiplicative increase and decrease: historical reference",
     source: "[OVV-T §II] Oothongsap, Viniotis, Vouk; defects after [OVV04 §3]",
     params: PARAMS,
     family: Family::Rate,

@@ -50,7 +50,7 @@ const GAP_MAX: Span = Span::from_millis(12);
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "sabul2003",
-    summary: "SABUL's rate control as published in 2003, started by a search for the rate",
+    summary: "SABUL's rate control as published in 2003, with a search for the initial rate",
     source: "[SABUL] Gu, Hong, Mazzucco, Grossman 2003, sections II-D and II-E",
     params: PARAMS,
     family: Family::Rate,
@@ -66,8 +66,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["search", "published"]),
         default: "search",
         range: (0.0, 0.0),
-        doc: "How the flow starts: 'search' finds the rate by itself; 'published' takes \
-              rate_mbps_initial and grows the flow window from one packet",
+        doc: "Start of the flow: 'search' measures the rate; 'published' uses rate_mbps_initial, and the flow \
+              window grows from one packet",
         source: "published: [SABUL §II-E]; search: ours",
     },
     ParamSpec {
@@ -75,8 +75,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Mbps,
         default: "100",
         range: (1.0, 100_000.0),
-        doc: "Sending rate of the published start, IP headers included; its gap at most 12 ms, \
-              which larger packets than 1500 bytes reach at a higher rate",
+        doc: "Sending rate of the published start including IP headers; the gap is at most 12 ms, which sets \
+              a higher minimum rate for packets above 1500 bytes",
         source: "[SABUL §II-E]: set by the application",
     },
     ParamSpec {
@@ -84,7 +84,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Packets,
         default: "25600",
         range: (2.0, 1e6),
-        doc: "Largest flow window of the published start, and with 'bounds=published' of all that follows",
+        doc: "Maximum flow window during the published start; with 'bounds=published' for the whole transfer",
         source: "[SABUL2] 25 600; [SABUL §II-D] suggests bandwidth × RTT",
     },
     ParamSpec {
@@ -100,9 +100,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["rtt-min", "rtt", "syn"]),
         default: "rtt-min",
         range: (0.0, 0.0),
-        doc: "How long sending stops when a loss epoch opens: the smallest RTT, which lets a full \
-              queue of one BDP drain and no more; the averaged RTT, queue included; or one SYN \
-              interval",
+        doc: "Length of the freeze at the start of a loss epoch: 'rtt-min', the smallest RTT, which drains a \
+              queue of one BDP; 'rtt', the averaged RTT including the queue; 'syn', one SYN interval",
         source: "[SABUL §II-E] one RTT, without saying which; [SABUL2] one SYN interval",
     },
     ParamSpec {
@@ -110,9 +109,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["measured", "published", "none"]),
         default: "measured",
         range: (0.0, 0.0),
-        doc: "Bound of the rate after the start: 'measured' bounds rate and data in flight by the \
-              arrivals; 'published' bounds them by window_packets and one packet each 10 µs; 'none' \
-              leaves the bound to losses",
+        doc: "Limit after the start: 'measured' limits rate and data in flight by the arrival rate; \
+              'published' by window_packets and one packet per 10 µs; with 'none' only losses reduce the rate",
         source: "measured: ours; published: [SABUL §II-D], [SABUL2]",
     },
     UNUSED,

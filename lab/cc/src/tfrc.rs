@@ -39,7 +39,7 @@ const RATE_START: f64 = 1.0;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "tfrc",
-    summary: "TFRC: the rate of a Reno flow by equation, from the RTT and the rate of loss events",
+    summary: "TFRC: computes the rate of a Reno flow from the RTT and the loss event rate",
     source: "[RFC5348] Floyd, Handley, Padhye, Widmer 2008",
     params: PARAMS,
     family: Family::Rate,
@@ -54,7 +54,7 @@ const PARAMS: &[ParamSpec] = &[ParamSpec {
     unit: Unit::Word(&["on", "off"]),
     default: "on",
     range: (0.0, 0.0),
-    doc: "Whether an RTT above its average lowers the rate at once",
+    doc: "Damping: 'on' lowers the rate at once while the RTT is above its average",
     source: "[RFC5348 §4.5], optional there",
 }];
 

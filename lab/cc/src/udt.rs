@@ -39,7 +39,7 @@ const WINDOW: ParamSpec = ParamSpec {
     unit: Unit::Packets,
     default: "25600",
     range: (16.0, 1e6),
-    doc: "Largest window; one that grows to it ends slow start",
+    doc: "Maximum window; slow start ends when the window reaches this value",
     source: "[UDT4 core.cpp] 25 600, as in versions 1 and 2",
 };
 
@@ -49,7 +49,7 @@ const WINDOW_MIN: ParamSpec = ParamSpec {
     unit: Unit::Packets,
     default: "16",
     range: (1.0, 1000.0),
-    doc: "Least window after slow start; 1 is as published, and lets a flow stand still for good",
+    doc: "Minimum window after slow start; the published value 1 permits a permanent stall",
     source: "ours; [UDT4 ccc.cpp] adds 16 to the window",
 };
 
@@ -59,7 +59,7 @@ const CAPACITY: ParamSpec = ParamSpec {
     unit: Unit::NumberOr("measured"),
     default: "measured",
     range: (0.01, 100_000.0),
-    doc: "Capacity of the path, IP headers included: as ACKs show, or this value",
+    doc: "Capacity of the path including IP headers: 'measured' from ACKs, or a fixed value",
     source: "ours; [UDT4 window.cpp] measures it by packet pairs",
 };
 

@@ -13,8 +13,8 @@ pub(crate) const UNUSED: ParamSpec = ParamSpec {
     unit: Unit::Word(&["hold", "rise"]),
     default: "hold",
     range: (0.0, 0.0),
-    doc: "Change of the rate while the application, or the peer's room, leaves more than half of the rate \
-          unused; 'rise' is as published",
+    doc: "Rate while the application or the receive buffer leaves more than half of the rate unused: 'hold', \
+          no increase; 'rise', as published",
     source: "ours; the papers' sources always have data",
 };
 

@@ -12,7 +12,7 @@ use crate::phase::Phase;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "fixed",
-    summary: "One constant rate without reaction to loss: a baseline for dedicated paths",
+    summary: "Constant rate without reaction to loss: a baseline for dedicated paths",
     source: "ours",
     params: PARAMS,
     family: Family::Rate,
@@ -28,7 +28,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Mbps,
         default: "0",
         range: (0.0, 1e6),
-        doc: "Sending rate, IP headers included; 0 leaves pacing off",
+        doc: "Sending rate including IP headers; 0 disables pacing",
         source: "ours: a baseline",
     },
     ParamSpec {
@@ -36,7 +36,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Packets,
         default: "0",
         range: (0.0, 1e9),
-        doc: "Most packets unacknowledged; 0 leaves it to the flow window",
+        doc: "Maximum number of unacknowledged packets; with 0 only the flow window limits this number",
         source: "ours: a baseline",
     },
 ];

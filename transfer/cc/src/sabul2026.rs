@@ -123,7 +123,7 @@ const ALONE_PART: f64 = 0.8;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "sabul2026",
-    summary: "SABUL of today: paced, keeps a bounded standing queue, tolerates random loss",
+    summary: "Current SABUL: paces, keeps a bounded standing queue, tolerates random loss",
     source: "ours, on [FRCC] and [BBR3]; docs/algorithms/sabul2026.md",
     params: PARAMS,
     family: Family::Rate,
@@ -138,7 +138,7 @@ const PARAMS: &[ParamSpec] = &[ParamSpec {
     unit: Unit::Millis,
     default: "1",
     range: (0.1, 100.0),
-    doc: "Queueing delay that each of the first four flows of this kind adds; less where the round trip is short",
+    doc: "Queueing delay that each of the first four sabul2026 flows adds; smaller on paths with a short RTT",
     source: "ours, by experiment: twice as much overflows half a product of queue with 16 flows at 40 ms",
 }];
 

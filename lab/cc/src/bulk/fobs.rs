@@ -24,7 +24,7 @@ const PERIOD_MAX: Span = Span::from_millis(100);
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "fobs",
-    summary: "FOBS: cycles over the unacknowledged data without waiting",
+    summary: "FOBS: sends the unacknowledged data in cycles without waiting",
     source: "[FOBS] Dickens, Gropp 2002",
     params: PARAMS,
     family: Family::Rate,
@@ -40,7 +40,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Mbps,
         default: "100",
         range: (0.0, 1e6),
-        doc: "Sending rate, IP headers included, the first one where it is controlled; 0 leaves pacing off",
+        doc: "Sending rate including IP headers, or the initial rate with 'control=on'; 0 disables pacing",
         source: "ours: published is as fast as the interface goes",
     },
     ParamSpec {
@@ -48,7 +48,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["off", "on"]),
         default: "off",
         range: (0.0, 0.0),
-        doc: "Whether the rate follows the loss of each segment",
+        doc: "Rate control: 'on' changes the rate by the loss of each segment; 'off' keeps the rate constant",
         source: "[FOBS] greedy; the rule of the other is ours",
     },
 ];

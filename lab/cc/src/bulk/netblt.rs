@@ -24,7 +24,7 @@ const INTERVAL_MAX: Span = Span::from_secs(10);
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "netblt",
-    summary: "NETBLT: bursts at fixed times, buffer by buffer; the receiver requests missing data",
+    summary: "NETBLT: sends bursts at a fixed interval; the receiver requests missing data per buffer",
     source: "[RFC998] Clark, Lambert, Zhang 1987",
     params: PARAMS,
     family: Family::Rate,
@@ -40,7 +40,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Packets,
         default: "50",
         range: (1.0, 10_000.0),
-        doc: "Packets that leave back to back",
+        doc: "Packets per burst, sent back to back",
         source: "[RFC998] leaves it to both ends; default ours",
     },
     ParamSpec {
@@ -48,7 +48,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Millis,
         default: "10",
         range: (0.01, 10_000.0),
-        doc: "Time from the start of one burst to the start of the next",
+        doc: "Time between the starts of two bursts",
         source: "[RFC998] leaves it to both ends; default ours",
     },
     ParamSpec {
@@ -56,7 +56,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "64",
         range: (1.0, 512.0),
-        doc: "Buffers of 64 packets that may be outstanding",
+        doc: "Maximum number of unacknowledged buffers of 64 packets",
         source: "[RFC998] leaves it to both ends; default ours",
     },
     ParamSpec {
@@ -64,7 +64,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["off", "on"]),
         default: "off",
         range: (0.0, 0.0),
-        doc: "Whether the interval follows the loss of each buffer",
+        doc: "Control of the burst interval: 'on' changes the interval by the loss of each buffer; 'off' \
+              keeps the interval constant",
         source: "ours: [RFC998] leaves it open",
     },
 ];

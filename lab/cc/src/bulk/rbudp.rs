@@ -13,7 +13,7 @@ use crate::rules::ROUNDS;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "rbudp",
-    summary: "RBUDP: one constant rate; each round sends the data that the last round lost",
+    summary: "RBUDP: constant rate; each round sends the data that the previous round lost",
     source: "[RBUDP] He, Leigh, Yu 2002",
     params: PARAMS,
     family: Family::Rate,
@@ -28,7 +28,7 @@ const PARAMS: &[ParamSpec] = &[ParamSpec {
     unit: Unit::Mbps,
     default: "100",
     range: (0.01, 1e6),
-    doc: "Sending rate, IP headers included",
+    doc: "Sending rate including IP headers",
     source: "[RBUDP] leaves it to the user; default ours",
 }];
 

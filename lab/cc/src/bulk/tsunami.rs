@@ -22,7 +22,7 @@ const START: u64 = 3;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "tsunami",
-    summary: "Tsunami: the gap follows the share of blocks that the receiver requests again",
+    summary: "Tsunami: the gap depends on the share of blocks that the receiver requests again",
     source: "[TSUNAMI] Indiana University's client and server, 2006 to 2010",
     params: PARAMS,
     family: Family::Rate,
@@ -38,7 +38,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Mbps,
         default: "650",
         range: (0.01, 1e6),
-        doc: "Target rate, IP headers included: never faster",
+        doc: "Target rate including IP headers; the sending rate never exceeds the target rate",
         source: "[TSUNAMI] client/config.c",
     },
     ParamSpec {
@@ -46,7 +46,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "7500",
         range: (0.0, 99_999.0),
-        doc: "Error rate above which the sender slows down, in percent × 1000",
+        doc: "Error rate above which the gap grows, in percent × 1000",
         source: "[TSUNAMI] client/config.c",
     },
     ParamSpec {
@@ -54,7 +54,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "1.0416666666666667",
         range: (1.0, 10.0),
-        doc: "Factor of the gap at an error rate of 100 %",
+        doc: "Factor applied to the gap at an error rate of 100 %",
         source: "[TSUNAMI] client/config.c: 25/24",
     },
     ParamSpec {
@@ -62,7 +62,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "0.8333333333333334",
         range: (0.01, 1.0),
-        doc: "Factor of the gap at an error rate up to the threshold",
+        doc: "Factor applied to the gap at an error rate up to the threshold",
         source: "[TSUNAMI] client/config.c: 5/6",
     },
 ];

@@ -34,7 +34,7 @@ const LOSS_MIN: f64 = -1e9;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "emkc",
-    summary: "EMKC: hosts follow the largest loss of their path, negative where capacity is free",
+    summary: "EMKC: routers signal loss, negative with free capacity; hosts follow the largest value",
     source: "[MKC] Zhang, Kang, Loguinov 2004",
     params: &[
         ParamSpec {
@@ -42,7 +42,8 @@ pub(crate) const ENTRY: Entry = Entry {
             unit: Unit::Mbps,
             default: "0.02",
             range: (0.0001, 1000.0),
-            doc: "Step up; flows become alike by a part of N alpha / C in a round trip, and N alpha / beta is too much",
+            doc: "Additive increase alpha; N flows converge by a part N alpha / C per RTT, and together \
+                  exceed the target rate by N alpha / beta",
             source: "ours: DEV-084",
         },
         ParamSpec {
@@ -50,7 +51,7 @@ pub(crate) const ENTRY: Entry = Entry {
             unit: Unit::Number,
             default: "0.5",
             range: (0.01, 1.99),
-            doc: "Part of the way to a full link that is gone each round trip",
+            doc: "Gain: part of the difference to the target rate of the link that flows correct per RTT",
             source: "ours: DEV-084; stable below 2 [MKC]",
         },
         INITIAL_PARAM,
@@ -73,7 +74,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.95",
             range: (0.01, 1.0),
-            doc: "Part of the link's rate above which routers signal loss",
+            doc: "Target utilisation of the link; above this utilisation routers signal loss",
             source: "ours: DEV-084; 1 in [MKC]",
         },
         ParamSpec {
@@ -81,7 +82,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Millis,
             default: "30",
             range: (1.0, 1000.0),
-            doc: "Control interval",
+            doc: "Control interval of the router",
             source: "ours: DEV-084",
         },
     ],

@@ -43,7 +43,8 @@ pub(super) const FALLBACK_PARAM: ParamSpec = ParamSpec {
     unit: Unit::Word(&["on", "off"]),
     default: "on",
     range: (0.0, 0.0),
-    doc: "Whether sabul2026 takes over if no router answers, or if packets queue or are lost elsewhere",
+    doc: "Fallback: 'on' changes to sabul2026 if no router answers, or if packets queue or are lost at links \
+          without a router",
     source: "ours: docs/adr/0023-congestion-headers.md",
 };
 
@@ -53,7 +54,7 @@ pub(super) const RISE_PARAM: ParamSpec = ParamSpec {
     unit: Unit::Number,
     default: "10",
     range: (2.0, 1e6),
-    doc: "Whatever headers say, at most so many times what arrived a round trip ago; 10^6 is no bound",
+    doc: "Maximum ratio of the sending rate to the arrival rate of the previous RTT; 10^6 disables this limit",
     source: "ours: docs/adr/0023-congestion-headers.md",
 };
 
@@ -63,7 +64,7 @@ pub(super) const INITIAL_PARAM: ParamSpec = ParamSpec {
     unit: Unit::Mbps,
     default: "1",
     range: (0.01, 1e6),
-    doc: "Sending rate until the first word of a router",
+    doc: "Sending rate before the first answer of a router",
     source: "ours: some packets in any round trip",
 };
 

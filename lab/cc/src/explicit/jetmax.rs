@@ -39,7 +39,7 @@ const SETTLE_ROUNDS: u16 = 2;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "jetmax",
-    summary: "JetMax: the most congested router of the path signals each flow's fair rate",
+    summary: "JetMax: the most congested router of the path signals the fair rate to each flow",
     source: "[JETMAX] Zhang, Leonard, Loguinov 2006, reconstructed",
     params: &[
         ParamSpec {
@@ -47,7 +47,8 @@ pub(crate) const ENTRY: Entry = Entry {
             unit: Unit::Number,
             default: "0.6",
             range: (0.01, 1.99),
-            doc: "Part of the way to a fair rate that is gone, once for each interval of the router; monotone up to 1",
+            doc: "Gain: part of the difference to the fair rate that a flow corrects per router interval; \
+                  monotone up to 1",
             source: "[JETMAX] 1 % in six round trips; DEV-080",
         },
         INITIAL_PARAM,
@@ -70,7 +71,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.95",
             range: (0.01, 1.0),
-            doc: "Part of the link's rate that flows get",
+            doc: "Target utilisation: part of the link's rate that the router allocates to flows",
             source: "[JETMAX], DEV-080",
         },
         ParamSpec {
@@ -78,7 +79,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Millis,
             default: "50",
             range: (1.0, 1000.0),
-            doc: "Control interval",
+            doc: "Control interval of the router",
             source: "ours: DEV-080",
         },
     ],

@@ -32,7 +32,7 @@ const GAIN: f64 = 0.4;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "maxnet",
-    summary: "MaxNet: the highest price on the path sets the rate, with one demand function for all",
+    summary: "MaxNet: the highest price on the path sets the rate; one demand function for all flows",
     source: "[MAXNET] Wydrowski, Andrew, Zukerman 2003, reconstructed",
     params: &[
         ParamSpec {
@@ -40,7 +40,7 @@ pub(crate) const ENTRY: Entry = Entry {
             unit: Unit::Mbps,
             default: "1000",
             range: (0.01, 1e6),
-            doc: "x_max: the rate where nothing is asked, that of the host's own link",
+            doc: "x_max: sending rate at price 0; normally the rate of the host's own link",
             source: "[MAXNET]; the value is ours",
         },
         ParamSpec {
@@ -48,8 +48,8 @@ pub(crate) const ENTRY: Entry = Entry {
             unit: Unit::NumberOr("rtt"),
             default: "200",
             range: (1.0, 60_000.0),
-            doc: "Price at which a flow goes at x_max / e: at least 2 / pi of the longest round trip, and the same \
-                  for all; rtt is 2.5 round trips, and shares by them",
+            doc: "Price at which a flow sends at x_max / e: equal for all flows, and at least 2 / pi of the \
+                  longest RTT; 'rtt' means 2.5 RTTs, so that shares depend on the RTT",
             source: "ours: DEV-085",
         },
         INITIAL_PARAM,
@@ -72,7 +72,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.97",
             range: (0.01, 1.0),
-            doc: "Part of the link's rate that flows get",
+            doc: "Target utilisation: part of the link's rate that the router allocates to flows",
             source: "ours: DEV-085",
         },
         ParamSpec {
@@ -80,7 +80,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Millis,
             default: "10",
             range: (0.1, 1000.0),
-            doc: "Control interval",
+            doc: "Control interval of the router",
             source: "ours: DEV-085",
         },
     ],

@@ -31,7 +31,7 @@ const PACKETS: f64 = 2.0 * 12_000.0;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "piqi-rcp",
-    summary: "PIQI-RCP: RCP whose routers use the load only, not their queue",
+    summary: "PIQI-RCP: variant of RCP; the routers use the load and not the queue",
     source: "[PIQI] Jain, Loguinov 2007, reconstructed",
     params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
     family: Family::Rate,
@@ -56,7 +56,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.7",
             range: (0.001, 2.0),
-            doc: "Integral gain: how fast the rate follows what is left of the link",
+            doc: "Integral gain: response of the rate to unused capacity",
             source: "fitted: DEV-082",
         },
         ParamSpec {
@@ -64,7 +64,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.25",
             range: (0.0, 0.99),
-            doc: "Proportional gain: how much of a change in load is taken back at once",
+            doc: "Proportional gain: part of a change in load that one interval corrects",
             source: "fitted: DEV-082; below 1, or nothing is stable",
         },
         ParamSpec {
@@ -72,7 +72,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.95",
             range: (0.01, 1.0),
-            doc: "Part of the link's rate that flows get",
+            doc: "Target utilisation: part of the link's rate that the router allocates to flows",
             source: "[PIQI] below 1, so that queues drain; the value is ours",
         },
         ParamSpec {
@@ -80,7 +80,8 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Millis,
             default: "10",
             range: (0.1, 1000.0),
-            doc: "Control interval; longer where a flow sends less than two packets in it, and no longer than the mean round trip",
+            doc: "Control interval of the router; longer if a flow sends fewer than two packets per interval, \
+                  but at most the mean RTT",
             source: "ours: DEV-082",
         },
         ParamSpec {
@@ -88,7 +89,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Word(&["per_rtt", "per_interval"]),
             default: "per_rtt",
             range: (0.0, 0.0),
-            doc: "Whether kappa1 is a gain each round trip or each interval",
+            doc: "Period of kappa1: the gain applies per RTT or per control interval",
             source: "DEV-082",
         },
     ],

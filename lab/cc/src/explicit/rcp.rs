@@ -29,7 +29,7 @@ const HOST_MIN: f64 = 8e3;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "rcp",
-    summary: "RCP: routers signal one rate to all flows of a link, and each flow applies it at once",
+    summary: "RCP: routers signal the same rate to all flows of a link; flows apply the rate at once",
     source: "[RCP] Dukkipati and others 2005, its ns-2 module",
     params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
     family: Family::Rate,
@@ -48,7 +48,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.1",
             range: (0.001, 2.0),
-            doc: "How fast the rate follows what is left of the link",
+            doc: "Gain: response of the rate to unused capacity",
             source: "DEV-081; 0.4 in [RCP]'s module",
         },
         ParamSpec {
@@ -56,7 +56,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.226",
             range: (0.0, 4.0),
-            doc: "How fast it drains the queue",
+            doc: "Gain: response of the rate to the queue",
             source: "DEV-081; 0.4 in [RCP]'s module",
         },
         ParamSpec {
@@ -64,7 +64,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "1",
             range: (0.01, 1.0),
-            doc: "Part of the link's rate that flows get",
+            doc: "Target utilisation: part of the link's rate that the router allocates to flows",
             source: "[RCP]",
         },
         ParamSpec {
@@ -72,7 +72,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Millis,
             default: "10",
             range: (0.1, 1000.0),
-            doc: "Longest control interval; the mean round trip where that is shorter",
+            doc: "Control interval of the router; the mean RTT if the mean RTT is shorter",
             source: "[RCP]",
         },
     ],

@@ -46,7 +46,7 @@ const KEEP: f64 = 0.5;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "xcp",
-    summary: "XCP: routers write into each packet by how much its flow's throughput shall change",
+    summary: "XCP: routers write the change of the flow's throughput into each packet",
     source: "[XCP] Katabi, Handley, Rohrs 2002; in throughputs as in ns-2",
     params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
     family: Family::Window,
@@ -65,7 +65,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.4",
             range: (0.01, 0.55),
-            doc: "Part of what is left of the link that is given each interval",
+            doc: "Part of the unused capacity that the router allocates per interval",
             source: "[XCP]; stable below pi / (4 sqrt 2)",
         },
         ParamSpec {
@@ -73,7 +73,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.226",
             range: (0.0, 0.43),
-            doc: "Part of the standing queue that is drained each interval",
+            doc: "Part of the standing queue that the router drains per interval",
             source: "[XCP] alpha^2 sqrt 2",
         },
         ParamSpec {
@@ -81,7 +81,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Number,
             default: "0.1",
             range: (0.0, 1.0),
-            doc: "Part of the load that changes hands each interval",
+            doc: "Part of the load that the router moves between flows per interval",
             source: "[XCP]",
         },
     ],

@@ -36,21 +36,25 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["pr0", "pr1"]),
         default: "pr0",
         range: (0.0, 0.0),
-        doc: "Where k1, k2, c_us, d_us and b_us come from unless they are given: 'pr0', what SABUL \
-              shipped with, or 'pr1', which barely gives way to loss",
+        doc: "Set of defaults for k1, k2, c_us, d_us and b_us: 'pr0', the constants of the SABUL release; \
+              'pr1', with a weak response to loss",
         source: "[OVV-T §IV-B]",
     },
-    gain("k1", 1000.0, "How much loss above alpha multiplies the gap, eq. (1)"),
-    gain("k2", 1e6, "How much loss below alpha divides it, eq. (2); k2 × alpha stays below 1"),
-    gain("c_us", 1e4, "Microseconds that loss above alpha adds, eq. (1)"),
-    gain("d_us", 1e4, "Microseconds that loss of exactly alpha adds, eq. (3)"),
-    gain("b_us", 1e4, "Microseconds that excessive loss adds, eq. (4)"),
+    gain("k1", 1000.0, "Gain by which a loss rate above alpha multiplies the gap, eq. (1)"),
+    gain(
+        "k2",
+        1e6,
+        "Gain by which a loss rate below alpha reduces the gap, eq. (2); k2 × alpha must be below 1",
+    ),
+    gain("c_us", 1e4, "Microseconds that a loss rate above alpha adds to the gap, eq. (1)"),
+    gain("d_us", 1e4, "Microseconds that a loss rate of exactly alpha adds to the gap, eq. (3)"),
+    gain("b_us", 1e4, "Microseconds that an excessive loss rate adds to the gap, eq. (4)"),
     ParamSpec {
         name: "alpha",
         unit: Unit::Number,
         default: "0.001",
         range: (0.0, 0.5),
-        doc: "Loss rate that it aims at",
+        doc: "Target loss rate",
         source: "[SABUL2]; the papers give none",
     },
     ParamSpec {
@@ -58,7 +62,7 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         unit: Unit::Millis,
         default: "200",
         range: (1.0, 10_000.0),
-        doc: "Interval of rate control; the receiver's SYN reports must have the same",
+        doc: "Interval of rate control; must equal the interval of the receiver's SYN reports",
         source: "[OVV-T §IV-B] table I",
     },
     ParamSpec {
@@ -66,7 +70,7 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         unit: Unit::Mbps,
         default: "100",
         range: (0.012, 100_000.0),
-        doc: "Sending rate at the start, IP headers included; at most nic_mbps",
+        doc: "Initial sending rate including IP headers; at most nic_mbps",
         source: "[OVV-T §IV-B]: set by the application, 60 to 388 there",
     },
     ParamSpec {
@@ -74,7 +78,7 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         unit: Unit::Packets,
         default: "25600",
         range: (2.0, 1e6),
-        doc: "Flow window, the same from the start to the end",
+        doc: "Flow window, constant for the whole transfer",
         source: "[SABUL2]",
     },
     ParamSpec {
@@ -82,7 +86,7 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         unit: Unit::Mbps,
         default: "1000",
         range: (1.0, 400_000.0),
-        doc: "Rate of the sender's own interface, C of eq. (5); also the highest sending rate",
+        doc: "Rate of the sender's own interface, C in eq. (5); also the maximum sending rate",
         source: "[OVV-T §III-A, §IV-B]: 1 Gb/s",
     },
     ParamSpec {
@@ -90,7 +94,7 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         unit: Unit::Millis,
         default: "1",
         range: (0.001, 10_000.0),
-        doc: "Longest time between two packet starts; 1 ms is 12 Mb/s",
+        doc: "Maximum time between the starts of two packets; 1 ms corresponds to 12 Mb/s",
         source: "[SABUL2]",
     },
     ParamSpec {
@@ -98,8 +102,8 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["gap", "period"]),
         default: "gap",
         range: (0.0, 0.0),
-        doc: "Time that the equations change: the silence between two packets, or the time between two \
-              packet starts (Q8)",
+        doc: "Time that the equations change: 'gap', from the end of a packet to the start of the next; \
+              'period', between the starts of two packets (Q8)",
         source: "gap: [OVV-T §II]; period: [SABUL2]",
     },
     ParamSpec {
@@ -107,8 +111,7 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["instantaneous", "averaged"]),
         default: "instantaneous",
         range: (0.0, 0.0),
-        doc: "Which loss rate the equations see: the interval's own, or an average over intervals \
-              (Q7)",
+        doc: "Loss rate in the equations: the rate of the newest interval, or an average over intervals (Q7)",
         source: "instantaneous: [OVV-T §II]; averaged: [SABUL2]",
     },
     ParamSpec {
@@ -116,20 +119,23 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "0.9",
         range: (0.0, 1.0),
-        doc: "Weight of the newest interval in the averaged loss rate; with 0.9 the average hardly \
-              averages, 0.1 is what was meant (Q7)",
+        doc: "Weight of the newest interval in the averaged loss rate; 0.9 gives almost no averaging, and 0.1 \
+              was intended (Q7)",
         source: "[SABUL2]",
     },
     defect(
         "raise_sent",
-        "Packets sent are taken to be at least as many as were reported lost, so that an interval \
-         in which nothing was sent can lose everything (Q1)",
+        "'on' raises the number of packets sent to the number reported as lost; an interval without sent \
+         packets then has a loss rate of 1 (Q1)",
     ),
-    defect("count_repeats", "A loss counts each time it is reported, not once (Q3)"),
+    defect(
+        "count_repeats",
+        "'on' counts a loss at each report of the loss; 'off' counts a loss once (Q3)",
+    ),
     defect(
         "any_spacing",
-        "Each SYN report is an interval of its own, however soon it follows the last (Q2); off: \
-         what is shorter than half an interval is counted with the next",
+        "'on' treats each SYN report as an interval (Q2); 'off' merges an interval shorter than half of \
+         syn_interval_ms with the next interval",
     ),
     UNUSED,
 ];

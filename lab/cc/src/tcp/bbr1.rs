@@ -47,7 +47,7 @@ const RTT_MIN_AGE: Span = Span::from_secs(10);
 const PROBE_RTT: Span = Span::from_millis(200);
 pub(crate) const ENTRY: Entry = Entry {
     name: "bbr1",
-    summary: "BBR version 1: paces at the largest recent delivery rate",
+    summary: "BBR version 1: paces at the maximum recent delivery rate",
     source: "[BBR] Cardwell, Cheng, Gunn, Yeganeh, Jacobson 2016; details after [LINUX tcp_bbr.c]",
     params: PARAMS,
     family: Family::PacedWindow,

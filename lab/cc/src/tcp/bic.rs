@@ -47,7 +47,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Packets,
         default: "16",
         range: (1.0, 10_000.0),
-        doc: "Most packets that the window gains in a round trip (S_max)",
+        doc: "Maximum growth of the window per RTT, in packets (S_max)",
         source: "[LINUX tcp_bic.c]: 16; [BIC]: 32",
     },
     ParamSpec {
@@ -55,7 +55,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "0.2",
         range: (0.01, 0.9),
-        doc: "Share of the window that a loss takes",
+        doc: "Part of the window that a loss event removes",
         source: "[LINUX tcp_bic.c]: 205/1024; [BIC]: 0.125",
     },
     ParamSpec {
@@ -63,7 +63,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Packets,
         default: "14",
         range: (0.0, 1e6),
-        doc: "Up to this window it is Reno",
+        doc: "Window up to which the controller behaves as Reno",
         source: "[BIC]; [LINUX tcp_bic.c]: 14",
     },
 ];

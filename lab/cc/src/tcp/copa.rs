@@ -53,7 +53,7 @@ const USED_SLOW_START: f64 = 0.5;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "copa",
-    summary: "Copa: queues a few packets of each flow, competes if others fill the queue; paced",
+    summary: "Copa: keeps a few packets of each flow queued, competes if other flows fill the queue; paced",
     source: "[COPA] Arun, Balakrishnan 2018; details after [COPA-CODE]",
     params: PARAMS,
     family: Family::PacedWindow,
@@ -78,7 +78,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["switching", "default"]),
         default: "switching",
         range: (0.0, 0.0),
-        doc: "Whether the flow competes where the queue never empties, or keeps the default mode",
+        doc: "Mode: 'switching' changes to the competitive mode if the queue never empties; 'default' keeps \
+              the default mode",
         source: "[COPA]: switching",
     },
     ParamSpec {
@@ -86,7 +87,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["at-once", "round"]),
         default: "at-once",
         range: (0.0, 0.0),
-        doc: "When v goes back to 1: once the window turns, or at the end of a round trip that moved it the other way",
+        doc: "Time at which v returns to 1: 'at-once', when the window changes direction; 'round', at the end \
+              of an RTT in which the window changed direction",
         source: "[COPA]: round; ours: at-once (DEV-087)",
     },
 ];

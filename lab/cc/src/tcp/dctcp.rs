@@ -20,7 +20,7 @@ use sabul_units::Bytes;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "dctcp",
-    summary: "DCTCP's window: decreases by the share of marked packets; paced",
+    summary: "DCTCP's window: decreases by the share of packets with an ECN mark; paced",
     source: "[RFC8257 §3.3]",
     params: PARAMS,
     family: Family::Window,
@@ -38,7 +38,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "0.0625",
         range: (0.001, 1.0),
-        doc: "Weight of the newest window in the average share of marked packets (g)",
+        doc: "Weight of the newest window in the average share of packets with an ECN mark (g)",
         source: "[RFC8257 §4.2]: 1/16",
     },
 ];

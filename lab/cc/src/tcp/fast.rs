@@ -29,7 +29,7 @@ const GROWTH_MAX: f64 = 2.0;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "fast",
-    summary: "FAST's window: keeps a fixed number of packets queued, measured by the delay; paced",
+    summary: "FAST's window: keeps a fixed number of packets queued, estimated from the delay; paced",
     source: "[FAST] Jin, Wei, Low 2004",
     params: PARAMS,
     family: Family::Window,
@@ -47,7 +47,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Packets,
         default: "100",
         range: (1.0, 100_000.0),
-        doc: "Packets that the flow keeps queued; the path's queue must hold those of all flows",
+        doc: "Packets that the flow keeps queued; the path's queue needs room for the queued packets of all flows",
         source: "ours; [FAST] chooses it by the rate, up to some hundred at 1 Gb/s",
     },
     ParamSpec {
@@ -55,7 +55,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "0.5",
         range: (0.01, 1.0),
-        doc: "How much of the way to its goal the window goes at a time",
+        doc: "Gain: part of the difference to the target window that one update corrects",
         source: "[FAST]: 0.5",
     },
 ];

@@ -34,7 +34,7 @@ const LOSS_FACTOR: f64 = 0.078;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "highspeed",
-    summary: "HighSpeed TCP's window: a large window grows more and falls less; paced",
+    summary: "HighSpeed TCP's window: a large window grows faster and shrinks less; paced",
     source: "[RFC3649 §5], [RFC3649 §7]",
     params: PARAMS,
     family: Family::Window,

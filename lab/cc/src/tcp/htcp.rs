@@ -46,7 +46,7 @@ const SWITCH: &[&str] = &["on", "off"];
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "htcp",
-    summary: "H-TCP's window: grows faster as the last loss gets older; paced",
+    summary: "H-TCP's window: growth increases with the time since the last loss; paced",
     source: "[HTCP] Shorten, Leith 2004; details after [LINUX tcp_htcp.c]",
     params: PARAMS,
     family: Family::Window,
@@ -64,7 +64,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(SWITCH),
         default: "on",
         range: (0.0, 0.0),
-        doc: "Whether growth goes with the round trip, so that flows of long ones get as much",
+        doc: "RTT scaling: 'on' makes the growth proportional to the RTT, so that flows with different RTTs \
+              reach similar rates",
         source: "[HTCP]; [LINUX tcp_htcp.c]: on",
     },
     ParamSpec {
@@ -72,7 +73,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(SWITCH),
         default: "on",
         range: (0.0, 0.0),
-        doc: "Whether a loss halves the window where the rate has changed since the last",
+        doc: "Bandwidth switch: 'on' halves the window at a loss if the rate changed by more than 20 % since \
+              the previous loss",
         source: "[HTCP]; [LINUX tcp_htcp.c]: on",
     },
 ];

@@ -47,7 +47,7 @@ const SAMPLES: usize = 4;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "ledbatpp",
-    summary: "LEDBAT++: low priority, a queueing delay of 60 ms at most, periodic slowdowns; paced",
+    summary: "LEDBAT++: low priority, queueing delay of at most 60 ms, periodic slowdowns; paced",
     source: "[LEDBATPP] Balasubramanian, Ertugay, Havey, Bagnulo 2025; [RFC6817]",
     params: PARAMS,
     family: Family::Window,

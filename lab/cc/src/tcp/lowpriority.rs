@@ -35,7 +35,7 @@ const WINDOW_MIN: f64 = 4.0;
 
 pub(crate) const TCP_LP: Entry = Entry {
     name: "tcp-lp",
-    summary: "TCP-LP's window: newreno that yields when the delay grows; paced",
+    summary: "TCP-LP's window: as newreno, with a decrease when the delay grows; paced",
     source: "[TCPLP] Kuzmanovic, Knightly 2003",
     params: PARAMS,
     family: Family::Window,
@@ -47,7 +47,7 @@ pub(crate) const TCP_LP: Entry = Entry {
 
 pub(crate) const HSTCP_LP: Entry = Entry {
     name: "hstcp-lp",
-    summary: "HSTCP-LP's window: highspeed that yields when the delay grows; paced",
+    summary: "HSTCP-LP's window: as highspeed, with a decrease when the delay grows; paced",
     source: "[HSTCPLP] Kuzmanovic, Knightly, Cottrell 2004",
     params: PARAMS,
     family: Family::Window,
@@ -65,7 +65,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "0.15",
         range: (0.01, 0.99),
-        doc: "Share of the way from smallest to largest delay beyond which others are taken to send",
+        doc: "Threshold between the smallest delay (0) and the largest delay (1); a larger delay is a sign of \
+              other traffic",
         source: "[TCPLP]: 0.15",
     },
     ParamSpec {
@@ -73,7 +74,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["avoidance", "slow-start"]),
         default: "avoidance",
         range: (0.0, 0.0),
-        doc: "How it grows after an early sign: as the law says, or by slow start up to the last loss",
+        doc: "Growth after a sign of other traffic: 'avoidance', as in congestion avoidance; 'slow-start', by \
+              slow start up to the window of the last loss",
         source: "[TCPLP] adds a packet a round trip; [LINUX tcp_lp.c] leaves the threshold as it was",
     },
 ];

@@ -22,7 +22,7 @@ use sabul_units::math::cube_root;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "ltcp",
-    summary: "LTCP's window: grows like several flows, one for each layer; paced",
+    summary: "LTCP's window: grows as the windows of several flows, one flow per layer; paced",
     source: "[LTCP] Bhandarkar, Jain, Reddy 2006",
     params: PARAMS,
     family: Family::Window,
@@ -40,7 +40,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Packets,
         default: "50",
         range: (1.0, 1e6),
-        doc: "Window at which the second layer begins (W_T); below it is Reno",
+        doc: "Window at which the second layer begins (W_T); the controller behaves as Reno below W_T",
         source: "[LTCP]: 50",
     },
     ParamSpec {
@@ -48,7 +48,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "0.15",
         range: (0.01, 0.9),
-        doc: "Share of the window that a loss takes from the second layer on",
+        doc: "Part of the window that a loss event removes, from the second layer on",
         source: "[LTCP]: 0.15",
     },
     ParamSpec {
@@ -56,7 +56,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "1",
         range: (0.01, 100.0),
-        doc: "Factor of growth that compensates long round trips; not needed among equal round trips",
+        doc: "Factor of growth that compensates long RTTs; 1 if all flows have the same RTT",
         source: "ours 1; [LTCP] lets it grow with the cube root of the round trip",
     },
 ];

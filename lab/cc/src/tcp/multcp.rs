@@ -16,7 +16,7 @@ use sabul_units::Bytes;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "multcp",
-    summary: "MulTCP's window: the window of several newreno flows together; paced",
+    summary: "MulTCP's window: as the sum of the windows of several newreno flows; paced",
     source: "[MULTCP] Crowcroft, Oechslin 1998",
     params: PARAMS,
     family: Family::Window,
@@ -34,7 +34,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "4",
         range: (1.0, 1000.0),
-        doc: "Number of flows that it equals; may be a fraction",
+        doc: "Number of newreno flows that the flow equals; may be a fraction",
         source: "[MULTCP] tries 1 to 10; the default is ours",
     },
 ];

@@ -18,7 +18,7 @@ use sabul_units::{Bytes, Span};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "reno",
-    summary: "TCP Reno's window: as newreno, but one decrease for the losses of one round trip",
+    summary: "TCP Reno's window: as newreno, but one decrease for all losses of one RTT",
     source: "[RFC5681 §3.1], [RFC5681 §3.2]",
     params: PARAMS,
     family: Family::Window,

@@ -17,7 +17,7 @@ use sabul_units::Bytes;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "scalable",
-    summary: "Scalable TCP's window: 1 % a round trip more, an eighth less at each loss; paced",
+    summary: "Scalable TCP's window: grows by 1 % per RTT, shrinks by an eighth at each loss; paced",
     source: "[STCP] Kelly 2003",
     params: PARAMS,
     family: Family::Window,
@@ -35,7 +35,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "0.01",
         range: (0.0001, 1.0),
-        doc: "Packets that the window gains for each that arrives",
+        doc: "Growth of the window for each arrived packet, in packets",
         source: "[STCP]: 0.01",
     },
     ParamSpec {
@@ -43,7 +43,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Number,
         default: "0.125",
         range: (0.01, 0.9),
-        doc: "Share of the window that a loss takes",
+        doc: "Part of the window that a loss event removes",
         source: "[STCP]: 0.125",
     },
     ParamSpec {
@@ -51,7 +51,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Packets,
         default: "16",
         range: (0.0, 1e6),
-        doc: "Up to this window it is Reno",
+        doc: "Window up to which the controller behaves as Reno",
         source: "[STCP]: 16, about where both have the same window at the same loss rate",
     },
 ];

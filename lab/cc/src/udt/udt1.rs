@@ -29,7 +29,7 @@ const DEC_COUNT_START: u32 = 4;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "udt1",
-    summary: "UDT 1's rate and window: SABUL's decrease, an increase by the free capacity",
+    summary: "UDT 1's rate and window: decrease as in SABUL, increase by the free capacity",
     source: "[UDT1] Gu, Grossman 2003",
     params: PARAMS,
     family: Family::Rate,
@@ -48,7 +48,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["on", "off"]),
         default: "on",
         range: (0.0, 0.0),
-        doc: "Whether a round trip that grows lowers the rate",
+        doc: "Delay warning: 'on' decreases the rate when the RTT grows",
         source: "[UDT1]: on in 2003, off in 2004",
     },
     ParamSpec {
@@ -56,7 +56,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["off", "on"]),
         default: "off",
         range: (0.0, 0.0),
-        doc: "Defect: the loss rate is cut to a whole number, so it is 0 until as much is lost as sent",
+        doc: "Defect: 'on' truncates the loss rate to an integer, which is 0 if fewer packets are lost than sent",
         source: "[UDT1] has it",
     },
 ];

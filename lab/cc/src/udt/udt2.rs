@@ -27,7 +27,7 @@ const EVERY_START: u64 = 2;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "udt2",
-    summary: "UDT 2's rate and window: a random choice of loss reports lowers the rate",
+    summary: "UDT 2's rate and window: randomly selected NAKs lower the rate",
     source: "[UDT2] Gu 2006; [DAIMD] Gu, Hong, Grossman 2004",
     params: PARAMS,
     family: Family::Rate,
@@ -46,8 +46,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["off", "on"]),
         default: "off",
         range: (0.0, 0.0),
-        doc: "Whether a rate below that before the last decrease rises as if at most a ninth of the \
-              capacity were free, as in version 4",
+        doc: "'on' limits the increase below the rate before the last decrease, as in version 4: at most a \
+              ninth of the capacity counts as free",
         source: "[UDT2]: not in the modules of 2006",
     },
 ];

@@ -44,7 +44,7 @@ const COUNTED_MAX: u64 = 5;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "udt4",
-    summary: "UDT 4's rate and window: starts at the arrival rate, at most five decreases an epoch",
+    summary: "UDT 4's rate and window: starts at the arrival rate, at most five decreases per epoch",
     source: "[UDT4 §7.2], [UDT4 ccc.cpp] Gu 2010, 2013",
     params: PARAMS,
     family: Family::Rate,
@@ -62,7 +62,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["fractional", "whole-us"]),
         default: "fractional",
         range: (0.0, 0.0),
-        doc: "Whether a decrease rounds the time between packets up to whole microseconds",
+        doc: "Time between packets after a decrease: 'fractional', or 'whole-us', rounded up to whole microseconds",
         source: "[UDT4 ccc.cpp] rounds, which at 10 Gb/s makes a cut of two fifths",
     },
 ];

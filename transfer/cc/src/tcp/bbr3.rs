@@ -72,7 +72,7 @@ const SLACK: f64 = 2.0;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "bbr3",
-    summary: "BBR version 3: as bbr1, but loss bounds the data in flight and the probes",
+    summary: "BBR version 3: as bbr1, but loss limits the data in flight and the probes",
     source: "[BBR3] Cardwell, Swett, Beshay (editors), Internet-Draft of 2026",
     params: PARAMS,
     family: Family::PacedWindow,
@@ -88,8 +88,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["search", "startup"]),
         default: "search",
         range: (0.0, 0.0),
-        doc: "How the flow starts: 'search' finds the rate in a few round trips; 'startup' is \
-              the draft's, which multiplies the rate by up to 2.77 each round trip",
+        doc: "Start of the flow: 'search' finds the rate in a few RTTs; 'startup', as in the draft, \
+              multiplies the rate by up to 2.77 per RTT",
         source: "startup: [BBR3 §5.3.1]; search: ours",
     },
     ParamSpec {
@@ -97,8 +97,8 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["measured", "draft"]),
         default: "measured",
         range: (0.0, 0.0),
-        doc: "Which losses speak against the rate: 'measured', those beyond what the path loses by \
-              chance in all rounds; 'draft', all in the short term, and 2 % in a probe",
+        doc: "Losses that limit the rate: 'measured' counts losses above the random loss of the path, in all \
+              rounds; 'draft' counts all losses in the short term, and more than 2 % in a probe",
         source: "draft: [BBR3 §5.5.10]; measured: ours, DEV-053",
     },
     INITIAL_WINDOW,

@@ -39,7 +39,7 @@ const ACK_SPACING_MAX: u64 = 2;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "cubic",
-    summary: "TCP CUBIC's window: a cubic curve of the time since the last loss; paced",
+    summary: "TCP CUBIC's window: a cubic function of the time since the last loss; paced",
     source: "[RFC9438 §4], [RFC9406 §4]",
     params: PARAMS,
     family: Family::Window,
@@ -57,7 +57,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Word(&["on", "off"]),
         default: "on",
         range: (0.0, 0.0),
-        doc: "Whether a rising delay ends slow start before a loss does (HyStart++)",
+        doc: "HyStart++: 'on' ends slow start when the delay rises; 'off' ends slow start at the first loss",
         source: "[RFC9438 §4.10] recommends it; [RFC9406 §4]",
     },
 ];

@@ -24,7 +24,7 @@ pub const BETA: f64 = 0.5;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "newreno",
-    summary: "TCP NewReno's window: one packet a round trip more, half at each loss; paced",
+    summary: "TCP NewReno's window: grows by one packet per RTT, halves at each loss; paced",
     source: "[RFC5681 §3.1], [RFC6582 §3.2]",
     params: PARAMS,
     family: Family::Window,

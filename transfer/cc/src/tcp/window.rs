@@ -37,7 +37,7 @@ pub const INITIAL_WINDOW: ParamSpec = ParamSpec {
     unit: Unit::Packets,
     default: "10",
     range: (1.0, 10_000.0),
-    doc: "First window",
+    doc: "Initial window",
     source: "[RFC6928 §2] 10; older TCP used 2 to 4",
 };
 
@@ -47,7 +47,7 @@ pub const SSTHRESH: ParamSpec = ParamSpec {
     unit: Unit::Packets,
     default: "1000000000",
     range: (2.0, WINDOW_MAX),
-    doc: "Window at which slow start ends where no loss ended it before; the default is never",
+    doc: "Window at which slow start ends without a loss; the default is no limit",
     source: "[RFC5681 §3.1]: arbitrarily high",
 };
 
