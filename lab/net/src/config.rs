@@ -68,32 +68,32 @@ pub const LINK: &[Key<LinkDraft>] = &[
     Key::<LinkDraft>::new(
         "rate_mbps",
         Takes::Mbps(RATE_MBPS, |link, rate| link.both(|way| way.rate = Some(rate))),
-        "serialisation of whole packets, IP header included",
+        "link rate for whole packets including the IP header",
     )
     .required("the rate in megabits per second")
     .against(&["trace"]),
     Key::<LinkDraft>::new(
         "trace",
-        Takes::Own("the path of a file, from the folder of the scenario"),
-        "times at which packets leave, in the format of mahimahi, on the way of the data: [traces](#traces)",
+        Takes::Own("a file path, relative to the folder of the scenario"),
+        "departure times of packets in the data direction, in mahimahi's format: [traces](#traces)",
     )
     .against(&["rate_mbps", "shaper", "rate_walk", "rate_steps"]),
     Key::<LinkDraft>::new(
         "back_rate_mbps",
         Takes::Mbps(RATE_MBPS, |link, rate| link.back.rate = Some(rate)),
-        "rate of the way back",
+        "rate in the reverse direction",
     )
-    .or_else("`rate_mbps`, or the mean of the `trace`"),
+    .or_else("`rate_mbps`, or the mean rate of the `trace`"),
     Key::<LinkDraft>::new(
         "delay_ms",
         Takes::Millis(DELAY_MS, |link, delay| link.both(|way| way.delay = delay)),
-        "one way, after the last bit left; the same both ways",
+        "one-way delay after the last bit of a packet has left; equal in both directions",
     )
-    .required("the delay one way, in milliseconds"),
+    .required("the one-way delay in milliseconds"),
     Key::<LinkDraft>::new(
         "queue_packets",
         Takes::Whole(1, PACKETS_MAX, |link, n| link.both(|way| way.queue = QueueLimit::Packets(n))),
-        "room in front of the link, the packet being sent not counted",
+        "queue limit in packets, without the packet in transmission",
     )
     .against(&["queue_bytes", "queue_bdp"]),
     Key::<LinkDraft>::new(
@@ -101,13 +101,13 @@ pub const LINK: &[Key<LinkDraft>] = &[
         Takes::Whole(1, QUEUE_BYTES_MAX, |link, n| {
             link.both(|way| way.queue = QueueLimit::Bytes(n));
         }),
-        "the same in bytes",
+        "queue limit in bytes",
     )
     .against(&["queue_packets", "queue_bdp"]),
     Key::<LinkDraft>::new(
         "queue_bdp",
         Takes::Number(Range::over(0.0, 1_000.0), |link, share| link.queue_bdp = share),
-        "the same in bandwidth-delay products",
+        "queue limit in bandwidth-delay products",
     )
     .or(1.0)
     .against(&["queue_packets", "queue_bytes"]),
@@ -116,102 +116,106 @@ pub const LINK: &[Key<LinkDraft>] = &[
         Takes::Word(DISCIPLINE_NAMES, |link, name| {
             link.forward.discipline = Discipline::named(name, link.forward.rate);
         }),
-        "who leaves the queue next, who is marked, who is dropped: [disciplines](links.md#disciplines)",
+        "queue discipline for order, ECN marks and drops: [disciplines](links.md#disciplines)",
     )
     .or_word("droptail"),
     Key::<LinkDraft>::new(
         "policer",
         Takes::Table(|| names(POLICER), POLICER_EXAMPLE),
-        "drops what exceeds a rate by more than a bucket, before the queue: [rates](#rates-that-are-not-constant)",
+        "token bucket before the queue; drops packets above its rate: [rates](#rates-that-are-not-constant)",
     )
     .or_else("none"),
     Key::<LinkDraft>::new(
         "shaper",
         Takes::Table(|| names(SHAPER), SHAPER_EXAMPLE),
-        "a faster rate while a bucket lasts, after the queue: [rates](#rates-that-are-not-constant)",
+        "token bucket after the queue; permits a higher rate while tokens last: [rates](#rates-that-are-not-constant)",
     )
     .or_else("none")
     .against(&["rate_walk", "rate_steps", "trace"]),
     Key::<LinkDraft>::new(
         "rate_walk",
         Takes::Table(|| names(RATE_WALK), WALK_EXAMPLE),
-        "a rate that wanders: [rates](#rates-that-are-not-constant)",
+        "random walk of the rate: [rates](#rates-that-are-not-constant)",
     )
     .or_else("none")
     .against(&["shaper", "rate_steps", "trace"]),
     Key::<LinkDraft>::new(
         "rate_steps",
         Takes::Own(RATE_STEPS_EXAMPLE),
-        "another rate from a time on, in order; both ways unless there is a `back_rate_mbps`: [steps](#steps)",
+        "changes of the rate in order of time; in both directions unless `back_rate_mbps` is given: [steps](#steps)",
     )
     .or_else("none")
     .against(&["shaper", "rate_walk", "trace"]),
     Key::<LinkDraft>::new(
         "delay_steps",
         Takes::Own(DELAY_STEPS_EXAMPLE),
-        "another delay from a time on, in order, both ways; packets are never reordered: [steps](#steps)",
+        "changes of the delay in order of time, in both directions, without reordering: [steps](#steps)",
     )
     .or_else("none"),
     Key::<LinkDraft>::new(
         "loss",
         Takes::Chance(CHANCE, |link, p| link.forward.loss = p),
-        "chance that a packet is lost, each by itself",
+        "independent loss probability of each packet",
     )
     .or(0.0),
-    Key::<LinkDraft>::new("loss_back", Takes::Chance(CHANCE, |link, p| link.back.loss = p), "the same on the way back")
-        .or(0.0),
+    Key::<LinkDraft>::new(
+        "loss_back",
+        Takes::Chance(CHANCE, |link, p| link.back.loss = p),
+        "independent loss probability of each packet in the reverse direction",
+    )
+    .or(0.0),
     Key::<LinkDraft>::new(
         "burst_loss",
         Takes::Table(|| names(BURST_LOSS), BURST_EXAMPLE),
-        "losses in bursts, on top of `loss`: [bursts](#bursts)",
+        "losses in bursts, in addition to `loss`: [bursts](#bursts)",
     )
     .or_else("none"),
     Key::<LinkDraft>::new(
         "reorder",
         Takes::Chance(CHANCE, |link, p| link.forward.reorder = p),
-        "chance that a packet is held back",
+        "probability that a packet gets an extra delay of `reorder_ms`",
     )
     .or(0.0),
     Key::<LinkDraft>::new(
         "reorder_ms",
         Takes::Millis(Range::of(1e-6, DELAY_MS.high), |link, by| link.forward.reorder_by = by),
-        "for how long",
+        "extra delay of reordered packets",
     )
     .or(1.0),
     Key::<LinkDraft>::new(
         "duplicate",
         Takes::Chance(CHANCE, |link, p| link.forward.duplicate = p),
-        "chance that a packet comes twice",
+        "probability that a packet is duplicated",
     )
     .or(0.0),
     Key::<LinkDraft>::new(
         "corrupt",
         Takes::Chance(CHANCE, |link, p| link.forward.corrupt = p),
-        "chance that a packet is damaged",
+        "probability that a packet is corrupted",
     )
     .or(0.0),
     Key::<LinkDraft>::new(
         "jitter_ms",
         Takes::Millis(DELAY_MS, |link, most| link.forward.jitter = most),
-        "a packet comes later by up to this, drawn evenly; order is kept",
+        "maximum extra delay of a packet, uniformly distributed; packets keep their order",
     )
     .or(0.0),
     Key::<LinkDraft>::new(
         "outage",
         Takes::Own(OUTAGE_EXAMPLE),
-        "nothing passes, both ways; in order, apart: [outages](#outages)",
+        "times without any traffic in both directions, in order, without overlap: [outages](#outages)",
     )
     .or_else("none"),
     Key::<LinkDraft>::new(
         "mtu",
         Takes::Whole32(MTU_MIN, MTU_MAX, |link, bytes| link.both(|way| way.mtu = Some(bytes))),
-        "in bytes; larger packets vanish, both ways",
+        "maximum packet size in bytes; larger packets are dropped in both directions",
     )
     .or_else("none"),
     Key::<LinkDraft>::new(
         "framing_bytes",
         Takes::Whole32(0, FRAMING_MAX, |link, bytes| link.both(|way| way.framing = bytes)),
-        "what each packet takes of the rate besides its IP bytes, both ways; 38 for Ethernet",
+        "bytes of link capacity per packet in addition to its IP bytes, in both directions; 38 for Ethernet",
     )
     .or(0.0),
     Key::<LinkDraft>::new(
@@ -219,7 +223,7 @@ pub const LINK: &[Key<LinkDraft>] = &[
         Takes::Word(ROUTERS, |link, name| {
             link.forward.shaping.router = (name != "none").then(|| RouterPlan::new(name));
         }),
-        "the router half of that controller, on the way of the data: [routers](links.md#routers)",
+        "router half of this controller, in the data direction: [routers](links.md#routers)",
     )
     .or_word("none"),
     Key::<LinkDraft>::new(
@@ -229,15 +233,15 @@ pub const LINK: &[Key<LinkDraft>] = &[
                 router.assumed_rate = Some(rate);
             }
         }),
-        "the rate that the router takes the link to have",
+        "link rate that the router assumes",
     )
     .or_else("`rate_mbps`"),
-    Key::<LinkDraft>::new("router_params", Takes::Map, "the router's own settings, such as { eta = 0.9 }")
-        .or_else("the router's"),
+    Key::<LinkDraft>::new("router_params", Takes::Map, "parameters of the router half, such as { eta = 0.9 }")
+        .or_else("default of the router"),
     Key::<LinkDraft>::new(
         "forge",
         Takes::Word(FORGERIES, |link, name| link.forward.shaping.forge = Forgery::named(name)),
-        "forged values in congestion headers behind the router, in the direction of the data: [routers](links.md#routers)",
+        "forged values in congestion headers behind the router, in the data direction: [routers](links.md#routers)",
     )
     .or_word("none"),
 ];
@@ -250,25 +254,25 @@ pub const BURST_LOSS: &[Key<BurstLoss>] = &[
     Key::<BurstLoss>::new(
         "to_bad",
         Takes::Chance(Range::over(0.0, 1.0), |bursts, p| bursts.to_bad = p),
-        "chance, at each packet, that a good spell turns bad",
+        "probability per packet of a change from the good to the bad state",
     )
     .required(BURST_EXAMPLE),
     Key::<BurstLoss>::new(
         "to_good",
         Takes::Chance(Range::over(0.0, 1.0), |bursts, p| bursts.to_good = p),
-        "chance, at each packet, that a bad spell turns good",
+        "probability per packet of a change from the bad to the good state",
     )
     .required(BURST_EXAMPLE),
     Key::<BurstLoss>::new(
         "loss_good",
         Takes::Chance(CHANCE, |bursts, p| bursts.loss_good = p),
-        "loss while good",
+        "loss probability in the good state",
     )
     .or(0.0),
     Key::<BurstLoss>::new(
         "loss_bad",
         Takes::Chance(CHANCE, |bursts, p| bursts.loss_bad = p),
-        "loss while bad",
+        "loss probability in the bad state",
     )
     .required(BURST_EXAMPLE),
 ];
@@ -280,13 +284,13 @@ pub const OUTAGE: &[Key<Outage>] = &[
     Key::<Outage>::new(
         "at_s",
         Takes::Seconds(Range::of(0.0, SECONDS_MAX), |outage, at| outage.at = Instant::ZERO + at),
-        "when it begins",
+        "start time of the outage",
     )
     .required(OUTAGE_EXAMPLE),
     Key::<Outage>::new(
         "for_s",
         Takes::Seconds(Range::of(1e-9, SECONDS_MAX), |outage, lasts| outage.lasts = lasts),
-        "how long it lasts",
+        "duration of the outage",
     )
     .required(OUTAGE_EXAMPLE),
 ];

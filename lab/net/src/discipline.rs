@@ -155,9 +155,9 @@ const DROPTAIL: DisciplineEntry =
 const THRESHOLD_KEYS: &[Key<EcnThreshold>] = &[Key::<EcnThreshold>::new(
     "mark_packets",
     Takes::Whole(1, PACKETS_MAX, |ecn, n| ecn.mark_packets = n),
-    "queue length from which on packets are marked",
+    "minimum queue length for ECN marks",
 )
-.required("the queue length from which on packets are marked")];
+.required("the minimum queue length for ECN marks")];
 
 impl Discipline {
     /// Name in files.

@@ -67,7 +67,7 @@ pub struct LinkError {
 impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { setting, value, allowed } = self;
-        write!(f, "link setting '{setting}' is {value}, which it cannot be: use {allowed}")
+        write!(f, "link setting '{setting}' is {value}, which is not allowed; use {allowed}")
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) const fn quantum<T>(set: fn(&mut T, u32), source: &'static str) -> Ke
     Key::new(
         "quantum_bytes",
         Takes::Whole32(QUANTUM_MIN, QUANTUM_MAX, set),
-        "what a flow may send in its turn",
+        "bytes that a flow may send per round",
     )
     .or(FULL_FRAME as f64)
     .source(source)

@@ -106,7 +106,7 @@ const fn bucket_key(example: &'static str) -> Key<TokenBucket> {
     Key::<TokenBucket>::new(
         "bucket_bytes",
         Takes::Whole(1, BUCKET_MAX, |bucket, n| bucket.bytes = n),
-        "what the bucket holds; it is full at first",
+        "capacity of the bucket; the bucket is full at the start",
     )
     .required(example)
 }
@@ -116,7 +116,7 @@ pub const POLICER: &[Key<TokenBucket>] = &[
     Key::<TokenBucket>::new(
         "rate_mbps",
         Takes::Mbps(RATE_MBPS, |bucket, rate| bucket.rate = rate),
-        "at which the bucket fills",
+        "rate at which the bucket fills",
     )
     .required(POLICER_EXAMPLE),
     bucket_key(POLICER_EXAMPLE),
@@ -127,7 +127,7 @@ pub const SHAPER: &[Key<TokenBucket>] = &[
     Key::<TokenBucket>::new(
         "burst_mbps",
         Takes::Mbps(RATE_MBPS, |bucket, rate| bucket.rate = rate),
-        "rate while there are tokens; no slower than the link's",
+        "rate while the bucket has tokens; at least the rate of the link",
     )
     .required(SHAPER_EXAMPLE),
     bucket_key(SHAPER_EXAMPLE),
@@ -138,13 +138,13 @@ pub const RATE_WALK: &[Key<RateWalk>] = &[
     Key::<RateWalk>::new(
         "low_mbps",
         Takes::Mbps(RATE_MBPS, |walk, rate| walk.low = rate),
-        "one end; the other is the link's rate",
+        "one end of the range; the other end is the rate of the link",
     )
     .required(WALK_EXAMPLE),
     Key::<RateWalk>::new(
         "every_ms",
         Takes::Millis(EVERY_MS, |walk, every| walk.every = every),
-        "how long a rate holds",
+        "time between two changes of the rate",
     )
     .required(WALK_EXAMPLE),
 ];

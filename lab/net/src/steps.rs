@@ -32,7 +32,7 @@ pub(crate) const RATE_STEPS_EXAMPLE: &str = "a list such as [{ at_s = 20, rate_m
 /// Example of delay steps.
 pub(crate) const DELAY_STEPS_EXAMPLE: &str = "a list such as [{ at_s = 20, delay_ms = 50 }]";
 
-const AT_DOC: &str = "when it begins to hold; later than the step before";
+const AT_DOC: &str = "start time of the step; later than the previous step";
 
 /// Keys of one of a link's `rate_steps`.
 pub const RATE_STEP: &[Key<RateStep>] = &[
@@ -45,7 +45,7 @@ pub const RATE_STEP: &[Key<RateStep>] = &[
     Key::<RateStep>::new(
         "rate_mbps",
         Takes::Mbps(RATE_MBPS, |step, rate| step.rate = rate),
-        "the rate from then on",
+        "rate after the step",
     )
     .required(RATE_STEPS_EXAMPLE),
 ];
@@ -61,7 +61,7 @@ pub const DELAY_STEP: &[Key<DelayStep>] = &[
     Key::<DelayStep>::new(
         "delay_ms",
         Takes::Millis(DELAY_MS, |step, delay| step.delay = delay),
-        "the one-way delay from then on",
+        "one-way delay after the step",
     )
     .required(DELAY_STEPS_EXAMPLE),
 ];

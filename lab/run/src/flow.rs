@@ -433,14 +433,18 @@ pub const TRANSPORTS: &[&str] = &["sabul", "tcp", "udp-cbr", "command"];
 /// Defects of the first implementation in its channel or host. [OVV04 §3]
 const DEFECTS: &[&str] = &["periodic-err", "rtt-once", "expire-all", "one-report-per-packet"];
 
-const PROGRAM_SENDS: &str = "leave it out: the program knows what it sends";
-const PROGRAM_ONCE: &str = "leave it out: a program runs once; use a flow for each";
+const PROGRAM_SENDS: &str = "remove this key: the program determines its traffic";
+const PROGRAM_ONCE: &str = "remove this key: a program runs once; write a flow for each run";
 const ONLY_SIMULATED: &str =
-    "which only the simulator knows; leave it out, or put a link of that rate into its path";
-const ONLY_ONE_WAY: &str = "since its hosts send data one way; leave it out, or use the simulator";
+    "only the simulator has this setting; remove this key, or use the simulator";
+const RATE_ONLY_SIMULATED: &str =
+    "only the simulator has this setting; remove this key, or add a link of this rate to the path";
+const ONLY_ONE_WAY: &str =
+    "lab hosts send data in one direction; remove this key, or use the simulator";
 const REAL_MACHINE: &str =
-    "which only the simulator has: here the machine itself is late; leave it out";
-const ONLY_2002: &str = "which is the implementation of 2002, and only the simulator has that";
+    "only the simulator models delays of a host, and lab hosts have real delays; remove this key";
+const ONLY_2002: &str =
+    "only the simulator has the implementation of 2002; remove this key, or use the simulator";
 /// The kernel's initial window; no socket option changes that window. [RFC6928 §2]
 const INITIAL_WINDOW: u32 = 10;
 
@@ -451,32 +455,34 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "transport",
         Takes::Word(TRANSPORTS, |_, _| {}),
-        "`udp-cbr`: a constant rate without replies; `command`: [a program](#programs), lab only",
+        "`udp-cbr`: constant rate without replies; `command`: [a program](#programs), lab only",
     )
     .or_word("sabul"),
     Key::<FlowDraft>::new(
         "cc",
-        Takes::Own("a name of `sabul cc list`; in the lab, for `tcp` and `command`, [one of the kernel's](#in-the-lab)"),
-        "its controller",
+        Takes::Own(
+            "a name of `sabul cc list`; in the lab, for `tcp` and `command`, [a controller of the kernel](#in-the-lab)",
+        ),
+        "congestion controller of the flow",
     )
-    .or_else("`sabul`: the default of `sabul cc list`; `tcp`: `cubic`; `command`: the system's")
+    .or_else("`sabul`: the default of `sabul cc list`; `tcp`: `cubic`; `command`: the default of the system")
     .of(&["sabul", "tcp", "command"])
-    .elsewhere("leave it out: nothing controls a constant rate"),
+    .elsewhere("remove this key: a constant rate has no controller"),
     Key::<FlowDraft>::new(
         "params",
         Takes::Map,
-        "the controller's own settings: `sabul cc show NAME`; not for `tcp` in the lab",
+        "parameters of the controller: `sabul cc show NAME`; not for `tcp` in the lab",
     )
-    .or_else("the controller's")
+    .or_else("default of the controller")
     .of(WITH_WINDOW),
     Key::<FlowDraft>::new(
         "rate_mbps_initial",
         Takes::Number(Range::of(0.0, 1e6), |flow, mbps| flow.rate_mbps_initial = Some(mbps)),
-        "short for the controller's parameter of that name, with its own range",
+        "short form of the controller's parameter with the same name; the controller defines the range",
     )
-    .or_else("the controller's")
+    .or_else("default of the controller")
     .of(SABUL)
-    .elsewhere("leave it out; a constant rate is rate_mbps"),
+    .elsewhere("remove this key; the key of a constant rate is rate_mbps"),
     Key::<FlowDraft>::new(
         "rate_mbps",
         Takes::Mbps(RATE_MBPS, |flow, mbps| {
@@ -484,11 +490,11 @@ pub const FLOW: &[Key<FlowDraft>] = &[
                 *rate = mbps;
             }
         }),
-        "the constant rate, IP headers included",
+        "constant rate including IP headers",
     )
     .required("the rate of the flow, in megabits per second")
     .of(&["udp-cbr"])
-    .elsewhere("leave it out; sabul begins at rate_mbps_initial"),
+    .elsewhere("remove this key; the initial rate of sabul is rate_mbps_initial"),
     Key::<FlowDraft>::new(
         "profile",
         Takes::Word(&["current", "sabul2003", "sabul2002"], |flow, word| {
@@ -500,9 +506,9 @@ pub const FLOW: &[Key<FlowDraft>] = &[
                 }
             });
         }),
-        "the published protocol that the channel follows",
+        "published protocol of the channel",
     )
-    .or_else("`current`; with cc `sabul2002` that")
+    .or_else("`current`; with cc `sabul2002`: `sabul2002`")
     .of(SABUL)
     .not_in_lab(
         |flow| flow.plan.sabul().is_some_and(|ends| ends.profile == Profile::Sabul2002),
@@ -511,7 +517,7 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "defects",
         Takes::Words(DEFECTS, FlowDraft::defect),
-        "profile `sabul2002`: faults of its first implementation [OVV04 §3]",
+        "profile `sabul2002`: defects of the first implementation [OVV04 §3]",
     )
     .or_else("none")
     .of(SABUL)
@@ -526,8 +532,8 @@ pub const FLOW: &[Key<FlowDraft>] = &[
                 flow.sabul(|ends| ends.policy = policy);
             }
         }),
-        "how it stands beside others: like one of them, as two, or only with what they leave; the last two with a \
-         controller that follows policies, which `sabul cc show` says",
+        "sharing policy: `fair`, the share of one flow; `high`, the share of two; `low`, only unused \
+         capacity. `high` and `low` need a controller with policies (`sabul cc show`)",
     )
     .or_word("fair")
     .of(SABUL),
@@ -536,55 +542,56 @@ pub const FLOW: &[Key<FlowDraft>] = &[
         Takes::Word(&["on", "off"], |flow, word| {
             flow.sabul(|ends| ends.breaker = Some(word == "on"));
         }),
-        "the circuit breaker that ends sustained heavy loss; in the lab it is always on, as on the wire",
+        "circuit breaker against sustained heavy loss; always on in the lab and on the wire",
     )
-    .or_else("on for this project's own controllers, off for published ones")
+    .or_else("`on` for this project's own controllers, `off` for published controllers")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.breaker == Some(false)), ONLY_SIMULATED),
     Key::<FlowDraft>::new(
         "remembered_mbps",
         Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.remembered_rate = Some(mbps))),
-        "rate of an earlier flow on this path, as input of a controller that remembers paths; with `remembered_rtt_ms`",
+        "rate of an earlier flow on this path, for a controller with path memory; requires `remembered_rtt_ms`",
     )
-    .or_else("nothing is remembered")
+    .or_else("none")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.remembered_rate.is_some()), ONLY_SIMULATED),
     Key::<FlowDraft>::new(
         "remembered_rtt_ms",
         Takes::Millis(REMEMBERED_RTT_MS, |flow, ms| flow.sabul(|ends| ends.remembered_rtt = Some(ms))),
-        "the smallest round trip of that flow",
+        "smallest RTT of the earlier flow; requires `remembered_mbps`",
     )
-    .or_else("nothing is remembered")
+    .or_else("none")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.remembered_rtt.is_some()), ONLY_SIMULATED),
     Key::<FlowDraft>::new(
         "nic_mbps",
         Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.nic_rate = Some(mbps))),
-        "rate of the sending host's own interface, which makes the sender wait instead of dropping",
+        "rate of the sending host's interface; the interface delays excess packets and drops no packet",
     )
     .or_else("100 000")
     .of(SABUL)
-    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|ends| ends.nic_rate.is_some()), ONLY_SIMULATED),
+    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|ends| ends.nic_rate.is_some()), RATE_ONLY_SIMULATED),
     Key::<FlowDraft>::new(
         "source_mbps",
         Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.source_rate = Some(mbps))),
-        "the sending application produces at this rate",
+        "rate at which the sending application produces data",
     )
-    .or_else("none: at once")
+    .or_else("unlimited")
     .of(SABUL)
-    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.source_rate.is_some()), ONLY_SIMULATED),
+    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.source_rate.is_some()), RATE_ONLY_SIMULATED),
     Key::<FlowDraft>::new(
         "sink_mbps",
         Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.sink_rate = Some(mbps))),
-        "the receiving application takes at this rate, with 1 MiB of room",
+        "rate at which the receiving application reads data; the receive buffer has 1 MiB",
     )
-    .or_else("none: at once")
+    .or_else("unlimited")
     .of(SABUL)
-    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.sink_rate.is_some()), ONLY_SIMULATED),
+    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.sink_rate.is_some()), RATE_ONLY_SIMULATED),
     Key::<FlowDraft>::new(
         "gso_packets",
         Takes::Whole32(1, BATCH_MAX, |flow, n| flow.machine(|it| it.gso_packets = n)),
-        "the sending end wakes when the last of so many is due, at most 0.5 ms late, and sends them back to back",
+        "packets per send call (GSO): the sender waits for the time of the last packet, at most 0.5 ms, and \
+         sends all packets back to back",
     )
     .or(1.0)
     .of(SABUL)
@@ -592,7 +599,8 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "gro_packets",
         Takes::Whole32(1, BATCH_MAX, |flow, n| flow.machine(|it| it.gro_packets = n)),
-        "the receiving end sees so many at a time, or fewer where none follows within 0.3 ms, all with the time of the last",
+        "packets per receive call (GRO): the receiver gets fewer if no packet follows within 0.3 ms; all \
+         packets have the arrival time of the last",
     )
     .or(1.0)
     .of(SABUL)
@@ -600,7 +608,7 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "ack_bunch_ms",
         Takes::Millis(AWAY_MS, |flow, ms| flow.machine(|it| it.ack_bunch = ms)),
-        "the sending end sees what came back at the ends of intervals of this length",
+        "interval at which the sender reads ACKs; ACKs wait until the end of the interval",
     )
     .or(0.0)
     .of(SABUL)
@@ -611,7 +619,7 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "busy_ms",
         Takes::Millis(AWAY_MS, |flow, ms| flow.machine(|it| it.busy = ms)),
-        "the processor of each end is away half of the time, for drawn spans of up to this",
+        "maximum length of random pauses of both hosts; the pauses take half of the time",
     )
     .or(0.0)
     .of(SABUL)
@@ -622,64 +630,69 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "path",
         Takes::Own("a list of links, each once"),
-        "in order; the way back mirrors it",
+        "links in the data direction; the reverse direction has the reverse order",
     )
     .required("a list of links"),
     Key::<FlowDraft>::new(
         "reverse",
         Takes::Flag(|flow, is| flow.plan.is_reverse = is),
-        "its data goes the way back of its path, beside the ACKs of other flows, and its ACKs go beside their data: [two-way traffic](#two-way-traffic)",
+        "`true` sends the data in the reverse direction, beside the ACKs of other flows: [two-way \
+         traffic](#two-way-traffic)",
     )
     .or_flag(false)
     .not_in_lab(|flow| flow.plan.is_reverse, ONLY_ONE_WAY),
     Key::<FlowDraft>::new(
         "rtt_ms",
         Takes::Millis(RTT_MS, |flow, ms| flow.rtt = Some(ms)),
-        "base round trip, at least twice the delays of its path; access delay makes up the rest",
+        "base RTT, at least twice the delay of the path; access delay supplies the difference",
     )
     .against(&["access_delay_ms"]),
     Key::<FlowDraft>::new(
         "access_delay_ms",
         Takes::Millis(sabul_net::DELAY_MS, |flow, ms| flow.plan.access_delay = ms),
-        "one way, beside the links",
+        "one-way delay of this flow in addition to the delay of the links",
     )
     .or(0.0)
     .against(&["rtt_ms"]),
     Key::<FlowDraft>::new(
         "start_s",
         Takes::Seconds(SECONDS, |flow, s| flow.plan.start = Instant::ZERO + s),
-        "before `duration_s`",
+        "start time; before `duration_s`",
     )
     .or(0.0),
     Key::<FlowDraft>::new(
         "stop_s",
         Takes::Seconds(SECONDS, |flow, s| flow.plan.stop = Some(Instant::ZERO + s)),
-        "after `start_s`",
+        "end time; after `start_s`",
     )
-    .or_else("the end of the run"),
+    .or_else("end of the run"),
     Key::<FlowDraft>::new(
         "bytes",
         Takes::Whole(1, BYTES_MAX, |flow, bytes| flow.plan.size = FlowSize::Bytes(bytes)),
-        "what it sends",
+        "size of the flow in bytes",
     )
-    .or_else("no end")
+    .or_else("unlimited")
     .of(OURS)
     .elsewhere(PROGRAM_SENDS)
     .against(&["size"]),
-    Key::<FlowDraft>::new("size", Takes::Table(|| names(SIZE), SIZE_EXAMPLE), "[the same, by a distribution](#size)")
-        .or_else("no end")
+    Key::<FlowDraft>::new("size", Takes::Table(|| names(SIZE), SIZE_EXAMPLE), "[distribution of the size](#size)")
+        .or_else("unlimited")
         .of(OURS)
         .elsewhere(PROGRAM_SENDS)
         .against(&["bytes"]),
-    Key::<FlowDraft>::new("arrivals", Takes::Table(|| names(ARRIVALS), ARRIVALS_EXAMPLE), "[how its copies arrive](#arrivals)")
-        .or_else("all at the start")
-        .of(OURS)
-        .elsewhere(PROGRAM_ONCE)
-        .against(&["count", "spread_s"]),
+    Key::<FlowDraft>::new(
+        "arrivals",
+        Takes::Table(|| names(ARRIVALS), ARRIVALS_EXAMPLE),
+        "[arrival process of the copies](#arrivals)",
+    )
+    .or_else("start of all copies at once")
+    .of(OURS)
+    .elsewhere(PROGRAM_ONCE)
+    .against(&["count", "spread_s"]),
     Key::<FlowDraft>::new(
         "count",
         Takes::Whole32(1, COUNT_MAX, |flow, n| flow.together(|count, _| *count = n)),
-        "copies of the flow; 10^6 in all flows together",
+        "number of copies of the flow; at most 10^6 copies of all flows together",
     )
     .or(1.0)
     .of(OURS)
@@ -688,56 +701,56 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "spread_s",
         Takes::Seconds(SECONDS, |flow, s| flow.together(|_, spread| *spread = s)),
-        "they start within this time, each at a drawn moment; at most the flow's life",
+        "the copies start at random times within this time; at most the lifetime of the flow",
     )
     .or(0.0)
     .of(OURS)
-    .elsewhere("leave it out: a program runs once; use start_s")
+    .elsewhere("remove this key: a program runs once; use start_s")
     .against(&["arrivals"]),
     // From the least IPv4 datagram that every host accepts [RFC791 §3.1] to the largest; the usual
     // Ethernet MTU.
     Key::<FlowDraft>::new(
         "packet_bytes",
         Takes::Whole32(576, 65_535, |flow, bytes| flow.plan.packet_bytes = bytes),
-        "a full packet, IP header included; at most the `mtu` of its path",
+        "size of a full packet including the IP header; at most the `mtu` of the path",
     )
     .or(1_500.0),
     Key::<FlowDraft>::new(
         "window_packets",
         Takes::Whole(1, PACKETS_MAX, |flow, n| flow.plan.window_packets = Some(n)),
-        "most packets unacknowledged",
+        "maximum number of unacknowledged packets",
     )
-    .or_else("the transport's")
+    .or_else("default of the transport")
     .of(WITH_WINDOW),
     Key::<FlowDraft>::new(
         "initial_window",
         Takes::Whole32(1, 100_000, |flow, n| flow.tcp(|ends| ends.initial_window = n)),
-        "first window, in packets",
+        "initial window, in packets",
     )
     .or(INITIAL_WINDOW as f64)
     .of(TCP)
     .not_in_lab(
         |flow| flow.plan.tcp().is_some_and(|ends| ends.initial_window != INITIAL_WINDOW),
-        "and the kernel's TCP starts with 10",
+        "the initial window of the kernel's TCP is 10; remove this key",
     ),
     Key::<FlowDraft>::new(
         "ecn",
         Takes::Flag(|flow, is| flow.tcp(|ends| ends.is_ecn_capable = is)),
-        "whether it negotiates ECN",
+        "`true` negotiates ECN",
     )
     .or_flag(false)
     .of(TCP),
     Key::<FlowDraft>::new(
         "streams",
         Takes::Whole32(1, 256, |flow, n| flow.tcp(|ends| ends.streams = n)),
-        "connections that carry the flow between them",
+        "number of TCP connections that share the data of the flow",
     )
     .or(1.0)
     .of(TCP)
-    .elsewhere("leave it out; several flows of a kind are count")
+    .elsewhere("remove this key; count creates several flows of a kind")
     .not_in_lab(
         |flow| flow.plan.tcp().is_some_and(|ends| ends.streams > 1),
-        "which only the simulator has; count gives as many flows of their own",
+        "only the simulator supports several connections per flow; use count for separate flows",
     ),
     Key::<FlowDraft>::new(
         "striping",
@@ -749,25 +762,25 @@ pub const FLOW: &[Key<FlowDraft>] = &[
                 }
             });
         }),
-        "which of the `streams` carries what of `bytes`, in blocks of 64 KiB: in turn, so that the flow \
-         lasts as long as its slowest connection [PSockets], or whoever has nothing left, as GridFTP may",
+        "assignment of 64 KiB blocks of `bytes` to `streams`: `round-robin`, in turn, so that the slowest \
+         connection ends last [PSockets]; `on-demand`, to a connection without data, as in GridFTP",
     )
     .or_word("round-robin")
     .of(TCP),
     Key::<FlowDraft>::new(
         "command",
         Takes::Own("a list of 1 to 200 texts"),
-        "the program and its arguments, in the near host",
+        "program with arguments, on the near host",
     )
     .required("the program to run")
     .of(COMMAND)
-    .elsewhere("leave it out, or use transport command"),
+    .elsewhere("remove this key, or use transport command"),
     Key::<FlowDraft>::new(
         "peer_command",
         Takes::Own("a list of up to 200 texts"),
-        "the same in the far host, started before",
+        "program with arguments on the far host; starts before `command`",
     )
     .or_else("none")
     .of(COMMAND)
-    .elsewhere("leave it out, or use transport command"),
+    .elsewhere("remove this key, or use transport command"),
 ];

@@ -63,7 +63,7 @@ pub const SIZE: &[Key<FlowSize>] = &[
                 _ => FlowSize::Bytes(1),
             }
         }),
-        "`pareto` is drawn anew for each copy",
+        "`pareto`: each copy has a random size; `fixed`: all copies have the same size",
     )
     .required(SIZE_EXAMPLE),
     Key::<FlowSize>::new(
@@ -73,7 +73,7 @@ pub const SIZE: &[Key<FlowSize>] = &[
                 *shape = number;
             }
         }),
-        "tail index",
+        "tail index of the distribution",
     )
     .required(SIZE_EXAMPLE)
     .of(&["pareto"])
@@ -85,7 +85,7 @@ pub const SIZE: &[Key<FlowSize>] = &[
                 *mean_packets = number;
             }
         }),
-        "mean, in packets",
+        "mean size, in packets",
     )
     .required(SIZE_EXAMPLE)
     .of(&["pareto"])
@@ -93,7 +93,7 @@ pub const SIZE: &[Key<FlowSize>] = &[
     Key::<FlowSize>::new(
         "packets",
         Takes::Whole(1, PACKETS_MAX, |size, packets| *size = FlowSize::Bytes(packets)),
-        "so many times `packet_bytes` less 40 bytes of headers",
+        "size in packets of `packet_bytes`, each without 40 bytes of headers",
     )
     .required(SIZE_EXAMPLE)
     .of(&["fixed"])
@@ -114,8 +114,8 @@ pub const ARRIVALS: &[Key<Arrivals>] = &[
                 _ => Arrivals::Together { count: 1, spread: Span::ZERO },
             }
         }),
-        "`poisson`: copies one after another from start to stop; `chain`: the next starts when one has all \
-         its bytes acknowledged; `together`: as `count` and `spread_s` of the flow",
+        "`poisson`: copies start at random times between start and stop; `chain`: each completed copy starts \
+         the next; `together`: as `count` and `spread_s` of the flow",
     )
     .required(ARRIVALS_EXAMPLE),
     Key::<Arrivals>::new(
@@ -125,7 +125,7 @@ pub const ARRIVALS: &[Key<Arrivals>] = &[
                 *mean_interval = s;
             }
         }),
-        "mean time between two; at most 10^6 copies may be expected",
+        "mean time between two starts; the expected number of copies is at most 10^6",
     )
     .required("the mean time between two arrivals, in seconds")
     .of(&["poisson"]),
@@ -136,7 +136,7 @@ pub const ARRIVALS: &[Key<Arrivals>] = &[
                 *count = n;
             }
         }),
-        "copies in all",
+        "total number of copies",
     )
     .required(ARRIVALS_EXAMPLE)
     .of(&["together", "chain"]),
@@ -147,7 +147,7 @@ pub const ARRIVALS: &[Key<Arrivals>] = &[
                 *spread = s;
             }
         }),
-        "they start within this time, each at a drawn moment",
+        "the copies start at random times within this time",
     )
     .or(0.0)
     .of(&["together"]),
@@ -158,7 +158,7 @@ pub const ARRIVALS: &[Key<Arrivals>] = &[
                 *parallel = n;
             }
         }),
-        "copies at a time",
+        "number of simultaneous copies",
     )
     .or(1.0)
     .of(&["chain"]),

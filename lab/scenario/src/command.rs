@@ -34,11 +34,13 @@ fn texts(table: &Table<'_>, key: &str) -> Option<Vec<String>> {
         let shown = node.value.shown();
         let wrong = match &node.value {
             Value::Text(text) if n == 0 && text.is_empty() => {
-                format!("names no program: its first text is empty; use {EXAMPLE}")
+                format!("has no program: the first text is empty; use {EXAMPLE}")
             }
             // An argument ends at its first zero byte.
             Value::Text(text) if text.contains('\0') => {
-                format!("{shown} holds a zero byte, which no program can be given; leave it out")
+                format!(
+                    "{shown} contains a zero byte, which an argument cannot contain; remove the byte"
+                )
             }
             Value::Text(text) => {
                 texts.push(text.clone());

@@ -109,7 +109,7 @@ pub(crate) fn unknown(noun: &str, word: &str, known: &[&str]) -> String {
     let hint =
         nearest(word, known).map_or_else(String::new, |near| format!("did you mean '{near}'? "));
     match known {
-        [] => format!("unknown {noun} '{shown}'; there is none"),
+        [] => format!("unknown {noun} '{shown}'; no {noun} exists"),
         _ => format!("unknown {noun} '{shown}'; {hint}known: {}", known.join(", ")),
     }
 }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_with_no_known_names_reports_that_there_is_none() {
-        assert!(unknown("key", "rate", &[]).contains("there is none"));
+        assert!(unknown("key", "rate", &[]).contains("no key exists"));
     }
 
     #[test]

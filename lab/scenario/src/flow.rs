@@ -45,7 +45,7 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Ar
     match &mut plan.carrier {
         Carrier::Sabul(ends) => finish_sabul(table, ends, &plan.cc, &plan.params),
         Carrier::Tcp(_) if table.has("striping") && !table.has("streams") => {
-            table.refuse("striping", "is of several connections; set streams, or leave it out");
+            table.refuse("striping", "needs several connections; set streams, or remove this key");
         }
         Carrier::Command { near, far } => (*near, *far) = command::read(table, arm),
         Carrier::Tcp(_) | Carrier::UdpCbr { .. } => {}
@@ -53,7 +53,7 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Ar
     if arm == Arm::Lab {
         for key in FLOW.iter().filter(|key| table.has(key.name)) {
             if let Some(why) = key.lab_refusal(&draft) {
-                table.refuse(key.name, format!("the lab cannot carry a flow that has it, {why}"));
+                table.refuse(key.name, format!("the lab does not support this setting: {why}"));
             }
         }
     }
@@ -88,7 +88,7 @@ fn path(table: &Table<'_>, links: &[Draft<'_>], packet_bytes: u32) -> Vec<usize>
         };
         match ids.iter().position(|known| known == id) {
             Some(place) if path.contains(&place) => {
-                table.refuse("path", format!("link '{id}' comes twice; name each link once"));
+                table.refuse("path", format!("link '{id}' appears twice; name each link once"));
             }
             Some(place) => path.push(place),
             None => table.refuse("path", unknown("link", id, &ids)),
@@ -130,7 +130,7 @@ fn check_times(table: &Table<'_>, plan: &FlowPlan, end: Instant) {
         table.refuse("start_s", format!("{what}; use less"));
     }
     if stop.is_some_and(|stop| stop <= start) {
-        let what = format!("the flow never starts: it stops no later than its start_s, {start_s}");
+        let what = format!("the flow never starts: stop_s is not after start_s, {start_s}");
         table.refuse("stop_s", format!("{what}; use more"));
     }
 }
@@ -142,8 +142,8 @@ fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(St
         .and_then(|entry| entry.build(params, Bytes(FULL_PACKET)).ok())
         .map_or(ChannelRules::STANDARD, |controller| controller.constants().rules);
     if !rules.has_naks && ends.profile != Profile::Current {
-        let what = format!("{cc} brings {} channel rules of its own", rules.name);
-        table.refuse("profile", format!("{what}; leave it out"));
+        let what = format!("controller {cc} requires {} channel rules", rules.name);
+        table.refuse("profile", format!("{what}; remove this key"));
     }
     if let Ok(entry) = registry::find(cc)
         && let Err(error) = registry::check_policy(entry, ends.policy)
@@ -155,7 +155,7 @@ fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(St
             Some(_) => ("remembered_mbps", "remembered_rtt_ms"),
             None => ("remembered_rtt_ms", "remembered_mbps"),
         };
-        table.refuse(given, format!("goes with {missing}; give both, or leave both out"));
+        table.refuse(given, format!("requires {missing}; give both keys, or remove both"));
     }
     if ends.remembered().is_some()
         && let Ok(entry) = registry::find(cc)
@@ -170,7 +170,10 @@ fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(St
         ends.profile = Profile::Sabul2002;
     }
     if ends.profile != Profile::Sabul2002 && ends.defects != Defects::default() {
-        table.refuse("defects", "are of profile sabul2002; set that, or leave them out");
+        table.refuse(
+            "defects",
+            "belongs to profile sabul2002; set this profile, or remove this key",
+        );
     }
 }
 
@@ -193,7 +196,7 @@ fn kernel_algorithm(table: &Table<'_>, transport: Transport) -> String {
         params.is_some_and(|params| !matches!(params, Value::Table(fields) if fields.is_empty()));
     // For a command the `params` have been refused already.
     if has_params && transport == Transport::Tcp {
-        table.refuse("params", "the kernel's algorithm takes no parameters; leave it out");
+        table.refuse("params", "the kernel's algorithm has no parameters; remove this key");
     }
     let Some(name) = table.text("cc", ALLOWED) else {
         let is_given = table.has("cc");
@@ -262,7 +265,7 @@ fn params(
     }
     if table.has(RATE) {
         if given.is_some_and(|given| given.has(RATE)) {
-            table.refuse(RATE, "stands in params as well; use one of them");
+            table.refuse(RATE, "is also in params; use one of the two keys");
             is_right = false;
         }
         if known.contains(&RATE) {
@@ -270,7 +273,7 @@ fn params(
                 check_param(table, entry, &known, RATE, &number.to_string(), &mut params)
             });
         } else {
-            let what = format!("controller {} has no such parameter; leave it out", entry.name);
+            let what = format!("controller {} has no such parameter; remove this key", entry.name);
             table.refuse(RATE, what);
             is_right = false;
         }

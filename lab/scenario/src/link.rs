@@ -53,7 +53,8 @@ impl<'a> Draft<'a> {
         take_router(&table, &mut draft);
         take_discipline(&table, &mut draft, &flow_ids);
         if table.has("reorder_ms") && !table.has("reorder") {
-            let what = "says how late reordered packets are, but there is no reorder";
+            let what =
+                "has no effect, because there is no reorder; set reorder, or remove this key";
             table.refuse("reorder_ms", what);
         }
         let queue = queue(&draft, longest_rtt(place, flows, delays));
@@ -101,10 +102,10 @@ fn take_trace(table: &Table<'_>, draft: &mut LinkDraft, traces: &Traces) {
 fn refuse(table: &Table<'_>, error: &LinkError) {
     let LinkError { setting, value, allowed } = error;
     if table.has(setting) {
-        table.refuse(setting, format!("is {value}, which it cannot be; use {allowed}"));
+        table.refuse(setting, format!("is {value}, which is not allowed; use {allowed}"));
         return;
     }
-    let what = format!("{setting} is {value}, which it cannot be; use {allowed}");
+    let what = format!("{setting} is {value}, which is not allowed; use {allowed}");
     match table.fields().iter().find(|field| !disciplines_of(&field.key).is_empty()) {
         Some(other) => table.refuse(&other.key, what),
         None => table.refuse_whole(what),
@@ -125,8 +126,9 @@ fn take_discipline(table: &Table<'_>, draft: &mut LinkDraft, flow_ids: &[&str]) 
         let owners = disciplines_of(&field.key);
         if !owners.is_empty() && !owners.contains(&name) {
             let owners = owners.join(" or ");
-            let advice = "leave it out, or change the discipline";
-            let what = format!("contradicts discipline {name}, it is of {owners}; {advice}");
+            let advice = "remove this key, or change the discipline";
+            let what =
+                format!("contradicts discipline {name}: the key belongs to {owners}; {advice}");
             table.refuse(&field.key, what);
         }
     }
@@ -160,7 +162,7 @@ fn take_router(table: &Table<'_>, draft: &mut LinkDraft) {
     }
     let Some(given) = table.table("router_params", None, EXAMPLE) else { return };
     let Some(mut plan) = draft.forward.router().cloned() else {
-        table.refuse("router_params", "are of a router; set router, or leave them out");
+        table.refuse("router_params", "belongs to a router; set router, or remove this key");
         return;
     };
     let Ok(entry) = routers::find(&plan.algorithm) else { return };
@@ -230,7 +232,11 @@ fn outages(table: &Table<'_>) -> Vec<Outage> {
     timed(table, "outage", OUTAGE, none, |before, next| {
         let end = before.end();
         (end > next.at).then(|| {
-            format!("is before the end of the one before it, at {} s", end.elapsed().as_secs_f64())
+            let end_s = end.elapsed().as_secs_f64();
+            format!(
+                "is before the end of the previous outage, at {end_s} s; write outages in order \
+                 without overlap"
+            )
         })
     })
 }
@@ -251,7 +257,7 @@ fn too_early(before: Instant, at: Instant) -> Option<String> {
     (before >= at).then(|| {
         let before_s = before.elapsed().as_secs_f64();
         format!(
-            "is not later than the step before it, at {before_s} s; write steps in order of time"
+            "is not later than the previous step, at {before_s} s; write steps in order of time"
         )
     })
 }

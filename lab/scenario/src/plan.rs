@@ -101,7 +101,7 @@ fn items<'a>(
     }
     let Some(nodes) = top.list(kind, &form) else { return Vec::new() };
     if nodes.is_empty() || nodes.len() > most {
-        let what = format!("there are {} of them; use from 1 to {most}", nodes.len());
+        let what = format!("the file has {} of these tables; use from 1 to {most}", nodes.len());
         top.refuse(kind, what);
         return Vec::new();
     }
@@ -126,7 +126,7 @@ fn refuse_twins(tables: &[Table<'_>], ids: &[&str], kind: &str) {
     let mut seen = std::collections::BTreeSet::new();
     for (table, id) in tables.iter().zip(ids) {
         if !id.is_empty() && !seen.insert(*id) {
-            table.refuse("id", format!("there is another {kind} of this name; use one for each"));
+            table.refuse("id", format!("there is another {kind} of this name; use a unique name"));
         }
     }
 }
@@ -138,8 +138,9 @@ fn refuse_crowd(tables: &[Table<'_>], flows: &[FlowPlan]) {
         let Arrivals::Together { count, .. } = flow.arrivals else { continue };
         copies += u64::from(count);
         if copies > COPIES_MAX {
-            let what =
-                format!("this and the flows before it are {copies}; use {COPIES_MAX} in all");
+            let what = format!(
+                "the flows up to this flow have {copies} copies; use at most {COPIES_MAX} in total"
+            );
             table.refuse("count", what);
             return;
         }

@@ -115,7 +115,7 @@ pub fn read_file_for(arm: Arm, path: &Path, overrides: &[Override]) -> Result<Ve
     let text = std::str::from_utf8(&bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        refuse(Origin::Line(line), "this is not text in UTF-8; save the file as such".to_owned())
+        refuse(Origin::Line(line), "this line is not UTF-8 text; save the file as UTF-8".to_owned())
     })?;
     read_for(arm, text, &name, overrides)
 }

@@ -156,7 +156,9 @@ impl<'a> Table<'a> {
             {
                 if self.has(key.name) {
                     let (owners, elsewhere) = (key.owners.join(" and "), key.elsewhere);
-                    let what = format!("contradicts {kind} {word}, it is of {owners}; {elsewhere}");
+                    let what = format!(
+                        "contradicts {kind} {word}: the key belongs to {owners}; {elsewhere}"
+                    );
                     self.refuse(key.name, what);
                 }
                 continue;

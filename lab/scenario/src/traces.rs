@@ -34,7 +34,7 @@ impl Traces {
         let refuse = |what: String| format!("file '{}' {what}", path.display());
         let bytes = read(&path).map_err(refuse)?;
         let trace =
-            Trace::parse(&bytes).map_err(|error| refuse(format!("is no trace: {error}")))?;
+            Trace::parse(&bytes).map_err(|error| refuse(format!("is not a trace: {error}")))?;
         self.read.borrow_mut().insert(path, trace.clone());
         Ok(trace)
     }
@@ -51,7 +51,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     // Opening a FIFO would block until its other end is opened.
     if !std::fs::metadata(path).map_err(cannot)?.is_file() {
-        return Err("is no file; give the path of a trace file".to_owned());
+        return Err("is not a file; give the path of a trace file".to_owned());
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(cannot)?;

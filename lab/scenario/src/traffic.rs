@@ -50,7 +50,10 @@ pub(crate) fn arrivals(
     match arrivals {
         Arrivals::Together { spread, .. } if spread > life.room() => {
             let room = life.room().as_secs_f64();
-            table.refuse_value("spread_s", format_args!("at most {room}, or some never start"));
+            table.refuse_value(
+                "spread_s",
+                format_args!("at most {room} (otherwise some copies never start)"),
+            );
         }
         Arrivals::Together { .. } => {}
         Arrivals::Chain { .. } => refuse_endless(flow, size),
@@ -71,7 +74,7 @@ pub(crate) fn arrivals(
 
 fn refuse_endless(flow: &Table<'_>, size: FlowSize) {
     if size == FlowSize::Endless {
-        let what = "the copies that arrive never end, so they pile up; use bytes or size as well";
+        let what = "copies without an end accumulate; set bytes or size";
         flow.refuse("arrivals", what);
     }
 }

@@ -186,7 +186,7 @@ impl<T> Key<T> {
             takes,
             unset: Unset::Said(""),
             owners: &[],
-            elsewhere: "leave it out",
+            elsewhere: "remove this key",
             rivals: &[],
             not_in_lab: None,
             doc,

@@ -40,11 +40,11 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
 fn check_flow(flow: &FlowPlan) -> Result<(), LabError> {
     let refuse = |why: &str| Err(LabError::CannotCarry(format!("flow '{}' {why}", flow.id)));
     if let Some((key, why)) = FlowDraft::lab_refusal(flow.clone()) {
-        return refuse(&format!("has {key}, {why}"));
+        return refuse(&format!("has {key}: {why}"));
     }
     if let (Transport::Tcp, Some((name, _))) = (flow.transport(), flow.params.first()) {
         return refuse(&format!(
-            "has the parameter {name}, and the kernel's TCP takes none; leave it out"
+            "has the parameter {name}, but the kernel's TCP has no parameters; remove {name}"
         ));
     }
     match flow.arrivals {
@@ -76,7 +76,7 @@ mod tests {
         let slow = Some(Rate::from_mbps(1));
         let defects = Defects { rtt_once: true, ..Defects::default() };
         for (ends, part) in [
-            (SabulEnds { profile: Profile::Sabul2002, ..ours }, "profile, which is"),
+            (SabulEnds { profile: Profile::Sabul2002, ..ours }, "profile: only the simulator"),
             (SabulEnds { defects, ..ours }, "defects"),
             (SabulEnds { nic_rate: slow, ..ours }, "nic_mbps"),
             (SabulEnds { source_rate: slow, ..ours }, "source_mbps"),

@@ -86,13 +86,13 @@ fn an_invalid_command_is_refused_with_line_key_and_allowed_values() {
     for (lines, line, parts) in [
         ("transport = \"command\"", 6, &["key command: is missing", "program to run"][..]),
         ("command = []\ntransport = \"command\"", 8, &["key command: is empty", "\"{far}\""]),
-        ("command = [\"\"]\ntransport = \"command\"", 8, &["key command: names no program"]),
+        ("command = [\"\"]\ntransport = \"command\"", 8, &["key command: has no program"]),
         ("command = \"ls -l\"\ntransport = \"command\"", 8, &["\"ls -l\", a text,", "a list of"]),
         ("command = [\"ping\", 10]\ntransport = \"command\"", 8, &["10 is not a text", "\"10\""]),
         ("command = [[\"ping\"]]\ntransport = \"command\"", 8, &["a list is not a text"]),
-        ("command = [\"a\\u0000b\"]\ntransport = \"command\"", 8, &["holds a zero byte"]),
+        ("command = [\"a\\u0000b\"]\ntransport = \"command\"", 8, &["contains a zero byte"]),
         ("command = [\"ls\"]", 8, &["contradicts transport sabul", "use transport command"]),
-        ("peer_command = [\"ls\"]", 8, &["contradicts transport sabul", "it is of command"]),
+        ("peer_command = [\"ls\"]", 8, &["contradicts transport sabul", "belongs to command"]),
         ("comand = [\"ls\"]\ntransport = \"command\"", 8, &["did you mean 'command'?"]),
     ] {
         let refusal = refusal(Arm::Lab, lines);
@@ -136,7 +136,7 @@ fn a_command_flow_refuses_keys_that_the_command_decides() {
         let start = format!("arms.toml:8: flow \"a\", key {key}: contradicts transport command");
         assert!(refusal.starts_with(&start), "{refusal}");
         assert_eq!(refusal.lines().count(), 1, "{refusal}");
-        assert!(refusal.contains("; leave it out"), "{refusal}");
+        assert!(refusal.contains("; remove this key"), "{refusal}");
     }
 }
 
@@ -170,7 +170,7 @@ fn lab_tcp_flows_accept_no_parameters() {
     assert_eq!(flow(Arm::Sim, lines).params.len(), 1);
     assert_eq!(
         refusal(Arm::Lab, lines),
-        "arms.toml:8: flow \"a\", key params: the kernel's algorithm takes no parameters; leave it out"
+        "arms.toml:8: flow \"a\", key params: the kernel's algorithm has no parameters; remove this key"
     );
     assert!(
         refusal(Arm::Lab, "params = 5\ntransport = \"tcp\"").contains("key params: the kernel's")

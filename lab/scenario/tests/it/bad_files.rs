@@ -130,7 +130,7 @@ fn a_wrong_link_is_refused_with_line_key_and_range() {
         link("queue_bytes = 9000\nqueue_packets = 5", &["queue_bytes: contradicts queue_packets"]),
         link("discipline = \"redd\"", &["did you mean 'red'?", "fq-codel"]),
         link("discipline = 5", &["key discipline: 5, a number,", "one of: droptail"]),
-        link("red_min_packets = 5", &["contradicts discipline droptail", "it is of red"]),
+        link("red_min_packets = 5", &["contradicts discipline droptail", "belongs to red"]),
         link("codel_target_ms = 5\ndiscipline = \"red\"", &["contradicts discipline red"]),
         link("ecn = true", &["contradicts discipline droptail", "red or codel or fq-codel"]),
         link(
@@ -180,7 +180,7 @@ fn a_wrong_link_is_refused_with_line_key_and_range() {
         ),
         link(
             "rate_steps = [{ at_s = 5, rate_mbps = 9 }, { at_s = 5, rate_mbps = 8 }]",
-            &["rate_steps.at_s: is not later than the step before it, at 5 s"],
+            &["rate_steps.at_s: is not later than the previous step, at 5 s"],
         ),
         link(
             "rate_steps = [{ at_s = 5, rate_mbps = 9 }]\nrate_walk = { low_mbps = 5, every_ms = 9 }",
@@ -194,7 +194,7 @@ fn a_wrong_link_is_refused_with_line_key_and_range() {
         link("mtu = 20", &["key mtu: 20", "from 68 to 65575"]),
         link("router_rate_mbps = 5", &["router_rate_mbps", "set router"]),
         link("router = \"jetmx\"", &["unknown word 'jetmx'", "did you mean 'jetmax'?"]),
-        link("router_params = { eta = 0.9 }", &["key router_params: are of a router"]),
+        link("router_params = { eta = 0.9 }", &["key router_params: belongs to a router"]),
         link("router_params = 5\nrouter = \"jetmax\"", &["key router_params: 5", "{ eta = 0.9 }"]),
         link(
             "router_params = { etta = 0.9 }\nrouter = \"jetmax\"",
@@ -246,7 +246,7 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
         flow("cc = 2003", &["key cc: 2003, a number,"]),
         flow(
             "cc = \"fixed\"\nrate_mbps = 5\ntransport = \"udp-cbr\"",
-            &["cc: contradicts transport udp-cbr, it is of sabul and tcp"],
+            &["cc: contradicts transport udp-cbr: the key belongs to sabul and tcp"],
         ),
         flow("rate_mbps = 5", &["rate_mbps: contradicts transport sabul", "rate_mbps_initial"]),
         instead(
@@ -256,18 +256,18 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
             &["rate_mbps: is missing"],
         ),
         flow("rate_mbps = 0\ntransport = \"udp-cbr\"", &["key rate_mbps: 0 is not allowed"]),
-        flow("initial_window = 10", &["contradicts transport sabul, it is of tcp"]),
+        flow("initial_window = 10", &["contradicts transport sabul: the key belongs to tcp"]),
         flow("initial_window = 0\ntransport = \"tcp\"\ncc = \"fixed\"", &["initial_window: 0"]),
         flow("ecn = true", &["ecn: contradicts transport sabul"]),
         flow("streams = 4", &["streams: contradicts transport sabul", "count"]),
         flow("streams = 257\ntransport = \"tcp\"", &["streams: 257", "1 to 256"]),
-        flow("striping = \"on-demand\"\ntransport = \"tcp\"", &["striping: is of several"]),
+        flow("striping = \"on-demand\"\ntransport = \"tcp\"", &["striping: needs several"]),
         flow(
             "striping = \"ondemand\"\nstreams = 2\ntransport = \"tcp\"",
             &["striping", "did you mean 'on-demand'?"],
         ),
         flow("profile = \"sabul2004\"", &["did you mean 'sabul2003'?"]),
-        flow("profile = \"current\"\ntransport = \"tcp\"\ncc = \"fixed\"", &["it is of sabul"]),
+        flow("profile = \"current\"\ntransport = \"tcp\"\ncc = \"fixed\"", &["belongs to sabul"]),
         flow(
             "params = { syn_interval = 5 }\ncc = \"sabul2003\"",
             &[
@@ -291,7 +291,7 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
         flow("rate_mbps_initial = 5\ncc = \"fixed\"", &["controller fixed has no such parameter"]),
         flow(
             "rate_mbps_initial = 5\nparams = { rate_mbps_initial = 5 }\ncc = \"sabul2003\"",
-            &["use one of them"],
+            &["use one of the two keys"],
         ),
         flow("start_s = 10", &["start_s: the flow never starts", "not before duration_s, 10"]),
         flow("stop_s = 3\nstart_s = 3", &["stop_s: the flow never starts"]),
@@ -310,16 +310,19 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
             "size = { distribution = \"fixed\", packets = 5, shape = 2 }",
             &["size.shape: contra"],
         ),
-        flow("arrivals = { process = \"poisson\", mean_interval_s = 1 }", &["pile up", "size"]),
-        flow("arrivals = { process = \"chain\", count = 9, parallel = 2 }", &["pile up", "size"]),
+        flow("arrivals = { process = \"poisson\", mean_interval_s = 1 }", &["accumulate", "size"]),
+        flow(
+            "arrivals = { process = \"chain\", count = 9, parallel = 2 }",
+            &["accumulate", "size"],
+        ),
         flow(
             "arrivals = { process = \"chain\", count = 9, spread_s = 2 }\nbytes = 9",
-            &["contradicts process chain", "it is of together"],
+            &["contradicts process chain", "belongs to together"],
         ),
         flow("arrivals = { process = \"chain\" }\nbytes = 9", &["count"]),
         flow(
             "profile = \"sabul2003\"\ncc = \"fobs\"",
-            &["fobs", "cyclic channel rules", "leave it out"],
+            &["fobs", "cyclic channel rules", "remove this key"],
         ),
         flow("defects = [\"rtt-once\"]", &["profile sabul2002"]),
         flow("defects = [\"rtt-twice\"]\ncc = \"sabul2002\"", &["rtt-twice", "rtt-once"]),
@@ -332,8 +335,8 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
                 "fair, or a controller that follows policies: sabul2026",
             ],
         ),
-        flow("remembered_mbps = 100", &["remembered_mbps", "goes with remembered_rtt_ms"]),
-        flow("remembered_rtt_ms = 100", &["remembered_rtt_ms", "goes with remembered_mbps"]),
+        flow("remembered_mbps = 100", &["remembered_mbps", "requires remembered_rtt_ms"]),
+        flow("remembered_rtt_ms = 100", &["remembered_rtt_ms", "requires remembered_mbps"]),
         flow(
             "remembered_mbps = 100\nremembered_rtt_ms = 40\ncc = \"cubic\"",
             &[
@@ -364,7 +367,10 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
             &["contradicts arrivals"],
         ),
         flow("count = 0", &["key count: 0", "from 1 to 100000"]),
-        flow("spread_s = 11\ncount = 2", &["spread_s: 11", "at most 10, or some never start"]),
+        flow(
+            "spread_s = 11\ncount = 2",
+            &["spread_s: 11", "at most 10 (otherwise some copies never start)"],
+        ),
         flow("packet_bytes = 100", &["packet_bytes: 100", "from 576 to 65535"]),
         instead(
             "delay_ms = 5\n",
@@ -506,5 +512,5 @@ fn an_unreadable_file_is_named_in_the_error() {
     std::fs::write(&path, b"duration_s = 10\nname = \"caf\xe9\"\n").unwrap();
     let error = read(&path);
     std::fs::remove_file(&path).unwrap();
-    assert!(error.contains(".toml:2: this is not text in UTF-8"), "{error}");
+    assert!(error.contains(".toml:2: this line is not UTF-8 text"), "{error}");
 }

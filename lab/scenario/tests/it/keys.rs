@@ -300,7 +300,9 @@ fn a_key_used_with_the_wrong_owner_is_refused_with_its_owners() {
             file.put(&section, row.name, "1");
             let wrong = file.wrong(&section, Arm::Lab);
             let owners = row.owners.join(" and ");
-            for part in [format!("{}: contradicts", row.name), format!("it is of {owners}")] {
+            for part in
+                [format!("{}: contradicts", row.name), format!("the key belongs to {owners}")]
+            {
                 assert!(wrong.contains(&part), "'{part}' is not in: {wrong}");
             }
             tried += 1;
@@ -324,7 +326,7 @@ fn keys_unsupported_by_the_lab_are_refused_only_in_the_lab() {
         };
         let mut file = File::of(&section, owner);
         file.put(&section, row.name, &value);
-        let refusal = format!("key {}: the lab cannot carry", row.name);
+        let refusal = format!("key {}: the lab does not support this setting", row.name);
         assert!(file.wrong(&section, Arm::Lab).contains(&refusal), "{}", row.name);
         assert!(!file.wrong(&section, Arm::Sim).contains(&refusal), "{}", row.name);
         tried.push(row.name);

@@ -58,8 +58,8 @@ fn trace_paths_are_relative_to_the_scenario_and_its_mean_is_the_rate() {
 #[test]
 fn a_trace_that_cannot_be_used_is_refused_with_key_file_and_line() {
     for (name, trace, part) in [
-        ("empty", &b""[..], "is no trace: is empty"),
-        ("word", b"1\nten\n", "is no trace: line 2: 'ten' is not allowed; use a whole number"),
+        ("empty", &b""[..], "is not a trace: is empty"),
+        ("word", b"1\nten\n", "is not a trace: line 2: 'ten' is not allowed; use a whole number"),
         ("back", b"1\n5\n4\n", "line 3: 4 is below 5"),
         ("binary", b"\xff\xfe\x00", "line 1: '\\xff\\xfe\\x00' is not allowed"),
         ("fast", &b"1\n".repeat(200_000), "has a mean rate of"),
@@ -74,7 +74,7 @@ fn a_trace_that_cannot_be_used_is_refused_with_key_file_and_line() {
     let error = || read_file(&path, &[]).unwrap_err().to_string();
     assert!(error().contains("cannot be read: No such file"), "{}", error());
     std::fs::create_dir(folder.join("cell.trace")).unwrap();
-    assert!(error().contains("is no file"), "{}", error());
+    assert!(error().contains("is not a file"), "{}", error());
     std::fs::remove_dir_all(folder).unwrap();
 }
 
