@@ -329,7 +329,7 @@ impl Assembler {
         };
         match record {
             Some(Record::Last { .. }) if rest + state.data.len() > 0 => {
-                Err(broke("something follows the last entry"))
+                Err(broke("data follows the last entry"))
             }
             None if rest > 0 => Err(broke(format!("{rest} bytes of a block belong to no entry"))),
             record => Ok(record),
@@ -352,7 +352,7 @@ impl Assembler {
         let index = self.entries;
         if let Some(current) = &self.current {
             let before = current.index;
-            return Err(broke(format!("entry {index} is announced and {before} has not ended")));
+            return Err(broke(format!("entry {index} starts before the end of entry {before}")));
         }
         let path = RelativePath::new(std::mem::take(&mut entry.path))
             .map_err(|error| broke(error.to_string()))?;
@@ -390,11 +390,11 @@ impl Assembler {
 
     fn part(&mut self, index: u64, offset: u64, bytes: u64, block: &[u8]) -> Result<Op, Failure> {
         let (Some(current), Some(state)) = (&mut self.current, &mut self.block) else {
-            return Err(broke(format!("a part comes of entry {index}, which is not announced")));
+            return Err(broke(format!("a part belongs to entry {index}, which was not announced")));
         };
         if current.index != index {
             let now = current.index;
-            return Err(broke(format!("a part comes of entry {index} while it is {now}'s turn")));
+            return Err(broke(format!("a part of entry {index} precedes the end of entry {now}")));
         }
         let size = current.entry.stream_bytes();
         let is_first = !current.is_begun && current.at == 0;
@@ -403,12 +403,14 @@ impl Assembler {
         let goes_back = offset < current.resumed && is_place;
         if offset != current.at && !is_resumed && !goes_back {
             let at = current.at;
-            return Err(broke(format!("a part of entry {index} begins at {offset} and not {at}")));
+            return Err(broke(format!(
+                "a part of entry {index} starts at byte {offset}, not {at}"
+            )));
         }
         let end = offset.checked_add(bytes).filter(|end| size.is_none_or(|size| *end <= size));
         let Some(end) = end else {
             return Err(broke(format!(
-                "{bytes} bytes at {offset} are more than entry {index} has"
+                "a part of {bytes} bytes at byte {offset} exceeds the size of entry {index}"
             )));
         };
         if bytes == 0 && !is_resumed && !(goes_back && offset > 0) {
@@ -420,7 +422,9 @@ impl Assembler {
         });
         let content = range.clone().and_then(|range| block.get(range));
         let (Some(range), Some(content)) = (range, content) else {
-            return Err(broke(format!("entry {index} has {bytes} bytes of a block that has less")));
+            return Err(broke(format!(
+                "{bytes} bytes of entry {index} exceed the rest of the block"
+            )));
         };
         if !current.is_begun || goes_back {
             current.is_begun = true;
@@ -446,7 +450,7 @@ impl Assembler {
 
     fn end(&mut self, index: u64, outcome: Result<[u8; 32], Failure>) -> Result<Op, Failure> {
         let Some(current) = self.current.as_mut().filter(|current| current.index == index) else {
-            return Err(broke(format!("entry {index} ends while it is not its turn")));
+            return Err(broke(format!("entry {index} ends, but is not the current entry")));
         };
         let verified = match outcome {
             Err(failure) => Err(Rejection { failure, is_known_to_sender: true }),
@@ -484,14 +488,15 @@ impl Assembler {
     fn last(&mut self, entries: u64, bytes: u64) -> Result<(), Failure> {
         if let Some(current) = &self.current {
             return Err(broke(format!(
-                "there is no more and entry {} has not ended",
+                "the transfer ends before the end of entry {}",
                 current.index
             )));
         }
         if (entries, bytes) != self.announced() {
             let (had, size) = self.announced();
             return Err(broke(format!(
-                "there are {entries} entries of {bytes} bytes in all, but {had} of {size} came"
+                "the sender counts {entries} entries with {bytes} bytes, but {had} entries with \
+                 {size} bytes arrived"
             )));
         }
         self.is_complete = true;
@@ -506,7 +511,7 @@ fn other_hash(entry: &Entry) -> Failure {
 }
 
 fn malformed(error: &DecodeError) -> Failure {
-    broke(format!("a block of the transfer is none: {error}"))
+    broke(format!("a block of the transfer is malformed: {error}"))
 }
 
 fn broke(message: impl Into<String>) -> Failure {

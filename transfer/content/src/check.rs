@@ -27,15 +27,15 @@ pub(crate) fn flaw(entry: &Entry) -> Option<String> {
     let target = &more.target;
     let what = match entry.kind {
         EntryKind::SymbolicLink if target.is_empty() || target.contains(&0) => {
-            format!("'{name}' is a link with no text that a link can have")
+            format!("the link '{name}' has an invalid target")
         }
         EntryKind::HardLink if *target == entry.path => format!("'{name}' is a link to itself"),
         EntryKind::HardLink => match RelativePath::new(&**target) {
             Ok(_) => return flaw_of_more(entry, more),
-            Err(error) => format!("'{name}' is a hard link to a bad name: {error}"),
+            Err(error) => format!("the hard link '{name}' has an invalid target: {error}"),
         },
         EntryKind::File(_) | EntryKind::Directory | EntryKind::Stream if !target.is_empty() => {
-            format!("'{name}' is no link and has the text of one")
+            format!("'{name}' is not a link, but has a link target")
         }
         _ => return flaw_of_more(entry, more),
     };
@@ -45,14 +45,14 @@ pub(crate) fn flaw(entry: &Entry) -> Option<String> {
 fn flaw_of_more(entry: &Entry, more: &More) -> Option<String> {
     let name = Printable(&entry.path);
     if more.owner.is_some_and(|it| it.user == u32::MAX || it.group == u32::MAX) {
-        return Some(format!("the owner of '{name}' is none"));
+        return Some(format!("the owner of '{name}' is invalid"));
     }
     if let Some(data) = &more.data {
         let EntryKind::File(size) = entry.kind else {
-            return Some(format!("'{name}' has a map of holes and is no file"));
+            return Some(format!("'{name}' has a hole map, but is not a file"));
         };
         if Layout::with_holes(size, data).is_none() {
-            return Some(format!("the map of holes of '{name}' is none"));
+            return Some(format!("the hole map of '{name}' is invalid"));
         }
     }
     let bad = |it: &&Attribute| !is_copied_attribute(&it.name);
@@ -63,7 +63,7 @@ fn flaw_of_more(entry: &Entry, more: &More) -> Option<String> {
     let bytes: usize = more.attributes.iter().map(|it| it.name.len() + it.value.len()).sum();
     let may_have = matches!(entry.kind, EntryKind::File(_) | EntryKind::Directory);
     if bytes > MAX_ATTRIBUTE_BYTES || (bytes > 0 && !may_have) {
-        return Some(format!("'{name}' has {bytes} bytes of attributes, more than it may"));
+        return Some(format!("'{name}' has {bytes} bytes of attributes, which exceeds the limit"));
     }
     None
 }

@@ -148,7 +148,7 @@ pub trait Sink {
     /// # Errors
     /// If the file cannot be resumed there.
     fn resume(&mut self, _index: u64, entry: &Entry, _offset: u64) -> Result<(), EntryError> {
-        let text = format!("nothing is there of '{}'", Printable(&entry.path));
+        let text = format!("the receiver has no content of '{}'", Printable(&entry.path));
         Err(Failure::new(FailureCode::Protocol, text).into())
     }
 
@@ -158,7 +158,7 @@ pub trait Sink {
     /// # Errors
     /// If the bytes cannot be read or have changed.
     fn read_back(&mut self, index: u64) -> Result<Option<Tree>, EntryError> {
-        let text = format!("nothing is there of entry {index}");
+        let text = format!("the receiver has no content of entry {index}");
         Err(Failure::new(FailureCode::Internal, text).into())
     }
 

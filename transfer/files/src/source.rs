@@ -580,7 +580,7 @@ impl Walk {
             return Ok((kind, None));
         };
         let rest = size.checked_sub(range.offset).ok_or_else(|| {
-            unreadable(path, &format!("has {size} bytes, and byte {} was asked for", range.offset))
+            unreadable(path, &format!("has {size} bytes, but byte {} was requested", range.offset))
         })?;
         let length = range.length.map_or(rest, |length| rest.min(length));
         Ok((EntryKind::File(length), Some((range.offset, size))))

@@ -441,7 +441,7 @@ pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
     match of_code(params.rules) {
         Some((_, reports)) if reports.rules.rules == needed.rules => Ok(()),
         _ => Err(Error::Config(format!(
-            "controller {} needs {} channel rules, and others were asked for: use the same \
+            "controller {} needs {} channel rules, but other rules were requested: use the same \
              version on both sides",
             params.controller, needed.rules.name
         ))),

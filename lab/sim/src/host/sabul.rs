@@ -384,7 +384,7 @@ impl SabulHost {
         self.sender.fault().map(Fault::to_string).or_else(|| {
             let PeerError(what) = self.refused.as_ref()?;
             Some(format!(
-                "controller '{cc}' lets it send so much that the peer breaks the protocol: {what}"
+                "controller '{cc}' permits so many packets that the peer violates the protocol: {what}"
             ))
         })
     }

@@ -53,7 +53,9 @@ impl Sender {
     /// channel's settings. An ACK or NAK that fails these checks changes nothing.
     pub fn handle_feedback(&mut self, now: Instant, feedback: &Feedback) -> Result<(), PeerError> {
         if self.ledger.numbers.len() > NUMBERS_MAX {
-            return Err(PeerError("it reports losses without end and acknowledges nothing"));
+            return Err(PeerError(
+                "the peer reported too many losses without an acknowledgement of the oldest packet",
+            ));
         }
         match feedback {
             Feedback::Ack(ack) => self.handle_ack(now, ack)?,
@@ -108,23 +110,27 @@ impl Sender {
     fn check_ack(&self, ack: &Ack) -> Result<(), PeerError> {
         let next = self.ledger.numbers.next();
         if ack.seq > self.ledger.pieces.next() || (ack.packets > 0 && ack.largest >= next) {
-            return Err(PeerError("it acknowledged what was never sent"));
+            return Err(PeerError("the peer acknowledged data that was never sent"));
         }
         if ack.missing.last().is_some_and(|range| range.last >= next.0) {
-            return Err(PeerError("it misses what was never sent"));
+            return Err(PeerError("the peer reported the loss of a packet that was never sent"));
         }
         if ack.echo.is_some_and(|echo| echo.number >= next) {
-            return Err(PeerError("it echoes the header of what was never sent"));
+            return Err(PeerError(
+                "the peer echoed the congestion header of a packet that was never sent",
+            ));
         }
         if ack.packets > self.stats.sent
             || ack.bytes > self.stats.sent_bytes
             || ack.marked > ack.packets
         {
-            return Err(PeerError("it received more than was sent"));
+            return Err(PeerError(
+                "the peer reported more received packets or bytes than were sent",
+            ));
         }
         if ack.packets > ack.largest.0.saturating_add(1) {
             return Err(PeerError(
-                "it received more packets than there are numbers up to the largest",
+                "the peer reported more received packets than packet numbers up to the largest",
             ));
         }
         Ok(())
@@ -217,17 +223,17 @@ impl Sender {
 
     fn handle_nak(&mut self, now: Instant, nak: &Nak) -> Result<(), PeerError> {
         if !self.config.reports.has_naks() {
-            return Err(PeerError("unexpected loss report: this channel does not use them"));
+            return Err(PeerError("the peer sent a NAK, but this channel does not use NAKs"));
         }
         if nak.policy != self.config.policy {
-            return Err(PeerError("it reports losses by the other kind of number"));
+            return Err(PeerError("the peer sent a NAK with the wrong type of numbers"));
         }
         let next = match nak.policy {
             LossPolicy::Historical => self.ledger.pieces.next().0,
             LossPolicy::Current => self.ledger.numbers.next().0,
         };
         if nak.ranges.last().is_some_and(|range| range.last >= next) {
-            return Err(PeerError("it misses what was never sent"));
+            return Err(PeerError("the peer reported the loss of a packet that was never sent"));
         }
         match nak.policy {
             LossPolicy::Historical => self.lose_seqs(now, &nak.ranges, true),
@@ -247,11 +253,13 @@ impl Sender {
     /// report. The count in the report is not used for rate control. [SABUL2]
     fn handle_syn(&mut self, now: Instant, received: u64) -> Result<(), PeerError> {
         if self.config.reports.syn_interval.is_none() {
-            return Err(PeerError("unexpected SYN report: this channel does not use them"));
+            return Err(PeerError(
+                "the peer sent a SYN report, but this channel does not use SYN reports",
+            ));
         }
         let total = self.report_state.syn_received.checked_add(received);
         let Some(total) = total.filter(|total| *total <= self.stats.sent) else {
-            return Err(PeerError("it received more than was sent"));
+            return Err(PeerError("the peer reported more received packets than were sent"));
         };
         self.report_state.syn_received = total;
         self.rate.end_interval(now, self.silence.has_feedback());
@@ -262,7 +270,7 @@ impl Sender {
     fn handle_missing(&mut self, now: Instant, missing: &Missing) -> Result<(), PeerError> {
         if self.config.reports.has_naks() {
             return Err(PeerError(
-                "unexpected list of missing data: this channel does not use such lists",
+                "the peer sent a list of missing data, but this channel does not use such lists",
             ));
         }
         let is_inside = missing.ranges.last().is_none_or(|range| range.last < missing.below.0);
@@ -270,7 +278,7 @@ impl Sender {
             || missing.serial > self.marks().map_or(0, |marks| marks.newest().serial)
             || !is_inside
         {
-            return Err(PeerError("it misses what was never sent"));
+            return Err(PeerError("the peer reported the loss of data that was never sent"));
         }
         let resolved = self.stats.sent - self.ledger.numbers.in_flight();
         let totals = Totals { resolved, arrived: self.stats.arrived };
@@ -290,7 +298,9 @@ impl Sender {
     /// Processes a report for the controller that only some channel rules have.
     fn handle_report(&mut self, now: Instant, report: BulkReport) -> Result<(), PeerError> {
         if !self.rules.as_ref().is_some_and(|rules| rules.accepts(report)) {
-            return Err(PeerError("unexpected report: the rules of this channel do not have it"));
+            return Err(PeerError(
+                "the peer sent a report that the rules of this channel do not contain",
+            ));
         }
         self.rate.on_report(now, &report);
         Ok(())

@@ -42,7 +42,7 @@ const LISTS_MAX: u64 = 3;
 /// transfers on starved machines one number is not listed; the cause is not known.
 const SUSPICIONS_MAX: u32 = 1;
 
-const LIE: PeerError = PeerError("it acknowledged a packet that was never sent");
+const LIE: PeerError = PeerError("the peer acknowledged a packet that was never sent");
 
 /// A skipped number.
 #[derive(Clone, Copy, Debug)]

@@ -425,7 +425,7 @@ impl FileSink {
             (there == offset).then_some(claim)
         });
         let Some(mut claim) = found else {
-            let text = format!("nothing is there of '{target}' up to {offset}");
+            let text = format!("the receiver has no content of '{target}' up to byte {offset}");
             return Err(Failure::new(FailureCode::Protocol, text).into());
         };
         if claim.layout != Layout::of(entry) {

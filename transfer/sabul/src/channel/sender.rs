@@ -35,8 +35,8 @@ const BATCHES_PER_CALL: usize = 4;
 /// Initial block limit: any receiver has room for this many blocks.
 const BLOCK_LIMIT_START: u32 = 4;
 /// Hint for users when no router answers the controller.
-const NO_ROUTER: &str = "the controller asks routers for its rate, and those of this path do not answer, or are not \
-                         what holds it up: the transfer went on as with sabul2026";
+const NO_ROUTER: &str = "no router of the path answered the controller, or the bottleneck has no such router; \
+                         the transfer continued with sabul2026";
 /// Update interval of the statistics for the application.
 const STATS_INTERVAL: Span = Span::from_millis(20);
 
@@ -312,7 +312,9 @@ impl SenderEndpoint {
         for report in reports {
             match Feedback::decode(&report) {
                 Ok(feedback) => self.take_feedback(now, &feedback)?,
-                Err(_) => return Err(ChannelError::Peer("a report does not decode")),
+                Err(_) => {
+                    return Err(ChannelError::Peer("the peer sent a report that does not decode"));
+                }
             }
         }
         if now >= self.next_stats && !self.is_complete {
@@ -404,7 +406,7 @@ impl SenderEndpoint {
         match header.kind {
             Kind::Ack | Kind::Nak => match Feedback::decode(body) {
                 Ok(feedback) => self.take_feedback(now, &feedback),
-                Err(_) => Err(ChannelError::Peer("a report does not decode")),
+                Err(_) => Err(ChannelError::Peer("the peer sent a report that does not decode")),
             },
             Kind::ProbeAck => {
                 if let Some(size) = body.first_chunk::<4>()

@@ -124,7 +124,7 @@ impl fmt::Display for ChannelError {
             Self::Stopped => f.write_str("the transfer was stopped"),
             Self::Config(error) => error.fmt(f),
             Self::Controller(fault) => fault.fmt(f),
-            Self::Peer(what) => write!(f, "the peer broke the protocol: {what}"),
+            Self::Peer(what) => write!(f, "the peer violated the protocol: {what}"),
             Self::Broken => {
                 f.write_str("a fault of this program ended the channel; please report it")
             }
@@ -140,7 +140,7 @@ impl std::error::Error for ChannelError {}
 
 /// Returns the kind of number in reports, and the rule for their timing.
 pub(super) fn reporting(params: &ChannelParams) -> Result<(LossPolicy, ReportRule), ChannelError> {
-    let unknown = ChannelError::Peer("it requests unknown channel rules");
+    let unknown = ChannelError::Peer("the peer requests unknown channel rules");
     sabul_channel::rules::of_code(params.rules).ok_or(unknown)
 }
 

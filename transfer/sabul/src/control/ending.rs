@@ -46,7 +46,7 @@ impl Ending {
                  and try again"
             )),
             Self::Silent(_) | Self::Idle(_) | Self::Reported(_) | Self::Failure(_) => {
-                let failure = self.failure().unwrap_or_else(|| broke("it ended the session"));
+                let failure = self.failure().unwrap_or_else(|| broke("the peer ended the session"));
                 Error::from_failure(failure)
             }
         }
@@ -78,7 +78,7 @@ impl Ending {
 
 /// Failure of a peer that violated the protocol.
 pub(super) fn broke(what: &str) -> Failure {
-    Failure::new(FailureCode::Protocol, format!("the peer broke the protocol: {what}"))
+    Failure::new(FailureCode::Protocol, format!("the peer violated the protocol: {what}"))
 }
 
 /// Failure of a session without memory for its queues.

@@ -92,7 +92,7 @@ impl Intake {
     fn add(&self, weight: u32) -> Result<(), Failure> {
         let before = self.waiting.fetch_add(weight, Ordering::AcqRel);
         if before.saturating_add(weight) > BULK_CREDIT {
-            return Err(broke("more came about entries than there is room for"));
+            return Err(broke("the peer sent more messages about entries than its credit permits"));
         }
         self.memory.add(weight as usize).map_err(out_of_memory)
     }
@@ -245,37 +245,42 @@ impl Slot {
         match &message {
             Message::Cancel { .. } => {}
             Message::Accept { .. } if self.is_accepted => {
-                return Err(broke("a transfer was accepted that was not asked for"));
+                return Err(broke("the peer accepted a transfer that was not requested"));
             }
             Message::Accept { .. } if !self.is_peers => self.is_accepted = true,
             Message::Waiting { .. } if self.is_accepted || self.is_peers => {
-                return Err(broke("a transfer waits in line that has begun"));
+                return Err(broke("the peer queued a transfer that has already started"));
             }
             // A peer that requests files sends its list at once.
             Message::Have { .. } if self.is_peers => {}
             Message::Waiting { .. } => {}
             _ if !self.is_accepted => {
-                return Err(broke("a message came about a transfer that was not accepted"));
+                return Err(broke(
+                    "the peer sent a message about a transfer that was not accepted",
+                ));
             }
             _ => {}
         }
         match &message {
             Message::Cancel { .. } | Message::Accept { .. } => {}
             message if !self.role.may_receive(message) => {
-                return Err(broke("a message came that the other end of the data sends"));
+                return Err(broke(
+                    "the peer sent a message that only the other end of the data may send",
+                ));
             }
             Message::Credit { weight, .. } => {
                 let room = self.credit.available_permits() as u64 + u64::from(*weight);
                 if room > u64::from(BULK_CREDIT) {
-                    return Err(broke("more was worked off than was sent"));
+                    return Err(broke("the peer returned more credit than was used"));
                 }
                 self.credit.add_permits(*weight as usize);
                 return Ok(());
             }
             Message::Have { .. } => {
                 let left = self.have_left.checked_sub(message.weight());
-                self.have_left =
-                    left.ok_or_else(|| broke("more is said to be there than may be said"))?;
+                self.have_left = left.ok_or_else(|| {
+                    broke("the peer reported more existing content than the limit permits")
+                })?;
             }
             Message::Seen { .. } => {
                 self.intake.add(message.weight())?;

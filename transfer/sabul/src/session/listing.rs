@@ -222,7 +222,7 @@ fn hand_on(
                     return Ok(());
                 }
             }
-            _ => return Err(broke("the peer answers a question about files with a transfer")),
+            _ => return Err(broke("the peer answered a request for a listing with a transfer")),
         }
         if let Some(weight) = intake.work_off(weight) {
             control.send(Message::Credit { transfer, weight });
@@ -353,7 +353,7 @@ impl ChangeRequest {
 }
 
 fn other_way() -> Failure {
-    Failure::new(FailureCode::Protocol, "the request's answer goes the other way")
+    Failure::new(FailureCode::Protocol, "the answer to the request has the wrong direction")
 }
 
 /// Refuses the request.

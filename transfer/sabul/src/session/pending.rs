@@ -50,7 +50,7 @@ impl Pending {
                 if Direction::for_acceptor(open.direction) == direction {
                     work(mailbox.number).map_err(Error::from_failure)
                 } else {
-                    let text = "the request's data goes the other way";
+                    let text = "the request has the wrong direction of data";
                     Err(Error::Failed(Failure::new(FailureCode::Protocol, text)))
                 }
             });

@@ -53,19 +53,19 @@ impl RequestedEntries {
     pub(super) fn check(&mut self, entry: &Entry) -> Result<(), Failure> {
         let refuse = |why: &str| {
             let text = format!(
-                "the peer sent '{}', {why}; the transfer was ended before anything of that was written",
+                "the peer sent '{}', {why}; the transfer ended before this entry was written",
                 Printable(&entry.path)
             );
             Err(Failure::new(FailureCode::Protocol, text))
         };
         if entry.kind == EntryKind::Stream {
-            return refuse("a stream, and files were asked for");
+            return refuse("a stream, but the request was for files");
         }
         let is_link = matches!(entry.kind, EntryKind::SymbolicLink | EntryKind::HardLink);
         let has_more =
             entry.more.as_ref().is_some_and(|it| it.owner.is_some() || !it.attributes.is_empty());
         if !self.archive_mode && (is_link || has_more) {
-            return refuse("with links or attributes, and neither was asked for");
+            return refuse("with links or attributes that were not requested");
         }
         let (top, below) = match entry.path.iter().position(|&byte| byte == b'/') {
             Some(slash) => (&entry.path[..slash], true),
@@ -75,14 +75,14 @@ impl RequestedEntries {
             && !self.names.contains(top)
             && !self.patterns.iter().any(|pattern| pattern.fits(top))
         {
-            return refuse("which was not asked for");
+            return refuse("which was not requested");
         }
         if !self.recursive && (below || entry.kind == EntryKind::Directory) {
-            return refuse("and no directories were asked for");
+            return refuse("but no directories were requested");
         }
         match &mut self.entries_left {
             None => Ok(()),
-            Some(0) => refuse("which is more than was asked for"),
+            Some(0) => refuse("which exceeds the number of requested files"),
             Some(left) => {
                 *left -= 1;
                 Ok(())
@@ -132,7 +132,7 @@ mod tests {
             let mut requested = requested(&[source], false);
             let refusal = check(&mut requested, b".bashrc", FILE).unwrap_err();
             assert!(
-                refusal.contains("'.bashrc'") && refusal.contains("not asked for"),
+                refusal.contains("'.bashrc'") && refusal.contains("not requested"),
                 "{refusal}"
             );
             for (path, kind) in [
@@ -148,7 +148,7 @@ mod tests {
             }
             check(&mut requested, b"data.csv", FILE).unwrap();
             let refusal = check(&mut requested, b"data.csv", FILE).unwrap_err();
-            assert!(refusal.contains("more than"), "{refusal}");
+            assert!(refusal.contains("exceeds"), "{refusal}");
         }
     }
 

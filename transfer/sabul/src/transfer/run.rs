@@ -217,7 +217,8 @@ impl Run {
         let (path, accepted) = self.establish(is_opener, answer_within).await?;
         if let Some(block_bytes) = accepted {
             if block_bytes > params.block_bytes || !is_block_size(block_bytes) {
-                let text = format!("the peer wants blocks of {block_bytes} bytes");
+                let text =
+                    format!("the peer requested an invalid block size of {block_bytes} bytes");
                 return Err(Error::Failed(Failure::new(FailureCode::Protocol, text)));
             }
             memory.shrink_blocks(block_bytes);

@@ -21,7 +21,7 @@ fn found_out_at(mut say: impl FnMut(&Sender, u64, &[u64]) -> Feedback) -> Option
         if ms % 10 == 9 {
             let report = say(&sender, ms / 10 + 1, &numbers);
             if let Err(error) = sender.handle_feedback(at_ms(ms), &report) {
-                assert_eq!(error.0, "it acknowledged a packet that was never sent");
+                assert_eq!(error.0, "the peer acknowledged a packet that was never sent");
                 return Some(ms);
             }
         }
