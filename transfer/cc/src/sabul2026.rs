@@ -367,7 +367,7 @@ impl Sabul2026 {
                 self.on_congestion(epoch, is_queued, cx);
             }
             State::Probe { .. } if meaning == Meaning::Congestion => {
-                self.losses.note_overflow(epoch.longest);
+                self.losses.note_overflow(epoch);
                 self.state = State::Stabilize(probing::STABILIZE_EPOCHS);
                 self.probing.schedule(cx);
             }
@@ -405,7 +405,7 @@ impl Sabul2026 {
             {
                 self.competitor.note_overflow(cx.now);
             }
-            self.losses.note_overflow(epoch.longest);
+            self.losses.note_overflow(epoch);
         } else {
             self.fallback.bound_until = cx.now + BOUND_AGE;
             let carried = epoch.rate * self.path.base();
@@ -609,9 +609,6 @@ impl Sabul2026 {
         }
         cx.log_reason(Reason::Own("room"));
         self.set_window(self.window + extra);
-        if let Some(cubic) = &mut self.fallback.cubic {
-            cubic.raise(self.window, cx.now);
-        }
         self.probing.grow();
         self.start_probe(epoch);
     }

@@ -85,13 +85,6 @@ impl CubicWindow {
         self.window = target.clamp(self.window, self.window * TARGET_MAX);
     }
 
-    /// Raises the window to a size at which more packets arrived without loss; the curve begins again there.
-    pub(super) fn raise(&mut self, window: f64, now: Instant) {
-        if window > self.window {
-            *self = Self::new(window, now);
-        }
-    }
-
     /// Reduces the window to this part at congestion.
     pub(super) fn shrink(&mut self, left: f64, now: Instant) {
         let window = self.window;

@@ -26,9 +26,8 @@ pub(super) struct LossTest {
     lost: f64,
     /// Arrival rate in packets a second.
     rate: f64,
-    /// Base RTT and longest RTT in seconds.
+    /// Base RTT in seconds.
     base: f64,
-    longest: f64,
 }
 
 impl LossTest {
@@ -39,7 +38,6 @@ impl LossTest {
             settles_left: self.settles_left - 1,
             lost: self.lost.max(epoch.lost),
             rate: self.rate.max(epoch.rate),
-            longest: self.longest.max(epoch.longest),
             ..self
         }
     }
@@ -55,7 +53,6 @@ impl Sabul2026 {
             lost,
             rate: epoch.rate,
             base: self.path.base(),
-            longest: epoch.longest,
         });
     }
 
@@ -85,7 +82,7 @@ impl Sabul2026 {
                 // The rate that arrived is a rate that the link carries.
                 let carried = test.rate * self.path.base();
                 self.set_window((self.window * test.part).max(carried.min(self.window)));
-                self.losses.note_overflow(test.longest);
+                self.losses.note_overflow(epoch);
                 self.probing.schedule(cx);
                 self.headroom.wait(self.probing.at);
                 self.state = State::Cruise;

@@ -206,12 +206,12 @@ impl Losses {
         self.chance = (self.chance + (epoch.lost - self.chance) * weight).min(CHANCE_MAX);
     }
 
-    /// Records that a queue overflowed at this longest RTT in seconds.
-    pub(super) fn note_overflow(&mut self, longest: f64) {
+    /// Records that a queue overflowed in this epoch.
+    pub(super) fn note_overflow(&mut self, epoch: &Epoch) {
         self.full = if self.full.is_finite() {
-            (1.0 - FULL_WEIGHT) * self.full + FULL_WEIGHT * longest
+            (1.0 - FULL_WEIGHT) * self.full + FULL_WEIGHT * epoch.longest
         } else {
-            longest
+            epoch.longest
         };
     }
 

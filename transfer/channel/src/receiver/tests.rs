@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use super::numbers::REPLAY_WINDOW;
 use super::sequence::HOLES_MAX;
 use super::*;
 use crate::reports::Repeat;

@@ -38,8 +38,8 @@ const ROUNDS_MAX: u64 = 16;
 /// between its clock and its socket, and then list the number one ACK late.
 const LISTS_MAX: u64 = 3;
 
-/// Ours: skipped numbers in a row that an honest receiver may fail to list. Once in some thousand
-/// transfers on starved machines one number is not listed; the cause is not known.
+/// Ours: skipped numbers in a row that an honest receiver may fail to list. On starved machines an honest
+/// receiver was seen to fail once; the cause is not known.
 const SUSPICIONS_MAX: u32 = 1;
 
 const LIE: PeerError = PeerError("the peer acknowledged a packet that was never sent");
