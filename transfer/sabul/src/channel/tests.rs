@@ -448,7 +448,7 @@ fn a_router_sets_the_rate_and_invalid_router_fields_lose_no_data() {
             assert!((2e6..=381e6).contains(&rate) && sender.phase == "steady", "{sender:?}");
         } else {
             assert_eq!(sender.phase, "fallback");
-            assert!(sender.hint.is_some_and(|hint| hint.contains("routers")));
+            assert!(sender.hint.is_some_and(|hint| hint.contains("router")));
         }
     }
 }
