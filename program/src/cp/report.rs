@@ -1,9 +1,9 @@
 //! Report page of one copy (`--report FILE`): rate, RTT, loss and limiters over time.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
+use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -100,7 +100,7 @@ impl Recorder {
         let html = page(title, copy, &self.samples).to_html();
         let fail = |error| CliError::failed(cannot_write(&self.path, &error));
         let mut aside = create_beside(&self.path).map_err(fail)?;
-        aside.write_all(html.as_bytes()).map_err(fail)?;
+        aside.as_file_mut().write_all(html.as_bytes()).map_err(fail)?;
         aside.persist(&self.path).map_err(|error| fail(error.error))?;
         Ok(())
     }
@@ -172,8 +172,10 @@ fn create_beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     tempfile::Builder::new()
         .prefix(".sabul-report-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))
+        // Errors of the other functions name the temporary file.
+        .make_in(folder.unwrap_or_else(|| Path::new(".")), |path| {
+            OpenOptions::new().write(true).create_new(true).mode(0o666).open(path)
+        })
 }
 
 fn chart(title: &str, axis: Axis) -> Chart {
