@@ -17,8 +17,8 @@
 //!     The window then falls to 0.85 of the arrived packets, and the queue is drained. Only CUBIC's window counts for
 //!     ten seconds if the queue holds less than 1/0.6 of the law's target queue, or if no queue was seen.
 //! States:      Search --rate found--> Cruise
-//!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Settle | Probe
-//!              Cruise --congestion--> Drain | Settle --> Cruise
+//!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Stabilize | Probe
+//!              Cruise --congestion--> Drain | Stabilize --> Cruise
 //!              Cruise --losses that may be random--> Test --losses stay | losses end--> Cruise
 //!              Cruise --five seconds without an empty queue | another flow drains--> Drain --RTT--> Refill --> Cruise
 //!              low policy --another flow's queue stands--> Cruise with half the window, no growth for three seconds

@@ -158,16 +158,7 @@ impl SourceSet {
     /// the root.
     pub fn in_disk(disk: Arc<dyn Disk>, sources: Vec<Vec<u8>>, recursive: bool) -> Self {
         let roots = sources.into_iter().map(|path| OsString::from_vec(path).into()).collect();
-        Self {
-            tree: Tree::Disk(disk),
-            roots,
-            stream: None,
-            recursive,
-            rules: Rules::default(),
-            range: None,
-            are_patterns: false,
-            links: Links::Inside,
-        }
+        Self { tree: Tree::Disk(disk), ..Self::of_paths(roots, recursive) }
     }
 
     /// Creates a set of sources as paths of this process's user; an empty path is the current

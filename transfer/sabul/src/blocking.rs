@@ -1,4 +1,5 @@
-//! The same interface without `async`, for programs without a tokio runtime.
+//! The main functions without `async`, for programs without a tokio runtime: put, get, streams,
+//! measurements, serving. Listings, removal and new folders need the functions with `async`.
 //!
 //! Every function waits for its result. Sessions run in the background, on one runtime of two
 //! threads for the whole process. Call the functions from plain threads: inside a runtime they

@@ -48,7 +48,7 @@
 //! | [`SendStream`], [`ReceiveStream`] | byte streams between two applications |
 //! | [`ssh`] | sessions with a server that the user's own ssh starts, for `host:path` |
 //! | [`files`] | sources and destinations, listings, include rules |
-//! | [`blocking`] | the same without `async` |
+//! | [`blocking`] | the main functions without `async` |
 //! | [`settings`] | limits of memory and rate, timeouts, sockets, events, path memory |
 //! | [`Error`], [`ErrorKind`], [`Failure`], [`FailureCode`] | errors, and failures of single files |
 //! | [`Rate`], [`Bytes`] | units of settings |
