@@ -32,8 +32,9 @@ pub const SUFFIX: &[u8] = b".sabul-part";
 const KEPT: &[u8] = b".kept";
 /// Hexadecimal digits for the random bits of a name.
 const DIGITS: usize = 16;
-/// Maximum number of attempts to find a free name.
-const ATTEMPTS: usize = 8;
+/// Maximum number of attempts to make a part. Ours: cleanups of other transfers can take a part before its lock. With 8
+/// attempts, 2 of 1,000 uploads into one folder failed.
+const ATTEMPTS: usize = 64;
 /// Minimum size of a file whose space is reserved in advance, to avoid fragmentation. Ours: for smaller files, the
 /// extra call costs more.
 const RESERVE_FROM: u64 = 1 << 20;
