@@ -177,7 +177,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         Err(error) => {
             // The message of a failed file names the file's machine.
             let message = match error.failure_code() {
-                Some(code) => outcome.machines.place(code, &error.to_string()),
+                Some(code) => outcome.machines.place(&Failure::new(code, error.to_string())),
                 None => error.to_string(),
             };
             let message = match outcome.json.files {

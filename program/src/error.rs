@@ -90,13 +90,7 @@ impl std::error::Error for CliError {}
 
 impl From<sabul::Error> for CliError {
     fn from(error: sabul::Error) -> Self {
-        let failure = match &error {
-            sabul::Error::Failed(failure) => Some(failure.code),
-            sabul::Error::NoSpace(_) => Some(FailureCode::NoSpace),
-            sabul::Error::Permission(_) => Some(FailureCode::Permission),
-            _ => None,
-        };
-        Self { failure, ..Self::of(error.kind(), error.to_string()) }
+        Self { failure: Some(error.code()), ..Self::of(error.kind(), error.to_string()) }
     }
 }
 

@@ -13,6 +13,7 @@ mod feedback;
 mod ledger;
 mod losses;
 pub(crate) mod pace;
+mod peer_error;
 mod poll;
 mod rate;
 mod silence;
@@ -42,7 +43,7 @@ use skips::Skips;
 use stream::Stream;
 use waits::Waits;
 
-pub use feedback::PeerError;
+pub use peer_error::PeerError;
 pub use rate::congestion_bytes;
 pub use silence::Expiry;
 pub use waits::{Cause, Limiter, WaitReason};

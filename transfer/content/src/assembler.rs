@@ -312,7 +312,7 @@ impl Assembler {
             Some(state) => state,
             state => {
                 if self.is_complete {
-                    return Err(broke("a block follows the last entry"));
+                    return Err(Failure::violation("a block follows the last entry"));
                 }
                 let (data, table) = split_block(block).map_err(|error| malformed(&error))?;
                 let end = data.len() + table.len();
@@ -329,9 +329,11 @@ impl Assembler {
         };
         match record {
             Some(Record::Last { .. }) if rest + state.data.len() > 0 => {
-                Err(broke("data follows the last entry"))
+                Err(Failure::violation("data follows the last entry"))
             }
-            None if rest > 0 => Err(broke(format!("{rest} bytes of a block belong to no entry"))),
+            None if rest > 0 => {
+                Err(Failure::violation(format_args!("{rest} bytes of a block belong to no entry")))
+            }
             record => Ok(record),
         }
     }
@@ -352,18 +354,20 @@ impl Assembler {
         let index = self.entries;
         if let Some(current) = &self.current {
             let before = current.index;
-            return Err(broke(format!("entry {index} starts before the end of entry {before}")));
+            return Err(Failure::violation(format_args!(
+                "entry {index} starts before the end of entry {before}"
+            )));
         }
-        let path = RelativePath::new(std::mem::take(&mut entry.path))
-            .map_err(|error| broke(error.to_string()))?;
+        let path =
+            RelativePath::new(std::mem::take(&mut entry.path)).map_err(Failure::violation)?;
         entry.path = path.into_bytes();
         if let Some(flaw) = check::flaw(&entry) {
-            return Err(broke(format!("entry {index}: {flaw}")));
+            return Err(Failure::violation(format_args!("entry {index}: {flaw}")));
         }
-        self.bytes = self
-            .bytes
-            .checked_add(entry.stream_bytes().unwrap_or(0))
-            .ok_or_else(|| broke("the sizes of the entries add up to more than 2^64 bytes"))?;
+        self.bytes =
+            self.bytes.checked_add(entry.stream_bytes().unwrap_or(0)).ok_or_else(|| {
+                Failure::violation("the sizes of the entries add up to more than 2^64 bytes")
+            })?;
         self.entries += 1;
         let kind = entry.kind;
         if let Some(trees) = &mut self.trees {
@@ -389,12 +393,13 @@ impl Assembler {
     }
 
     fn part(&mut self, index: u64, offset: u64, bytes: u64, block: &[u8]) -> Result<Op, Failure> {
+        let refuse = |text: String| Err(Failure::violation(text));
         let (Some(current), Some(state)) = (&mut self.current, &mut self.block) else {
-            return Err(broke(format!("a part belongs to entry {index}, which was not announced")));
+            return refuse(format!("a part belongs to entry {index}, which was not announced"));
         };
         if current.index != index {
             let now = current.index;
-            return Err(broke(format!("a part of entry {index} precedes the end of entry {now}")));
+            return refuse(format!("a part of entry {index} precedes the end of entry {now}"));
         }
         let size = current.entry.stream_bytes();
         let is_first = !current.is_begun && current.at == 0;
@@ -403,18 +408,16 @@ impl Assembler {
         let goes_back = offset < current.resumed && is_place;
         if offset != current.at && !is_resumed && !goes_back {
             let at = current.at;
-            return Err(broke(format!(
-                "a part of entry {index} starts at byte {offset}, not {at}"
-            )));
+            return refuse(format!("a part of entry {index} starts at byte {offset}, not {at}"));
         }
         let end = offset.checked_add(bytes).filter(|end| size.is_none_or(|size| *end <= size));
         let Some(end) = end else {
-            return Err(broke(format!(
+            return refuse(format!(
                 "a part of {bytes} bytes at byte {offset} exceeds the size of entry {index}"
-            )));
+            ));
         };
         if bytes == 0 && !is_resumed && !(goes_back && offset > 0) {
-            return Err(broke(format!("a part of entry {index} is empty")));
+            return refuse(format!("a part of entry {index} is empty"));
         }
         let range = usize::try_from(bytes).ok().and_then(|bytes| {
             let end = state.data.start.checked_add(bytes)?;
@@ -422,9 +425,7 @@ impl Assembler {
         });
         let content = range.clone().and_then(|range| block.get(range));
         let (Some(range), Some(content)) = (range, content) else {
-            return Err(broke(format!(
-                "{bytes} bytes of entry {index} exceed the rest of the block"
-            )));
+            return refuse(format!("{bytes} bytes of entry {index} exceed the rest of the block"));
         };
         if !current.is_begun || goes_back {
             current.is_begun = true;
@@ -450,13 +451,17 @@ impl Assembler {
 
     fn end(&mut self, index: u64, outcome: Result<[u8; 32], Failure>) -> Result<Op, Failure> {
         let Some(current) = self.current.as_mut().filter(|current| current.index == index) else {
-            return Err(broke(format!("entry {index} ends, but is not the current entry")));
+            return Err(Failure::violation(format_args!(
+                "entry {index} ends, but is not the current entry"
+            )));
         };
         let verified = match outcome {
             Err(failure) => Err(Rejection { failure, is_known_to_sender: true }),
             Ok(_) if current.entry.stream_bytes().is_some_and(|size| size != current.at) => {
                 let (at, size) = (current.at, current.entry.stream_bytes().unwrap_or(0));
-                return Err(broke(format!("entry {index} ends after {at} bytes of {size}")));
+                return Err(Failure::violation(format_args!(
+                    "entry {index} ends after {at} bytes of {size}"
+                )));
             }
             Ok(expected) => match &self.trees {
                 Some(_) if current.resumed > 0 && !current.is_read_back => {
@@ -487,14 +492,14 @@ impl Assembler {
 
     fn last(&mut self, entries: u64, bytes: u64) -> Result<(), Failure> {
         if let Some(current) = &self.current {
-            return Err(broke(format!(
+            return Err(Failure::violation(format_args!(
                 "the transfer ends before the end of entry {}",
                 current.index
             )));
         }
         if (entries, bytes) != self.announced() {
             let (had, size) = self.announced();
-            return Err(broke(format!(
+            return Err(Failure::violation(format_args!(
                 "the sender counts {entries} entries with {bytes} bytes, but {had} entries with \
                  {size} bytes arrived"
             )));
@@ -511,11 +516,7 @@ fn other_hash(entry: &Entry) -> Failure {
 }
 
 fn malformed(error: &DecodeError) -> Failure {
-    broke(format!("a block of the transfer is malformed: {error}"))
-}
-
-fn broke(message: impl Into<String>) -> Failure {
-    Failure::new(FailureCode::Protocol, message)
+    Failure::violation(format_args!("a block of the transfer is malformed: {error}"))
 }
 
 #[cfg(test)]

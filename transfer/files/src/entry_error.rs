@@ -102,7 +102,7 @@ impl EntryError {
     pub(super) fn at(self, shown: Option<String>) -> Failure {
         match (self.reason, shown) {
             (Some(reason), Some(shown)) => {
-                Failure::new(self.failure.code, format!("cannot write '{shown}': {reason}"))
+                Failure::of_file(self.failure.code, "write", shown, reason)
             }
             _ => self.failure,
         }
@@ -115,7 +115,7 @@ pub(super) fn read_failure(path: &[u8], error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => FailureCode::NotFound,
         _ => FailureCode::Unreadable,
     };
-    Failure::new(code, format!("cannot read '{}': {}", Printable(path), os_text(error)))
+    Failure::of_file(code, "read", Printable(path), os_text(error))
 }
 
 /// Failure of reading a path below a root.
@@ -125,7 +125,7 @@ pub(super) fn root_read_failure(error: &RootError) -> Failure {
         _ if error.is_not_found() => FailureCode::NotFound,
         _ => FailureCode::Unreadable,
     };
-    Failure::new(code, format!("cannot read '{}': {}", error.path(), error.reason()))
+    Failure::of_file(code, "read", error.path(), error.reason())
 }
 
 /// Failure of writing a path below a root.
@@ -140,7 +140,7 @@ pub(super) fn root_write_failure(error: &RootError) -> Failure {
 /// Failure of writing a destination.
 pub(super) fn write_failure(path: &[u8], error: &io::Error) -> Failure {
     let (code, advice) = advise(error.kind());
-    Failure::new(code, format!("cannot write '{}': {}{advice}", Printable(path), os_text(error)))
+    Failure::of_file(code, "write", Printable(path), os_text(error) + advice)
 }
 
 /// Failure code and advice for a write error.

@@ -190,8 +190,8 @@ impl Part {
                 return Ok(part);
             }
         }
-        let message = format!("cannot write '{target}': no name for its part is free; try again");
-        Err(Failure::new(FailureCode::Unwritable, message).into())
+        let reason = "no name for its part is free; try again";
+        Err(Failure::of_file(FailureCode::Unwritable, "write", target, reason).into())
     }
 
     /// Opens a kept part and continues from the last of these marks. The finished file gets `mode`.
@@ -553,11 +553,8 @@ impl Part {
     }
 
     fn is_lost(&self) -> EntryError {
-        let message = format!(
-            "cannot write '{}': another process removed or replaced the part file; copy the file again",
-            self.target
-        );
-        Failure::new(FailureCode::Unwritable, message).into()
+        let reason = "another process removed or replaced the part file; copy the file again";
+        Failure::of_file(FailureCode::Unwritable, "write", &self.target, reason).into()
     }
 
     fn entry_error(&self, error: &io::Error) -> EntryError {

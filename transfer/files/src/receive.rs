@@ -148,8 +148,9 @@ pub trait Sink {
     /// # Errors
     /// If the file cannot be resumed there.
     fn resume(&mut self, _index: u64, entry: &Entry, _offset: u64) -> Result<(), EntryError> {
-        let text = format!("the receiver has no content of '{}'", Printable(&entry.path));
-        Err(Failure::new(FailureCode::Protocol, text).into())
+        let path = Printable(&entry.path);
+        let text = format_args!("it resumed '{path}', of which this end has no content");
+        Err(Failure::violation(text).into())
     }
 
     /// Reads back part of the bytes that were present of a resumed file. Returns their hash state once all bytes are

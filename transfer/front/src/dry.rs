@@ -222,8 +222,8 @@ fn step(seen: &Seen, there: Option<SeenKind>) -> Step {
 
 /// Returns the failure of a file in a missing directory: a copy does not create this directory.
 fn without_folder(seen: &Seen, place: &[u8]) -> Step {
-    let text = format!("cannot write '{}': No such file or directory", Printable(place));
-    let failure = Failure::new(FailureCode::Unwritable, text);
+    let reason = "No such file or directory";
+    let failure = Failure::of_file(FailureCode::Unwritable, "write", Printable(place), reason);
     let failure = seen.outcome.as_ref().err().cloned().unwrap_or(failure);
     Step { path: seen.path.clone(), bytes: 0, what: What::Skip(failure) }
 }

@@ -26,29 +26,13 @@ impl Machines {
         }
     }
 
-    /// Returns the message with the machine's name before the path.
-    pub fn place(&self, code: FailureCode, message: &str) -> String {
-        match (self.of(code), message.split_once('\'')) {
-            (None, _) => message.to_owned(),
-            (Some(machine), Some((front, rest))) => format!("{front}'{machine}:{rest}"),
-            (Some(machine), None) => format!("{machine}: {message}"),
+    /// Returns the text of the failure, with the machine's name before the path.
+    pub fn place(&self, failure: &Failure) -> String {
+        match self.of(failure.code) {
+            Some(machine) => failure.on_machine(machine),
+            None => failure.message.clone(),
         }
     }
-}
-
-/// Failure with a message of the form `cannot VERB 'PATH': REASON`.
-struct Kind<'a> {
-    verb: &'a str,
-    folder: &'a str,
-    reason: &'a str,
-}
-
-fn kind(message: &str) -> Option<Kind<'_>> {
-    let rest = message.strip_prefix("cannot ")?;
-    let (verb, rest) = rest.split_once(" '")?;
-    let (path, reason) = rest.split_once("': ")?;
-    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-    Some(Kind { verb, folder, reason })
 }
 
 /// Returns at most `most` lines for these failures, of `total` in all.
@@ -67,28 +51,26 @@ pub fn lines(
         if lines.len() == most {
             break;
         }
-        let own = kind(&failure.message);
-        let alike: Vec<usize> = match &own {
-            Some(own) => {
-                (at..failures.len()).filter(|&it| is_alike(own, &failures[it].1)).collect()
-            }
+        let own = failure.file_action();
+        let kind = own.map(|own| (own.action, own.reason));
+        let is_alike = |failure: &Failure| {
+            failure.file_action().map(|other| (other.action, other.reason)) == kind
+        };
+        let alike: Vec<usize> = match own {
+            Some(_) => (at..failures.len()).filter(|&it| is_alike(&failures[it].1)).collect(),
             None => vec![at],
         };
-        let (text, covered) = match own {
+        let (shown, covered) = match own {
             Some(own) if alike.len() >= MANY => {
-                let message = format!(
-                    "cannot {} {} '{}': {} ({})",
-                    own.verb,
-                    if own.verb == "read" { "from" } else { "into" },
-                    shared_folder(alike.iter().map(|&it| &failures[it].1)),
-                    own.reason,
-                    format_args!("{} entries", alike.len())
-                );
-                (message, alike)
+                let direction = if own.action == "read" { "from" } else { "into" };
+                let action = format!("{} {direction}", own.action);
+                let folder = shared_folder(alike.iter().map(|&it| &failures[it].1));
+                let reason = format_args!("{} ({} entries)", own.reason, alike.len());
+                (Failure::of_file(failure.code, &action, folder, reason), alike)
             }
             _ => (with_path(path, failure), vec![at]),
         };
-        lines.push(machines.place(failure.code, &text));
+        lines.push(machines.place(&shown));
         listed += covered.len() as u64;
         covered.into_iter().for_each(|it| is_listed[it] = true);
     }
@@ -98,13 +80,12 @@ pub fn lines(
     lines
 }
 
-fn is_alike(own: &Kind<'_>, failure: &Failure) -> bool {
-    kind(&failure.message).is_some_and(|it| (it.verb, it.reason) == (own.verb, own.reason))
-}
-
 /// Returns the deepest directory that contains all of these paths.
 fn shared_folder<'a>(failures: impl Iterator<Item = &'a Failure>) -> String {
-    let folders = failures.filter_map(|failure| kind(&failure.message)).map(|kind| kind.folder);
+    let folders = failures.filter_map(|failure| {
+        let path = failure.file_action()?.path;
+        Some(path.rsplit_once('/').map_or("", |(folder, _)| folder))
+    });
     let shared =
         folders.map(|folder| folder.split('/').collect::<Vec<_>>()).reduce(|one, other| {
             one.into_iter().zip(other).take_while(|(a, b)| a == b).map(|(name, _)| name).collect()
@@ -115,12 +96,14 @@ fn shared_folder<'a>(failures: impl Iterator<Item = &'a Failure>) -> String {
     }
 }
 
-/// Returns the message, with the path of the entry in front if the message names no path.
-fn with_path(path: &[u8], failure: &Failure) -> String {
-    let (path, text) = (Printable(path).to_string(), &failure.message);
-    let name = path.rsplit('/').next().unwrap_or(&path);
-    let names_a_path = text.contains('\'') || text.contains(name);
-    if names_a_path { text.clone() } else { format!("'{path}': {text}") }
+/// Returns the failure, with the path of the entry in front if the text names no path.
+fn with_path(path: &[u8], failure: &Failure) -> Failure {
+    let path = Printable(path).to_string();
+    if failure.names_file(&path) {
+        failure.clone()
+    } else {
+        Failure::new(failure.code, format!("'{path}': {failure}"))
+    }
 }
 
 #[cfg(test)]
@@ -173,7 +156,7 @@ mod tests {
     #[test]
     fn a_failure_names_the_host_of_a_remote_source() {
         let machines = Machines { source: Some("far".to_owned()), destination: None };
-        let place = |code, text| machines.place(code, text);
+        let place = |code, text: &str| machines.place(&Failure::new(code, text));
         assert_eq!(
             place(FailureCode::NotFound, "cannot read 'nope': No such file or directory"),
             "cannot read 'far:nope': No such file or directory"

@@ -20,6 +20,7 @@ mod machine;
 mod tally;
 
 use sabul_units::Bytes;
+use sabul_wire::control::{Failure, FailureCode};
 
 use crate::descriptors;
 use line::Line;
@@ -125,6 +126,12 @@ impl std::fmt::Display for NoMemory {
             lent >> 20,
             bytes >> 20
         )
+    }
+}
+
+impl From<NoMemory> for Failure {
+    fn from(shortage: NoMemory) -> Self {
+        Self::new(FailureCode::Refused, shortage.to_string())
     }
 }
 

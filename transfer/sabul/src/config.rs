@@ -451,9 +451,6 @@ pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
 /// Returns the channel rules that a controller needs.
 fn needed_rules(controller: &str, params: &[(String, String)]) -> Result<&'static RuleSet, Error> {
     // The packet size is not known yet; any size serves to check names and values.
-    registry::find(controller)
-        .map_err(|error| Error::Config(error.to_string()))?
-        .build(params, Bytes(1500))
-        .and_then(|controller| find_rules(controller.constants().rules))
-        .map_err(|error| Error::Config(error.to_string()))
+    let controller = registry::find(controller)?.build(params, Bytes(1500))?;
+    Ok(find_rules(controller.constants().rules)?)
 }

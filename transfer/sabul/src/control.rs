@@ -32,7 +32,6 @@ use crate::error::Error;
 use crate::machine::Machine;
 use crate::timeouts::Timeouts;
 use crate::tls::{ChannelSecrets, TlsError};
-use ending::out_of_memory;
 use incoming::{Incoming, ReadError};
 use outbox::{NotSent, Outbox};
 
@@ -210,7 +209,7 @@ impl Control {
             Err(NotSent::Unfit(error)) => warn!(?error, "a message was too long and was not sent"),
             Err(NotSent::Full) => self.router.end(Ending::Failure(outbox::overfull())),
             Err(NotSent::NoMemory(refusal)) => {
-                self.router.end(Ending::Failure(out_of_memory(refusal)));
+                self.router.end(Ending::Failure(refusal.into()));
             }
         }
     }
@@ -221,7 +220,7 @@ impl Control {
         match &sent {
             Err(NotSent::Unfit(error)) => warn!(?error, "a message was too long and was not sent"),
             Err(NotSent::NoMemory(refusal)) => {
-                self.router.end(Ending::Failure(out_of_memory(*refusal)));
+                self.router.end(Ending::Failure((*refusal).into()));
             }
             _ => {}
         }

@@ -9,6 +9,7 @@ use sabul_files::os_text;
 use sabul_wire::control::{Failure, FailureCode};
 
 use crate::channel::ChannelError;
+use crate::ssh::parts::SplitError;
 use crate::ticket::TicketError;
 use crate::tls::TlsError;
 
@@ -127,25 +128,15 @@ impl Error {
     /// Returns the kind of this error.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config(_) => ErrorKind::Request,
-            Self::Unreachable { .. }
-            | Self::NotSabul { .. }
-            | Self::Busy { .. }
-            | Self::PeerGone(_)
-            | Self::UdpBlocked { .. } => ErrorKind::Unreachable,
-            Self::Authentication(_) => ErrorKind::Authentication,
-            Self::Verification(_) => ErrorKind::Verification,
-            Self::NoSpace(_) | Self::Permission(_) => ErrorKind::Destination,
-            Self::Failed(failure) => ErrorKind::of(failure.code),
             Self::Ssh { kind, .. } => *kind,
-            Self::Cancelled => ErrorKind::Interrupt,
             Self::Io { .. } => ErrorKind::Failure,
+            _ => ErrorKind::of(self.code()),
         }
     }
 
-    /// Converts the error to the form that crosses the wire.
-    pub(crate) fn to_failure(&self) -> Failure {
-        let code = match self {
+    /// Returns the failure class that the peer receives for this error.
+    pub const fn code(&self) -> FailureCode {
+        match self {
             Self::Config(_) => FailureCode::BadSetting,
             Self::Unreachable { .. }
             | Self::NotSabul { .. }
@@ -156,42 +147,9 @@ impl Error {
             Self::Verification(_) => FailureCode::Verification,
             Self::NoSpace(_) => FailureCode::NoSpace,
             Self::Permission(_) => FailureCode::Permission,
-            Self::Failed(failure) => return failure.clone(),
+            Self::Failed(failure) => failure.code,
             Self::Cancelled => FailureCode::Cancelled,
             Self::Ssh { .. } | Self::Io { .. } => FailureCode::Internal,
-        };
-        Failure::new(code, self.to_string())
-    }
-
-    /// Converts a failure from the peer or from the file layer.
-    pub(crate) fn from_failure(failure: Failure) -> Self {
-        match failure.code {
-            FailureCode::Authentication => Self::Authentication(failure.message),
-            FailureCode::Verification => Self::Verification(failure.message),
-            FailureCode::NoSpace => Self::NoSpace(failure.message),
-            FailureCode::Permission => Self::Permission(failure.message),
-            FailureCode::BadSetting => Self::Config(failure.message),
-            FailureCode::Timeout => Self::PeerGone(failure.message),
-            FailureCode::Cancelled => Self::Cancelled,
-            _ => Self::Failed(failure),
-        }
-    }
-
-    pub(crate) fn from_channel(error: ChannelError) -> Self {
-        match error {
-            ChannelError::Silent(_) => Self::PeerGone(error.to_string()),
-            ChannelError::Io(source) => Self::Io { action: "use the UDP socket", source },
-            ChannelError::Stopped => Self::Cancelled,
-            ChannelError::Config(error) => Self::Config(error.to_string()),
-            ChannelError::Peer(_) => {
-                Self::Failed(Failure::new(FailureCode::Protocol, error.to_string()))
-            }
-            ChannelError::Controller(_)
-            | ChannelError::Seal(_)
-            | ChannelError::TooManyBlocks
-            | ChannelError::Broken => {
-                Self::Failed(Failure::new(FailureCode::Internal, error.to_string()))
-            }
         }
     }
 
@@ -267,14 +225,64 @@ impl std::error::Error for Error {
     }
 }
 
-impl From<TicketError> for Error {
-    fn from(error: TicketError) -> Self {
-        Self::Config(error.to_string())
+/// The failure that the peer receives.
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Failed(failure) => failure.clone(),
+            _ => Self::new(error.code(), error.to_string()),
+        }
     }
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        Self::from_failure(failure)
+        match failure.code {
+            FailureCode::Authentication => Self::Authentication(failure.message),
+            FailureCode::Verification => Self::Verification(failure.message),
+            FailureCode::NoSpace => Self::NoSpace(failure.message),
+            FailureCode::Permission => Self::Permission(failure.message),
+            FailureCode::BadSetting => Self::Config(failure.message),
+            FailureCode::Timeout => Self::PeerGone(failure.message),
+            FailureCode::Cancelled => Self::Cancelled,
+            _ => Self::Failed(failure),
+        }
     }
 }
+
+impl From<ChannelError> for Error {
+    fn from(error: ChannelError) -> Self {
+        match error {
+            ChannelError::Silent(_) => Self::PeerGone(error.to_string()),
+            ChannelError::Io(source) => Self::Io { action: "use the UDP socket", source },
+            ChannelError::Stopped => Self::Cancelled,
+            ChannelError::Config(error) => error.into(),
+            ChannelError::Peer(_) | ChannelError::Report(_) | ChannelError::Rules(_) => {
+                Self::Failed(Failure::violation(error))
+            }
+            ChannelError::Controller(_)
+            | ChannelError::Seal(_)
+            | ChannelError::TooManyBlocks
+            | ChannelError::Broken => {
+                Self::Failed(Failure::new(FailureCode::Internal, error.to_string()))
+            }
+        }
+    }
+}
+
+/// Implements the conversion of errors about a setting.
+macro_rules! from_setting {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::Config(error.to_string())
+            }
+        }
+    )*};
+}
+from_setting!(
+    TicketError,
+    SplitError,
+    sabul_cc::ConfigError,
+    sabul_cc::registry::UnknownController
+);

@@ -116,8 +116,7 @@ impl Bound {
             let port = address.port();
             config.advertise.iter().map(|text| addresses::with_port(text, port)).collect()
         };
-        let ticket = Ticket::generate(advertise, identity.fingerprint())
-            .map_err(|error| Error::Config(error.to_string()))?;
+        let ticket = Ticket::generate(advertise, identity.fingerprint())?;
         Ok(Self { config, tcp, udp, address, ticket, tls })
     }
 
@@ -492,7 +491,6 @@ async fn admit(greeting: Greeting, peer: SocketAddr, gate: &Gate) -> Result<Sess
         return Err("it did not greet".to_owned());
     };
     let suite = suites.iter().find_map(|&code| Suite::from_code(code));
-    let refused = |text: String| Failure::new(FailureCode::Refused, text);
     let admitted = if !ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {
         let text = "the ticket's secret is wrong: get a fresh ticket from the listener";
         Err(Failure::new(FailureCode::Authentication, text))
@@ -503,7 +501,7 @@ async fn admit(greeting: Greeting, peer: SocketAddr, gate: &Gate) -> Result<Sess
         );
         Err(Failure::new(FailureCode::Version, text))
     } else {
-        gate.endpoint.memory.session().map_err(|shortage| refused(shortage.to_string()))
+        gate.endpoint.memory.session().map_err(Failure::from)
     };
     match admitted {
         Ok(loan) => {

@@ -155,7 +155,7 @@ impl Session {
             origins: sources.origins(),
         };
         let resume = if options.resume { Resume::Yes } else { Resume::No };
-        let rules = Rules::new(&options.rules).map_err(Error::from_failure)?;
+        let rules = Rules::new(&options.rules)?;
         let sources = sources.with_rules(rules).with_archive_mode(options.archive_mode);
         let sources = sources.with_links_out(options.links_out);
         let announce_times = options.preserve || options.archive_mode;
@@ -197,14 +197,14 @@ impl Session {
                 let (root_dir, path) = local_destination(&path, into_directory)?;
                 Ok(Prepared::Files(Arc::new(root_dir), place(path, into_directory)))
             }
-            LocalDestination::Writer(writer) => Ok(Prepared::Writer(writer)),
+            LocalDestination::Writer(writer) => Ok::<_, control::Failure>(Prepared::Writer(writer)),
             #[cfg(test)]
             LocalDestination::Disk(disk, path) => {
                 let into_directory = true;
                 Ok(Prepared::Files(disk, place(path, into_directory)))
             }
         });
-        let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
+        let prepared = prepared.await.ok_or(Error::Cancelled)??;
         let mut requested = RequestedEntries::new(&sources, recursive, archive);
         let gate = move |entry: &Entry| requested.check(entry);
         let (rules, range) = (options.rules.clone(), options.range);
@@ -215,7 +215,7 @@ impl Session {
             let writer: Box<dyn Writer> = match prepared {
                 Prepared::Files(disk, destination) => {
                     let receiver = FileReceiver::new(disk, &destination, number);
-                    Box::new(receiver.map_err(Error::from_failure)?.with_gate(gate))
+                    Box::new(receiver?.with_gate(gate))
                 }
                 Prepared::Writer(writer) => {
                     Box::new(StreamReceiver::new(writer, number).with_gate(gate))

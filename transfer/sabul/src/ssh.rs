@@ -108,8 +108,7 @@ impl Ssh {
     /// # Errors
     /// If the text is empty or a quote is not closed.
     pub fn command(mut self, command: &str) -> Result<Self, Error> {
-        self.order.program =
-            Program::parse(command).map_err(|error| Error::Config(error.to_string()))?;
+        self.order.program = Program::parse(command)?;
         Ok(self)
     }
 

@@ -90,8 +90,7 @@ impl Steering {
 
 /// Rejects a policy that the controller does not support.
 pub(crate) fn check_policy(controller: &str, policy: Policy) -> Result<(), Error> {
-    let entry = registry::find(controller).map_err(|error| Error::Config(error.to_string()))?;
-    registry::check_policy(entry, policy).map_err(|error| Error::Config(error.to_string()))
+    Ok(registry::check_policy(registry::find(controller)?, policy)?)
 }
 
 /// Rejects a rate limit of zero.

@@ -36,7 +36,7 @@ pub(crate) fn source(runtime: Handle) -> Result<(SourcePipe, SourceSet), Error> 
     let is_ended = Arc::clone(&is_complete);
     let reader = PipeReader { runtime, pipe: far, is_complete: is_ended, since: None };
     let source = Source::Stream { name: ENTRY_NAME.to_vec(), reader: Box::new(reader) };
-    let set = SourceSet::local(vec![source], false).map_err(Error::from_failure)?;
+    let set = SourceSet::local(vec![source], false)?;
     Ok((SourcePipe { pipe, is_complete }, set))
 }
 
@@ -142,7 +142,7 @@ fn complete(outcome: Result<Report, Error>) -> Result<Report, Error> {
     if report.entries_failed == 0 {
         return Ok(report);
     }
-    Err(report.failures.pop().map_or(Error::Cancelled, |(_, why)| Error::from_failure(why)))
+    Err(report.failures.pop().map_or(Error::Cancelled, |(_, why)| why.into()))
 }
 
 impl AsyncWrite for SendStream {

@@ -8,15 +8,15 @@
 //! module does not.
 
 mod bounds;
+mod failure;
 mod limits;
 mod look;
 mod more;
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{DecodeError, Reason};
+pub use failure::{Failure, FailureCode, FileAction};
 use limits::ITEM;
 pub use limits::{MAX_NAME, MAX_WORD};
 pub use look::{
@@ -471,95 +471,6 @@ pub struct Done {
     #[serde(deserialize_with = "bounds::list::<_, _, MAX_NOT_KEPT>")]
     pub not_kept: Vec<NotKept>,
 }
-
-/// Cause of a failure, in a form that crosses the wire.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    /// Class of the failure; determines the exit code.
-    pub code: FailureCode,
-    /// Text for users: what failed, where, and what to do. At most [`MAX_TEXT`] bytes cross the wire.
-    #[serde(
-        serialize_with = "bounds::short::<_, MAX_TEXT>",
-        deserialize_with = "bounds::text::<_, MAX_TEXT>"
-    )]
-    pub message: String,
-}
-
-/// Classes of failure. New classes are added at the end: the position is the wire code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FailureCode {
-    /// The peer violated the protocol.
-    Protocol,
-    /// The two ends support no common version.
-    Version,
-    /// The secret is wrong.
-    Authentication,
-    /// The listener does not allow the operation.
-    Refused,
-    /// The source does not exist.
-    NotFound,
-    /// The source cannot be read.
-    Unreadable,
-    /// The source changed or shrank while it was read.
-    Changed,
-    /// No permission at the destination.
-    Permission,
-    /// No space at the destination.
-    NoSpace,
-    /// The destination cannot be written for another reason.
-    Unwritable,
-    /// The content does not match its hash.
-    Verification,
-    /// UDP does not pass between the two ends.
-    UdpBlocked,
-    /// The peer sent nothing for too long.
-    Timeout,
-    /// A user stopped the operation.
-    Cancelled,
-    /// This end does not support a setting or its value.
-    BadSetting,
-    /// Internal error of this program.
-    Internal,
-}
-
-impl FailureCode {
-    /// The name of the class in documents and logs.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Protocol => "protocol",
-            Self::Version => "version",
-            Self::Authentication => "authentication",
-            Self::Refused => "refused",
-            Self::NotFound => "not-found",
-            Self::Unreadable => "unreadable",
-            Self::Changed => "changed",
-            Self::Permission => "permission",
-            Self::NoSpace => "no-space",
-            Self::Unwritable => "unwritable",
-            Self::Verification => "verification",
-            Self::UdpBlocked => "udp-blocked",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::BadSetting => "bad-setting",
-            Self::Internal => "internal",
-        }
-    }
-}
-
-impl Failure {
-    /// Makes a failure of this class.
-    pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// Assumed memory use of a message besides its parts, in bytes.
 const BASE: usize = 128;

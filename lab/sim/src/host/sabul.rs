@@ -382,9 +382,9 @@ impl SabulHost {
 
     pub(crate) fn fault(&self, cc: &str) -> Option<String> {
         self.sender.fault().map(Fault::to_string).or_else(|| {
-            let PeerError(what) = self.refused.as_ref()?;
+            let error = self.refused.as_ref()?;
             Some(format!(
-                "controller '{cc}' permits so many packets that the peer violates the protocol: {what}"
+                "controller '{cc}' permits so many packets that the peer violates the protocol: {error}"
             ))
         })
     }

@@ -1,31 +1,18 @@
 //! Feedback processing of the sender: ACKs, NAKs, SYN reports, and the reports of other channel
 //! rules.
 
-use std::fmt;
-
 use sabul_cc::{Acked, BulkReport, Echo, LossReport, SentNumber};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Missing, Nak, NumberRange};
 
 use super::answers::ACK2_INTERVAL;
+use super::peer_error::PeerError;
 use super::{Expiry, Sender};
 use crate::rules::{Totals, Verdict};
 
-/// Ours: most transmissions remembered when a peer never acknowledges the oldest. Also the distance
-/// that an opener two key epochs behind could still follow.
-pub(super) const NUMBERS_MAX: usize = 1 << 21;
-
-/// The peer sent a report that cannot be true; the text names the contradiction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerError(pub &'static str);
-
-impl fmt::Display for PeerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for PeerError {}
+/// Ours: most packet numbers kept if a peer never acknowledges the oldest. An opener two key epochs
+/// behind can follow this distance.
+pub(super) const NUMBERS_KEPT_MAX: usize = 1 << 21;
 
 /// State taken from the peer's reports.
 #[derive(Debug, Default)]
@@ -52,10 +39,9 @@ impl Sender {
     /// If the report acknowledges or lists as lost a packet that was never sent, or contradicts the
     /// channel's settings. An ACK or NAK that fails these checks changes nothing.
     pub fn handle_feedback(&mut self, now: Instant, feedback: &Feedback) -> Result<(), PeerError> {
-        if self.ledger.numbers.len() > NUMBERS_MAX {
-            return Err(PeerError(
-                "the peer reported too many losses without an acknowledgement of the oldest packet",
-            ));
+        let packets = self.ledger.numbers.len();
+        if packets > NUMBERS_KEPT_MAX {
+            return Err(PeerError::NeverAcknowledged { packets, limit: NUMBERS_KEPT_MAX });
         }
         match feedback {
             Feedback::Ack(ack) => self.handle_ack(now, ack)?,
@@ -106,34 +92,24 @@ impl Sender {
         Ok(())
     }
 
-    /// Returns an error if the ACK contradicts what was sent.
+    /// Returns an error if the ACK contradicts the packets that were sent.
     fn check_ack(&self, ack: &Ack) -> Result<(), PeerError> {
-        let next = self.ledger.numbers.next();
-        if ack.seq > self.ledger.pieces.next() || (ack.packets > 0 && ack.largest >= next) {
-            return Err(PeerError("the peer acknowledged data that was never sent"));
+        let (next_seq, next) = (self.ledger.pieces.next(), self.ledger.numbers.next());
+        if ack.seq > next_seq {
+            return Err(PeerError::AckOfUnsentData { acked: ack.seq, next: next_seq });
         }
-        if ack.missing.last().is_some_and(|range| range.last >= next.0) {
-            return Err(PeerError("the peer reported the loss of a packet that was never sent"));
+        if ack.packets > 0 && ack.largest >= next {
+            return Err(PeerError::AckOfUnsentPacket { number: ack.largest, next });
         }
-        if ack.echo.is_some_and(|echo| echo.number >= next) {
-            return Err(PeerError(
-                "the peer echoed the congestion header of a packet that was never sent",
-            ));
+        check_losses(&ack.missing, LossPolicy::Current, next.0)?;
+        if let Some(echo) = ack.echo.filter(|echo| echo.number >= next) {
+            return Err(PeerError::EchoOfUnsentPacket { number: echo.number, next });
         }
-        if ack.packets > self.stats.sent
-            || ack.bytes > self.stats.sent_bytes
-            || ack.marked > ack.packets
-        {
-            return Err(PeerError(
-                "the peer reported more received packets or bytes than were sent",
-            ));
-        }
-        if ack.packets > ack.largest.0.saturating_add(1) {
-            return Err(PeerError(
-                "the peer reported more received packets than packet numbers up to the largest",
-            ));
-        }
-        Ok(())
+        check_count("received packets", ack.packets, self.stats.sent)?;
+        check_count("received bytes", ack.bytes, self.stats.sent_bytes)?;
+        check_count("packets with an ECN mark", ack.marked, ack.packets)?;
+        // Each packet has its own number, from zero.
+        check_count("received packets", ack.packets, ack.largest.0.saturating_add(1))
     }
 
     /// Processes the largest packet number that has arrived: its piece and its RTT sample.
@@ -223,18 +199,16 @@ impl Sender {
 
     fn handle_nak(&mut self, now: Instant, nak: &Nak) -> Result<(), PeerError> {
         if !self.config.reports.has_naks() {
-            return Err(PeerError("the peer sent a NAK, but this channel does not use NAKs"));
+            return Err(PeerError::KindNotUsed("NAK"));
         }
         if nak.policy != self.config.policy {
-            return Err(PeerError("the peer sent a NAK with the wrong type of numbers"));
+            return Err(PeerError::WrongNumbers(nak.policy));
         }
         let next = match nak.policy {
             LossPolicy::Historical => self.ledger.pieces.next().0,
             LossPolicy::Current => self.ledger.numbers.next().0,
         };
-        if nak.ranges.last().is_some_and(|range| range.last >= next) {
-            return Err(PeerError("the peer reported the loss of a packet that was never sent"));
-        }
+        check_losses(&nak.ranges, nak.policy, next)?;
         match nak.policy {
             LossPolicy::Historical => self.lose_seqs(now, &nak.ranges, true),
             LossPolicy::Current => {
@@ -253,14 +227,10 @@ impl Sender {
     /// report. The count in the report is not used for rate control. [SABUL2]
     fn handle_syn(&mut self, now: Instant, received: u64) -> Result<(), PeerError> {
         if self.config.reports.syn_interval.is_none() {
-            return Err(PeerError(
-                "the peer sent a SYN report, but this channel does not use SYN reports",
-            ));
+            return Err(PeerError::KindNotUsed("SYN"));
         }
-        let total = self.report_state.syn_received.checked_add(received);
-        let Some(total) = total.filter(|total| *total <= self.stats.sent) else {
-            return Err(PeerError("the peer reported more received packets than were sent"));
-        };
+        let total = self.report_state.syn_received.saturating_add(received);
+        check_count("received packets", total, self.stats.sent)?;
         self.report_state.syn_received = total;
         self.rate.end_interval(now, self.silence.has_feedback());
         Ok(())
@@ -269,16 +239,20 @@ impl Sender {
     /// Processes a list of missing numbers in a range; all other numbers of the range have arrived.
     fn handle_missing(&mut self, now: Instant, missing: &Missing) -> Result<(), PeerError> {
         if self.config.reports.has_naks() {
-            return Err(PeerError(
-                "the peer sent a list of missing data, but this channel does not use such lists",
-            ));
+            return Err(PeerError::KindNotUsed("list of missing data"));
         }
-        let is_inside = missing.ranges.last().is_none_or(|range| range.last < missing.below.0);
-        if missing.below > self.ledger.pieces.next()
-            || missing.serial > self.marks().map_or(0, |marks| marks.newest().serial)
-            || !is_inside
-        {
-            return Err(PeerError("the peer reported the loss of data that was never sent"));
+        let next = self.ledger.pieces.next();
+        if missing.below > next {
+            let number = missing.below.0.saturating_sub(1);
+            let policy = LossPolicy::Historical;
+            return Err(PeerError::LossOfUnsent { policy, number, next: next.0 });
+        }
+        let newest = self.marks().map_or(0, |marks| marks.newest().serial);
+        if missing.serial > newest {
+            return Err(PeerError::UnknownMark { serial: missing.serial, newest });
+        }
+        if let Some(range) = missing.ranges.last().filter(|range| range.last >= missing.below.0) {
+            return Err(PeerError::RangeOutsideList { number: range.last, below: missing.below });
         }
         let resolved = self.stats.sent - self.ledger.numbers.in_flight();
         let totals = Totals { resolved, arrived: self.stats.arrived };
@@ -298,9 +272,10 @@ impl Sender {
     /// Processes a report for the controller that only some channel rules have.
     fn handle_report(&mut self, now: Instant, report: BulkReport) -> Result<(), PeerError> {
         if !self.rules.as_ref().is_some_and(|rules| rules.accepts(report)) {
-            return Err(PeerError(
-                "the peer sent a report that the rules of this channel do not contain",
-            ));
+            return Err(PeerError::KindNotUsed(match report {
+                BulkReport::PairTime(_) => "packet pair",
+                _ => "error rate",
+            }));
         }
         self.rate.on_report(now, &report);
         Ok(())
@@ -377,4 +352,19 @@ impl Sender {
             self.window.grow(now, rtt);
         }
     }
+}
+
+/// Returns an error if a loss report lists `next` or a number above.
+fn check_losses(ranges: &[NumberRange], policy: LossPolicy, next: u64) -> Result<(), PeerError> {
+    match ranges.last() {
+        Some(range) if range.last >= next => {
+            Err(PeerError::LossOfUnsent { policy, number: range.last, next })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns an error if a reported count is above the largest possible count.
+const fn check_count(counted: &'static str, count: u64, limit: u64) -> Result<(), PeerError> {
+    if count > limit { Err(PeerError::CountTooLarge { counted, count, limit }) } else { Ok(()) }
 }

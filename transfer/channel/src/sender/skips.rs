@@ -19,7 +19,7 @@ use std::fmt;
 use sabul_units::{Instant, PacketNumber, Random};
 use sabul_wire::{Ack, MAX_RANGES, NumberRange};
 
-use super::feedback::PeerError;
+use super::peer_error::PeerError;
 use crate::receiver::numbers::REPLAY_WINDOW;
 use crate::receiver::reorder::WINDOW_MAX;
 
@@ -41,8 +41,6 @@ const LISTS_MAX: u64 = 3;
 /// Ours: skipped numbers in a row that an honest receiver may fail to list. On starved machines an honest
 /// receiver was seen to fail once; the cause is not known.
 const SUSPICIONS_MAX: u32 = 1;
-
-const LIE: PeerError = PeerError("the peer acknowledged a packet that was never sent");
 
 /// A skipped number.
 #[derive(Clone, Copy, Debug)]
@@ -164,8 +162,13 @@ impl Skips {
     /// Returns an error if the ACK proves a false acknowledgement.
     pub(super) fn check(&self, ack: &Ack) -> Result<(), PeerError> {
         let Some(watch) = self.watch.filter(|_| ack.packets > 0) else { return Ok(()) };
-        let is_proven = self.suspicions >= SUSPICIONS_MAX && self.is_suspect(&watch, ack);
-        if ack.largest == watch.number || is_proven { Err(LIE) } else { Ok(()) }
+        if ack.largest == watch.number {
+            return Err(PeerError::AckOfSkippedNumber(watch.number));
+        }
+        if self.suspicions >= SUSPICIONS_MAX && self.is_suspect(&watch, ack) {
+            return Err(PeerError::SkippedNumberNotListed(watch.number));
+        }
+        Ok(())
     }
 
     /// Returns whether this ACK and those before should have listed the number.

@@ -487,7 +487,11 @@ fn garbage_never_panics_and_never_makes_a_wrong_file() {
         while !rest.is_empty() && outcome.is_ok() {
             let (now, later) = rest.split_at(rest.len().min(1 + rng.below(9) as usize));
             let is_far = |item: &Item| matches!(item, Item::Part(_, 3001.., _));
-            outcome = if now.iter().any(is_far) { Err(broke("far")) } else { disk.give(now) };
+            outcome = if now.iter().any(is_far) {
+                Err(Failure::violation("far"))
+            } else {
+                disk.give(now)
+            };
             if rng.below(30) == 0 {
                 disk.queue.push_back(vec![rng.below(256) as u8; 30]);
             }

@@ -425,8 +425,10 @@ impl FileSink {
             (there == offset).then_some(claim)
         });
         let Some(mut claim) = found else {
-            let text = format!("the receiver has no content of '{target}' up to byte {offset}");
-            return Err(Failure::new(FailureCode::Protocol, text).into());
+            let text = format_args!(
+                "it resumed '{target}' at byte {offset}, up to which this end has no content"
+            );
+            return Err(Failure::violation(text).into());
         };
         if claim.layout != Layout::of(entry) {
             return Err(damaged(&target));

@@ -71,19 +71,20 @@ impl RootError {
 impl RootError {
     /// The reason, without the path.
     pub fn reason(&self) -> String {
-        match self {
-            Self::Io { source, .. } => os_text(source),
-            Self::BadName { .. } | Self::OtherFolder { .. } => self.to_string(),
-            Self::Escapes(path)
-            | Self::Link(path)
-            | Self::Shared(path)
-            | Self::IsADirectory(path)
-            | Self::NotADirectory(path)
-            | Self::NotAFile(path) => {
-                let text = self.to_string();
-                text.strip_prefix(&format!("{path}: ")).unwrap_or(&text).to_owned()
+        let reason = match self {
+            Self::Io { source, .. } => return os_text(source),
+            Self::BadName { .. } | Self::OtherFolder { .. } => return self.to_string(),
+            Self::Escapes(_) => "a symbolic link leads out of the served folder; not followed",
+            Self::Link(_) => {
+                "a symbolic link is in the way; writing follows none: remove it, or name the place \
+                 it leads to"
             }
-        }
+            Self::Shared(_) => "a hard link shares this file: remove it and start afresh",
+            Self::IsADirectory(_) => "is a folder where a file is needed",
+            Self::NotADirectory(_) => "something that is not a folder is where one is needed",
+            Self::NotAFile(_) => "is a device, pipe or socket; only files and folders are moved",
+        };
+        reason.to_owned()
     }
 
     /// The path of the error, relative to the sandbox.
@@ -106,30 +107,13 @@ impl fmt::Display for RootError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadName { name, fault } => write!(f, "name '{name}' is refused: {fault}"),
-            Self::Escapes(path) => {
-                write!(f, "{path}: a symbolic link leads out of the served folder; not followed")
-            }
-            Self::Link(path) => write!(
-                f,
-                "{path}: a symbolic link is in the way; writing follows none: remove it, or name \
-                 the place it leads to"
-            ),
-            Self::Shared(path) => {
-                write!(f, "{path}: a hard link shares this file: remove it and start afresh")
-            }
-            Self::IsADirectory(path) => write!(f, "{path}: is a folder where a file is needed"),
-            Self::NotADirectory(path) => {
-                write!(f, "{path}: something that is not a folder is where one is needed")
-            }
-            Self::NotAFile(path) => {
-                write!(f, "{path}: is a device, pipe or socket; only files and folders are moved")
-            }
             Self::OtherFolder { from, to } => {
                 write!(f, "cannot rename {from} to {to}: a part file keeps its folder")
             }
             Self::Io { operation, path, source } => {
                 write!(f, "cannot {operation} '{path}': {}", os_text(source))
             }
+            _ => write!(f, "{}: {}", self.path(), self.reason()),
         }
     }
 }

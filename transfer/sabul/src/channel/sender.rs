@@ -310,12 +310,7 @@ impl SenderEndpoint {
             self.steer(now, settings);
         }
         for report in reports {
-            match Feedback::decode(&report) {
-                Ok(feedback) => self.take_feedback(now, &feedback)?,
-                Err(_) => {
-                    return Err(ChannelError::Peer("the peer sent a report that does not decode"));
-                }
-            }
+            self.take_feedback(now, &report)?;
         }
         if now >= self.next_stats && !self.is_complete {
             self.publish(now);
@@ -404,10 +399,7 @@ impl SenderEndpoint {
         };
         self.replay.note(number);
         match header.kind {
-            Kind::Ack | Kind::Nak => match Feedback::decode(body) {
-                Ok(feedback) => self.take_feedback(now, &feedback),
-                Err(_) => Err(ChannelError::Peer("the peer sent a report that does not decode")),
-            },
+            Kind::Ack | Kind::Nak => self.take_feedback(now, body),
             Kind::ProbeAck => {
                 if let Some(size) = body.first_chunk::<4>()
                     && self.mtu.confirmed(now, u32::from_be_bytes(*size))
@@ -425,8 +417,10 @@ impl SenderEndpoint {
         }
     }
 
-    fn take_feedback(&mut self, now: Instant, feedback: &Feedback) -> Result<(), ChannelError> {
-        self.sender.handle_feedback(now, feedback).map_err(|error| ChannelError::Peer(error.0))
+    /// Processes an encoded report of the receiver.
+    fn take_feedback(&mut self, now: Instant, report: &[u8]) -> Result<(), ChannelError> {
+        let feedback = Feedback::decode(report).map_err(ChannelError::Report)?;
+        self.sender.handle_feedback(now, &feedback).map_err(ChannelError::Peer)
     }
 
     /// Returns the buffers of acknowledged blocks to the application.

@@ -7,10 +7,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabul_cc::Policy;
-use sabul_channel::ReportRule;
+use sabul_channel::{PeerError, ReportRule};
 use sabul_units::{PacketNumber, Span};
 use sabul_wire::control::ChannelParams;
-use sabul_wire::{ConnectionId, LossPolicy};
+use sabul_wire::{ConnectionId, DecodeError, LossPolicy};
 
 use super::buffers::Buffers;
 use super::driver::{Datagrams, Wake};
@@ -101,8 +101,12 @@ pub(crate) enum ChannelError {
     Config(sabul_cc::ConfigError),
     /// The controller violated its contract.
     Controller(sabul_cc::Fault),
-    /// The peer violated the protocol.
-    Peer(&'static str),
+    /// A report of the peer contradicts what this end has sent.
+    Peer(PeerError),
+    /// A report of the peer does not decode.
+    Report(DecodeError),
+    /// The peer requested channel rules with this unknown code.
+    Rules(u8),
     /// The thread of the channel panicked; standard error has the details.
     Broken,
     /// The transfer has more blocks than the channel has block numbers.
@@ -124,7 +128,9 @@ impl fmt::Display for ChannelError {
             Self::Stopped => f.write_str("the transfer was stopped"),
             Self::Config(error) => error.fmt(f),
             Self::Controller(fault) => fault.fmt(f),
-            Self::Peer(what) => write!(f, "the peer violated the protocol: {what}"),
+            Self::Peer(error) => error.fmt(f),
+            Self::Report(error) => write!(f, "peer sent a report that does not decode: {error}"),
+            Self::Rules(code) => write!(f, "peer requested unknown channel rules, code {code}"),
             Self::Broken => {
                 f.write_str("a fault of this program ended the channel; please report it")
             }
@@ -140,8 +146,7 @@ impl std::error::Error for ChannelError {}
 
 /// Returns the kind of number in reports, and the rule for their timing.
 pub(super) fn reporting(params: &ChannelParams) -> Result<(LossPolicy, ReportRule), ChannelError> {
-    let unknown = ChannelError::Peer("the peer requests unknown channel rules");
-    sabul_channel::rules::of_code(params.rules).ok_or(unknown)
+    sabul_channel::rules::of_code(params.rules).ok_or(ChannelError::Rules(params.rules))
 }
 
 /// State shared across the thread boundary.

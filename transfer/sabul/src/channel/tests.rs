@@ -272,7 +272,7 @@ fn unknown_or_mismatched_channel_rules_are_refused_at_both_ends() {
         Box::new(|_| {}),
         Box::new(|_| {}),
     );
-    assert!(matches!(refused, Err(ChannelError::Peer(_))), "{refused:?}");
+    assert!(matches!(refused, Err(ChannelError::Rules(_))), "{refused:?}");
     let text = crate::config::check_params(&params).unwrap_err().to_string();
     assert!(text.contains("rules number 8") && text.contains("same version"), "{text}");
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use sabul_wire::control::{Failure, FailureCode};
 
 use super::incoming::ReadError;
-use crate::budget::NoMemory;
 use crate::error::Error;
 
 /// Why a session has ended, or why it never started.
@@ -30,7 +29,7 @@ impl Ending {
     /// Converts a read error.
     pub(super) fn of(error: &ReadError) -> Self {
         match error {
-            ReadError::Malformed(text) => Self::Failure(broke(text)),
+            ReadError::Malformed(text) => Self::Failure(Failure::violation(text)),
             ReadError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Self::Gone("it was closed".to_owned())
             }
@@ -38,17 +37,15 @@ impl Ending {
         }
     }
 
+    /// Returns the error for the operations that the end interrupts.
     pub(crate) fn to_error(&self) -> Error {
-        match self {
-            Self::Closed => Error::PeerGone("the peer has closed the session".to_owned()),
-            Self::Gone(why) => Error::PeerGone(format!(
+        match (self.failure(), self) {
+            (Some(failure), _) => failure.into(),
+            (None, Self::Gone(why)) => Error::PeerGone(format!(
                 "the control connection to the peer broke ({why}); check that the peer still runs, \
                  and try again"
             )),
-            Self::Silent(_) | Self::Idle(_) | Self::Reported(_) | Self::Failure(_) => {
-                let failure = self.failure().unwrap_or_else(|| broke("the peer ended the session"));
-                Error::from_failure(failure)
-            }
+            (None, _) => Error::PeerGone("the peer has closed the session".to_owned()),
         }
     }
 
@@ -74,14 +71,4 @@ impl Ending {
             Self::Reported(failure) | Self::Failure(failure) => Some(failure.clone()),
         }
     }
-}
-
-/// Failure of a peer that violated the protocol.
-pub(super) fn broke(what: &str) -> Failure {
-    Failure::new(FailureCode::Protocol, format!("the peer violated the protocol: {what}"))
-}
-
-/// Failure of a session without memory for its queues.
-pub(super) fn out_of_memory(refusal: NoMemory) -> Failure {
-    Failure::new(FailureCode::Refused, refusal.to_string())
 }

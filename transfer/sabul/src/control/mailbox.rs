@@ -8,7 +8,7 @@ use sabul_wire::control::{BULK_CREDIT, Failure, Message, NotKept};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::debug;
 
-use super::ending::{Ending, broke, out_of_memory};
+use super::ending::Ending;
 use super::router::Router;
 use crate::budget::Tally;
 use crate::steer::Change;
@@ -92,16 +92,18 @@ impl Intake {
     fn add(&self, weight: u32) -> Result<(), Failure> {
         let before = self.waiting.fetch_add(weight, Ordering::AcqRel);
         if before.saturating_add(weight) > BULK_CREDIT {
-            return Err(broke("the peer sent more messages about entries than its credit permits"));
+            return Err(Failure::violation(
+                "the peer sent more messages about entries than its credit permits",
+            ));
         }
-        self.memory.add(weight as usize).map_err(out_of_memory)
+        Ok(self.memory.add(weight as usize)?)
     }
 
     /// Sets the memory of the entry under assembly, in bytes; only for the one writer.
     pub(crate) fn hold(&self, bytes: usize) -> Result<(), Failure> {
         let before = self.entries.load(Ordering::Acquire);
         if bytes > before {
-            self.memory.add(bytes - before).map_err(out_of_memory)?;
+            self.memory.add(bytes - before)?;
         } else {
             self.memory.remove(before - bytes);
         }
@@ -245,17 +247,21 @@ impl Slot {
         match &message {
             Message::Cancel { .. } => {}
             Message::Accept { .. } if self.is_accepted => {
-                return Err(broke("the peer accepted a transfer that was not requested"));
+                return Err(Failure::violation(
+                    "the peer accepted a transfer that was not requested",
+                ));
             }
             Message::Accept { .. } if !self.is_peers => self.is_accepted = true,
             Message::Waiting { .. } if self.is_accepted || self.is_peers => {
-                return Err(broke("the peer queued a transfer that has already started"));
+                return Err(Failure::violation(
+                    "the peer queued a transfer that has already started",
+                ));
             }
             // A peer that requests files sends its list at once.
             Message::Have { .. } if self.is_peers => {}
             Message::Waiting { .. } => {}
             _ if !self.is_accepted => {
-                return Err(broke(
+                return Err(Failure::violation(
                     "the peer sent a message about a transfer that was not accepted",
                 ));
             }
@@ -264,14 +270,14 @@ impl Slot {
         match &message {
             Message::Cancel { .. } | Message::Accept { .. } => {}
             message if !self.role.may_receive(message) => {
-                return Err(broke(
+                return Err(Failure::violation(
                     "the peer sent a message that only the other end of the data may send",
                 ));
             }
             Message::Credit { weight, .. } => {
                 let room = self.credit.available_permits() as u64 + u64::from(*weight);
                 if room > u64::from(BULK_CREDIT) {
-                    return Err(broke("the peer returned more credit than was used"));
+                    return Err(Failure::violation("the peer returned more credit than was used"));
                 }
                 self.credit.add_permits(*weight as usize);
                 return Ok(());
@@ -279,7 +285,9 @@ impl Slot {
             Message::Have { .. } => {
                 let left = self.have_left.checked_sub(message.weight());
                 self.have_left = left.ok_or_else(|| {
-                    broke("the peer reported more existing content than the limit permits")
+                    Failure::violation(
+                        "the peer reported more existing content than the limit permits",
+                    )
                 })?;
             }
             Message::Seen { .. } => {
@@ -298,7 +306,7 @@ impl Slot {
             _ if !is_last && self.waiting.load(Ordering::Acquire) >= EVENTS_MAX => return Ok(()),
             _ => {}
         }
-        self.intake.memory.add(message.weight() as usize).map_err(out_of_memory)?;
+        self.intake.memory.add(message.weight() as usize)?;
         self.is_over |= is_last;
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let _ = self.events.send(Event::Control(message));

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
-use super::ending::{Ending, broke};
+use super::ending::Ending;
 use super::incoming::Incoming;
 use super::life::Watch;
 use super::mailbox::{Event, Intake, Mailbox, Role, Slot};
@@ -285,7 +285,7 @@ impl Router {
             }
             Message::Cancel { transfer: None, .. } => return Ok(()),
             Message::Hello { .. } | Message::Close => {
-                return Err(broke("the peer sent a greeting during the session"));
+                return Err(Failure::violation("the peer sent a greeting during the session"));
             }
             Message::Accept { transfer, .. }
             | Message::Progress { transfer, .. }
@@ -312,7 +312,7 @@ impl Router {
     /// Accepts the listener's choice of the cipher only once: another choice would reuse packet numbers of a key.
     fn on_welcome(&self, version: u16, suite: u8) -> Result<(), Failure> {
         if self.lock().peer_parity != 0 || self.suite.borrow().is_some() {
-            return Err(broke("the peer sent a greeting during the session"));
+            return Err(Failure::violation("the peer sent a greeting during the session"));
         }
         if version != CONTROL_VERSION {
             let text = format!(
@@ -321,8 +321,9 @@ impl Router {
             );
             return Err(Failure::new(FailureCode::Version, text));
         }
-        let suite = Suite::from_code(suite)
-            .ok_or_else(|| broke("the listener selected a cipher that was not offered"))?;
+        let suite = Suite::from_code(suite).ok_or_else(|| {
+            Failure::violation("the listener selected a cipher that was not offered")
+        })?;
         self.suite.send_replace(Some(suite));
         Ok(())
     }
@@ -332,7 +333,9 @@ impl Router {
         let weight = open.weight() as usize;
         let mut state = self.lock();
         if number % 2 != state.peer_parity || state.peer_last.is_some_and(|last| number <= last) {
-            return Err(broke("the peer opened a transfer with an invalid or used number"));
+            return Err(Failure::violation(
+                "the peer opened a transfer with an invalid or used number",
+            ));
         }
         state.peer_last = Some(number);
         let transfers = state.slots.values().filter(|slot| slot.is_peers).count();

@@ -42,7 +42,7 @@ impl PutRequest {
             Ok(root_dir) => self.accept_in(root_dir).await,
             Err(failure) => {
                 self.pending.refuse(failure.clone());
-                Err(Error::from_failure(failure))
+                Err(failure.into())
             }
         }
     }
@@ -111,7 +111,7 @@ impl GetRequest {
             Ok(root_dir) => self.accept_in(root_dir),
             Err(failure) => {
                 self.pending.refuse(failure.clone());
-                Err(Error::from_failure(failure))
+                Err(failure.into())
             }
         }
     }

@@ -138,7 +138,7 @@ async fn next_event(mailbox: &mut Mailbox) -> Result<Message, Error> {
             Some(Event::Control(message)) => {
                 mailbox.note_taken(&message);
                 match message {
-                    Message::Cancel { failure, .. } => return Err(Error::from_failure(failure)),
+                    Message::Cancel { failure, .. } => return Err(failure.into()),
                     message => return Ok(message),
                 }
             }
@@ -190,7 +190,7 @@ async fn listen(
     if let Err(error) = result {
         if matches!(&error, Error::Failed(failure) if failure.code == FailureCode::Protocol) {
             let transfer = Some(number);
-            control.send(Message::Cancel { transfer, failure: error.to_failure() });
+            control.send(Message::Cancel { transfer, failure: Failure::from(&error) });
         }
         let _ = entry_sender.send(Err(error)).await;
     }
@@ -204,7 +204,6 @@ fn hand_on(
     control: &Control,
     entry_sender: &mpsc::Sender<Result<Seen, Error>>,
 ) -> Result<(), Error> {
-    let broke = |text: &str| Error::Failed(Failure::new(FailureCode::Protocol, text));
     loop {
         let message = match inputs.recv() {
             Ok(Input::Message(message)) => message,
@@ -222,7 +221,10 @@ fn hand_on(
                     return Ok(());
                 }
             }
-            _ => return Err(broke("the peer answered a request for a listing with a transfer")),
+            _ => {
+                let text = "the peer answered a request for a listing with a transfer";
+                return Err(Failure::violation(text).into());
+            }
         }
         if let Some(weight) = intake.work_off(weight) {
             control.send(Message::Credit { transfer, weight });
@@ -353,14 +355,14 @@ impl ChangeRequest {
 }
 
 fn other_way() -> Failure {
-    Failure::new(FailureCode::Protocol, "the answer to the request has the wrong direction")
+    Failure::violation("the answer to the request has the wrong direction")
 }
 
 /// Refuses the request.
 fn turn_away(cx: &Context, mailbox: &Mailbox, failure: Failure) -> Result<(), Error> {
     let transfer = Some(mailbox.number);
     cx.control.send(Message::Cancel { transfer, failure: failure.clone() });
-    Err(Error::from_failure(failure))
+    Err(failure.into())
 }
 
 /// Accepts the request and runs `work` on its own thread. The flag is set when the request is cancelled. The returned
@@ -381,7 +383,7 @@ async fn work(
         let _ = over.send(work(&stopped));
     });
     if let Err(error) = spawned {
-        return turn_away(cx, &mailbox, error.to_failure());
+        return turn_away(cx, &mailbox, Failure::from(&error));
     }
     loop {
         tokio::select! {

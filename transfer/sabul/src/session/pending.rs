@@ -42,16 +42,16 @@ impl Pending {
                     })
                     .and_then(|()| {
                         let policy = &self.cx.endpoint.sending;
-                        policy.apply(&mut open.channel).map_err(Error::from_failure)
+                        policy.apply(&mut open.channel).map_err(Error::from)
                     }),
                 Direction::Receive => Ok(()),
             })
             .and_then(|()| {
                 if Direction::for_acceptor(open.direction) == direction {
-                    work(mailbox.number).map_err(Error::from_failure)
+                    work(mailbox.number).map_err(Error::from)
                 } else {
                     let text = "the request has the wrong direction of data";
-                    Err(Error::Failed(Failure::new(FailureCode::Protocol, text)))
+                    Err(Failure::violation(text).into())
                 }
             });
         match work {
@@ -73,7 +73,7 @@ impl Pending {
                 Ok(transfer::start(self.cx.clone(), mailbox, plan))
             }
             Err(error) => {
-                self.send_failure(&mailbox, error.to_failure());
+                self.send_failure(&mailbox, Failure::from(&error));
                 Err(error)
             }
         }

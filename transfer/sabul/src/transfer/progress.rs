@@ -130,7 +130,7 @@ impl Report {
         });
         let entries = if self.entries_failed == 1 { "entry" } else { "entries" };
         let text = format!("{} {entries} failed{first}", self.entries_failed);
-        Err(Error::from_failure(Failure::new(code, text)))
+        Err(Failure::new(code, text).into())
     }
 }
 

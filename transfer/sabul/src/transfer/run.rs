@@ -156,7 +156,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
         if let Err(error) = &outcome {
             debug!(transfer = number, %error, "transfer failed");
             if !run.is_peers_end {
-                let failure = error.to_failure();
+                let failure = Failure::from(error);
                 run.cx.control.send(Message::Cancel { transfer: Some(number), failure });
             }
         }
@@ -219,7 +219,7 @@ impl Run {
             if block_bytes > params.block_bytes || !is_block_size(block_bytes) {
                 let text =
                     format!("the peer requested an invalid block size of {block_bytes} bytes");
-                return Err(Error::Failed(Failure::new(FailureCode::Protocol, text)));
+                return Err(Failure::violation(text).into());
             }
             memory.shrink_blocks(block_bytes);
             params.block_bytes = block_bytes;
@@ -270,7 +270,7 @@ impl Run {
         match event {
             Event::Control(Message::Cancel { failure, .. }) => {
                 self.is_peers_end = true;
-                Err(Error::from_failure(failure))
+                Err(failure.into())
             }
             Event::Control(message @ Message::Have { .. }) => {
                 let weight = message.weight() as usize;
@@ -293,18 +293,18 @@ impl Run {
                 Err(ending.to_error())
             }
             Event::Abort => Err(Error::Cancelled),
-            Event::Channel(Err(error)) => Err(Error::from_channel(error)),
+            Event::Channel(Err(error)) => Err(error.into()),
             Event::Broken => Err(Error::Failed(Failure::new(
                 FailureCode::Internal,
                 "a fault of this program ended the transfer; standard error has the details, \
                  please report it",
             ))),
             Event::Control(Message::Steer { policy, rate_limit_bps, transfer }) => {
-                match self.is_opener {
-                    true => self.steering.take_limit(rate_limit_bps),
-                    false => self.steering.take(&policy, rate_limit_bps),
+                if self.is_opener {
+                    self.steering.take_limit(rate_limit_bps)?;
+                } else {
+                    self.steering.take(&policy, rate_limit_bps)?;
                 }
-                .map_err(Error::from_failure)?;
                 self.steer();
                 Ok(Event::Control(Message::Steer { policy, rate_limit_bps, transfer }))
             }
@@ -448,10 +448,9 @@ impl Run {
         let on_end = Box::new(move |result| {
             let _ = event_sender.send(Event::Channel(result));
         });
-        let (handle, job) =
-            SenderHandle::new(start, memory, on_end).map_err(Error::from_channel)?;
+        let (handle, job) = SenderHandle::new(start, memory, on_end)?;
         let machine = self.cx.machine.clone();
-        machine.run_channel(self.threads.channel.take(), job).map_err(Error::from_channel)?;
+        machine.run_channel(self.threads.channel.take(), job)?;
         self.shared_progress.set_handle(Handle::Sender(handle.clone()));
         self.steered = Some(Steered::Channel(handle.clone()));
         let _ahead = match &work {
@@ -594,10 +593,9 @@ impl Run {
             Box::new(move |result| {
                 let _ = event_sender.send(Event::Channel(result));
             }),
-        )
-        .map_err(Error::from_channel)?;
+        )?;
         let machine = self.cx.machine.clone();
-        machine.run_channel(self.threads.channel.take(), job).map_err(Error::from_channel)?;
+        machine.run_channel(self.threads.channel.take(), job)?;
         self.cx.endpoint.writers.note(WriterNote {
             is_leaving: Arc::downgrade(&self.stop),
             folder: writer.folder(),
@@ -659,7 +657,7 @@ impl Run {
             };
             let Event::Written(written) = event else { continue };
             self.stop.store(true, Ordering::Release);
-            let written = written.map_err(Error::from_failure)?;
+            let written = written?;
             let counts = written.counts;
             let cpu = self.shared_progress.cpu_used();
             self.cx.control.send(Message::Done(Done {

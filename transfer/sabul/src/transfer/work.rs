@@ -320,11 +320,10 @@ impl Writer for Counter {
         }
         let (announced, _) = self.assembler.announced();
         if announced > 1 || self.limit.bytes.is_some_and(|limit| self.bytes > limit.0) {
-            let text = format!(
+            return Err(Failure::violation(format_args!(
                 "the peer sent {announced} entries and {} bytes, which exceeds the request",
                 self.bytes
-            );
-            return Err(Failure::new(FailureCode::Protocol, text));
+            )));
         }
         self.is_over |= self.assembler.is_complete();
         self.free.push(block);
@@ -432,8 +431,7 @@ impl WriterTask {
             Some(Input::Block(block)) => writer.on_block(block),
             Some(Input::Confirmed) => Ok(()),
             Some(Input::Message(_)) => {
-                let text = "the peer answered a file request that was never sent";
-                Err(Failure::new(FailureCode::Protocol, text))
+                Err(Failure::violation("the peer answered a file request that was never sent"))
             }
             Some(Input::Stop) => return Some(Err(stopped())),
             None => Ok(()),
