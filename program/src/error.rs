@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sabul::internal::ssh::SshError;
+use sabul::ssh::SshSetting;
 use sabul::{ErrorKind, FailureCode};
 use sabul_emu::LabError;
 use sabul_router::RouterError;
@@ -90,13 +90,25 @@ impl std::error::Error for CliError {}
 
 impl From<sabul::Error> for CliError {
     fn from(error: sabul::Error) -> Self {
-        Self { failure: Some(error.code()), ..Self::of(error.kind(), error.to_string()) }
+        let message = match &error {
+            sabul::Error::Ssh { settings: [first, rest @ ..], .. } => {
+                let others = rest.iter().map(|setting| format!(" and {}", flag(*setting)));
+                format!("{error}; see {}{}", flag(*first), others.collect::<String>())
+            }
+            _ => error.to_string(),
+        };
+        Self { failure: Some(error.code()), ..Self::of(error.kind(), message) }
     }
 }
 
-impl From<SshError> for CliError {
-    fn from(error: SshError) -> Self {
-        Self::of(error.kind(), error.to_string())
+/// Returns the flag for a setting of a connection through ssh.
+const fn flag(setting: SshSetting) -> &'static str {
+    match setting {
+        SshSetting::Command => "--ssh",
+        SshSetting::RemoteProgram => "--remote-sabul",
+        SshSetting::Upload => "--push[=FILE]",
+        SshSetting::Ports => "--ports",
+        _ => "the flags for hosts reached through ssh",
     }
 }
 

@@ -236,7 +236,7 @@ fn a_host_without_sabul_is_reported_with_the_searched_places() {
     let there = bridge.path("bin/sabul");
     expect_code(&bridge.try_cp(&["--remote-sabul", there.to_str().unwrap(), "a", "bare:"]), 0);
     let output = bridge.try_cp(&["--remote-sabul", "/no/such", "a", "bare:"]);
-    expect_words(&output, 1, &["no program /no/such on bare"]);
+    expect_words(&output, 1, &["no program /no/such on bare", "see --remote-sabul"]);
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn push_sends_the_program_only_once() {
     let names = ["one", "two", "three"].map(|name| bridge.path("home").join(name).exists());
     assert_eq!(names, [true; 3]);
     let output = bridge.try_cp(&["--push=/no/such", "a", "bare:"]);
-    expect_words(&output, 2, &["cannot read the program to push, '/no/such'"]);
+    expect_words(&output, 2, &["cannot read '/no/such' for the upload: No such file"]);
 }
 
 #[test]
@@ -339,12 +339,12 @@ fn push_refuses_a_machine_of_another_kind() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
     bridge.program("bin/uname", "#!/bin/sh\necho Linux pdp11\n");
-    expect_words(&bridge.try_cp(&["--push", "a", "host:"]), 2, &["Linux pdp11", "--push=FILE"]);
+    expect_words(&bridge.try_cp(&["--push", "a", "host:"]), 2, &["Linux pdp11", "--push[=FILE]"]);
     // ELF header of a program for riscv64.
     let other = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\xf3\0";
     fs::write(bridge.path("near/other"), other).unwrap();
     let output = bridge.try_cp(&["--push=other", "a", "host:"]);
-    expect_words(&output, 2, &["push other to host", "for Linux riscv64", "for Linux pdp11"]);
+    expect_words(&output, 2, &["upload other to host", "for Linux riscv64", "for Linux pdp11"]);
     let left = fs::read_dir(bridge.path("home/.cache/sabul")).unwrap();
     assert!(left.flatten().all(|entry| fs::metadata(entry.path()).unwrap().len() == 0));
 }

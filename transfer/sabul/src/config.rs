@@ -84,7 +84,8 @@ setters!(ListenerConfig {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectConfig {
-    /// Address to dial, as `host:port`, in place of the addresses in the ticket.
+    /// Address to dial, as `host:port`, in place of the addresses in the ticket. Through ssh the same holds for the
+    /// ticket that the host prints.
     pub address: Option<String>,
     /// Memory limit of sessions and transfers.
     pub memory: MemoryBudget,

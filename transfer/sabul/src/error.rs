@@ -9,7 +9,6 @@ use sabul_files::os_text;
 use sabul_wire::control::{Failure, FailureCode};
 
 use crate::channel::ChannelError;
-use crate::ssh::parts::SplitError;
 use crate::ticket::TicketError;
 use crate::tls::TlsError;
 
@@ -67,6 +66,8 @@ pub enum Error {
         kind: ErrorKind,
         /// Cause, host, and advice.
         message: String,
+        /// Settings of [`Ssh`](crate::ssh::Ssh) whose change may remove the cause.
+        settings: &'static [SshSetting],
     },
     /// A user on either side stopped the operation.
     Cancelled,
@@ -77,6 +78,20 @@ pub enum Error {
         /// Error of the operating system.
         source: io::Error,
     },
+}
+
+/// Setting of [`Ssh`](crate::ssh::Ssh) that an error names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SshSetting {
+    /// [`Ssh::command`](crate::ssh::Ssh::command).
+    Command,
+    /// [`Ssh::remote_program`](crate::ssh::Ssh::remote_program).
+    RemoteProgram,
+    /// [`Ssh::upload`](crate::ssh::Ssh::upload).
+    Upload,
+    /// [`Ssh::ports`](crate::ssh::Ssh::ports).
+    Ports,
 }
 
 /// Category of an error, by the action that the caller can take.
@@ -280,9 +295,4 @@ macro_rules! from_setting {
         }
     )*};
 }
-from_setting!(
-    TicketError,
-    SplitError,
-    sabul_cc::ConfigError,
-    sabul_cc::registry::UnknownController
-);
+from_setting!(TicketError, sabul_cc::ConfigError, sabul_cc::registry::UnknownController);

@@ -33,10 +33,10 @@ pub(crate) mod parts {
     pub use super::bridge::Bridge;
     pub use super::command::{Program, SplitError};
     pub use super::dial::{Dialled, Order, connect};
-    pub use super::error::SshError;
     pub use super::push::Push;
     pub use super::watch::{Unwatched, Watch};
 }
+pub use crate::error::SshSetting;
 use parts::{Dialled, Order, Ports, Program, Push, Unwatched};
 
 /// A host reached through ssh, on which the program `sabul` is installed or uploaded.
@@ -143,7 +143,8 @@ impl Ssh {
     }
 
     /// Starts the server and connects to it. [`Session::close`], or the end of the session, ends the
-    /// server and ssh. Prompts of ssh use the terminal.
+    /// server and ssh. Prompts of ssh use the terminal. If `config` has an address, only that address
+    /// is dialled; it is then `host:port` with a port of [`Self::ports`].
     ///
     /// # Errors
     /// If ssh cannot run or cannot log in, sabul is missing there or does not start, its version

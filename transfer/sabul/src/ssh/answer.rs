@@ -9,9 +9,10 @@ use std::str::FromStr;
 use sabul_wire::control::CONTROL_VERSION;
 use tokio::sync::oneshot;
 
+use super::error::ssh_error;
 use super::lines::{LINES, MARK};
 use crate::config::ListenerConfig;
-use crate::error::Error;
+use crate::error::{self, Error, SshSetting};
 use crate::listener::Bound;
 use crate::ticket::Ticket;
 
@@ -93,9 +94,8 @@ pub fn bind(
             other => return other,
         }
     }
-    Err(Error::Config(format!(
-        "every port of {ports} is in use for TCP or UDP; choose others with --ports"
-    )))
+    let text = format!("every port of {ports} is in use for TCP or UDP; choose other ports");
+    Err(ssh_error(error::ErrorKind::Request, &[SshSetting::Ports], text))
 }
 
 /// Returns the server address in `client-ip client-port server-ip server-port`.

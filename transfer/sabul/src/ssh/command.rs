@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
+use crate::error::Error;
+
 /// Options that scp also passes to OpenSSH: no terminal, no forwarding, and no other command than
 /// ours, whatever the user's configuration of this host says.
 const OPENSSH: &[&str] = &[
@@ -46,6 +48,12 @@ impl fmt::Display for SplitError {
 }
 
 impl std::error::Error for SplitError {}
+
+impl From<SplitError> for Error {
+    fn from(error: SplitError) -> Self {
+        Self::Config(error.to_string())
+    }
+}
 
 impl Default for Program {
     /// The `ssh` of the user.

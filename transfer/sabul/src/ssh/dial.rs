@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::answer::Ports;
 use super::bridge::Bridge;
 use super::command::Program;
-use super::error::SshError;
+use super::error::ssh_error;
 use super::lines::{LineEvent, Lines, Said};
 use super::messages::Messages;
 use super::push::{Parcel, Push};
@@ -21,9 +21,10 @@ use super::script;
 use super::watch::Watch;
 use crate::config::ConnectConfig;
 use crate::connector::connect_to;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, SshSetting};
 use crate::session::Session;
 use crate::ticket::Ticket;
+use sabul_files::os_text;
 
 /// Delay between connection attempts to several addresses of a host [RFC8305 §8].
 const STAGGER: Duration = Duration::from_millis(250);
@@ -66,7 +67,7 @@ pub struct Dialled {
 ///
 /// If ssh cannot run or cannot log in, sabul is missing there or does not start, its version
 /// differs, or its ports are unreachable.
-pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, SshError> {
+pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, Error> {
     let parcel = order.push.parcel()?.map(Arc::new);
     let pushed = parcel.as_ref().map(|parcel| parcel.hash.as_str());
     let path = order.remote_path.as_deref().unwrap_or_default();
@@ -75,15 +76,14 @@ pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, Ss
         let name = order.program.name();
         let text = match error.kind() {
             io::ErrorKind::NotFound => format!(
-                "cannot run '{name}': no such program; install the OpenSSH client, or choose another program \
-                 with --ssh"
+                "cannot run '{name}': no such program; install the OpenSSH client, or choose another program"
             ),
-            _ => format!("cannot run '{name}': {error}; choose another program with --ssh"),
+            _ => format!("cannot run '{name}': {}; choose another program", os_text(&error)),
         };
-        SshError::new(ErrorKind::Request, text)
+        ssh_error(ErrorKind::Request, &[SshSetting::Command], text)
     })?;
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(SshError::new(ErrorKind::Failure, "ssh has no input and output"));
+        return Err(ssh_error(ErrorKind::Failure, &[], "ssh has no input and output"));
     };
     let messages = Messages::pass_on(child.stderr.take());
     let bridge = Bridge { child, input, lines: Lines::new(BufReader::new(output)) };
@@ -102,30 +102,24 @@ struct Dialling<'a> {
 }
 
 impl Dialling<'_> {
-    async fn run(mut self, config: ConnectConfig) -> Result<Dialled, SshError> {
+    async fn run(mut self, config: ConnectConfig) -> Result<Dialled, Error> {
         let order = self.order;
         let resolving = order.program.resolve(&order.account);
         let (resolved, ticket) = tokio::join!(resolving, self.greeting());
         let ticket = ticket?;
-        let mut addresses = ticket.addresses().to_vec();
-        let port = addresses.first().and_then(|first| first.rsplit_once(':')).map(|(_, port)| port);
-        let port = port.unwrap_or_default().to_owned();
-        let typed = self.order.account.rsplit('@').next().unwrap_or_default().to_owned();
+        let typed = order.account.rsplit('@').next().unwrap_or_default();
         let through = resolved.as_ref().is_some_and(|resolved| resolved.goes_through_another);
-        let host = resolved.map_or(typed, |resolved| resolved.host);
-        let named =
-            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        if !addresses.contains(&named) {
-            addresses.push(named);
-        }
+        let host = resolved.as_ref().map_or(typed, |resolved| resolved.host.as_str());
+        let addresses = addresses(config.address.as_deref(), ticket.addresses(), host);
+        let port = addresses.first().and_then(|first| port_of(first)).unwrap_or_default();
         match first_that_answers(&addresses, &ticket, &config).await {
             Ok(session) => Ok(Dialled { session, bridge: self.bridge }),
-            Err(error) => Err(self.unreachable(&error, &addresses, &port, through)),
+            Err(error) => Err(self.unreachable(&error, &addresses, port, through)),
         }
     }
 
     /// Processes the lines from the far end until it is ready.
-    async fn greeting(&mut self) -> Result<Ticket, SshError> {
+    async fn greeting(&mut self) -> Result<Ticket, Error> {
         let account = &self.order.account;
         loop {
             match self.bridge.lines.next().await {
@@ -147,11 +141,11 @@ impl Dialling<'_> {
                     }
                 }
                 LineEvent::Said(Said::Damaged { why }) => {
-                    let text = format!("the program pushed to {account} cannot run there: {why}");
-                    return Err(SshError::new(ErrorKind::Destination, text));
+                    let text = format!("the program uploaded to {account} cannot run there: {why}");
+                    return Err(ssh_error(ErrorKind::Destination, &[], text));
                 }
                 LineEvent::Said(Said::Failed { why }) => {
-                    return Err(SshError::new(ErrorKind::Failure, format!("{account}: {why}")));
+                    return Err(ssh_error(ErrorKind::Failure, &[], format!("{account}: {why}")));
                 }
                 LineEvent::Said(Said::Unknown) => return Err(self.skew("another version of sabul")),
                 LineEvent::TooMuch => {
@@ -160,7 +154,7 @@ impl Dialling<'_> {
                          files of the shell there print",
                         self.bridge.lines.tail()
                     );
-                    return Err(SshError::new(ErrorKind::Unreachable, text));
+                    return Err(ssh_error(ErrorKind::Unreachable, &[], text));
                 }
                 LineEvent::End => return Err(self.ended().await),
             }
@@ -169,7 +163,7 @@ impl Dialling<'_> {
 
     /// Offers to upload this program to a host that lacks it. Returns true after the user agreed
     /// and the hash was sent.
-    async fn offer(&mut self, system: &str) -> Result<bool, SshError> {
+    async fn offer(&mut self, system: &str) -> Result<bool, Error> {
         let order = self.order;
         if order.remote_path.is_some() || order.push != Push::No {
             return Ok(false);
@@ -193,11 +187,12 @@ impl Dialling<'_> {
         Ok(true)
     }
 
-    async fn send_program(&mut self, system: &str, has_gzip: bool) -> Result<(), SshError> {
+    async fn send_program(&mut self, system: &str, has_gzip: bool) -> Result<(), Error> {
         let account = &self.order.account;
         let Some(parcel) = self.parcel.clone() else {
-            let text = format!("{account} requests a program, but --push was not given");
-            return Err(SshError::new(ErrorKind::Unreachable, text));
+            let text =
+                format!("{account} requests an upload of sabul, but no upload was permitted");
+            return Err(ssh_error(ErrorKind::Unreachable, &[SshSetting::Upload], text));
         };
         if let Some(made_for) = parcel.system.filter(|made_for| *made_for != system) {
             let what = match &self.order.push {
@@ -205,16 +200,16 @@ impl Dialling<'_> {
                 _ => "this program".to_owned(),
             };
             let text = format!(
-                "cannot push {what} to {account}: it is built for {made_for}, but the host is {system}; give a \
-                 program for {system} with --push=FILE (`make dist` builds such programs)"
+                "cannot upload {what} to {account}: it is built for {made_for}, but the host is {system}; build \
+                 sabul for {system} (`make dist`) and upload that file"
             );
-            return Err(SshError::new(ErrorKind::Request, text));
+            return Err(ssh_error(ErrorKind::Request, &[SshSetting::Upload], text));
         }
         let shared = Arc::clone(&parcel);
         if has_gzip {
             let pack = move || shared.packed().len();
             tokio::task::spawn_blocking(pack).await.map_err(|error| {
-                SshError::new(ErrorKind::Internal, format!("cannot pack the program: {error}"))
+                ssh_error(ErrorKind::Internal, &[], format!("cannot pack the program: {error}"))
             })?;
         }
         let bytes = if has_gzip { parcel.packed() } else { &parcel.bytes };
@@ -237,7 +232,7 @@ impl Dialling<'_> {
     }
 
     /// Returns the error for an end of ssh before the far end was ready.
-    async fn ended(&mut self) -> SshError {
+    async fn ended(&mut self) -> Error {
         let account = &self.order.account;
         let (code, how) = how_it_ended(&mut self.bridge.child).await;
         let tail = self.bridge.lines.tail();
@@ -245,29 +240,31 @@ impl Dialling<'_> {
             Some((_, version)) if *version != format!("sabul {}", self.order.version) => {
                 self.skew(version)
             }
-            Some((path, version)) => SshError::new(
+            Some((path, version)) => ssh_error(
                 ErrorKind::Unreachable,
+                &[],
                 format!("{version} at {path} on {account} did not start ({how}); {tail}"),
             ),
-            None if code == Some(SSH_FAILED) && self.messages.name_a_refusal().await => {
-                SshError::new(
-                    ErrorKind::Authentication,
-                    format!(
-                        "ssh reached {account} but could not log in; see the message of ssh above. Try: {} {account} true",
-                        self.order.program.name()
-                    ),
-                )
-            }
-            None if code == Some(SSH_FAILED) => SshError::new(
+            None if code == Some(SSH_FAILED) && self.messages.name_a_refusal().await => ssh_error(
+                ErrorKind::Authentication,
+                &[],
+                format!(
+                    "ssh reached {account} but could not log in; see the message of ssh above. Try: {} {account} true",
+                    self.order.program.name()
+                ),
+            ),
+            None if code == Some(SSH_FAILED) => ssh_error(
                 ErrorKind::Unreachable,
+                &[],
                 format!(
                     "ssh could not connect to {account}; see the message of ssh above. Try: {} {account} true{}",
                     self.order.program.name(),
                     local_file_hint(account)
                 ),
             ),
-            None => SshError::new(
+            None => ssh_error(
                 ErrorKind::Unreachable,
+                &[],
                 format!(
                     "ssh connected to {account} but sabul did not start there ({how}); {tail}. The account must \
                      be allowed to run commands. Try: {} {account} true",
@@ -278,7 +275,7 @@ impl Dialling<'_> {
     }
 
     /// Returns the error for a far end of another version.
-    fn skew(&self, theirs: &str) -> SshError {
+    fn skew(&self, theirs: &str) -> Error {
         let path = self.found.as_ref().map_or_else(String::new, |(path, _)| format!(" ({path})"));
         let theirs = match &self.found {
             Some((_, version)) if !version.is_empty() => version,
@@ -286,22 +283,16 @@ impl Dialling<'_> {
         };
         let text = format!(
             "{} has {theirs}{path}, but this is sabul {}: the versions are incompatible; install the same \
-             version on both sides, or upload this program with --push",
+             version on both sides, or upload this program",
             self.order.account, self.order.version
         );
-        SshError::new(ErrorKind::Unreachable, text)
+        ssh_error(ErrorKind::Unreachable, &[SshSetting::Upload], text)
     }
 
     /// Returns the error for a far end whose ports are unreachable although ssh works.
-    fn unreachable(
-        &self,
-        error: &Error,
-        addresses: &[String],
-        port: &str,
-        through: bool,
-    ) -> SshError {
+    fn unreachable(&self, error: &Error, addresses: &[String], port: &str, through: bool) -> Error {
         let Error::Unreachable { .. } = error else {
-            return SshError::new(error.kind(), format!("{}: {error}", self.order.account));
+            return ssh_error(error.kind(), &[], format!("{}: {error}", self.order.account));
         };
         let by = if through {
             ". ssh goes through another host, but the data needs a direct path"
@@ -310,28 +301,54 @@ impl Dialling<'_> {
         };
         let text = format!(
             "ssh reaches {}, but TCP port {port} there is unreachable ({error}; tried {}){by}; open the ports {} for \
-             TCP and UDP in the firewall there, or choose open ports with --ports",
+             TCP and UDP in the firewall there, or choose open ports",
             self.order.account,
             addresses.join(", "),
             self.order.ports
         );
-        SshError::new(error.kind(), text)
+        ssh_error(error.kind(), &[SshSetting::Ports], text)
     }
 }
 
-fn missing(order: &Order, system: &str, searched: &str) -> SshError {
+fn missing(order: &Order, system: &str, searched: &str) -> Error {
     let account = &order.account;
-    let text = match &order.remote_path {
-        Some(path) => format!(
-            "there is no program {path} on {account} ({system}); correct --remote-sabul, or leave it out to \
-             search for sabul"
+    let (settings, text): (&[_], _) = match &order.remote_path {
+        Some(path) => (
+            &[SshSetting::RemoteProgram],
+            format!(
+                "there is no program {path} on {account} ({system}); correct the path, or leave it out to \
+                 search for sabul"
+            ),
         ),
-        None => format!(
-            "{account} ({system}) has no sabul in {searched}, nor in the usual places below the home directory; \
-             upload this program with --push, install sabul there, or give its path with --remote-sabul PATH"
+        None => (
+            &[SshSetting::Upload, SshSetting::RemoteProgram],
+            format!(
+                "{account} ({system}) has no sabul in {searched}, nor in the usual places below the home \
+                 directory; upload this program, install sabul there, or give the path of sabul"
+            ),
         ),
     };
-    SshError::new(ErrorKind::Failure, text)
+    ssh_error(ErrorKind::Failure, settings, text)
+}
+
+/// Returns the port of `host:port`.
+fn port_of(address: &str) -> Option<&str> {
+    address.rsplit_once(':').map(|(_, port)| port)
+}
+
+/// Returns the addresses to dial: the given address, or those of the ticket and then the host's own name.
+fn addresses(given: Option<&str>, of_ticket: &[String], host: &str) -> Vec<String> {
+    if let Some(given) = given {
+        return vec![given.to_owned()];
+    }
+    let port = of_ticket.first().and_then(|first| port_of(first)).unwrap_or_default();
+    let named =
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let mut addresses = of_ticket.to_vec();
+    if !addresses.contains(&named) {
+        addresses.push(named);
+    }
+    addresses
 }
 
 /// Hints at a local file whose name contains a colon and may have been meant.
@@ -390,4 +407,18 @@ async fn first_that_answers(
         }
     }
     Err(first.map_or(Error::Cancelled, |(_, error)| error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_given_address_replaces_those_of_ticket_and_host() {
+        let of_ticket = ["192.0.2.1:4850".to_owned()];
+        assert_eq!(addresses(None, &of_ticket, "far"), ["192.0.2.1:4850", "far:4850"]);
+        assert_eq!(addresses(None, &of_ticket, "192.0.2.1"), ["192.0.2.1:4850"]);
+        assert_eq!(addresses(None, &of_ticket, "fe80::1"), ["192.0.2.1:4850", "[fe80::1]:4850"]);
+        assert_eq!(addresses(Some("gate:5000"), &of_ticket, "far"), ["gate:5000"]);
+    }
 }

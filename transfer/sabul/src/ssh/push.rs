@@ -1,4 +1,4 @@
-//! Programs for `--push`: this program, or a file for another system.
+//! Programs to upload: this program, or a file for another system.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,9 +10,10 @@ use flate2::write::GzEncoder;
 
 use data_encoding::HEXLOWER;
 
-use super::error::SshError;
+use super::error::ssh_error;
 use super::strip::stripped;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind, SshSetting};
+use sabul_files::os_text;
 
 /// Program that the far end runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(super) struct Parcel {
 }
 
 impl Push {
-    pub(super) fn parcel(&self) -> Result<Option<Parcel>, SshError> {
+    pub(super) fn parcel(&self) -> Result<Option<Parcel>, Error> {
         let path = match self {
             Self::No => return Ok(None),
             // The running program itself, even if its file was replaced meanwhile.
@@ -45,8 +46,9 @@ impl Push {
             Self::File(path) => path.as_path(),
         };
         let whole = fs::read(path).map_err(|error| {
-            let text = format!("cannot read the program to push, '{}': {error}", path.display());
-            SshError::new(ErrorKind::Request, text)
+            let text =
+                format!("cannot read '{}' for the upload: {}", path.display(), os_text(&error));
+            ssh_error(ErrorKind::Request, &[SshSetting::Upload], text)
         })?;
         let system = system_of(&whole);
         let bytes = stripped(whole);

@@ -12,7 +12,7 @@ pub trait Watch: fmt::Debug + Send + Sync {
     fn send_along(&self, host: &str, system: &str, bytes: &dyn Fn() -> u64) -> bool;
 }
 
-/// Shows nothing, and uploads nothing without `--push`.
+/// Shows nothing, and uploads nothing that the order does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 
