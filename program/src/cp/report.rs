@@ -100,6 +100,10 @@ impl Recorder {
         let html = page(title, copy, &self.samples).to_html();
         let fail = |error| CliError::failed(cannot_write(&self.path, &error));
         let mut aside = create_beside(&self.path).map_err(fail)?;
+        // A replaced report keeps its mode; set first, so a private report is never readable by others.
+        if let Ok(replaced) = std::fs::metadata(&self.path) {
+            aside.as_file().set_permissions(replaced.permissions()).map_err(fail)?;
+        }
         aside.as_file_mut().write_all(html.as_bytes()).map_err(fail)?;
         aside.persist(&self.path).map_err(|error| fail(error.error))?;
         Ok(())
@@ -264,6 +268,8 @@ fn limiter_table(copy: &TransferJson) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::time::Duration;
 
     use super::*;
@@ -328,12 +334,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.html");
         std::fs::write(&path, "before").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         let hostile = "<script>alert(1)</script>";
         let recorder = Recorder::new(&path).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "before");
         recorder.finish(hostile, &TransferJson::nothing("sabul2026")).unwrap();
         let html = std::fs::read_to_string(&path).unwrap();
         assert!(html.contains("&lt;script&gt;alert") && !html.contains(hostile));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         for bad in [folder.path(), &folder.path().join("none/t.html"), Path::new("/dev/null")] {
             let error = Recorder::new(bad).unwrap_err();

@@ -1,5 +1,5 @@
-//! The main functions without `async`, for programs without a tokio runtime: put, get, streams,
-//! measurements, serving. Listings, removal and new folders need the functions with `async`.
+//! The main functions without `async`, for programs without a tokio runtime: put, get, list, remove,
+//! streams, measurements, serving.
 //!
 //! Every function waits for its result. Sessions run in the background, on one runtime of two
 //! threads for the whole process. Call the functions from plain threads: inside a runtime they
@@ -40,12 +40,13 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::config::{ConnectConfig, ListenerConfig, LocalDestination, RemoteDestination, Service};
 use crate::config::{Direction, MeasureLimit, TransferOptions};
 use crate::error::Error;
-use crate::session::{self, Request, ServeSummary, StreamRequest};
+use crate::session::{self, Changed, Request, ServeSummary, StreamRequest};
 use crate::ssh::Ssh;
 use crate::ticket::Ticket;
 use crate::transfer::{self, Progress, Report, TransferHandle};
 use crate::{connector, listener, stream};
 use sabul_files::SourceSet;
+use sabul_wire::control::{Rule, Seen, View};
 
 /// Threads of the runtime. Ours: one may be busy with a handshake while the other sends messages.
 const THREADS: usize = 2;
@@ -156,6 +157,35 @@ impl Session {
         wait(self.0.get(sources, recursive, destination, options))?.map(Transfer)
     }
 
+    /// As [`crate::Session::list`].
+    ///
+    /// # Errors
+    /// As [`crate::Session::list`].
+    pub fn list(
+        &self,
+        places: Vec<Vec<u8>>,
+        view: View,
+        rules: Vec<Rule>,
+    ) -> Result<Listing, Error> {
+        wait(async { self.0.list(places, view, rules) })?.map(Listing)
+    }
+
+    /// As [`crate::Session::remove`].
+    ///
+    /// # Errors
+    /// As [`crate::Session::remove`].
+    pub fn remove(&self, places: Vec<Vec<u8>>, recursive: bool) -> Result<Changed, Error> {
+        wait(self.0.remove(places, recursive))?
+    }
+
+    /// As [`crate::Session::make_folders`].
+    ///
+    /// # Errors
+    /// As [`crate::Session::make_folders`].
+    pub fn make_folders(&self, places: Vec<Vec<u8>>, parents: bool) -> Result<Changed, Error> {
+        wait(self.0.make_folders(places, parents))?
+    }
+
     /// As [`crate::Session::send_stream`].
     ///
     /// # Errors
@@ -248,6 +278,18 @@ impl Transfer {
     /// As [`crate::Transfer::finish`].
     pub fn finish(self) -> Result<Report, Error> {
         wait(self.0.finish())?
+    }
+}
+
+/// As [`crate::files::Listing`], as an iterator over the entries. An error is the last item.
+#[derive(Debug)]
+pub struct Listing(session::Listing);
+
+impl Iterator for Listing {
+    type Item = Result<Seen, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        wait(self.0.next()).and_then(|seen| seen).transpose()
     }
 }
 

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustls::ServerConfig;
 use sabul_wire::control::{CONTROL_VERSION, Failure, FailureCode, Message};
 use tokio::io::AsyncReadExt;
@@ -79,7 +80,7 @@ pub struct Bound {
 
 impl Bound {
     /// Binds the port for TCP and UDP and makes a new identity and a new ticket. The kernel queues connections from now
-    /// on. If the address is `[::]` and the machine has no IPv6, binds all IPv4 addresses.
+    /// on. If the address is `[::]` and the machine has no IPv6 (`EAFNOSUPPORT`, `EADDRNOTAVAIL`), binds all IPv4 addresses.
     ///
     /// # Errors
     /// If the port is not free for both, or an address to advertise is invalid.
@@ -87,11 +88,7 @@ impl Bound {
         let SocketAddr::V6(address) = config.address else { return Self::at(config) };
         match Self::at(config.clone()) {
             Err(Error::Io { source, .. })
-                if address.ip().is_unspecified()
-                    && !matches!(
-                        source.kind(),
-                        io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied
-                    ) =>
+                if address.ip().is_unspecified() && is_ipv6_missing(&source) =>
             {
                 let address = SocketAddr::from(([0, 0, 0, 0], address.port()));
                 Self::at(ListenerConfig { address, ..config })
@@ -206,6 +203,12 @@ struct Gate {
     endpoint: Arc<Endpoint>,
     /// Places for rejected connections that receive the reason.
     farewells: Semaphore,
+}
+
+/// Returns whether an error of a socket means that this machine has no IPv6.
+fn is_ipv6_missing(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
 fn bind_both(config: &ListenerConfig) -> Result<(std::net::TcpListener, DemuxPort), Error> {
@@ -539,4 +542,18 @@ async fn refuse(mut connection: Connection, failure: Failure, farewells: &Semaph
         while matches!(AsyncReadExt::read(&mut connection, &mut scrap).await, Ok(1..)) {}
     };
     let _ = tokio::time::timeout(FAREWELL_TIMEOUT, farewell).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_machine_without_ipv6_listens_on_ipv4_instead() {
+        let is_missing = |errno: Errno| is_ipv6_missing(&errno.into());
+        assert!([Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].into_iter().all(is_missing));
+        for other in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::ADDRINUSE, Errno::ACCESS] {
+            assert!(!is_missing(other), "{other}");
+        }
+    }
 }

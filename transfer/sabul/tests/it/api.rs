@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
-use sabul::files::{RemoteDestination, SourceSet};
+use sabul::files::{RemoteDestination, SourceSet, View};
 use sabul::server::Request;
 use sabul::settings::{Direction, MeasureLimit};
 use sabul::{
@@ -141,6 +141,29 @@ fn blocking_functions_send_files_and_streams() {
     session.close().unwrap();
     assert_eq!(far.join().unwrap().transfers, 1);
     assert_eq!(fs::read(there.path().join("a")).unwrap(), vec![7; 1_000_000]);
+}
+
+#[test]
+fn blocking_functions_list_make_and_remove_files() {
+    let there = TempDir::new().unwrap();
+    let root = there.path().to_owned();
+    let listener = blocking::Listener::bind(local()).unwrap();
+    let ticket = listener.ticket().clone();
+    let far = std::thread::spawn(move || {
+        listener.accept().unwrap().serve(&Service::default().root(root).remove(true)).unwrap()
+    });
+    let session = blocking::connect(&ticket, ConnectConfig::default()).unwrap();
+    let names = || {
+        let listing = session.list(vec![Vec::new()], View::Content, Vec::new()).unwrap();
+        listing.map(|seen| String::from_utf8(seen.unwrap().path).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(session.make_folders(vec![b"d/e".to_vec()], true).unwrap().names, 2);
+    assert_eq!(names(), ["d"]);
+    let removed = session.remove(vec![b"d".to_vec(), b"none".to_vec()], true).unwrap();
+    assert_eq!((removed.names, removed.failures.len(), removed.failures[0].0), (2, 1, 1));
+    assert!(names().is_empty());
+    session.close().unwrap();
+    far.join().unwrap();
 }
 
 #[test]
