@@ -65,7 +65,7 @@ fn request(args: &CardArgs) -> Request {
 fn show(args: &CardArgs, card: &Card) -> Result<u8, CliError> {
     if args.output.json {
         output::print_line(card.to_json()?)?;
-        card.invalid().for_each(output::complain);
+        card.invalid().for_each(output::error);
     } else {
         output::print(card.text())?;
     }

@@ -33,7 +33,7 @@ pub(crate) fn list(args: &PsArgs) -> Result<u8, CliError> {
             output::print_line(job.lines())?;
         }
     }
-    silent.iter().for_each(output::complain);
+    silent.iter().for_each(output::error);
     if jobs.is_empty() && silent.is_empty() && !args.json {
         output::note("no sabul command of this user is running");
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sabul::files::{LocalDestination, RemoteDestination};
 use sabul::files::{Source, SourceSet};
-use sabul::internal::ssh::Watch;
+use sabul::internal::ssh::UploadObserver;
 use sabul::internal::{Location, Remote, Retry, Server};
 use sabul::{Failure, Progress, Report, Session, Transfer, TransferOptions};
 use sabul_content::Printable;
@@ -27,7 +27,6 @@ use sabul_front::pipe::Pipe;
 use sabul_front::progress_line::Minimum;
 use sabul_units::{count, show_bytes, show_rate};
 
-use crate::along::Along;
 use crate::args::CpArgs;
 use crate::error::CliError;
 use crate::events::EventFile;
@@ -36,6 +35,7 @@ use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::policy::{self, controller};
 use crate::progress::{Meter, follow};
+use crate::upload::UploadProgress;
 use crate::{control_socket, json, output};
 pub(crate) use report::Recorder;
 use whole::Whole;
@@ -214,16 +214,17 @@ async fn attempts(
     pipe_closed: &Arc<AtomicBool>,
 ) -> Result<Report, CliError> {
     let mut retry = Retry::new(args.retry.unwrap_or_default());
-    let watch: Arc<dyn Watch> = Arc::new(match &outcome.lines {
-        Some(line_builder) => Along::in_json(line_builder.clone()),
-        None => Along::new(args.quiet || args.json, !plan.reads_stdin()),
+    let observer: Arc<dyn UploadObserver> = Arc::new(match &outcome.lines {
+        Some(line_builder) => UploadProgress::in_json(line_builder.clone()),
+        None => UploadProgress::new(args.quiet || args.json, !plan.reads_stdin()),
     });
     let mut lost = None;
     loop {
         let before = outcome.json.bytes;
         retry.begin();
         let dialled = async {
-            let dialled = dial(&args.channel, &args.ssh, plan.server(), interrupt, events, &watch);
+            let dialled =
+                dial(&args.channel, &args.ssh, plan.server(), interrupt, events, &observer);
             match (retry.deadline(), lost.take()) {
                 (Some(until), Some(lost)) => {
                     tokio::time::timeout_at(until, dialled).await.unwrap_or(Err(lost))
@@ -262,7 +263,7 @@ async fn attempts(
             _ => None,
         };
         let Some(pause) = pause else { return Err(error) };
-        output::complain(format_args!("{error}; next attempt in {:.1} s", pause.as_secs_f64()));
+        output::error(format_args!("{error}; next attempt in {:.1} s", pause.as_secs_f64()));
         let (attempt, pause_s) = (retry.attempts(), pause.as_secs_f64());
         let event = CopyEvent::Reconnect { attempt, pause_s, error: json::error(&error) };
         json::print_event(outcome.lines.as_ref(), event);
@@ -428,7 +429,7 @@ fn print_failures(failures: &[(Vec<u8>, Failure)], count: u64, outcome: &mut Out
         }
     }
     for line in failures::lines(failures, count, &outcome.machines, FAILURES_SHOWN) {
-        output::complain(line);
+        output::error(line);
     }
     if count > 0 || !failures.is_empty() {
         outcome.code = code_of_failures(failures.iter().map(|(_, failure)| failure));

@@ -108,7 +108,7 @@ fn show(args: &DemoArgs, shown: &Shown) -> Result<u8, CliError> {
     if shown.is_verified() {
         return Ok(exit::DONE);
     }
-    output::complain("the received file differs from the sent file");
+    output::error("the received file differs from the sent file");
     Ok(VERIFICATION)
 }
 

@@ -6,14 +6,13 @@ use std::sync::atomic::Ordering;
 
 use sabul::Session;
 use sabul::files::{Changed, LocalDestination, Range, Seen, View};
-use sabul::internal::ssh::{Bridge, Watch};
+use sabul::internal::ssh::{Bridge, UploadObserver};
 use sabul::internal::{Location, Server};
 use sabul_content::Printable;
 use sabul_front::format;
 use sabul_front::json::SeenJson;
 use sabul_front::pipe::Pipe;
 
-use crate::along::Along;
 use crate::args::{
     CatArgs, ChannelArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, SshArgs, StatArgs,
 };
@@ -23,6 +22,7 @@ use crate::exit::{self, code_of_failures};
 use crate::interrupt::Interrupt;
 use crate::json;
 use crate::output;
+use crate::upload::UploadProgress;
 
 /// Runs `sabul ls` and returns the exit code.
 pub(crate) async fn ls(args: LsArgs) -> Result<u8, CliError> {
@@ -64,7 +64,7 @@ async fn print_listing(
                     output::print_line(front + &name)?;
                 }
                 Err(failure) => {
-                    output::complain(format_args!("{path}: {failure}"));
+                    output::error(format_args!("{path}: {failure}"));
                     failures.push(failure);
                 }
             }
@@ -94,7 +94,7 @@ pub(crate) async fn cat(args: CatArgs) -> Result<u8, CliError> {
         }
         let report = result?;
         for (_, failure) in &report.failures {
-            output::complain(failure);
+            output::error(failure);
         }
         let failures = report.failures.iter().map(|(_, failure)| failure);
         Ok(if report.failures.is_empty() { exit::DONE } else { code_of_failures(failures) })
@@ -126,7 +126,7 @@ pub(crate) async fn mkdir(args: MkdirArgs) -> Result<u8, CliError> {
 fn concluded(places: &[OsString], changed: &Changed) -> u8 {
     for (at, failure) in &changed.failures {
         let place = places.get(*at).map(|place| place.to_string_lossy()).unwrap_or_default();
-        output::complain(format_args!("{place}: {failure}"));
+        output::error(format_args!("{place}: {failure}"));
     }
     let failures = changed.failures.iter().map(|(_, failure)| failure);
     if changed.failures.is_empty() { exit::DONE } else { code_of_failures(failures) }
@@ -142,8 +142,8 @@ impl PlacesArgs {
         let interrupt = Interrupt::listen()?;
         let ReachArgs { channel, ssh } = &self.reach;
         let events = channel.event_file()?;
-        let watch: Arc<dyn Watch> = Arc::new(Along::new(false, true));
-        let dialled = dial(channel, ssh, server, &interrupt, events.as_ref(), &watch);
+        let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(false, true));
+        let dialled = dial(channel, ssh, server, &interrupt, events.as_ref(), &observer);
         let (session, bridge) = dialled.await?;
         let code = tokio::select! {
             code = act(&session) => code,
@@ -167,13 +167,13 @@ pub(crate) async fn dial(
     server: &Server,
     interrupt: &Interrupt,
     events: Option<&EventFile>,
-    watch: &Arc<dyn Watch>,
+    observer: &Arc<dyn UploadObserver>,
 ) -> Result<(Session, Option<Bridge>), CliError> {
     match server {
         Server::Ticket => Ok((channel.connect(None, interrupt, events).await?, None)),
         Server::Listener(host) => Ok((channel.connect(Some(host), interrupt, events).await?, None)),
         Server::Ssh(account) => {
-            let order = ssh.order(account, watch);
+            let order = ssh.order(account, observer);
             let dialled = channel.connect_by_ssh(&order, interrupt, events).await?;
             Ok((dialled.session, Some(dialled.bridge)))
         }

@@ -12,7 +12,6 @@
 //! }
 //! ```
 
-mod along;
 mod args;
 mod card;
 mod control_socket;
@@ -42,6 +41,7 @@ mod schema;
 mod serve;
 mod sim;
 mod stop;
+mod upload;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -63,7 +63,7 @@ use error::CliError;
 pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
     sabul_lab_cc::register();
     if let Err(error) = registry::add(controllers) {
-        output::complain(&error);
+        output::error(&error);
         return ExitCode::from(exit::USAGE);
     }
     panics::report_as_faults();
@@ -83,7 +83,7 @@ pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
         }
     };
     ExitCode::from(run(cli.command).unwrap_or_else(|error| {
-        output::complain(&error);
+        output::error(&error);
         error.code()
     }))
 }

@@ -79,7 +79,7 @@ impl Write for Log {
 }
 
 /// Writes an error to standard error.
-pub(crate) fn complain(error: impl Display) {
+pub(crate) fn error(error: impl Display) {
     note(format_args!("sabul: {error}"));
 }
 

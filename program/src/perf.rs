@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sabul::internal::ssh::Watch;
+use sabul::internal::ssh::UploadObserver;
 use sabul::internal::{AggregateInterval, Host, Location, Server};
 use sabul::settings::{Direction, MeasureLimit};
 use sabul::{ChannelStats, Report, Session, Transfer, TransferOptions};
@@ -16,12 +16,12 @@ use sabul_study::processor::{cpu_mhz, mhz_per_mbps};
 use sabul_units::show_rate;
 use sabul_units::{Bytes, show_bytes};
 
-use crate::along::Along;
 use crate::args::TestArgs;
 use crate::error::CliError;
 use crate::exit;
 use crate::files::dial;
 use crate::interrupt::Interrupt;
+use crate::upload::UploadProgress;
 use crate::{control_socket, json, output};
 
 /// Default duration of a test in seconds.
@@ -68,8 +68,8 @@ async fn test(
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
     let is_silent = args.json || args.json_lines;
-    let watch: Arc<dyn Watch> = Arc::new(Along::new(is_silent, true));
-    let dialled = dial(&args.channel, &args.ssh, &server, &interrupt, events.as_ref(), &watch);
+    let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(is_silent, true));
+    let dialled = dial(&args.channel, &args.ssh, &server, &interrupt, events.as_ref(), &observer);
     let (session, bridge) = dialled.await?;
     let (transfers, was_stopped) =
         measure(args, &session, &options, &interrupt, line_builder).await?;

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ReproduceRunArgs) -> Result<u8, CliError> {
         judged.texts.iter().try_for_each(output::print)?;
     }
     for line in &judged.changed {
-        output::complain(format_args!("a verdict changed: {line}"));
+        output::error(format_args!("a verdict changed: {line}"));
     }
     Ok(if judged.changed.is_empty() { exit::DONE } else { exit::FAILED })
 }

@@ -264,7 +264,7 @@ impl Answering {
         let were_cut_off = !sessions.is_empty();
         let clean_up = async { while sessions.join_next().await.is_some() {} };
         if tokio::time::timeout(CLEAN_UP, clean_up).await.is_err() && !self.log.is_silent() {
-            output::complain("some sessions did not end in time and were aborted");
+            output::error("some sessions did not end in time and were aborted");
         }
         Ok(if were_cut_off { INTERRUPTED } else { exit::DONE })
     }

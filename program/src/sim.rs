@@ -75,12 +75,12 @@ fn end(mut failures: Vec<CliError>, count: usize) -> Result<u8, CliError> {
         return Err(only);
     }
     for error in &failures {
-        output::complain(error);
+        output::error(error);
     }
     if failures.is_empty() {
         return Ok(exit::DONE);
     }
     let failed = failures.len();
-    output::complain(format_args!("{failed} of {count} runs failed and have no results"));
+    output::error(format_args!("{failed} of {count} runs failed and have no results"));
     Ok(FAILED)
 }

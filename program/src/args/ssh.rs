@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use clap::Args;
-use sabul::internal::ssh::{Order, Ports, Program, Push, Watch};
+use sabul::internal::ssh::{Order, Ports, Program, Push, UploadObserver};
 
 /// Options of a connection to `[USER@]HOST:PATH`.
 #[derive(Clone, Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct SshArgs {
 
 impl SshArgs {
     /// Returns the parameters of a connection to this account.
-    pub(crate) fn order(&self, account: &str, watch: &Arc<dyn Watch>) -> Order {
+    pub(crate) fn order(&self, account: &str, observer: &Arc<dyn UploadObserver>) -> Order {
         Order {
             account: account.to_owned(),
             program: self.program.clone(),
@@ -43,7 +43,7 @@ impl SshArgs {
             ports: self.ports,
             push: self.push.clone().unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION"),
-            watch: Arc::clone(watch),
+            observer: Arc::clone(observer),
         }
     }
 }

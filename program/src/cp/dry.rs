@@ -6,14 +6,13 @@ use std::sync::Arc;
 use sabul::Session;
 use sabul::files::{RemoteDestination, View};
 use sabul::internal::Rules;
-use sabul::internal::ssh::Watch;
+use sabul::internal::ssh::UploadObserver;
 use sabul_content::Printable;
-use sabul_front::dry::{self, Step, Sums, What};
+use sabul_front::dry::{self, Step, StepKind, Sums};
 use sabul_front::json::DryJson;
 use sabul_units::{count, show_bytes};
 
 use super::{Plan, is_into, source_set};
-use crate::along::Along;
 use crate::args::CpArgs;
 use crate::error::CliError;
 use crate::exit::{self, code_of_failures};
@@ -21,6 +20,7 @@ use crate::files;
 use crate::interrupt::Interrupt;
 use crate::json;
 use crate::output;
+use crate::upload::UploadProgress;
 
 /// Runs the dry run and returns the exit code.
 pub(super) async fn run(args: &CpArgs) -> Result<u8, CliError> {
@@ -50,8 +50,8 @@ pub(super) async fn run(args: &CpArgs) -> Result<u8, CliError> {
     }
     let failures: Vec<_> = steps
         .iter()
-        .filter_map(|step| match &step.what {
-            What::Skip(failure) => Some(failure),
+        .filter_map(|step| match &step.kind {
+            StepKind::Skip(failure) => Some(failure),
             _ => None,
         })
         .collect();
@@ -60,16 +60,16 @@ pub(super) async fn run(args: &CpArgs) -> Result<u8, CliError> {
 
 fn print_step(step: &Step, is_json: bool) -> Result<(), CliError> {
     let path = Printable(&step.path).to_string();
-    match &step.what {
-        What::Skip(failure) => {
-            output::complain(format_args!("{path}: would not be copied: {failure}"));
+    match &step.kind {
+        StepKind::Skip(failure) => {
+            output::error(format_args!("{path}: would not be copied: {failure}"));
         }
-        What::Keep => {}
+        StepKind::Keep => {}
         _ if is_json => {}
-        What::Make => output::print_line(format!("make    {:>10} {path}/", ""))?,
-        What::Send | What::Replace => {
+        StepKind::Make => output::print_line(format!("make    {:>10} {path}/", ""))?,
+        StepKind::Send | StepKind::Replace => {
             let bytes = show_bytes(step.bytes);
-            output::print_line(format!("{:<7} {bytes:>10} {path}", step.what.word()))?;
+            output::print_line(format!("{:<7} {bytes:>10} {path}", step.kind.word()))?;
         }
     }
     Ok(())
@@ -82,14 +82,21 @@ async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
     }
     let missing = plan.none_to_send(args)?;
     if !missing.is_empty() {
-        let skip = |(path, failure)| Step { path, bytes: 0, what: What::Skip(failure) };
+        let skip = |(path, failure)| Step { path, bytes: 0, kind: StepKind::Skip(failure) };
         return Ok(missing.into_iter().map(skip).collect());
     }
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
-    let watch: Arc<dyn Watch> = Arc::new(Along::new(args.quiet || args.json, true));
-    let dialled =
-        files::dial(&args.channel, &args.ssh, plan.server(), &interrupt, events.as_ref(), &watch);
+    let observer: Arc<dyn UploadObserver> =
+        Arc::new(UploadProgress::new(args.quiet || args.json, true));
+    let dialled = files::dial(
+        &args.channel,
+        &args.ssh,
+        plan.server(),
+        &interrupt,
+        events.as_ref(),
+        &observer,
+    );
     let (session, bridge) = dialled.await?;
     let steps = tokio::select! {
         steps = query_plan(args, plan, &session) => steps,

@@ -66,7 +66,7 @@ fn measure_all(args: &LabRunArgs, all: &[Run]) -> Result<u8, CliError> {
         output::show(run, &finished, args.output.json, is_sweep)?;
         if args.output.json && !finished.is_valid() {
             let faults = finished.faults().join("; ");
-            output::complain(format_args!("{}: the run is invalid: {faults}", run.label));
+            output::error(format_args!("{}: the run is invalid: {faults}", run.label));
         }
         results.push(finished);
     }

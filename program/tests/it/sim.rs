@@ -106,9 +106,9 @@ const FILES: [&str; 7] = [
 const SWEEP: [&str; 4] = ["--set", "link.bottleneck.rate_mbps=5,10", "--set", "seed=1..2"];
 
 /// A directory with a scenario file.
-struct Desk(TempDir);
+struct ScenarioDir(TempDir);
 
-impl Desk {
+impl ScenarioDir {
     fn new(scenario: impl AsRef<[u8]>) -> Self {
         let folder = tempdir().unwrap();
         fs::write(folder.path().join("s.toml"), scenario).unwrap();
@@ -179,7 +179,7 @@ fn entries(folder: &Path) -> Vec<String> {
 
 #[test]
 fn json_has_the_promised_fields_on_one_line() {
-    let output = Desk::new(SCENARIO).sim(&["s.toml", "--json"]);
+    let output = ScenarioDir::new(SCENARIO).sim(&["s.toml", "--json"]);
     expect_code(&output, 0);
     assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1);
     assert_eq!(output.stdout.last(), Some(&b'\n'));
@@ -234,7 +234,7 @@ fn json_has_the_promised_fields_on_one_line() {
 
 #[test]
 fn results_are_physically_possible_on_their_path() {
-    let output = Desk::new(SCENARIO).sim(&["s.toml", "--json"]);
+    let output = ScenarioDir::new(SCENARIO).sim(&["s.toml", "--json"]);
     let document = json(&output);
     let mut names = Vec::new();
     for flow in document["flows"].as_array().unwrap() {
@@ -284,8 +284,8 @@ fn results_are_physically_possible_on_their_path() {
 
 #[test]
 fn the_published_example_runs() {
-    let desk = Desk::new(PUBLISHED);
-    let output = desk.sim(&[
+    let dir = ScenarioDir::new(PUBLISHED);
+    let output = dir.sim(&[
         "s.toml",
         "--json",
         "--set",
@@ -311,34 +311,33 @@ fn the_published_example_runs() {
 
 #[test]
 fn the_seed_determines_the_output_bytes() {
-    let desk = Desk::new(SCENARIO);
-    let first = desk.documents(&[]);
-    assert_eq!(first, desk.documents(&[]));
-    assert_eq!(first, desk.documents(&["-q", "--threads", "2"]));
+    let dir = ScenarioDir::new(SCENARIO);
+    let first = dir.documents(&[]);
+    assert_eq!(first, dir.documents(&[]));
+    assert_eq!(first, dir.documents(&["-q", "--threads", "2"]));
     let settings = |documents: &[String]| {
         let (results, settings) = documents[0].rsplit_once(",\"settings\":").unwrap();
         (results.to_owned(), settings.to_owned())
     };
-    let explicit = settings(&desk.documents(&["--seed", "1"]));
+    let explicit = settings(&dir.documents(&["--seed", "1"]));
     assert_eq!(explicit, (settings(&first).0, "{\"seed\":\"1\"}}".to_owned()));
-    let other = desk.documents(&["--seed", "2"]);
+    let other = dir.documents(&["--seed", "2"]);
     assert_eq!(serde_json::from_str::<Value>(&other[0]).unwrap()["seed"], 2);
     assert_ne!(settings(&other).0.replace("\"seed\":2", "\"seed\":1"), settings(&first).0);
 }
 
 #[test]
 fn the_number_of_threads_changes_nothing() {
-    let desk = Desk::new(SCENARIO);
-    let sweep = |more: &[&str]| desk.documents(&[&SWEEP, more].concat());
+    let dir = ScenarioDir::new(SCENARIO);
+    let sweep = |more: &[&str]| dir.documents(&[&SWEEP, more].concat());
     let one = sweep(&["--threads", "1", "--out", "one"]);
     assert_eq!(one.len(), 4);
     assert_eq!(one, sweep(&["--threads", "2", "--out", "two"]));
     assert_eq!(one, sweep(&["-q"]));
-    let files = files_below(&desk.path("one"));
-    assert_eq!(files, files_below(&desk.path("two")));
+    let files = files_below(&dir.path("one"));
+    assert_eq!(files, files_below(&dir.path("two")));
     for file in files {
-        let [a, b] =
-            ["one", "two"].map(|folder| desk.text(&format!("{folder}/{}", file.display())));
+        let [a, b] = ["one", "two"].map(|folder| dir.text(&format!("{folder}/{}", file.display())));
         if file.ends_with("results.json") {
             assert_eq!(without_wall(&a), without_wall(&b), "{}", file.display());
         } else {
@@ -349,16 +348,16 @@ fn the_number_of_threads_changes_nothing() {
 
 #[test]
 fn out_writes_every_documented_file() {
-    let desk = Desk::new(SCENARIO);
+    let dir = ScenarioDir::new(SCENARIO);
     let set = ["--set", "flow.b.cc=cubic", "--seed", "7"];
-    let output = desk.sim(&[&["s.toml", "--json", "--out", "deep/out"], &set[..]].concat());
+    let output = dir.sim(&[&["s.toml", "--json", "--out", "deep/out"], &set[..]].concat());
     expect_code(&output, 0);
-    assert_eq!(entries(&desk.path("deep/out")), FILES);
+    assert_eq!(entries(&dir.path("deep/out")), FILES);
 
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(desk.text("deep/out/results.json"), printed.trim_end());
+    assert_eq!(dir.text("deep/out/results.json"), printed.trim_end());
 
-    let manifest: Value = serde_json::from_str(&desk.text("deep/out/manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&dir.text("deep/out/manifest.json")).unwrap();
     let mut listed: Vec<&str> =
         manifest["files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     listed.sort_unstable();
@@ -367,30 +366,30 @@ fn out_writes_every_documented_file() {
     assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!((&manifest["arm"], &manifest["seed"]), (&"sim".into(), &7.into()));
     assert_eq!(manifest["settings"]["flow.b.cc"], "cubic");
-    assert_eq!(manifest["scenario"], desk.text("deep/out/scenario.toml"));
+    assert_eq!(manifest["scenario"], dir.text("deep/out/scenario.toml"));
 
     // The scenario contains every setting and reproduces the results.
-    let again = desk.sim(&["deep/out/scenario.toml", "--json"]);
+    let again = dir.sim(&["deep/out/scenario.toml", "--json"]);
     expect_code(&again, 0);
     let results =
         |line: &str| without_wall(line).rsplit_once(",\"settings\":").unwrap().0.to_owned();
     assert_eq!(results(&String::from_utf8(again.stdout).unwrap()), results(&printed));
 
     // Repeats the run over existing results.
-    expect_code(&desk.sim(&["s.toml", "--json", "--out", "deep/out"]), 0);
-    assert_eq!(entries(&desk.path("deep/out")), FILES);
+    expect_code(&dir.sim(&["s.toml", "--json", "--out", "deep/out"]), 0);
+    assert_eq!(entries(&dir.path("deep/out")), FILES);
 }
 
 /// Checks that a directory with a manifest holds all results, and those of one run.
 #[test]
 fn a_run_that_cannot_be_written_removes_the_previous_manifest() {
-    let desk = Desk::new(SCENARIO);
-    expect_code(&desk.sim(&["s.toml", "-q", "--out", "out"]), 0);
-    let out = desk.0.path().join("out");
+    let dir = ScenarioDir::new(SCENARIO);
+    expect_code(&dir.sim(&["s.toml", "-q", "--out", "out"]), 0);
+    let out = dir.0.path().join("out");
     assert!(out.join("manifest.json").is_file());
     fs::remove_file(out.join("plot.svg")).unwrap();
     fs::create_dir(out.join("plot.svg")).unwrap();
-    let output = desk.sim(&["s.toml", "-q", "--out", "out"]);
+    let output = dir.sim(&["s.toml", "-q", "--out", "out"]);
     expect_code(&output, 1);
     assert!(stderr(&output).contains("out"), "{}", stderr(&output));
     assert!(!out.join("manifest.json").exists());
@@ -398,9 +397,9 @@ fn a_run_that_cannot_be_written_removes_the_previous_manifest() {
 
 #[test]
 fn series_have_their_columns_and_add_up_to_the_averages() {
-    let desk = Desk::new(SCENARIO);
-    let document = json(&desk.sim(&["s.toml", "--json", "--out", "out"]));
-    let series = desk.text("out/series.csv");
+    let dir = ScenarioDir::new(SCENARIO);
+    let document = json(&dir.sim(&["s.toml", "--json", "--out", "out"]));
+    let series = dir.text("out/series.csv");
     let mut lines = series.lines();
     let header = "t_s,flow,goodput_bps,rate_bps,gap_ns,rtt_ms,in_flight_pkts,loss_rate,cwnd_pkts,\
                   delivery_bps";
@@ -425,7 +424,7 @@ fn series_have_their_columns_and_add_up_to_the_averages() {
     let goodput = number(&document["flows"][0]["goodput_bps"]);
     assert!((mean / goodput - 1.0).abs() < 1e-6, "{mean} in the series, {goodput} on average");
 
-    let links = desk.text("out/links.csv");
+    let links = dir.text("out/links.csv");
     let mut lines = links.lines();
     assert_eq!(lines.next(), Some("t_s,link,queue_pkts,drops,utilisation"));
     let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
@@ -437,10 +436,10 @@ fn series_have_their_columns_and_add_up_to_the_averages() {
 
 #[test]
 fn reports_load_no_external_resources() {
-    let desk = Desk::new(SCENARIO);
-    expect_code(&desk.sim(&[&["s.toml", "-q", "--out", "out"], &SWEEP[..]].concat()), 0);
-    let one = desk.text("out/run-0001/report.html");
-    for page in [&one, &desk.text("out/report.html"), &desk.text("out/run-0001/plot.svg")] {
+    let dir = ScenarioDir::new(SCENARIO);
+    expect_code(&dir.sim(&[&["s.toml", "-q", "--out", "out"], &SWEEP[..]].concat()), 0);
+    let one = dir.text("out/run-0001/report.html");
+    for page in [&one, &dir.text("out/report.html"), &dir.text("out/run-0001/plot.svg")] {
         for (at, _) in page.match_indices("http") {
             let rest = &page[at..];
             // The last is the comment that names the library.
@@ -464,17 +463,17 @@ fn reports_load_no_external_resources() {
     for part in ["Goodput", "sabul2003", "newreno", "bottleneck", "duration_s = 4"] {
         assert!(one.contains(part), "{part}");
     }
-    let plot = desk.text("out/run-0001/plot.svg");
+    let plot = dir.text("out/run-0001/plot.svg");
     assert!(plot.starts_with("<svg ") && plot.trim_end().ends_with("</svg>"));
 }
 
 #[test]
 fn a_sweep_has_a_folder_for_each_run_and_a_page_of_all() {
-    let desk = Desk::new(SCENARIO);
-    let output = desk.sim(&[&["s.toml", "--json", "--out", "out"], &SWEEP[..]].concat());
+    let dir = ScenarioDir::new(SCENARIO);
+    let output = dir.sim(&[&["s.toml", "--json", "--out", "out"], &SWEEP[..]].concat());
     expect_code(&output, 0);
     assert_eq!(
-        entries(&desk.path("out")),
+        entries(&dir.path("out")),
         ["report.html", "run-0001", "run-0002", "run-0003", "run-0004", "runs.csv"]
     );
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -482,14 +481,14 @@ fn a_sweep_has_a_folder_for_each_run_and_a_page_of_all() {
     assert_eq!(printed.lines().count(), settings.len());
     for (n, (line, (rate, seed))) in printed.lines().zip(settings).enumerate() {
         let folder = format!("out/run-{:04}", n + 1);
-        assert_eq!(entries(&desk.path(&folder)), FILES);
-        assert_eq!(desk.text(&format!("{folder}/results.json")), line);
+        assert_eq!(entries(&dir.path(&folder)), FILES);
+        assert_eq!(dir.text(&format!("{folder}/results.json")), line);
         let document: Value = serde_json::from_str(line).unwrap();
         assert_eq!(document["settings"]["link.bottleneck.rate_mbps"], rate);
         assert_eq!(document["settings"]["seed"], seed);
         assert_eq!(document["seed"].to_string(), seed);
     }
-    let table = desk.text("out/runs.csv");
+    let table = dir.text("out/runs.csv");
     let mut lines = table.lines();
     let head = "link.bottleneck.rate_mbps,seed,flow,goodput (Mb/s),lost (%),RTT mean (ms),";
     assert!(lines.next().is_some_and(|line| line.starts_with(head)), "{table}");
@@ -499,14 +498,14 @@ fn a_sweep_has_a_folder_for_each_run_and_a_page_of_all() {
     let goodput: f64 = rows[0].split(',').nth(3).unwrap().parse().unwrap();
     let first: Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
     assert!((goodput * 1e6 / number(&first["flows"][0]["goodput_bps"]) - 1.0).abs() < 1e-9);
-    let page = desk.text("out/report.html");
+    let page = dir.text("out/report.html");
     assert!(page.contains("4 runs") && page.contains("run-0001"));
 }
 
 #[test]
 fn tables_go_to_stdout_and_progress_to_stderr() {
-    let desk = Desk::new(SCENARIO);
-    let output = desk.sim(&["s.toml", "--out", "out"]);
+    let dir = ScenarioDir::new(SCENARIO);
+    let output = dir.sim(&["s.toml", "--out", "out"]);
     expect_code(&output, 0);
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     for part in ["three: 4 s simulated", "seed 1", "sabul2003", "bottleneck", "Jain's index 0."] {
@@ -515,21 +514,21 @@ fn tables_go_to_stdout_and_progress_to_stderr() {
     assert!(stderr(&output).contains("report.html"), "{}", stderr(&output));
 
     let sweep = [&["s.toml"], &SWEEP[..]].concat();
-    let output = desk.sim(&sweep);
+    let output = dir.sim(&sweep);
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(text.contains("three [link.bottleneck.rate_mbps=10, seed=2]"), "{text}");
     assert!(stderr(&output).contains("4 of 4 runs done"), "{}", stderr(&output));
     assert!(!text.contains("runs done"));
-    let output = desk.sim(&[&sweep[..], &["-q", "--out", "out"]].concat());
+    let output = dir.sim(&[&sweep[..], &["-q", "--out", "out"]].concat());
     assert_eq!(stderr(&output), "");
 }
 
 #[test]
 fn a_closed_output_pipe_is_not_an_error() {
-    let desk = Desk::new(SCENARIO);
+    let dir = ScenarioDir::new(SCENARIO);
     for json in [&["--json"][..], &[]] {
         let mut command = sabul();
-        command.current_dir(desk.0.path()).args(["sim", "run", "s.toml", "-q", "--out", "out"]);
+        command.current_dir(dir.0.path()).args(["sim", "run", "s.toml", "-q", "--out", "out"]);
         command.args(SWEEP).args(json).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         drop(child.stdout.take());
@@ -537,7 +536,7 @@ fn a_closed_output_pipe_is_not_an_error() {
         expect_code(&output, 0);
         assert_eq!(stderr(&output), "");
     }
-    assert!(desk.path("out/run-0004/manifest.json").exists());
+    assert!(dir.path("out/run-0004/manifest.json").exists());
 }
 
 #[test]
@@ -578,24 +577,24 @@ fn an_invalid_scenario_is_refused_with_line_key_and_allowed_values() {
         let text = SCENARIO.replacen(from, to, 1);
         assert_ne!(text, SCENARIO, "{from:?} is there");
         let place = format!("sabul: s.toml:{line}: ");
-        Desk::new(text).refuses(&["s.toml"], &[&[place.as_str()], parts].concat());
+        ScenarioDir::new(text).refuses(&["s.toml"], &[&[place.as_str()], parts].concat());
     }
-    Desk::new("").refuses(&["s.toml"], &["sabul: s.toml: ", "duration_s"]);
-    Desk::new(b"name = \"a\"\n\xFF").refuses(&["s.toml"], &["sabul: s.toml:2: ", "UTF-8"]);
+    ScenarioDir::new("").refuses(&["s.toml"], &["sabul: s.toml: ", "duration_s"]);
+    ScenarioDir::new(b"name = \"a\"\n\xFF").refuses(&["s.toml"], &["sabul: s.toml:2: ", "UTF-8"]);
 }
 
 #[test]
 fn an_invalid_scenario_file_is_refused_at_once() {
-    let desk = Desk::new("# nothing\n".repeat(1_000_000));
-    desk.refuses(&["s.toml"], &["sabul: s.toml: is 10000000 bytes", "at most 1048576"]);
-    desk.refuses(&["nope.toml"], &["sabul: nope.toml: cannot be read"]);
-    desk.refuses(&["."], &["cannot be read"]);
-    desk.refuses(&["/dev/zero"], &["sabul: /dev/zero: ", "at most 1048576"]);
+    let dir = ScenarioDir::new("# nothing\n".repeat(1_000_000));
+    dir.refuses(&["s.toml"], &["sabul: s.toml: is 10000000 bytes", "at most 1048576"]);
+    dir.refuses(&["nope.toml"], &["sabul: nope.toml: cannot be read"]);
+    dir.refuses(&["."], &["cannot be read"]);
+    dir.refuses(&["/dev/zero"], &["sabul: /dev/zero: ", "at most 1048576"]);
 }
 
 #[test]
 fn an_invalid_setting_is_refused_with_its_text() {
-    let desk = Desk::new(SCENARIO);
+    let dir = ScenarioDir::new(SCENARIO);
     for (set, parts) in [
         ("link.bottleneck.rate_mpbs=5", &["did you mean 'rate_mbps'"][..]),
         ("link.nope.rate_mbps=5", &["nope", "bottleneck"]),
@@ -607,45 +606,45 @@ fn an_invalid_setting_is_refused_with_its_text() {
         // The second run of the sweep is invalid, so the first does not start either.
         ("link.bottleneck.rate_mbps=10,-5", &["-5", "from 0.001 to 1000000"]),
     ] {
-        desk.refuses(&["s.toml", "--set", set], &[&["--set", set], parts].concat());
+        dir.refuses(&["s.toml", "--set", set], &[&["--set", set], parts].concat());
     }
-    desk.refuses(&["s.toml", "--seed=-1"], &["--seed"]);
-    desk.refuses(&["s.toml", "--seed=9223372036854775808"], &["seed"]);
+    dir.refuses(&["s.toml", "--seed=-1"], &["--seed"]);
+    dir.refuses(&["s.toml", "--seed=9223372036854775808"], &["seed"]);
 }
 
 #[test]
 fn a_wrong_command_line_is_refused() {
-    let desk = Desk::new(SCENARIO);
+    let dir = ScenarioDir::new(SCENARIO);
     for threads in ["0", "-1", "1025", "x", ""] {
-        desk.refuses(&["s.toml", &format!("--threads={threads}")], &["--threads", "1 to 1024"]);
+        dir.refuses(&["s.toml", &format!("--threads={threads}")], &["--threads", "1 to 1024"]);
     }
-    desk.refuses(&[], &["SCENARIO.toml"]);
-    desk.refuses(&["s.toml", "s.toml"], &["s.toml"]);
-    desk.refuses(&["s.toml", "--sed", "1"], &["--sed", "--seed"]);
+    dir.refuses(&[], &["SCENARIO.toml"]);
+    dir.refuses(&["s.toml", "s.toml"], &["s.toml"]);
+    dir.refuses(&["s.toml", "--sed", "1"], &["--sed", "--seed"]);
 }
 
 #[test]
 fn an_out_that_cannot_be_written_is_named() {
-    let desk = Desk::new(SCENARIO);
-    fs::write(desk.path("taken"), "mine").unwrap();
-    fs::create_dir_all(desk.path("half/series.csv")).unwrap();
+    let dir = ScenarioDir::new(SCENARIO);
+    fs::write(dir.path("taken"), "mine").unwrap();
+    fs::create_dir_all(dir.path("half/series.csv")).unwrap();
     for out in ["taken", "taken/below", "half", "/proc/nope"] {
-        let output = desk.sim(&["s.toml", "--json", "--out", out]);
+        let output = dir.sim(&["s.toml", "--json", "--out", out]);
         expect_code(&output, 1);
         assert!(output.stdout.is_empty());
         let wanted = format!("sabul: cannot write to {out}: ");
         assert!(stderr(&output).starts_with(&wanted), "{}", stderr(&output));
         assert!(stderr(&output).contains("--out"));
     }
-    assert_eq!(desk.text("taken"), "mine");
-    assert!(!desk.path("half/manifest.json").exists(), "a manifest says that all is there");
+    assert_eq!(dir.text("taken"), "mine");
+    assert!(!dir.path("half/manifest.json").exists(), "a manifest says that all is there");
 }
 
 #[test]
 fn events_are_written_as_json_lines_or_qlog_by_file_name() {
-    let desk = Desk::new(SCENARIO);
-    expect_code(&desk.sim(&["s.toml", "--quiet", "--events", "why.jsonl"]), 0);
-    let lines = desk.text("why.jsonl");
+    let dir = ScenarioDir::new(SCENARIO);
+    expect_code(&dir.sim(&["s.toml", "--quiet", "--events", "why.jsonl"]), 0);
+    let lines = dir.text("why.jsonl");
     for line in lines.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
         assert!(event["t_s"].is_number() && event["source"].is_string(), "{line}");
@@ -653,8 +652,8 @@ fn events_are_written_as_json_lines_or_qlog_by_file_name() {
     for what in ["\"event\":\"drop\"", "\"event\":\"timer\"", "\"event\":\"on_ack\""] {
         assert!(lines.contains(what), "{what}");
     }
-    expect_code(&desk.sim(&["s.toml", "--quiet", "--events", "why.qlog"]), 0);
-    let text = desk.text("why.qlog");
+    expect_code(&dir.sim(&["s.toml", "--quiet", "--events", "why.qlog"]), 0);
+    let text = dir.text("why.qlog");
     let records: Vec<Value> =
         text.split('\u{1e}').skip(1).map(|record| serde_json::from_str(record).unwrap()).collect();
     assert_eq!(records[0]["qlog_format"], "JSON-SEQ");
@@ -663,5 +662,5 @@ fn events_are_written_as_json_lines_or_qlog_by_file_name() {
     let (metrics, state) = ("recovery:metrics_updated", "recovery:congestion_state_updated");
     assert!(names.contains(metrics) && names.contains(state), "{names:?}");
     assert!(records.len() > lines.lines().count(), "a head, and nothing left out");
-    expect_code(&desk.sim(&["s.toml", "--events", "why.jsonl", "--set", "seed=1,2"]), 2);
+    expect_code(&dir.sim(&["s.toml", "--events", "why.jsonl", "--set", "seed=1,2"]), 2);
 }

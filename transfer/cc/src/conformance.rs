@@ -254,7 +254,7 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
         } else {
             let newly = draw();
             total += newly;
-            let echo = controller.header().map(|fields| nonsense(fields, &mut draw));
+            let echo = controller.header().map(|fields| arbitrary_echo(fields, &mut draw));
             let acked = Acked {
                 echo,
                 newly: Packets(newly),
@@ -276,7 +276,7 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
 }
 
 /// Returns header fields that no correct router would write, for a header with these fields.
-fn nonsense(fields: CongestionFields, mut draw: impl FnMut() -> u64) -> Echo {
+fn arbitrary_echo(fields: CongestionFields, mut draw: impl FnMut() -> u64) -> Echo {
     let mut rate = || if draw().is_multiple_of(2) { NO_RATE } else { Rate(draw()) };
     let signalled = rate();
     let span = Span::from_nanos(draw());
@@ -396,9 +396,9 @@ mod tests {
 
     /// Sends as fast as [`CLEAN`] serves, whatever happens.
     #[derive(Debug)]
-    struct Deaf;
+    struct Unresponsive;
 
-    impl Controller for Deaf {
+    impl Controller for Unresponsive {
         fn limits(&self) -> SendLimits {
             SendLimits { gap: sabul_units::Gap(CLEAN.service), window: None, hold_until: None }
         }
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn the_suite_detects_a_controller_that_ignores_loss() {
-        let build: crate::entry::Build = |_, _| Ok(Box::new(Deaf));
+        let build: crate::entry::Build = |_, _| Ok(Box::new(Unresponsive));
         let deaf = Entry { is_adaptive: true, build, ..*find("fixed").unwrap() };
         let rules: Vec<_> = check(&deaf).into_iter().map(|violation| violation.rule).collect();
         for rule in [
@@ -442,7 +442,7 @@ mod tests {
                 value: window.to_string(),
                 allowed: "less".to_owned(),
             }),
-            _ => Ok(Box::new(Deaf)),
+            _ => Ok(Box::new(Unresponsive)),
         };
         let entry = Entry { params: &[WINDOW], build: picky, ..*find("fixed").unwrap() };
         let seen: Vec<_> = check_params(&entry).into_iter().map(|found| found.seen).collect();

@@ -44,7 +44,7 @@ const BURST_MAX: u64 = 100_000;
 /// Ours: the shortest interval; below it a sender would do nothing but end intervals.
 pub(crate) const INTERVAL_MIN: Span = Span::from_micros(10);
 /// Limits while no good value exists: two packets, 10 ms apart.
-const TRICKLE: Answers = Answers {
+const FALLBACK_OUTPUTS: Outputs = Outputs {
     limits: SendLimits {
         gap: Gap(Span::from_millis(10)),
         window: Some(Packets(2)),
@@ -138,14 +138,14 @@ fn panic_text(cause: &(dyn Any + Send)) -> String {
 
 /// Cached return values of the controller after its newest callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Answers {
+struct Outputs {
     limits: SendLimits,
     header: Option<CongestionFields>,
     syn_interval: Span,
     phase: Phase,
 }
 
-impl Answers {
+impl Outputs {
     fn of(controller: &dyn Controller) -> Self {
         Self {
             limits: controller.limits(),
@@ -160,15 +160,20 @@ impl Answers {
     }
 
     /// Returns the reason if no sender can work with these values.
-    fn nonsense(&self, now: Instant, rtt: Option<Span>, needs: &Needs) -> Option<String> {
+    fn rejection(
+        &self,
+        now: Instant,
+        rtt: Option<Span>,
+        constraints: &Constraints,
+    ) -> Option<String> {
         let SendLimits { gap, window, hold_until } = self.limits;
         let longest = rtt.map_or(PAUSE_MAX, |rtt| PAUSE_MAX.max(rtt * 4));
         let hold = hold_until.map_or(Span::ZERO, |hold| hold.since(now));
         let seconds = |span: Span| span.as_secs_f64();
         if window == Some(Packets(0)) {
             Some("left a window of no packets, with which nothing is ever sent".to_owned())
-        } else if needs.window && window.is_none() {
-            Some("left no window, and its family says that it always has one".to_owned())
+        } else if constraints.window && window.is_none() {
+            Some("left no window, but its family requires a window".to_owned())
         } else if gap.0 > longest {
             Some(format!("left a gap of {} s between packets", seconds(gap.0)))
         } else if hold > longest {
@@ -176,7 +181,7 @@ impl Answers {
         } else if !(INTERVAL_MIN..=PAUSE_MAX).contains(&self.syn_interval) {
             let given = seconds(self.syn_interval);
             Some(format!("left an interval of {given} s; one has 10 us to 60 s"))
-        } else if needs.form.is_some_and(|form| form != self.form()) {
+        } else if constraints.form.is_some_and(|form| form != self.form()) {
             Some("left congestion headers of another form than at first".to_owned())
         } else {
             None
@@ -229,7 +234,7 @@ impl Fact<'_> {
 
 /// Constraints that all values of one controller must meet.
 #[derive(Clone, Copy, Debug)]
-struct Needs {
+struct Constraints {
     /// True if the family always has a window.
     window: bool,
     /// Form of the congestion headers; `None` until the form was read.
@@ -241,10 +246,10 @@ struct Needs {
 pub struct Guarded {
     name: &'static str,
     family: Family,
-    needs: Needs,
+    constraints: Constraints,
     /// `None` after a fault.
     inner: Option<Box<dyn Controller>>,
-    answers: Answers,
+    outputs: Outputs,
     constants: Constants,
     breaker: Option<Breaker>,
     random: SeededRandom,
@@ -279,7 +284,7 @@ impl Guarded {
         let mut guarded = Self::empty(entry.name, entry.family);
         match caught(|| (entry.build)(params, packet_bytes)) {
             Ok(built) => guarded.install(built?),
-            Err(what) => guarded.blame(BUILD, Instant::ZERO, what),
+            Err(what) => guarded.record_fault(BUILD, Instant::ZERO, what),
         }
         Ok(guarded)
     }
@@ -315,9 +320,9 @@ impl Guarded {
         Self {
             name,
             family,
-            needs: Needs { window: family != Family::Rate, form: None },
+            constraints: Constraints { window: family != Family::Rate, form: None },
             inner: None,
-            answers: TRICKLE,
+            outputs: FALLBACK_OUTPUTS,
             constants: Constants::default(),
             breaker: None,
             random: SeededRandom::new(0),
@@ -328,20 +333,20 @@ impl Guarded {
 
     /// Reads and caches the values that are read once.
     fn install(&mut self, controller: Box<dyn Controller>) {
-        let read = caught(|| (controller.constants(), Answers::of(&*controller)));
+        let read = caught(|| (controller.constants(), Outputs::of(&*controller)));
         self.inner = Some(controller);
-        let (constants, answers) = match read {
-            Ok((constants, answers)) => (constants, Ok(answers)),
+        let (constants, outputs) = match read {
+            Ok((constants, outputs)) => (constants, Ok(outputs)),
             Err(what) => (Constants::default(), Err(what)),
         };
-        self.check(BUILD, Instant::ZERO, None, answers);
-        self.needs.form = Some(self.answers.form());
+        self.check(BUILD, Instant::ZERO, None, outputs);
+        self.constraints.form = Some(self.outputs.form());
         let burst = constants.burst.0;
         if (1..=BURST_MAX).contains(&burst) {
             self.constants = constants;
         } else if self.fault.is_none() {
             let what = format!("left a burst of {burst} packets; one has 1 to {BURST_MAX}");
-            self.blame(BUILD, Instant::ZERO, what);
+            self.record_fault(BUILD, Instant::ZERO, what);
         }
     }
 
@@ -351,29 +356,29 @@ impl Guarded {
         let Some(inner) = self.inner.as_deref_mut() else { return };
         let reasons = self.journal.as_mut().map(|journal| &mut journal.reasons);
         let mut cx = Context::new(moment, &mut self.random).with_reasons(reasons);
-        let answered = caught(|| {
+        let read = caught(|| {
             fact.pass_to(inner, &mut cx);
-            Answers::of(inner)
+            Outputs::of(inner)
         });
-        self.check(fact.callback(), moment.now, moment.rtt.map(|rtt| rtt.smoothed), answered);
+        self.check(fact.callback(), moment.now, moment.rtt.map(|rtt| rtt.smoothed), read);
     }
 
-    /// Keeps the values that the controller returned after a call, or blames the controller.
+    /// Keeps the values that the controller returned after a call, or records a fault.
     #[inline(always)] // As `pass`.
     fn check(
         &mut self,
         callback: &'static str,
         now: Instant,
         rtt: Option<Span>,
-        answered: Result<Answers, String>,
+        read: Result<Outputs, String>,
     ) {
-        let wrong = match answered {
-            Ok(answers) => match answers.nonsense(now, rtt, &self.needs) {
+        let fault = match read {
+            Ok(outputs) => match outputs.rejection(now, rtt, &self.constraints) {
                 None => {
-                    let before = std::mem::replace(&mut self.answers, answers);
+                    let before = std::mem::replace(&mut self.outputs, outputs);
                     if let Some(journal) = &mut self.journal {
-                        let of = |answers: Answers| (answers.phase, answers.limits);
-                        journal.note(now, callback, of(before), of(answers));
+                        let of = |outputs: Outputs| (outputs.phase, outputs.limits);
+                        journal.note(now, callback, of(before), of(outputs));
                     }
                     return;
                 }
@@ -381,11 +386,11 @@ impl Guarded {
             },
             Err(what) => what,
         };
-        self.blame(callback, now, wrong);
+        self.record_fault(callback, now, fault);
     }
 
     #[cold]
-    fn blame(&mut self, callback: &'static str, at: Instant, what: String) {
+    fn record_fault(&mut self, callback: &'static str, at: Instant, what: String) {
         self.fault = Some(Box::new(Fault { controller: self.name, callback, at, what }));
         let broken = self.inner.take();
         // The controller may panic again in its destructor.
@@ -394,7 +399,7 @@ impl Guarded {
 
     /// Returns the limits from now on, bounded by the breaker.
     pub fn limits(&self) -> SendLimits {
-        let limits = self.answers.limits;
+        let limits = self.outputs.limits;
         match self.breaker.as_ref().and_then(Breaker::gap) {
             Some(least) => SendLimits { gap: limits.gap.max(least), ..limits },
             None => limits,
@@ -468,17 +473,17 @@ impl Guarded {
 
     /// Returns the congestion header fields of each DATA packet; `None` without a header.
     pub const fn header(&self) -> Option<CongestionFields> {
-        self.answers.header
+        self.outputs.header
     }
 
     /// Returns the length of the controller's own interval.
     pub const fn syn_interval(&self) -> Span {
-        self.answers.syn_interval
+        self.outputs.syn_interval
     }
 
     /// Returns the current phase.
     pub const fn phase(&self) -> Phase {
-        self.answers.phase
+        self.outputs.phase
     }
 
     /// Returns the controller's fault; the driver then ends the run and reports the fault.
@@ -503,9 +508,9 @@ impl Guarded {
 
     /// Returns whether the controller, read again, returns the values cached after the newest
     /// event.
-    pub(crate) fn answers_again(&self) -> bool {
+    pub(crate) fn outputs_repeat(&self) -> bool {
         let Some(inner) = self.inner.as_deref() else { return true };
-        caught(|| Answers::of(inner)).is_ok_and(|again| again == self.answers)
+        caught(|| Outputs::of(inner)).is_ok_and(|again| again == self.outputs)
     }
 }
 

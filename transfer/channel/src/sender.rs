@@ -8,7 +8,7 @@
 //! States:      of blocks: `stream`; of numbers: `ledger`.
 //! Not here:    payload bytes, keys and sockets; the response of the rate to losses (`sabul-cc`).
 
-mod answers;
+mod control_packets;
 mod feedback;
 mod ledger;
 mod losses;
@@ -32,7 +32,7 @@ use crate::fired::Fired;
 use crate::flow_window::FlowWindow;
 use crate::reports::ReportRule;
 use crate::rules::SenderRules;
-use answers::Answers;
+use control_packets::ControlPackets;
 use feedback::ReportState;
 use ledger::{Ledger, PieceRange};
 use losses::Losses;
@@ -163,7 +163,7 @@ pub struct Sender {
     losses: Losses,
     silence: Silence,
     report_state: ReportState,
-    answers: Answers,
+    control_packets: ControlPackets,
     waits: Waits,
 }
 
@@ -186,7 +186,7 @@ impl Sender {
             losses: Losses::new(now),
             silence: Silence::new(now, config.expiry),
             report_state: ReportState::default(),
-            answers: Answers::new(now, has_headers),
+            control_packets: ControlPackets::new(now, has_headers),
             waits: Waits::default(),
             config,
         }

@@ -716,7 +716,7 @@ impl Sink for FileSink {
     }
 
     fn pending_bytes(&self) -> usize {
-        self.small.coming_bytes()
+        self.small.incoming_bytes()
     }
 
     fn commit(&mut self) {

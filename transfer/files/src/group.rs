@@ -22,7 +22,7 @@ use sabul_wire::control::{Failure, FailureCode};
 
 use super::entry_error::{EntryError, entry_error, root_entry_error};
 use super::part::Part;
-use super::pool::{FilePool, Nearby, by_folder};
+use super::pool::{FilePool, FolderCache, by_folder};
 use super::receive::CommitResult;
 use crate::disk::{Disk, DiskFile};
 use crate::root::{FileId, LinkTarget, RootPath};
@@ -75,7 +75,7 @@ struct Unflushed {
 
 /// Content of one flush.
 #[derive(Debug, Default)]
-struct Load {
+struct FlushBatch {
     verified: Vec<Verified>,
     named: Vec<Named>,
     /// Folders with names to be flushed.
@@ -103,11 +103,11 @@ pub(super) struct Group {
     disk: Arc<dyn Disk>,
     pool: Arc<FilePool>,
     /// The group that is being gathered.
-    next: Load,
+    next: FlushBatch,
     /// Devices of all anchors, including the anchors of a running flush.
     anchored: BTreeSet<u64>,
     /// The flush thread, started on first use; `None` if no thread could be started.
-    aside: Option<Aside>,
+    flush_thread: Option<FlushThread>,
     /// Number of files in the running flush; `None` if no flush is running.
     under_way: Option<usize>,
     /// Folders whose own name and whose parents' names are on the disk.
@@ -125,9 +125,9 @@ impl Group {
         Self {
             disk,
             pool,
-            next: Load::default(),
+            next: FlushBatch::default(),
             anchored: BTreeSet::new(),
-            aside: None,
+            flush_thread: None,
             under_way: None,
             durable_folders: BTreeSet::new(),
             bytes: 0,
@@ -293,7 +293,7 @@ impl Group {
     fn rename_all(&mut self, list: Vec<Verified>) -> Vec<(Verified, Result<(), EntryError>)> {
         let (disk, own) = (&*self.disk, &self.own);
         let in_folder = |list: Vec<Verified>| {
-            let mut near = Nearby::new(disk);
+            let mut near = FolderCache::new(disk);
             let mut made = Vec::new();
             let rename = |mut verified: Verified| {
                 let part = &mut verified.part;
@@ -328,43 +328,45 @@ impl Group {
     /// once if no thread can be started or the disk does not support concurrent calls.
     fn begin(&mut self) {
         (self.bytes, self.since) = (0, None);
-        let mut load = std::mem::take(&mut self.next);
-        if self.aside.is_none() && self.disk.takes_several() {
-            self.aside = Aside::start(&self.disk);
+        let mut batch = std::mem::take(&mut self.next);
+        if self.flush_thread.is_none() && self.disk.takes_several() {
+            self.flush_thread = FlushThread::start(&self.disk);
         }
-        if let Some(aside) = &self.aside {
-            let files = load.verified.len();
-            match aside.loads.send(load) {
+        if let Some(flush_thread) = &self.flush_thread {
+            let files = batch.verified.len();
+            match flush_thread.batches.send(batch) {
                 Ok(()) => {
                     self.under_way = Some(files);
                     return;
                 }
-                Err(back) => load = back.0,
+                Err(back) => batch = back.0,
             }
         }
-        let outcome = load.flush(&*self.disk);
-        self.end(load, outcome);
+        let outcome = batch.flush(&*self.disk);
+        self.end(batch, outcome);
     }
 
     /// Waits for the running flush, if any.
     fn finish_flush(&mut self) {
-        if let (Some(_), Some(aside)) = (self.under_way.take(), &self.aside) {
-            let (load, outcome) = aside.done.recv().expect("who flushes does not panic");
-            self.end(load, outcome);
+        if let (Some(_), Some(flush_thread)) = (self.under_way.take(), &self.flush_thread) {
+            let (batch, outcome) =
+                flush_thread.done.recv().expect("the flush thread does not panic");
+            self.end(batch, outcome);
         }
     }
 
     fn finish_flush_if_done(&mut self) {
-        let done = self.aside.as_ref().and_then(|aside| aside.done.try_recv().ok());
-        if let Some((load, outcome)) = done {
+        let done =
+            self.flush_thread.as_ref().and_then(|flush_thread| flush_thread.done.try_recv().ok());
+        if let Some((batch, outcome)) = done {
             self.under_way = None;
-            self.end(load, outcome);
+            self.end(batch, outcome);
         }
     }
 
     /// After a flush: renames verified files and settles named entries.
-    fn end(&mut self, load: Load, Outcome { names, contents }: Outcome) {
-        let Load { verified, named, folders, mut anchors, is_one_by_one } = load;
+    fn end(&mut self, batch: FlushBatch, Outcome { names, contents }: Outcome) {
+        let FlushBatch { verified, named, folders, mut anchors, is_one_by_one } = batch;
         self.next.anchors.append(&mut anchors);
         self.next.is_one_by_one |= is_one_by_one || names.is_err();
         if names.is_ok() {
@@ -420,29 +422,29 @@ impl Group {
 
 /// A flush thread, which ends when this is dropped.
 #[derive(Debug)]
-struct Aside {
-    loads: Sender<Load>,
-    done: Receiver<(Load, Outcome)>,
+struct FlushThread {
+    batches: Sender<FlushBatch>,
+    done: Receiver<(FlushBatch, Outcome)>,
 }
 
-impl Aside {
+impl FlushThread {
     fn start(disk: &Arc<dyn Disk>) -> Option<Self> {
-        let (loads, inputs) = channel::<Load>();
+        let (batches, inputs) = channel::<FlushBatch>();
         let (outputs, done) = channel();
         let disk = Arc::clone(disk);
         let run = move || {
-            for load in inputs {
-                let outcome = load.flush(&*disk);
-                if outputs.send((load, outcome)).is_err() {
+            for batch in inputs {
+                let outcome = batch.flush(&*disk);
+                if outputs.send((batch, outcome)).is_err() {
                     break;
                 }
             }
         };
-        thread("sabul-flush", run).ok().map(|()| Self { loads, done })
+        thread("sabul-flush", run).ok().map(|()| Self { batches, done })
     }
 }
 
-impl Load {
+impl FlushBatch {
     fn is_empty(&self) -> bool {
         self.verified.is_empty() && self.named.is_empty()
     }

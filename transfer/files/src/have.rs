@@ -60,7 +60,7 @@ impl Have {
         }
         if is_last {
             let wholes: usize = self.wholes.iter().map(Vec::len).sum();
-            debug!(files = self.files.len(), wholes, "resume: what the receiver has");
+            debug!(files = self.files.len(), wholes, "resume: partial data of the receiver");
             for (path, marks) in self.files.iter().take(FILES_LOGGED) {
                 let bytes = marks.last().map_or(0, |mark| mark.bytes);
                 debug!(file = %Printable(path), bytes, "resume: a file goes on there, if it is the same");

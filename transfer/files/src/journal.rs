@@ -367,7 +367,7 @@ impl Journal {
         }
         let Reading { length, check, .. } = reading;
         if length < found.size {
-            info!(journal = %path, "what an earlier transfer noted is damaged, and counts up to there");
+            info!(journal = %path, "the journal of an earlier transfer is damaged; entries before the damage are used");
         }
         file.resume_at(length)?;
         self.open.push(Open {

@@ -73,7 +73,7 @@ impl DirectoryListing {
             View::Tree | View::Archive => true,
             View::Itself | View::Content | View::All => {
                 let tree = disk.map_or(Tree::Local, Tree::Disk);
-                let todo = places.into_iter().rev().map(|place| Todo::Place(path_of(place), true));
+                let todo = places.into_iter().rev().map(|place| Task::Place(path_of(place), true));
                 let todo = todo.collect();
                 return Ok(Self(ListingKind::PathWalk(PathWalk { tree, view, todo })));
             }
@@ -137,17 +137,17 @@ struct PathWalk {
     tree: Tree,
     view: View,
     /// A stack: the next task is last.
-    todo: Vec<Todo>,
+    todo: Vec<Task>,
 }
 
-enum Todo {
+enum Task {
     /// A requested path; the flag means that the path may be a pattern.
     Place(PathBuf, bool),
     /// A folder: names already read, in reverse order, and names not read yet.
     Folder(PathBuf, Vec<Vec<u8>>, Option<Children>),
 }
 
-impl std::fmt::Debug for Todo {
+impl std::fmt::Debug for Task {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (Self::Place(path, _) | Self::Folder(path, ..)) = self;
         f.debug_tuple("Todo").field(path).finish()
@@ -158,13 +158,13 @@ impl PathWalk {
     fn step(&mut self) -> ListingStep {
         match self.todo.pop() {
             None => ListingStep::End,
-            Some(Todo::Place(path, may_be_pattern)) => {
+            Some(Task::Place(path, may_be_pattern)) => {
                 self.begin(path, may_be_pattern).unwrap_or(ListingStep::Pause)
             }
-            Some(Todo::Folder(path, mut names, rest)) => match names.pop() {
+            Some(Task::Folder(path, mut names, rest)) => match names.pop() {
                 Some(name) => {
                     let child = path.join(OsStr::from_bytes(&name));
-                    self.todo.push(Todo::Folder(path, names, rest));
+                    self.todo.push(Task::Folder(path, names, rest));
                     self.child(child)
                 }
                 None if rest.is_some() => self.read_on(path, rest),
@@ -187,7 +187,7 @@ impl PathWalk {
         match sorted_part(&mut rest, room) {
             Ok(mut names) => {
                 names.reverse();
-                self.todo.push(Todo::Folder(path, names, rest));
+                self.todo.push(Task::Folder(path, names, rest));
                 ListingStep::Pause
             }
             Err(failure) => failed(&path, failure),
@@ -196,8 +196,8 @@ impl PathWalk {
 
     fn held(&self) -> usize {
         let names = self.todo.iter().map(|todo| match todo {
-            Todo::Folder(_, names, _) => names.len(),
-            Todo::Place(..) => 0,
+            Task::Folder(_, names, _) => names.len(),
+            Task::Place(..) => 0,
         });
         names.sum()
     }
@@ -208,7 +208,7 @@ impl PathWalk {
         if may_be_pattern && glob::is_pattern(path.as_os_str().as_bytes()) {
             match glob::expand(&self.tree, &path) {
                 Ok(Matches::Several(paths)) => {
-                    let places = paths.into_iter().rev().map(|path| Todo::Place(path, false));
+                    let places = paths.into_iter().rev().map(|path| Task::Place(path, false));
                     self.todo.extend(places);
                     return None;
                 }
@@ -234,7 +234,7 @@ impl PathWalk {
     fn enter(&mut self, path: PathBuf, shown: Option<ListingStep>) -> ListingStep {
         match self.tree.list(&path) {
             Ok(children) => {
-                self.todo.push(Todo::Folder(path, Vec::new(), Some(children)));
+                self.todo.push(Task::Folder(path, Vec::new(), Some(children)));
                 shown.unwrap_or(ListingStep::Pause)
             }
             Err(failure) => failed(&path, failure),

@@ -212,8 +212,7 @@ impl Part {
         if !is_ours || file.lock().map_err(fail)? != Lock::Held || found.size < layout.reach(offset)
         {
             let message = format!(
-                "cannot go on with '{target}': another transfer writes what was left of it; copy it \
-                 again"
+                "cannot resume '{target}': another transfer uses its partial data; copy the file again"
             );
             return Err(Failure::new(FailureCode::Unwritable, message).into());
         }
@@ -606,7 +605,7 @@ pub(super) fn reclaim(disk: &dyn Disk, folder: &RootPath, own: &Metadata) -> usi
         let Ok(path) = folder.join(&name) else { continue };
         match remove_if_dead(disk, &path, least_age, own) {
             Ok(true) => {
-                info!(part = %path, "removed what an earlier transfer left unfinished");
+                info!(part = %path, "removed a part file of an earlier transfer");
                 removed += 1;
             }
             Ok(false) => {}

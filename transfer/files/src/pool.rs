@@ -85,12 +85,12 @@ pub(super) fn by_folder<T>(items: Vec<T>, path: impl Fn(&T) -> &RootPath) -> Vec
 
 /// Disk wrapper that keeps the last used folder open.
 #[derive(Debug)]
-pub(super) struct Nearby<'a> {
+pub(super) struct FolderCache<'a> {
     disk: &'a dyn Disk,
     near: Option<(RootPath, Option<Box<dyn Disk>>)>,
 }
 
-impl<'a> Nearby<'a> {
+impl<'a> FolderCache<'a> {
     /// Creates the wrapper without an open folder.
     pub(super) const fn new(disk: &'a dyn Disk) -> Self {
         Self { disk, near: None }

@@ -262,9 +262,9 @@ pub struct Counts {
 }
 
 /// Callback that admits an entry or ends the transfer.
-struct Gate(Box<Judge>);
+struct Gate(Box<AdmitEntry>);
 
-type Judge = dyn FnMut(&Entry) -> Result<(), Failure> + Send;
+type AdmitEntry = dyn FnMut(&Entry) -> Result<(), Failure> + Send;
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -407,10 +407,10 @@ mod tests {
                 waiting.0 += 1;
                 waiting.1 = waiting.1.max(waiting.0);
                 self.more.notify_all();
-                let patience = Duration::from_secs(20);
+                let timeout = Duration::from_secs(20);
                 let is_alone = |waiting: &mut (usize, usize)| waiting.1 < 4;
                 let (mut waiting, _) =
-                    self.more.wait_timeout_while(waiting, patience, is_alone).unwrap();
+                    self.more.wait_timeout_while(waiting, timeout, is_alone).unwrap();
                 waiting.0 -= 1;
             }
             Disk::stat(&self.root_dir, path, link)

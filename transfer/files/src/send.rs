@@ -144,7 +144,7 @@ pub fn send_files(
     if walk.led_out() > 0 {
         warn!(
             links = walk.led_out(),
-            "links that lead out of what is copied were not followed; -L follows them"
+            "links that lead out of the sources were not followed; -L follows them"
         );
     }
     Ok(summary)

@@ -553,7 +553,7 @@ impl Walk {
             }
             FactKind::LinkOut => {
                 self.led_out += 1;
-                let why = "is a link that leads out of what is copied; -L follows it";
+                let why = "is a link that leads out of the sources; -L follows it";
                 return Err(unreadable(path, why));
             }
             FactKind::Other(what) => return Err(unreadable(path, &format!("is {what}"))),

@@ -113,7 +113,7 @@ async fn answer(mut guest: UnixStream, job: &Job) -> io::Result<()> {
             Err(why) => Answer::Refused(why),
         },
         Err(error) => Answer::Refused(format!(
-            "the running command does not understand the request ({error}); use its version of sabul"
+            "the running command cannot read the request ({error}); use the same version of sabul"
         )),
     };
     let mut text = serde_json::to_vec(&answer)?;

@@ -16,7 +16,7 @@ const PLACES_MAX: usize = 500;
 
 /// Step of a copy for one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum StepKind {
     /// A file would be sent to a path where nothing exists.
     Send,
     /// A file, or its remainder, would be sent and would replace an existing file.
@@ -29,7 +29,7 @@ pub enum What {
     Skip(Failure),
 }
 
-impl What {
+impl StepKind {
     /// Returns the word for the step in JSON documents.
     pub const fn word(&self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ pub struct Step {
     /// Size of the content in bytes.
     pub bytes: u64,
     /// Step for this entry.
-    pub what: What,
+    pub kind: StepKind,
 }
 
 /// Totals of a dry run.
@@ -73,15 +73,15 @@ impl Sums {
     pub fn of(steps: &[Step]) -> Self {
         let mut sums = Self::default();
         for step in steps {
-            match step.what {
-                What::Send | What::Replace => {
+            match step.kind {
+                StepKind::Send | StepKind::Replace => {
                     sums.files += 1;
                     sums.bytes += step.bytes;
-                    sums.replaced += u64::from(step.what == What::Replace);
+                    sums.replaced += u64::from(step.kind == StepKind::Replace);
                 }
-                What::Make => sums.folders += 1,
-                What::Keep => {}
-                What::Skip(_) => sums.skipped += 1,
+                StepKind::Make => sums.folders += 1,
+                StepKind::Keep => {}
+                StepKind::Skip(_) => sums.skipped += 1,
             }
         }
         sums
@@ -205,19 +205,19 @@ fn step(seen: &Seen, there: Option<SeenKind>) -> Step {
     let path = seen.path.clone();
     let facts = match &seen.outcome {
         Ok(facts) => facts,
-        Err(failure) => return Step { path, bytes: 0, what: What::Skip(failure.clone()) },
+        Err(failure) => return Step { path, bytes: 0, kind: StepKind::Skip(failure.clone()) },
     };
-    let skip = |why: &str| What::Skip(Failure::new(FailureCode::Unwritable, why));
-    let what = match (facts.kind, there) {
-        (SeenKind::Directory, None) => What::Make,
-        (SeenKind::Directory, Some(SeenKind::Directory)) => What::Keep,
+    let skip = |why: &str| StepKind::Skip(Failure::new(FailureCode::Unwritable, why));
+    let kind = match (facts.kind, there) {
+        (SeenKind::Directory, None) => StepKind::Make,
+        (SeenKind::Directory, Some(SeenKind::Directory)) => StepKind::Keep,
         (SeenKind::Directory, Some(_)) => skip("something other than a folder has this name"),
-        (_, None) => What::Send,
-        (_, Some(SeenKind::File | SeenKind::Link)) => What::Replace,
+        (_, None) => StepKind::Send,
+        (_, Some(SeenKind::File | SeenKind::Link)) => StepKind::Replace,
         (_, Some(SeenKind::Directory)) => skip("a folder has this name"),
         (_, Some(SeenKind::Other)) => skip("a device, pipe or socket has this name"),
     };
-    Step { path, bytes: facts.size, what }
+    Step { path, bytes: facts.size, kind }
 }
 
 /// Returns the failure of a file in a missing directory: a copy does not create this directory.
@@ -225,12 +225,12 @@ fn without_folder(seen: &Seen, place: &[u8]) -> Step {
     let reason = "No such file or directory";
     let failure = Failure::of_file(FailureCode::Unwritable, "write", Printable(place), reason);
     let failure = seen.outcome.as_ref().err().cloned().unwrap_or(failure);
-    Step { path: seen.path.clone(), bytes: 0, what: What::Skip(failure) }
+    Step { path: seen.path.clone(), bytes: 0, kind: StepKind::Skip(failure) }
 }
 
 /// Returns the step that creates a directory of the destination.
 fn made(path: Vec<u8>) -> Step {
-    Step { path, bytes: 0, what: What::Make }
+    Step { path, bytes: 0, kind: StepKind::Make }
 }
 
 /// Returns the directories above a path, outermost first, and with `with_itself` the path too.
@@ -343,7 +343,7 @@ mod tests {
             Seen { path: b"a".to_vec(), outcome: Ok(facts) }
         };
         let (file, folder) = (seen(SeenKind::File), seen(SeenKind::Directory));
-        let word = |seen, there| step(seen, there).what.word();
+        let word = |seen, there| step(seen, there).kind.word();
         for (there, of_file, of_folder) in [
             (None, "send", "make"),
             (Some(SeenKind::File), "replace", "skip"),

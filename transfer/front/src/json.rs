@@ -9,7 +9,7 @@ use sabul::{ChannelStats, Failure, Progress, Report};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::dry::{Step, Sums, What};
+use crate::dry::{Step, StepKind, Sums};
 use crate::format;
 use crate::lost_metadata::NotKeptJson;
 
@@ -213,11 +213,11 @@ impl DryJson {
     pub fn of(steps: &[Step], sums: &Sums, mut errors: Vec<ErrorJson>) -> Self {
         let entries = steps.iter().map(|step| StepJson {
             path: Printable(&step.path).to_string(),
-            what: step.what.word().to_owned(),
+            what: step.kind.word().to_owned(),
             bytes: step.bytes,
         });
-        errors.extend(steps.iter().filter_map(|step| match &step.what {
-            What::Skip(failure) => Some(ErrorJson::of_entry(&step.path, failure)),
+        errors.extend(steps.iter().filter_map(|step| match &step.kind {
+            StepKind::Skip(failure) => Some(ErrorJson::of_entry(&step.path, failure)),
             _ => None,
         }));
         let &Sums { files, replaced, bytes, folders, skipped } = sums;

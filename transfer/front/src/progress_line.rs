@@ -302,7 +302,7 @@ impl Minimum {
     pub fn verdict(&self, rate_bps: f64, channel: &ChannelStats) -> String {
         let limiter = match limiter::shares(channel) {
             shares if shares.is_empty() => {
-                "only the sending side knows what limited the copy".to_owned()
+                "only the sending side measures the limiters of the copy".to_owned()
             }
             shares => format!("limited by: {shares} of the time"),
         };

@@ -21,11 +21,11 @@ pub struct EventSink(Arc<Callback>);
 pub struct TransferEvent {
     transfer: u32,
     opened: Moment,
-    what: What,
+    detail: Detail,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Detail {
     Did(Event),
     Fired(Fired),
 }
@@ -39,7 +39,7 @@ impl TransferEvent {
     /// Returns one line of JSON. The source is `transfer:N`, and time counts from the opening of its channel. The
     /// columns are those of `sabul_cc::events` and, for a timer, `timer` and `why`.
     pub fn to_json(&self) -> String {
-        self.line(&format!("transfer:{}", self.transfer), self.what)
+        self.line(&format!("transfer:{}", self.transfer), self.detail)
     }
 
     /// As [`Self::to_json`], with the source `of` and with time since `start`; `None` if the channel was opened before
@@ -47,21 +47,21 @@ impl TransferEvent {
     pub fn to_json_since(&self, start: Moment, of: &str) -> Option<String> {
         let before = self.opened.checked_duration_since(start)?.into();
         let later = |at: Instant| at + before;
-        let what = match self.what {
-            What::Did(mut event) => {
+        let detail = match self.detail {
+            Detail::Did(mut event) => {
                 event.at = later(event.at);
                 event.limits.hold_until = event.limits.hold_until.map(later);
-                What::Did(event)
+                Detail::Did(event)
             }
-            What::Fired(fired) => What::Fired(Fired { at: later(fired.at), ..fired }),
+            Detail::Fired(fired) => Detail::Fired(Fired { at: later(fired.at), ..fired }),
         };
-        Some(self.line(of, what))
+        Some(self.line(of, detail))
     }
 
-    fn line(&self, of: &str, what: What) -> String {
-        match what {
-            What::Did(event) => event.to_json(of),
-            What::Fired(fired) => fired.to_json(of),
+    fn line(&self, of: &str, detail: Detail) -> String {
+        match detail {
+            Detail::Did(event) => event.to_json(of),
+            Detail::Fired(fired) => fired.to_json(of),
         }
     }
 }
@@ -93,16 +93,16 @@ pub(crate) struct TransferEventSink {
 impl TransferEventSink {
     /// Reports a controller event; `opened` is the time at which the channel was opened.
     pub(crate) fn did(&self, opened: Moment, event: Event) {
-        self.emit(opened, What::Did(event));
+        self.emit(opened, Detail::Did(event));
     }
 
     /// Reports a timer that fired.
     pub(crate) fn fired(&self, opened: Moment, fired: Fired) {
-        self.emit(opened, What::Fired(fired));
+        self.emit(opened, Detail::Fired(fired));
     }
 
-    fn emit(&self, opened: Moment, what: What) {
-        (self.sink.0)(&TransferEvent { transfer: self.transfer, opened, what });
+    fn emit(&self, opened: Moment, detail: Detail) {
+        (self.sink.0)(&TransferEvent { transfer: self.transfer, opened, detail });
     }
 }
 

@@ -239,7 +239,7 @@ fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 
 /// Accepts every connection at once and passes authenticated sessions to the application.
 async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Session>) {
-    let porch = Arc::new(Porch::new());
+    let handshakes = Arc::new(Handshakes::new());
     // The tasks end with this task.
     let mut greetings = JoinSet::new();
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -248,7 +248,7 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
     loop {
         tokio::select! {
             biased;
-            _ = sweep.tick(), if !greetings.is_empty() => porch.sweep(),
+            _ = sweep.tick(), if !greetings.is_empty() => handshakes.sweep(),
             Some(_) = greetings.join_next(), if !greetings.is_empty() => {}
             called = tcp.accept() => {
                 let problem = match called {
@@ -261,11 +261,11 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
                             turn_away(stream);
                             Some("memory is short".to_owned())
                         } else {
-                            match porch.call(peer) {
+                            match handshakes.call(peer) {
                                 Ok(caller) => {
-                                    let newcomer = Newcomer { stream, peer };
+                                    let new_connection = NewConnection { stream, peer };
                                     let greeting = greet_and_hand_over(
-                                        newcomer, Arc::clone(&caller), Arc::clone(&gate),
+                                        new_connection, Arc::clone(&caller), Arc::clone(&gate),
                                         accepted.clone(),
                                     );
                                     greetings.spawn(greeting);
@@ -297,7 +297,7 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
 
 /// A connection that has just been accepted.
 #[derive(Debug)]
-struct Newcomer {
+struct NewConnection {
     stream: TcpStream,
     peer: SocketAddr,
 }
@@ -316,7 +316,7 @@ fn turn_away(stream: TcpStream) {
 
 /// Unauthenticated connections.
 #[derive(Debug)]
-struct Porch {
+struct Handshakes {
     admission: Mutex<Admission>,
     /// Wakes the task of a connection that is evicted.
     evictions: Mutex<BTreeMap<u64, Arc<Notify>>>,
@@ -324,7 +324,7 @@ struct Porch {
     processors: Semaphore,
 }
 
-impl Porch {
+impl Handshakes {
     fn new() -> Self {
         let mut seed = [0; 8];
         // Without randomness an attacker may predict which connections are dropped, but nothing else.
@@ -351,7 +351,7 @@ impl Porch {
                 self.stop(instead_of);
                 let evicted = Arc::<Notify>::default();
                 self.evictions().insert(number, Arc::clone(&evicted));
-                Ok(Arc::new(Caller { porch: Arc::clone(self), number, evicted }))
+                Ok(Arc::new(Caller { handshakes: Arc::clone(self), number, evicted }))
             }
             Verdict::SourceIsFull => Err("too many others from its address are greeting"),
             Verdict::RandomDrop => Err("too many callers are greeting"),
@@ -377,7 +377,7 @@ impl Porch {
 /// Slot of an unauthenticated connection.
 #[derive(Debug)]
 struct Caller {
-    porch: Arc<Porch>,
+    handshakes: Arc<Handshakes>,
     number: u64,
     evicted: Arc<Notify>,
 }
@@ -388,14 +388,14 @@ impl Caller {
     async fn begin(&self) -> Option<SemaphorePermit<'_>> {
         self.pause(Admission::line_up).await;
         // The semaphore is never closed.
-        let first = self.porch.processors.acquire().await.ok();
+        let first = self.handshakes.processors.acquire().await.ok();
         self.pause(Admission::begin).await;
         first
     }
 
     async fn pause(&self, until: fn(&mut Admission, Instant, u64) -> Result<(), Duration>) {
         loop {
-            let permitted = until(&mut self.porch.admission(), Instant::now(), self.number);
+            let permitted = until(&mut self.handshakes.admission(), Instant::now(), self.number);
             match permitted {
                 Ok(()) => return,
                 Err(wait) => tokio::time::sleep(wait).await,
@@ -405,8 +405,8 @@ impl Caller {
 
     /// Frees the slot: the connection is authenticated or rejected.
     fn leave(&self) {
-        self.porch.admission().leave(self.number);
-        self.porch.evictions().remove(&self.number);
+        self.handshakes.admission().leave(self.number);
+        self.handshakes.evictions().remove(&self.number);
     }
 }
 
@@ -417,12 +417,12 @@ impl Drop for Caller {
 }
 
 async fn greet_and_hand_over(
-    newcomer: Newcomer,
+    new_connection: NewConnection,
     caller: Arc<Caller>,
     gate: Arc<Gate>,
     accepted: mpsc::Sender<Session>,
 ) {
-    let Newcomer { mut stream, peer } = newcomer;
+    let NewConnection { mut stream, peer } = new_connection;
     // Until this end has sent its first byte, an evicted connection receives the busy message.
     let ready = tokio::select! {
         biased;
@@ -463,7 +463,7 @@ async fn line_up<'a>(
 ) -> Result<(ClientHello, Option<SemaphorePermit<'a>>), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let hello = tls::client_hello(stream).await.map_err(|error| error.to_string())?;
-    caller.porch.admission().speaks(caller.number);
+    caller.handshakes.admission().speaks(caller.number);
     Ok((hello, caller.begin().await))
 }
 
@@ -499,7 +499,7 @@ async fn admit(greeting: Greeting, peer: SocketAddr, gate: &Gate) -> Result<Sess
         Err(Failure::new(FailureCode::Authentication, text))
     } else if version != CONTROL_VERSION || suite.is_none() {
         let text = format!(
-            "the listener speaks version {CONTROL_VERSION} and the connector {version}, or they \
+            "the listener has protocol version {CONTROL_VERSION} and the connector {version}, or they \
              have no cipher in common: use the same release on both sides"
         );
         Err(Failure::new(FailureCode::Version, text))

@@ -580,9 +580,9 @@ mod tests {
 
     fn wait(expectation: &mut Expectation) -> Option<OpenPath> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let patience = Duration::from_secs(3);
+        let timeout = Duration::from_secs(3);
         runtime
-            .block_on(async { tokio::time::timeout(patience, expectation.wait()).await })
+            .block_on(async { tokio::time::timeout(timeout, expectation.wait()).await })
             .ok()
             .map(|path| path.unwrap())
     }

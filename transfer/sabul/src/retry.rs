@@ -28,7 +28,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Makes a backoff that retries for `patience` after each loss; zero disables retries.
+    /// Makes a backoff that retries for `limit` after each loss; zero disables retries.
     pub const fn new(limit: Duration) -> Self {
         Self { limit, away_since: None, began: None, pause: *PAUSES.start(), attempts: 0 }
     }

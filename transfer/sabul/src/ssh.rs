@@ -12,10 +12,10 @@ mod dial;
 mod error;
 mod lines;
 mod messages;
+mod observer;
 mod push;
 mod script;
 mod strip;
-mod watch;
 
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
@@ -33,11 +33,11 @@ pub(crate) mod parts {
     pub use super::bridge::Bridge;
     pub use super::command::{Program, SplitError};
     pub use super::dial::{Dialled, Order, connect};
+    pub use super::observer::{NoObserver, UploadObserver};
     pub use super::push::Push;
-    pub use super::watch::{Unwatched, Watch};
 }
 pub use crate::error::SshSetting;
-use parts::{Dialled, Order, Ports, Program, Push, Unwatched};
+use parts::{Dialled, NoObserver, Order, Ports, Program, Push};
 
 /// A host reached through ssh, on which the program `sabul` is installed or uploaded.
 ///
@@ -97,7 +97,7 @@ impl Ssh {
                 ports: Ports::default(),
                 push: Push::No,
                 version: env!("CARGO_PKG_VERSION"),
-                watch: Arc::new(Unwatched),
+                observer: Arc::new(NoObserver),
             },
         }
     }

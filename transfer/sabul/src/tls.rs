@@ -183,7 +183,7 @@ impl ClientHello {
 fn check_alpn(connection: &CommonState) -> Result<(), TlsError> {
     match connection.alpn_protocol() {
         Some(ALPN) => Ok(()),
-        _ => Err(TlsError::NotSabul("it speaks TLS, but not sabul/1".to_owned())),
+        _ => Err(TlsError::NotSabul("it uses TLS without the protocol sabul/1".to_owned())),
     }
 }
 
@@ -317,10 +317,10 @@ impl From<rustls::Error> for TlsError {
             // Alert that rustls sends if a verifier rejects a certificate for a custom reason.
             Error::AlertReceived(AlertDescription::CertificateUnknown) => Self::KeyRefused,
             Error::AlertReceived(AlertDescription::InternalError) => Self::Busy,
-            Error::InvalidMessage(_) => Self::NotSabul("what it sends is not TLS".to_owned()),
+            Error::InvalidMessage(_) => Self::NotSabul("it does not send TLS".to_owned()),
             Error::NoApplicationProtocol
             | Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-                Self::NotSabul("it speaks TLS, but not sabul/1".to_owned())
+                Self::NotSabul("it uses TLS without the protocol sabul/1".to_owned())
             }
             Error::PeerIncompatible(_)
             | Error::AlertReceived(

@@ -28,7 +28,7 @@ pub use progress::{Interval, Progress, Report};
 pub(crate) use run::{Context, Plan, Resume, Side, Work, start};
 pub(crate) use work::Writer;
 #[cfg(test)]
-pub(crate) use work::{Load, ReaderTask, WriterTask};
+pub(crate) use work::{DataSource, ReaderTask, WriterTask};
 
 /// A running transfer. Dropping the value cancels the transfer.
 pub struct Transfer {

@@ -39,9 +39,9 @@ struct Process {
 }
 
 /// Guard that detects a panic of a task.
-struct Witness(Tasks);
+struct PanicGuard(Tasks);
 
-impl Drop for Witness {
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.0.is_at_fault.store(true, Ordering::Release);
@@ -55,7 +55,7 @@ impl Tasks {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        let witness = Witness(self.clone());
+        let witness = PanicGuard(self.clone());
         let handle = tokio::spawn(async move {
             let _witness = witness;
             task.await

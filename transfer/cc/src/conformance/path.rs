@@ -75,7 +75,7 @@ pub(super) fn illegal(controller: &Guarded) -> Option<String> {
     if let Some(fault) = controller.fault() {
         return Some(fault.to_string());
     }
-    let again = controller.answers_again();
+    let again = controller.outputs_repeat();
     (!again).then(|| "two calls of limits in a row disagree".to_owned())
 }
 

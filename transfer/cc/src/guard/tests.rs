@@ -14,7 +14,7 @@ use crate::registry::find;
 
 /// Controller with good limits until a loss report, whose numbers select a bad value.
 #[derive(Debug)]
-struct Odd {
+struct BadLimits {
     limits: SendLimits,
     interval: Span,
     burst: u64,
@@ -28,7 +28,7 @@ const OWN: Constants = Constants {
 };
 const GOOD: SendLimits = SendLimits { gap: Gap::NONE, window: Some(Packets(5)), hold_until: None };
 
-impl Controller for Odd {
+impl Controller for BadLimits {
     fn limits(&self) -> SendLimits {
         self.limits
     }
@@ -77,7 +77,7 @@ fn entry(family: Family) -> Entry {
                 limits.window = Some(Packets(0));
             }
             let burst = if params.word("when") == "burst" { u64::MAX } else { 3 };
-            Ok(Box::new(Odd { limits, interval: SYN_INTERVAL, burst }))
+            Ok(Box::new(BadLimits { limits, interval: SYN_INTERVAL, burst }))
         },
         ..*find("fixed").unwrap()
     }
@@ -184,11 +184,11 @@ fn a_panic_while_building_a_controller_is_a_fault() {
 /// Controller that records its called callbacks; each returns a value other than the trait's
 /// default.
 #[derive(Clone, Debug, Default)]
-struct Noting {
+struct CallRecorder {
     called: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
-impl Noting {
+impl CallRecorder {
     fn note<T>(&self, callback: &'static str, answer: T) -> T {
         self.called.lock().unwrap().insert(callback);
         answer
@@ -198,7 +198,7 @@ impl Noting {
 /// Path facts that the controller remembers.
 const SEEN: PathFacts = PathFacts { rate: Rate::from_mbps(3), rtt: Span::from_millis(7) };
 
-impl Controller for Noting {
+impl Controller for CallRecorder {
     fn limits(&self) -> SendLimits {
         self.note("limits", GOOD)
     }
@@ -260,7 +260,7 @@ fn callbacks() -> BTreeSet<&'static str> {
 
 #[test]
 fn every_callback_of_the_trait_goes_through_the_guard() {
-    let noting = Noting::default();
+    let noting = CallRecorder::default();
     let mut guarded = Guarded::around("noting", Family::Rate, Box::new(noting.clone()));
     let cx = at(Span::from_secs(1));
     // Calls of a sender return the controller's values.
@@ -290,9 +290,9 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
 
 /// Controller that changes the form of its headers at an ACK.
 #[derive(Debug)]
-struct Fickle(Option<CongestionForm>);
+struct FormChanger(Option<CongestionForm>);
 
-impl Controller for Fickle {
+impl Controller for FormChanger {
     fn limits(&self) -> SendLimits {
         GOOD
     }
@@ -308,7 +308,7 @@ impl Controller for Fickle {
 
 #[test]
 fn a_change_of_the_congestion_header_form_is_a_fault() {
-    let fickle = Fickle(Some(CongestionForm::Rcp));
+    let fickle = FormChanger(Some(CongestionForm::Rcp));
     let mut guarded = Guarded::around("fickle", Family::Rate, Box::new(fickle));
     guarded.on_timeout(&at(Span::ZERO));
     assert_eq!(guarded.fault(), None);

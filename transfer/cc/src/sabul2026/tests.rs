@@ -1,3 +1,5 @@
+//! Tests of the controller `sabul2026`: growth, losses, policies and path memory.
+
 use super::loss_test::TEST_PART;
 use super::*;
 use crate::controller::{Moment, RttEstimate, SentNumber};

@@ -1,3 +1,5 @@
+//! Tests of the rate search: packet trains, estimates and their end.
+
 use sabul_units::Instant;
 
 use super::*;

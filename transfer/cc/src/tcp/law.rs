@@ -160,12 +160,12 @@ mod tests {
 
     /// Law that keeps nine tenths and counts its calls.
     #[derive(Debug, Default)]
-    struct Gentle {
+    struct CountingLaw {
         losses: u32,
         restarts: u32,
     }
 
-    impl Law for Gentle {
+    impl Law for CountingLaw {
         fn grow(&mut self, _cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
             packets
         }
@@ -181,17 +181,17 @@ mod tests {
     #[test]
     fn a_loss_that_ends_slow_start_halves_the_window_under_any_law() {
         let values = values(PARAMS, &[("initial_window", "100")]);
-        let mut start = LossDriven::new(&values, Gentle::default());
+        let mut start = LossDriven::new(&values, CountingLaw::default());
         start.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
         assert!((start.window.cwnd() - 50.0).abs() < 1e-9);
-        let mut later = avoiding(PARAMS, 100.0, Gentle::default());
+        let mut later = avoiding(PARAMS, 100.0, CountingLaw::default());
         later.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
         assert!((later.window.cwnd() - 90.0).abs() < 1e-9);
     }
 
     #[test]
     fn repeated_timeouts_are_one_event() {
-        let mut driven = avoiding(PARAMS, 100.0, Gentle::default());
+        let mut driven = avoiding(PARAMS, 100.0, CountingLaw::default());
         for _ in 0..3 {
             driven.on_timeout(&mut cx(Span::ZERO, RTT));
         }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_law_is_called_once_per_loss_epoch() {
-        let mut driven = avoiding(PARAMS, 100.0, Gentle::default());
+        let mut driven = avoiding(PARAMS, 100.0, CountingLaw::default());
         driven.on_loss(&loss(5, 99), &mut cx(Span::ZERO, RTT));
         driven.on_loss(&loss(99, 120), &mut cx(RTT, RTT));
         assert_eq!(driven.law.losses, 1, "sent before the decrease");

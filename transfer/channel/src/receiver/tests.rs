@@ -1,3 +1,5 @@
+//! Tests of the receiver: admission of packets, ACKs, NAKs and repeats.
+
 use std::collections::BTreeSet;
 
 use super::numbers::REPLAY_WINDOW;

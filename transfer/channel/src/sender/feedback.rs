@@ -5,7 +5,7 @@ use sabul_cc::{Acked, BulkReport, Echo, LossReport, SentNumber};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Missing, Nak, NumberRange};
 
-use super::answers::ACK2_INTERVAL;
+use super::control_packets::ACK2_INTERVAL;
 use super::peer_error::PeerError;
 use super::{Expiry, Sender};
 use crate::rules::{Totals, Verdict};
@@ -71,7 +71,7 @@ impl Sender {
             let numbers = &self.ledger.numbers;
             self.skips.note_ack(now, ack, numbers.next(), numbers.named());
         }
-        self.answers.note_ack(now, ack, self.stats.sent);
+        self.control_packets.note_ack(now, ack, self.stats.sent);
         self.window.open_to(ack.block_limit);
         self.note_largest(now, ack);
         self.note_overflow(now, ack);
@@ -179,7 +179,9 @@ impl Sender {
 
     /// Records an echoed congestion header; returns whether the header is newer than the last.
     fn note_echo(&mut self, ack: &Ack) -> bool {
-        let (Some(probes), Some(echo)) = (&mut self.answers.probes, ack.echo) else { return false };
+        let (Some(probes), Some(echo)) = (&mut self.control_packets.probes, ack.echo) else {
+            return false;
+        };
         probes.note_answer();
         let is_new = self.report_state.echoed.is_none_or(|number| echo.number > number);
         if is_new {

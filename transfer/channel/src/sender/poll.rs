@@ -17,8 +17,8 @@ use super::{Cause, DataPacket, Expiry, Sender, Transmit, WaitReason};
 use crate::marks::Marks;
 use crate::rules::Sending;
 
-/// Ours: transmissions remembered under rules that do not wait for acknowledgements.
-const NUMBERS_MAX: usize = 1 << 20;
+/// Ours: most packets sent since the newest report, under rules that do not wait for acknowledgements.
+const UNREPORTED_MAX: usize = 1 << 20;
 
 /// Timers of the sender, in the order in which the timers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Sender {
         if self.skips.take(now, self.ledger.numbers.next()) {
             self.ledger.numbers.push_other();
         }
-        if let Some(serial) = self.answers.next() {
+        if let Some(serial) = self.control_packets.next() {
             let number = self.ledger.numbers.push_other();
             return Polled::Ready(Transmit::Ack2 { number, serial });
         }
@@ -98,7 +98,7 @@ impl Sender {
             Timer::Loss => self.losses.due(),
             Timer::Interval => self.rate.ends(),
             Timer::Expiry => self.silence.expires(),
-            Timer::Ping => Some(self.answers.ping_due(self.silence.last_received())),
+            Timer::Ping => Some(self.control_packets.ping_due(self.silence.last_received())),
         }
     }
 
@@ -120,7 +120,7 @@ impl Sender {
             }
             Timer::Expiry if self.ledger.pieces.is_empty() => self.silence.stop(),
             Timer::Expiry => self.expire(now),
-            Timer::Ping => self.answers.ping(now),
+            Timer::Ping => self.control_packets.ping(now),
         }
     }
 
@@ -162,7 +162,7 @@ impl Sender {
 
     /// Returns the number of the probe that precedes the first data.
     fn first_probe(&mut self, now: Instant) -> Option<PacketNumber> {
-        let probes = self.answers.probes.as_mut()?;
+        let probes = self.control_packets.probes.as_mut()?;
         self.stream.next_block()?;
         let is_due = probes.begin(now, self.rate.longest_rtt());
         is_due.then(|| self.ledger.numbers.push_probe(now))
@@ -190,7 +190,7 @@ impl Sender {
         if !self.config.reports.has_naks() && self.awaits_answer() {
             return wait(self.due(Timer::Ping), WaitReason::Window);
         }
-        if let Some(probes) = &mut self.answers.probes
+        if let Some(probes) = &mut self.control_packets.probes
             && let Some(until) = probes.holds(now)
         {
             return wait(Some(until), WaitReason::Pacing);
@@ -215,7 +215,7 @@ impl Sender {
     /// Returns whether channel rules without NAKs forbid data until a report arrives.
     fn awaits_answer(&self) -> bool {
         let is_waiting = self.rules.as_ref().is_some_and(|rules| rules.is_waiting());
-        is_waiting || self.ledger.numbers.len() >= NUMBERS_MAX
+        is_waiting || self.ledger.numbers.len() >= UNREPORTED_MAX
     }
 
     /// Sends the first piece that the windows let leave; `new` is the block of the next new piece.
@@ -303,7 +303,7 @@ impl Sender {
             }
         }
         self.rate.note_sent(now, is_retransmission);
-        if let Some(probes) = &mut self.answers.probes {
+        if let Some(probes) = &mut self.control_packets.probes {
             probes.note_sent(now);
         }
         if self.silence.expires().is_none() {
@@ -317,7 +317,8 @@ impl Sender {
     fn next_probe(&mut self, now: Instant, why: WaitReason) -> Polled<PacketNumber, ()> {
         let rtt = self.rate.rtt().map(|rtt| rtt.smoothed);
         let gap = self.rate.limits().gap.0;
-        let (Some(probes), Some(rtt), WaitReason::Pacing) = (&mut self.answers.probes, rtt, why)
+        let (Some(probes), Some(rtt), WaitReason::Pacing) =
+            (&mut self.control_packets.probes, rtt, why)
         else {
             return wait(None, ());
         };

@@ -1,11 +1,13 @@
+//! Tests of the sender: order of packets, feedback, expiry and rejected reports.
+
 use sabul_lab_cc::registry;
 use sabul_units::{CongestionFields, Polled};
 use sabul_wire::{Ack, Feedback, Nak, NumberRange};
 
 use super::*;
 
-#[path = "tests/lies.rs"]
-mod lies;
+#[path = "tests/false_reports.rs"]
+mod false_reports;
 #[path = "tests/limiters.rs"]
 mod limiters;
 

@@ -14,7 +14,7 @@ use crate::disk::Disk;
 use crate::have::{WHOLE_BYTES_MAX, whole};
 use crate::journal::{Record, Stamp, kept_time};
 use crate::part::{KEPT_MODE, is_kept_name};
-use crate::pool::Nearby;
+use crate::pool::FolderCache;
 use crate::prefix::{PrefixVerifier, hash_of};
 use crate::root::{FileId, Kind, LinkTarget, Metadata, RootPath};
 
@@ -22,7 +22,7 @@ use crate::root::{FileId, Kind, LinkTarget, Metadata, RootPath};
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) target: RootPath,
-    pub(super) what: What,
+    pub(super) kind: ClaimKind,
     pub(super) layout: Layout,
     /// Mode of the finished file.
     pub(super) mode: u32,
@@ -37,7 +37,7 @@ pub(super) struct Claim {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum ClaimKind {
     /// A part file at this path.
     Part(RootPath),
     /// The complete file under its final name.
@@ -50,7 +50,7 @@ pub(super) struct Claims<'a> {
     folder: RootPath,
     place: &'a dyn Fn(&[u8]) -> Option<RootPath>,
     disk: &'a dyn Disk,
-    near: Nearby<'a>,
+    near: FolderCache<'a>,
     sync: bool,
     /// Valid claims, by path of the entry.
     found: BTreeMap<Vec<u8>, Claim>,
@@ -72,7 +72,7 @@ impl<'a> Claims<'a> {
         sync: bool,
     ) -> Self {
         let (found, layouts, parts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let near = Nearby::new(disk);
+        let near = FolderCache::new(disk);
         Self {
             folder,
             place,
@@ -87,10 +87,10 @@ impl<'a> Claims<'a> {
         }
     }
 
-    fn claim(&self, target: RootPath, what: What, entry: &[u8], number: u32) -> Claim {
+    fn claim(&self, target: RootPath, kind: ClaimKind, entry: &[u8], number: u32) -> Claim {
         let layout = self.layouts.get(entry).cloned().unwrap_or_default();
         let (marks, journal, mode, synced) = (Vec::new(), self.journal, KEPT_MODE, 0);
-        Claim { target, what, layout, mode, marks, journal, number, synced, left: None }
+        Claim { target, kind, layout, mode, marks, journal, number, synced, left: None }
     }
 
     /// Target path of a claim; `None` unless the entry would be written to this path now.
@@ -124,7 +124,7 @@ impl<'a> Claims<'a> {
                 };
                 // A hostile journal cannot pass off another file as a part.
                 if is_kept_name(&part) && part.parent() == target.parent() {
-                    let mut claim = self.claim(target, What::Part(part), &entry, number);
+                    let mut claim = self.claim(target, ClaimKind::Part(part), &entry, number);
                     claim.mode = mode & 0o777;
                     self.parts.insert(number, (entry, claim, stamp));
                 }
@@ -159,7 +159,7 @@ impl<'a> Claims<'a> {
                     self.small.push(whole(&entry, &hash));
                     return;
                 }
-                let mut claim = self.claim(target, What::Whole(found.id), &entry, 0);
+                let mut claim = self.claim(target, ClaimKind::Whole(found.id), &entry, 0);
                 claim.marks = vec![Mark { from: 0, bytes, hash }];
                 self.found.insert(entry, claim);
             }
@@ -171,7 +171,7 @@ impl<'a> Claims<'a> {
         self.layouts.clear();
         let disk = self.disk;
         for (entry, mut claim, stamp) in std::mem::take(&mut self.parts).into_values() {
-            let What::Part(part) = claim.what.clone() else { continue };
+            let ClaimKind::Part(part) = claim.kind.clone() else { continue };
             let part = &part;
             let find = |path| {
                 let found = disk.stat(path, LinkTarget::Itself).ok()?;
@@ -187,7 +187,7 @@ impl<'a> Claims<'a> {
                     && last.from == 0
                     && found.size == claim.layout.file_bytes(last.bytes)
                 {
-                    (claim.what, claim.marks) = (What::Whole(found.id), vec![last]);
+                    (claim.kind, claim.marks) = (ClaimKind::Whole(found.id), vec![last]);
                     self.found.insert(entry, claim);
                 }
                 continue;

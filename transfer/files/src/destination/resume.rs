@@ -15,14 +15,14 @@ use sabul_wire::control::{Entry, Failure, FailureCode, Held, MAX_MARKS, Mark, Wh
 use tracing::info;
 
 use super::FileSink;
-use super::claims::{Claim, Claims, What, remove_part};
+use super::claims::{Claim, ClaimKind, Claims, remove_part};
 use crate::disk::Disk;
 use crate::entry_error::{EntryError, entry_error, root_entry_error};
 use crate::have::name_of;
 use crate::journal::{Journal, Origin, Record, kept_time};
 use crate::metadata::keep_metadata;
 use crate::part::{Noted, Part};
-use crate::pool::Nearby;
+use crate::pool::FolderCache;
 use crate::prefix::read_on;
 use crate::receive::{Commit, CommitResult, Left};
 use crate::root::{FileId, LinkTarget, RootPath};
@@ -174,7 +174,7 @@ impl ResumeIndex {
     fn note_wholes(&mut self, disk: &dyn Disk) {
         self.wholes_since = None;
         let Some(journal) = &mut self.journal else { return };
-        let mut near = Nearby::new(disk);
+        let mut near = FolderCache::new(disk);
         for Whole { entry, target, layout, bytes, hash } in self.wholes.drain(..) {
             let Some(relative) = below(journal.folder(), &target) else { continue };
             // A file that was changed since is not what was received.
@@ -318,7 +318,7 @@ impl ResumeIndex {
         let is_wanted: Vec<bool> = (0..self.journals)
             .map(|journal| {
                 let mut claims = self.claims.values().filter(|it| it.journal == journal);
-                claims.any(|claim| matches!(claim.what, What::Part(_)))
+                claims.any(|claim| matches!(claim.kind, ClaimKind::Part(_)))
             })
             .collect();
         if let Some(mut journal) = self.journal {
@@ -398,8 +398,8 @@ impl FileSink {
     pub(super) fn drop_resumable(&mut self, entry: &Entry) {
         let claims = self.resume_index.as_mut().map(|resume_index| &mut resume_index.claims);
         let claim = claims.and_then(|claims| claims.remove(&entry.path));
-        if let Some(Claim { what: What::Part(part), target, .. }) = claim {
-            info!(file = %target, "what was left of it is not how it begins now; it starts again");
+        if let Some(Claim { kind: ClaimKind::Part(part), target, .. }) = claim {
+            info!(file = %target, "the partial data differs from the new content; the file is sent from its start");
             remove_part(&*self.disk, &part);
         }
     }
@@ -433,13 +433,13 @@ impl FileSink {
         if claim.layout != Layout::of(entry) {
             return Err(damaged(&target));
         }
-        match &claim.what {
-            What::Part(path) => {
+        match &claim.kind {
+            ClaimKind::Part(path) => {
                 let path = path.clone();
                 let part = self.resume_part(index, entry, &mut claim, path)?;
                 self.resume_from(index, entry, claim, part)
             }
-            What::Whole(id) => self.adopt(index, entry, &claim.target, *id, offset),
+            ClaimKind::Whole(id) => self.adopt(index, entry, &claim.target, *id, offset),
         }
     }
 
@@ -620,7 +620,7 @@ impl FileSink {
 
 fn damaged(target: &RootPath) -> EntryError {
     let message = format!(
-        "what an earlier attempt left of '{target}' is damaged and counts no more; copy it again"
+        "the partial data of '{target}' from an earlier attempt is damaged and was discarded; copy the file again"
     );
     Failure::new(FailureCode::Verification, message).into()
 }

@@ -14,7 +14,7 @@ use crate::disk::Disk;
 use crate::entry_error::EntryError;
 use crate::metadata::LostMetadata;
 use crate::part::Part;
-use crate::pool::{FilePool, Nearby, RUN, by_folder};
+use crate::pool::{FilePool, FolderCache, RUN, by_folder};
 use crate::root::RootPath;
 
 /// Maximum number of waiting files; each needs a descriptor.
@@ -26,13 +26,13 @@ const BYTES_MAX: usize = 2 << 20;
 #[derive(Debug, Default)]
 pub(super) struct SmallFiles {
     /// The file that is arriving.
-    coming: Option<Coming>,
+    incoming: Option<IncomingFile>,
     whole: Vec<Whole>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Coming {
+struct IncomingFile {
     index: u64,
     target: RootPath,
     content: Vec<u8>,
@@ -60,20 +60,20 @@ impl SmallFiles {
         let bytes = entry.stream_bytes().filter(|bytes| *bytes <= most);
         let (EntryKind::File(_), Some(bytes)) = (entry.kind, bytes) else { return false };
         let content = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
-        self.coming = Some(Coming { index, target: target.clone(), content });
+        self.incoming = Some(IncomingFile { index, target: target.clone(), content });
         true
     }
 
     /// Appends to the arriving file; returns `false` if this is another file.
     pub(super) fn write(&mut self, index: u64, content: &[u8]) -> bool {
-        let coming = self.coming.as_mut().filter(|coming| coming.index == index);
-        coming.map(|coming| coming.content.extend_from_slice(content)).is_some()
+        let incoming = self.incoming.as_mut().filter(|incoming| incoming.index == index);
+        incoming.map(|incoming| incoming.content.extend_from_slice(content)).is_some()
     }
 
     /// Queues the verified file; returns `false` if this is another file.
     pub(super) fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> bool {
-        let coming = self.coming.take_if(|coming| coming.index == index);
-        let Some(Coming { index, target, content }) = coming else { return false };
+        let incoming = self.incoming.take_if(|incoming| incoming.index == index);
+        let Some(IncomingFile { index, target, content }) = incoming else { return false };
         self.bytes += content.len();
         self.whole.push(Whole { index, entry: entry.clone(), hash, target, content });
         true
@@ -81,7 +81,7 @@ impl SmallFiles {
 
     /// Discards the arriving file.
     pub(super) fn discard(&mut self, index: u64) {
-        self.coming.take_if(|coming| coming.index == index);
+        self.incoming.take_if(|incoming| incoming.index == index);
     }
 
     /// Discards all files.
@@ -101,8 +101,8 @@ impl SmallFiles {
     }
 
     /// Memory of the arriving file, in bytes.
-    pub(super) fn coming_bytes(&self) -> usize {
-        self.coming.as_ref().map_or(0, |coming| coming.content.capacity())
+    pub(super) fn incoming_bytes(&self) -> usize {
+        self.incoming.as_ref().map_or(0, |incoming| incoming.content.capacity())
     }
 }
 
@@ -114,7 +114,7 @@ pub(super) fn create(
     preserve: bool,
 ) -> Vec<(Whole, Result<Part, EntryError>)> {
     let in_folder = |files: Vec<Whole>| {
-        let mut near = Nearby::new(disk);
+        let mut near = FolderCache::new(disk);
         let create = |file: Whole| {
             let part =
                 Part::create(near.at(&file.target), file.target.clone(), &file.entry, preserve);

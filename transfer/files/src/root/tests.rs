@@ -1,3 +1,5 @@
+//! Tests of the sandbox: links, names and races below an open root.
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};

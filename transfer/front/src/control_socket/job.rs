@@ -37,7 +37,7 @@ struct State {
     policy: Option<String>,
     rate_limit_bps: Option<u64>,
     /// Changes that also apply to later transfers.
-    wishes: Wishes,
+    requested: RequestedChanges,
     /// Minimum rate in bit/s, below which the command ends.
     least_bps: Option<u64>,
     /// Present for servers only.
@@ -45,7 +45,7 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Wishes {
+struct RequestedChanges {
     policy: Option<Policy>,
     rate_limit_bps: Option<Option<u64>>,
 }
@@ -71,7 +71,7 @@ impl Job {
             transfers: Vec::new(),
             policy: None,
             rate_limit_bps: None,
-            wishes: Wishes::default(),
+            requested: RequestedChanges::default(),
             least_bps: None,
             served: None,
         };
@@ -102,7 +102,7 @@ impl Job {
     pub fn begins(&self, transfer: &Transfer) {
         let handle = transfer.handle();
         let mut state = self.lock();
-        let Wishes { policy, rate_limit_bps } = state.wishes;
+        let RequestedChanges { policy, rate_limit_bps } = state.requested;
         // The same options accepted both changes before.
         if let Some(policy) = policy {
             let _ = handle.set_policy(policy);
@@ -240,14 +240,14 @@ impl Job {
                 transfer.set_policy(policy).map_err(|error| error.to_string())?;
             }
             state.policy = Some(name.clone());
-            state.wishes.policy = Some(policy);
+            state.requested.policy = Some(policy);
         }
         if let Some(bps) = change.rate_limit_bps {
             for transfer in &state.transfers {
                 transfer.set_rate_limit(limit(bps).map(Rate)).map_err(|error| error.to_string())?;
             }
             state.rate_limit_bps = limit(bps);
-            state.wishes.rate_limit_bps = Some(limit(bps));
+            state.requested.rate_limit_bps = Some(limit(bps));
         }
         Ok(())
     }

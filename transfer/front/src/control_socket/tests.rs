@@ -1,3 +1,5 @@
+//! Tests of the control socket: requests, answers and hostile clients.
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,3 +1,5 @@
+//! Tests of the memory budget: loans, shares and the queue.
+
 use sabul_units::{Random as _, SeededRandom};
 
 use super::*;

@@ -165,8 +165,8 @@ impl MtuSearch {
         if self.smaller().is_none() || traffic.sent < self.proof.1.sent + SUSPECT_PACKETS {
             return;
         }
-        let patience = (rtt.unwrap_or(RTT_UNKNOWN) * 3).max(SUSPECT_AFTER);
-        if self.check.is_none() && now.since(since) >= patience {
+        let timeout = (rtt.unwrap_or(RTT_UNKNOWN) * 3).max(SUSPECT_AFTER);
+        if self.check.is_none() && now.since(since) >= timeout {
             self.check = Some(Check { rounds: 0, answers: [0; 2], next_round: now });
         }
     }

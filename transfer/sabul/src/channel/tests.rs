@@ -1,3 +1,5 @@
+//! Tests of channel endpoints over loopback sockets.
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
 use std::time::{Duration, Instant as StdInstant};

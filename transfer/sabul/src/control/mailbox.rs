@@ -179,7 +179,7 @@ impl Mailbox {
             }
         };
         if tokio::time::timeout(SETTLED_TIMEOUT, is_over).await.is_err() {
-            debug!(transfer = self.number, "the receiver still removes what it kept");
+            debug!(transfer = self.number, "the receiver still removes its resume data");
         }
     }
 }

@@ -61,12 +61,12 @@ pub(crate) struct Router {
     suite: watch::Sender<Option<Suite>>,
     /// The session has ended for another reason than a close.
     broken: watch::Sender<bool>,
-    signs: watch::Sender<Signs>,
+    ping_counts: watch::Sender<PingCounts>,
 }
 
 /// Counts of pings and pongs since the beginning of the session.
 #[derive(Clone, Copy, Debug, Default)]
-struct Signs {
+struct PingCounts {
     pings: u64,
     answered: u64,
     /// The session is over.
@@ -109,7 +109,7 @@ impl Router {
             memory,
             suite: watch::Sender::new(suite),
             broken: watch::Sender::new(false),
-            signs: watch::Sender::default(),
+            ping_counts: watch::Sender::default(),
         });
         (Arc::clone(&router), Requests { queue: opened, router })
     }
@@ -137,21 +137,23 @@ impl Router {
     /// Waits until the session is over.
     pub(crate) async fn over(&self) {
         // An error means that the router was dropped, which is impossible while it is borrowed.
-        let _ = self.signs.subscribe().wait_for(|signs| signs.is_over).await;
+        let _ = self.ping_counts.subscribe().wait_for(|ping_counts| ping_counts.is_over).await;
     }
 
     /// Counts a ping to the peer; returns the number of pings so far.
     pub(super) fn count_ping(&self) -> u64 {
-        self.signs.send_modify(|signs| signs.pings += 1);
-        self.signs.borrow().pings
+        self.ping_counts.send_modify(|ping_counts| ping_counts.pings += 1);
+        self.ping_counts.borrow().pings
     }
 
     /// Waits until the peer has answered this many pings or the session is over; returns whether it has answered or
     /// closed in order. Answers keep the order of the messages, so everything sent before that ping was processed.
     pub(super) async fn is_answered(&self, times: u64) -> bool {
-        let mut signs = self.signs.subscribe();
-        let found = signs.wait_for(|signs| signs.answered >= times || signs.is_over).await;
-        let is_answered = found.is_ok_and(|signs| signs.answered >= times);
+        let mut ping_counts = self.ping_counts.subscribe();
+        let found = ping_counts
+            .wait_for(|ping_counts| ping_counts.answered >= times || ping_counts.is_over)
+            .await;
+        let is_answered = found.is_ok_and(|ping_counts| ping_counts.answered >= times);
         is_answered || matches!(self.ending(), Some(Ending::Closed))
     }
 
@@ -219,7 +221,7 @@ impl Router {
             state.ending = Some(ending);
             drop(state);
             self.broken.send_replace(is_broken);
-            self.signs.send_modify(|signs| signs.is_over = true);
+            self.ping_counts.send_modify(|ping_counts| ping_counts.is_over = true);
         }
     }
 
@@ -280,7 +282,7 @@ impl Router {
             }
             Message::Ping => return answer(outbox, &Message::Pong),
             Message::Pong => {
-                self.signs.send_modify(|signs| signs.answered += 1);
+                self.ping_counts.send_modify(|ping_counts| ping_counts.answered += 1);
                 return Ok(());
             }
             Message::Cancel { transfer: None, .. } => return Ok(()),
@@ -316,7 +318,7 @@ impl Router {
         }
         if version != CONTROL_VERSION {
             let text = format!(
-                "the listener speaks version {version} and this end {CONTROL_VERSION}: use the same \
+                "the listener has protocol version {version} and this end {CONTROL_VERSION}: use the same \
                  release on both sides"
             );
             return Err(Failure::new(FailureCode::Version, text));

@@ -1,3 +1,5 @@
+//! Tests of the control connection: order of messages, credit, queues and its end.
+
 use std::sync::atomic::Ordering;
 
 use sabul_units::{Random, SeededRandom};

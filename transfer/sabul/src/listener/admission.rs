@@ -31,14 +31,14 @@ pub(super) const PER_SOURCE: usize = 8;
 /// slots are taken.
 const EARLY_DROP_FROM: usize = SLOTS / 2;
 /// Timeout of the handshake while there is room ...
-const PATIENCE_MAX: Duration = Duration::from_secs(10);
+const GREETING_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 /// ... and when all slots are taken; linear in between.
-const PATIENCE_MIN: Duration = Duration::from_secs(2);
+const GREETING_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 /// Ours: least silent time before a connection is evicted for another of its source. Honest connectors send within an
 /// RTT; without this time, 64 simultaneous connections from one address would evict each other.
 const SILENT_MIN: Duration = Duration::from_millis(250);
 /// Number of connections from which the timeout becomes shorter.
-const PATIENT_UNTIL: usize = SLOTS / 8;
+const CROWD_FROM: usize = SLOTS / 8;
 /// Handshakes per source: interval and burst. Also the rate of evictions within one source.
 const SOURCE_RATE: Rate = Rate { interval: Duration::from_millis(4), burst: 64 };
 /// Handshakes in total.
@@ -159,14 +159,15 @@ impl Admission {
     }
 
     /// Selects the connection to evict for another of its source: the oldest that has been silent for [`SILENT_MIN`],
-    /// or else the oldest after [`PATIENCE_MIN`]. `None` while the eviction rate is used up.
+    /// or else the oldest after [`GREETING_TIMEOUT_MIN`]. `None` while the eviction rate is used up.
     fn dispensable_of(&mut self, now: Instant, source: IpAddr) -> Option<u64> {
         let full_at = self.evicted_full_at.get(&source).copied();
         if !SOURCE_RATE.wait(full_at, now).is_zero() {
             return None;
         }
         let own = || self.callers.iter().filter(|(_, caller)| caller.source == source);
-        let oldest = || own().next().filter(|(_, oldest)| now >= oldest.since + PATIENCE_MIN);
+        let oldest =
+            || own().next().filter(|(_, oldest)| now >= oldest.since + GREETING_TIMEOUT_MIN);
         let is_silent = |caller: &Caller| !caller.has_spoken && now >= caller.since + SILENT_MIN;
         let number = *own().find(|(_, caller)| is_silent(caller)).or_else(oldest)?.0;
         self.evicted_full_at.insert(source, SOURCE_RATE.taken(full_at, now));
@@ -220,10 +221,11 @@ impl Admission {
 
     /// Current timeout of a handshake.
     fn greeting_timeout(&self) -> Duration {
-        let crowd = self.callers.len().saturating_sub(PATIENT_UNTIL);
+        let crowd = self.callers.len().saturating_sub(CROWD_FROM);
         let crowd = u32::try_from(crowd).unwrap_or(u32::MAX);
-        let range = u32::try_from(SLOTS - PATIENT_UNTIL).unwrap_or(u32::MAX);
-        PATIENCE_MAX - (PATIENCE_MAX - PATIENCE_MIN) * crowd.min(range) / range
+        let range = u32::try_from(SLOTS - CROWD_FROM).unwrap_or(u32::MAX);
+        GREETING_TIMEOUT_MAX
+            - (GREETING_TIMEOUT_MAX - GREETING_TIMEOUT_MIN) * crowd.min(range) / range
     }
 
     /// Removes and returns connections beyond the timeout, and drops buckets that are full.
@@ -309,7 +311,7 @@ mod tests {
         let numbers: Vec<u64> =
             admission.callers.keys().copied().filter(|number| *number > 0).collect();
         numbers.iter().for_each(|number| admission.speaks(*number));
-        now += PATIENCE_MIN - SILENT_MIN - millis(1);
+        now += GREETING_TIMEOUT_MIN - SILENT_MIN - millis(1);
         assert_eq!(evicted(&mut admission, now), None);
         now += millis(1);
         assert_eq!(evicted(&mut admission, now), Some(1), "the oldest");
@@ -382,16 +384,16 @@ mod tests {
     fn the_handshake_timeout_shrinks_as_slots_fill() {
         let now = Instant::now();
         let mut admission = crowded(now, 10);
-        assert_eq!(admission.greeting_timeout(), PATIENCE_MAX);
+        assert_eq!(admission.greeting_timeout(), GREETING_TIMEOUT_MAX);
         assert!(admission.sweep(now + millis(9_999)).is_empty());
         assert_eq!(admission.sweep(now + millis(10_000)).len(), 10);
         assert!(admission.callers.is_empty() && admission.sources.is_empty());
         let mut admission = crowded(now, SLOTS);
-        assert_eq!(admission.greeting_timeout(), PATIENCE_MIN);
+        assert_eq!(admission.greeting_timeout(), GREETING_TIMEOUT_MIN);
         assert!(admission.sweep(now + millis(1_999)).is_empty());
         assert_eq!(admission.sweep(now + millis(2_000)).len(), SLOTS);
-        let half = crowded(now, (SLOTS + PATIENT_UNTIL) / 2).greeting_timeout();
-        assert_eq!(half, (PATIENCE_MAX + PATIENCE_MIN) / 2);
+        let half = crowded(now, (SLOTS + CROWD_FROM) / 2).greeting_timeout();
+        assert_eq!(half, (GREETING_TIMEOUT_MAX + GREETING_TIMEOUT_MIN) / 2);
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Tests of packet protection: keys, epochs and nonces.
+
 use std::collections::BTreeSet;
 
 use sabul_units::{Random, SeededRandom};

@@ -1,3 +1,5 @@
+//! Tests of a session: requested files, the policy of the sending side, and common rate limits.
+
 use std::path::PathBuf;
 
 use super::*;

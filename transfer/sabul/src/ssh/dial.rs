@@ -14,11 +14,11 @@ use super::answer::Ports;
 use super::bridge::Bridge;
 use super::command::Program;
 use super::error::ssh_error;
-use super::lines::{LineEvent, Lines, Said};
+use super::lines::{LineEvent, Lines, ProtocolLine};
 use super::messages::Messages;
-use super::push::{Parcel, Push};
+use super::observer::UploadObserver;
+use super::push::{Push, Upload};
 use super::script;
-use super::watch::Watch;
 use crate::config::ConnectConfig;
 use crate::connector::connect_to;
 use crate::error::{Error, ErrorKind, SshSetting};
@@ -49,7 +49,7 @@ pub struct Order {
     /// Version of this program, for error messages.
     pub version: &'static str,
     /// Receives the progress of an upload, and decides whether to upload.
-    pub watch: Arc<dyn Watch>,
+    pub observer: Arc<dyn UploadObserver>,
 }
 
 /// Session with a server that ssh started.
@@ -68,8 +68,8 @@ pub struct Dialled {
 /// If ssh cannot run or cannot log in, sabul is missing there or does not start, its version
 /// differs, or its ports are unreachable.
 pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, Error> {
-    let parcel = order.push.parcel()?.map(Arc::new);
-    let pushed = parcel.as_ref().map(|parcel| parcel.hash.as_str());
+    let upload = order.push.upload()?.map(Arc::new);
+    let pushed = upload.as_ref().map(|upload| upload.hash.as_str());
     let path = order.remote_path.as_deref().unwrap_or_default();
     let remote = script::remote(path, &order.ports.to_string(), pushed);
     let mut child = order.program.command(&order.account, &remote).spawn().map_err(|error| {
@@ -87,13 +87,13 @@ pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, Er
     };
     let messages = Messages::pass_on(child.stderr.take());
     let bridge = Bridge { child, input, lines: Lines::new(BufReader::new(output)) };
-    Dialling { order, parcel, bridge, messages, found: None }.run(config).await
+    Dialling { order, upload, bridge, messages, found: None }.run(config).await
 }
 
 /// Connection in progress.
 struct Dialling<'a> {
     order: &'a Order,
-    parcel: Option<Arc<Parcel>>,
+    upload: Option<Arc<Upload>>,
     bridge: Bridge,
     /// Standard error of ssh.
     messages: Messages,
@@ -123,31 +123,33 @@ impl Dialling<'_> {
         let account = &self.order.account;
         loop {
             match self.bridge.lines.next().await {
-                LineEvent::Said(Said::Found { path, version }) => {
+                LineEvent::ProtocolLine(ProtocolLine::Found { path, version }) => {
                     self.found = Some((path, version))
                 }
-                LineEvent::Said(Said::Wants { system, has_gzip }) => {
+                LineEvent::ProtocolLine(ProtocolLine::Wants { system, has_gzip }) => {
                     self.send_program(&system, has_gzip).await?;
                 }
-                LineEvent::Said(Said::Ready { protocol, version, ticket }) => {
+                LineEvent::ProtocolLine(ProtocolLine::Ready { protocol, version, ticket }) => {
                     if protocol != u32::from(CONTROL_VERSION) {
                         return Err(self.skew(&format!("sabul {version}")));
                     }
                     return ticket.parse().map_err(|_| self.skew(&format!("sabul {version}")));
                 }
-                LineEvent::Said(Said::Missing { system, searched }) => {
+                LineEvent::ProtocolLine(ProtocolLine::Missing { system, searched }) => {
                     if !self.offer(&system).await? {
                         return Err(missing(self.order, &system, &searched));
                     }
                 }
-                LineEvent::Said(Said::Damaged { why }) => {
+                LineEvent::ProtocolLine(ProtocolLine::Damaged { why }) => {
                     let text = format!("the program uploaded to {account} cannot run there: {why}");
                     return Err(ssh_error(ErrorKind::Destination, &[], text));
                 }
-                LineEvent::Said(Said::Failed { why }) => {
+                LineEvent::ProtocolLine(ProtocolLine::Failed { why }) => {
                     return Err(ssh_error(ErrorKind::Failure, &[], format!("{account}: {why}")));
                 }
-                LineEvent::Said(Said::Unknown) => return Err(self.skew("another version of sabul")),
+                LineEvent::ProtocolLine(ProtocolLine::Unknown) => {
+                    return Err(self.skew("another version of sabul"));
+                }
                 LineEvent::TooMuch => {
                     let text = format!(
                         "{account} printed more than 1 MiB before sabul answered; {}; check what the start-up \
@@ -168,33 +170,33 @@ impl Dialling<'_> {
         if order.remote_path.is_some() || order.push != Push::No {
             return Ok(false);
         }
-        let Some(parcel) = Push::Own.parcel()?.filter(|parcel| parcel.system == Some(system))
+        let Some(upload) = Push::Own.upload()?.filter(|upload| upload.system == Some(system))
         else {
             return Ok(false);
         };
-        let parcel = Arc::new(parcel);
-        let (watch, shared) = (Arc::clone(&order.watch), Arc::clone(&parcel));
+        let upload = Arc::new(upload);
+        let (observer, shared) = (Arc::clone(&order.observer), Arc::clone(&upload));
         let (account, system) = (order.account.clone(), system.to_owned());
         let confirmed = tokio::task::spawn_blocking(move || {
-            watch.send_along(&account, &system, &|| shared.packed().len() as u64)
+            observer.confirm(&account, &system, &|| shared.packed().len() as u64)
         });
         if !confirmed.await.unwrap_or(false) {
             return Ok(false);
         }
         // If ssh has ended, the next read reports it.
-        let _ = self.bridge.input.write_all(format!("{}\n", parcel.hash).as_bytes()).await;
-        self.parcel = Some(parcel);
+        let _ = self.bridge.input.write_all(format!("{}\n", upload.hash).as_bytes()).await;
+        self.upload = Some(upload);
         Ok(true)
     }
 
     async fn send_program(&mut self, system: &str, has_gzip: bool) -> Result<(), Error> {
         let account = &self.order.account;
-        let Some(parcel) = self.parcel.clone() else {
+        let Some(upload) = self.upload.clone() else {
             let text =
                 format!("{account} requests an upload of sabul, but no upload was permitted");
             return Err(ssh_error(ErrorKind::Unreachable, &[SshSetting::Upload], text));
         };
-        if let Some(made_for) = parcel.system.filter(|made_for| *made_for != system) {
+        if let Some(made_for) = upload.system.filter(|made_for| *made_for != system) {
             let what = match &self.order.push {
                 Push::File(path) => path.display().to_string(),
                 _ => "this program".to_owned(),
@@ -205,28 +207,28 @@ impl Dialling<'_> {
             );
             return Err(ssh_error(ErrorKind::Request, &[SshSetting::Upload], text));
         }
-        let shared = Arc::clone(&parcel);
+        let shared = Arc::clone(&upload);
         if has_gzip {
             let pack = move || shared.packed().len();
             tokio::task::spawn_blocking(pack).await.map_err(|error| {
                 ssh_error(ErrorKind::Internal, &[], format!("cannot pack the program: {error}"))
             })?;
         }
-        let bytes = if has_gzip { parcel.packed() } else { &parcel.bytes };
-        let (watch, total) = (&self.order.watch, bytes.len() as u64);
+        let bytes = if has_gzip { upload.packed() } else { &upload.bytes };
+        let (observer, total) = (&self.order.observer, bytes.len() as u64);
         let input = &mut self.bridge.input;
         // If the upload fails, ssh has ended, and the next read reports it.
         let mut result = input.write_all(format!("{total}\n").as_bytes()).await;
         let mut sent = 0;
         for piece in bytes.chunks(PIECE) {
-            watch.sending(account, sent, total);
+            observer.progress(account, sent, total);
             if result.is_ok() {
                 result = input.write_all(piece).await;
             }
             sent += piece.len() as u64;
         }
         if result.is_ok() && input.flush().await.is_ok() {
-            watch.sending(account, sent, total);
+            observer.progress(account, sent, total);
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ const TAIL_SIGNS: usize = 200;
 
 /// Parsed line of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ProtocolLine {
     /// The script found no sabul. Holds the system (`uname -sm`) and the places searched.
     Missing { system: String, searched: String },
     /// The script requests the program for this system, compressed if the system has gzip.
@@ -38,7 +38,7 @@ pub(super) enum Said {
     Unknown,
 }
 
-impl Said {
+impl ProtocolLine {
     /// Parses a line. Returns `None` for foreign output. A banner without a line end may precede
     /// the prefix.
     pub(super) fn read(line: &str) -> Option<Self> {
@@ -80,7 +80,7 @@ pub(super) struct Lines<R> {
 /// Next event of the reader.
 #[derive(Debug)]
 pub(super) enum LineEvent {
-    Said(Said),
+    ProtocolLine(ProtocolLine),
     /// More than [`BEFORE_MAX`] bytes without an expected line.
     TooMuch,
     End,
@@ -96,8 +96,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         loop {
             let Some(line) = self.line().await else { return LineEvent::End };
             let text = escaped(line.trim_ascii_end());
-            match Said::read(&text) {
-                Some(said) => return LineEvent::Said(said),
+            match ProtocolLine::read(&text) {
+                Some(said) => return LineEvent::ProtocolLine(said),
                 None => self.keep(&text),
             }
             if self.seen > BEFORE_MAX {
@@ -157,12 +157,12 @@ fn escaped(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn read(text: &[u8]) -> (Vec<Said>, String) {
+    fn read(text: &[u8]) -> (Vec<ProtocolLine>, String) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let mut lines = Lines::new(text);
             let mut said = Vec::new();
-            while let LineEvent::Said(line) = lines.next().await {
+            while let LineEvent::ProtocolLine(line) = lines.next().await {
                 said.push(line);
             }
             (said, lines.tail())
@@ -176,9 +176,9 @@ mod tests {
             @sabul ready 1 4 0.1.0 sabul1-abc\nbye\n";
         let (said, tail) = read(text);
         let path = "/opt/a b".to_owned();
-        let found = Said::Found { path, version: "sabul 0.1.0".to_owned() };
+        let found = ProtocolLine::Found { path, version: "sabul 0.1.0".to_owned() };
         let [version, ticket] = ["0.1.0", "sabul1-abc"].map(str::to_owned);
-        assert_eq!(said, [found, Said::Ready { protocol: 4, version, ticket }]);
+        assert_eq!(said, [found, ProtocolLine::Ready { protocol: 4, version, ticket }]);
         assert!(tail.contains("Welcome!") && tail.ends_with("bye"), "{tail}");
     }
 
@@ -200,7 +200,7 @@ mod tests {
     fn protocol_lines_of_other_versions_are_recognised() {
         let (said, _) =
             read(b"@sabul ready 2 4 0.1.0 x y\n@sabul ready 1 x 0 t\n@sabul\n@sabul what\n");
-        assert_eq!(said, [Said::Unknown, Said::Unknown, Said::Unknown]);
+        assert_eq!(said, [ProtocolLine::Unknown, ProtocolLine::Unknown, ProtocolLine::Unknown]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub enum Push {
 
 /// Program in memory, with its hash.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct Upload {
     pub(super) bytes: Vec<u8>,
     pub(super) hash: String,
     packed: OnceLock<Vec<u8>>,
@@ -38,7 +38,7 @@ pub(super) struct Parcel {
 }
 
 impl Push {
-    pub(super) fn parcel(&self) -> Result<Option<Parcel>, Error> {
+    pub(super) fn upload(&self) -> Result<Option<Upload>, Error> {
         let path = match self {
             Self::No => return Ok(None),
             // The running program itself, even if its file was replaced meanwhile.
@@ -52,11 +52,11 @@ impl Push {
         })?;
         let system = system_of(&whole);
         let bytes = stripped(whole);
-        Ok(Some(Parcel { hash: hash(&bytes), bytes, system, packed: OnceLock::new() }))
+        Ok(Some(Upload { hash: hash(&bytes), bytes, system, packed: OnceLock::new() }))
     }
 }
 
-impl Parcel {
+impl Upload {
     /// Returns the program compressed with gzip. Every Unix has gzip; zstd and xz save another
     /// quarter but are often missing.
     pub(super) fn packed(&self) -> &[u8] {
@@ -105,23 +105,23 @@ mod tests {
 
     #[test]
     fn an_unreadable_file_is_named_in_the_error() {
-        let error = Push::File("/none/sabul".into()).parcel().unwrap_err();
+        let error = Push::File("/none/sabul".into()).upload().unwrap_err();
         assert!(error.to_string().contains("/none/sabul"), "{error}");
-        assert_eq!(Push::No.parcel().unwrap().map(|parcel| parcel.hash), None);
+        assert_eq!(Push::No.upload().unwrap().map(|upload| upload.hash), None);
     }
 
     #[test]
     fn a_packed_program_unpacks_with_gzip() {
-        let parcel = Push::Own.parcel().unwrap().unwrap();
-        assert!(parcel.packed().len() < parcel.bytes.len() / 2);
+        let upload = Push::Own.upload().unwrap().unwrap();
+        assert!(upload.packed().len() < upload.bytes.len() / 2);
         let mut bytes = Vec::new();
-        std::io::copy(&mut flate2::read::GzDecoder::new(parcel.packed()), &mut bytes).unwrap();
-        assert!(bytes == parcel.bytes);
+        std::io::copy(&mut flate2::read::GzDecoder::new(upload.packed()), &mut bytes).unwrap();
+        assert!(bytes == upload.bytes);
     }
 
     #[test]
     fn the_target_system_is_read_from_the_program() {
-        let own = Push::Own.parcel().unwrap().unwrap();
+        let own = Push::Own.upload().unwrap().unwrap();
         assert_eq!(own.system.unwrap(), format!("Linux {}", std::env::consts::ARCH));
         let mut bytes = own.bytes[..64].to_vec();
         bytes[18..20].copy_from_slice(&[183, 0]);

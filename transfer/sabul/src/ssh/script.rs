@@ -169,7 +169,7 @@ mod tests {
     }
 
     /// Input that the near end sends for a program: compressed with gzip, or plain.
-    fn parcel(program: &[u8], is_packed: bool) -> Vec<u8> {
+    fn upload(program: &[u8], is_packed: bool) -> Vec<u8> {
         let mut bytes = program.to_vec();
         if is_packed {
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
@@ -187,8 +187,8 @@ mod tests {
         fs::create_dir_all(&cache).unwrap();
         fs::write(cache.join("sabul-old"), "x").unwrap();
         let command = remote("", "1-2", Some(&hash));
-        let parcel = parcel(PROGRAM.as_bytes(), true);
-        let said = text(&run(home.path(), &command, &parcel));
+        let upload = upload(PROGRAM.as_bytes(), true);
+        let said = text(&run(home.path(), &command, &upload));
         assert!(said.starts_with("@sabul wants Linux ") && said.contains("\tgzip\n"), "{said}");
         assert!(said.ends_with("ran serve --stdio --ports 1-2\n"), "{said}");
         assert!(!cache.join("sabul-old").exists());
@@ -198,7 +198,7 @@ mod tests {
         assert!(said.starts_with("@sabul found "), "{said}");
         // A modified program is requested again.
         fs::write(cache.join(format!("sabul-{hash}")), "x").unwrap();
-        let said = text(&run(home.path(), &command, &parcel));
+        let said = text(&run(home.path(), &command, &upload));
         assert!(said.starts_with("@sabul wants ") && said.contains("ran serve"), "{said}");
     }
 
@@ -213,7 +213,7 @@ mod tests {
         let said = text(&run(
             home.path(),
             &format!("umask 027; {command}"),
-            &parcel(WITH_UMASK.as_bytes(), true),
+            &upload(WITH_UMASK.as_bytes(), true),
         ));
         assert_eq!(said.lines().last(), Some("0027"), "{said}");
         let cache = fs::metadata(home.path().join(".cache/sabul")).unwrap();
@@ -236,7 +236,7 @@ mod tests {
         fs::write(&victim, "as it was").unwrap();
         std::os::unix::fs::symlink(&outside, cache.join(format!("sabul-{hash}"))).unwrap();
         let command = format!("ln -s ../../victim .cache/sabul/incoming-$$; exec {command}");
-        let said = text(&run(home.path(), &command, &parcel(PROGRAM.as_bytes(), true)));
+        let said = text(&run(home.path(), &command, &upload(PROGRAM.as_bytes(), true)));
         assert!(said.starts_with("@sabul wants ") && said.contains("ran serve"), "{said}");
         assert_eq!(fs::read(&victim).unwrap(), b"as it was");
         let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode();
@@ -260,7 +260,7 @@ mod tests {
         fs::create_dir_all(cache.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink(&real, &cache).unwrap();
         let check = |what: &str| {
-            let said = text(&run(home.path(), &pushing, &parcel(PROGRAM.as_bytes(), true)));
+            let said = text(&run(home.path(), &pushing, &upload(PROGRAM.as_bytes(), true)));
             assert!(said.starts_with("@sabul damaged ") && !said.contains("ran"), "{what}: {said}");
             let said = text(&run(home.path(), &remote("", "1-2", None), b""));
             assert!(said.starts_with("@sabul missing "), "{what}: {said}");
@@ -288,7 +288,7 @@ mod tests {
         }
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
         let command = format!("PATH={}; {}", tools.display(), remote("", "1-2", Some(&hash)));
-        let said = text(&run(home.path(), &command, &parcel(PROGRAM.as_bytes(), false)));
+        let said = text(&run(home.path(), &command, &upload(PROGRAM.as_bytes(), false)));
         assert!(!said.contains("gzip") && said.contains("ran serve"), "{said}");
     }
 
@@ -296,7 +296,7 @@ mod tests {
     fn a_host_without_sabul_runs_the_program_that_is_sent() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
-        let input = [format!("{hash}\n").into_bytes(), parcel(PROGRAM.as_bytes(), true)].concat();
+        let input = [format!("{hash}\n").into_bytes(), upload(PROGRAM.as_bytes(), true)].concat();
         let said = text(&run(home.path(), &remote("", "1-2", None), &input));
         assert!(said.starts_with("@sabul missing ") && said.contains("@sabul wants "), "{said}");
         assert!(said.ends_with("ran serve --stdio --ports 1-2\n"), "{said}");
@@ -306,8 +306,8 @@ mod tests {
     fn a_truncated_or_altered_program_is_not_run() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
-        let whole = parcel(PROGRAM.as_bytes(), true);
-        let other = parcel(&PROGRAM.as_bytes()[1..], true);
+        let whole = upload(PROGRAM.as_bytes(), true);
+        let other = upload(&PROGRAM.as_bytes()[1..], true);
         for wrong in [&whole[..whole.len() - 5], &other] {
             let output = run(home.path(), &remote("", "1-2", Some(&hash)), wrong);
             assert!(text(&output).contains("@sabul damaged "), "{output:?}");

@@ -1,3 +1,5 @@
+//! Tests of tickets: text form, damage and files.
+
 use std::os::unix::fs::symlink;
 
 use sabul_units::{Random, SeededRandom};

@@ -1,3 +1,5 @@
+//! Tests of the TLS handshake: pinned keys and other services.
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

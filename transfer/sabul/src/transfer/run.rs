@@ -20,7 +20,7 @@ use super::Transfer;
 use super::ahead::Ahead;
 use super::progress::{Handle, Report, SharedProgress};
 use super::work::{
-    ChannelOutlet, Counter, EndSignal, Load, ReaderTask, Writer, WriterTask, micros,
+    ChannelOutlet, Counter, DataSource, EndSignal, ReaderTask, Writer, WriterTask, micros,
 };
 use crate::budget::{BlockLoan, Tally};
 use crate::ceiling::Member;
@@ -282,7 +282,7 @@ impl Run {
                     Ok(()) => self.have.add(files, wholes, is_last),
                     Err(refusal) => {
                         let files = files.len() + wholes.len();
-                        info!(files, %refusal, "no memory for what the receiver has; it is sent again");
+                        info!(files, %refusal, "no memory for the list of partial data; the listed files are sent again");
                         self.have.add(Vec::new(), Vec::new(), is_last);
                     }
                 }
@@ -423,8 +423,8 @@ impl Run {
                 () = tokio::time::sleep_until(give_up), if deadline.is_some() => {
                     return Err(match answer_within {
                         Some(time) if !is_accepted => Error::PeerGone(format!(
-                            "the other end lives and has not answered the request within {:.0} s; \
-                             look there for what keeps it busy, and try again",
+                            "the other end is alive, but did not answer the request within {:.0} s; \
+                             check the load there, and try again",
                             time.as_secs_f64()
                         )),
                         _ => Error::UdpBlocked { address, waited: limit },
@@ -478,13 +478,13 @@ impl Run {
         let spawned = machine.run_reader(
             self.threads.files.take(),
             ReaderTask {
-                load: match work {
+                source: match work {
                     Work::Send { set, announce_times, resume } => {
                         let options = SendOptions { preserve: announce_times, block_bytes };
                         let have = if resume == Resume::Yes { have } else { Have::default() };
-                        Some(Load::Set(set, options, have))
+                        Some(DataSource::Set(set, options, have))
                     }
-                    Work::SendMeasure(limit) => Some(Load::Measure(limit, block_bytes)),
+                    Work::SendMeasure(limit) => Some(DataSource::Measure(limit, block_bytes)),
                     Work::Receive(_) | Work::ReceiveMeasure(_) => None,
                 },
                 outlet: ChannelOutlet {
@@ -701,7 +701,7 @@ impl Run {
         tokio::select! {
             is_confirmed = self.cx.control.is_confirmed() => is_confirmed,
             () = is_over => {
-                info!("the sender may not know that its transfer is done; a next attempt finds all there");
+                info!("the sender has not confirmed the result; its next attempt finds the files complete");
                 false
             }
         }

@@ -70,7 +70,7 @@ impl Outlet for ChannelOutlet {
 }
 
 /// Data source of a reader.
-pub(crate) enum Load {
+pub(crate) enum DataSource {
     /// Files or a stream, without the parts that the receiver has.
     Set(SourceSet, SendOptions, Have),
     /// Blocks of this size from memory.
@@ -80,7 +80,7 @@ pub(crate) enum Load {
 /// Reader of a transfer without its thread. Dropping the value sends an event.
 pub(crate) struct ReaderTask {
     /// Taken by the thread that runs the reader.
-    pub(crate) load: Option<Load>,
+    pub(crate) source: Option<DataSource>,
     pub(crate) outlet: ChannelOutlet,
     pub(crate) end: EndSignal,
 }
@@ -88,11 +88,11 @@ pub(crate) struct ReaderTask {
 impl ReaderTask {
     /// Reads, hashes and queues all data, or returns when the channel is stopped; blocks.
     pub(crate) fn run(mut self) {
-        let summary = match self.load.take() {
-            Some(Load::Set(set, options, have)) => {
+        let summary = match self.source.take() {
+            Some(DataSource::Set(set, options, have)) => {
                 send_files(set, options, have, &mut self.outlet).ok()
             }
-            Some(Load::Measure(limit, block_bytes)) => {
+            Some(DataSource::Measure(limit, block_bytes)) => {
                 send_measure(limit, block_bytes, &mut self.outlet)
             }
             None => None,

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Tasks;
 use super::net::{End, Net};
-use super::wire::{Grip, Wire};
+use super::wire::{FaultHandle, Wire};
 use crate::budget::MemoryBudget;
 use crate::config::{LocalDestination, RemoteDestination, Service, TransferOptions};
 use crate::control::{Connection, Stream};
@@ -168,7 +168,7 @@ pub(super) struct Client {
     process: Mutex<Process>,
     disk: MemoryDisk,
     faults: Mutex<Vec<Tasks>>,
-    grips: Mutex<Vec<Grip>>,
+    grips: Mutex<Vec<FaultHandle>>,
     calls: Mutex<u32>,
     number: usize,
     /// Uploads with flushes to the disk (`sync`).
@@ -210,7 +210,7 @@ impl Client {
 
     /// Resets the control connections.
     pub(super) fn reset(&self) {
-        lock(&self.grips).iter().for_each(Grip::cut);
+        lock(&self.grips).iter().for_each(FaultHandle::cut);
     }
 
     /// Blocks the control connections until this time.

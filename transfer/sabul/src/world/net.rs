@@ -44,7 +44,7 @@ fn address(role: Role) -> SocketAddr {
 }
 
 /// A datagram in transit, with its connection and destination.
-type Parcel = (u64, Role, Vec<u8>);
+type InTransit = (u64, Role, Vec<u8>);
 
 /// Simulated UDP network: one link per direction, shared by all channels. Clones share the network.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ struct Shared {
 
 struct State {
     /// Link from connectors to the listener, and the link back.
-    links: [Link<Parcel>; 2],
+    links: [Link<InTransit>; 2],
     sockets: BTreeMap<(u64, Role), Arc<Inbox>>,
     /// Channels that only one end has opened so far.
     opened: BTreeMap<u64, Arc<Notify>>,

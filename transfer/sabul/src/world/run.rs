@@ -8,7 +8,7 @@ use sabul_wire::control::Entry;
 use crate::channel::ChannelError;
 use crate::channel::driver::{ChannelEndpoint, DriveResult, Job};
 use crate::control::Input;
-use crate::transfer::{Load, ReaderTask, WriterTask};
+use crate::transfer::{DataSource, ReaderTask, WriterTask};
 use sabul_files::{Outlet, Stopped, send_files};
 
 /// Interval at which a task polls for events that would wake a thread.
@@ -80,7 +80,7 @@ impl Outlet for Script {
 /// Runs the reader of a transfer: reads everything at once, and hands over blocks as buffers become
 /// free.
 pub(crate) async fn run_reader(mut reading: ReaderTask) {
-    let Some(Load::Set(set, options, have)) = reading.load.take() else {
+    let Some(DataSource::Set(set, options, have)) = reading.source.take() else {
         return reading.finish(None);
     };
     let block_bytes = options.block_bytes;

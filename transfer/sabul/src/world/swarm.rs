@@ -56,7 +56,7 @@ impl fmt::Debug for Job {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blow {
+enum Disturbance {
     /// Kills the server process; it restarts after a while.
     KillServer,
     /// Power failure of the server.
@@ -92,7 +92,7 @@ struct Plan {
     /// The server's disk is an overlay: only the flush of a file returns write errors.
     is_overlay: bool,
     jobs: Vec<Job>,
-    blows: Vec<(Duration, Blow)>,
+    disturbances: Vec<(Duration, Disturbance)>,
 }
 
 struct Draw(SeededRandom);
@@ -153,14 +153,14 @@ impl Draw {
         }
     }
 
-    fn blow(&mut self, clients: usize) -> Blow {
+    fn disturbance(&mut self, clients: usize) -> Disturbance {
         let errno = [Errno::IO, Errno::NOSPC, Errno::DQUOT][self.0.below(3) as usize];
         match self.0.below(13) {
-            0 => Blow::KillServer,
-            1 => Blow::CutPower,
-            2 => Blow::KillClient(self.0.below(clients as u64) as usize),
-            3 => Blow::Reset,
-            4 => Blow::Outage(self.millis(200, 45_000)),
+            0 => Disturbance::KillServer,
+            1 => Disturbance::CutPower,
+            2 => Disturbance::KillClient(self.0.below(clients as u64) as usize),
+            3 => Disturbance::Reset,
+            4 => Disturbance::Outage(self.millis(200, 45_000)),
             5 => {
                 let fault = match self.0.below(4) {
                     0 => Fault::ReadOnly,
@@ -168,13 +168,13 @@ impl Draw {
                     2 => Fault::PowerCut,
                     _ => Fault::Error(errno),
                 };
-                Blow::Disk(self.between(0, 40) as usize, fault)
+                Disturbance::Disk(self.between(0, 40) as usize, fault)
             }
-            6 => Blow::Flaky(errno),
-            7 => Blow::Full(self.between(0, 100_000)),
-            8 => Blow::HostilePeer(self.0.next_u64()),
-            9 | 10 => Blow::Leave(self.0.next_u64()),
-            _ => Blow::Nothing,
+            6 => Disturbance::Flaky(errno),
+            7 => Disturbance::Full(self.between(0, 100_000)),
+            8 => Disturbance::HostilePeer(self.0.next_u64()),
+            9 | 10 => Disturbance::Leave(self.0.next_u64()),
+            _ => Disturbance::Nothing,
         }
     }
 
@@ -183,10 +183,11 @@ impl Draw {
         let delay = self.between(100, 60_000);
         let rate = Rate::from_mbps(self.between(2, 200));
         let jobs = (0..self.between(1, 4)).map(|_| self.job(clients)).collect();
-        let blows = (0..self.between(0, 3)).map(|_| (self.millis(0, 6000), self.blow(clients)));
+        let disturbances =
+            (0..self.between(0, 3)).map(|_| (self.millis(0, 6000), self.disturbance(clients)));
         Plan {
             is_durable: true,
-            blows: blows.collect(),
+            disturbances: disturbances.collect(),
             forward: self.link(delay, rate),
             back: self.link(delay, rate),
             rtt: Duration::from_micros(2 * delay),
@@ -209,7 +210,7 @@ fn folder(job: usize) -> Vec<u8> {
 
 /// Permitted contents on the disks of the server and the clients.
 #[derive(Debug, Default)]
-struct Truth {
+struct PermittedContents {
     server: Versions,
     clients: Vec<Versions>,
     /// Names reported as durable on the server by an upload; the content may be that of a later
@@ -219,7 +220,7 @@ struct Truth {
     foreign: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl Truth {
+impl PermittedContents {
     /// Checks that every final name leads to a complete version sent there.
     fn check(versions: &Versions, disk: &MemoryDisk, whose: &str) {
         for (name, content) in disk.tree() {
@@ -242,14 +243,14 @@ struct World {
     net: Net,
     server: Server,
     clients: Vec<Client>,
-    truth: Mutex<Truth>,
+    truth: Mutex<PermittedContents>,
 }
 
 impl World {
     fn new(seed: u64, plan: Plan) -> Self {
         let net = Net::new(plan.forward.clone(), plan.back.clone(), seed);
         let server = Server::new(net.clone(), plan.rtt, MemoryDisk::new(seed));
-        let mut truth = Truth::default();
+        let mut truth = PermittedContents::default();
         let mut clients = Vec::new();
         for n in 0..plan.clients {
             let disk = MemoryDisk::new(seed ^ (n as u64 + 1) << 40);
@@ -288,9 +289,9 @@ impl World {
 
     fn check(&self) {
         let truth = self.truth.lock().unwrap();
-        Truth::check(&truth.server, self.server.disk(), "server");
+        PermittedContents::check(&truth.server, self.server.disk(), "server");
         for (client, versions) in self.clients.iter().zip(&truth.clients) {
-            Truth::check(versions, client.disk(), "client");
+            PermittedContents::check(versions, client.disk(), "client");
         }
         let (lent, most) = self.server.memory();
         assert!(lent <= most, "{lent} bytes are lent of {most}");
@@ -335,13 +336,13 @@ impl World {
         result
     }
 
-    async fn strike(&self, blow: Blow) {
-        match blow {
-            Blow::KillServer => self.server.restart(false).await,
-            Blow::CutPower => self.server.restart(true).await,
-            Blow::KillClient(n) => self.clients[n].restart(),
-            Blow::Reset => self.clients.iter().for_each(Client::reset),
-            Blow::Outage(time) => {
+    async fn apply(&self, disturbance: Disturbance) {
+        match disturbance {
+            Disturbance::KillServer => self.server.restart(false).await,
+            Disturbance::CutPower => self.server.restart(true).await,
+            Disturbance::KillClient(n) => self.clients[n].restart(),
+            Disturbance::Reset => self.clients.iter().for_each(Client::reset),
+            Disturbance::Outage(time) => {
                 let until = Instant::now() + time;
                 self.clients.iter().for_each(|client| client.hold(until));
                 let silent = LinkConfig::builder().with_loss(Probability::ONE).build().unwrap();
@@ -349,27 +350,27 @@ impl World {
                 tokio::time::sleep_until(until).await;
                 self.net.set_links(self.plan.forward.clone(), self.plan.back.clone(), 8);
             }
-            Blow::Disk(call, fault) => {
+            Disturbance::Disk(call, fault) => {
                 self.server.disk().fail_at(call, fault);
                 sleep(Duration::from_secs(2)).await;
                 self.heal().await;
             }
-            Blow::Flaky(errno) => {
+            Disturbance::Flaky(errno) => {
                 self.server.disk().fail_sometimes(Probability::per_mille(100), errno);
                 sleep(Duration::from_secs(2)).await;
                 self.heal().await;
             }
-            Blow::Full(bytes) => {
+            Disturbance::Full(bytes) => {
                 self.server.disk().leave_room(bytes);
                 sleep(Duration::from_secs(2)).await;
                 self.heal().await;
             }
-            Blow::HostilePeer(seed) => {
+            Disturbance::HostilePeer(seed) => {
                 let attack = self.server.attack(seed);
                 attack.await;
             }
-            Blow::Leave(seed) => self.leave(&mut SeededRandom::new(seed)),
-            Blow::Nothing => {}
+            Disturbance::Leave(seed) => self.leave(&mut SeededRandom::new(seed)),
+            Disturbance::Nothing => {}
         }
         self.check();
     }
@@ -429,11 +430,11 @@ impl World {
                 let _ = world.attempt(n).await;
             });
         }
-        for (after, blow) in self.plan.blows.clone() {
+        for (after, disturbance) in self.plan.disturbances.clone() {
             let world = Arc::clone(self);
             jobs.spawn(async move {
                 sleep(after).await;
-                world.strike(blow).await;
+                world.apply(disturbance).await;
             });
         }
         while !jobs.is_empty() {
@@ -559,7 +560,7 @@ fn a_seed_determines_the_simulated_world() {
 fn unflushed_files_are_detected_as_lost_after_a_power_cut() {
     let loses = |seed: u64| {
         let plan = Draw(SeededRandom::new(seed)).plan();
-        let plan = Plan { is_durable: false, blows: Vec::new(), ..plan };
+        let plan = Plan { is_durable: false, disturbances: Vec::new(), ..plan };
         std::panic::catch_unwind(|| run_plan(seed, plan)).is_err()
     };
     assert!((0..20).any(loses), "files that were never flushed all survived");

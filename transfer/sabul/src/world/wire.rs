@@ -49,9 +49,9 @@ pub(crate) struct Wire {
 
 /// Handle for faults of a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Grip([Shared; 2]);
+pub(crate) struct FaultHandle([Shared; 2]);
 
-impl Grip {
+impl FaultHandle {
     /// Resets the connection: both ends receive an error.
     pub(crate) fn cut(&self) {
         for pipe in &self.0 {
@@ -81,7 +81,7 @@ fn wake(pipe: &mut Pipe) {
 
 impl Wire {
     /// Creates both ends of a connection with a one-way delay of `delay`, and a fault handle.
-    pub(crate) fn pair(delay: Duration, secret: [u8; 32]) -> (Self, Self, Grip) {
+    pub(crate) fn pair(delay: Duration, secret: [u8; 32]) -> (Self, Self, FaultHandle) {
         let [there, back]: [Shared; 2] = std::array::from_fn(|_| Shared::default());
         let end = |incoming: &Shared, outgoing: &Shared| Self {
             incoming: Arc::clone(incoming),
@@ -90,7 +90,7 @@ impl Wire {
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             secret,
         };
-        let grip = Grip([Arc::clone(&there), Arc::clone(&back)]);
+        let grip = FaultHandle([Arc::clone(&there), Arc::clone(&back)]);
         (end(&back, &there), end(&there, &back), grip)
     }
 

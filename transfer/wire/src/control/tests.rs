@@ -1,3 +1,5 @@
+//! Tests of control messages: round trips, bounds and printable texts.
+
 use super::*;
 use crate::block::{Record, Records};
 

@@ -1,3 +1,5 @@
+//! Tests of BBRv3: phases, bounds and losses.
+
 use sabul_units::SeededRandom;
 
 use super::super::testing::{RTT, ack, cx, loss};

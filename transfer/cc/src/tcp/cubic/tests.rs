@@ -1,3 +1,5 @@
+//! Tests of CUBIC: the window curve, worked by hand, and its decrease.
+
 use sabul_units::{Packets, Random, SeededRandom};
 
 use super::super::testing::{RTT, ack, cx, loss, values};

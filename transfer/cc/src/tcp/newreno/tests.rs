@@ -1,3 +1,5 @@
+//! Tests of NewReno: slow start, recovery and timeouts.
+
 use sabul_units::{Gap, Packets, Random, SeededRandom, Span};
 
 use super::super::testing::{RTT, ack, loss, values};

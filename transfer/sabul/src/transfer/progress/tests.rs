@@ -1,3 +1,5 @@
+//! Tests of progress and reports of a transfer.
+
 use super::*;
 
 #[test]

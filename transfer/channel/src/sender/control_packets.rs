@@ -1,4 +1,4 @@
-//! Packets that answer or ask: ACK confirmations (ACK2), pings, and probes for routers.
+//! Control packets of the sender: ACK confirmations (ACK2), pings, and probes for routers.
 //!
 //! A probe carries only a congestion header. Source: ours (ADR 23). A flow controlled by routers has
 //! no rate before the first answer of a router. Between two packets more than a round trip apart,
@@ -27,7 +27,7 @@ const ACK2_AGE: Span = Span::from_millis(100);
 const PER_GAP: u64 = 4;
 
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct ControlPackets {
     /// Serial number of the ACK to confirm.
     ack2: Option<u64>,
     /// When an ACK was last confirmed, and the number of DATA packets sent until then.
@@ -38,7 +38,7 @@ pub(super) struct Answers {
     pub(super) probes: Option<RateProbes>,
 }
 
-impl Answers {
+impl ControlPackets {
     pub(super) fn new(now: Instant, has_headers: bool) -> Self {
         let next_ping = now + PING_INTERVAL;
         let probes = has_headers.then(|| RateProbes::new(now));
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_ack_is_confirmed_after_sixteen_packets_or_a_tenth_of_a_second() {
-        let mut answers = Answers::new(at(0), false);
+        let mut answers = ControlPackets::new(at(0), false);
         let mut confirms = |ms, sent, missing: &[NumberRange]| {
             let ack = Ack { serial: ms, missing: missing.to_vec(), ..Ack::default() };
             answers.note_ack(at(ms), &ack, sent);

@@ -3,23 +3,23 @@
 use std::fmt;
 
 /// Receives the progress of an upload to the far end, and decides whether to upload.
-pub trait Watch: fmt::Debug + Send + Sync {
+pub trait UploadObserver: fmt::Debug + Send + Sync {
     /// `sent` of `total` bytes are on their way to this host.
-    fn sending(&self, host: &str, sent: u64, total: u64);
+    fn progress(&self, host: &str, sent: u64, total: u64);
 
     /// Returns whether to upload this program to a host of this system, which lacks it. `bytes`
     /// returns the size of the upload and takes a second. May wait for the user.
-    fn send_along(&self, host: &str, system: &str, bytes: &dyn Fn() -> u64) -> bool;
+    fn confirm(&self, host: &str, system: &str, bytes: &dyn Fn() -> u64) -> bool;
 }
 
 /// Shows nothing, and uploads nothing that the order does not have.
 #[derive(Clone, Copy, Debug)]
-pub struct Unwatched;
+pub struct NoObserver;
 
-impl Watch for Unwatched {
-    fn sending(&self, _host: &str, _sent: u64, _total: u64) {}
+impl UploadObserver for NoObserver {
+    fn progress(&self, _host: &str, _sent: u64, _total: u64) {}
 
-    fn send_along(&self, _host: &str, _system: &str, _bytes: &dyn Fn() -> u64) -> bool {
+    fn confirm(&self, _host: &str, _system: &str, _bytes: &dyn Fn() -> u64) -> bool {
         false
     }
 }

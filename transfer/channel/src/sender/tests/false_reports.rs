@@ -6,9 +6,9 @@ use super::super::feedback::NUMBERS_KEPT_MAX;
 use super::super::skips::Skips;
 use super::*;
 
-/// Runs a sender that skips numbers, paced at one packet a millisecond. At each tenth packet, `say`
+/// Runs a sender that skips numbers, paced at one packet a millisecond. At each tenth packet, `report`
 /// returns the peer's report on everything sent so far. Returns the time of detection, if any.
-fn found_out_at(mut say: impl FnMut(&Sender, u64, &[u64]) -> Feedback) -> Option<u64> {
+fn detected_at(mut report: impl FnMut(&Sender, u64, &[u64]) -> Feedback) -> Option<u64> {
     let mut sender = sender(LossPolicy::Current, &[("rate_mbps", "12")]);
     sender.skip_numbers(Box::new(sabul_units::SeededRandom::new(3)));
     let (mut numbers, mut pushed) = (Vec::new(), 0);
@@ -19,7 +19,7 @@ fn found_out_at(mut say: impl FnMut(&Sender, u64, &[u64]) -> Feedback) -> Option
         }
         numbers.extend(drain(&mut sender, at_ms(ms)).into_iter().map(|(number, _)| number));
         if ms % 10 == 9 {
-            let report = say(&sender, ms / 10 + 1, &numbers);
+            let report = report(&sender, ms / 10 + 1, &numbers);
             if let Err(error) = sender.handle_feedback(at_ms(ms), &report) {
                 assert!(matches!(error, PeerError::SkippedNumberNotListed(_)), "{error}");
                 return Some(ms);
@@ -51,21 +51,21 @@ fn gaps(numbers: &[u64]) -> Vec<NumberRange> {
 
 #[test]
 fn a_peer_that_acknowledges_unsent_numbers_is_detected() {
-    let liar = found_out_at(|sender, serial, numbers| all(sender, serial, numbers, Vec::new()));
+    let detected = detected_at(|sender, serial, numbers| all(sender, serial, numbers, Vec::new()));
     // The first is among the first 512, and the second among the next 512; each counts half a second later.
-    assert!((1500..2600).contains(&liar.expect("it is found out")), "{liar:?}");
+    assert!((1500..2600).contains(&detected.expect("the peer is detected")), "{detected:?}");
     // The same peer, but it lists the skipped numbers, as an honest peer does.
-    let honest = found_out_at(|sender, serial, numbers| {
+    let of_honest_peer = detected_at(|sender, serial, numbers| {
         let missing = gaps(numbers);
         let from = missing.len().saturating_sub(MAX_RANGES - 1);
         all(sender, serial, numbers, missing[from..].to_vec())
     });
-    assert_eq!(honest, None);
+    assert_eq!(of_honest_peer, None);
 }
 
 #[test]
 fn full_lists_of_long_settled_numbers_do_not_hide_a_false_ack() {
-    let liar = found_out_at(|sender, serial, numbers| {
+    let detected = detected_at(|sender, serial, numbers| {
         let missing = if *numbers.last().unwrap() > 4 * MAX_RANGES as u64 {
             (0..MAX_RANGES as u64).map(|n| NumberRange { first: 2 * n, last: 2 * n }).collect()
         } else {
@@ -73,7 +73,7 @@ fn full_lists_of_long_settled_numbers_do_not_hide_a_false_ack() {
         };
         all(sender, serial, numbers, missing)
     });
-    assert!((800..3000).contains(&liar.expect("it is found out")), "{liar:?}");
+    assert!((800..3000).contains(&detected.expect("the peer is detected")), "{detected:?}");
 }
 
 /// Returns how many full lists without the watched number pass if the peer has named `named`
@@ -106,7 +106,7 @@ fn lists_that_pass(named_at: PacketNumber, named: u64, ranges: u64) -> u64 {
             skips.note_ack(at_ms(610), &ack(next), next.next(), named);
             skips.suspicions() > 0
         })
-        .expect("it is found out")
+        .expect("the peer is detected")
 }
 
 #[test]
@@ -151,14 +151,14 @@ fn a_peer_may_send_enough_full_lists_to_name_all_missing_numbers() {
 #[test]
 fn a_later_full_list_that_names_the_skipped_number_clears_suspicion() {
     let mut serials = 0..;
-    let honest = found_out_at(|sender, serial, numbers| {
+    let of_honest_peer = detected_at(|sender, serial, numbers| {
         let missing = gaps(numbers);
         let round = missing.len().div_ceil(MAX_RANGES).max(1);
         let turn = serials.next().unwrap_or(0) % round;
         let from = (turn * MAX_RANGES).min(missing.len().saturating_sub(MAX_RANGES));
         all(sender, serial, numbers, missing.into_iter().skip(from).take(MAX_RANGES).collect())
     });
-    assert_eq!(honest, None);
+    assert_eq!(of_honest_peer, None);
 }
 
 #[test]
@@ -197,14 +197,15 @@ fn an_impossible_ack_ends_the_channel_and_changes_nothing() {
         ("marked", |ack| ack.marked = 7),
         ("marked, with few packets", |ack| (ack.packets, ack.marked) = (1, 2)),
     ];
-    let honest = || Ack { serial: 1, largest: PacketNumber(9), packets: 6, ..Ack::default() };
+    let of_honest_peer =
+        || Ack { serial: 1, largest: PacketNumber(9), packets: 6, ..Ack::default() };
     for (what, change) in cases {
         let mut sender = sender_of_ten();
-        let mut ack = honest();
+        let mut ack = of_honest_peer();
         change(&mut ack);
         assert!(sender.handle_feedback(at_ms(5), &Feedback::Ack(ack)).is_err(), "{what}");
         assert_eq!((sender.stats().arrived, sender.stats().lost), (0, 0), "{what}");
-        sender.handle_feedback(at_ms(5), &Feedback::Ack(honest())).unwrap();
+        sender.handle_feedback(at_ms(5), &Feedback::Ack(of_honest_peer())).unwrap();
         assert_eq!(sender.stats().arrived, 6, "{what}");
     }
 }

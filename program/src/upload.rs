@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use sabul::internal::ssh::Watch;
+use sabul::internal::ssh::UploadObserver;
 use sabul_front::lines::{CopyEvent, LineBuilder};
 
 use crate::{json, output};
@@ -18,7 +18,7 @@ const FORESEEABLE: Duration = Duration::from_secs(1);
 
 /// Shows the progress of the upload on standard error, or prints JSON Lines.
 #[derive(Debug)]
-pub(crate) struct Along {
+pub(crate) struct UploadProgress {
     style: Style,
     /// Whether a user at the terminal can answer a question.
     may_prompt: bool,
@@ -40,7 +40,7 @@ struct Times {
     next: Option<Instant>,
 }
 
-impl Along {
+impl UploadProgress {
     /// Creates the progress display for users, or a silent one. With `may_prompt` the user is asked,
     /// provided that standard input and standard error are terminals.
     pub(crate) fn new(is_quiet: bool, may_prompt: bool) -> Self {
@@ -65,8 +65,8 @@ impl Along {
     }
 }
 
-impl Watch for Along {
-    fn sending(&self, host: &str, sent: u64, total: u64) {
+impl UploadObserver for UploadProgress {
+    fn progress(&self, host: &str, sent: u64, total: u64) {
         let now = Instant::now();
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         let started = *times.started.get_or_insert(now);
@@ -99,7 +99,7 @@ impl Watch for Along {
         }
     }
 
-    fn send_along(&self, host: &str, system: &str, bytes: &dyn Fn() -> u64) -> bool {
+    fn confirm(&self, host: &str, system: &str, bytes: &dyn Fn() -> u64) -> bool {
         if !self.may_prompt {
             return false;
         }
@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn without_a_terminal_sending_the_program_is_not_offered() {
-        let along = Along { style: Style::Lines, may_prompt: false, times: Mutex::default() };
-        assert!(!along.send_along("far", "Linux x86_64", &|| unreachable!()));
+        let progress =
+            UploadProgress { style: Style::Lines, may_prompt: false, times: Mutex::default() };
+        assert!(!progress.confirm("far", "Linux x86_64", &|| unreachable!()));
     }
 }
