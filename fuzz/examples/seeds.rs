@@ -11,8 +11,8 @@ use sabul::Ticket;
 use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
 use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{
-    Attribute, ChannelParams, Direction, Done, Entry, EntryKind, Extent, Facts, Failure,
-    FailureCode, Held, Mark, Message, More, NotKept, Open, Owner, Range, Request, Rule, Seen,
+    Attribute, ChannelParams, Checkpoint, Direction, Done, Entry, EntryKind, Extent, Facts,
+    Failure, FailureCode, Held, Message, More, NotKept, Open, Owner, Range, Request, Rule, Seen,
     SeenKind, Trait, View, Whole,
 };
 use sabul_wire::{
@@ -262,7 +262,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                 transfer: 2,
                 files: vec![Held {
                     path: b"a/b".to_vec(),
-                    marks: vec![Mark { from: 0, bytes: 2048, hash: [9; 32] }],
+                    checkpoints: vec![Checkpoint { from: 0, bytes: 2048, hash: [9; 32] }],
                 }],
                 wholes: vec![Whole { name: [3; 8], content: [4; 8] }],
                 is_last: true,

@@ -29,7 +29,7 @@ use std::ops::Range;
 
 use sabul_units::Polled;
 use sabul_wire::block::{Record, Records, split_block};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Mark};
+use sabul_wire::control::{Checkpoint, Entry, EntryKind, Failure, FailureCode};
 use sabul_wire::{DecodeError, Printable};
 
 use crate::check;
@@ -147,11 +147,11 @@ impl Trees {
 
 /// Progress of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marks {
+pub struct Checkpoints {
     /// All content received since creation or resume, with its hash.
-    pub all: Mark,
+    pub all: Checkpoint,
     /// Content received since the last [`Assembler::cut`], with its hash.
-    pub since: Mark,
+    pub since: Checkpoint,
 }
 
 /// Unread ranges of the current block.
@@ -243,7 +243,7 @@ impl Assembler {
 
     /// Index and progress of the current file in whole chunks. Returns `None` before the first
     /// whole chunk since creation or resume.
-    pub fn marks(&self) -> Option<(u64, Marks)> {
+    pub fn checkpoints(&self) -> Option<(u64, Checkpoints)> {
         let current = self.current.as_ref().filter(|it| it.is_begun && !it.is_over)?;
         let trees = self.trees.as_ref()?;
         let since = trees.since.whole_chunks();
@@ -252,16 +252,16 @@ impl Assembler {
             return None;
         }
         let layout = Layout::of(&current.entry);
-        let mark = |tree: &Tree| {
+        let checkpoint = |tree: &Tree| {
             let (from, bytes) = (tree.from(), tree.at());
-            Mark { from, bytes, hash: layout.hash(tree.hash()) }
+            Checkpoint { from, bytes, hash: layout.hash(tree.hash()) }
         };
-        let (all, since) = (mark(&all), mark(&since));
+        let (all, since) = (checkpoint(&all), checkpoint(&since));
         let since = if since.from == since.bytes { all } else { since };
-        Some((current.index, Marks { all, since }))
+        Some((current.index, Checkpoints { all, since }))
     }
 
-    /// Restarts the range that [`Marks::since`] covers.
+    /// Restarts the range that [`Checkpoints::since`] covers.
     pub fn cut(&mut self) {
         if let Some(trees) = &mut self.trees {
             let before = trees.since.cut();

@@ -12,7 +12,7 @@ mod packer;
 mod path;
 mod tree;
 
-pub use assembler::{Assembler, AssemblerWait, Marks, Op, Rejection, Step};
+pub use assembler::{Assembler, AssemblerWait, Checkpoints, Op, Rejection, Step};
 pub use check::is_copied_attribute;
 pub use layout::Layout;
 pub use packer::Packer;

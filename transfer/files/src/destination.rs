@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_content::{Marks, Printable, Tree};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Mark, NotKept};
+use sabul_content::{Checkpoints, Printable, Tree};
+use sabul_wire::control::{Checkpoint, Entry, EntryKind, Failure, FailureCode, NotKept};
 
 use super::entry_error::{
     EntryError, MAX_KEPT_FAILURES, entry_error, root_entry_error, root_write_failure, write_failure,
@@ -599,14 +599,19 @@ impl Sink for FileSink {
         self.read_back_resumed(index)
     }
 
-    fn wants_mark(&self, index: u64) -> bool {
+    fn wants_checkpoint(&self, index: u64) -> bool {
         self.resume_index.as_ref().is_some_and(|resume_index| {
-            self.parts.get(&index).is_some_and(|part| resume_index.wants_mark(part, self.now))
+            self.parts.get(&index).is_some_and(|part| resume_index.wants_checkpoint(part, self.now))
         })
     }
 
-    fn mark(&mut self, index: u64, entry: &Entry, marks: Marks) -> Result<bool, EntryError> {
-        self.note_mark(index, entry, marks)
+    fn checkpoint(
+        &mut self,
+        index: u64,
+        entry: &Entry,
+        checkpoints: Checkpoints,
+    ) -> Result<bool, EntryError> {
+        self.note_checkpoint(index, entry, checkpoints)
     }
 
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), EntryError> {
@@ -657,9 +662,16 @@ impl Sink for FileSink {
         let noted = match &mut self.resume_index {
             Some(resume_index) if part.noted.number.is_some() => {
                 // Noted before the rename, so that an attempt after a crash finds the file by either name.
-                let all = Mark { from: 0, bytes: part.written(), hash };
-                let marks = Marks { all, since: all };
-                resume_index.note_mark(&*self.disk, entry, &mut part, marks, self.now, self.sync)
+                let all = Checkpoint { from: 0, bytes: part.written(), hash };
+                let checkpoints = Checkpoints { all, since: all };
+                resume_index.note_checkpoint(
+                    &*self.disk,
+                    entry,
+                    &mut part,
+                    checkpoints,
+                    self.now,
+                    self.sync,
+                )
             }
             _ => Ok(false),
         };

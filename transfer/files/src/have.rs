@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use sabul_content::{CHUNK, Layout, Printable};
-use sabul_wire::control::{Held, Mark, Whole};
+use sabul_wire::control::{Checkpoint, Held, Whole};
 use tracing::debug;
 
 use super::prefix::hash_of;
@@ -20,7 +20,7 @@ const FILES_LOGGED: usize = 20;
 /// Content reported by the receiver, by path of the entry.
 #[derive(Debug, Default)]
 pub struct Have {
-    files: BTreeMap<Vec<u8>, Vec<Mark>>,
+    files: BTreeMap<Vec<u8>, Vec<Checkpoint>>,
     /// Messages with complete small files, in order of arrival. Lookups expect names in ascending
     /// order; files out of order are not found.
     wholes: Vec<Vec<Whole>>,
@@ -30,8 +30,8 @@ pub struct Have {
 /// Content that the receiver has of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// The content up to these marks.
-    Marks(Vec<Mark>),
+    /// The content up to these checkpoints.
+    Checkpoints(Vec<Checkpoint>),
     /// The complete file, with the first 8 bytes of its hash.
     Whole([u8; 8]),
 }
@@ -55,14 +55,14 @@ impl Have {
     pub fn add(&mut self, files: Vec<Held>, wholes: Vec<Whole>, is_last: bool) {
         if !self.is_complete {
             self.wholes.extend(Some(wholes).filter(|wholes| !wholes.is_empty()));
-            self.files.extend(files.into_iter().map(|held| (held.path, held.marks)));
+            self.files.extend(files.into_iter().map(|held| (held.path, held.checkpoints)));
             self.is_complete = is_last;
         }
         if is_last {
             let wholes: usize = self.wholes.iter().map(Vec::len).sum();
             debug!(files = self.files.len(), wholes, "resume: partial data of the receiver");
-            for (path, marks) in self.files.iter().take(FILES_LOGGED) {
-                let bytes = marks.last().map_or(0, |mark| mark.bytes);
+            for (path, checkpoints) in self.files.iter().take(FILES_LOGGED) {
+                let bytes = checkpoints.last().map_or(0, |checkpoint| checkpoint.bytes);
                 debug!(file = %Printable(path), bytes, "resume: a file goes on there, if it is the same");
             }
         }
@@ -73,8 +73,8 @@ impl Have {
         self.is_complete
     }
 
-    /// Whether the receiver reported marks of this file.
-    pub(super) fn has_marks(&self, path: &[u8]) -> bool {
+    /// Whether the receiver reported checkpoints of this file.
+    pub(super) fn has_checkpoints(&self, path: &[u8]) -> bool {
         self.files.contains_key(path)
     }
 
@@ -97,33 +97,33 @@ impl Have {
 
     /// Removes and returns the content that the receiver has of a file, limited to the file's size.
     pub(super) fn take(&mut self, path: &[u8], size: u64) -> Option<Known> {
-        let Some(mut marks) = self.files.remove(path) else {
+        let Some(mut checkpoints) = self.files.remove(path) else {
             return self.whole(path, size).map(Known::Whole);
         };
         let mut places = vec![0];
-        // A hostile receiver may send marks in any order and with any start.
-        marks.retain(|mark| {
-            let is_next = places.last().is_some_and(|last| mark.bytes > *last)
-                && mark.bytes <= size
-                && (mark.bytes.is_multiple_of(CHUNK) || mark.bytes == size)
-                && places.contains(&mark.from);
-            places.extend(is_next.then_some(mark.bytes));
+        // A hostile receiver may send checkpoints in any order and with any start.
+        checkpoints.retain(|checkpoint| {
+            let is_next = places.last().is_some_and(|last| checkpoint.bytes > *last)
+                && checkpoint.bytes <= size
+                && (checkpoint.bytes.is_multiple_of(CHUNK) || checkpoint.bytes == size)
+                && places.contains(&checkpoint.from);
+            places.extend(is_next.then_some(checkpoint.bytes));
             is_next
         });
-        (!marks.is_empty()).then_some(Known::Marks(marks))
+        (!checkpoints.is_empty()).then_some(Known::Checkpoints(checkpoints))
     }
 }
 
-/// Reads a complete small file; returns its mark if the hash begins with `content`.
+/// Reads a complete small file; returns its checkpoint if the hash begins with `content`.
 pub(super) fn same_whole(
     file: &dyn DiskFile,
     layout: &Layout,
     size: u64,
     content: [u8; 8],
-) -> io::Result<Option<Mark>> {
+) -> io::Result<Option<Checkpoint>> {
     let (bytes, hash) = hash_of(file, layout, size)?;
     let is_same = bytes == size && front(&hash) == content;
-    Ok(is_same.then_some(Mark { from: 0, bytes, hash }))
+    Ok(is_same.then_some(Checkpoint { from: 0, bytes, hash }))
 }
 
 #[cfg(test)]
@@ -134,29 +134,40 @@ mod tests {
     use crate::root::RootPath;
 
     #[test]
-    fn unordered_marks_and_marks_beyond_the_file_are_ignored() {
-        let mark = |from, bytes| Mark { from, bytes, hash: [0; 32] };
-        let bytes = |list: &[u64]| list.iter().map(|&bytes| mark(0, bytes)).collect();
+    fn unordered_checkpoints_and_checkpoints_beyond_the_file_are_ignored() {
+        let checkpoint = |from, bytes| Checkpoint { from, bytes, hash: [0; 32] };
+        let bytes = |list: &[u64]| list.iter().map(|&bytes| checkpoint(0, bytes)).collect();
         let mut have = Have::default();
-        let held = |path: &str, marks| Held { path: path.into(), marks };
+        let held = |path: &str, checkpoints| Held { path: path.into(), checkpoints };
         let files = vec![
             held("a", bytes(&[0, 2048, 1024, 2048, 2500, 3072, 9216])),
             held("b", bytes(&[0])),
         ];
         have.add(files, vec![], false);
-        let chain = vec![mark(0, 2048), mark(1024, 3072), mark(2048, 4096), mark(3072, 5120)];
+        let chain = vec![
+            checkpoint(0, 2048),
+            checkpoint(1024, 3072),
+            checkpoint(2048, 4096),
+            checkpoint(3072, 5120),
+        ];
         have.add(vec![held("e", chain)], vec![], false);
         have.add(vec![held("c", bytes(&[8200]))], vec![], true);
         have.add(vec![held("d", bytes(&[1]))], vec![], true);
         let take = |have: &mut Have, path: &[u8]| match have.take(path, 8200)? {
-            Known::Marks(marks) => Some(marks.iter().map(|mark| mark.bytes).collect::<Vec<_>>()),
+            Known::Checkpoints(checkpoints) => {
+                Some(checkpoints.iter().map(|checkpoint| checkpoint.bytes).collect::<Vec<_>>())
+            }
             Known::Whole(_) => None,
         };
         assert_eq!(take(&mut have, b"a"), Some(vec![2048, 3072]));
         assert_eq!(take(&mut have, b"a"), None, "once");
         assert_eq!(take(&mut have, b"b"), None);
         assert_eq!(take(&mut have, b"c"), Some(vec![8200]));
-        assert_eq!(take(&mut have, b"e"), Some(vec![2048, 4096]), "a stretch begins at a mark");
+        assert_eq!(
+            take(&mut have, b"e"),
+            Some(vec![2048, 4096]),
+            "a stretch begins at a checkpoint"
+        );
         assert_eq!(take(&mut have, b"d"), None, "behind the last");
     }
 

@@ -17,7 +17,7 @@ use std::io;
 use std::sync::Arc;
 
 use sabul_content::Layout;
-use sabul_wire::control::{Extent, Mark};
+use sabul_wire::control::{Checkpoint, Extent};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, info};
 
@@ -62,7 +62,7 @@ pub(super) type Origin = [u8; 8];
 pub(super) enum Record {
     /// A part file that exists, or will exist soon.
     Part {
-        /// Number that the part's marks refer to.
+        /// Number that the part's checkpoints refer to.
         number: u32,
         /// Path of the entry.
         entry: Vec<u8>,
@@ -74,7 +74,7 @@ pub(super) enum Record {
         mode: u32,
     },
     /// Progress of a part.
-    Mark {
+    Checkpoint {
         number: u32,
         /// Start of the range that the hash covers.
         from: u64,
@@ -109,9 +109,9 @@ impl Record {
         Some(Self::Holes { entry: entry.to_vec(), bytes, data })
     }
 
-    pub(super) const fn mark(number: u32, mark: Mark, is_synced: bool) -> Self {
-        let Mark { from, bytes, hash } = mark;
-        Self::Mark { number, from, bytes, hash, is_synced }
+    pub(super) const fn checkpoint(number: u32, checkpoint: Checkpoint, is_synced: bool) -> Self {
+        let Checkpoint { from, bytes, hash } = checkpoint;
+        Self::Checkpoint { number, from, bytes, hash, is_synced }
     }
 }
 
@@ -495,7 +495,7 @@ impl Journal {
     }
 
     /// Ends the notes of a finished transfer. Removes the journals, except those that `is_wanted`
-    /// marks by index.
+    /// checkpoints by index.
     pub(super) fn finish(&mut self, is_wanted: &[bool]) {
         self.pending = Vec::new();
         self.is_broken = true;
@@ -527,10 +527,10 @@ mod tests {
         let stamp = Stamp { inode: 2, born_ns: -3 };
         let path = |text: &str| text.as_bytes().to_vec();
         let (entry, target, part) = (path("d/a"), path("d/a"), path("d/a.kept.sabul-part"));
-        let mark = Mark { from: 3, bytes: 7, hash: [8; 32] };
+        let checkpoint = Checkpoint { from: 3, bytes: 7, hash: [8; 32] };
         vec![
             Record::Part { number: 4, entry, target, part, stamp, mode: 0o644 },
-            Record::mark(4, mark, true),
+            Record::checkpoint(4, checkpoint, true),
             Record::Whole {
                 entry: path("b"),
                 target: path("b"),

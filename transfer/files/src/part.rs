@@ -14,7 +14,7 @@
 use std::io;
 
 use sabul_content::{Layout, Tree};
-use sabul_wire::control::{Entry, Failure, FailureCode, Mark};
+use sabul_wire::control::{Checkpoint, Entry, Failure, FailureCode};
 use tracing::{debug, info};
 
 use super::entry_error::{EntryError, entry_error, root_entry_error};
@@ -125,9 +125,9 @@ pub(super) struct Part {
 pub(super) struct Noted {
     /// Number of the part in the journal, once kept.
     pub(super) number: Option<u32>,
-    /// Bytes up to the last mark.
+    /// Bytes up to the last checkpoint.
     pub(super) bytes: u64,
-    /// Bytes up to the last durable mark, and the time of that mark.
+    /// Bytes up to the last durable checkpoint, and the time of that checkpoint.
     pub(super) durable: u64,
     pub(super) at: std::time::Duration,
 }
@@ -194,20 +194,20 @@ impl Part {
         Err(Failure::of_file(FailureCode::Unwritable, "write", target, reason).into())
     }
 
-    /// Opens a kept part and continues from the last of these marks. The finished file gets `mode`.
+    /// Opens a kept part and continues from the last of these checkpoints. The finished file gets `mode`.
     pub(super) fn reopen(
         disk: &dyn Disk,
         path: RootPath,
         target: RootPath,
         entry: &Entry,
         (mode, preserve): (u32, bool),
-        marks: Vec<Mark>,
+        checkpoints: Vec<Checkpoint>,
     ) -> Result<Self, EntryError> {
         let fail = |error: io::Error| entry_error(target.as_bytes(), &error);
         let file = disk.open_file(&path).map_err(|error| root_entry_error(&error))?;
         let found = file.metadata().map_err(fail)?;
         let layout = Layout::of(entry);
-        let offset = marks.last().map_or(0, |mark| mark.bytes);
+        let offset = checkpoints.last().map_or(0, |checkpoint| checkpoint.bytes);
         let is_ours = found.is_only_of(disk.user());
         if !is_ours || file.lock().map_err(fail)? != Lock::Held || found.size < layout.reach(offset)
         {
@@ -236,14 +236,14 @@ impl Part {
             old,
             noted: Noted::default(),
         };
-        part.resume_from(marks)?;
+        part.resume_from(checkpoints)?;
         part.require_its_name(disk)?;
         Ok(part)
     }
 
-    /// Continues from the last of these marks; truncates the content after the mark.
-    pub(super) fn resume_from(&mut self, marks: Vec<Mark>) -> Result<(), EntryError> {
-        let offset = marks.last().map_or(0, |mark| mark.bytes);
+    /// Continues from the last of these checkpoints; truncates the content after the checkpoint.
+    pub(super) fn resume_from(&mut self, checkpoints: Vec<Checkpoint>) -> Result<(), EntryError> {
+        let offset = checkpoints.last().map_or(0, |checkpoint| checkpoint.bytes);
         let fail = |error: io::Error| entry_error(self.target.as_bytes(), &error);
         if let Some(file) = &mut self.file {
             file.resume_at(self.layout.reach(offset)).map_err(fail)?;
@@ -253,7 +253,7 @@ impl Part {
             }
         }
         (self.written, self.reserved, self.handed_over) = (offset, offset, offset);
-        self.prefix = Some(PrefixVerifier::new(self.layout.clone(), marks));
+        self.prefix = Some(PrefixVerifier::new(self.layout.clone(), checkpoints));
         Ok(())
     }
 

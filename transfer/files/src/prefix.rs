@@ -1,6 +1,6 @@
 //! Prefix verifier: reads the kept part of a resumed file while the rest is in transit.
 //!
-//! Both ends verify the prefix. The sender compares the marks with its file. The receiver checks
+//! Both ends verify the prefix. The sender compares the checkpoints with its file. The receiver checks
 //! that the content of an earlier attempt is still there. Prefix and rest together yield the hash
 //! that must match on both ends.
 
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use sabul_content::{CHUNK, Layout, Tree};
-use sabul_wire::control::Mark;
+use sabul_wire::control::Checkpoint;
 
 use crate::disk::DiskFile;
 
@@ -22,36 +22,36 @@ const PACE: u64 = 4;
 #[derive(Debug)]
 pub(super) struct PrefixVerifier {
     layout: Layout,
-    /// Hash states of the bytes read: adjacent ranges, each from the start of a mark's range.
+    /// Hash states of the bytes read: adjacent ranges, each from the start of a checkpoint's range.
     read: Vec<Tree>,
-    /// Marks in ascending order, and the number of marks that match so far.
-    marks: Vec<Mark>,
+    /// Checkpoints in ascending order, and the number of checkpoints that match so far.
+    checkpoints: Vec<Checkpoint>,
     reached: usize,
-    /// Starts of the marks' ranges, in order.
+    /// Starts of the checkpoints' ranges, in order.
     cuts: BTreeSet<u64>,
     until: u64,
-    /// Hash state up to the last matching mark.
+    /// Hash state up to the last matching checkpoint.
     agreed: Tree,
-    /// A mark does not match, so later marks do not count.
+    /// A checkpoint does not match, so later checkpoints do not count.
     differs: bool,
 }
 
 impl PrefixVerifier {
-    /// Starts the verification of a file that resumes at the last of these marks. Bytes before the
-    /// first range of the marks are not read.
-    pub(super) fn new(layout: Layout, marks: Vec<Mark>) -> Self {
-        let cuts: BTreeSet<u64> = marks.iter().map(|mark| mark.from).collect();
+    /// Starts the verification of a file that resumes at the last of these checkpoints. Bytes before the
+    /// first range of the checkpoints are not read.
+    pub(super) fn new(layout: Layout, checkpoints: Vec<Checkpoint>) -> Self {
+        let cuts: BTreeSet<u64> = checkpoints.iter().map(|checkpoint| checkpoint.from).collect();
         let from = cuts.first().copied().unwrap_or(0);
-        // No sender or receiver writes marks at other offsets.
+        // No sender or receiver writes checkpoints at other offsets.
         let is_bad = |place: &u64| !place.is_multiple_of(CHUNK);
         let differs = cuts.iter().any(is_bad);
         let start = Tree::new(if differs { 0 } else { from });
         Self {
             layout,
             read: vec![start.clone()],
-            until: marks.last().map_or(0, |mark| mark.bytes),
+            until: checkpoints.last().map_or(0, |checkpoint| checkpoint.bytes),
             cuts,
-            marks,
+            checkpoints,
             reached: 0,
             agreed: start,
             differs,
@@ -63,21 +63,21 @@ impl PrefixVerifier {
         self.advance(file, bytes.saturating_mul(PACE))
     }
 
-    /// Reads up to `bytes` more bytes, no further than the last mark.
+    /// Reads up to `bytes` more bytes, no further than the last checkpoint.
     pub(super) fn advance(&mut self, file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
         let end = self.at().saturating_add(bytes);
         while !self.is_done() && self.at() < end {
-            let Some(mark) = self.marks.get(self.reached).copied() else { break };
+            let Some(checkpoint) = self.checkpoints.get(self.reached).copied() else { break };
             let Some(tree) = self.read.last_mut() else { break };
             let cut = self.cuts.range(tree.at() + 1..).next().copied().unwrap_or(u64::MAX);
-            let to = mark.bytes.min(end).min(cut);
+            let to = checkpoint.bytes.min(end).min(cut);
             read_on(file, &self.layout, to, tree)?;
             if tree.at() < to {
                 self.differs = true;
                 break;
             }
-            if to == mark.bytes {
-                self.check(mark);
+            if to == checkpoint.bytes {
+                self.check(checkpoint);
             }
             if to == cut {
                 self.read.push(Tree::new(cut));
@@ -86,15 +86,15 @@ impl PrefixVerifier {
         Ok(())
     }
 
-    /// Number of marks that match so far.
+    /// Number of checkpoints that match so far.
     pub(super) const fn reached(&self) -> usize {
         self.reached
     }
 
-    fn check(&mut self, mark: Mark) {
-        let stretch = self.joined(mark.from);
+    fn check(&mut self, checkpoint: Checkpoint) {
+        let stretch = self.joined(checkpoint.from);
         let hash = stretch.map(|stretch| self.layout.hash(stretch.hash()));
-        if hash != Some(mark.hash) {
+        if hash != Some(checkpoint.hash) {
             self.differs = true;
             return;
         }
@@ -104,7 +104,7 @@ impl PrefixVerifier {
         }
     }
 
-    /// Hash state of all bytes read from `from` on; `None` unless a mark's range begins there.
+    /// Hash state of all bytes read from `from` on; `None` unless a checkpoint's range begins there.
     fn joined(&self, from: u64) -> Option<Tree> {
         let mut stretches = self.read.iter().skip_while(|tree| tree.from() < from);
         let mut all = stretches.next().filter(|tree| tree.from() == from)?.clone();
@@ -121,7 +121,7 @@ impl PrefixVerifier {
         self.differs || self.at() >= self.until
     }
 
-    /// Whether a mark does not match the file.
+    /// Whether a checkpoint does not match the file.
     pub(super) const fn differs(&self) -> bool {
         self.differs
     }
@@ -131,12 +131,12 @@ impl PrefixVerifier {
         if self.differs { self.agreed.at() } else { self.until }
     }
 
-    /// Hash state up to the last matching mark.
+    /// Hash state up to the last matching checkpoint.
     pub(super) fn into_agreed(self) -> Tree {
         self.agreed
     }
 
-    /// Reads the rest; returns the hash state up to the last matching mark.
+    /// Reads the rest; returns the hash state up to the last matching checkpoint.
     pub(super) fn finish(&mut self, file: &dyn DiskFile) -> io::Result<&Tree> {
         self.advance(file, u64::MAX)?;
         Ok(&self.agreed)
@@ -207,25 +207,25 @@ mod tests {
         (0..chunks * CHUNK).map(|at| (at / 100).to_le_bytes()[0]).collect()
     }
 
-    fn mark(content: &[u8], from: u64, bytes: u64) -> Mark {
+    fn checkpoint(content: &[u8], from: u64, bytes: u64) -> Checkpoint {
         let place = |at| usize::try_from(at).unwrap();
         let mut tree = Tree::new(from);
         tree.update(&content[place(from)..place(bytes)]);
-        Mark { from, bytes, hash: tree.hash() }
+        Checkpoint { from, bytes, hash: tree.hash() }
     }
 
-    fn agreed(content: &[u8], marks: &[Mark]) -> (u64, bool) {
+    fn agreed(content: &[u8], checkpoints: &[Checkpoint]) -> (u64, bool) {
         let disk = MemoryDisk::new(0);
         let path = RootPath::new(["f"]).unwrap();
         disk.put(&path, content).unwrap();
         let file = disk.open_read(&path).unwrap();
         for step in [1, 700, 5000, u64::MAX] {
-            let mut prefix = PrefixVerifier::new(Layout::PLAIN, marks.to_vec());
+            let mut prefix = PrefixVerifier::new(Layout::PLAIN, checkpoints.to_vec());
             while !prefix.is_done() {
                 prefix.advance(&*file, step).unwrap();
             }
             let tree = prefix.finish(&*file).unwrap().clone();
-            assert_eq!(tree.hash(), mark(content, tree.from(), tree.at()).hash);
+            assert_eq!(tree.hash(), checkpoint(content, tree.from(), tree.at()).hash);
             if step == u64::MAX {
                 return (tree.at(), prefix.differs());
             }
@@ -234,25 +234,29 @@ mod tests {
     }
 
     #[test]
-    fn a_file_agrees_up_to_the_mark_before_the_first_change() {
+    fn a_file_agrees_up_to_the_checkpoint_before_the_first_change() {
         let old = content(9);
-        let mut marks = vec![mark(&old, 0, 2048), mark(&old, 0, 4096)];
-        // Marks of a second and a third attempt.
-        marks.extend([mark(&old, 4096, 5120), mark(&old, 4096, 6144), mark(&old, 5120, 7168)]);
-        assert_eq!(agreed(&old, &marks), (7168, false));
+        let mut checkpoints = vec![checkpoint(&old, 0, 2048), checkpoint(&old, 0, 4096)];
+        // Checkpoints of a second and a third attempt.
+        checkpoints.extend([
+            checkpoint(&old, 4096, 5120),
+            checkpoint(&old, 4096, 6144),
+            checkpoint(&old, 5120, 7168),
+        ]);
+        assert_eq!(agreed(&old, &checkpoints), (7168, false));
         for (changed, expected) in
             [(0, 0), (2048, 2048), (4095, 2048), (4096, 4096), (5120, 5120), (6500, 6144)]
         {
             let mut new = old.clone();
             new[changed] ^= 1;
-            assert_eq!(agreed(&new, &marks), (expected, true), "{changed}");
+            assert_eq!(agreed(&new, &checkpoints), (expected, true), "{changed}");
         }
-        assert_eq!(agreed(&old[..5000], &marks), (4096, true), "it has shrunk");
+        assert_eq!(agreed(&old[..5000], &checkpoints), (4096, true), "it has shrunk");
         assert_eq!(agreed(&old, &[]), (0, false));
     }
 
     #[test]
-    fn marks_are_checked_in_sparse_files_and_only_within_their_ranges() {
+    fn checkpoints_are_checked_in_sparse_files_and_only_within_their_ranges() {
         let old = content(3);
         let holes = [sabul_wire::control::Extent { offset: 0, bytes: 3072 }];
         let layout = Layout::with_holes(9000, &holes).unwrap();
@@ -260,14 +264,14 @@ mod tests {
         let path = RootPath::new(["f"]).unwrap();
         disk.put(&path, &old).unwrap();
         let file = disk.open_read(&path).unwrap();
-        let stream = mark(&old, 0, 3072);
+        let stream = checkpoint(&old, 0, 3072);
         for (hash, is_same) in [(layout.hash(stream.hash), true), (stream.hash, false)] {
-            let marks = vec![Mark { hash, ..stream }];
-            let mut prefix = PrefixVerifier::new(layout.clone(), marks);
+            let checkpoints = vec![Checkpoint { hash, ..stream }];
+            let mut prefix = PrefixVerifier::new(layout.clone(), checkpoints);
             prefix.finish(&*file).unwrap();
             assert_eq!(prefix.differs(), !is_same);
         }
         // Bytes before the first range are not read.
-        assert_eq!(agreed(&old, &[mark(&old, 1024, 2048)]), (2048, false));
+        assert_eq!(agreed(&old, &[checkpoint(&old, 1024, 2048)]), (2048, false));
     }
 }

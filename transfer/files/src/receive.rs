@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sabul_content::{Assembler, AssemblerWait, Marks, Op, Printable, Step, Tree};
+use sabul_content::{Assembler, AssemblerWait, Checkpoints, Op, Printable, Step, Tree};
 use sabul_units::Polled;
 use sabul_wire::control::{
     Entry, Failure, FailureCode, HAVE_WEIGHT_MAX, Held, MAX_HAVE, MAX_HAVE_FILES, MAX_HAVE_WHOLES,
@@ -163,17 +163,22 @@ pub trait Sink {
         Err(Failure::new(FailureCode::Internal, text).into())
     }
 
-    /// Whether a mark is due for an entry.
-    fn wants_mark(&self, _index: u64) -> bool {
+    /// Whether a checkpoint is due for an entry.
+    fn wants_checkpoint(&self, _index: u64) -> bool {
         false
     }
 
-    /// Records a mark, from which a later attempt can resume the entry. Returns whether the caller must call
+    /// Records a checkpoint, from which a later attempt can resume the entry. Returns whether the caller must call
     /// [`Assembler::cut`].
     ///
     /// # Errors
     /// If content written earlier is lost.
-    fn mark(&mut self, _index: u64, _entry: &Entry, _marks: Marks) -> Result<bool, EntryError> {
+    fn checkpoint(
+        &mut self,
+        _index: u64,
+        _entry: &Entry,
+        _checkpoints: Checkpoints,
+    ) -> Result<bool, EntryError> {
         Ok(false)
     }
 
@@ -463,12 +468,12 @@ impl<S: Sink> Receiver<S> {
 
     /// Aborts: removes partial content that no later attempt can resume, and frees all blocks.
     pub fn abort(&mut self) {
-        if let Some((index, marks)) = self.assembler.marks()
+        if let Some((index, checkpoints)) = self.assembler.checkpoints()
             && !self.dropping.contains(&index)
             && let Some(entry) = self.assembler.entry(index)
         {
-            // Last chance for a mark; if the mark fails, earlier marks remain valid.
-            let _ = self.sink.mark(index, entry, marks);
+            // Last chance for a checkpoint; if the checkpoint fails, earlier checkpoints remain valid.
+            let _ = self.sink.checkpoint(index, entry, checkpoints);
         }
         self.sink.abort();
         self.free.extend(self.block.take());
@@ -599,9 +604,11 @@ impl<S: Sink> Receiver<S> {
                 let block = self.block.as_ref().expect("a write is about the current block");
                 self.content.add(range.len() as u64, &mut self.counts);
                 self.sink.write(index, entry, &block[range]).and_then(|()| {
-                    let is_due = self.sink.wants_mark(index);
-                    if let Some((_, marks)) = is_due.then(|| self.assembler.marks()).flatten() {
-                        is_cut = self.sink.mark(index, entry, marks)?;
+                    let is_due = self.sink.wants_checkpoint(index);
+                    if let Some((_, checkpoints)) =
+                        is_due.then(|| self.assembler.checkpoints()).flatten()
+                    {
+                        is_cut = self.sink.checkpoint(index, entry, checkpoints)?;
                     }
                     Ok(())
                 })
@@ -705,7 +712,7 @@ mod tests {
     fn held_files_are_listed_in_bounded_messages_with_a_last_flag() {
         for count in [0, 1, MAX_HAVE_WHOLES, MAX_HAVE_WHOLES + 1, 600_000] {
             let whole = |number: usize| Whole { name: number.to_be_bytes(), content: [1; 8] };
-            let files = vec![Held { path: b"f".to_vec(), marks: vec![] }];
+            let files = vec![Held { path: b"f".to_vec(), checkpoints: vec![] }];
             let first =
                 Message::Have { transfer: 1, files: files.clone(), wholes: vec![], is_last: false };
             let wholes: Arc<Vec<_>> = Arc::new((0..count).map(whole).collect());

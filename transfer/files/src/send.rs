@@ -167,7 +167,7 @@ fn is_read_ahead(found: &Found, have: &Have) -> bool {
         return false;
     }
     let is_plain = found.failure.is_none() && found.part.is_none();
-    is_plain && !Layout::of(&found.entry).has_holes() && !have.has_marks(&found.entry.path)
+    is_plain && !Layout::of(&found.entry).has_holes() && !have.has_checkpoints(&found.entry.path)
 }
 
 /// A small file after reading.
@@ -280,25 +280,25 @@ fn find_known(
         return Ok(None);
     }
     let fail = |error: io::Error| read_failure(found.path.as_os_str().as_bytes(), &error);
-    let marks = match have.take(&found.entry.path, size) {
+    let checkpoints = match have.take(&found.entry.path, size) {
         None => return Ok(None),
-        Some(Known::Marks(marks)) => marks,
+        Some(Known::Checkpoints(checkpoints)) => checkpoints,
         Some(Known::Whole(content)) => {
-            let mark = same_whole(file, &layout, size, content).map_err(fail)?;
-            if mark.is_none() {
+            let checkpoint = same_whole(file, &layout, size, content).map_err(fail)?;
+            if checkpoint.is_none() {
                 report_changed(found, 0);
             }
-            Vec::from_iter(mark)
+            Vec::from_iter(checkpoint)
         }
     };
-    // Reads up to the first mark before sending, so that nothing of a different file is sent twice.
+    // Reads up to the first checkpoint before sending, so that nothing of a different file is sent twice.
     // A complete file is verified before anything is sent.
-    let at_once = match &marks[..] {
+    let at_once = match &checkpoints[..] {
         [.., last] if last.bytes == size => size,
         [first, ..] => first.bytes,
         [] => 0,
     };
-    let mut prefix = PrefixVerifier::new(layout, marks);
+    let mut prefix = PrefixVerifier::new(layout, checkpoints);
     prefix.advance(file, at_once).map_err(fail)?;
     Ok(Some(prefix))
 }

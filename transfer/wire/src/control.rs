@@ -49,8 +49,8 @@ pub const HAVE_WEIGHT_MAX: u32 = 256 << 20;
 pub const MAX_HAVE_FILES: usize = 1000;
 /// Most whole files in one [`Message::Have`], listed without their names.
 pub const MAX_HAVE_WHOLES: usize = 8000;
-/// Most marks of one file.
-pub const MAX_MARKS: usize = 64;
+/// Most checkpoints of one file.
+pub const MAX_CHECKPOINTS: usize = 64;
 /// Most sources of one request.
 pub const MAX_SOURCES: usize = 4096;
 /// Most sources of a [`Request::Put`] for finding partial data.
@@ -228,9 +228,9 @@ pub struct Held {
     /// Name of the entry.
     #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
     pub path: Vec<u8>,
-    /// Offsets from which the transfer can resume, ascending; at most [`MAX_MARKS`].
-    #[serde(deserialize_with = "bounds::list::<_, _, MAX_MARKS>")]
-    pub marks: Vec<Mark>,
+    /// Offsets from which the transfer can resume, ascending; at most [`MAX_CHECKPOINTS`].
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_CHECKPOINTS>")]
+    pub checkpoints: Vec<Checkpoint>,
 }
 
 /// A complete small file at the receiver, identified by truncated hashes.
@@ -244,10 +244,10 @@ pub struct Whole {
 
 /// Resume point: an offset in a file with the hash of the bytes before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
-    /// Start of the hashed range: zero, or the offset of an earlier mark.
+pub struct Checkpoint {
+    /// Start of the hashed range: zero, or the offset of an earlier checkpoint.
     pub from: u64,
-    /// Offset of the mark in bytes.
+    /// Offset of the checkpoint in bytes.
     pub bytes: u64,
     /// Hash of the range, computed as for an entry with these bytes; includes the map of holes if the file has holes.
     pub hash: [u8; 32],
@@ -504,7 +504,7 @@ impl Open {
 impl Held {
     /// Assumed memory use in bytes.
     pub fn weight(&self) -> usize {
-        ITEM + self.path.len() + size_of::<Mark>() * self.marks.len()
+        ITEM + self.path.len() + size_of::<Checkpoint>() * self.checkpoints.len()
     }
 }
 

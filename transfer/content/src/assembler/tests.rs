@@ -546,7 +546,7 @@ fn a_sender_that_resumed_too_far_may_only_go_back() {
         disk.give(&[Item::Entry(file("a", 3072)), part(0, 2048, &[7; 50])]).unwrap();
         let rest = &content[usize::try_from(back).unwrap()..];
         disk.give(&[part(0, back, &rest[..500])]).unwrap();
-        assert_eq!(disk.assembler.marks(), None, "no chunk has come");
+        assert_eq!(disk.assembler.checkpoints(), None, "no chunk has come");
         disk.give(&[part(0, back + 500, &rest[500..]), good(0, &content)]).unwrap();
         assert_eq!(disk.files[&b"a"[..]], content);
     }
@@ -568,30 +568,30 @@ fn a_sender_that_resumed_too_far_may_only_go_back() {
 }
 
 #[test]
-fn the_mark_of_a_file_covers_the_whole_chunks_that_came_since_it_was_resumed() {
+fn the_checkpoint_of_a_file_covers_the_whole_chunks_that_came_since_it_was_resumed() {
     let content = long(4 * CHUNK);
     let mut disk = Disk::default();
     disk.held.insert(b"a".to_vec(), content[..1024].to_vec());
     disk.give(&[Item::Entry(file("a", 4096))]).unwrap();
-    assert_eq!(disk.assembler.marks(), None);
+    assert_eq!(disk.assembler.checkpoints(), None);
     disk.give(&[part(0, 1024, &content[1024..3000])]).unwrap();
     let stretch = |from: u64, to: usize| {
         let mut tree = Tree::new(from);
         tree.update(&content[usize::try_from(from).unwrap()..to]);
-        Mark { from, bytes: tree.at(), hash: tree.hash() }
+        Checkpoint { from, bytes: tree.at(), hash: tree.hash() }
     };
-    let marks = |all, since| Some((0, Marks { all, since }));
+    let checkpoints = |all, since| Some((0, Checkpoints { all, since }));
     let first = stretch(1024, 2048);
-    assert_eq!(disk.assembler.marks(), marks(first, first));
+    assert_eq!(disk.assembler.checkpoints(), checkpoints(first, first));
     disk.assembler.cut();
-    assert_eq!(disk.assembler.marks(), marks(first, first), "no chunk has come since");
+    assert_eq!(disk.assembler.checkpoints(), checkpoints(first, first), "no chunk has come since");
     disk.give(&[part(0, 3000, &content[3000..])]).unwrap();
-    let both = marks(stretch(1024, 4096), stretch(2048, 4096));
-    assert_eq!(disk.assembler.marks(), both, "until it is judged");
+    let both = checkpoints(stretch(1024, 4096), stretch(2048, 4096));
+    assert_eq!(disk.assembler.checkpoints(), both, "until it is judged");
     let next = [good(0, &content), Item::Entry(file("b", 3600)), part(1, 0, &content[..3500])];
     disk.give(&next).unwrap();
-    let first = Mark { from: 0, bytes: 3072, hash: hash(&content[..3072]) };
-    assert_eq!(disk.assembler.marks(), Some((1, Marks { all: first, since: first })));
+    let first = Checkpoint { from: 0, bytes: 3072, hash: hash(&content[..3072]) };
+    assert_eq!(disk.assembler.checkpoints(), Some((1, Checkpoints { all: first, since: first })));
     assert_eq!(disk.files[&b"a"[..]], content);
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use sabul_content::Layout;
-use sabul_wire::control::{Mark, Whole as WireWhole};
+use sabul_wire::control::{Checkpoint, Whole as WireWhole};
 use tracing::debug;
 
 use crate::disk::Disk;
@@ -26,7 +26,7 @@ pub(super) struct Claim {
     pub(super) layout: Layout,
     /// Mode of the finished file.
     pub(super) mode: u32,
-    pub(super) marks: Vec<Mark>,
+    pub(super) checkpoints: Vec<Checkpoint>,
     /// Index of the journal with this claim, and the part's number in that journal.
     pub(super) journal: usize,
     pub(super) number: u32,
@@ -89,8 +89,8 @@ impl<'a> Claims<'a> {
 
     fn claim(&self, target: RootPath, kind: ClaimKind, entry: &[u8], number: u32) -> Claim {
         let layout = self.layouts.get(entry).cloned().unwrap_or_default();
-        let (marks, journal, mode, synced) = (Vec::new(), self.journal, KEPT_MODE, 0);
-        Claim { target, kind, layout, mode, marks, journal, number, synced, left: None }
+        let (checkpoints, journal, mode, synced) = (Vec::new(), self.journal, KEPT_MODE, 0);
+        Claim { target, kind, layout, mode, checkpoints, journal, number, synced, left: None }
     }
 
     /// Target path of a claim; `None` unless the entry would be written to this path now.
@@ -129,15 +129,15 @@ impl<'a> Claims<'a> {
                     self.parts.insert(number, (entry, claim, stamp));
                 }
             }
-            Record::Mark { number, from, bytes, hash, is_synced } => {
+            Record::Checkpoint { number, from, bytes, hash, is_synced } => {
                 if let Some((_, claim, _)) = self.parts.get_mut(&number) {
-                    claim.marks.retain(|mark| mark.bytes < bytes);
-                    let begins_there = |mark: &Mark| mark.bytes == from;
-                    if from > 0 && !claim.marks.iter().any(begins_there) {
+                    claim.checkpoints.retain(|checkpoint| checkpoint.bytes < bytes);
+                    let begins_there = |checkpoint: &Checkpoint| checkpoint.bytes == from;
+                    if from > 0 && !claim.checkpoints.iter().any(begins_there) {
                         return;
                     }
                     claim.left = None;
-                    claim.marks.push(Mark { from, bytes, hash });
+                    claim.checkpoints.push(Checkpoint { from, bytes, hash });
                     claim.synced = if is_synced { bytes } else { claim.synced.min(bytes) };
                 }
             }
@@ -160,7 +160,7 @@ impl<'a> Claims<'a> {
                     return;
                 }
                 let mut claim = self.claim(target, ClaimKind::Whole(found.id), &entry, 0);
-                claim.marks = vec![Mark { from: 0, bytes, hash }];
+                claim.checkpoints = vec![Checkpoint { from: 0, bytes, hash }];
                 self.found.insert(entry, claim);
             }
         }
@@ -182,26 +182,28 @@ impl<'a> Claims<'a> {
             let is_kept = |found: &Metadata| found.is_only_of(disk.user());
             let Some(Metadata { size, ctime, .. }) = find(part).filter(is_kept) else {
                 // The part may have been renamed to its final name since.
-                let last = claim.marks.last().copied();
+                let last = claim.checkpoints.last().copied();
                 if let (Some(found), Some(last)) = (find(&claim.target), last)
                     && last.from == 0
                     && found.size == claim.layout.file_bytes(last.bytes)
                 {
-                    (claim.kind, claim.marks) = (ClaimKind::Whole(found.id), vec![last]);
+                    (claim.kind, claim.checkpoints) = (ClaimKind::Whole(found.id), vec![last]);
                     self.found.insert(entry, claim);
                 }
                 continue;
             };
-            claim.marks.retain(|mark| (1..=size).contains(&claim.layout.reach(mark.bytes)));
+            claim
+                .checkpoints
+                .retain(|checkpoint| (1..=size).contains(&claim.layout.reach(checkpoint.bytes)));
             if claim.left.is_some_and(|left| left != kept_time(ctime)) {
                 // The file was changed since, so all of it is read again.
                 claim.synced = 0;
             }
             // Content that was not flushed counts only if it can be read and matches.
-            if claim.marks.last().is_some_and(|last| last.bytes > claim.synced) {
+            if claim.checkpoints.last().is_some_and(|last| last.bytes > claim.synced) {
                 keep_true(disk, part, &mut claim, self.sync);
             }
-            if claim.marks.is_empty() {
+            if claim.checkpoints.is_empty() {
                 remove_part(disk, part);
                 continue;
             }
@@ -236,11 +238,13 @@ fn is_unchanged(
     kept_time(found.ctime) == changed || (found.names > 1 && has_content().unwrap_or(false))
 }
 
-/// Keeps flushed marks, and later marks that match the file's content. If the flush fails, the disk has lost
-/// content, and later marks are dropped: such a loss shows only after a power failure.
+/// Keeps flushed checkpoints, and later checkpoints that match the file's content. If the flush
+/// fails, the disk has lost content, and later checkpoints are dropped: such a loss shows only after
+/// a power failure.
 fn keep_true(disk: &dyn Disk, part: &RootPath, claim: &mut Claim, sync: bool) {
-    let flushed = claim.marks.iter().filter(|mark| mark.bytes <= claim.synced).count();
-    let others = claim.marks[flushed..].to_vec();
+    let flushed =
+        claim.checkpoints.iter().filter(|checkpoint| checkpoint.bytes <= claim.synced).count();
+    let others = claim.checkpoints[flushed..].to_vec();
     let mut prefix = PrefixVerifier::new(claim.layout.clone(), others);
     if let Ok(file) = disk.open_read(part)
         && (!sync || file.sync().is_ok())
@@ -248,7 +252,7 @@ fn keep_true(disk: &dyn Disk, part: &RootPath, claim: &mut Claim, sync: bool) {
         // Unreadable content does not count.
         let _ = prefix.finish(&*file);
     }
-    claim.marks.truncate(flushed + prefix.reached());
+    claim.checkpoints.truncate(flushed + prefix.reached());
 }
 
 /// Removes a part that cannot be resumed.

@@ -1,7 +1,7 @@
 //! Counter of durable bytes: content that survives a power failure.
 //!
 //! All content of a file counts once its name is on the disk. Content of a part counts up to its
-//! last durable mark, because the next attempt resumes there. Nothing else counts, even if the
+//! last durable checkpoint, because the next attempt resumes there. Nothing else counts, even if the
 //! system has written it.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ impl DurableBytes {
         self.bytes
     }
 
-    /// Records a durable mark of a file.
+    /// Records a durable checkpoint of a file.
     pub(super) fn marked(&mut self, index: u64, bytes: u64) {
         let before = self.parts.insert(index, bytes).unwrap_or(0);
         self.bytes = self.bytes - before + bytes;

@@ -1,8 +1,8 @@
 //! Resume of interrupted transfers at the receiver.
 //!
-//! A running transfer keeps a journal: marks of its large files, each written after the content before the
-//! mark, and the names of complete files. The next transfer to the same destination takes over the journal,
-//! drops stale records and reports the rest to the sender. The sender reads its own files up to the marks and
+//! A running transfer keeps a journal: checkpoints of its large files, each written after the content before the
+//! checkpoint, and the names of complete files. The next transfer to the same destination takes over the journal,
+//! drops stale records and reports the rest to the sender. The sender reads its own files up to the checkpoints and
 //! sends the offset at which each file resumes. Then the receiver also reads its kept content, because the
 //! hash of the whole file must match in the end.
 
@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_content::{Layout, Marks, Tree};
-use sabul_wire::control::{Entry, Failure, FailureCode, Held, MAX_MARKS, Mark, Whole as WireWhole};
+use sabul_content::{Checkpoints, Layout, Tree};
+use sabul_wire::control::{
+    Checkpoint, Entry, Failure, FailureCode, Held, MAX_CHECKPOINTS, Whole as WireWhole,
+};
 use tracing::info;
 
 use super::FileSink;
@@ -29,16 +31,16 @@ use crate::root::{FileId, LinkTarget, RootPath};
 
 /// Minimum size of a part that is kept for a resume. Ours: a slow path carries this in seconds.
 const KEEP_FROM: u64 = 1 << 20;
-/// Bytes between two durable marks: this share of the file, within the bounds below. Ours: a power failure
+/// Bytes between two durable checkpoints: this share of the file, within the bounds below. Ours: a power failure
 /// loses less than 2 % of a file, and the disk is flushed a few times a second at most.
-const MARK_SHARE: u64 = 64;
-const MARK_BYTES: std::ops::RangeInclusive<u64> = 8 << 20..=256 << 20;
-/// Light marks between two durable marks. The bytes before a light mark are only in the page cache, which
-/// survives the end of a process or of the network. Content before a light mark is read again before it
-/// counts.
-const LIGHT_MARKS: u64 = 16;
-/// A mark is also made after this time, so that a slow path loses little.
-const MARK_AFTER: Duration = Duration::from_secs(5);
+const CHECKPOINT_SHARE: u64 = 64;
+const CHECKPOINT_BYTES: std::ops::RangeInclusive<u64> = 8 << 20..=256 << 20;
+/// Light checkpoints between two durable checkpoints. The bytes before a light checkpoint are only in the
+/// page cache, which survives the end of a process or of the network. These bytes are read again before
+/// the checkpoint is reported.
+const LIGHT_CHECKPOINTS: u64 = 16;
+/// A checkpoint is also made after this time, so that a slow path loses little.
+const CHECKPOINT_AFTER: Duration = Duration::from_secs(5);
 /// Complete files are noted in batches of this number or after the time below. A shorter transfer makes no
 /// journal.
 const WHOLES_MAX: usize = 1024;
@@ -75,7 +77,7 @@ pub(crate) struct ResumeIndex {
     /// Complete files of earlier attempts, by index, with the hash state of their content.
     adopted: BTreeMap<u64, (RootPath, FileId, Tree)>,
     pub(crate) keep_from: u64,
-    pub(crate) mark_bytes: std::ops::RangeInclusive<u64>,
+    pub(crate) checkpoint_bytes: std::ops::RangeInclusive<u64>,
 }
 
 impl Default for ResumeIndex {
@@ -92,7 +94,7 @@ impl Default for ResumeIndex {
             resuming: BTreeMap::new(),
             adopted: BTreeMap::new(),
             keep_from: KEEP_FROM,
-            mark_bytes: MARK_BYTES,
+            checkpoint_bytes: CHECKPOINT_BYTES,
         }
     }
 }
@@ -103,26 +105,28 @@ impl ResumeIndex {
         Self { origins: origins.to_vec(), ..Self::default() }
     }
 
-    /// Whether a mark is due for a part.
-    pub(super) fn wants_mark(&self, part: &Part, now: Duration) -> bool {
+    /// Whether a checkpoint is due for a part.
+    pub(super) fn wants_checkpoint(&self, part: &Part, now: Duration) -> bool {
         let Some(size) = part.size().filter(|_| self.can_note() && !part.is_full()) else {
             return false;
         };
         let new = part.written() - part.noted.bytes;
-        let light = part.noted.number.is_some() && new >= (self.step(size) / LIGHT_MARKS).max(1);
+        let light =
+            part.noted.number.is_some() && new >= (self.step(size) / LIGHT_CHECKPOINTS).max(1);
         light || self.is_durable_due(part, now)
     }
 
-    /// Whether a durable mark is due for a part.
+    /// Whether a durable checkpoint is due for a part.
     fn is_durable_due(&self, part: &Part, now: Duration) -> bool {
         let new = part.written() - part.noted.durable;
         new >= self.step(part.size().unwrap_or(0))
-            || new >= self.keep_from && now >= part.noted.at + MARK_AFTER
+            || new >= self.keep_from && now >= part.noted.at + CHECKPOINT_AFTER
     }
 
-    /// Bytes between two durable marks of a file of this size.
+    /// Bytes between two durable checkpoints of a file of this size.
     fn step(&self, size: u64) -> u64 {
-        (size / MARK_SHARE).clamp(*self.mark_bytes.start(), *self.mark_bytes.end())
+        (size / CHECKPOINT_SHARE)
+            .clamp(*self.checkpoint_bytes.start(), *self.checkpoint_bytes.end())
     }
 
     fn can_note(&self) -> bool {
@@ -188,49 +192,54 @@ impl ResumeIndex {
         journal.flush();
     }
 
-    /// Notes that a part resumes from the last of these marks; later marks become invalid.
+    /// Notes that a part resumes from the last of these checkpoints; later checkpoints become invalid.
     fn note_resumed(
         &mut self,
         entry: &Entry,
         claim: &mut Claim,
         part: &mut Part,
-        marks: &[Mark],
+        checkpoints: &[Checkpoint],
         now: Duration,
     ) {
         let Some(journal) = &mut self.journal else { return };
-        let mut news = &marks[marks.len().saturating_sub(1)..];
+        let mut news = &checkpoints[checkpoints.len().saturating_sub(1)..];
         // Only the first journal is written to.
         if claim.journal > 0 {
             (claim.journal, claim.number) = (0, journal.number());
-            news = marks;
+            news = checkpoints;
         }
-        if news.len() == marks.len() {
+        if news.len() == checkpoints.len() {
             // Supersedes earlier records of this part.
             note_part(journal, claim.number, entry, part);
         }
-        for mark in news {
-            journal.note(&Record::mark(claim.number, *mark, mark.bytes <= claim.synced));
+        for checkpoint in news {
+            journal.note(&Record::checkpoint(
+                claim.number,
+                *checkpoint,
+                checkpoint.bytes <= claim.synced,
+            ));
         }
-        let bytes = marks.last().map_or(0, |mark| mark.bytes);
+        let bytes = checkpoints.last().map_or(0, |checkpoint| checkpoint.bytes);
         let durable = bytes.min(claim.synced);
         part.noted = Noted { number: Some(claim.number), bytes, durable, at: now };
     }
 
-    /// Notes a mark in the journal. If a durable mark is due, first flushes the part. Returns whether a
-    /// durable mark was made.
-    pub(super) fn note_mark(
+    /// Notes a checkpoint in the journal. If a durable checkpoint is due, first flushes the part. Returns whether a
+    /// durable checkpoint was made.
+    pub(super) fn note_checkpoint(
         &mut self,
         disk: &dyn Disk,
         entry: &Entry,
         part: &mut Part,
-        marks: Marks,
+        checkpoints: Checkpoints,
         now: Duration,
         sync: bool,
     ) -> Result<bool, EntryError> {
-        let mark = marks.all;
+        let checkpoint = checkpoints.all;
         let is_worth_it = part.written() >= self.keep_from && part.size().is_some();
-        let is_whole = mark.from == 0 && part.is_full();
-        let is_news = part.written() >= mark.bytes && (part.noted.bytes < mark.bytes || is_whole);
+        let is_whole = checkpoint.from == 0 && part.is_full();
+        let is_news =
+            part.written() >= checkpoint.bytes && (part.noted.bytes < checkpoint.bytes || is_whole);
         let is_durable = part.noted.number.is_none() || self.is_durable_due(part, now);
         let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_broken()) else {
             return Ok(false);
@@ -239,8 +248,8 @@ impl ResumeIndex {
             return Ok(false);
         }
         if let Some(number) = part.noted.number.filter(|_| !is_durable) {
-            part.noted.bytes = mark.bytes;
-            journal.note(&Record::mark(number, marks.since, false));
+            part.noted.bytes = checkpoint.bytes;
+            journal.note(&Record::checkpoint(number, checkpoints.since, false));
             journal.flush();
             return Ok(false);
         }
@@ -264,9 +273,9 @@ impl ResumeIndex {
                 number
             }
         };
-        let bytes = mark.bytes;
+        let bytes = checkpoint.bytes;
         part.noted = Noted { number: Some(number), bytes, durable: bytes, at: now };
-        journal.note(&Record::mark(number, mark, sync));
+        journal.note(&Record::checkpoint(number, checkpoint, sync));
         if sync {
             journal.sync();
         } else {
@@ -381,11 +390,13 @@ impl FileSink {
         (resume_index.claims, resume_index.small) = (found, Arc::new(small));
         let held = |(path, claim): (&Vec<u8>, &Claim)| Held {
             path: path.clone(),
-            marks: thinned(&claim.marks),
+            checkpoints: thinned(&claim.checkpoints),
         };
         let mut files: Vec<Held> = resume_index.claims.iter().map(held).collect();
         // The report has limited room, so the largest progress goes first.
-        files.sort_by_key(|held| std::cmp::Reverse(held.marks.last().map(|mark| mark.bytes)));
+        files.sort_by_key(|held| {
+            std::cmp::Reverse(held.checkpoints.last().map(|checkpoint| checkpoint.bytes))
+        });
         if !files.is_empty() || !resume_index.small.is_empty() {
             let (large, small, folder) =
                 (files.len(), resume_index.small.len(), self.place.folder());
@@ -420,8 +431,8 @@ impl FileSink {
         let found = self.resume_index.as_mut().and_then(|resume_index| {
             let before = resume_index.resuming.remove(&index);
             let mut claim = before.or_else(|| resume_index.claims.remove(&entry.path))?;
-            claim.marks.retain(|mark| mark.bytes <= offset);
-            let there = claim.marks.last().map_or(0, |mark| mark.bytes);
+            claim.checkpoints.retain(|checkpoint| checkpoint.bytes <= offset);
+            let there = claim.checkpoints.last().map_or(0, |checkpoint| checkpoint.bytes);
             (there == offset).then_some(claim)
         });
         let Some(mut claim) = found else {
@@ -453,7 +464,7 @@ impl FileSink {
             && resume_index.small.binary_search_by_key(&name, |whole| whole.name).is_ok()
     }
 
-    /// Opens the part of a claim, positioned at the last mark.
+    /// Opens the part of a claim, positioned at the last checkpoint.
     fn resume_part(
         &mut self,
         index: u64,
@@ -461,20 +472,20 @@ impl FileSink {
         claim: &mut Claim,
         path: RootPath,
     ) -> Result<Part, EntryError> {
-        let (target, marks) = (claim.target.clone(), claim.marks.clone());
+        let (target, checkpoints) = (claim.target.clone(), claim.checkpoints.clone());
         let mut part = match self.parts.remove(&index) {
             Some(mut part) => {
-                part.resume_from(marks)?;
+                part.resume_from(checkpoints)?;
                 part
             }
             None => {
                 let mode = (claim.mode, self.preserve);
-                Part::reopen(&*self.disk, path, target, entry, mode, marks)?
+                Part::reopen(&*self.disk, path, target, entry, mode, checkpoints)?
             }
         };
         if let Some(resume_index) = &mut self.resume_index {
-            let marks = claim.marks.clone();
-            resume_index.note_resumed(entry, claim, &mut part, &marks, self.now);
+            let checkpoints = claim.checkpoints.clone();
+            resume_index.note_resumed(entry, claim, &mut part, &checkpoints, self.now);
         }
         Ok(part)
     }
@@ -592,18 +603,23 @@ impl FileSink {
         }
     }
 
-    /// Notes a mark of a file and counts its durable bytes.
-    pub(super) fn note_mark(
+    /// Notes a checkpoint of a file and counts its durable bytes.
+    pub(super) fn note_checkpoint(
         &mut self,
         index: u64,
         entry: &Entry,
-        marks: Marks,
+        checkpoints: Checkpoints,
     ) -> Result<bool, EntryError> {
         let Some(mut part) = self.parts.remove(&index) else { return Ok(false) };
         let result = match &mut self.resume_index {
-            Some(resume_index) => {
-                resume_index.note_mark(&*self.disk, entry, &mut part, marks, self.now, self.sync)
-            }
+            Some(resume_index) => resume_index.note_checkpoint(
+                &*self.disk,
+                entry,
+                &mut part,
+                checkpoints,
+                self.now,
+                self.sync,
+            ),
             None => Ok(false),
         };
         // Content without a note in the journal cannot be found again.
@@ -625,27 +641,32 @@ fn damaged(target: &RootPath) -> EntryError {
     Failure::new(FailureCode::Verification, message).into()
 }
 
-/// Selects marks to report: the chain that the last mark depends on, and evenly spaced others up to the
+/// Selects checkpoints to report: the chain that the last checkpoint depends on, and evenly spaced others up to the
 /// limit.
-fn thinned(marks: &[Mark]) -> Vec<Mark> {
+fn thinned(checkpoints: &[Checkpoint]) -> Vec<Checkpoint> {
     let mut needed = Vec::new();
-    let mut place = marks.last().map(|mark| mark.bytes);
-    while let Some(mark) = marks.iter().find(|mark| Some(mark.bytes) == place) {
-        needed.push(*mark);
-        place = Some(mark.from).filter(|from| *from > 0);
+    let mut place = checkpoints.last().map(|checkpoint| checkpoint.bytes);
+    while let Some(checkpoint) =
+        checkpoints.iter().find(|checkpoint| Some(checkpoint.bytes) == place)
+    {
+        needed.push(*checkpoint);
+        place = Some(checkpoint.from).filter(|from| *from > 0);
     }
     needed.reverse();
-    if needed.len() >= MAX_MARKS {
+    if needed.len() >= MAX_CHECKPOINTS {
         // After so many interruptions, the rest is sent again.
-        needed.truncate(MAX_MARKS);
+        needed.truncate(MAX_CHECKPOINTS);
         return needed;
     }
-    let begins = |from: u64| from == 0 || needed.iter().any(|mark| mark.bytes == from);
-    let others: Vec<Mark> =
-        marks.iter().filter(|mark| begins(mark.from) && !needed.contains(mark)).copied().collect();
-    let step = others.len().div_ceil(MAX_MARKS - needed.len()).max(1);
-    let mut kept: Vec<Mark> = others.into_iter().rev().step_by(step).collect();
+    let begins = |from: u64| from == 0 || needed.iter().any(|checkpoint| checkpoint.bytes == from);
+    let others: Vec<Checkpoint> = checkpoints
+        .iter()
+        .filter(|checkpoint| begins(checkpoint.from) && !needed.contains(checkpoint))
+        .copied()
+        .collect();
+    let step = others.len().div_ceil(MAX_CHECKPOINTS - needed.len()).max(1);
+    let mut kept: Vec<Checkpoint> = others.into_iter().rev().step_by(step).collect();
     kept.extend(needed);
-    kept.sort_by_key(|mark| mark.bytes);
+    kept.sort_by_key(|checkpoint| checkpoint.bytes);
     kept
 }

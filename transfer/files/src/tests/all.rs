@@ -138,7 +138,7 @@ fn a_sparse_copy_resumes_and_restarts_if_its_holes_moved() {
         let destination = Destination { resume: true, sync, ..Destination::default() };
         let mut receiver = FileReceiver::new(root_dir(to.path()), &destination, TRANSFER).unwrap();
         let mut resume_index = ResumeIndex::default();
-        (resume_index.keep_from, resume_index.mark_bytes) = (4096, 8192..=8192);
+        (resume_index.keep_from, resume_index.checkpoint_bytes) = (4096, 8192..=8192);
         receiver.sink_mut().resume_index = Some(resume_index);
         receiver
     };

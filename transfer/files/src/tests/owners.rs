@@ -242,8 +242,8 @@ fn parts_of_another_source_are_neither_reported_nor_locked() {
     let receive = |origins: &[[u8; 8]]| receiver_of(&disk.process(), true, false, origins).unwrap();
     let came = attempt_with(receive(&ours), &from, 90).receiver.counts().bytes;
     let mut stranger = receive(&others);
-    assert!(!read_have(&mut stranger).has_marks(b"big"), "a stranger is not told");
-    assert!(!read_have(&mut receive(&[])).has_marks(b"big"), "nor one that names no source");
+    assert!(!read_have(&mut stranger).has_checkpoints(b"big"), "a stranger is not told");
+    assert!(!read_have(&mut receive(&[])).has_checkpoints(b"big"), "nor one that names no source");
     // The copy is also resumed meanwhile, and with an additional source.
     let again = attempt_with(receive(&[[9; 8], [2; 8]]), &from, usize::MAX);
     assert_eq!(again.receiver.failures(), []);

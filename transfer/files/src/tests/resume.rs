@@ -12,7 +12,7 @@ use crate::disk::Disk;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::root::RootPath;
 
-/// Distance of marks in the tests, in bytes.
+/// Distance of checkpoints in the tests, in bytes.
 const STEP: u64 = 8192;
 
 pub(super) type Files = Vec<(String, Vec<u8>)>;
@@ -23,7 +23,7 @@ fn content(seed: u8, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Some files that are large compared with the mark distance, and some small files.
+/// Some files that are large compared with the checkpoint distance, and some small files.
 pub(super) fn few() -> Files {
     let file = |path: &str, seed, length| (path.to_owned(), content(seed, length));
     vec![
@@ -47,7 +47,7 @@ pub(super) fn path(text: &str) -> RootPath {
     RootPath::new(text.split('/')).unwrap()
 }
 
-/// A receiver with a short mark distance.
+/// A receiver with a short checkpoint distance.
 fn receiver_on(disk: &MemoryDisk, sync: bool) -> Result<FileReceiver, Failure> {
     receiver_of(disk, sync, false, &[])
 }
@@ -71,7 +71,7 @@ pub(super) fn receiver_of(
     };
     let mut receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
     let mut resume_index = ResumeIndex::new(origins);
-    (resume_index.keep_from, resume_index.mark_bytes) = (4096, STEP..=STEP);
+    (resume_index.keep_from, resume_index.checkpoint_bytes) = (4096, STEP..=STEP);
     receiver.sink_mut().resume_index = Some(resume_index);
     Ok(receiver)
 }
@@ -205,7 +205,7 @@ fn a_lost_connection_costs_no_received_data() {
 }
 
 #[test]
-fn a_killed_process_costs_at_most_one_mark_and_corrupts_nothing() {
+fn a_killed_process_costs_at_most_one_checkpoint_and_corrupts_nothing() {
     let files = few();
     let from = source(&files);
     let whole = MemoryDisk::new(0);
@@ -258,8 +258,9 @@ fn found(disk: &MemoryDisk, files: &Files) -> u64 {
         Message::Have { files, .. } => files,
         other => panic!("{other:?}"),
     });
-    let reach: BTreeMap<Vec<u8>, u64> =
-        parts.map(|held| (held.path, held.marks.last().map_or(0, |mark| mark.bytes))).collect();
+    let reach: BTreeMap<Vec<u8>, u64> = parts
+        .map(|held| (held.path, held.checkpoints.last().map_or(0, |checkpoint| checkpoint.bytes)))
+        .collect();
     let of_part = |path: &str| reach.get(path.as_bytes()).copied().unwrap_or(0);
     let of = |file: &(String, Vec<u8>)| match Some(file).filter(whole) {
         Some((_, content)) => content.len() as u64,
@@ -366,7 +367,7 @@ fn a_failed_disk_call_or_full_disk_costs_only_what_failed() {
 }
 
 #[test]
-fn a_source_that_changed_is_sent_from_the_mark_before_the_change() {
+fn a_source_that_changed_is_sent_from_the_checkpoint_before_the_change() {
     let files = few();
     let from = source(&files);
     let disk = MemoryDisk::new(0);
@@ -375,7 +376,7 @@ fn a_source_that_changed_is_sent_from_the_mark_before_the_change() {
     changed[0].1[50_000] ^= 1;
     write(from.path(), "big", &changed[0].1);
     let sent = check_end(&from, &disk, &changed, true, "changed");
-    // Marks are at most a block and a chunk apart, and every other mark is reported. The prefix is
+    // Checkpoints are at most a block and a chunk apart, and every other checkpoint is reported. The prefix is
     // verified at four times the rate of the rest.
     let least = total(&files) - 50_000;
     let again = (50_000 + 4096) / 4 + 1000;
@@ -645,7 +646,7 @@ fn a_folder_copied_under_a_new_name_is_resumed_and_not_nested() {
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let mut receiver = FileReceiver::new(shared, &destination, TRANSFER).unwrap();
         let mut resume_index = ResumeIndex::default();
-        (resume_index.keep_from, resume_index.mark_bytes) = (4096, STEP..=STEP);
+        (resume_index.keep_from, resume_index.checkpoint_bytes) = (4096, STEP..=STEP);
         receiver.sink_mut().resume_index = Some(resume_index);
         attempt_of(
             receiver,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sabul_files::testing::{HOSTILE_FOLDER, HostileValues};
 use sabul_units::Random;
 use sabul_wire::control::{
-    CONTROL_VERSION, ChannelParams, Direction, Facts, Held, Mark, Message, Open, Request, Seen,
-    SeenKind, Whole,
+    CONTROL_VERSION, ChannelParams, Checkpoint, Direction, Facts, Held, Message, Open, Request,
+    Seen, SeenKind, Whole,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -101,13 +101,13 @@ impl HostilePeer {
             },
             11 => Message::Stop { transfer },
             12 => {
-                let marks = (0..self.0.random.below(4)).map(|_| Mark {
+                let checkpoints = (0..self.0.random.below(4)).map(|_| Checkpoint {
                     from: 0,
                     bytes: self.0.size(),
                     hash: [7; 32],
                 });
-                let marks = marks.collect();
-                let held = Held { path: self.0.text().into_bytes(), marks };
+                let checkpoints = checkpoints.collect();
+                let held = Held { path: self.0.text().into_bytes(), checkpoints };
                 let wholes = (0..self.0.random.below(3))
                     .map(|count| Whole { name: [count as u8; 8], content: [8; 8] })
                     .collect();

@@ -168,11 +168,11 @@ where
 /// Shortens a text to at most `max` bytes by cutting its middle: the front of a message has the
 /// event, the end has the cause.
 fn shortened(text: &str, max: usize) -> String {
-    const MARK: &str = " … ";
+    const ELLIPSIS: &str = " … ";
     if text.len() <= max {
         return text.to_owned();
     }
-    let room = max.saturating_sub(MARK.len());
+    let room = max.saturating_sub(ELLIPSIS.len());
     let mut head = room / 2;
     while !text.is_char_boundary(head) {
         head -= 1;
@@ -181,7 +181,7 @@ fn shortened(text: &str, max: usize) -> String {
     while !text.is_char_boundary(tail) {
         tail += 1;
     }
-    [&text[..head], MARK, &text[tail..]].concat()
+    [&text[..head], ELLIPSIS, &text[tail..]].concat()
 }
 
 #[cfg(test)]

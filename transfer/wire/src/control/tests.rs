@@ -59,9 +59,9 @@ fn each_byte_and_item_of_a_request_adds_to_its_weight() {
         open.weight()
     };
     let with_rules = |rules| get(rules).weight();
-    let held = |path: &str, marks| Held {
+    let held = |path: &str, checkpoints| Held {
         path: path.into(),
-        marks: vec![Mark { from: 0, bytes: 1, hash: [0; 32] }; marks],
+        checkpoints: vec![Checkpoint { from: 0, bytes: 1, hash: [0; 32] }; checkpoints],
     };
     let item = u32::try_from(ITEM).unwrap();
     assert_eq!(with_rules(vec![rule(100)]) - with_rules(Vec::new()), item + 100);
@@ -76,7 +76,7 @@ fn each_byte_and_item_of_a_request_adds_to_its_weight() {
         more: None,
     };
     assert_eq!(named(100).weight(), ITEM + 100);
-    assert_eq!(held("path", 5).weight() - held("", 0).weight(), 4 + 5 * size_of::<Mark>());
+    assert_eq!(held("path", 5).weight() - held("", 0).weight(), 4 + 5 * size_of::<Checkpoint>());
 }
 
 #[test]
@@ -162,9 +162,9 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
         suites: vec![1; suites],
         software: "s".repeat(software),
     };
-    let mark = Mark { from: u64::MAX, bytes: u64::MAX, hash: [0xFF; 32] };
-    let have = |files, marks| {
-        let held = Held { path: b"p".to_vec(), marks: vec![mark; marks] };
+    let checkpoint = Checkpoint { from: u64::MAX, bytes: u64::MAX, hash: [0xFF; 32] };
+    let have = |files, checkpoints| {
+        let held = Held { path: b"p".to_vec(), checkpoints: vec![checkpoint; checkpoints] };
         Message::Have { transfer: 1, files: vec![held; files], wholes: vec![], is_last: false }
     };
     let wholes = |count| {
@@ -173,7 +173,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
     };
     for (fits, goes_beyond) in [
         (have(MAX_HAVE_FILES, 1), have(MAX_HAVE_FILES + 1, 1)),
-        (have(1, MAX_MARKS), have(1, MAX_MARKS + 1)),
+        (have(1, MAX_CHECKPOINTS), have(1, MAX_CHECKPOINTS + 1)),
         (wholes(MAX_HAVE_WHOLES), wholes(MAX_HAVE_WHOLES + 1)),
         (look(MAX_PLACES, vec![]), look(MAX_PLACES + 1, vec![])),
         (look(1, vec![rule(1); MAX_RULES]), look(1, vec![rule(1); MAX_RULES + 1])),
