@@ -23,7 +23,7 @@ use sabul_content::{Checkpoints, Printable, Tree};
 use sabul_wire::control::{Checkpoint, Entry, EntryKind, Failure, FailureCode, NotKept};
 
 use super::entry_error::{
-    EntryError, MAX_KEPT_FAILURES, entry_error, root_entry_error, root_write_failure, write_failure,
+    EntryError, MAX_KEPT_FAILURES, entry_error, root_write_failure, write_failure,
 };
 use super::group::{Group, Verified};
 use super::metadata::{LostMetadata, keep_metadata};
@@ -121,12 +121,12 @@ pub fn local_destination(path: &Path, into_directory: bool) -> Result<(RootDir, 
         let name = path.file_name().ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let root_dir = RootDir::open(parent.unwrap_or_else(|| Path::new(".")), RootLink::Follow)
-            .map_err(|error| root_entry_error(&error).at(Some(Printable(bytes).to_string())))?;
+            .map_err(|error| EntryError::from(error).at(Some(Printable(bytes).to_string())))?;
         let parent = parent.map_or(&b""[..], |parent| parent.as_os_str().as_bytes());
         return Ok((root_dir.named(parent), name.as_bytes().to_vec()));
     }
     let root_dir = RootDir::open(path, RootLink::Follow)
-        .map_err(|error| root_entry_error(&error).at(Some(Printable(bytes).to_string())))?;
+        .map_err(|error| EntryError::from(error).at(Some(Printable(bytes).to_string())))?;
     Ok((root_dir.named(bytes), Vec::new()))
 }
 
@@ -205,9 +205,9 @@ impl Place {
         let bytes = &destination.path;
         let names = bytes.split(|&byte| byte == b'/');
         let path = RootPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
-            .map_err(|error| root_write_failure(&error))?;
+            .map_err(root_write_failure)?;
         let shown = disk.shown(&path);
-        let fail = |error: RootError| root_entry_error(&error).at(Some(shown.clone()));
+        let fail = |error: RootError| EntryError::from(error).at(Some(shown.clone()));
         let is_directory_wanted = destination.into_directory || bytes.ends_with(b"/");
         match disk.stat(&path, LinkTarget::Follow) {
             Ok(metadata) if metadata.kind == Kind::Directory => {
@@ -258,9 +258,7 @@ impl Place {
             }
             Self::Interrupted { path, .. } => path.clone(),
         };
-        names
-            .try_fold(start, |path, name| path.join(name))
-            .map_err(|error| root_write_failure(&error))
+        names.try_fold(start, |path, name| path.join(name)).map_err(root_write_failure)
     }
 
     /// The path at which an entry with this name would be written.
@@ -504,7 +502,7 @@ impl FileSink {
                 Ok(directory) => {
                     set(directory).map_err(|error| entry_error(path.as_bytes(), &error))
                 }
-                Err(error) => Err(root_entry_error(&error)),
+                Err(error) => Err(error.into()),
             };
             match result {
                 Ok(lost) => self.lost.add(lost),
@@ -550,11 +548,10 @@ impl Sink for FileSink {
             return Err(EntryError { ends_transfer: true, ..failure.into() });
         }
         let path = self.place.target(entry)?;
-        let is_new = make_all(&*self.disk, &path).map_err(|error| root_entry_error(&error))?;
+        let is_new = make_all(&*self.disk, &path)?;
         if is_new {
             if let Some(mode) = entry.mode {
-                let directory =
-                    self.disk.open_dir(&path).map_err(|error| root_entry_error(&error))?;
+                let directory = self.disk.open_dir(&path)?;
                 narrow(&*directory, mode).map_err(|error| entry_error(path.as_bytes(), &error))?;
             }
             self.note_searched(path.clone());

@@ -43,10 +43,16 @@ pub(super) fn entry_error(path: &[u8], error: &io::Error) -> EntryError {
     EntryError::new(write_failure(path, error), reason, Some(error))
 }
 
-/// Converts an error like [`root_write_failure`], with its effect on the transfer.
-pub(super) fn root_entry_error(error: &RootError) -> EntryError {
-    let advice = error.io_kind().map_or("", |kind| advise(kind).1);
-    EntryError::new(root_write_failure(error), error.reason() + advice, error.io_error())
+/// The failure of writing the path, with its effect on the transfer.
+impl From<RootError> for EntryError {
+    fn from(error: RootError) -> Self {
+        let (code, advice) = match &error {
+            RootError::Escapes(_) | RootError::BadName { .. } => (FailureCode::Refused, ""),
+            _ => error.io_kind().map_or((FailureCode::Unwritable, ""), advise),
+        };
+        let failure = Failure::new(code, format!("{error}{advice}"));
+        Self::new(failure, error.reason() + advice, error.io_error())
+    }
 }
 
 /// The first folder that could not be made, with the reason.
@@ -119,7 +125,7 @@ pub(super) fn read_failure(path: &[u8], error: &io::Error) -> Failure {
 }
 
 /// Failure of reading a path below a root.
-pub(super) fn root_read_failure(error: &RootError) -> Failure {
+pub(super) fn root_read_failure(error: RootError) -> Failure {
     let code = match error {
         RootError::Escapes(_) | RootError::BadName { .. } => FailureCode::Refused,
         _ if error.is_not_found() => FailureCode::NotFound,
@@ -129,12 +135,8 @@ pub(super) fn root_read_failure(error: &RootError) -> Failure {
 }
 
 /// Failure of writing a path below a root.
-pub(super) fn root_write_failure(error: &RootError) -> Failure {
-    let (code, advice) = match error {
-        RootError::Escapes(_) | RootError::BadName { .. } => (FailureCode::Refused, ""),
-        _ => error.io_kind().map_or((FailureCode::Unwritable, ""), advise),
-    };
-    Failure::new(code, format!("{error}{advice}"))
+pub(super) fn root_write_failure(error: RootError) -> Failure {
+    EntryError::from(error).failure
 }
 
 /// Failure of writing a destination.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use sabul_wire::control::{Failure, FailureCode};
 
-use super::entry_error::{EntryError, entry_error, root_entry_error};
+use super::entry_error::{EntryError, entry_error};
 use super::part::Part;
 use super::pool::{FilePool, FolderCache, by_folder};
 use super::receive::CommitResult;
@@ -172,8 +172,7 @@ impl Group {
 
     /// Prepares for writes into an existing folder; returns the folder's device.
     pub(super) fn expect_in(&mut self, folder: &RootPath) -> Result<u64, EntryError> {
-        let found = self.disk.stat(folder, LinkTarget::Itself);
-        let found = found.map_err(|error| root_entry_error(&error))?;
+        let found = self.disk.stat(folder, LinkTarget::Itself)?;
         self.expect(folder, found.id.device);
         Ok(found.id.device)
     }
@@ -496,7 +495,7 @@ fn give_name(
     match disk.stat(part.target(), LinkTarget::Itself) {
         Ok(there) if is_own(there.id) => return Err(comes_twice(part.target()).into()),
         Ok(there) => part.replace(disk, &there)?,
-        Err(error) if !error.is_not_found() => return Err(root_entry_error(&error)),
+        Err(error) if !error.is_not_found() => return Err(error.into()),
         Err(_) => {}
     }
     part.rename(disk)
@@ -519,11 +518,11 @@ fn sync_folder(disk: &dyn Disk, folder: &RootPath, unflushed: Unflushed) -> Resu
                 // The folder belongs to another user, and this transfer has not changed the folder.
                 return Ok(());
             }
-            let mut entry_error = root_entry_error(&error);
+            let mut entry_error = EntryError::from(error);
             entry_error.failure.message += "; to be flushed, a folder has to be readable: allow that, or copy without flushing";
             return Err(entry_error);
         }
-        Err(error) => return Err(root_entry_error(&error)),
+        Err(error) => return Err(error.into()),
     };
     open.sync().map_err(|error| entry_error(folder.as_bytes(), &error))
 }

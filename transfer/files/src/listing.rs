@@ -289,16 +289,20 @@ impl NameChange {
         is_over: &dyn Fn() -> bool,
     ) -> Result<u64, Failure> {
         let names = place.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
-        let write = |error| root_write_failure(&error);
         match disk {
             Some(disk) => {
-                let path = RootPath::new(names).map_err(write)?;
+                let path = RootPath::new(names).map_err(root_write_failure)?;
                 self.apply_in(disk, &path, is_over)
             }
             None => {
                 let (start, names) = user_place(place, names.collect())?;
-                let root_dir = RootDir::open(&start, RootLink::Follow).map_err(write)?;
-                self.apply_in(&root_dir, &RootPath::new(names).map_err(write)?, is_over)
+                let root_dir =
+                    RootDir::open(&start, RootLink::Follow).map_err(root_write_failure)?;
+                self.apply_in(
+                    &root_dir,
+                    &RootPath::new(names).map_err(root_write_failure)?,
+                    is_over,
+                )
             }
         }
     }
@@ -345,19 +349,18 @@ fn user_place<'a>(
 }
 
 fn make(disk: &dyn Disk, path: &RootPath, parents: bool) -> Result<u64, Failure> {
-    let write = |error| root_write_failure(&error);
     let mut made = 0;
     let mut here = RootPath::root();
     for name in path.components() {
         let above = here.clone();
-        here = here.join(name).map_err(write)?;
+        here = here.join(name).map_err(root_write_failure)?;
         let is_last = here == *path;
         if !is_last && !parents {
             continue;
         }
-        if disk.create_dir(&here).map_err(write)? {
+        if disk.create_dir(&here).map_err(root_write_failure)? {
             made += 1;
-            let folder = disk.open_dir(&above).map_err(write)?;
+            let folder = disk.open_dir(&above).map_err(root_write_failure)?;
             folder
                 .sync()
                 .map_err(|error| super::entry_error::write_failure(here.as_bytes(), &error))?;
@@ -376,11 +379,10 @@ fn remove(
     recursive: bool,
     is_over: &dyn Fn() -> bool,
 ) -> Result<u64, Failure> {
-    let write = |error| root_write_failure(&error);
     let is_folder =
         |path: &RootPath| disk.stat(path, LinkTarget::Itself).map(|it| it.kind == Kind::Directory);
-    if !is_folder(path).map_err(write)? {
-        disk.remove_file(path).map_err(write)?;
+    if !is_folder(path).map_err(root_write_failure)? {
+        disk.remove_file(path).map_err(root_write_failure)?;
         return Ok(1);
     }
     if !recursive {
@@ -392,23 +394,24 @@ fn remove(
     while let Some(folder) = todo.last().cloned() {
         let mut is_empty = true;
         let mut inner = None;
-        for entry in disk.names(&folder).map_err(write)?.take(NAMES_HELD) {
+        for entry in disk.names(&folder).map_err(root_write_failure)?.take(NAMES_HELD) {
             if is_over() {
                 return Err(Failure::new(FailureCode::Cancelled, "the removal was stopped"));
             }
-            let child = folder.join(entry.map_err(write)?.name).map_err(write)?;
+            let child =
+                folder.join(entry.map_err(root_write_failure)?.name).map_err(root_write_failure)?;
             is_empty = false;
-            if is_folder(&child).map_err(write)? {
+            if is_folder(&child).map_err(root_write_failure)? {
                 inner = Some(child);
                 break;
             }
-            disk.remove_file(&child).map_err(write)?;
+            disk.remove_file(&child).map_err(root_write_failure)?;
             removed += 1;
         }
         if let Some(inner) = inner {
             todo.push(inner);
         } else if is_empty {
-            disk.remove_dir(&folder).map_err(write)?;
+            disk.remove_dir(&folder).map_err(root_write_failure)?;
             removed += 1;
             todo.pop();
         }

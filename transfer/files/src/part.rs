@@ -17,7 +17,7 @@ use sabul_content::{Layout, Tree};
 use sabul_wire::control::{Checkpoint, Entry, Failure, FailureCode};
 use tracing::{debug, info};
 
-use super::entry_error::{EntryError, entry_error, root_entry_error};
+use super::entry_error::{EntryError, entry_error};
 use super::journal::is_journal;
 use super::metadata::{LostMetadata, keep_metadata};
 use super::prefix::{PrefixVerifier, hash_of};
@@ -142,7 +142,7 @@ impl Part {
         preserve: bool,
     ) -> Result<Self, EntryError> {
         let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
-            return Err(root_entry_error(&RootError::IsADirectory(target.to_string())));
+            return Err(RootError::IsADirectory(target.to_string()).into());
         };
         if is_reserved(name) {
             let message = format!(
@@ -156,12 +156,10 @@ impl Part {
         // Users without access to the old file have no access to the part.
         let mode = entry.mode.unwrap_or(0o666) & old.map_or(0o777, |old| old.mode | 0o600);
         for _ in 0..ATTEMPTS {
-            let path = parent
-                .join(part_name(name, disk.draw().map_err(fail)?))
-                .map_err(|error| root_entry_error(&error))?;
+            let path = parent.join(part_name(name, disk.draw().map_err(fail)?))?;
             let file = match disk.create_file(&path, mode) {
                 Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => continue,
-                result => result.map_err(|error| root_entry_error(&error))?,
+                result => result?,
             };
             // In this order, so that the count of names is a count under the lock.
             let opened = file.lock().and_then(|lock| Ok((lock, file.metadata()?)));
@@ -204,7 +202,7 @@ impl Part {
         checkpoints: Vec<Checkpoint>,
     ) -> Result<Self, EntryError> {
         let fail = |error: io::Error| entry_error(target.as_bytes(), &error);
-        let file = disk.open_file(&path).map_err(|error| root_entry_error(&error))?;
+        let file = disk.open_file(&path)?;
         let found = file.metadata().map_err(fail)?;
         let layout = Layout::of(entry);
         let offset = checkpoints.last().map_or(0, |checkpoint| checkpoint.bytes);
@@ -286,7 +284,7 @@ impl Part {
         }
         let name = kept_name(self.path.name().unwrap_or_default());
         let parent = self.path.parent().unwrap_or(RootPath::root());
-        parent.join(name).map_err(|error| root_entry_error(&error))
+        parent.join(name).map_err(EntryError::from)
     }
 
     /// Renames the part to the name of a kept part.
@@ -297,7 +295,7 @@ impl Part {
             if let Some(file) = &self.file {
                 file.set_mode(KEPT_MODE).map_err(|error| self.entry_error(&error))?;
             }
-            disk.rename(&self.path, &path).map_err(|error| root_entry_error(&error))?;
+            disk.rename(&self.path, &path)?;
             self.path = path;
         }
         Ok(())
@@ -456,12 +454,11 @@ impl Part {
             return self.take_after(old, None);
         }
         self.require_its_name(disk)?;
-        let now =
-            disk.stat(&self.path, LinkTarget::Itself).map_err(|error| root_entry_error(&error))?;
+        let now = disk.stat(&self.path, LinkTarget::Itself)?;
         if (now.owner, now.group, now.mode) == (old.owner, old.group, old.mode & 0o777) {
             return Ok(());
         }
-        let file = disk.open_read(&self.path).map_err(|error| root_entry_error(&error))?;
+        let file = disk.open_read(&self.path)?;
         self.take_after(old, Some(&*file))
     }
 
@@ -526,7 +523,7 @@ impl Part {
     pub(super) fn rename(&mut self, disk: &dyn Disk) -> Result<(), EntryError> {
         self.require_its_name(disk)?;
         self.open_up()?;
-        disk.rename(&self.path, &self.target).map_err(|error| root_entry_error(&error))
+        disk.rename(&self.path, &self.target).map_err(EntryError::from)
     }
 
     /// Removes the part.
@@ -543,7 +540,7 @@ impl Part {
         match disk.stat(&self.path, LinkTarget::Itself) {
             Ok(Metadata { id, .. }) => Ok(id == self.id),
             Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(root_entry_error(&error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -572,10 +569,10 @@ impl Part {
 /// A temporary name for an object that will replace an existing object.
 pub(super) fn fresh_name(disk: &dyn Disk, target: &RootPath) -> Result<RootPath, EntryError> {
     let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
-        return Err(root_entry_error(&RootError::IsADirectory(target.to_string())));
+        return Err(RootError::IsADirectory(target.to_string()).into());
     };
     let bits = disk.draw().map_err(|error| entry_error(target.as_bytes(), &error))?;
-    parent.join(part_name(name, bits)).map_err(|error| root_entry_error(&error))
+    parent.join(part_name(name, bits)).map_err(EntryError::from)
 }
 
 /// The failure for content that reads back differently from the disk.

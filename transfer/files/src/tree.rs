@@ -140,9 +140,7 @@ impl Tree {
             Self::Local => fs::read_link(path)
                 .map(|text| text.into_os_string().into_vec())
                 .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
-            Self::Disk(disk) => {
-                disk.read_link(&root_path(path)?).map_err(|error| root_read_failure(&error))
-            }
+            Self::Disk(disk) => disk.read_link(&root_path(path)?).map_err(root_read_failure),
         }
     }
 
@@ -152,9 +150,7 @@ impl Tree {
             Self::Local => fs::File::open(path)
                 .map(|file| Box::new(file) as Box<dyn DiskFile>)
                 .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
-            Self::Disk(disk) => {
-                disk.open_dir(&root_path(path)?).map_err(|error| root_read_failure(&error))
-            }
+            Self::Disk(disk) => disk.open_dir(&root_path(path)?).map_err(root_read_failure),
         }
     }
 
@@ -166,12 +162,11 @@ impl Tree {
                 .map(|metadata| local_facts(&metadata))
                 .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
             Self::Disk(disk) => {
-                let fail = |error| root_read_failure(&error);
                 let path = root_path(path)?;
-                let metadata = disk.stat(&path, LinkTarget::Follow).map_err(fail)?;
+                let metadata = disk.stat(&path, LinkTarget::Follow).map_err(root_read_failure)?;
                 let is_link = || {
                     let itself = disk.stat(&path, LinkTarget::Itself);
-                    itself.map(|it| it.kind == Kind::Symlink).map_err(fail)
+                    itself.map(|it| it.kind == Kind::Symlink).map_err(root_read_failure)
                 };
                 let kind = match metadata.kind {
                     Kind::File => FactKind::File(metadata.size),
@@ -200,9 +195,7 @@ impl Tree {
                 stat.map(|stat| Metadata::from(&stat))
                     .map_err(|errno| read_failure(path.as_os_str().as_bytes(), &errno.into()))
             }
-            Self::Disk(disk) => {
-                disk.stat(&root_path(path)?, link).map_err(|error| root_read_failure(&error))
-            }
+            Self::Disk(disk) => disk.stat(&root_path(path)?, link).map_err(root_read_failure),
         }
     }
 
@@ -219,9 +212,7 @@ impl Tree {
                     .map(|file| Box::new(file) as Box<dyn DiskFile>)
                     .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
             }
-            Self::Disk(disk) => {
-                disk.open_read(&root_path(path)?).map_err(|error| root_read_failure(&error))
-            }
+            Self::Disk(disk) => disk.open_read(&root_path(path)?).map_err(root_read_failure),
         }
     }
 
@@ -237,9 +228,10 @@ impl Tree {
                 })))
             }
             Self::Disk(disk) => {
-                let fail = |error| root_read_failure(&error);
-                let entries = disk.names(&root_path(path)?).map_err(fail)?;
-                Ok(Box::new(entries.map(move |entry| entry.map(|it| it.name).map_err(fail))))
+                let entries = disk.names(&root_path(path)?).map_err(root_read_failure)?;
+                Ok(Box::new(
+                    entries.map(move |entry| entry.map(|it| it.name).map_err(root_read_failure)),
+                ))
             }
         }
     }
@@ -247,8 +239,7 @@ impl Tree {
 
 pub(super) fn root_path(path: &Path) -> Result<RootPath, Failure> {
     let names = path.as_os_str().as_bytes().split(|&byte| byte == b'/');
-    RootPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
-        .map_err(|error| root_read_failure(&error))
+    RootPath::new(names.filter(|name| !matches!(*name, b"" | b"."))).map_err(root_read_failure)
 }
 
 pub(super) fn unreadable(path: &Path, why: &str) -> Failure {

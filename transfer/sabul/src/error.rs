@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use sabul_files::os_text;
+use sabul_udp::UdpError;
 use sabul_wire::control::{Failure, FailureCode};
 
 use crate::channel::ChannelError;
@@ -71,6 +72,8 @@ pub enum Error {
     },
     /// A user on either side stopped the operation.
     Cancelled,
+    /// A UDP socket could not be opened or connected.
+    Udp(UdpError),
     /// The operating system refused an operation.
     Io {
         /// The attempted action.
@@ -144,7 +147,7 @@ impl Error {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Ssh { kind, .. } => *kind,
-            Self::Io { .. } => ErrorKind::Failure,
+            Self::Udp(_) | Self::Io { .. } => ErrorKind::Failure,
             _ => ErrorKind::of(self.code()),
         }
     }
@@ -164,7 +167,16 @@ impl Error {
             Self::Permission(_) => FailureCode::Permission,
             Self::Failed(failure) => failure.code,
             Self::Cancelled => FailureCode::Cancelled,
-            Self::Ssh { .. } | Self::Io { .. } => FailureCode::Internal,
+            Self::Ssh { .. } | Self::Udp(_) | Self::Io { .. } => FailureCode::Internal,
+        }
+    }
+
+    /// Returns the error of the operating system that prevented the use of a socket.
+    pub(crate) fn socket_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Udp(error) => Some(error.io_error()),
+            Self::Io { source, .. } => Some(source),
+            _ => None,
         }
     }
 
@@ -225,6 +237,7 @@ impl fmt::Display for Error {
             ),
             Self::Failed(failure) => failure.fmt(f),
             Self::Cancelled => f.write_str("the transfer was cancelled"),
+            Self::Udp(error) => error.fmt(f),
             Self::Io { action, source } => write!(f, "cannot {action}: {}", os_text(source)),
         }
     }
@@ -234,6 +247,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Unreachable { source, .. } | Self::Io { source, .. } => Some(source),
+            Self::Udp(error) => Some(error),
             Self::Failed(failure) => Some(failure),
             _ => None,
         }

@@ -87,8 +87,9 @@ impl Bound {
     pub fn new(config: ListenerConfig) -> Result<Self, Error> {
         let SocketAddr::V6(address) = config.address else { return Self::at(config) };
         match Self::at(config.clone()) {
-            Err(Error::Io { source, .. })
-                if address.ip().is_unspecified() && is_ipv6_missing(&source) =>
+            Err(error)
+                if address.ip().is_unspecified()
+                    && error.socket_error().is_some_and(is_ipv6_missing) =>
             {
                 let address = SocketAddr::from(([0, 0, 0, 0], address.port()));
                 Self::at(ListenerConfig { address, ..config })
@@ -271,7 +272,7 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
                                     greetings.spawn(greeting);
                                 }
                                 Err(reason) => {
-                                    debug!(%peer, reason, "a caller was turned away");
+                                    debug!(%peer, reason, "connection rejected");
                                     turn_away(stream);
                                 }
                             }
@@ -367,7 +368,7 @@ impl Handshakes {
     fn stop(&self, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers {
             if let Some(evicted) = self.evictions().remove(&number) {
-                debug!(number, "a caller had to go");
+                debug!(number, "connection evicted");
                 evicted.notify_one();
             }
         }
@@ -436,7 +437,7 @@ async fn greet_and_hand_over(
         biased;
         greeting = greet(handshake) => greeting,
         () = caller.evicted.notified() => {
-            debug!(%peer, "a caller had to go in the middle of its handshake");
+            debug!(%peer, "connection evicted during its handshake");
             return;
         }
     };
@@ -451,7 +452,7 @@ async fn greet_and_hand_over(
             // The listener may have been dropped.
             let _ = accepted.send(session).await;
         }
-        Err(reason) => info!(%peer, reason, "a stranger was turned away"),
+        Err(reason) => info!(%peer, %reason, "connection rejected"),
     }
 }
 
@@ -460,12 +461,17 @@ async fn greet_and_hand_over(
 async fn line_up<'a>(
     stream: &mut TcpStream,
     caller: &'a Caller,
-) -> Result<(ClientHello, Option<SemaphorePermit<'a>>), String> {
-    stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let hello = tls::client_hello(stream).await.map_err(|error| error.to_string())?;
+) -> Result<(ClientHello, Option<SemaphorePermit<'a>>), RejectReason> {
+    stream.set_nodelay(true)?;
+    let hello = tls::client_hello(stream).await?;
     caller.handshakes.admission().speaks(caller.number);
     Ok((hello, caller.begin().await))
 }
+
+/// Reason for the rejection of a connection, for the log.
+type RejectReason = Box<dyn std::error::Error + Send + Sync>;
+
+const NO_GREETING: &str = "its first message is not a greeting";
 
 /// First message of a connection after its handshake.
 struct Greeting {
@@ -476,22 +482,19 @@ struct Greeting {
 
 /// Completes the handshake and reads the greeting. The admission control in [`Admission`] limits the time.
 async fn greet(
-    handshake: Result<impl Future<Output = Result<TlsStream<TcpStream>, TlsError>>, String>,
-) -> Result<Greeting, String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let stream = handshake?.await.map_err(|error| text(&error))?;
-    let mut connection = Connection::new(stream);
-    let exporter = connection.proof_exporter().map_err(|error| text(&error))?;
-    let hello = connection.read_at_most(HELLO_MAX).await.map_err(|error| text(&error))?;
-    let hello = hello.ok_or_else(|| "it did not greet".to_owned())?;
+    handshake: Result<impl Future<Output = Result<TlsStream<TcpStream>, TlsError>>, RejectReason>,
+) -> Result<Greeting, RejectReason> {
+    let mut connection = Connection::new(handshake?.await?);
+    let exporter = connection.proof_exporter()?;
+    let hello = connection.read_at_most(HELLO_MAX).await?.ok_or(NO_GREETING)?;
     Ok(Greeting { connection, exporter, hello })
 }
 
 /// Authenticates a connection by its ticket, and starts its session.
-async fn admit(greeting: Greeting, peer: SocketAddr, gate: &Gate) -> Result<Session, String> {
+async fn admit(greeting: Greeting, peer: SocketAddr, gate: &Gate) -> Result<Session, RejectReason> {
     let Greeting { connection, exporter, hello } = greeting;
     let Message::Hello { version, proof, suites, software: theirs } = hello else {
-        return Err("it did not greet".to_owned());
+        return Err(NO_GREETING.into());
     };
     let suite = suites.iter().find_map(|&code| Suite::from_code(code));
     let admitted = if !ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {
@@ -525,7 +528,7 @@ async fn admit(greeting: Greeting, peer: SocketAddr, gate: &Gate) -> Result<Sess
         }
         Err(failure) => {
             refuse(connection, failure.clone(), &gate.farewells).await;
-            Err(failure.message)
+            Err(failure.into())
         }
     }
 }

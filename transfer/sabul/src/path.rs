@@ -107,7 +107,7 @@ fn socket_to(peer: SocketAddr, options: &SocketOptions) -> Result<UdpSocket, Err
     };
     UdpSocket::bind(SocketAddr::new(any, 0), options)
         .and_then(|socket| socket.connect(peer).map(|()| socket))
-        .map_err(|error| Error::Io { action: "open a UDP socket", source: error.into() })
+        .map_err(Error::Udp)
 }
 
 /// Sends a hello with this echoed challenge; `elapsed` is the time since the first hello.
@@ -363,8 +363,7 @@ impl DemuxPort {
     /// Binds the UDP port of `address`.
     pub(crate) fn bind(address: SocketAddr, options: &SocketOptions) -> Result<Self, Error> {
         let options = SocketOptions { reuse_port: true, ..options.clone() };
-        let socket = UdpSocket::bind(address, &options)
-            .map_err(|error| Error::Io { action: "listen on UDP", source: error.into() })?;
+        let socket = UdpSocket::bind(address, &options).map_err(Error::Udp)?;
         Ok(Self { socket, options })
     }
 
@@ -508,7 +507,7 @@ impl DemuxShared {
         let options = self.options.clone().with_buffers(expected.buffer_bytes);
         let opened = UdpSocket::bind(local, &options)
             .and_then(|socket| socket.connect(datagram.source).map(|()| socket))
-            .map_err(|error| Error::Io { action: "open a UDP socket", source: error.into() })
+            .map_err(Error::Udp)
             .and_then(|socket| match descriptors::shortage(&socket, Purpose::Channel) {
                 None => Ok(socket),
                 Some(text) => Err(Error::Failed(Failure::new(FailureCode::Refused, text))),

@@ -1,6 +1,6 @@
 //! Types of single settings: limits of memory and rate, timeouts, sockets, events, path memory.
 
-pub use sabul_udp::SocketOptions;
+pub use sabul_udp::{SocketOptions, UdpError};
 
 pub use crate::budget::MemoryBudget;
 pub use crate::ceiling::Ceiling;

@@ -74,9 +74,3 @@ impl std::error::Error for UdpError {
         Some(self.io_error())
     }
 }
-
-impl From<UdpError> for io::Error {
-    fn from(error: UdpError) -> Self {
-        Self::new(error.io_error().kind(), error)
-    }
-}

@@ -29,6 +29,24 @@ pub enum Reason {
     BadCheck,
 }
 
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Truncated => "the input ends within a field",
+            Self::UnknownVersion(version) => return write!(f, "version {version} is unknown"),
+            Self::UnknownKind(kind) => return write!(f, "kind {kind} is unknown"),
+            Self::Reserved => "a reserved bit or value is set",
+            Self::Overlong => "a number is too large",
+            Self::BadRange => "ranges overlap, are empty, or end above 2^64",
+            Self::TooManyRanges => "too many ranges",
+            Self::TrailingBytes => "bytes follow the last field",
+            Self::TooLong => "the message is too long",
+            Self::BadMessage => "a field is invalid or exceeds its limit",
+            Self::BadCheck => "the check of the congestion header does not match",
+        })
+    }
+}
+
 /// Input from the network was rejected: offset and cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
@@ -46,7 +64,7 @@ impl DecodeError {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "malformed message at byte {}: {:?}", self.offset, self.reason)
+        write!(f, "malformed message at byte {}: {}", self.offset, self.reason)
     }
 }
 

@@ -10,7 +10,7 @@ use sabul_content::Printable;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
 use super::FileSink;
-use crate::entry_error::{EntryError, root_entry_error};
+use crate::entry_error::EntryError;
 use crate::group::comes_twice;
 use crate::metadata::{file_time, give};
 use crate::part::{fresh_name, is_reserved};
@@ -96,18 +96,17 @@ impl FileSink {
         let there = match self.disk.stat(path, LinkTarget::Itself) {
             Ok(there) => Some(there),
             Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(root_entry_error(&error)),
+            Err(error) => return Err(error.into()),
         };
         if there.as_ref().is_some_and(|there| there.kind == Kind::Directory) {
-            return Err(root_entry_error(&RootError::IsADirectory(path.to_string())));
+            return Err(RootError::IsADirectory(path.to_string()).into());
         }
         let target = entry.more.as_ref().map(|more| &more.target[..]).unwrap_or_default();
         match entry.kind {
             EntryKind::SymbolicLink => self.make_symlink(path, there.as_ref(), target)?,
             _ => self.make_hard_link(path, there.as_ref(), target)?,
         }
-        let found = self.disk.stat(path, LinkTarget::Itself);
-        let found = found.map_err(|error| root_entry_error(&error))?;
+        let found = self.disk.stat(path, LinkTarget::Itself)?;
         if self.preserve && entry.kind == EntryKind::SymbolicLink {
             self.keep_of_symlink(path, entry, &found);
         }
@@ -120,9 +119,8 @@ impl FileSink {
         there: Option<&Metadata>,
         text: &[u8],
     ) -> Result<(), EntryError> {
-        let fail = |error: RootError| root_entry_error(&error);
         match there {
-            None => self.disk.make_symlink(path, text).map_err(fail),
+            None => self.disk.make_symlink(path, text).map_err(EntryError::from),
             Some(there) if self.group.has_made(there.id) => Err(comes_twice(path).into()),
             Some(there)
                 if there.kind == Kind::Symlink
@@ -155,11 +153,10 @@ impl FileSink {
             Ok(found) if is_ours(&found) => found.id,
             Ok(_) => return Err(refuse()),
             Err(error) if error.is_not_found() => return Err(refuse()),
-            Err(error) => return Err(root_entry_error(&error)),
+            Err(error) => return Err(error.into()),
         };
-        let fail = |error: RootError| root_entry_error(&error);
         match there {
-            None => self.disk.make_hard_link(&first, path).map_err(fail)?,
+            None => self.disk.make_hard_link(&first, path)?,
             Some(there) if there.id == id => return Ok(()),
             Some(there) if self.group.has_made(there.id) => {
                 return Err(comes_twice(path).into());
@@ -183,10 +180,10 @@ impl FileSink {
         make: impl Fn(&RootPath) -> Result<(), RootError>,
     ) -> Result<(), EntryError> {
         let name = fresh_name(&*self.disk, path)?;
-        make(&name).map_err(|error| root_entry_error(&error))?;
+        make(&name)?;
         self.disk.rename(&name, path).map_err(|error| {
             let _ = self.disk.remove_file(&name);
-            root_entry_error(&error)
+            error.into()
         })
     }
 

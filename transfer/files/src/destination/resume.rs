@@ -19,7 +19,7 @@ use tracing::info;
 use super::FileSink;
 use super::claims::{Claim, ClaimKind, Claims, remove_part};
 use crate::disk::Disk;
-use crate::entry_error::{EntryError, entry_error, root_entry_error};
+use crate::entry_error::{EntryError, entry_error};
 use crate::have::name_of;
 use crate::journal::{Journal, Origin, Record, kept_time};
 use crate::metadata::keep_metadata;
@@ -267,7 +267,7 @@ impl ResumeIndex {
                 }
                 part.keep(disk)?;
                 if sync && let Some(folder) = part.target().parent() {
-                    let open = disk.open_dir(&folder).map_err(|error| root_entry_error(&error))?;
+                    let open = disk.open_dir(&folder)?;
                     open.sync().map_err(|error| entry_error(folder.as_bytes(), &error))?;
                 }
                 number
@@ -425,7 +425,7 @@ impl FileSink {
         let target = self.place.target(entry)?;
         if self.has_small(entry, offset) {
             let found = self.disk.stat(&target, LinkTarget::Itself);
-            let id = found.map_err(|error| root_entry_error(&error))?.id;
+            let id = found?.id;
             return self.adopt(index, entry, &target, id, offset);
         }
         let found = self.resume_index.as_mut().and_then(|resume_index| {
@@ -539,7 +539,7 @@ impl FileSink {
         id: FileId,
         bytes: u64,
     ) -> Result<(), EntryError> {
-        let file = self.disk.open_read(target).map_err(|error| root_entry_error(&error))?;
+        let file = self.disk.open_read(target)?;
         let fail = |error: std::io::Error| entry_error(target.as_bytes(), &error);
         let found = file.metadata().map_err(fail)?;
         let layout = Layout::of(entry);
@@ -571,7 +571,7 @@ impl FileSink {
         let (target, id, _) = self.resume_index.as_mut()?.adopted.remove(&index)?;
         if self.preserve {
             // An earlier attempt may have made hard links to the file.
-            let kept = self.disk.open_read(&target).map_err(|error| root_entry_error(&error));
+            let kept = self.disk.open_read(&target).map_err(EntryError::from);
             let kept = kept.and_then(|file| {
                 let fail = |error: std::io::Error| entry_error(target.as_bytes(), &error);
                 if file.metadata().map_err(fail)?.id != id {

@@ -90,7 +90,8 @@ pub fn bind(
         let advertise = own.map(|own| SocketAddr::new(own, port).to_string()).into_iter().collect();
         let result = Bound::new(ListenerConfig { address, advertise, ..config.clone() });
         match result {
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AddrInUse => {}
+            Err(error)
+                if error.socket_error().map(io::Error::kind) == Some(ErrorKind::AddrInUse) => {}
             other => return other,
         }
     }

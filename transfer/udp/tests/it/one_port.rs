@@ -104,5 +104,5 @@ fn a_port_in_use_is_named_in_the_error() {
         text.contains(&first.local_addr().to_string()) && text.contains("another port"),
         "{text}"
     );
-    assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::AddrInUse);
+    assert_eq!(error.io_error().kind(), std::io::ErrorKind::AddrInUse);
 }
