@@ -140,14 +140,10 @@ fn message(message: &Message) -> Result<Vec<u8>, Box<dyn Error>> {
 
 fn messages() -> Result<Seeds, Box<dyn Error>> {
     let channel = ChannelParams {
-        controller: "sabul2003".into(),
         controller_params: vec![("start".into(), "published".into())],
-        block_bytes: 1 << 20,
-        window_bytes: 1 << 26,
         rate_limit_bps: Some(1_000_000_000),
-        mtu_max: None,
-        rules: 0,
         control_feedback: true,
+        ..ChannelParams::new("sabul2003")
     };
     let open = |direction, request| {
         message(&Message::Open(Open { transfer: 2, direction, request, channel: channel.clone() }))

@@ -2,7 +2,7 @@
 
 mod dry;
 mod report;
-mod whole;
+mod totals;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -30,7 +30,7 @@ use sabul_units::{count, show_bytes, show_rate};
 use crate::args::CpArgs;
 use crate::error::CliError;
 use crate::events::EventFile;
-use crate::exit::{self, End, code_of_failures};
+use crate::exit::{self, End, FAILED, code_of_failures};
 use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::policy::{self, controller};
@@ -38,7 +38,7 @@ use crate::progress::{Meter, follow};
 use crate::upload::UploadProgress;
 use crate::{control_socket, json, output};
 pub(crate) use report::Recorder;
-use whole::Whole;
+use totals::AttemptTotals;
 
 /// Ours: interval between two lines while there is no connection.
 const LINE_INTERVAL: Duration = Duration::from_millis(1800);
@@ -65,13 +65,13 @@ pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
         code: exit::DONE,
         lines,
         job,
-        whole: Whole::default(),
+        totals: AttemptTotals::default(),
         machines: Machines::default(),
         recorder: None,
     };
     let mut result = copy(&args, &mut outcome).await;
     outcome.json.policy = Some(args.policy.name());
-    outcome.whole.complete(&mut outcome.json);
+    outcome.totals.complete(&mut outcome.json);
     if let Err(error) = &result {
         outcome.json.errors.push(json::error(error));
     }
@@ -102,7 +102,7 @@ struct Outcome {
     /// State for `sabul ps` and `sabul set`.
     job: Job,
     /// Sum of all attempts.
-    whole: Whole,
+    totals: AttemptTotals,
     /// Names of the two machines, for messages.
     machines: Machines,
     /// Samples for `--report`.
@@ -234,7 +234,7 @@ async fn attempts(
         };
         let result = match outcome.meanwhile(args, dialled).await {
             Ok((session, bridge)) => {
-                outcome.whole.connected();
+                outcome.totals.connected();
                 if args.verbose > 0 {
                     output::note(format_args!("connected to {}", session.peer_addr()));
                 }
@@ -283,7 +283,7 @@ async fn attempts(
 impl Outcome {
     /// Waits for `work` between two attempts and reports meanwhile that there is no connection.
     async fn meanwhile<T>(&self, args: &CpArgs, work: impl Future<Output = T>) -> T {
-        let Some(since) = self.whole.lost_at else { return work.await };
+        let Some(since) = self.totals.lost_at else { return work.await };
         let meter = Meter::new(args.quiet || args.json_lines, true);
         let mut work = std::pin::pin!(work);
         let mut ticks = tokio::time::interval(LINE_INTERVAL);
@@ -336,7 +336,7 @@ async fn transfer(
             )
             .await;
             outcome.json = TransferJson::of_progress(controller(args), &progress);
-            outcome.whole.add(&progress);
+            outcome.totals.add(&progress);
             let finished = transfer.finish().await.map_err(CliError::from);
             match slow {
                 // A transfer that completed before the cancellation counts as complete.
@@ -359,7 +359,7 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
         return;
     }
     print_failures(&report.failures, report.entries_failed, outcome);
-    outcome.whole.complete(&mut outcome.json);
+    outcome.totals.complete(&mut outcome.json);
     let is_all_lost = report.entries == 0 && outcome.code != exit::DONE;
     if !args.quiet && !is_all_lost {
         output::note(summary(report, &outcome.json));
@@ -432,7 +432,7 @@ fn print_failures(failures: &[(Vec<u8>, Failure)], count: u64, outcome: &mut Out
         output::error(line);
     }
     if count > 0 || !failures.is_empty() {
-        outcome.code = code_of_failures(failures.iter().map(|(_, failure)| failure));
+        outcome.code = code_of_failures(failures.iter().map(|(_, failure)| failure)).max(FAILED);
     }
 }
 

@@ -89,7 +89,7 @@ pub(crate) const fn word_of(end: End) -> &'static str {
     }
 }
 
-/// Returns the exit code for failures of single files: that of the most severe failure.
+/// Returns the exit code for failures of single files: that of the most severe failure, or [`DONE`].
 pub(crate) fn code_of_failures<'a>(failures: impl IntoIterator<Item = &'a Failure>) -> u8 {
     failures
         .into_iter()
@@ -100,7 +100,7 @@ pub(crate) fn code_of_failures<'a>(failures: impl IntoIterator<Item = &'a Failur
             _ => FAILED,
         })
         .max()
-        .unwrap_or(FAILED)
+        .unwrap_or(DONE)
 }
 
 #[cfg(test)]
@@ -192,6 +192,6 @@ mod tests {
         assert_eq!(code_of_failures([&changed]), 1);
         assert_eq!(code_of_failures([&changed, &content]), 5);
         assert_eq!(code_of_failures([&content, &space, &changed]), 6);
-        assert_eq!(code_of_failures([]), 1);
+        assert_eq!(code_of_failures([]), 0);
     }
 }

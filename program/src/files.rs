@@ -69,7 +69,7 @@ async fn print_listing(
                 }
             }
         }
-        Ok(if failures.is_empty() { exit::DONE } else { code_of_failures(&failures) })
+        Ok(code_of_failures(&failures))
     })
     .await
 }
@@ -96,8 +96,7 @@ pub(crate) async fn cat(args: CatArgs) -> Result<u8, CliError> {
         for (_, failure) in &report.failures {
             output::error(failure);
         }
-        let failures = report.failures.iter().map(|(_, failure)| failure);
-        Ok(if report.failures.is_empty() { exit::DONE } else { code_of_failures(failures) })
+        Ok(code_of_failures(report.failures.iter().map(|(_, failure)| failure)))
     })
     .await
 }
@@ -128,8 +127,7 @@ fn concluded(places: &[OsString], changed: &Changed) -> u8 {
         let place = places.get(*at).map(|place| place.to_string_lossy()).unwrap_or_default();
         output::error(format_args!("{place}: {failure}"));
     }
-    let failures = changed.failures.iter().map(|(_, failure)| failure);
-    if changed.failures.is_empty() { exit::DONE } else { code_of_failures(failures) }
+    code_of_failures(changed.failures.iter().map(|(_, failure)| failure))
 }
 
 impl PlacesArgs {

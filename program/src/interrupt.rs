@@ -17,7 +17,7 @@ use crate::exit::INTERRUPTED;
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     seen: watch::Receiver<bool>,
-    questions: watch::Receiver<()>,
+    progress_requests: watch::Receiver<()>,
 }
 
 /// Signal flag for the time before a runtime exists. [`Interrupt::listen_after`] takes the first
@@ -54,18 +54,18 @@ impl Interrupt {
         let mut status = catch(SignalKind::user_defined1())?;
         let (sender, seen) = watch::channel(early.0.load(Ordering::SeqCst));
         tokio::spawn(count(interrupt, terminate, sender));
-        let (sender, questions) = watch::channel(());
+        let (sender, progress_requests) = watch::channel(());
         tokio::spawn(async move {
             while status.recv().await.is_some() {
                 sender.send_replace(());
             }
         });
-        Ok(Self { seen, questions })
+        Ok(Self { seen, progress_requests })
     }
 
     /// Returns a receiver that changes on each SIGUSR1.
-    pub(crate) fn questions(&self) -> watch::Receiver<()> {
-        self.questions.clone()
+    pub(crate) fn progress_requests(&self) -> watch::Receiver<()> {
+        self.progress_requests.clone()
     }
 
     /// Waits for the first SIGINT or SIGTERM. Returns at once if the signal has already arrived.

@@ -114,7 +114,7 @@ pub(crate) async fn follow(
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut interval = tokio::time::interval(CHECK_INTERVAL);
-    let mut questions = interrupt.questions();
+    let mut progress_requests = interrupt.progress_requests();
     let mut is_due = true;
     loop {
         let progress = transfer.progress();
@@ -135,7 +135,7 @@ pub(crate) async fn follow(
             // Timer: during an outage no change of the transfer wakes this loop.
             _ = ticks.tick() => is_due = true,
             () = transfer.changed() => {}
-            Ok(()) = questions.changed() => meter.print(&transfer.progress()),
+            Ok(()) = progress_requests.changed() => meter.print(&transfer.progress()),
             _ = interval.tick(), if minimum.is_some() && progress.place.is_none() => {
                 let progress = transfer.progress();
                 let moved = progress.elapsed.saturating_sub(progress.waited);

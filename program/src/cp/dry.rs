@@ -15,7 +15,7 @@ use sabul_units::{count, show_bytes};
 use super::{Plan, is_into, source_set};
 use crate::args::CpArgs;
 use crate::error::CliError;
-use crate::exit::{self, code_of_failures};
+use crate::exit::code_of_failures;
 use crate::files;
 use crate::interrupt::Interrupt;
 use crate::json;
@@ -48,14 +48,10 @@ pub(super) async fn run(args: &CpArgs) -> Result<u8, CliError> {
             count(sums.folders, "folder")
         ));
     }
-    let failures: Vec<_> = steps
-        .iter()
-        .filter_map(|step| match &step.kind {
-            StepKind::Skip(failure) => Some(failure),
-            _ => None,
-        })
-        .collect();
-    Ok(if failures.is_empty() { exit::DONE } else { code_of_failures(failures) })
+    Ok(code_of_failures(steps.iter().filter_map(|step| match &step.kind {
+        StepKind::Skip(failure) => Some(failure),
+        _ => None,
+    })))
 }
 
 fn print_step(step: &Step, is_json: bool) -> Result<(), CliError> {

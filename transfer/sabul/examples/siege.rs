@@ -205,16 +205,7 @@ async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
 }
 
 fn open(transfer: u32, direction: Direction, request: Request) -> Message {
-    let channel = ChannelParams {
-        controller: "bbr3".to_owned(),
-        controller_params: Vec::new(),
-        block_bytes: 1 << 20,
-        window_bytes: 64 << 20,
-        rate_limit_bps: None,
-        mtu_max: None,
-        rules: 0,
-        control_feedback: false,
-    };
+    let channel = ChannelParams::new("bbr3");
     Message::Open(Open { transfer, direction, request, channel })
 }
 

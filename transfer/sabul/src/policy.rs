@@ -85,16 +85,7 @@ mod tests {
     use super::*;
 
     fn params(controller: &str, rate_limit_bps: Option<u64>) -> ChannelParams {
-        ChannelParams {
-            controller: controller.to_owned(),
-            controller_params: Vec::new(),
-            block_bytes: 1 << 20,
-            window_bytes: 1 << 30,
-            rate_limit_bps,
-            mtu_max: None,
-            rules: 0,
-            control_feedback: false,
-        }
+        ChannelParams { rate_limit_bps, ..ChannelParams::new(controller) }
     }
 
     #[test]

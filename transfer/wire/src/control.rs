@@ -380,6 +380,22 @@ pub struct ChannelParams {
     pub control_feedback: bool,
 }
 
+impl ChannelParams {
+    /// Settings for this controller without parameters and limits: blocks of 1 MiB, a window of 64 MiB, standard rules.
+    pub fn new(controller: &str) -> Self {
+        Self {
+            controller: controller.to_owned(),
+            controller_params: Vec::new(),
+            block_bytes: 1 << 20,
+            window_bytes: 64 << 20,
+            rate_limit_bps: None,
+            mtu_max: None,
+            rules: 0,
+            control_feedback: false,
+        }
+    }
+}
+
 /// One file, directory, link or stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {

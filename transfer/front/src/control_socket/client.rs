@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 #[non_exhaustive]
 pub enum RequestError {
     /// No matching process: none at all, or none with this process id.
-    Nobody(Option<u32>),
+    NotRunning(Option<u32>),
     /// Several commands run and no process id was given.
     Several(Vec<u32>),
     /// The process did not answer in time, or gave an invalid answer.
@@ -32,8 +32,8 @@ pub enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody(None) => f.write_str("no sabul command of this user is running"),
-            Self::Nobody(Some(pid)) => write!(
+            Self::NotRunning(None) => f.write_str("no sabul command of this user is running"),
+            Self::NotRunning(Some(pid)) => write!(
                 f,
                 "no sabul command of this user has the process id {pid}; 'sabul ps' lists the commands"
             ),
@@ -120,7 +120,7 @@ pub fn set(
     let is_meant = |found: u32| pid.is_none_or(|pid| pid == found);
     let sockets: Vec<_> = sockets.into_iter().filter(|(found, _)| is_meant(*found)).collect();
     let (pid, socket) = match &sockets[..] {
-        [] => return Err(RequestError::Nobody(pid)),
+        [] => return Err(RequestError::NotRunning(pid)),
         [one] => one,
         several => {
             return Err(RequestError::Several(several.iter().map(|(pid, _)| *pid).collect()));

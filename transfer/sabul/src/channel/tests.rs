@@ -16,16 +16,7 @@ use crate::seal::{Opener, Sealer, Suite};
 /// Parameters of a channel with any controller, of the laboratory as well.
 fn params(controller: &str) -> ChannelParams {
     sabul_lab_cc::register();
-    ChannelParams {
-        controller: controller.to_owned(),
-        controller_params: Vec::new(),
-        block_bytes: 1 << 18,
-        window_bytes: 64 << 20,
-        rate_limit_bps: None,
-        mtu_max: None,
-        rules: 0,
-        control_feedback: false,
-    }
+    ChannelParams { block_bytes: 1 << 18, ..ChannelParams::new(controller) }
 }
 
 fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> ChannelStart {

@@ -73,16 +73,7 @@ fn protocol_broken(ending: &Ending) -> bool {
 }
 
 fn open(transfer: u32, direction: Direction) -> Message {
-    let channel = ChannelParams {
-        controller: "fixed".to_owned(),
-        controller_params: Vec::new(),
-        block_bytes: 1 << 20,
-        window_bytes: 64 << 20,
-        rate_limit_bps: None,
-        mtu_max: None,
-        rules: 0,
-        control_feedback: false,
-    };
+    let channel = ChannelParams::new("fixed");
     let request = Request::Measure { bytes: None, millis: None };
     Message::Open(Open { transfer, direction, request, channel })
 }

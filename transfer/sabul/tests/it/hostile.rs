@@ -85,16 +85,7 @@ async fn receive(from: &mut (impl AsyncRead + Unpin)) -> Option<Message> {
 }
 
 fn open(transfer: u32, direction: control::Direction, request: Request) -> Message {
-    let channel = ChannelParams {
-        controller: "fixed".to_owned(),
-        controller_params: Vec::new(),
-        block_bytes: 1 << 20,
-        window_bytes: 64 << 20,
-        rate_limit_bps: None,
-        mtu_max: None,
-        rules: 0,
-        control_feedback: false,
-    };
+    let channel = ChannelParams::new("fixed");
     Message::Open(Open { transfer, direction, request, channel })
 }
 

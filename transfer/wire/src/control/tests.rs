@@ -88,16 +88,7 @@ fn a_huge_length_inside_a_message_allocates_nothing() {
 }
 
 fn open(request: Request) -> Open {
-    let channel = ChannelParams {
-        controller: "fixed".into(),
-        controller_params: Vec::new(),
-        block_bytes: 1 << 20,
-        window_bytes: 1 << 26,
-        rate_limit_bps: None,
-        mtu_max: None,
-        rules: 0,
-        control_feedback: false,
-    };
+    let channel = ChannelParams::new("fixed");
     Open { transfer: 1, direction: Direction::Pull, request, channel }
 }
 

@@ -8,7 +8,7 @@ use sabul_front::json::{TransferJson, rate_bps};
 
 /// Sum of all attempts so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Whole {
+pub(super) struct AttemptTotals {
     /// Start of the first transfer.
     started: Option<Instant>,
     /// Bytes that existed before the first attempt that transferred any.
@@ -25,7 +25,7 @@ pub(super) struct Whole {
     connections: u64,
 }
 
-impl Whole {
+impl AttemptTotals {
     /// Counts a new connection.
     pub(super) const fn connected(&mut self) {
         self.connections += 1;
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn time_and_rate_are_those_of_all_attempts_with_the_pause_between_them() {
-        let mut whole = Whole::default();
+        let mut whole = AttemptTotals::default();
         whole.add(&attempt(30, 15_000_000, 5_000_000, "path"));
         whole.add(&attempt(10, 45_000_000, 15_000_000, "path"));
         // Ten seconds of pause: the first attempt began 50 s ago.
