@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Transfers between two network namespaces: a path with an MTU of 1280 bytes, with 9000, without UDP, and behind a
-# router whose MTU shrinks during a transfer.
+# Transfers between two network namespaces: a path with an MTU of 1280 bytes, with 9000, without UDP, with UDP that stops, and
+# behind a router whose MTU shrinks during a transfer.
 #
 # Needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN), ip from iproute2, and a built `sabul` (SABUL=PROGRAM names another
 # program). All names contain the process id, and everything is removed at the end.
@@ -112,13 +112,13 @@ transfer_at_mtu() {
 }
 
 no_udp() {
-    local name="without UDP, cp says so and exits with 3 within 20 s" code=0
+    local name="without UDP, cp --carrier udp says so and exits with 3 within 20 s" code=0
     if ! block_udp 2>"$work/rule.err"; then
         skip "$name: this kernel cannot drop UDP by a rule: $(tail -n 1 "$work/rule.err")"
         return
     fi
     start_server || return 0
-    copy 20 || code=$?
+    copy 20 --carrier udp || code=$?
     if [ "$code" -eq 124 ]; then
         fail "$name: still running after 20 s"
     elif [ "$code" -ne 3 ]; then
@@ -131,7 +131,42 @@ no_udp() {
         pass "$name"
     fi
     stop_server
+    over_tcp "without UDP, TCP carries a file" "UDP does not pass"
 }
+
+# The following copies have UDP again.
+pass_udp() { ip -n "$server_ns" rule del pref 5; }
+
+# Checks a copy, with the name of the check, the reason for TCP in its summary (none for UDP), and the options of cp.
+over_tcp() {
+    local name=$1 reason=$2 code=0
+    shift 2
+    start_server || return 0
+    copy 60 "$@" || code=$?
+    if [ "$code" -ne 0 ]; then
+        fail "$name: cp ended with $code"
+    elif [ "$(hash_of "$work/file.bin")" != "$(hash_of "$work/root/file.bin")" ]; then
+        fail "$name: the two ends differ"
+    elif [ -n "$reason" ] && ! grep -q "over TCP: $reason" "$work/cp.out" "$work/cp.err"; then
+        fail "$name: the summary does not say 'over TCP: $reason'"
+    elif [ -z "$reason" ] && grep -q "; over TCP" "$work/cp.out" "$work/cp.err"; then
+        fail "$name: the summary says that TCP carried the data at the end"
+    else
+        pass "$name"
+    fi
+    stop_server
+}
+
+# UDP stops after a second, and passes again after eight.
+udp_stops() {
+    (sleep 1 && block_again) &
+    over_tcp "TCP carries a file from its middle on, when UDP stops" "UDP stopped passing" --bwlimit 50M
+    (sleep 2 && pass_udp) &
+    over_tcp "UDP carries the rest of a file, when UDP passes again" "" --bwlimit 20M
+    wait
+}
+
+block_again() { ip -n "$server_ns" rule add pref 5 ipproto udp iif "$server_if" blackhole; }
 
 # Adds a second path between client and server, with a router; later transfers use that path.
 add_router() {
@@ -180,6 +215,10 @@ set_up
 transfer_at_mtu 1280
 transfer_at_mtu 9000
 no_udp
+if ip -n "$server_ns" rule | grep -q blackhole; then
+    pass_udp
+    udp_stops
+fi
 add_router
 mtu_falls "the router's far link" "svrs$$" "$router_ns"
 mtu_falls "the sender's own interface" "svfc$$" "$client_ns"

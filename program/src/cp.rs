@@ -398,6 +398,9 @@ fn summary(report: &Report, json: &TransferJson) -> String {
     if report.entries_failed > 0 {
         line += &format!("; {} failed", report.entries_failed);
     }
+    if json.carrier == "tcp" {
+        line += &format!("; over TCP: {}", json.carrier_reason);
+    }
     let shares = limiter::listed(json.limiter.iter().map(|(name, share)| (name.as_str(), *share)));
     if !shares.is_empty() && json.seconds >= WORTH_A_WORD.as_secs_f64() {
         line += &format!("; limited by {shares}");

@@ -38,6 +38,8 @@ impl ChannelArgs {
         Ok(TransferOptions::default()
             .controller(controller)
             .controller_params(self.cc_params.clone())
+            .carrier(self.carrier.carrier())
+            .tcp_connections(self.tcp)
             .mtu_max(self.mtu.map(|bytes| Bytes(bytes.into()))))
     }
 

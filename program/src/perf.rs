@@ -280,6 +280,9 @@ fn summary(document: &PerfJson) -> String {
         transfer.packets_sent,
         transfer.packets_retransmitted,
     );
+    if transfer.carrier == "tcp" {
+        text += &format!("carrier: TCP, {}\n", transfer.carrier_reason);
+    }
     let sides = [
         ("sender", document.cpu_percent_sender, document.mhz_per_mbps_sender),
         ("receiver", document.cpu_percent_receiver, document.mhz_per_mbps_receiver),

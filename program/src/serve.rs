@@ -251,8 +251,8 @@ impl Answering {
                 accepted = listener.accept() => {
                     drop(sessions.spawn(answer(accepted?, self.clone())));
                     if self.once {
-                        // Further clients are refused at once.
-                        drop(listener);
+                        // The listener still takes TCP connections that join the session.
+                        listener.refuse_sessions();
                         let code = sessions.join_next().await.and_then(Result::ok);
                         return Ok(code.unwrap_or(FAILED));
                     }

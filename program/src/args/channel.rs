@@ -3,9 +3,33 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use sabul::settings::Carrier;
 
 use super::values::{ControllerName, parse_memory, parse_param, parse_timeout};
+
+/// Carrier of the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CarrierArg {
+    /// UDP, or TCP where UDP does not pass.
+    #[default]
+    Auto,
+    /// UDP only.
+    Udp,
+    /// TCP only.
+    Tcp,
+}
+
+impl CarrierArg {
+    /// Returns the carrier of the transfer options.
+    pub(crate) const fn carrier(self) -> Carrier {
+        match self {
+            Self::Auto => Carrier::Auto,
+            Self::Udp => Carrier::Udp,
+            Self::Tcp => Carrier::Tcp,
+        }
+    }
+}
 
 /// Connection and channel options.
 #[derive(Clone, Debug, Args)]
@@ -21,6 +45,16 @@ pub(crate) struct ChannelArgs {
     /// `sabul cc show NAME` lists the parameters.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) cc_params: Vec<(String, String)>,
+    /// Carrier of the data: UDP, or TCP connections to the same port.
+    ///
+    /// With `auto`, TCP carries the data where UDP does not pass.
+    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
+    pub(crate) carrier: CarrierArg,
+    /// Number of TCP connections where TCP carries the data.
+    ///
+    /// Each connection takes the share of a flow from other traffic. --policy low uses one.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) tcp: u8,
     /// Memory for buffered data in bytes, such as 512M.
     ///
     /// The default is a quarter of the available memory, at most 16 GiB.

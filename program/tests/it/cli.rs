@@ -535,11 +535,32 @@ fn a_path_without_udp_is_reported_within_20_s() {
     fs::write(bench.path("a"), "x").unwrap();
     let relay = bench.relay(slow_link(), true);
     let begun = Instant::now();
-    let output = run(&mut bench.cp(["a", &format!("sabul://{}/", relay.addr())]));
+    let address = format!("sabul://{}/", relay.addr());
+    let output = run(&mut bench.cp(["--carrier", "udp", "a", &address]));
     expect_code(&output, 3);
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert!(stderr(&output).contains("UDP"), "{}", stderr(&output));
     assert!(files_below(&bench.root("")).is_empty());
+}
+
+#[test]
+fn a_file_crosses_a_path_without_udp_over_tcp() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), content(3, 3_000_000)).unwrap();
+    let relay = bench.relay(slow_link(), true);
+    let address = format!("sabul://{}/", relay.addr());
+    let output = run(&mut bench.cp(["a", &address]));
+    expect_code(&output, 0);
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+    assert!(said.contains("over TCP: UDP does not pass"), "{said}");
+    let output = run(&mut bench.cp(["--json", &format!("{address}a"), "back"]));
+    expect_code(&output, 0);
+    let result = json(&output);
+    assert_eq!(
+        (&result["carrier"], &result["carrier_reason"]),
+        (&"tcp".into(), &"UDP does not pass".into())
+    );
+    assert_eq!(fs::read(bench.path("back")).unwrap(), content(3, 3_000_000));
 }
 
 #[test]

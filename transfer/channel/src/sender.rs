@@ -228,6 +228,11 @@ impl Sender {
         self.rate.controller().path(self.packet_bytes())
     }
 
+    /// Sets the number of the first block. Call before the first block.
+    pub fn start_at_block(&mut self, first: u32) {
+        self.stream.start_at(first);
+    }
+
     /// Appends a block of `length` bytes. A shorter block also takes the receiver's room of a full
     /// block.
     pub fn push_block(&mut self, length: u32) {

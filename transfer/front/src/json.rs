@@ -79,6 +79,10 @@ pub struct TransferJson {
     pub durable: bool,
     /// Part of `bytes` that survives a power failure; 0 with `--no-sync`.
     pub durable_bytes: u64,
+    /// Carrier of the data at the end: `udp` or `tcp`; empty if no data was sent.
+    pub carrier: &'static str,
+    /// Reason for TCP as the carrier; empty for UDP.
+    pub carrier_reason: &'static str,
     /// Share of the time for each limiter of the sender, 0 to 1; empty if this side does not send.
     pub limiter: BTreeMap<String, f64>,
     /// Processor time of the sending program in seconds; null if unknown.
@@ -279,6 +283,8 @@ impl TransferJson {
         self.packets_lost = channel.packets_lost;
         self.packets_overflowed = channel.packets_overflowed;
         self.mtu = channel.mtu;
+        self.carrier = channel.carrier;
+        self.carrier_reason = channel.carrier_reason;
         self.limiter = limiter(channel);
         self
     }
@@ -371,6 +377,8 @@ mod tests {
             "verified",
             "durable",
             "durable_bytes",
+            "carrier",
+            "carrier_reason",
             "limiter",
             "exit",
             "not_kept",

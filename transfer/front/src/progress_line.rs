@@ -49,6 +49,7 @@ enum Weight {
     RoundTrip,
     Time,
     Limiter,
+    Carrier,
     Entries,
     Rate,
     Always,
@@ -81,6 +82,7 @@ impl View {
             (0, Weight::Time, full),
             (0, Weight::Time, ""),
             (0, Weight::Limiter, ""),
+            (0, Weight::Carrier, ""),
             (0, Weight::Entries, ""),
             (0, Weight::Rate, ""),
         ];
@@ -209,7 +211,11 @@ impl ProgressLine {
         if channel.rtt_ms > 0.0 {
             parts.push((Weight::RoundTrip, format!("RTT {:.1} ms", channel.rtt_ms)));
         }
-        parts.push((Weight::Loss, format!("loss {:.2} %", channel.loss_rate() * 100.0)));
+        // The kernel's connections do not count losses.
+        parts.push(match channel.carrier {
+            "tcp" => (Weight::Carrier, format!("over TCP: {}", channel.carrier_reason)),
+            _ => (Weight::Loss, format!("loss {:.2} %", channel.loss_rate() * 100.0)),
+        });
         parts
     }
 }

@@ -7,6 +7,8 @@
 mod blocks;
 mod buffers;
 pub(crate) mod driver;
+mod error;
+pub(crate) mod handover;
 mod link;
 mod mtu;
 mod receiver;
@@ -14,15 +16,22 @@ mod room;
 mod sender;
 mod shared;
 mod silence;
+mod tcp;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use sabul_units::Instant;
+use tokio::sync::oneshot;
 
 use self::driver::Job;
 use crate::budget::BlockLoan;
 use buffers::Buffers;
+use handover::{HandedOver, Reception};
+use room::Room;
 pub use shared::ChannelStats;
 pub(crate) use shared::{ChannelError, ChannelStart, PeerSilence, RateSettings};
 use shared::{Deliver, OnEnd, Report, Shared, State};
+pub(crate) use tcp::TcpStart;
 
 /// Most reports queued for the thread of a sending endpoint.
 const REPORTS_MAX: usize = 1024;
@@ -49,12 +58,59 @@ impl SenderHandle {
         let shared = Arc::new(Shared {
             state: Mutex::new(State { buffers, ..State::default() }),
             changed: Condvar::new(),
-            waker: start.socket.waker(),
+            waker: Mutex::new(start.socket.waker()),
         });
         let block_bytes = start.params.block_bytes as usize;
         let endpoint = Box::new(sender::SenderEndpoint::new(start, Arc::clone(&shared))?);
         let job = Job { name: "sabul-send", endpoint, shared: Arc::clone(&shared), on_end };
         Ok((Self { shared, block_bytes }, job))
+    }
+
+    /// Makes a sending end over TCP connections; the returned future runs the connections.
+    pub(crate) fn over_tcp(
+        start: TcpStart,
+        memory: BlockLoan,
+        on_end: OnEnd,
+    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let (wake, waker) = tcp::waker();
+        let buffers = Some(Buffers::new(memory));
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { buffers, ..State::default() }),
+            changed: Condvar::new(),
+            waker: Mutex::new(waker),
+        });
+        let block_bytes = start.block_bytes as usize;
+        let running = Arc::clone(&shared);
+        let run = async move {
+            let result = tcp::send(start, Arc::clone(&running), wake).await;
+            driver::end(|| None, &running, on_end, result);
+        };
+        (Self { shared, block_bytes }, run)
+    }
+
+    /// Continues over TCP connections from the first unacknowledged block. Returns a future that runs the connections;
+    /// `None` if the channel has ended.
+    pub(crate) async fn hand_over(
+        &self,
+        start: TcpStart,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let HandedOver { on_end, .. } = handed_over(&self.shared).await?;
+        let (wake, waker) = tcp::waker();
+        self.shared.set_waker(waker);
+        let running = Arc::clone(&self.shared);
+        Some(async move {
+            let result = tcp::send(start, Arc::clone(&running), wake).await;
+            driver::end(|| None, &running, on_end, result);
+        })
+    }
+
+    /// Continues over UDP once all blocks that TCP carries have arrived; `None` if the channel has ended.
+    pub(crate) async fn back_to_udp(&self, start: ChannelStart) -> Option<Job> {
+        let HandedOver { on_end, .. } = handed_over(&self.shared).await?;
+        self.shared.set_waker(start.socket.waker());
+        let shared = Arc::clone(&self.shared);
+        let endpoint = sender::SenderEndpoint::new(start, Arc::clone(&shared));
+        job("sabul-send", endpoint, shared, on_end)
     }
 
     /// Returns an empty buffer for one block; blocks until a buffer is free.
@@ -97,7 +153,7 @@ impl SenderHandle {
             buffers.read();
         }
         drop(state);
-        self.shared.waker.wake();
+        self.shared.wake();
         Ok(())
     }
 
@@ -105,7 +161,7 @@ impl SenderHandle {
     /// the peer may need long to process the data.
     pub(crate) fn finish(&self) {
         self.shared.lock().is_finished = true;
-        self.shared.waker.wake();
+        self.shared.wake();
     }
 
     /// Queues a report that arrived over the control connection.
@@ -116,13 +172,13 @@ impl SenderHandle {
             state.reports.push_back(report);
         }
         drop(state);
-        self.shared.waker.wake();
+        self.shared.wake();
     }
 
     /// Applies new rate settings.
     pub(crate) fn steer(&self, settings: RateSettings) {
         self.shared.lock().steer = Some(settings);
-        self.shared.waker.wake();
+        self.shared.wake();
     }
 
     /// Stops the channel at once.
@@ -139,6 +195,37 @@ impl SenderHandle {
     pub(crate) fn stats(&self) -> ChannelStats {
         self.shared.lock().stats.clone()
     }
+}
+
+/// Makes the job of an endpoint that takes over; an error ends the channel.
+fn job<E: driver::ChannelEndpoint + 'static>(
+    name: &'static str,
+    endpoint: Result<E, ChannelError>,
+    shared: Arc<Shared>,
+    on_end: OnEnd,
+) -> Option<Job> {
+    match endpoint {
+        Ok(endpoint) => Some(Job { name, endpoint: Box::new(endpoint), shared, on_end }),
+        Err(error) => {
+            shared.stop();
+            on_end(Err(error));
+            None
+        }
+    }
+}
+
+/// Waits until the endpoint has passed its state on; `None` if the endpoint has ended.
+async fn handed_over(shared: &Shared) -> Option<HandedOver> {
+    let (next, handed) = oneshot::channel();
+    {
+        let mut state = shared.lock();
+        if state.is_stopped {
+            return None;
+        }
+        state.hand_over = Some(next);
+    }
+    shared.wake();
+    handed.await.ok()
 }
 
 /// Application handle of a receiving endpoint. Clones share the channel.
@@ -160,23 +247,72 @@ impl ReceiverHandle {
         let shared = Arc::new(Shared {
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
-            waker: start.socket.waker(),
+            waker: Mutex::new(start.socket.waker()),
         });
-        let endpoint = Box::new(receiver::ReceiverEndpoint::new(
-            start,
-            memory,
-            Arc::clone(&shared),
-            deliver,
-            report,
-        )?);
+        let room = Room::with_spare(memory, Instant::ZERO);
+        let reception = Reception { next: 0, delivered: 0, blocks_out: 0, room, deliver };
+        let endpoint =
+            receiver::ReceiverEndpoint::new(start, reception, Arc::clone(&shared), report);
+        let endpoint = Box::new(endpoint?);
         let job = Job { name: "sabul-recv", endpoint, shared: Arc::clone(&shared), on_end };
         Ok((Self { shared }, job))
+    }
+
+    /// Makes a receiving end over TCP connections; the returned future runs the connections.
+    pub(crate) fn over_tcp(
+        start: TcpStart,
+        memory: BlockLoan,
+        deliver: Deliver,
+        on_end: OnEnd,
+    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let (wake, waker) = tcp::waker();
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+            waker: Mutex::new(waker),
+        });
+        let room = Room::with_spare(memory, Instant::ZERO);
+        let reception = Reception { next: 0, delivered: 0, blocks_out: 0, room, deliver };
+        let running = Arc::clone(&shared);
+        let run = async move {
+            let (result, reception) =
+                tcp::receive(start, reception, Arc::clone(&running), wake).await;
+            driver::end(|| reception, &running, on_end, result);
+        };
+        (Self { shared }, run)
+    }
+
+    /// As [`SenderHandle::hand_over`].
+    pub(crate) async fn hand_over(
+        &self,
+        start: TcpStart,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let HandedOver { on_end, reception } = handed_over(&self.shared).await?;
+        let reception = reception?;
+        let (wake, waker) = tcp::waker();
+        self.shared.set_waker(waker);
+        let running = Arc::clone(&self.shared);
+        Some(async move {
+            let (result, reception) =
+                tcp::receive(start, reception, Arc::clone(&running), wake).await;
+            driver::end(|| reception, &running, on_end, result);
+        })
+    }
+
+    /// As [`SenderHandle::back_to_udp`].
+    pub(crate) async fn back_to_udp(&self, start: ChannelStart, report: Report) -> Option<Job> {
+        let HandedOver { on_end, reception } = handed_over(&self.shared).await?;
+        self.shared.set_waker(start.socket.waker());
+        let shared = Arc::clone(&self.shared);
+        let endpoint =
+            receiver::ReceiverEndpoint::new(start, reception?, Arc::clone(&shared), report);
+        job("sabul-recv", endpoint, shared, on_end)
     }
 
     /// Returns the buffer of a delivered block; only then may the peer send another block.
     pub(crate) fn recycle(&self, buffer: Vec<u8>) {
         self.shared.lock().free.push(buffer);
-        self.shared.waker.wake();
+        self.shared.wake();
     }
 
     /// Ends the channel after a last ACK, once all needed data has arrived.

@@ -10,7 +10,7 @@ use sabul_cc::{Policy, registry};
 use sabul_channel::rules::{RuleSet, find as find_rules, of_code};
 use sabul_udp::SocketOptions;
 use sabul_units::{Bytes, Rate};
-use sabul_wire::control::{self, ChannelParams, Range, Rule};
+use sabul_wire::control::{self, ChannelParams, MAX_JOINING, Range, Rule};
 
 use crate::budget::MemoryBudget;
 use crate::ceiling::Ceiling;
@@ -140,12 +140,39 @@ pub use sabul_wire::LossPolicy;
 /// Carrier of reports from receiver to sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Carrier {
+pub enum ReportCarrier {
     /// Authenticated datagrams.
     #[default]
     Udp,
     /// The control connection, as in the papers.
     Control,
+}
+
+/// Carrier of the data of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Carrier {
+    /// UDP; TCP where UDP does not pass.
+    #[default]
+    Auto,
+    /// UDP only, with the congestion control of the transfer.
+    Udp,
+    /// TLS connections to the listener's TCP port, with the congestion control of the kernel.
+    Tcp,
+}
+
+/// Carrier of the blocks, as chosen by the connector.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CarrierPlan {
+    pub(crate) carrier: Carrier,
+    /// Number of TCP connections.
+    pub(crate) connections: u8,
+}
+
+impl Default for CarrierPlan {
+    fn default() -> Self {
+        Self { carrier: Carrier::Auto, connections: 4 }
+    }
 }
 
 /// Direction of the data, seen from this side.
@@ -315,8 +342,12 @@ pub struct TransferOptions {
     pub window: Bytes,
     /// Kind of number in loss reports.
     pub loss_policy: LossPolicy,
-    /// Carrier of reports.
+    /// Carrier of the data.
     pub carrier: Carrier,
+    /// Number of TCP connections where TCP carries the data, 1 to 16. Each counts as a flow to its neighbours.
+    pub tcp_connections: u8,
+    /// Carrier of reports where UDP carries the data.
+    pub report_carrier: ReportCarrier,
     /// Sync each received file to disk before it gets its final name, and sync the name before the file counts as
     /// finished. Applies on the receiving side. Without `sync`, a power cut soon after the end may remove or empty
     /// files.
@@ -348,7 +379,9 @@ impl Default for TransferOptions {
             block_size: Bytes(1 << 20),
             window: Bytes(u64::MAX),
             loss_policy: LossPolicy::Current,
-            carrier: Carrier::Udp,
+            carrier: Carrier::Auto,
+            tcp_connections: 4,
+            report_carrier: ReportCarrier::Udp,
             sync: true,
             resume: true,
             read_back: false,
@@ -371,6 +404,8 @@ setters!(TransferOptions {
     window: Bytes,
     loss_policy: LossPolicy,
     carrier: Carrier,
+    tcp_connections: u8,
+    report_carrier: ReportCarrier,
     sync: bool,
     resume: bool,
     read_back: bool,
@@ -384,6 +419,16 @@ impl TransferOptions {
     ///
     /// # Errors
     /// If a setting is invalid.
+    pub(crate) fn carrier_plan(&self) -> Result<CarrierPlan, Error> {
+        if !(1..=MAX_JOINING).contains(&self.tcp_connections) {
+            return Err(Error::Config(format!(
+                "{} TCP connections are not possible: choose a number from 1 to {MAX_JOINING}",
+                self.tcp_connections
+            )));
+        }
+        Ok(CarrierPlan { carrier: self.carrier, connections: self.tcp_connections })
+    }
+
     pub(crate) fn channel_params(&self) -> Result<ChannelParams, Error> {
         let rules = needed_rules(&self.controller, &self.controller_params)?;
         check_policy(&self.controller, self.policy)?;
@@ -397,7 +442,8 @@ impl TransferOptions {
             mtu_max: self.mtu_max.map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
             rules: rules.code(self.loss_policy),
             // The published protocols of rules without NAKs report over TCP and rely on it.
-            control_feedback: self.carrier == Carrier::Control || !rules.rules.has_naks,
+            control_feedback: self.report_carrier == ReportCarrier::Control
+                || !rules.rules.has_naks,
         };
         check_params(&params)?;
         check_controller(&params)?;

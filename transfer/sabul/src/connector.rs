@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 use tracing::{debug, warn};
 
 use crate::config::ConnectConfig;
-use crate::control::Connection;
+use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::machine::Machine;
@@ -96,7 +96,8 @@ fn start(
         suites: Suite::preference().map(Suite::code).to_vec(),
         software: software(),
     };
-    let side = Side::Connector { peer, sockets: config.sockets };
+    let fingerprint = ticket.fingerprint();
+    let side = Side::Connector { peer, sockets: config.sockets, fingerprint };
     let ConnectConfig { memory, timeouts, events, paths, .. } = config;
     let policy = SendPolicy::default();
     let endpoint = Endpoint::new(Machine::current(), memory, timeouts, policy, None, events, paths);

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use crate::budget::MemoryBudget;
 use crate::ceiling::Ceiling;
 use crate::events::EventSink;
+use crate::joins::Joins;
 use crate::machine::Machine;
 use crate::paths::PathMemory;
 use crate::policy::SendPolicy;
@@ -44,6 +45,8 @@ pub(crate) struct Endpoint {
     /// Open root directories in use, one descriptor each.
     roots: Mutex<BTreeMap<PathBuf, Weak<RootDir>>>,
     file_calls: Arc<Semaphore>,
+    /// Transfers that further connections may join.
+    pub(crate) joins: Joins,
     /// Active writers of files.
     pub(crate) writers: Writers,
     /// The ssh that keeps the peer of a connector's session alive.
@@ -73,6 +76,7 @@ impl Endpoint {
             paths,
             roots,
             file_calls,
+            joins: Joins::default(),
             writers,
             bridge: Mutex::default(),
         })

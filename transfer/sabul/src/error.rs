@@ -282,13 +282,14 @@ impl From<Failure> for Error {
 impl From<ChannelError> for Error {
     fn from(error: ChannelError) -> Self {
         match error {
-            ChannelError::Silent(_) => Self::PeerGone(error.to_string()),
+            ChannelError::Silent(_) | ChannelError::Tcp(_) => Self::PeerGone(error.to_string()),
             ChannelError::Io(source) => Self::Io { action: "use the UDP socket", source },
             ChannelError::Stopped => Self::Cancelled,
             ChannelError::Config(error) => error.into(),
-            ChannelError::Peer(_) | ChannelError::Report(_) | ChannelError::Rules(_) => {
-                Self::Failed(Failure::violation(error))
-            }
+            ChannelError::Peer(_)
+            | ChannelError::Report(_)
+            | ChannelError::Rules(_)
+            | ChannelError::Blocks(_) => Self::Failed(Failure::violation(error)),
             ChannelError::Controller(_)
             | ChannelError::Seal(_)
             | ChannelError::TooManyBlocks

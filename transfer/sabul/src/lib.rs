@@ -71,6 +71,7 @@ mod budget;
 mod ceiling;
 mod channel;
 mod config;
+mod connection;
 mod connector;
 mod control;
 mod descriptors;
@@ -80,6 +81,7 @@ mod events;
 pub mod files;
 #[doc(hidden)]
 pub mod internal;
+mod joins;
 mod listener;
 mod machine;
 mod path;

@@ -6,6 +6,7 @@ mod admission;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,10 +23,11 @@ use tokio_rustls::server::TlsStream;
 use tracing::{debug, info, warn};
 
 use crate::config::ListenerConfig;
-use crate::control::Connection;
+use crate::connection::Connection;
 use crate::descriptors::{self, Purpose};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::joins::Joining;
 use crate::machine::Machine;
 use crate::path::{Demux, DemuxPort};
 use crate::seal::Suite;
@@ -63,6 +65,7 @@ pub struct Listener {
     ticket: Ticket,
     address: SocketAddr,
     sessions: tokio::sync::Mutex<mpsc::Receiver<Session>>,
+    is_closed: Arc<AtomicBool>,
     acceptor: JoinHandle<()>,
 }
 
@@ -138,7 +141,9 @@ impl Bound {
             .map_err(|source| Error::Io { action: "listen on TCP", source })?;
         let demux = udp.start()?;
         let (accepted, sessions) = mpsc::channel(SESSIONS_WAITING);
+        let is_closed = Arc::<AtomicBool>::default();
         let gate = Gate {
+            is_closed: Arc::clone(&is_closed),
             tls,
             ticket: ticket.clone(),
             demux: Arc::new(demux),
@@ -155,7 +160,8 @@ impl Bound {
             farewells: Semaphore::new(FAREWELLS_MAX),
         };
         let acceptor = tokio::spawn(accept_all(tcp, Arc::new(gate), accepted));
-        Ok(Listener { ticket, address, sessions: tokio::sync::Mutex::new(sessions), acceptor })
+        let sessions = tokio::sync::Mutex::new(sessions);
+        Ok(Listener { ticket, address, sessions, is_closed, acceptor })
     }
 }
 
@@ -186,6 +192,12 @@ impl Listener {
         let session = self.sessions.lock().await.recv().await;
         session.ok_or_else(|| Error::PeerGone("the listener has ended".to_owned()))
     }
+
+    /// Refuses further sessions. Further connections of accepted sessions can still join them, as long as this value
+    /// exists.
+    pub fn refuse_sessions(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
 }
 
 impl Drop for Listener {
@@ -197,6 +209,8 @@ impl Drop for Listener {
 /// State shared by the handshakes of all connections.
 #[derive(Debug)]
 struct Gate {
+    /// No further session is accepted.
+    is_closed: Arc<AtomicBool>,
     tls: Arc<ServerConfig>,
     ticket: Ticket,
     demux: Arc<Demux>,
@@ -443,6 +457,18 @@ async fn greet_and_hand_over(
     };
     caller.leave();
     let admitted = match greeting {
+        Ok(Greeting { connection, exporter, hello: Message::Join { id, proof, index, count } }) => {
+            let joining = Joining { id, proof, exporter, index, count };
+            let joined = match gate.endpoint.memory.session() {
+                Ok(loan) => gate.endpoint.joins.join(joining, connection, loan).await,
+                Err(_) => Err("memory is short"),
+            };
+            match joined {
+                Ok(()) => debug!(%peer, index, count, "a connection joined a transfer"),
+                Err(reason) => info!(%peer, reason, "a connection was closed"),
+            }
+            return;
+        }
         Ok(greeting) => admit(greeting, peer, &gate).await,
         Err(error) => Err(error),
     };
@@ -497,7 +523,9 @@ async fn admit(greeting: Greeting, peer: SocketAddr, gate: &Gate) -> Result<Sess
         return Err(NO_GREETING.into());
     };
     let suite = suites.iter().find_map(|&code| Suite::from_code(code));
-    let admitted = if !ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {
+    let admitted = if gate.is_closed.load(Ordering::Acquire) {
+        Err(Failure::new(FailureCode::Refused, "the listener accepts no further session"))
+    } else if !ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {
         let text = "the ticket's secret is wrong: get a fresh ticket from the listener";
         Err(Failure::new(FailureCode::Authentication, text))
     } else if version != CONTROL_VERSION || suite.is_none() {

@@ -22,7 +22,8 @@ use crate::budget::{BlockLoan, Initiator, Loan};
 use crate::config::{
     Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
 };
-use crate::control::{Connection, Control, Ending, Requests, Router};
+use crate::connection::Connection;
+use crate::control::{Control, Ending, Requests, Router};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::seal::Suite;
@@ -313,6 +314,7 @@ impl Session {
             is_opener: true,
             answer_within,
             params,
+            carrier: options.carrier_plan()?,
             steering,
             work,
             memory: Some(memory),

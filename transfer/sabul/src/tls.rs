@@ -32,6 +32,8 @@ pub const ALPN: &[u8] = b"sabul/1";
 const PROOF_LABEL: &[u8] = b"EXPORTER-sabul-ticket-proof";
 /// Exporter label of a channel's secrets; the context is the channel's number.
 const CHANNEL_LABEL: &[u8] = b"EXPORTER-sabul-channel";
+/// Exporter label of the secrets of connections that join a transfer; the context is the transfer's number.
+const JOIN_LABEL: &[u8] = b"EXPORTER-sabul-join";
 /// Name in certificates; not verified, and not sent in the handshake.
 const NAME: &str = "sabul";
 
@@ -207,6 +209,41 @@ pub fn proof_exporter<Side>(connection: &ConnectionCommon<Side>) -> Result<[u8; 
     exporter(connection, PROOF_LABEL, b"")
 }
 
+/// Identifier and key with which connections join a transfer.
+pub(crate) struct JoinSecrets {
+    pub(crate) id: u64,
+    pub(crate) key: [u8; 32],
+}
+
+impl Drop for JoinSecrets {
+    fn drop(&mut self) {
+        self.key.zeroize();
+    }
+}
+
+impl fmt::Debug for JoinSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinSecrets").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Exports the identifier and the key with which further connections join transfer number `transfer` of this control
+/// connection.
+///
+/// # Errors
+/// If the handshake is not complete.
+pub(crate) fn join_secrets<Side>(
+    connection: &ConnectionCommon<Side>,
+    transfer: u32,
+) -> Result<JoinSecrets, TlsError> {
+    let exported = exporter::<40, _>(connection, JOIN_LABEL, &transfer.to_be_bytes())?;
+    let exported = Zeroizing::new(exported);
+    let (id, rest) = exported.split_first_chunk().expect("40 bytes hold these 8");
+    let mut secrets = JoinSecrets { id: u64::from_be_bytes(*id), key: [0; 32] };
+    secrets.key.copy_from_slice(rest);
+    Ok(secrets)
+}
+
 /// Secrets of a channel, derived by both ends from their control connection.
 pub struct ChannelSecrets {
     /// Identifier of the channel in datagrams; not a secret.
@@ -226,7 +263,26 @@ impl ChannelSecrets {
         connection: &ConnectionCommon<Side>,
         channel: u32,
     ) -> Result<Self, TlsError> {
-        let exported = exporter::<72, _>(connection, CHANNEL_LABEL, &channel.to_be_bytes())?;
+        Self::of_context(connection, &channel.to_be_bytes())
+    }
+
+    /// Exports the secrets of the channel that follows TCP connections for the `times`th time in a transfer.
+    ///
+    /// # Errors
+    /// If the handshake is not complete.
+    pub(crate) fn export_again<Side>(
+        connection: &ConnectionCommon<Side>,
+        channel: u32,
+        times: u32,
+    ) -> Result<Self, TlsError> {
+        Self::of_context(connection, &[channel.to_be_bytes(), times.to_be_bytes()].concat())
+    }
+
+    fn of_context<Side>(
+        connection: &ConnectionCommon<Side>,
+        context: &[u8],
+    ) -> Result<Self, TlsError> {
+        let exported = exporter::<72, _>(connection, CHANNEL_LABEL, context)?;
         let exported = Zeroizing::new(exported);
         let mut secrets = Self { connection_id: 0, to_listener: [0; 32], to_connector: [0; 32] };
         let (connection_id, rest) = exported.split_first_chunk().expect("72 bytes hold these 8");

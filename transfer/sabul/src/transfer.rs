@@ -4,6 +4,7 @@
 //! `transfer/ahead.rs` counts the files to send. `transfer/progress.rs` holds progress and report.
 
 mod ahead;
+mod context;
 mod handle;
 mod progress;
 mod run;
@@ -21,11 +22,12 @@ use tokio::time::Instant;
 use crate::control::Event;
 use crate::error::Error;
 
+pub(crate) use context::{Context, Side};
 pub use handle::TransferHandle;
 use progress::CHANGE_INTERVAL;
 pub(crate) use progress::SharedProgress;
 pub use progress::{Interval, Progress, Report};
-pub(crate) use run::{Context, Plan, Resume, Side, Work, start};
+pub(crate) use run::{Plan, Resume, Work, start};
 pub(crate) use work::Writer;
 #[cfg(test)]
 pub(crate) use work::{DataSource, ReaderTask, WriterTask};

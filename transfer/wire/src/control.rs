@@ -28,7 +28,7 @@ pub use more::{
 };
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 9;
+pub const CONTROL_VERSION: u16 = 10;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting, in bytes: the most that an unauthenticated peer can make this end read.
@@ -59,6 +59,8 @@ pub const MAX_ORIGINS: usize = 1024;
 pub const MAX_TEXT: usize = 1 << 10;
 /// Longest name of a stream, in bytes.
 pub const MAX_STREAM_NAME: usize = 1 << 10;
+/// Most TLS connections that carry the blocks of one transfer.
+pub const MAX_JOINING: u8 = 16;
 /// Most parameters of a controller.
 const MAX_PARAMS: usize = 64;
 /// Most cipher suites that a connector offers.
@@ -219,6 +221,24 @@ pub enum Message {
         transfer: u32,
         /// Position in the queue; 1 is next.
         place: u32,
+    },
+    /// Connector to listener, first message of a further TLS connection: the connection carries blocks of a transfer.
+    Join {
+        /// Exported from the control connection for this transfer; not a secret.
+        id: u64,
+        /// Proof that the connector has the control connection's secret, bound to this TLS connection.
+        proof: [u8; 32],
+        /// Index of this connection, from zero.
+        index: u8,
+        /// Number of connections that join; at most [`MAX_JOINING`].
+        count: u8,
+    },
+    /// Listener to connector, on each connection that sent [`Message::Join`]: all of them have joined, and blocks follow.
+    Joined,
+    /// Receiver to sender of a transfer that TCP carries: a UDP path is open again.
+    PathOpen {
+        /// Number of the transfer.
+        transfer: u32,
     },
 }
 
@@ -597,7 +617,7 @@ impl Message {
 /// Returns the longest body, in bytes, of a message whose body begins with the byte `kind`; never 0.
 pub const fn body_limit(kind: u8) -> usize {
     match kind {
-        HELLO | WELCOME => MAX_GREETING,
+        HELLO | WELCOME | JOIN => MAX_GREETING,
         OPEN => MAX_OPEN,
         SEEN => MAX_MESSAGE,
         HAVE => MAX_HAVE,
@@ -611,6 +631,7 @@ const WELCOME: u8 = 1;
 const OPEN: u8 = 2;
 const HAVE: u8 = 4;
 const SEEN: u8 = 6;
+const JOIN: u8 = 20;
 
 /// Returns the length of the body that follows a length prefix.
 ///

@@ -19,7 +19,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use sabul::server::Request;
-use sabul::settings::{Carrier, Direction, LossPolicy, MeasureLimit, MemoryBudget, SendPolicy};
+use sabul::settings::{
+    Carrier, Direction, LossPolicy, MeasureLimit, MemoryBudget, ReportCarrier, SendPolicy,
+};
 use sabul::{
     ChannelStats, ConnectConfig, Error, Listener, ListenerConfig, Policy, Session, Ticket,
     Transfer, TransferOptions,
@@ -166,9 +168,12 @@ fn refuse_what_cannot_be(task: &Task) -> Result<(), LabError> {
 
 /// Returns the transfer options of a plan's copies.
 fn options(plan: &FlowPlan) -> Result<TransferOptions, String> {
-    let (loss_policy, carrier) = match plan.sabul().map_or(Profile::Current, |ends| ends.profile) {
-        Profile::Current => (LossPolicy::Current, Carrier::Udp),
-        Profile::Sabul2003 | Profile::Sabul2002 => (LossPolicy::Historical, Carrier::Control),
+    let (loss_policy, report_carrier) = match plan
+        .sabul()
+        .map_or(Profile::Current, |ends| ends.profile)
+    {
+        Profile::Current => (LossPolicy::Current, ReportCarrier::Udp),
+        Profile::Sabul2003 | Profile::Sabul2002 => (LossPolicy::Historical, ReportCarrier::Control),
     };
     let memory_bytes = memory_bytes(plan);
     let window_bytes = plan
@@ -186,7 +191,9 @@ fn options(plan: &FlowPlan) -> Result<TransferOptions, String> {
         .block_size(Bytes(block_bytes.into()))
         .window(Bytes(window_bytes))
         .loss_policy(loss_policy)
-        .carrier(carrier))
+        // TCP would not show the controller.
+        .carrier(Carrier::Udp)
+        .report_carrier(report_carrier))
 }
 
 /// Returns the memory for the blocks of one copy at one end: a share of the total, or the need of
@@ -483,13 +490,13 @@ mod tests {
     #[test]
     fn historical_profiles_report_on_the_control_connection() {
         let mut plan = plan();
-        assert_eq!(options(&plan).unwrap().carrier, Carrier::Udp);
+        assert_eq!(options(&plan).unwrap().report_carrier, ReportCarrier::Udp);
         for profile in [Profile::Sabul2003, Profile::Sabul2002] {
             plan.carrier = SabulEnds { profile, ..SabulEnds::default() }.into();
             let asked = options(&plan).unwrap();
             assert_eq!(
-                (asked.loss_policy, asked.carrier),
-                (LossPolicy::Historical, Carrier::Control)
+                (asked.loss_policy, asked.report_carrier),
+                (LossPolicy::Historical, ReportCarrier::Control)
             );
         }
     }

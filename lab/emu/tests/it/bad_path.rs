@@ -11,7 +11,7 @@ use std::time::Duration;
 use sabul::files::{LocalDestination, RemoteDestination};
 use sabul::files::{Source, SourceSet};
 use sabul::internal::connect_to;
-use sabul::settings::{Carrier, LossPolicy, MemoryBudget, SendPolicy};
+use sabul::settings::{Carrier, LossPolicy, MemoryBudget, ReportCarrier, SendPolicy};
 use sabul::{
     Bytes, ConnectConfig, Listener, ListenerConfig, Service, Session, Ticket, TransferOptions,
 };
@@ -90,14 +90,14 @@ async fn there_and_back(
 }
 
 /// At a fixed rate, because a controller of the papers falls to its least rate at a constant loss of 5 %.
-fn across_the_worst_path(loss_policy: LossPolicy, carrier: Carrier, seed: u64) {
+fn across_the_worst_path(loss_policy: LossPolicy, carrier: ReportCarrier, seed: u64) {
     let rate = vec![("rate_mbps".to_owned(), "40".to_owned())];
     cross(loss_policy, carrier, seed, "fixed", rate, 1_000_000);
 }
 
 fn cross(
     loss_policy: LossPolicy,
-    carrier: Carrier,
+    carrier: ReportCarrier,
     seed: u64,
     controller: &str,
     controller_params: Vec<(String, String)>,
@@ -119,7 +119,8 @@ fn cross(
         let session = connect_to(&address, &ticket, ConnectConfig::default()).await.unwrap();
         let options = TransferOptions::default()
             .loss_policy(loss_policy)
-            .carrier(carrier)
+            .carrier(Carrier::Udp)
+            .report_carrier(carrier)
             .block_size(Bytes(1 << 16))
             .controller(controller)
             .controller_params(controller_params);
@@ -133,23 +134,23 @@ fn cross(
 #[test]
 fn files_survive_the_worst_path_reported_by_packet_number_over_udp() {
     for seed in [1, 2] {
-        across_the_worst_path(LossPolicy::Current, Carrier::Udp, seed);
+        across_the_worst_path(LossPolicy::Current, ReportCarrier::Udp, seed);
     }
 }
 
 #[test]
 fn files_survive_the_worst_path_with_the_default_controller() {
-    cross(LossPolicy::Current, Carrier::Udp, 6, "sabul2026", Vec::new(), 200_000);
+    cross(LossPolicy::Current, ReportCarrier::Udp, 6, "sabul2026", Vec::new(), 200_000);
 }
 
 #[test]
 fn files_survive_the_worst_path_reported_by_packet_number_over_tcp() {
-    across_the_worst_path(LossPolicy::Current, Carrier::Control, 3);
+    across_the_worst_path(LossPolicy::Current, ReportCarrier::Control, 3);
 }
 
 #[test]
 fn files_survive_the_worst_path_reported_by_sequence_number_over_udp() {
-    across_the_worst_path(LossPolicy::Historical, Carrier::Udp, 4);
+    across_the_worst_path(LossPolicy::Historical, ReportCarrier::Udp, 4);
 }
 
 /// Random, truncated and header-like datagrams at the listener's port, before and during a session,

@@ -48,6 +48,11 @@ impl Stream {
         }
     }
 
+    pub(super) fn start_at(&mut self, first: u32) {
+        debug_assert!(self.blocks.is_empty(), "no block has a number yet");
+        self.first = first;
+    }
+
     pub(super) const fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
     }

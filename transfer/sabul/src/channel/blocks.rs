@@ -74,8 +74,9 @@ const fn place(offset: u32, length: usize) -> NumberRange {
 }
 
 impl Blocks {
-    pub(super) const fn new(block_bytes: usize) -> Self {
-        Self { block_bytes, first: 0, blocks: VecDeque::new(), free: Vec::new(), held: 0 }
+    /// Makes the buffer of a channel whose first block has this number.
+    pub(super) const fn starting_at(first: u32, block_bytes: usize) -> Self {
+        Self { block_bytes, first, blocks: VecDeque::new(), free: Vec::new(), held: 0 }
     }
 
     /// Takes back a buffer for a later block, best with its original length.
@@ -88,6 +89,11 @@ impl Blocks {
     /// Drops free buffers beyond this number.
     pub(super) fn keep_free(&mut self, buffers: usize) {
         self.free.truncate(buffers);
+    }
+
+    /// Number of the first block that is not delivered.
+    pub(super) const fn first(&self) -> u32 {
+        self.first
     }
 
     /// Number of blocks started since the beginning of the channel.
@@ -196,7 +202,7 @@ mod tests {
 
     #[test]
     fn blocks_are_returned_in_order_for_any_arrival_order_of_pieces() {
-        let mut blocks = Blocks::new(8);
+        let mut blocks = Blocks::starting_at(0, 8);
         put(&mut blocks, 1, 0, b"tail", true);
         put(&mut blocks, 0, 6, b"gh", true);
         put(&mut blocks, 0, 3, b"def", false);
@@ -209,7 +215,7 @@ mod tests {
 
     #[test]
     fn bytes_after_a_missing_piece_are_buffered_until_it_arrives() {
-        let mut blocks = Blocks::new(100);
+        let mut blocks = Blocks::starting_at(0, 100);
         put(&mut blocks, 0, 50, &[1; 50], true);
         put(&mut blocks, 1, 0, &[2; 100], true);
         assert_eq!((blocks.held, blocks.held()), (150, 1));
@@ -221,7 +227,7 @@ mod tests {
 
     #[test]
     fn pieces_that_would_make_too_many_gaps_count_as_lost() {
-        let mut blocks = Blocks::new(1 << 16);
+        let mut blocks = Blocks::starting_at(0, 1 << 16);
         let most = (1 << 16) / HOLE_BYTES + HOLES_MIN;
         let fits =
             |blocks: &mut Blocks, offset| matches!(blocks.space(0, offset, 1), Space::Empty(_));
@@ -240,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_short_block_allocates_only_its_length_and_its_buffer_is_reused() {
-        let mut blocks = Blocks::new(1 << 16);
+        let mut blocks = Blocks::starting_at(0, 1 << 16);
         put(&mut blocks, 0, 0, b"a", true);
         let short = blocks.pop().unwrap();
         assert!(short == b"a" && short.capacity() < 100);
@@ -255,7 +261,7 @@ mod tests {
 
     #[test]
     fn no_buffer_space_is_returned_over_authentic_bytes() {
-        let mut blocks = Blocks::new(8);
+        let mut blocks = Blocks::starting_at(0, 8);
         put(&mut blocks, 0, 0, b"ab", false);
         put(&mut blocks, 0, 5, b"f", false);
         for (offset, length) in [(1, 4), (4, 2), (0, 8)] {

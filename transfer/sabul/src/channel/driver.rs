@@ -15,6 +15,7 @@ use std::time::Duration;
 use sabul_udp::{Ecn, RecvBuffers, SendOutcome, UdpSocket, Wait};
 use sabul_units::{Instant, Random};
 
+use super::handover::{DriverEnd, HandedOver, Reception};
 use super::link::Entropy;
 use super::shared::{ChannelError, OnEnd, Shared};
 
@@ -126,6 +127,8 @@ pub(crate) enum DriveResult {
     Wait(Pause),
     /// The endpoint is finished.
     Over,
+    /// Another carrier takes over.
+    HandOver,
 }
 
 /// Endpoint of a channel.
@@ -140,6 +143,8 @@ pub(crate) trait ChannelEndpoint: Send {
     fn until(&self, deadline: Instant) -> Duration;
     /// Publishes the final statistics.
     fn ended(&mut self);
+    /// Returns unacknowledged blocks to the queue, or the state of the receiving end.
+    fn hand_over(self: Box<Self>) -> Option<Reception>;
 }
 
 /// An endpoint with everything that its driver needs.
@@ -168,12 +173,33 @@ impl Job {
             endpoint.ended();
             result
         }));
-        shared.stop();
-        on_end(result.unwrap_or(Err(ChannelError::Broken)));
+        let result = result.unwrap_or(Err(ChannelError::Broken));
+        end(|| endpoint.hand_over(), &shared, on_end, result);
     }
 }
 
-fn run(endpoint: &mut dyn ChannelEndpoint) -> Result<(), ChannelError> {
+/// Ends a carrier: passes the state that `hand_over` returns to the next carrier, or reports the end of the channel.
+pub(crate) fn end(
+    hand_over: impl FnOnce() -> Option<Reception>,
+    shared: &Shared,
+    on_end: OnEnd,
+    result: Result<DriverEnd, ChannelError>,
+) {
+    let next = shared.lock().hand_over.take();
+    if let (Ok(DriverEnd::HandOver), Some(next)) = (&result, next) {
+        let reception = hand_over();
+        let Err(HandedOver { on_end, .. }) = next.send(HandedOver { on_end, reception }) else {
+            return;
+        };
+        shared.stop();
+        return on_end(Err(ChannelError::Stopped));
+    }
+    drop(hand_over);
+    shared.stop();
+    on_end(result.map(drop));
+}
+
+fn run(endpoint: &mut dyn ChannelEndpoint) -> Result<DriverEnd, ChannelError> {
     let mut buffers = endpoint.buffers();
     loop {
         match endpoint.drive(&mut buffers)? {
@@ -183,7 +209,8 @@ fn run(endpoint: &mut dyn ChannelEndpoint) -> Result<(), ChannelError> {
                 let rested = rest.map_or(Ok(()), |rest| wait(Wait::NOTHING, rest));
                 rested.and_then(|()| wait(wait_for, until)).map_err(ChannelError::Io)?;
             }
-            DriveResult::Over => return Ok(()),
+            DriveResult::Over => return Ok(DriverEnd::Over),
+            DriveResult::HandOver => return Ok(DriverEnd::HandOver),
         }
     }
 }

@@ -13,11 +13,11 @@ use sabul_wire::{
 
 use super::blocks::{Blocks, Space};
 use super::driver::{ChannelEndpoint, Datagrams, DriveResult, Pause};
+use super::handover::Reception;
 use super::link::{Clock, Link};
 use super::room::Room;
 use super::shared::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
 use super::silence::Silence;
-use crate::budget::BlockLoan;
 use crate::events::TransferEventSink;
 
 /// Update interval of the application's statistics and of the socket's drop count.
@@ -64,6 +64,9 @@ impl ChannelEndpoint for ReceiverEndpoint {
 
     fn drive(&mut self, buffers: &mut RecvBuffers) -> Result<DriveResult, ChannelError> {
         let now = self.clock.now();
+        if self.shared.lock().hand_over.is_some() {
+            return Ok(DriveResult::HandOver);
+        }
         if self.exchange(now) {
             self.send_feedback(now, true)?;
             return Ok(DriveResult::Over);
@@ -109,20 +112,30 @@ impl ChannelEndpoint for ReceiverEndpoint {
     }
 
     fn ended(&mut self) {}
+
+    fn hand_over(self: Box<Self>) -> Option<Reception> {
+        Some(Reception {
+            next: self.blocks.first(),
+            delivered: self.delivered,
+            blocks_out: self.blocks_out,
+            room: self.room,
+            deliver: self.deliver,
+        })
+    }
 }
 
 impl ReceiverEndpoint {
     pub(super) fn new(
         start: ChannelStart,
-        memory: BlockLoan,
+        reception: Reception,
         shared: Arc<Shared>,
-        deliver: Deliver,
         report: Report,
     ) -> Result<Self, ChannelError> {
         let params = &start.params;
         let (policy, reports) = reporting(params)?;
         let clock = Clock::start();
-        let room = Room::with_spare(memory, clock.now());
+        let Reception { next, delivered, blocks_out, mut room, deliver } = reception;
+        room.restart(clock.now());
         let block_limit = room.limit();
         let config =
             ReceiverConfig { policy, block_bytes: params.block_bytes, block_limit, reports };
@@ -136,7 +149,7 @@ impl ReceiverEndpoint {
         let hint = start.socket.hint();
         let header_bytes = if start.socket.local_addr().is_ipv6() { 48 } else { 28 };
         Ok(Self {
-            blocks: Blocks::new(params.block_bytes as usize),
+            blocks: Blocks::starting_at(next, params.block_bytes as usize),
             on_control: params.control_feedback,
             next_number: start.next_number,
             link: Link::new(start.socket, start.connection, start.sealer, start.opener),
@@ -149,8 +162,8 @@ impl ReceiverEndpoint {
             scratch: vec![0; 1 << 16],
             largest_datagram: 0,
             header_bytes,
-            delivered: 0,
-            blocks_out: 0,
+            delivered,
+            blocks_out,
             last_received: clock.now(),
             silence: Silence::new(start.silence, clock.now()),
             last_confirmed: clock.now(),
@@ -198,6 +211,7 @@ impl ReceiverEndpoint {
                 silence: self.silence.lasted(now, self.last_received).into(),
                 silence_limit: self.silence.limit().into(),
                 hint: self.hint.clone(),
+                carrier: "udp",
                 ..ChannelStats::default()
             };
         }

@@ -59,6 +59,12 @@ impl Room {
         }
     }
 
+    /// Continues with another clock, whose time is `now`.
+    pub(super) fn restart(&mut self, now: Instant) {
+        self.interval = (now, self.returned);
+        self.most = (now, 0);
+    }
+
     /// Limit of block numbers to announce, counted from the start of the channel.
     pub(super) const fn limit(&self) -> u32 {
         self.limit

@@ -19,6 +19,7 @@ use sabul_wire::{
 use tracing::debug;
 
 use super::driver::{ChannelEndpoint, Datagrams, DriveResult, Pause};
+use super::handover::Reception;
 use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
 use super::shared::{ChannelError, ChannelStart, ChannelStats, RateSettings, Shared, reporting};
@@ -86,6 +87,10 @@ pub(super) struct SenderEndpoint {
     blocks: VecDeque<Vec<u8>>,
     /// Number of the first block in `blocks`.
     first_block: u32,
+    /// Bytes that an earlier carrier has delivered.
+    bytes_before: u64,
+    /// Bytes of the blocks that this carrier has delivered.
+    bytes_released: u64,
     batch: Batch,
     /// A sealed packet that did not fit `batch` and starts the next batch.
     next_batch: Batch,
@@ -112,6 +117,9 @@ impl ChannelEndpoint for SenderEndpoint {
     fn drive(&mut self, buffers: &mut RecvBuffers) -> Result<DriveResult, ChannelError> {
         let now = self.clock.now();
         let is_finished = self.exchange(now)?;
+        if self.shared.lock().hand_over.is_some() {
+            return Ok(DriveResult::HandOver);
+        }
         self.receive(buffers)?;
         self.release(now);
         if is_finished && self.sender.is_idle() && !self.is_complete {
@@ -155,6 +163,17 @@ impl ChannelEndpoint for SenderEndpoint {
             self.publish(self.clock.now());
             self.remember();
         }
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Reception> {
+        let mut state = self.shared.lock();
+        state.taken_before = state.taken;
+        state.taken = self.first_block;
+        state.bytes_before = self.bytes_before + self.bytes_released;
+        for block in self.blocks.into_iter().rev() {
+            state.outgoing.push_front(block);
+        }
+        None
     }
 }
 
@@ -232,7 +251,7 @@ impl SenderEndpoint {
             block_bytes: params.block_bytes,
             window_bytes: params.window_bytes,
             payload_bytes: mtu.payload(),
-            block_limit: BLOCK_LIMIT_START,
+            block_limit: BLOCK_LIMIT_START.saturating_add(shared.lock().taken),
             first_number: start.next_number,
             reports,
             expiry: Expiry::Adaptive,
@@ -252,6 +271,11 @@ impl SenderEndpoint {
         if start.events.is_some() {
             sender.listen();
         }
+        let (first_block, bytes_before) = {
+            let state = shared.lock();
+            (state.taken, state.bytes_before)
+        };
+        sender.start_at_block(first_block);
         let hint = start.socket.hint();
         let mut endpoint = Self {
             replay: ReplayWindow::after(start.largest_opened),
@@ -263,7 +287,9 @@ impl SenderEndpoint {
             clock,
             shared,
             blocks: VecDeque::new(),
-            first_block: 0,
+            first_block,
+            bytes_before,
+            bytes_released: 0,
             batch: Batch::default(),
             next_batch: Batch::default(),
             is_blocked: false,
@@ -293,6 +319,7 @@ impl SenderEndpoint {
             }
             self.sender.push_block(u32::try_from(block.len()).unwrap_or(u32::MAX));
             self.blocks.push_back(block);
+            state.taken += 1;
         }
         let reports = std::mem::take(&mut state.reports);
         let settings = state.steer.take();
@@ -354,7 +381,7 @@ impl SenderEndpoint {
         let lacks_router = self.sender.is_fallback();
         let hint = lacks_router.then(|| NO_ROUTER.to_owned()).or_else(|| self.hint.clone());
         let published = ChannelStats {
-            bytes: stats.delivered,
+            bytes: self.bytes_before + stats.delivered,
             packets: stats.sent,
             packets_retransmitted: stats.resent,
             packets_lost: stats.lost,
@@ -370,6 +397,8 @@ impl SenderEndpoint {
             silence: self.silence.lasted(now, self.sender.last_received()).into(),
             silence_limit: self.silence.limit().into(),
             hint,
+            carrier: "udp",
+            carrier_reason: "",
         };
         self.shared.lock().stats = published;
     }
@@ -432,6 +461,7 @@ impl SenderEndpoint {
         let mut state = self.shared.lock();
         while self.first_block < released {
             if let Some(mut block) = self.blocks.pop_front() {
+                self.bytes_released += block.len() as u64;
                 block.clear();
                 if let Some(buffers) = &mut state.buffers {
                     buffers.put_back(now, block);

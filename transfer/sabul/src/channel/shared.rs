@@ -1,19 +1,22 @@
 //! State shared by a channel endpoint and the application, with the types of their interface.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabul_cc::Policy;
-use sabul_channel::{PeerError, ReportRule};
+use sabul_channel::ReportRule;
 use sabul_units::{PacketNumber, Span};
 use sabul_wire::control::ChannelParams;
-use sabul_wire::{ConnectionId, DecodeError, LossPolicy};
+use sabul_wire::{ConnectionId, LossPolicy};
+use tokio::sync::oneshot;
 
 use super::buffers::Buffers;
 use super::driver::{Datagrams, Wake};
+pub(crate) use super::error::ChannelError;
+use super::handover::HandedOver;
+pub(crate) use super::handover::{Deliver, OnEnd};
 use crate::ceiling::Ceiling;
 use crate::events::TransferEventSink;
 use crate::paths::PathTo;
@@ -86,63 +89,11 @@ pub struct ChannelStats {
     pub silence_limit: Duration,
     /// Advice on the configuration of this machine, one sentence, if any.
     pub hint: Option<String>,
+    /// Carrier of the blocks: `udp` or `tcp`; empty before the channel begins.
+    pub carrier: &'static str,
+    /// Reason for a carrier other than UDP, a clause; empty for UDP.
+    pub carrier_reason: &'static str,
 }
-
-/// Cause of a channel's premature end.
-#[derive(Debug)]
-pub(crate) enum ChannelError {
-    /// The peer was silent for this long.
-    Silent(Duration),
-    /// The socket failed.
-    Io(std::io::Error),
-    /// The application stopped the channel.
-    Stopped,
-    /// The name or a parameter of the controller is invalid.
-    Config(sabul_cc::ConfigError),
-    /// The controller violated its contract.
-    Controller(sabul_cc::Fault),
-    /// A report of the peer contradicts what this end has sent.
-    Peer(PeerError),
-    /// A report of the peer does not decode.
-    Report(DecodeError),
-    /// The peer requested channel rules with this unknown code.
-    Rules(u8),
-    /// The thread of the channel panicked; standard error has the details.
-    Broken,
-    /// The transfer has more blocks than the channel has block numbers.
-    TooManyBlocks,
-    /// The keys of the channel are used up or invalid.
-    Seal(crate::seal::SealError),
-}
-
-impl fmt::Display for ChannelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Silent(time) => write!(
-                f,
-                "the peer sent nothing over UDP for {:.0} s; check that it still runs \
-                 and that the path between passes UDP",
-                time.as_secs_f64()
-            ),
-            Self::Io(error) => write!(f, "the UDP socket failed: {error}"),
-            Self::Stopped => f.write_str("the transfer was stopped"),
-            Self::Config(error) => error.fmt(f),
-            Self::Controller(fault) => fault.fmt(f),
-            Self::Peer(error) => error.fmt(f),
-            Self::Report(error) => write!(f, "peer sent a report that does not decode: {error}"),
-            Self::Rules(code) => write!(f, "peer requested unknown channel rules, code {code}"),
-            Self::Broken => {
-                f.write_str("a fault of this program ended the channel; please report it")
-            }
-            Self::TooManyBlocks => f.write_str(
-                "the transfer has more than 4294967294 blocks; send it with larger blocks, or in parts",
-            ),
-            Self::Seal(error) => write!(f, "a packet could not be sealed: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ChannelError {}
 
 /// Returns the kind of number in reports, and the rule for their timing.
 pub(super) fn reporting(params: &ChannelParams) -> Result<(LossPolicy, ReportRule), ChannelError> {
@@ -155,13 +106,22 @@ pub(crate) struct Shared {
     pub(super) state: Mutex<State>,
     /// Signalled when a buffer becomes free or the channel ends.
     pub(super) changed: Condvar,
-    pub(super) waker: Wake,
+    /// Wakes the carrier.
+    pub(super) waker: Mutex<Wake>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// Blocks to send. Received blocks are not here: see [`Deliver`].
     pub(super) outgoing: VecDeque<Vec<u8>>,
+    /// Number of the first of `outgoing`.
+    pub(super) taken: u32,
+    /// Number after the last block that an earlier carrier took.
+    pub(super) taken_before: u32,
+    /// Bytes that an earlier carrier has delivered.
+    pub(super) bytes_before: u64,
+    /// Where the endpoint puts its state when another carrier takes over.
+    pub(super) hand_over: Option<oneshot::Sender<HandedOver>>,
     /// Reports that arrived over the control connection.
     pub(super) reports: VecDeque<Vec<u8>>,
     /// Used buffers that return to a receiving endpoint.
@@ -213,16 +173,25 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn wake(&self) {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner).wake();
+    }
+
+    /// Sets the waker of the next carrier.
+    pub(super) fn set_waker(&self, waker: Wake) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = waker;
+    }
+
     pub(crate) fn stop(&self) {
-        self.lock().is_stopped = true;
+        let mut state = self.lock();
+        state.is_stopped = true;
+        // Nobody takes over any more.
+        state.hand_over = None;
+        drop(state);
         self.changed.notify_all();
-        self.waker.wake();
+        self.wake();
     }
 }
 
-/// Called once, after the application stopped the channel or the channel failed.
-pub(crate) type OnEnd = Box<dyn FnOnce(Result<(), ChannelError>) + Send>;
-/// Called with each complete block, in order.
-pub(crate) type Deliver = Box<dyn FnMut(Vec<u8>) + Send>;
 /// Called with each report when the control connection carries the reports.
 pub(crate) type Report = Box<dyn FnMut(Vec<u8>) + Send>;

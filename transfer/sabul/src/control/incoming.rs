@@ -16,7 +16,7 @@ const ROOM_KEPT: usize = 16 << 10;
 
 /// Cause of a failed read.
 #[derive(Debug)]
-pub(super) enum ReadError {
+pub(crate) enum ReadError {
     /// The connection failed.
     Io(io::Error),
     /// The bytes are not a message, or the message exceeds a limit.
@@ -25,7 +25,7 @@ pub(super) enum ReadError {
 
 /// Reader of messages. Cancel-safe: an interrupted read keeps the bytes received so far.
 #[derive(Debug)]
-pub(super) struct Incoming<R> {
+pub(crate) struct Incoming<R> {
     from: R,
     bytes: Vec<u8>,
     /// Number of received bytes in `bytes`.
@@ -35,18 +35,18 @@ pub(super) struct Incoming<R> {
 }
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
-    pub(super) fn new(from: R) -> Self {
+    pub(crate) fn new(from: R) -> Self {
         Self { from, bytes: Vec::new(), filled: 0, seen: 0 }
     }
 
     /// Received bytes so far: an increase shows that the peer is alive, even within a message.
-    pub(super) const fn seen(&self) -> u64 {
+    pub(crate) const fn seen(&self) -> u64 {
         self.seen
     }
 
     /// Reads the next message, whose body may have at most `limit` bytes; `None` if the stream ends
     /// between two messages.
-    pub(super) async fn next(&mut self, limit: usize) -> Result<Option<Message>, ReadError> {
+    pub(crate) async fn next(&mut self, limit: usize) -> Result<Option<Message>, ReadError> {
         let bad = |error: DecodeError| ReadError::Malformed(error.to_string());
         loop {
             let front = &self.bytes[..self.filled.min(FRONT)];

@@ -11,6 +11,8 @@ use tracing::debug;
 use super::ending::Ending;
 use super::router::Router;
 use crate::budget::Tally;
+use crate::connection::Connection;
+use crate::path::OpenPath;
 use crate::steer::Change;
 use sabul_files::Counts;
 
@@ -31,6 +33,10 @@ pub(crate) enum Event {
     Handled,
     /// The session is over.
     Ended(Ending),
+    /// Further connections have joined the transfer, to carry its blocks.
+    Joined(Vec<Connection>),
+    /// A UDP path is open again.
+    PathOpen(Box<OpenPath>),
     /// The application cancels the transfer.
     Abort,
     /// The application changes policy or rate limit.
@@ -211,6 +217,7 @@ impl Role {
             | Message::Credit { .. }
             | Message::Steer { .. }
             | Message::Settled { .. }
+            | Message::PathOpen { .. }
             | Message::Done(_) => self == Self::Sender,
             _ => true,
         }

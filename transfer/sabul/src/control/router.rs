@@ -286,7 +286,7 @@ impl Router {
                 return Ok(());
             }
             Message::Cancel { transfer: None, .. } => return Ok(()),
-            Message::Hello { .. } | Message::Close => {
+            Message::Hello { .. } | Message::Join { .. } | Message::Joined | Message::Close => {
                 return Err(Failure::violation("the peer sent a greeting during the session"));
             }
             Message::Accept { transfer, .. }
@@ -300,6 +300,7 @@ impl Router {
             | Message::Waiting { transfer, .. }
             | Message::Have { transfer, .. }
             | Message::Totals { transfer, .. }
+            | Message::PathOpen { transfer }
             | Message::Seen { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,

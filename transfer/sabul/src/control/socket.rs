@@ -7,7 +7,7 @@ use crate::timeouts::Timeouts;
 
 /// Enables TCP keepalive and the TCP user timeout. The limit is 5/4 of the silence timeout: the
 /// timeout of this program should fire first, because its error message is more precise.
-pub(super) fn watch_over(socket: &TcpStream, timeouts: Timeouts) {
+pub(crate) fn watch_over(socket: &TcpStream, timeouts: Timeouts) {
     let limit = timeouts.silence + timeouts.silence / 4;
     let interval = (timeouts.silence / 3).max(std::time::Duration::from_secs(1));
     // Without these options only the timeout of this program detects a dead peer.

@@ -13,6 +13,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::mailbox::{EVENTS_MAX, Slot};
 use super::router::{EARLY_MAX, REQUESTS_WEIGHT_MAX};
+use tokio::io::AsyncWriteExt;
+
+use super::incoming::Incoming;
 use super::*;
 use crate::budget::{END_LEAST, MemoryBudget};
 use crate::seal::Suite;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
 
-use crate::config::{Direction, check_controller, check_params};
+use crate::config::{CarrierPlan, Direction, check_controller, check_params};
 use crate::control::Mailbox;
 use crate::error::Error;
 use crate::steer::Steering;
@@ -65,6 +65,7 @@ impl Pending {
                     is_opener: false,
                     answer_within: None,
                     params: open.channel,
+                    carrier: CarrierPlan::default(),
                     steering,
                     work,
                     memory: None,

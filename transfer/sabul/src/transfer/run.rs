@@ -1,79 +1,47 @@
 //! State machine of a transfer: wait in the queue, open the path, start channel and thread, wait for the end.
 
+mod carrier;
+mod establish;
 mod line;
 mod open;
 
-use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sabul_udp::SocketOptions;
 use sabul_units::Span;
 use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
 use super::Transfer;
 use super::ahead::Ahead;
+use super::context::{Context, Side};
 use super::progress::{Handle, Report, SharedProgress};
 use super::work::{
     ChannelOutlet, Counter, DataSource, EndSignal, ReaderTask, Writer, WriterTask, micros,
 };
 use crate::budget::{BlockLoan, Tally};
 use crate::ceiling::Member;
-use crate::channel::{ChannelError, ChannelStart, RateSettings, ReceiverHandle, SenderHandle};
-use crate::config::{MeasureLimit, is_block_size};
-use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
-use crate::endpoint::Endpoint;
+use crate::channel::{
+    ChannelError, ChannelStart, RateSettings, ReceiverHandle, SenderHandle, TcpStart,
+};
+use crate::config::{Carrier, CarrierPlan, MeasureLimit, is_block_size};
+use crate::control::{Ending, Event, Input, Mailbox};
 use crate::error::Error;
-use crate::machine::{Machine, ReservedThreads};
-use crate::path::{CONNECTOR_TIMEOUT, Demux, LISTENER_TIMEOUT, OpenPath};
-use crate::seal::Suite;
+use crate::joins::Registration;
+use crate::machine::ReservedThreads;
+use crate::path::OpenPath;
 use crate::steer::Steering;
 use crate::writers::WriterNote;
-use open::open_path;
+use carrier::{Carriage, Established};
 use sabul_files::{Counts, Have, SendOptions, SourceSet, Totals};
 
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which a receiver updates its share of the common rate limit. Ours: the update interval of the ceiling.
 const PART_INTERVAL: Duration = Duration::from_millis(100);
-/// The suite used before the listener has chosen; a listener chooses the first suite that it supports.
-pub(crate) fn first_suite() -> Suite {
-    Suite::preference()[0]
-}
-
-/// How this side opens UDP paths.
-#[derive(Clone, Debug)]
-pub(crate) enum Side {
-    Connector {
-        peer: SocketAddr,
-        sockets: SocketOptions,
-    },
-    Listener {
-        demux: Arc<Demux>,
-        peer: IpAddr,
-        address: SocketAddr,
-    },
-    /// A host of a simulated world in virtual time.
-    #[cfg(test)]
-    World(crate::world::End),
-}
-
-/// Parts of the session that its transfers use.
-#[derive(Clone, Debug)]
-pub(crate) struct Context {
-    pub(crate) machine: Machine,
-    pub(crate) side: Side,
-    pub(crate) connection: Connection,
-    pub(crate) control: Control,
-    pub(crate) router: Arc<Router>,
-    pub(crate) endpoint: Arc<Endpoint>,
-}
-
 /// Task of this side in a transfer.
 pub(crate) enum Work {
     /// Send these files or this stream.
@@ -120,6 +88,8 @@ pub(crate) struct Plan {
     /// Timeout of the peer's answer; `None` waits as long as the peer is alive.
     pub(crate) answer_within: Option<Duration>,
     pub(crate) params: ChannelParams,
+    /// Carrier of the blocks, if this side is the connector.
+    pub(crate) carrier: CarrierPlan,
     /// Initial rate settings.
     pub(crate) steering: Steering,
     pub(crate) work: Work,
@@ -127,6 +97,22 @@ pub(crate) struct Plan {
     pub(crate) memory: Option<BlockLoan>,
     /// Finished entries are synced to disk.
     pub(crate) is_durable: bool,
+}
+
+/// Start parameters of a carrier.
+enum Start {
+    Udp(Box<ChannelStart>),
+    Tcp(TcpStart, ChannelParams),
+}
+
+impl Start {
+    /// Settings of the channel, and whether UDP is the carrier.
+    fn params(&self) -> (ChannelParams, bool) {
+        match self {
+            Self::Udp(start) => (start.params.clone(), true),
+            Self::Tcp(_, params) => (params.clone(), false),
+        }
+    }
 }
 
 /// Starts a transfer on its own task.
@@ -145,6 +131,9 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             shared_progress,
             stop: Arc::default(),
             is_peers_end: false,
+            carrier: plan.carrier,
+            carriage: Carriage::default(),
+            registration: None,
             is_opener: plan.is_opener,
             steering: plan.steering,
             steered: None,
@@ -176,6 +165,10 @@ struct Run {
     stop: Arc<AtomicBool>,
     /// The peer already has the end of the transfer, or is gone.
     is_peers_end: bool,
+    carrier: CarrierPlan,
+    carriage: Carriage,
+    /// Lets TCP connections join, if this side is the listener.
+    registration: Option<Registration>,
     /// This side opened the transfer.
     is_opener: bool,
     steering: Steering,
@@ -205,6 +198,17 @@ impl Run {
             Some(memory) => memory,
             None => self.wait_in_line(&mut params, work.sends()).await?,
         };
+        let number = self.mailbox.number;
+        self.registration = match &self.cx.side {
+            Side::Listener { .. } => {
+                let secrets = self.cx.connection.join_secrets(number).map_err(|error| {
+                    Error::Failed(Failure::new(FailureCode::Internal, error.to_string()))
+                })?;
+                let joins = &self.cx.endpoint.joins;
+                Some(joins.expect(secrets, self.mailbox.event_sender.clone()))
+            }
+            _ => None,
+        };
         if !is_opener {
             self.mailbox.take_part();
             let (transfer, block_bytes) = (self.mailbox.number, params.block_bytes);
@@ -214,7 +218,7 @@ impl Run {
         if let Work::Receive(writer) = work {
             work = Work::Receive(report_resumable(self.cx.clone(), writer).await?);
         }
-        let (path, accepted) = self.establish(is_opener, answer_within).await?;
+        let (established, accepted) = self.establish(is_opener, answer_within).await?;
         if let Some(block_bytes) = accepted {
             if block_bytes > params.block_bytes || !is_block_size(block_bytes) {
                 let text =
@@ -225,10 +229,35 @@ impl Run {
             params.block_bytes = block_bytes;
         }
         let is_measure = work.is_measure();
+        let start = match established {
+            Established::Udp(path) => Start::Udp(Box::new(self.udp_start(*path, params))),
+            Established::Tcp(connections) => {
+                let reason = match self.carrier.carrier {
+                    Carrier::Tcp => "as requested",
+                    _ => "UDP does not pass",
+                };
+                let start = self.tcp_start(connections, params.block_bytes, reason);
+                Start::Tcp(start, params)
+            }
+        };
+        let mut report = match work {
+            Work::Send { .. } | Work::SendMeasure(_) => self.send(start, memory, work).await?,
+            Work::Receive(writer) => self.receive(start, memory, writer, part).await?,
+            Work::ReceiveMeasure(limit) => {
+                let counter = Counter::new(self.mailbox.number, limit);
+                self.receive(start, memory, Box::new(counter), part).await?
+            }
+        };
+        report.verified &= !is_measure;
+        report.durable = is_durable;
+        Ok(report)
+    }
+
+    fn udp_start(&self, path: OpenPath, params: ChannelParams) -> ChannelStart {
         let peer = path.socket.peer_addr();
         let suite = *self.cx.router.suite().borrow();
         debug!(transfer = self.mailbox.number, ?peer, ?suite, rtt = ?path.rtt, "UDP path");
-        let start = ChannelStart {
+        ChannelStart {
             path: peer.map(|peer| self.cx.endpoint.paths.of(peer.ip())),
             socket: path.socket,
             connection: path.connection,
@@ -247,18 +276,7 @@ impl Run {
             params,
             policy: self.steering.policy,
             ceiling: self.cx.endpoint.sending.ceiling.clone(),
-        };
-        let mut report = match work {
-            Work::Send { .. } | Work::SendMeasure(_) => self.send(start, memory, work).await?,
-            Work::Receive(writer) => self.receive(start, memory, writer, part).await?,
-            Work::ReceiveMeasure(limit) => {
-                let counter = Counter::new(self.mailbox.number, limit);
-                self.receive(start, memory, Box::new(counter), part).await?
-            }
-        };
-        report.verified &= !is_measure;
-        report.durable = is_durable;
-        Ok(report)
+        }
     }
 
     /// Handles events that are common to all states. Returns an error for events that end the transfer; returns other
@@ -267,7 +285,7 @@ impl Run {
         if let Event::Control(message) = &event {
             self.mailbox.note_taken(message);
         }
-        match event {
+        match self.carriage.take(event) {
             Event::Control(Message::Cancel { failure, .. }) => {
                 self.is_peers_end = true;
                 Err(failure.into())
@@ -370,88 +388,31 @@ impl Run {
         }
     }
 
-    /// Waits for the peer's acceptance and for the UDP path. Returns the path, and the accepted block size if this side
-    /// opened.
-    async fn establish(
-        &mut self,
-        is_opener: bool,
-        answer_within: Option<Duration>,
-    ) -> Result<(OpenPath, Option<u32>), Error> {
+    async fn send(&mut self, start: Start, memory: BlockLoan, work: Work) -> Result<Report, Error> {
         let number = self.mailbox.number;
-        let cx = self.cx.clone();
-        let (address, limit) = match &cx.side {
-            Side::Connector { peer, .. } => (*peer, CONNECTOR_TIMEOUT),
-            Side::Listener { address, .. } => (*address, LISTENER_TIMEOUT),
-            #[cfg(test)]
-            Side::World(end) => (end.peer(), CONNECTOR_TIMEOUT),
-        };
-        let (hold, is_held) = watch::channel(false);
-        let mut opening = pin!(open_path(&cx, number, is_held));
-        let mut opened = None;
-        let mut is_accepted = !is_opener;
-        let mut accepted = None;
-        // Without an acceptance there is no path either, so the UDP timeout starts with the acceptance.
-        let answer_within = if is_accepted { Some(limit) } else { answer_within };
-        let mut deadline = answer_within.map(|time| Instant::now() + time);
-        loop {
-            if let (Some(path), true) = (opened.take_if(|_| is_accepted), is_accepted) {
-                return Ok((path, accepted));
-            }
-            let give_up = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
-            tokio::select! {
-                biased;
-                path = &mut opening, if opened.is_none() => opened = Some(path?),
-                event = self.mailbox.events.recv() => {
-                    let event = event.map_or(Err(Error::Cancelled), |event| self.check(event))?;
-                    match event {
-                        Event::Control(Message::Accept { block_bytes, .. }) if !is_accepted => {
-                            is_accepted = true;
-                            accepted = Some(block_bytes);
-                            deadline = Some(Instant::now() + limit);
-                            self.shared_progress.leave_line();
-                            hold.send_replace(false);
-                        }
-                        // No deadline: a peer that stops answering pings ends the session.
-                        Event::Control(Message::Waiting { place, .. }) if !is_accepted => {
-                            deadline = None;
-                            self.shared_progress.set_place(place);
-                            hold.send_replace(true);
-                        }
-                        _ => {}
-                    }
-                }
-                () = tokio::time::sleep_until(give_up), if deadline.is_some() => {
-                    return Err(match answer_within {
-                        Some(time) if !is_accepted => Error::PeerGone(format!(
-                            "the other end is alive, but did not answer the request within {:.0} s; \
-                             check the load there, and try again",
-                            time.as_secs_f64()
-                        )),
-                        _ => Error::UdpBlocked { address, waited: limit },
-                    });
-                }
-            }
-        }
-    }
-
-    async fn send(
-        &mut self,
-        start: ChannelStart,
-        memory: BlockLoan,
-        work: Work,
-    ) -> Result<Report, Error> {
-        let number = self.mailbox.number;
-        let mut start = start;
-        start.params.rate_limit_bps = self.steering.limit_bps();
-        let block_bytes = usize::try_from(start.params.block_bytes).unwrap_or(usize::MAX);
+        let (params, is_udp) = start.params();
+        let block_bytes = usize::try_from(params.block_bytes).unwrap_or(usize::MAX);
         let event_sender = self.mailbox.event_sender.clone();
         let on_end = Box::new(move |result| {
             let _ = event_sender.send(Event::Channel(result));
         });
-        let (handle, job) = SenderHandle::new(start, memory, on_end)?;
         let machine = self.cx.machine.clone();
-        machine.run_channel(self.threads.channel.take(), job)?;
+        let thread = self.threads.channel.take();
+        let handle = match start {
+            Start::Udp(mut start) => {
+                start.params.rate_limit_bps = self.steering.limit_bps();
+                let (handle, job) = SenderHandle::new(*start, memory, on_end)?;
+                machine.run_channel(thread, job)?;
+                handle
+            }
+            Start::Tcp(start, _) => {
+                let (handle, run) = SenderHandle::over_tcp(start, memory, on_end);
+                machine.spawn(run);
+                handle
+            }
+        };
         self.shared_progress.set_handle(Handle::Sender(handle.clone()));
+        self.watch_carrier(params, is_udp, &Handle::Sender(handle.clone()));
         self.steered = Some(Steered::Channel(handle.clone()));
         let _ahead = match &work {
             Work::Send { set, .. } => {
@@ -526,6 +487,7 @@ impl Run {
         let mut is_concluded = !waits;
         // Time and cause of the session's end, while only the own reading thread still runs.
         let mut ended = None::<(Instant, Ending)>;
+        let carried = Handle::Sender(handle.clone());
         loop {
             let event = match self.event_within(ended.as_ref()).await? {
                 // After the receiver's result, this side stops the channel, and the peer may close the session before
@@ -556,6 +518,9 @@ impl Run {
                 Event::Control(Message::Settled { .. }) => is_concluded = true,
                 _ => {}
             }
+            if done.is_none() {
+                self.change_carrier(&carried).await;
+            }
             // A channel publishes its final statistics when it ends.
             if let (Some(done), true, true) = (&done, is_sent, channel_over) {
                 let Done { bytes, resumed, durable, entries, files, failed, .. } = *done;
@@ -574,28 +539,42 @@ impl Run {
 
     async fn receive(
         &mut self,
-        start: ChannelStart,
+        start: Start,
         memory: BlockLoan,
         mut writer: Box<dyn Writer>,
         part: Option<Member>,
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
-        let asked_bps = start.params.rate_limit_bps;
+        let asked_bps = match &start {
+            Start::Udp(start) => start.params.rate_limit_bps,
+            Start::Tcp(start, _) => start.rate_limit_bps,
+        };
         let (input, event_sender) = (self.mailbox.input.clone(), self.mailbox.event_sender.clone());
         let control = self.cx.control.clone();
-        let (handle, job) = ReceiverHandle::new(
-            start,
-            memory,
-            Box::new(move |block| {
-                let _ = input.send(Input::Block(block));
-            }),
-            Box::new(move |report| control.send(Message::Feedback { transfer: number, report })),
-            Box::new(move |result| {
-                let _ = event_sender.send(Event::Channel(result));
-            }),
-        )?;
+        let deliver = Box::new(move |block| {
+            let _ = input.send(Input::Block(block));
+        });
+        let on_end = Box::new(move |result| {
+            let _ = event_sender.send(Event::Channel(result));
+        });
         let machine = self.cx.machine.clone();
-        machine.run_channel(self.threads.channel.take(), job)?;
+        let thread = self.threads.channel.take();
+        let (params, is_udp) = start.params();
+        let handle = match start {
+            Start::Udp(start) => {
+                let report = Box::new(move |report| {
+                    control.send(Message::Feedback { transfer: number, report });
+                });
+                let (handle, job) = ReceiverHandle::new(*start, memory, deliver, report, on_end)?;
+                machine.run_channel(thread, job)?;
+                handle
+            }
+            Start::Tcp(start, _) => {
+                let (handle, run) = ReceiverHandle::over_tcp(start, memory, deliver, on_end);
+                machine.spawn(run);
+                handle
+            }
+        };
         self.cx.endpoint.writers.note(WriterNote {
             is_leaving: Arc::downgrade(&self.stop),
             folder: writer.folder(),
@@ -603,6 +582,7 @@ impl Run {
             event_sender: self.mailbox.event_sender.clone(),
         });
         self.shared_progress.set_handle(Handle::Receiver(handle.clone()));
+        self.watch_carrier(params, is_udp, &Handle::Receiver(handle.clone()));
         self.steered = Some(Steered::Peer);
         if self.is_opener && self.steering.differs_from(asked_bps) {
             self.steer();
@@ -646,10 +626,15 @@ impl Run {
         gone_writer: oneshot::Receiver<()>,
     ) -> Result<Report, Error> {
         let began = Instant::now();
+        let carried = Handle::Receiver(handle.clone());
         let mut interval = tokio::time::interval(PART_INTERVAL);
         loop {
             let event = tokio::select! {
-                event = self.next_event() => event?,
+                event = self.next_event() => {
+                    let event = event?;
+                    self.change_carrier(&carried).await;
+                    event
+                }
                 _ = interval.tick(), if part.is_some() => {
                     self.update_part(part.as_mut(), handle, began);
                     continue;

@@ -12,7 +12,7 @@ use super::net::{End, Net};
 use super::wire::{FaultHandle, Wire};
 use crate::budget::MemoryBudget;
 use crate::config::{LocalDestination, RemoteDestination, Service, TransferOptions};
-use crate::control::{Connection, Stream};
+use crate::connection::{Connection, Stream};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::machine::Machine;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use sabul_wire::control::Entry;
 
 use crate::channel::ChannelError;
-use crate::channel::driver::{ChannelEndpoint, DriveResult, Job};
+use crate::channel::driver::{ChannelEndpoint, DriveResult, Job, end};
+use crate::channel::handover::DriverEnd;
 use crate::control::Input;
 use crate::transfer::{DataSource, ReaderTask, WriterTask};
 use sabul_files::{Outlet, Stopped, send_files};
@@ -19,12 +20,10 @@ pub(crate) async fn run_channel(job: Job) {
     let Job { mut endpoint, shared, on_end, .. } = job;
     let result = turn_until_over(&mut *endpoint).await;
     endpoint.ended();
-    drop(endpoint);
-    shared.stop();
-    on_end(result);
+    end(|| endpoint.hand_over(), &shared, on_end, result);
 }
 
-async fn turn_until_over(endpoint: &mut dyn ChannelEndpoint) -> Result<(), ChannelError> {
+async fn turn_until_over(endpoint: &mut dyn ChannelEndpoint) -> Result<DriverEnd, ChannelError> {
     let mut buffers = endpoint.buffers();
     loop {
         let pause = match endpoint.drive(&mut buffers)? {
@@ -33,7 +32,8 @@ async fn turn_until_over(endpoint: &mut dyn ChannelEndpoint) -> Result<(), Chann
                 continue;
             }
             DriveResult::Wait(pause) => pause,
-            DriveResult::Over => return Ok(()),
+            DriveResult::Over => return Ok(DriverEnd::Over),
+            DriveResult::HandOver => return Ok(DriverEnd::HandOver),
         };
         let ready = endpoint.socket().in_world().map(super::Socket::ready);
         let Some(ready) = ready else { return Err(ChannelError::Broken) };

@@ -305,3 +305,56 @@ fn refused_settings_are_shown_escaped_and_not_applied() {
         served.await.unwrap().unwrap_err();
     });
 }
+
+/// A further connection with this first message; returns whether the listener answered.
+async fn joins(ticket: &Ticket, join: impl FnOnce([u8; 32]) -> Message) -> bool {
+    let tcp = TcpStream::connect(ticket.addresses()[0].as_str()).await.unwrap();
+    let mut stream = tls::connect(tcp, ticket.fingerprint()).await.unwrap();
+    let exporter = tls::proof_exporter(&**stream.get_ref().1).unwrap();
+    assert!(say(&mut stream, &join(exporter)).await);
+    // A listener that has closed the connection may refuse this message.
+    let _ = say(&mut stream, &Message::Joined).await;
+    matches!(tokio::time::timeout(Duration::from_secs(5), receive(&mut stream)).await, Ok(Some(_)))
+}
+
+#[test]
+fn connections_without_the_secret_of_a_session_join_no_transfer() {
+    run(async {
+        let (ticket, served) = serving(Timeouts::default()).await;
+        // A session with a running transfer, whose identifier an observer may have guessed.
+        let mut stream = dial(&ticket).await;
+        let export = |label: &[u8], stream: &TlsStream<TcpStream>| -> [u8; 40] {
+            tls::exporter(&**stream.get_ref().1, label, &1_u32.to_be_bytes()).unwrap()
+        };
+        let secrets = export(b"EXPORTER-sabul-join", &stream);
+        let id = u64::from_be_bytes(*secrets.first_chunk().unwrap());
+        let key: [u8; 32] = secrets[8..].try_into().unwrap();
+        let put = Request::Put {
+            destination: b"a".to_vec(),
+            into_directory: false,
+            preserve: false,
+            sync: false,
+            read_back: false,
+            origins: Vec::new(),
+        };
+        assert!(say(&mut stream, &open(1, control::Direction::Push, put)).await);
+        while !matches!(receive(&mut stream).await, Some(Message::Accept { .. })) {}
+        let proof = |exporter: [u8; 32]| sabul::internal::ticket::proof(&key, &exporter);
+        let message = |id, proof, index, count| Message::Join { id, proof, index, count };
+        assert!(!joins(&ticket, |_| message(id, [7; 32], 0, 1)).await, "a wrong proof");
+        assert!(
+            !joins(&ticket, |_| message(id, proof([0; 32]), 0, 1)).await,
+            "of another connection"
+        );
+        assert!(
+            !joins(&ticket, |it| message(id ^ 1, proof(it), 0, 1)).await,
+            "an unknown transfer"
+        );
+        assert!(!joins(&ticket, |it| message(id, proof(it), 1, 1)).await, "an index too large");
+        assert!(!joins(&ticket, |it| message(id, proof(it), 0, 17)).await, "too many");
+        assert!(joins(&ticket, |it| message(id, proof(it), 0, 1)).await, "the session's own");
+        assert!(!joins(&ticket, |it| message(id, proof(it), 0, 1)).await, "a second time");
+        drop(stream);
+        drop(served);
+    });
+}

@@ -1,6 +1,7 @@
 //! Sessions over loopback, hostile peers, changes of running transfers, the public interface.
 
 mod api;
+mod carriers;
 mod common;
 mod examples;
 mod hostile;

@@ -12,7 +12,7 @@ use sabul::files::{LocalDestination, RemoteDestination};
 use sabul::files::{Source, SourceSet};
 use sabul::internal::connect_to;
 use sabul::server::Request;
-use sabul::settings::{Direction, MeasureLimit, Timeouts};
+use sabul::settings::{Carrier, Direction, MeasureLimit, Timeouts};
 use sabul::{
     Bytes, ConnectConfig, Error, ErrorKind, FailureCode, Listener, ListenerConfig, Rate, Report,
     Service, Session, Ticket, TransferOptions, connect,
@@ -444,7 +444,9 @@ fn blocked_udp_is_named_within_eight_seconds() {
         let session =
             connect_to(&dialled.to_string(), &ticket, ConnectConfig::default()).await.unwrap();
         let start = Instant::now();
-        let error = put(&session, &path).await.unwrap_err();
+        let options = options().carrier(Carrier::Udp);
+        let transfer = session.put(sources(&[&path]), to(""), &options).await.unwrap();
+        let error = transfer.finish().await.unwrap_err();
         assert!(matches!(error, Error::UdpBlocked { .. }), "{error:?}");
         assert!(error.to_string().contains(&dialled.port().to_string()), "{error}");
         assert!(start.elapsed() < Duration::from_secs(8));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sabul_wire::control::{Failure, FailureCode};
 use tokio::sync::watch;
 
-use super::{Context, Side, first_suite};
+use super::super::context::{Context, Side, first_suite};
 use crate::error::Error;
 use crate::path::{self, Attempt, OpenPath};
 
@@ -31,7 +31,7 @@ pub(super) async fn open_path(
             let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
             Ok(end.open_path(&secrets).await)
         }
-        Side::Connector { peer, sockets } => loop {
+        Side::Connector { peer, sockets, .. } => loop {
             let suite = suites.borrow_and_update().unwrap_or_else(first_suite);
             let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
             let ending = EndOnDrop(Arc::default());
@@ -58,6 +58,35 @@ pub(super) async fn open_path(
                 }
             }
         },
+    }
+}
+
+/// Opens a UDP path beside TCP connections, for the `times`th time in a transfer. Retries without limit.
+pub(super) async fn reopen_path(cx: &Context, number: u32, times: u32) -> Result<OpenPath, Error> {
+    let secrets = cx.connection.channel_secrets_again(number, times);
+    let secrets = secrets
+        .map_err(|error| Error::Failed(Failure::new(FailureCode::Internal, error.to_string())))?;
+    let suite = cx.router.suite().borrow().unwrap_or_else(first_suite);
+    let buffers = cx.endpoint.memory.socket_bytes();
+    match &cx.side {
+        Side::Listener { demux, peer, .. } => {
+            demux.expect(&secrets, suite, *peer, buffers)?.wait().await
+        }
+        Side::Connector { peer, sockets, .. } => {
+            let ending = EndOnDrop(Arc::default());
+            let (peer, of_attempt) = (*peer, Arc::clone(&ending.0));
+            let sockets = sockets.clone().with_buffers(buffers);
+            let attempt = tokio::task::spawn_blocking(move || {
+                path::connect(peer, &sockets, &secrets, suite, &of_attempt)
+            });
+            match attempt.await {
+                Ok(Ok(Some(path))) => Ok(path),
+                Ok(Err(error)) => Err(error),
+                Ok(Ok(None)) | Err(_) => Err(Error::Cancelled),
+            }
+        }
+        #[cfg(test)]
+        Side::World(_) => Err(Error::Cancelled),
     }
 }
 

@@ -1,0 +1,262 @@
+//! Receiving end: puts blocks in order, delivers them, and announces room.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sabul_units::{Instant, Span};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+use super::super::handover::{DriverEnd, Reception};
+use super::super::link::Clock;
+use super::super::room::Room;
+use super::super::shared::{ChannelError, ChannelStats, Deliver, Shared};
+use super::{END, HEADER, LIFE_SIGN, Progress, TcpStart, header, pair, run};
+use crate::connection::Connection;
+
+/// Bytes of a block read at once.
+const SLICE: usize = 16 << 10;
+
+struct IntakeState {
+    next: u32,
+    delivered: u64,
+    blocks_out: usize,
+    room: Room,
+    deliver: Deliver,
+    /// Blocks behind a missing block, and blocks that are arriving (`None`).
+    waiting: BTreeMap<u32, Option<Vec<u8>>>,
+    free: Vec<Vec<u8>>,
+    last_received: Instant,
+    /// UDP carries the next block.
+    is_over: bool,
+}
+
+struct Intake {
+    shared: Arc<Shared>,
+    clock: Clock,
+    block_bytes: u32,
+    rtt: Option<Span>,
+    reason: &'static str,
+    /// `None` once another carrier has taken over.
+    state: Mutex<Option<IntakeState>>,
+    /// First missing block, and first block without room.
+    acks: watch::Sender<(u32, u32)>,
+}
+
+/// Receives blocks until the application stops the channel.
+pub(in super::super) async fn receive(
+    start: TcpStart,
+    reception: Reception,
+    shared: Arc<Shared>,
+    wake: Arc<Notify>,
+) -> (Result<DriverEnd, ChannelError>, Option<Reception>) {
+    let clock = Clock::start();
+    let Reception { next, delivered, blocks_out, mut room, deliver } = reception;
+    room.restart(clock.now());
+    let acks = watch::Sender::new((next, room.limit()));
+    let intake = Arc::new(Intake {
+        shared: Arc::clone(&shared),
+        clock,
+        block_bytes: start.block_bytes,
+        rtt: start.rtt,
+        reason: start.reason,
+        state: Mutex::new(Some(IntakeState {
+            next,
+            delivered,
+            blocks_out,
+            room,
+            deliver,
+            waiting: BTreeMap::new(),
+            free: Vec::new(),
+            last_received: clock.now(),
+            is_over: false,
+        })),
+        acks,
+    });
+    let mut tasks = JoinSet::new();
+    for connection in start.connections {
+        tasks.spawn(write_acks(connection.clone(), intake.acks.subscribe()));
+        tasks.spawn(read_blocks(connection, Arc::clone(&intake), Arc::clone(&wake)));
+    }
+    let result = run(tasks, &shared, &wake, || intake.tick()).await;
+    let reception = match result {
+        Ok(DriverEnd::HandOver) => intake.reception(),
+        _ => None,
+    };
+    (result, reception)
+}
+
+async fn write_acks(
+    mut connection: Connection,
+    mut acks: watch::Receiver<(u32, u32)>,
+) -> Result<(), ChannelError> {
+    acks.mark_changed();
+    while !matches!(tokio::time::timeout(LIFE_SIGN, acks.changed()).await, Ok(Err(_))) {
+        let (next, limit) = *acks.borrow_and_update();
+        connection.write_all(&header(next, limit)).await.map_err(ChannelError::Tcp)?;
+        connection.flush().await.map_err(ChannelError::Tcp)?;
+    }
+    Ok(())
+}
+
+async fn read_blocks(
+    mut connection: Connection,
+    intake: Arc<Intake>,
+    wake: Arc<Notify>,
+) -> Result<(), ChannelError> {
+    let mut bytes = [0; HEADER];
+    loop {
+        connection.read_exact(&mut bytes).await.map_err(ChannelError::Tcp)?;
+        intake.note_life();
+        let (number, length) = pair(bytes);
+        if length == 0 {
+            continue;
+        }
+        if length == END {
+            intake.end(number)?;
+            wake.notify_waiters();
+            return std::future::pending().await;
+        }
+        let Some(mut block) = intake.begin(number, length)? else {
+            skip(&mut connection, length as usize).await?;
+            continue;
+        };
+        block.resize(length as usize, 0);
+        for slice in block.chunks_mut(SLICE) {
+            connection.read_exact(slice).await.map_err(ChannelError::Tcp)?;
+            intake.note_life();
+        }
+        intake.take(number, block);
+    }
+}
+
+/// Reads the bytes of a block that is not needed.
+async fn skip(connection: &mut Connection, mut length: usize) -> Result<(), ChannelError> {
+    let mut scratch = vec![0; SLICE];
+    while length > 0 {
+        let size = length.min(SLICE);
+        connection.read_exact(&mut scratch[..size]).await.map_err(ChannelError::Tcp)?;
+        length -= size;
+    }
+    Ok(())
+}
+
+impl Intake {
+    fn lock(&self) -> MutexGuard<'_, Option<IntakeState>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_life(&self) {
+        if let Some(state) = self.lock().as_mut() {
+            state.last_received = self.clock.now();
+        }
+    }
+
+    /// Returns a buffer for a block that arrives; `None` if the block has been delivered before.
+    fn begin(&self, number: u32, length: u32) -> Result<Option<Vec<u8>>, ChannelError> {
+        if length > self.block_bytes {
+            return Err(ChannelError::Blocks(format!(
+                "the peer sent block {number} with {length} bytes; at most {} are allowed",
+                self.block_bytes
+            )));
+        }
+        let mut guard = self.lock();
+        let Some(state) = guard.as_mut() else { return Ok(None) };
+        if number < state.next {
+            return Ok(None);
+        }
+        if number >= state.room.limit() {
+            return Err(ChannelError::Blocks(format!(
+                "the peer sent block {number}, but its room ends before block {}",
+                state.room.limit()
+            )));
+        }
+        if state.waiting.insert(number, None).is_some() {
+            return Err(ChannelError::Blocks(format!("the peer sent block {number} twice")));
+        }
+        Ok(Some(state.free.pop().unwrap_or_else(|| Vec::with_capacity(self.block_bytes as usize))))
+    }
+
+    /// Delivers a block and those behind it, as far as none is missing.
+    fn take(&self, number: u32, block: Vec<u8>) {
+        let mut guard = self.lock();
+        let Some(state) = guard.as_mut() else { return };
+        state.waiting.insert(number, Some(block));
+        while let Some(first) = state.waiting.first_entry()
+            && *first.key() == state.next
+            && first.get().is_some()
+        {
+            if let Some(block) = first.remove() {
+                state.next += 1;
+                state.delivered += block.len() as u64;
+                state.blocks_out += 1;
+                (state.deliver)(block);
+            }
+        }
+        self.acknowledge(state);
+    }
+
+    /// Takes back buffers of the application, adjusts the room, and publishes the statistics.
+    fn tick(&self) -> Progress {
+        let now = self.clock.now();
+        let mut guard = self.lock();
+        let Some(state) = guard.as_mut() else { return Progress::Drained };
+        let mut shared = self.shared.lock();
+        let returned = std::mem::take(&mut shared.free);
+        state.room.returned(u32::try_from(returned.len()).unwrap_or(u32::MAX));
+        state.blocks_out = state.blocks_out.saturating_sub(returned.len());
+        state.free.extend(returned.into_iter().map(|mut buffer| {
+            buffer.clear();
+            buffer
+        }));
+        state.room.review(now, self.rtt, state.waiting.values().flatten().count());
+        let started = state.waiting.last_key_value().map_or(state.next, |(last, _)| last + 1);
+        state.free.truncate(state.room.keep(started));
+        let silence = Duration::from(now.since(state.last_received));
+        shared.peer_silence.set_silence(silence);
+        let rtt_ms = self.rtt.map_or(0.0, Span::as_millis_f64);
+        shared.stats = ChannelStats {
+            bytes: state.delivered,
+            rtt_ms_min: rtt_ms,
+            rtt_ms,
+            phase: "receiving".to_owned(),
+            silence,
+            silence_limit: shared.stats.silence_limit,
+            carrier: "tcp",
+            carrier_reason: self.reason,
+            ..ChannelStats::default()
+        };
+        let is_drained = state.is_over && shared.hand_over.is_some();
+        drop(shared);
+        self.acknowledge(state);
+        if is_drained { Progress::Drained } else { Progress::Running }
+    }
+
+    /// Notes that UDP carries the blocks from `number` on.
+    fn end(&self, number: u32) -> Result<(), ChannelError> {
+        let mut guard = self.lock();
+        let Some(state) = guard.as_mut() else { return Ok(()) };
+        if number != state.next || !state.waiting.is_empty() {
+            return Err(ChannelError::Blocks(format!(
+                "the peer ended TCP at block {number}, but block {} is missing",
+                state.next
+            )));
+        }
+        state.is_over = true;
+        Ok(())
+    }
+
+    /// Takes the state for the next carrier.
+    fn reception(&self) -> Option<Reception> {
+        let state = self.lock().take()?;
+        let IntakeState { next, delivered, blocks_out, room, deliver, .. } = state;
+        Some(Reception { next, delivered, blocks_out, room, deliver })
+    }
+
+    fn acknowledge(&self, state: &IntakeState) {
+        let ack = (state.next, state.room.limit());
+        self.acks.send_if_modified(|last| std::mem::replace(last, ack) != ack);
+    }
+}

@@ -1,0 +1,396 @@
+//! Sending end: takes blocks from the queue of the transfer and keeps them until they are acknowledged.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::super::handover::DriverEnd;
+use super::super::link::Clock;
+use super::super::shared::{ChannelError, ChannelStats, Shared};
+use super::{END, HEADER, LIFE_SIGN, Progress, TcpStart, header, pair, run};
+use crate::ceiling::Member;
+use crate::connection::Connection;
+
+/// Bytes handed to a connection at once; the unit of pacing.
+const SLICE: usize = 64 << 10;
+/// Blocks that any receiver has room for.
+const LIMIT_START: u32 = 4;
+/// Longest unused time that a paced sender may catch up.
+const CATCH_UP: Duration = Duration::from_millis(10);
+/// Share of the content that TLS, TCP and IP headers add, in 1/1024: 52 bytes in each packet of 1500, 22 in each record.
+const HEADERS_1024: u64 = 38;
+
+/// Pacing of all connections together.
+#[derive(Debug)]
+struct Pace {
+    limit_bps: Option<u64>,
+    next: Instant,
+}
+
+impl Pace {
+    fn new(limit_bps: Option<u64>) -> Self {
+        Self { limit_bps, next: Instant::now() }
+    }
+
+    /// Returns the time at which `bytes` of content may be sent.
+    fn reserve(&mut self, now: Instant, bytes: usize) -> Instant {
+        let Some(limit) = self.limit_bps else { return now };
+        let start = self.next.max(now.checked_sub(CATCH_UP).unwrap_or(now));
+        let bits = 8 * (bytes as u64 + bytes as u64 * HEADERS_1024 / 1024);
+        self.next = start + Duration::from_secs_f64(bits as f64 / limit.max(1) as f64);
+        start
+    }
+}
+
+/// Reason why the sender waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Limit {
+    Source,
+    Destination,
+    Cap,
+    Path,
+}
+
+impl Limit {
+    const ALL: [Self; 4] = [Self::Source, Self::Destination, Self::Cap, Self::Path];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Destination => "destination",
+            Self::Cap => "cap",
+            Self::Path => "path",
+        }
+    }
+}
+
+/// State of the header that ends the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    No,
+    Taken,
+    Sent,
+}
+
+/// Next work of a connection.
+enum Next {
+    Block(u32, Vec<u8>),
+    End(u32),
+    Stopped,
+}
+
+#[derive(Debug)]
+struct FlowState {
+    /// Blocks before this number have arrived.
+    acknowledged: u32,
+    /// First number without room at the receiver.
+    limit: u32,
+    /// Written blocks that are not acknowledged.
+    written: BTreeMap<u32, Vec<u8>>,
+    /// Content bytes: written, and acknowledged.
+    sent: u64,
+    delivered: u64,
+    pace: Pace,
+    /// Rate limit of this transfer, in bit/s.
+    limit_bps: Option<u64>,
+    part: Option<Member>,
+    last_ack: Instant,
+    /// The receiver has sent its numbers.
+    is_answered: bool,
+    end: End,
+    /// Number of ticks by limiting factor.
+    ticks: [u64; 4],
+}
+
+#[derive(Debug)]
+struct Flow {
+    shared: Arc<Shared>,
+    wake: Arc<Notify>,
+    clock: Clock,
+    reason: &'static str,
+    rtt_ms: f64,
+    state: Mutex<FlowState>,
+}
+
+/// Sends the blocks of `shared` until the application stops the channel.
+pub(in super::super) async fn send(
+    start: TcpStart,
+    shared: Arc<Shared>,
+    wake: Arc<Notify>,
+) -> Result<DriverEnd, ChannelError> {
+    let taken = shared.lock().taken;
+    let flow = Arc::new(Flow {
+        clock: Clock::start(),
+        reason: start.reason,
+        rtt_ms: start.rtt.map_or(0.0, |rtt| rtt.as_millis_f64()),
+        state: Mutex::new(FlowState {
+            acknowledged: taken,
+            limit: if taken == 0 { LIMIT_START } else { taken },
+            written: BTreeMap::new(),
+            sent: 0,
+            delivered: 0,
+            pace: Pace::new(start.rate_limit_bps),
+            limit_bps: start.rate_limit_bps,
+            part: start.ceiling.map(|ceiling| ceiling.join()),
+            last_ack: Instant::now(),
+            is_answered: false,
+            end: End::No,
+            ticks: [0; 4],
+        }),
+        shared,
+        wake,
+    });
+    let mut tasks = JoinSet::new();
+    for connection in start.connections {
+        tasks.spawn(write_blocks(connection.clone(), Arc::clone(&flow)));
+        tasks.spawn(read_acks(connection, Arc::clone(&flow)));
+    }
+    let result = run(tasks, &flow.shared, &flow.wake, || flow.tick()).await;
+    flow.publish();
+    let mut state = flow.shared.lock();
+    state.bytes_before = state.stats.bytes;
+    drop(state);
+    result
+}
+
+async fn write_blocks(mut connection: Connection, flow: Arc<Flow>) -> Result<(), ChannelError> {
+    loop {
+        let next = tokio::time::timeout(LIFE_SIGN, flow.next_block());
+        let Ok(next) = next.await else {
+            connection.write_all(&header(0, 0)).await.map_err(ChannelError::Tcp)?;
+            connection.flush().await.map_err(ChannelError::Tcp)?;
+            continue;
+        };
+        let (number, block) = match next? {
+            Next::Block(number, block) => (number, block),
+            Next::End(number) => {
+                connection.write_all(&header(number, END)).await.map_err(ChannelError::Tcp)?;
+                connection.flush().await.map_err(ChannelError::Tcp)?;
+                flow.lock().end = End::Sent;
+                flow.wake.notify_waiters();
+                return std::future::pending().await;
+            }
+            Next::Stopped => return Ok(()),
+        };
+        let length = u32::try_from(block.len()).unwrap_or(u32::MAX);
+        connection.write_all(&header(number, length)).await.map_err(ChannelError::Tcp)?;
+        for slice in block.chunks(SLICE) {
+            flow.pace(slice.len()).await;
+            connection.write_all(slice).await.map_err(ChannelError::Tcp)?;
+        }
+        connection.flush().await.map_err(ChannelError::Tcp)?;
+        flow.written(number, block);
+    }
+}
+
+async fn read_acks(mut connection: Connection, flow: Arc<Flow>) -> Result<(), ChannelError> {
+    let mut bytes = [0; HEADER];
+    loop {
+        connection.read_exact(&mut bytes).await.map_err(ChannelError::Tcp)?;
+        let (next, limit) = pair(bytes);
+        flow.acknowledge(next, limit)?;
+    }
+}
+
+impl Flow {
+    fn lock(&self) -> MutexGuard<'_, FlowState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the next block that the receiver has room for, or for the end of the blocks.
+    async fn next_block(&self) -> Result<Next, ChannelError> {
+        loop {
+            let mut woken = std::pin::pin!(self.wake.notified());
+            woken.as_mut().enable();
+            if let Some(next) = self.take_next()? {
+                return Ok(next);
+            }
+            woken.await;
+        }
+    }
+
+    fn take_next(&self) -> Result<Option<Next>, ChannelError> {
+        let (limit, end) = {
+            let flow = self.lock();
+            (flow.limit, flow.end)
+        };
+        let mut state = self.shared.lock();
+        if state.is_stopped {
+            return Ok(Some(Next::Stopped));
+        }
+        if end != End::No {
+            return Ok(None);
+        }
+        if state.hand_over.is_some() {
+            let taken = state.taken;
+            drop(state);
+            return Ok(self.takes_end(taken).then_some(Next::End(taken)));
+        }
+        if state.taken >= limit {
+            return Ok(None);
+        }
+        let Some(block) = state.outgoing.pop_front() else { return Ok(None) };
+        let number = state.taken;
+        state.taken = number.checked_add(1).ok_or(ChannelError::TooManyBlocks)?;
+        let ahead = state.outgoing.len();
+        let may_read_more = state.buffers.as_mut().is_some_and(|it| it.set_ahead(ahead));
+        let is_awaited = state.is_awaited && may_read_more;
+        drop(state);
+        if is_awaited {
+            self.shared.changed.notify_all();
+        }
+        Ok(Some(Next::Block(number, block)))
+    }
+
+    /// Whether all blocks before `taken` have arrived, and no other connection sends the end.
+    fn takes_end(&self, taken: u32) -> bool {
+        let mut flow = self.lock();
+        let is_first = flow.is_answered && flow.acknowledged == taken && flow.end == End::No;
+        if is_first {
+            flow.end = End::Taken;
+        }
+        is_first
+    }
+
+    /// Waits until `bytes` may be sent.
+    async fn pace(&self, bytes: usize) {
+        let now = Instant::now();
+        let start = self.lock().pace.reserve(now, bytes);
+        if start > now {
+            tokio::time::sleep_until(start).await;
+        }
+    }
+
+    fn written(&self, number: u32, block: Vec<u8>) {
+        let mut state = self.lock();
+        state.sent += block.len() as u64;
+        state.written.insert(number, block);
+        self.release(state);
+    }
+
+    fn acknowledge(&self, next: u32, limit: u32) -> Result<(), ChannelError> {
+        if limit < next {
+            return Err(ChannelError::Blocks(format!(
+                "the peer announced room up to block {limit}, but block {next} is missing there"
+            )));
+        }
+        self.skip_to(next)?;
+        let mut state = self.lock();
+        state.last_ack = Instant::now();
+        state.is_answered = true;
+        let has_room = limit > state.limit;
+        // Connections deliver acknowledgements in any order.
+        state.acknowledged = state.acknowledged.max(next);
+        state.limit = state.limit.max(limit);
+        self.release(state);
+        if has_room || self.shared.lock().hand_over.is_some() {
+            self.wake.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// Drops queued blocks that an earlier carrier has delivered.
+    fn skip_to(&self, next: u32) -> Result<(), ChannelError> {
+        let mut state = self.shared.lock();
+        let sent = state.taken.max(state.taken_before);
+        if next > sent {
+            return Err(ChannelError::Blocks(format!(
+                "the peer acknowledged {next} blocks, but {sent} were sent"
+            )));
+        }
+        let now = self.clock.now();
+        while state.taken < next
+            && let Some(mut block) = state.outgoing.pop_front()
+        {
+            state.taken += 1;
+            state.bytes_before += block.len() as u64;
+            block.clear();
+            if let Some(buffers) = &mut state.buffers {
+                buffers.put_back(now, block);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the buffers of acknowledged blocks to the application.
+    fn release(&self, mut flow: MutexGuard<'_, FlowState>) {
+        let acknowledged = flow.acknowledged;
+        let rest = flow.written.split_off(&acknowledged);
+        let done = std::mem::replace(&mut flow.written, rest);
+        flow.delivered += done.values().map(|block| block.len() as u64).sum::<u64>();
+        drop(flow);
+        if done.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut state = self.shared.lock();
+        for mut block in done.into_values() {
+            block.clear();
+            if let Some(buffers) = &mut state.buffers {
+                buffers.put_back(now, block);
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Applies new settings, and counts the limiting factor.
+    fn tick(&self) -> Progress {
+        let now = self.clock.now();
+        let (settings, has_blocks, taken) = {
+            let mut state = self.shared.lock();
+            (state.steer.take(), !state.outgoing.is_empty(), state.taken)
+        };
+        let mut flow = self.lock();
+        if let Some(settings) = settings {
+            flow.limit_bps = settings.rate_limit_bps;
+        }
+        let sent = flow.sent;
+        let part_bps = flow.part.as_mut().and_then(|part| {
+            part.update(now, sent);
+            part.part_bps()
+        });
+        flow.pace.limit_bps = [flow.limit_bps, part_bps].into_iter().flatten().min();
+        let limit = match () {
+            () if flow.pace.next > Instant::now() && flow.pace.limit_bps.is_some() => Limit::Cap,
+            () if has_blocks && taken >= flow.limit => Limit::Destination,
+            () if !has_blocks && flow.written.is_empty() => Limit::Source,
+            () => Limit::Path,
+        };
+        flow.ticks[limit as usize] += 1;
+        let is_drained = flow.end == End::Sent;
+        drop(flow);
+        self.publish();
+        if is_drained { Progress::Drained } else { Progress::Running }
+    }
+
+    fn publish(&self) {
+        let flow = self.lock();
+        let total = flow.ticks.iter().sum::<u64>().max(1) as f64;
+        let shares =
+            Limit::ALL.map(|limit| (limit.name(), flow.ticks[limit as usize] as f64 / total));
+        let silence = flow.last_ack.elapsed();
+        let (delivered, rate_bps) = (flow.delivered, flow.pace.limit_bps.map(|rate| rate as f64));
+        drop(flow);
+        let mut state = self.shared.lock();
+        let before = state.bytes_before;
+        state.stats = ChannelStats {
+            bytes: before + delivered,
+            rtt_ms_min: self.rtt_ms,
+            rtt_ms: self.rtt_ms,
+            rate_bps,
+            phase: "tcp".to_owned(),
+            limiter: shares.into_iter().filter(|(_, share)| *share > 0.0).collect(),
+            silence,
+            silence_limit: state.stats.silence_limit,
+            carrier: "tcp",
+            carrier_reason: self.reason,
+            ..ChannelStats::default()
+        };
+    }
+}

@@ -1,0 +1,173 @@
+//! TLS connection between two ends, shared by a reading and a writing task.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use sabul_wire::control::Message;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsStream;
+
+use crate::control::incoming::{Incoming, ReadError};
+use crate::control::socket;
+use crate::timeouts::Timeouts;
+use crate::tls::{ChannelSecrets, JoinSecrets, TlsError};
+
+/// A connection to the peer, shared by the reader and the writer task.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection(Arc<Mutex<Stream>>);
+
+/// Transport of control messages.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tls(Box<TlsStream<TcpStream>>),
+    /// Simulated connection between two hosts in virtual time.
+    #[cfg(test)]
+    World(crate::world::Wire),
+}
+
+impl Connection {
+    pub(crate) fn new(stream: impl Into<TlsStream<TcpStream>>) -> Self {
+        Self::over(Stream::Tls(Box::new(stream.into())))
+    }
+
+    pub(crate) fn over(stream: Stream) -> Self {
+        Self(Arc::new(Mutex::new(stream)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stream> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `poll` with the underlying stream.
+    fn with<T>(&self, poll: impl FnOnce(Pin<&mut dyn Duplex>) -> T) -> T {
+        match &mut *self.lock() {
+            Stream::Tls(stream) => poll(Pin::new(stream.as_mut())),
+            #[cfg(test)]
+            Stream::World(wire) => poll(Pin::new(wire)),
+        }
+    }
+
+    /// Exports the secrets of a channel from the TLS session.
+    pub(crate) fn channel_secrets(&self, channel: u32) -> Result<ChannelSecrets, TlsError> {
+        match &*self.lock() {
+            Stream::Tls(stream) => match &**stream {
+                TlsStream::Client(stream) => ChannelSecrets::export(&**stream.get_ref().1, channel),
+                TlsStream::Server(stream) => ChannelSecrets::export(&**stream.get_ref().1, channel),
+            },
+            #[cfg(test)]
+            Stream::World(wire) => Ok(wire.channel_secrets(channel)),
+        }
+    }
+
+    /// Exports the secrets of the channel that follows TCP connections for the `times`th time in a transfer.
+    pub(crate) fn channel_secrets_again(
+        &self,
+        channel: u32,
+        times: u32,
+    ) -> Result<ChannelSecrets, TlsError> {
+        match &*self.lock() {
+            Stream::Tls(stream) => match &**stream {
+                TlsStream::Client(stream) => {
+                    ChannelSecrets::export_again(&**stream.get_ref().1, channel, times)
+                }
+                TlsStream::Server(stream) => {
+                    ChannelSecrets::export_again(&**stream.get_ref().1, channel, times)
+                }
+            },
+            #[cfg(test)]
+            Stream::World(_) => Err(TlsError::Other("not simulated".to_owned())),
+        }
+    }
+
+    /// Exports the secrets with which further connections join a transfer.
+    pub(crate) fn join_secrets(&self, transfer: u32) -> Result<JoinSecrets, TlsError> {
+        match &*self.lock() {
+            Stream::Tls(stream) => match &**stream {
+                TlsStream::Client(stream) => {
+                    crate::tls::join_secrets(&**stream.get_ref().1, transfer)
+                }
+                TlsStream::Server(stream) => {
+                    crate::tls::join_secrets(&**stream.get_ref().1, transfer)
+                }
+            },
+            #[cfg(test)]
+            Stream::World(_) => Err(TlsError::Other("not simulated".to_owned())),
+        }
+    }
+
+    /// Exports the value over which the proof of a ticket's secret is computed.
+    pub(crate) fn proof_exporter(&self) -> Result<[u8; 32], TlsError> {
+        match &*self.lock() {
+            Stream::Tls(stream) => match &**stream {
+                TlsStream::Client(stream) => crate::tls::proof_exporter(&**stream.get_ref().1),
+                TlsStream::Server(stream) => crate::tls::proof_exporter(&**stream.get_ref().1),
+            },
+            #[cfg(test)]
+            Stream::World(wire) => Ok(wire.proof_exporter()),
+        }
+    }
+
+    /// Sets TCP keepalive and the TCP user timeout, so that the kernel also detects a dead peer.
+    pub(crate) fn watch_over(&self, timeouts: Timeouts) {
+        match &*self.lock() {
+            Stream::Tls(stream) => socket::watch_over(stream.get_ref().0, timeouts),
+            #[cfg(test)]
+            Stream::World(_) => {}
+        }
+    }
+
+    /// Reads the next message, whose body may have at most `limit` bytes; `None` after a clean close. A longer message
+    /// is rejected before its body is read.
+    pub(crate) async fn read_at_most(&mut self, limit: usize) -> io::Result<Option<Message>> {
+        Incoming::new(self).next(limit).await.map_err(|error| match error {
+            ReadError::Io(error) => error,
+            ReadError::Malformed(text) => io::Error::new(io::ErrorKind::InvalidData, text),
+        })
+    }
+
+    /// Writes one message and flushes.
+    pub(crate) async fn write(&mut self, message: &Message) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        message
+            .encode(&mut bytes)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        self.write_all(&bytes).await?;
+        self.flush().await
+    }
+}
+
+/// A bidirectional byte stream.
+trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.with(|stream| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_shutdown(cx))
+    }
+}

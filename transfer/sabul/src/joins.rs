@@ -1,0 +1,260 @@
+//! Further TLS connections of a session: the connector dials them, and the listener assigns them to a transfer.
+//!
+//! Both ends export an identifier and a key from the control connection for each transfer. The first message of a
+//! further connection has the identifier, and a proof of the key over a value exported from that connection. So only
+//! the connector of the session can join, and a proof is valid on one connection. The connector commits later: it may
+//! find meanwhile that it needs no further connection.
+//! Invariants:  a transfer gets its connections once, when all of them have joined; each borrows the memory of a session.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sabul_wire::control::{MAX_JOINING, Message};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::budget::Loan;
+use crate::connection::Connection;
+use crate::control::Event;
+use crate::error::Error;
+use crate::ticket;
+use crate::tls::{self, JoinSecrets};
+
+/// Longest time until a joined connection is answered.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections dialled at the same time: a listener lets few callers of one address greet at once.
+const AT_ONCE: usize = 4;
+/// Longest time until the connector commits.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest answer, in bytes.
+const ANSWER_MAX: usize = 64;
+
+/// Transfers of a listener that further connections may join.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Joins(Arc<Mutex<HashMap<u64, Expected>>>);
+
+/// A transfer that connections may join.
+#[derive(Debug)]
+struct Expected {
+    secrets: JoinSecrets,
+    joined: Vec<Option<Connection>>,
+    /// Memory of the connections, held as long as the registration.
+    loans: Vec<Loan>,
+    /// All connections have joined.
+    is_complete: bool,
+    event_sender: mpsc::UnboundedSender<Event>,
+}
+
+/// Registration of a transfer; dropping the value removes it.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    joins: Joins,
+    id: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.joins.lock().remove(&self.id);
+    }
+}
+
+/// All connections of a transfer, and the queue of its events.
+struct Complete {
+    connections: Vec<Connection>,
+    event_sender: mpsc::UnboundedSender<Event>,
+}
+
+/// First message of a connection that joins, with the value that its proof covers.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    pub(crate) id: u64,
+    pub(crate) proof: [u8; 32],
+    pub(crate) exporter: [u8; 32],
+    pub(crate) index: u8,
+    pub(crate) count: u8,
+}
+
+impl Joins {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Expected>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets connections join a transfer. When all have joined, the transfer gets [`Event::Joined`].
+    pub(crate) fn expect(
+        &self,
+        secrets: JoinSecrets,
+        event_sender: mpsc::UnboundedSender<Event>,
+    ) -> Registration {
+        let id = secrets.id;
+        let expected = Expected {
+            secrets,
+            joined: Vec::new(),
+            loans: Vec::new(),
+            is_complete: false,
+            event_sender,
+        };
+        self.lock().insert(id, expected);
+        Registration { joins: self.clone(), id }
+    }
+
+    /// Adds a connection to its transfer, and answers all connections of the transfer once they are complete.
+    pub(crate) async fn join(
+        &self,
+        joining: Joining,
+        mut connection: Connection,
+        loan: Loan,
+    ) -> Result<(), &'static str> {
+        self.check(&joining)?;
+        let committed = tokio::time::timeout(COMMIT_TIMEOUT, connection.read_at_most(ANSWER_MAX));
+        if !matches!(committed.await, Ok(Ok(Some(Message::Joined)))) {
+            return Err("the connector does not need it");
+        }
+        let complete = self.add(&joining, connection, loan)?;
+        let Some(Complete { mut connections, event_sender }) = complete else { return Ok(()) };
+        for connection in &mut connections {
+            let answered = tokio::time::timeout(ANSWER_TIMEOUT, connection.write(&Message::Joined));
+            if !matches!(answered.await, Ok(Ok(()))) {
+                return Err("a connection that joined a transfer was closed");
+            }
+        }
+        // A transfer that is over needs no connections.
+        let _ = event_sender.send(Event::Joined(connections));
+        Ok(())
+    }
+
+    fn check(&self, joining: &Joining) -> Result<(), &'static str> {
+        let &Joining { id, proof, exporter, index, count } = joining;
+        let transfers = self.lock();
+        let expected = transfers.get(&id).ok_or("it joins a transfer that does not exist")?;
+        if !ticket::verify_proof(&expected.secrets.key, &exporter, &proof) {
+            return Err("it has no valid proof for the transfer that it joins");
+        }
+        if index >= count || count > MAX_JOINING {
+            return Err("it joins a transfer with an invalid number of connections");
+        }
+        if expected.is_complete {
+            return Err("it joins a transfer that has all its connections");
+        }
+        Ok(())
+    }
+
+    /// Returns the connections of the transfer if this one was the last to join.
+    fn add(
+        &self,
+        joining: &Joining,
+        connection: Connection,
+        loan: Loan,
+    ) -> Result<Option<Complete>, &'static str> {
+        let &Joining { id, index, count, .. } = joining;
+        let mut transfers = self.lock();
+        let expected = transfers.get_mut(&id).ok_or("it joins a transfer that has ended")?;
+        if expected.is_complete {
+            return Err("it joins a transfer that has all its connections");
+        }
+        // Connections of an earlier attempt are dropped.
+        if expected.joined.len() != usize::from(count) {
+            expected.joined = Vec::new();
+            expected.joined.resize(count.into(), None);
+            expected.loans = Vec::new();
+        }
+        let place = &mut expected.joined[usize::from(index)];
+        if place.is_some() {
+            return Err("it joins a transfer under a used index");
+        }
+        *place = Some(connection);
+        expected.loans.push(loan);
+        if expected.joined.iter().any(Option::is_none) {
+            return Ok(None);
+        }
+        expected.is_complete = true;
+        let complete = std::mem::take(&mut expected.joined).into_iter().flatten().collect();
+        Ok(Some(Complete { connections: complete, event_sender: expected.event_sender.clone() }))
+    }
+}
+
+impl Registration {
+    /// Lets connections join once more.
+    pub(crate) fn renew(&self) {
+        if let Some(expected) = self.joins.lock().get_mut(&self.id) {
+            expected.is_complete = false;
+            expected.loans.clear();
+        }
+    }
+}
+
+/// Dials `count` TLS connections to the listener of a session, and introduces them to a transfer.
+///
+/// # Errors
+/// If a connection cannot be made within `timeout`.
+pub(crate) async fn dial(
+    peer: SocketAddr,
+    fingerprint: [u8; 32],
+    count: u8,
+    secrets: JoinSecrets,
+    timeout: Duration,
+) -> Result<Vec<Connection>, Error> {
+    let failed = |why: String| {
+        Error::PeerGone(format!("no further TCP connection to {peer} could be made: {why}"))
+    };
+    let secrets = Arc::new(secrets);
+    let all = async {
+        let (mut tasks, mut connections, mut dialled) = (JoinSet::new(), Vec::new(), 0);
+        while connections.len() < usize::from(count) {
+            while tasks.len() < AT_ONCE && dialled < count {
+                tasks.spawn(dial_one(peer, fingerprint, Arc::clone(&secrets), dialled, count));
+                dialled += 1;
+            }
+            let Some(done) = tasks.join_next().await else { break };
+            connections.push(done.map_err(|error| error.to_string())??);
+        }
+        Ok(connections)
+    };
+    match tokio::time::timeout(timeout, all).await {
+        Ok(Ok(connections)) => Ok(connections),
+        Ok(Err(why)) => Err(failed(why)),
+        Err(_) => Err(failed(format!("no answer within {:.0} s", timeout.as_secs_f64()))),
+    }
+}
+
+async fn dial_one(
+    peer: SocketAddr,
+    fingerprint: [u8; 32],
+    secrets: Arc<JoinSecrets>,
+    index: u8,
+    count: u8,
+) -> Result<Connection, String> {
+    let stream = TcpStream::connect(peer).await.map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let stream = tls::connect(stream, fingerprint).await.map_err(|error| error.to_string())?;
+    let mut connection = Connection::new(stream);
+    let exporter = connection.proof_exporter().map_err(|error| error.to_string())?;
+    let proof = ticket::proof(&secrets.key, &exporter);
+    let message = Message::Join { id: secrets.id, proof, index, count };
+    connection.write(&message).await.map_err(|error| error.to_string())?;
+    Ok(connection)
+}
+
+/// Commits to these connections. Returns once the listener has answered on all of them.
+///
+/// # Errors
+/// If the listener closes a connection or does not answer.
+pub(crate) async fn commit(connections: &mut [Connection]) -> Result<(), Error> {
+    let failed = |why: &str| Error::PeerGone(format!("the listener let no connection join: {why}"));
+    for connection in connections.iter_mut() {
+        let committed = connection.write(&Message::Joined).await;
+        committed.map_err(|error| failed(&error.to_string()))?;
+    }
+    for connection in connections {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, connection.read_at_most(ANSWER_MAX));
+        match answer.await {
+            Ok(Ok(Some(Message::Joined))) => {}
+            Ok(Ok(_)) => return Err(failed("it was closed")),
+            Ok(Err(error)) => return Err(failed(&error.to_string())),
+            Err(_) => return Err(failed("no answer")),
+        }
+    }
+    Ok(())
+}

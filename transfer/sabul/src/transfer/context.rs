@@ -1,0 +1,48 @@
+//! Parts of a session that its transfers use.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use sabul_udp::SocketOptions;
+
+use crate::connection::Connection;
+use crate::control::{Control, Router};
+use crate::endpoint::Endpoint;
+use crate::machine::Machine;
+use crate::path::Demux;
+use crate::seal::Suite;
+
+/// The suite used before the listener has chosen; a listener chooses the first suite that it supports.
+pub(crate) fn first_suite() -> Suite {
+    Suite::preference()[0]
+}
+
+/// How this side opens UDP paths.
+#[derive(Clone, Debug)]
+pub(crate) enum Side {
+    Connector {
+        peer: SocketAddr,
+        sockets: SocketOptions,
+        /// Fingerprint of the listener's certificate.
+        fingerprint: [u8; 32],
+    },
+    Listener {
+        demux: Arc<Demux>,
+        peer: IpAddr,
+        address: SocketAddr,
+    },
+    /// A host of a simulated world in virtual time.
+    #[cfg(test)]
+    World(crate::world::End),
+}
+
+/// Parts of the session that its transfers use.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) machine: Machine,
+    pub(crate) side: Side,
+    pub(crate) connection: Connection,
+    pub(crate) control: Control,
+    pub(crate) router: Arc<Router>,
+    pub(crate) endpoint: Arc<Endpoint>,
+}

@@ -1,0 +1,321 @@
+//! Carrier of a running transfer: when the connector dials TCP, the change from UDP to TCP, and the way back.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sabul_cc::Policy;
+use sabul_wire::control::{ChannelParams, Message};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tracing::info;
+
+use super::super::context::{Context, Side};
+use super::super::progress::Handle;
+use super::Run;
+use super::open::reopen_path;
+use crate::channel::driver::Job;
+use crate::channel::{ChannelStart, ChannelStats, TcpStart};
+use crate::config::Carrier;
+use crate::connection::Connection;
+use crate::control::Event;
+use crate::error::Error;
+use crate::joins;
+use crate::path::OpenPath;
+
+/// Time after the first hello until TCP is tried beside UDP. [RFC 8305 §5] gives the same time to an address.
+pub(super) const HEAD_START: Duration = Duration::from_millis(250);
+/// Silence of UDP after which TCP is tried in a running transfer; at least [`SILENT_RTTS`] RTTs.
+const SILENT: Duration = Duration::from_secs(1);
+const SILENT_RTTS: f64 = 4.0;
+/// Time that UDP has to come back once the TCP connections are ready: after an outage of the whole path, both work
+/// again.
+const SECOND_CHANCE: Duration = Duration::from_millis(700);
+/// Interval of the look at UDP, and pause after a failed attempt to dial.
+const LOOK: Duration = Duration::from_millis(100);
+const RETRY: Duration = Duration::from_secs(1);
+/// Time that TCP carries the blocks before UDP is tried again; four times as long after each change, up to the
+/// maximum.
+const UDP_PAUSE: Duration = Duration::from_secs(3);
+const UDP_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// Timeout of an attempt to dial.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Dials the TCP connections of a transfer.
+#[derive(Clone, Debug)]
+pub(super) struct Dialler {
+    peer: SocketAddr,
+    fingerprint: [u8; 32],
+    count: u8,
+    connection: Connection,
+    number: u32,
+    event_sender: mpsc::UnboundedSender<Event>,
+}
+
+/// A task that ends when the value is dropped.
+#[derive(Debug)]
+pub(super) struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The first carrier that opens: an attempt to open another one then fails.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FirstCarrier(Arc<AtomicBool>);
+
+impl FirstCarrier {
+    /// Chooses this carrier. Returns whether no other carrier was chosen before.
+    pub(super) fn choose(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl Dialler {
+    /// The dialler of this end; `None` if the peer dials.
+    pub(super) fn new(
+        cx: &Context,
+        number: u32,
+        count: u8,
+        event_sender: &mpsc::UnboundedSender<Event>,
+    ) -> Option<Self> {
+        let Side::Connector { peer, fingerprint, .. } = &cx.side else { return None };
+        Some(Self {
+            peer: *peer,
+            fingerprint: *fingerprint,
+            count,
+            connection: cx.connection.clone(),
+            number,
+            event_sender: event_sender.clone(),
+        })
+    }
+
+    /// Dials, and joins the transfer if `is_needed` after that. Returns whether the connections have joined.
+    async fn dial(&self, is_needed: impl AsyncFnOnce() -> bool) -> Result<bool, Error> {
+        let secrets = self.connection.join_secrets(self.number);
+        let secrets = secrets.map_err(|error| Error::from_tls(error, &self.peer.to_string()))?;
+        let dialling = joins::dial(self.peer, self.fingerprint, self.count, secrets, DIAL_TIMEOUT);
+        let mut connections = dialling.await?;
+        if !is_needed().await {
+            return Ok(false);
+        }
+        joins::commit(&mut connections).await?;
+        // A transfer that is over needs no connections.
+        let _ = self.event_sender.send(Event::Joined(connections));
+        Ok(true)
+    }
+
+    /// Dials until the connections have joined, unless another carrier is chosen first.
+    pub(super) fn race(self, first: FirstCarrier) -> Task {
+        Task(tokio::spawn(async move {
+            loop {
+                match self.dial(async || first.choose()).await {
+                    Ok(_) => return,
+                    Err(error) => tracing::debug!(%error, "TCP connections for the data"),
+                }
+                tokio::time::sleep(RETRY).await;
+            }
+        }))
+    }
+
+    /// Dials as soon as UDP is silent.
+    pub(super) fn watch(self, stats: impl Fn() -> ChannelStats + Send + Sync + 'static) -> Task {
+        let is_silent = move || {
+            let ChannelStats { silence, rtt_ms, .. } = stats();
+            silence > SILENT.max(Duration::from_secs_f64(SILENT_RTTS * rtt_ms / 1e3))
+        };
+        Task(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                if !is_silent() {
+                    continue;
+                }
+                let is_needed = async || {
+                    tokio::time::sleep(SECOND_CHANCE).await;
+                    is_silent()
+                };
+                match self.dial(is_needed).await {
+                    Ok(true) => return,
+                    Ok(false) => {}
+                    Err(error) => {
+                        tracing::debug!(%error, "UDP is silent, and TCP does not pass");
+                        tokio::time::sleep(RETRY).await;
+                    }
+                }
+            }
+        }))
+    }
+}
+
+/// An open carrier.
+pub(super) enum Established {
+    Udp(Box<OpenPath>),
+    Tcp(Vec<Connection>),
+}
+
+/// State of the carrier of a running transfer.
+#[derive(Debug, Default)]
+pub(super) struct Carriage {
+    /// TCP connections that have joined and are not used yet.
+    pub(super) joined: Option<Vec<Connection>>,
+    /// A UDP path that is open and not used yet.
+    path: Option<OpenPath>,
+    /// The receiver of the data has a UDP path, too.
+    is_path_open_there: bool,
+    /// Changes to TCP so far.
+    changes: u32,
+    params: Option<ChannelParams>,
+    /// Waits for silence of UDP, or for a UDP path.
+    task: Option<Task>,
+}
+
+impl Carriage {
+    /// Processes an event that concerns the carrier; returns other events.
+    pub(super) fn take(&mut self, event: Event) -> Event {
+        match event {
+            Event::Joined(connections) => self.joined = Some(connections),
+            Event::PathOpen(path) => self.path = Some(*path),
+            Event::Control(Message::PathOpen { .. }) => self.is_path_open_there = true,
+            event => return event,
+        }
+        Event::Handled
+    }
+}
+
+impl Run {
+    /// Number of TCP connections: a flow that yields to others has one.
+    pub(super) fn tcp_connections(&self) -> u8 {
+        if self.steering.policy == Policy::Low { 1 } else { self.carrier.connections }
+    }
+
+    /// Begins to look for a better carrier, once the first one carries blocks.
+    pub(super) fn watch_carrier(&mut self, params: ChannelParams, is_udp: bool, handle: &Handle) {
+        self.carriage.params = Some(params);
+        if is_udp {
+            self.watch_udp(handle);
+        } else {
+            self.wait_for_udp();
+        }
+    }
+
+    /// Dials TCP when UDP falls silent, if this side is the connector.
+    fn watch_udp(&mut self, handle: &Handle) {
+        let number = self.mailbox.number;
+        let dialler =
+            Dialler::new(&self.cx, number, self.tcp_connections(), &self.mailbox.event_sender);
+        let dialler = dialler.filter(|_| self.carrier.carrier == Carrier::Auto);
+        let handle = handle.clone();
+        self.carriage.task = dialler.map(|dialler| dialler.watch(move || handle.stats()));
+    }
+
+    /// Opens a UDP path beside the TCP connections.
+    fn wait_for_udp(&mut self) {
+        let (cx, number) = (self.cx.clone(), self.mailbox.number);
+        let event_sender = self.mailbox.event_sender.clone();
+        self.carriage.changes += 1;
+        let times = self.carriage.changes;
+        let is_connector = matches!(cx.side, Side::Connector { .. });
+        if is_connector && self.carrier.carrier != Carrier::Auto {
+            return;
+        }
+        let pause = UDP_PAUSE * 4_u32.saturating_pow(times - 1).min(1000);
+        self.carriage.task = Some(Task(tokio::spawn(async move {
+            if is_connector {
+                tokio::time::sleep(pause.min(UDP_PAUSE_MAX)).await;
+            }
+            match reopen_path(&cx, number, times).await {
+                // A transfer that is over needs no path.
+                Ok(path) => drop(event_sender.send(Event::PathOpen(Box::new(path)))),
+                Err(error) => tracing::debug!(%error, "no UDP path beside TCP"),
+            }
+        })));
+    }
+
+    /// Makes the start parameters of TCP connections.
+    pub(super) fn tcp_start(
+        &self,
+        connections: Vec<Connection>,
+        block_bytes: u32,
+        reason: &'static str,
+    ) -> TcpStart {
+        info!(
+            transfer = self.mailbox.number,
+            connections = connections.len(),
+            reason,
+            "TCP carries the data"
+        );
+        for connection in &connections {
+            connection.watch_over(self.cx.endpoint.timeouts);
+        }
+        TcpStart {
+            connections,
+            block_bytes,
+            rate_limit_bps: self.steering.limit_bps(),
+            ceiling: self.cx.endpoint.sending.ceiling.clone(),
+            rtt: None,
+            reason,
+        }
+    }
+
+    /// Changes the carrier if another one is ready.
+    pub(super) async fn change_carrier(&mut self, handle: &Handle) {
+        let Some(mut params) = self.carriage.params.clone() else { return };
+        params.rate_limit_bps = self.steering.limit_bps();
+        if let Some(connections) = self.carriage.joined.take() {
+            let start = self.tcp_start(connections, params.block_bytes, "UDP stopped passing");
+            if let Some(run) = handle.to_tcp(start).await {
+                self.cx.machine.spawn(run);
+            }
+            self.wait_for_udp();
+        }
+        let is_ready = matches!(handle, Handle::Receiver(_)) || self.carriage.is_path_open_there;
+        if let Some(path) = self.carriage.path.take_if(|_| is_ready) {
+            self.carriage.is_path_open_there = false;
+            let transfer = self.mailbox.number;
+            if let Handle::Receiver(_) = handle {
+                self.cx.control.send(Message::PathOpen { transfer });
+            }
+            if let Some(registration) = &self.registration {
+                registration.renew();
+            }
+            info!(transfer, "UDP carries the data again");
+            let start = self.udp_start(path, params);
+            let (control, machine, taking) =
+                (self.cx.control.clone(), self.cx.machine.clone(), handle.clone());
+            // The carrier changes when all blocks over TCP have arrived.
+            self.cx.machine.spawn(async move {
+                let report = move |report| control.send(Message::Feedback { transfer, report });
+                if let Some(job) = taking.to_udp(start, Box::new(report)).await
+                    && let Err(error) = machine.run_channel(None, job)
+                {
+                    tracing::warn!(%error, "the thread of a channel does not start");
+                }
+            });
+            self.watch_udp(handle);
+        }
+    }
+}
+
+impl Handle {
+    async fn to_tcp(&self, start: TcpStart) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        Some(match self {
+            Self::Sender(handle) => Box::pin(handle.hand_over(start).await?),
+            Self::Receiver(handle) => Box::pin(handle.hand_over(start).await?),
+        })
+    }
+
+    async fn to_udp(
+        &self,
+        start: ChannelStart,
+        report: Box<dyn FnMut(Vec<u8>) + Send>,
+    ) -> Option<Job> {
+        match self {
+            Self::Sender(handle) => handle.back_to_udp(start).await,
+            Self::Receiver(handle) => handle.back_to_udp(start, report).await,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Carriers of the data: TCP from the start, TCP where UDP does not pass, TCP after UDP stopped.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sabul::files::{LocalDestination, RemoteDestination, SourceSet};
+use sabul::internal::connect_to;
+use sabul::settings::{Carrier, Direction, MeasureLimit};
+use sabul::{
+    Bytes, ConnectConfig, Error, Listener, ListenerConfig, Rate, Report, Service, Session,
+    TransferOptions,
+};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+
+/// Longer than any test takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A path that forwards TCP connections, and datagrams while `passes_udp` is set.
+struct Forwarder {
+    address: SocketAddr,
+    passes_udp: Arc<AtomicBool>,
+}
+
+impl Forwarder {
+    async fn to(target: SocketAddr, passes_udp: bool) -> Self {
+        let (tcp, udp) = loop {
+            let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()).await {
+                break (tcp, udp);
+            }
+        };
+        let address = tcp.local_addr().unwrap();
+        let passes_udp = Arc::new(AtomicBool::new(passes_udp));
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = tcp.accept().await {
+                tokio::spawn(async move {
+                    let mut far = TcpStream::connect(target).await.unwrap();
+                    let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                });
+            }
+        });
+        tokio::spawn(forward_datagrams(Arc::new(udp), target, Arc::clone(&passes_udp)));
+        Self { address, passes_udp }
+    }
+}
+
+/// Forwards datagrams of each client from a socket of its own.
+async fn forward_datagrams(udp: Arc<UdpSocket>, target: SocketAddr, passes: Arc<AtomicBool>) {
+    let mut clients = HashMap::<SocketAddr, Arc<UdpSocket>>::new();
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok((length, client)) = udp.recv_from(&mut bytes).await {
+        if let Entry::Vacant(place) = clients.entry(client) {
+            let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+            socket.connect(target).await.unwrap();
+            tokio::spawn(answer_datagrams(
+                Arc::clone(&socket),
+                Arc::clone(&udp),
+                client,
+                Arc::clone(&passes),
+            ));
+            place.insert(socket);
+        }
+        if passes.load(Ordering::Acquire) {
+            let _ = clients[&client].send(&bytes[..length]).await;
+        }
+    }
+}
+
+/// Forwards the answers of the target to a client.
+async fn answer_datagrams(
+    socket: Arc<UdpSocket>,
+    udp: Arc<UdpSocket>,
+    client: SocketAddr,
+    passes: Arc<AtomicBool>,
+) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(length) = socket.recv(&mut bytes).await {
+        if passes.load(Ordering::Acquire) {
+            let _ = udp.send_to(&bytes[..length], client).await;
+        }
+    }
+}
+
+/// A served directory, a directory of the client, and a session over a path between.
+struct Site {
+    root: TempDir,
+    here: TempDir,
+    path: Forwarder,
+    session: Session,
+}
+
+impl Site {
+    async fn new(passes_udp: bool) -> Self {
+        let (root, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+        let listener = Listener::bind(config).await.unwrap();
+        let ticket = listener.ticket().clone();
+        let path = Forwarder::to(listener.local_addr(), passes_udp).await;
+        let service = Service::default().root(root.path()).measure(true);
+        tokio::spawn(async move {
+            while let Ok(session) = listener.accept().await {
+                let service = service.clone();
+                tokio::spawn(async move { session.serve(&service).await });
+            }
+        });
+        let address = path.address.to_string();
+        let session = connect_to(&address, &ticket, ConnectConfig::default()).await.unwrap();
+        Self { root, here, path, session }
+    }
+
+    /// Uploads a new file and checks the copy.
+    async fn put(&self, bytes: usize, options: &TransferOptions) -> Result<Report, Error> {
+        let source = self.here.path().join("up");
+        fs::write(&source, content(bytes)).unwrap();
+        let to = RemoteDestination::path("up");
+        let transfer = self.session.put(SourceSet::path(&source), to, options).await?;
+        let report = transfer.finish().await?.into_result()?;
+        assert!(fs::read(self.root.path().join("up")).unwrap() == content(bytes));
+        Ok(report)
+    }
+
+    /// Downloads a new file and checks the copy.
+    async fn get(&self, bytes: usize, options: &TransferOptions) -> Result<Report, Error> {
+        fs::write(self.root.path().join("down"), content(bytes)).unwrap();
+        let to = LocalDestination::path(self.here.path().join("down"));
+        let transfer = self.session.get(vec![b"down".to_vec()], false, to, options).await?;
+        let report = transfer.finish().await?.into_result()?;
+        assert!(fs::read(self.here.path().join("down")).unwrap() == content(bytes));
+        Ok(report)
+    }
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| u8::try_from((i * 31 + i / 251) % 256).unwrap()).collect()
+}
+
+fn options() -> TransferOptions {
+    TransferOptions::default().block_size(Bytes(64 << 10))
+}
+
+fn run(test: impl Future<Output = ()>) {
+    crate::common::within(TIMEOUT, test);
+}
+
+#[test]
+fn files_cross_tcp_where_udp_does_not_pass() {
+    run(async {
+        let site = Site::new(false).await;
+        let begin = Instant::now();
+        let report = site.put(5_000_000, &options()).await.unwrap();
+        assert_eq!(report.channel.carrier, "tcp");
+        assert_eq!(report.channel.carrier_reason, "UDP does not pass");
+        let report = site.get(5_000_001, &options()).await.unwrap();
+        assert_eq!(report.channel.carrier, "tcp");
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    });
+}
+
+#[test]
+fn udp_carries_the_data_where_udp_passes() {
+    run(async {
+        let site = Site::new(true).await;
+        let report = site.put(1_000_000, &options()).await.unwrap();
+        assert_eq!((report.channel.carrier, report.channel.carrier_reason), ("udp", ""));
+    });
+}
+
+#[test]
+fn tcp_carries_files_of_all_sizes_on_any_number_of_connections() {
+    run(async {
+        let site = Site::new(true).await;
+        for (connections, bytes) in [(1, 0), (1, 1), (4, 65_536), (3, 3_000_000), (16, 20_000_000)]
+        {
+            let options = options().carrier(Carrier::Tcp).tcp_connections(connections);
+            let report = site.put(bytes, &options).await.unwrap();
+            assert_eq!((report.bytes, report.channel.carrier), (bytes as u64, "tcp"));
+            let report = site.get(bytes, &options).await.unwrap();
+            assert_eq!(
+                (report.bytes, report.channel.carrier_reason),
+                (bytes as u64, "as requested")
+            );
+        }
+        for connections in [0, 17] {
+            let options = options().carrier(Carrier::Tcp).tcp_connections(connections);
+            let error = site.put(1, &options).await.unwrap_err();
+            assert!(error.to_string().contains("1 to 16"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_rate_limit_holds_over_tcp() {
+    run(async {
+        let site = Site::new(true).await;
+        let options = options().carrier(Carrier::Tcp).rate_limit(Some(Rate(20_000_000)));
+        let limit = MeasureLimit::default().time(Some(Duration::from_secs(2)));
+        for direction in [Direction::Send, Direction::Receive] {
+            let transfer = site.session.measure(direction, limit, &options).await.unwrap();
+            let rate = transfer.finish().await.unwrap().goodput_bps;
+            assert!((14e6..=20.5e6).contains(&rate), "{rate}");
+        }
+    });
+}
+
+#[test]
+fn tcp_takes_over_when_udp_stops_in_the_middle_of_a_transfer() {
+    run(async {
+        let options = options().rate_limit(Some(Rate(40_000_000)));
+        for is_upload in [true, false] {
+            let site = Site::new(true).await;
+            let passes_udp = Arc::clone(&site.path.passes_udp);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(700)).await;
+                passes_udp.store(false, Ordering::Release);
+            });
+            let begin = Instant::now();
+            let report = match is_upload {
+                true => site.put(10_000_000, &options).await.unwrap(),
+                false => site.get(10_000_000, &options).await.unwrap(),
+            };
+            assert_eq!(report.channel.carrier, "tcp");
+            assert_eq!(report.channel.carrier_reason, "UDP stopped passing");
+            assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+        }
+    });
+}
+
+#[test]
+fn a_short_outage_of_udp_changes_no_carrier() {
+    run(async {
+        let site = Site::new(true).await;
+        let passes_udp = Arc::clone(&site.path.passes_udp);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            passes_udp.store(false, Ordering::Release);
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            passes_udp.store(true, Ordering::Release);
+        });
+        let options = options().rate_limit(Some(Rate(40_000_000)));
+        let report = site.put(10_000_000, &options).await.unwrap();
+        assert_eq!(report.channel.carrier, "udp");
+    });
+}
+
+#[test]
+fn udp_takes_over_again_when_it_passes_again() {
+    run(async {
+        let options = options().rate_limit(Some(Rate(20_000_000)));
+        for is_upload in [true, false] {
+            let site = Site::new(false).await;
+            let passes_udp = Arc::clone(&site.path.passes_udp);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(1500)).await;
+                passes_udp.store(true, Ordering::Release);
+            });
+            let report = match is_upload {
+                true => site.put(20_000_000, &options).await.unwrap(),
+                false => site.get(20_000_000, &options).await.unwrap(),
+            };
+            assert_eq!((report.channel.carrier, report.channel.carrier_reason), ("udp", ""));
+            assert!(report.elapsed < Duration::from_secs(20), "{:?}", report.elapsed);
+        }
+    });
+}
+
+#[test]
+fn a_transfer_changes_its_carrier_many_times() {
+    run(async {
+        let options = options().rate_limit(Some(Rate(10_000_000)));
+        let site = Site::new(true).await;
+        let passes_udp = Arc::clone(&site.path.passes_udp);
+        tokio::spawn(async move {
+            for _ in 0..3 {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                passes_udp.store(false, Ordering::Release);
+                tokio::time::sleep(Duration::from_secs(4)).await;
+                passes_udp.store(true, Ordering::Release);
+            }
+        });
+        let (up, down) =
+            tokio::join!(site.put(20_000_000, &options), site.get(20_000_000, &options));
+        assert_eq!((up.unwrap().bytes, down.unwrap().bytes), (20_000_000, 20_000_000));
+    });
+}
