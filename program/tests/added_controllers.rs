@@ -27,36 +27,21 @@ const PLAY: &str = "SABUL_TEST_PLAYS_PROGRAM";
 // ---- the program --------------------------------------------------------------------------------
 
 const PARAMS: &[ParamSpec] = &[
-    ParamSpec {
-        name: "window",
-        unit: Unit::Packets,
-        default: "20",
-        range: (1.0, 100.0),
-        doc: "How many packets it has on the way",
-        source: "made up",
-    },
+    ParamSpec::new("window", Unit::Packets, "20", (1.0, 100.0))
+        .doc("How many packets it has on the way")
+        .source("made up"),
     // Kinds of faults, which occur once 200 packets have arrived.
-    ParamSpec {
-        name: "then",
-        unit: Unit::Word(&["on", "panic", "shut"]),
-        default: "on",
-        range: (0.0, 0.0),
-        doc: "What it does after 200 packets",
-        source: "made up",
-    },
+    ParamSpec::word("then", &["on", "panic", "shut"], "on")
+        .doc("What it does after 200 packets")
+        .source("made up"),
 ];
 
-const STURDY: Entry = Entry {
-    name: "sturdy",
-    summary: "Always the same window",
-    source: "made up for a test",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: false,
-    follows_policy: false,
-    remembers_path: false,
-    build: |values, _| Ok(Box::new(Same::new(values))),
-};
+const STURDY: Entry =
+    Entry::new("sturdy", Family::Window, |values, _| Ok(Box::new(Same::new(values))))
+        .summary("Always the same window")
+        .source("made up for a test")
+        .params(PARAMS)
+        .without_loss_response();
 
 static ADDED: [Entry; 3] = [
     STURDY,

@@ -18,42 +18,20 @@ use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 const SOURCE: &str = "this example";
 
 /// Registry entry that the program adds to its controllers.
-pub const ENTRY: Entry = Entry {
-    name: "gentle",
-    summary: "AIMD that keeps the queue below a bound: an example",
-    source: SOURCE,
-    params: &[
-        ParamSpec {
-            name: "target_ms",
-            unit: Unit::Millis,
-            default: "10",
-            range: (0.1, 1000.0),
-            doc: "Queueing delay above which the window shrinks",
-            source: SOURCE,
-        },
-        ParamSpec {
-            name: "keep",
-            unit: Unit::Number,
-            default: "0.7",
-            range: (0.1, 0.95),
-            doc: "Share of the window that stays after a loss",
-            source: SOURCE,
-        },
-        ParamSpec {
-            name: "initial_window",
-            unit: Unit::Packets,
-            default: "10",
-            range: (1.0, 10_000.0),
-            doc: "First window",
-            source: "[RFC6928 §2]",
-        },
-    ],
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub const ENTRY: Entry = Entry::new("gentle", Family::Window, build)
+    .summary("AIMD that keeps the queue below a bound: an example")
+    .source(SOURCE)
+    .params(&[
+        ParamSpec::new("target_ms", Unit::Millis, "10", (0.1, 1000.0))
+            .doc("Queueing delay above which the window shrinks")
+            .source(SOURCE),
+        ParamSpec::new("keep", Unit::Number, "0.7", (0.1, 0.95))
+            .doc("Share of the window that stays after a loss")
+            .source(SOURCE),
+        ParamSpec::new("initial_window", Unit::Packets, "10", (1.0, 10_000.0))
+            .doc("First window")
+            .source("[RFC6928 §2]"),
+    ]);
 
 /// Relative decrease of the window by an ACK while the queue is too long.
 const EASE: f64 = 1.0 / 16.0;

@@ -26,17 +26,12 @@ mod params;
 
 use params::PARAMS;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "sabul2002",
-    summary: "SABUL's first rate control, multiplicative increase and decrease: historical reference",
-    source: "[OVV-T §II] Oothongsap, Viniotis, Vouk; defects after [OVV04 §3]",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("sabul2002", Family::Rate, build)
+    .summary(
+        "SABUL's first rate control, multiplicative increase and decrease: historical reference",
+    )
+    .source("[OVV-T §II] Oothongsap, Viniotis, Vouk; defects after [OVV04 §3]")
+    .params(PARAMS);
 
 const PS_PER_US: f64 = 1e6;
 /// [SABUL2] Number of the first ERR packet that counts as excessive loss.

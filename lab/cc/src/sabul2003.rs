@@ -48,71 +48,34 @@ const GAP_MIN_PUBLISHED: Span = Span::from_micros(10);
 /// would flood slower paths.
 const GAP_MAX: Span = Span::from_millis(12);
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "sabul2003",
-    summary: "SABUL's rate control as published in 2003, with a search for the initial rate",
-    source: "[SABUL] Gu, Hong, Mazzucco, Grossman 2003, sections II-D and II-E",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("sabul2003", Family::Rate, build)
+    .summary("SABUL's rate control as published in 2003, with a search for the initial rate")
+    .source("[SABUL] Gu, Hong, Mazzucco, Grossman 2003, sections II-D and II-E")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
-    ParamSpec {
-        name: "start",
-        unit: Unit::Word(&["search", "published"]),
-        default: "search",
-        range: (0.0, 0.0),
-        doc: "Start of the flow: 'search' measures the rate; 'published' uses rate_mbps_initial, and the flow \
-              window grows from one packet",
-        source: "published: [SABUL §II-E]; search: ours",
-    },
-    ParamSpec {
-        name: "rate_mbps_initial",
-        unit: Unit::Mbps,
-        default: "100",
-        range: (1.0, 100_000.0),
-        doc: "Sending rate of the published start including IP headers; the gap is at most 12 ms, which sets \
-              a higher minimum rate for packets above 1500 bytes",
-        source: "[SABUL §II-E]: set by the application",
-    },
-    ParamSpec {
-        name: "window_packets",
-        unit: Unit::Packets,
-        default: "25600",
-        range: (2.0, 1e6),
-        doc: "Maximum flow window during the published start; with 'bounds=published' for the whole transfer",
-        source: "[SABUL2] 25 600; [SABUL §II-D] suggests bandwidth × RTT",
-    },
-    ParamSpec {
-        name: "syn_interval_ms",
-        unit: Unit::Millis,
-        default: "10",
-        range: (1.0, 10_000.0),
-        doc: "Interval of rate control",
-        source: "[SABUL §II-E] 0.01 s",
-    },
-    ParamSpec {
-        name: "freeze",
-        unit: Unit::Word(&["rtt-min", "rtt", "syn"]),
-        default: "rtt-min",
-        range: (0.0, 0.0),
-        doc: "Length of the freeze at the start of a loss epoch: 'rtt-min', the smallest RTT, which drains a \
-              queue of one BDP; 'rtt', the averaged RTT including the queue; 'syn', one SYN interval",
-        source: "[SABUL §II-E] one RTT, without saying which; [SABUL2] one SYN interval",
-    },
-    ParamSpec {
-        name: "bounds",
-        unit: Unit::Word(&["measured", "published", "none"]),
-        default: "measured",
-        range: (0.0, 0.0),
-        doc: "Limit after the start: 'measured' limits rate and data in flight by the arrival rate; \
-              'published' by window_packets and one packet per 10 µs; with 'none' only losses reduce the rate",
-        source: "measured: ours; published: [SABUL §II-D], [SABUL2]",
-    },
+    ParamSpec::word("start", &["search", "published"], "search")
+        .doc("Start of the flow: 'search' measures the rate; 'published' uses rate_mbps_initial, and the flow \
+              window grows from one packet")
+        .source("published: [SABUL §II-E]; search: ours"),
+    ParamSpec::new("rate_mbps_initial", Unit::Mbps, "100", (1.0, 100_000.0))
+        .doc("Sending rate of the published start including IP headers; the gap is at most 12 ms, which sets \
+              a higher minimum rate for packets above 1500 bytes")
+        .source("[SABUL §II-E]: set by the application"),
+    ParamSpec::new("window_packets", Unit::Packets, "25600", (2.0, 1e6))
+        .doc("Maximum flow window during the published start; with 'bounds=published' for the whole transfer")
+        .source("[SABUL2] 25 600; [SABUL §II-D] suggests bandwidth × RTT"),
+    ParamSpec::new("syn_interval_ms", Unit::Millis, "10", (1.0, 10_000.0))
+        .doc("Interval of rate control")
+        .source("[SABUL §II-E] 0.01 s"),
+    ParamSpec::word("freeze", &["rtt-min", "rtt", "syn"], "rtt-min")
+        .doc("Length of the freeze at the start of a loss epoch: 'rtt-min', the smallest RTT, which drains a \
+              queue of one BDP; 'rtt', the averaged RTT including the queue; 'syn', one SYN interval")
+        .source("[SABUL §II-E] one RTT, without saying which; [SABUL2] one SYN interval"),
+    ParamSpec::word("bounds", &["measured", "published", "none"], "measured")
+        .doc("Limit after the start: 'measured' limits rate and data in flight by the arrival rate; \
+              'published' by window_packets and one packet per 10 µs; with 'none' only losses reduce the rate")
+        .source("measured: ours; published: [SABUL §II-D], [SABUL2]"),
     UNUSED,
 ];
 

@@ -16,7 +16,7 @@ use sabul_cc::registry::{Entry, Family};
 use sabul_cc::tfrc::{LossIntervals, loss_event_rate, rate};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, LossReport, PAUSE_MAX, ParamSpec, ParamValues, Phase,
-    Reason, SendLimits, SentNumber, Unit,
+    Reason, SendLimits, SentNumber,
 };
 use sabul_units::{Bytes, Gap, Instant, Span};
 
@@ -37,26 +37,14 @@ const INITIAL_PACKETS: (f64, f64) = (2.0, 4.0);
 /// [RFC5348 §4.2] Packets a second until the RTT is known.
 const RATE_START: f64 = 1.0;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "tfrc",
-    summary: "TFRC: computes the rate of a Reno flow from the RTT and the loss event rate",
-    source: "[RFC5348] Floyd, Handley, Padhye, Widmer 2008",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("tfrc", Family::Rate, build)
+    .summary("TFRC: computes the rate of a Reno flow from the RTT and the loss event rate")
+    .source("[RFC5348] Floyd, Handley, Padhye, Widmer 2008")
+    .params(PARAMS);
 
-const PARAMS: &[ParamSpec] = &[ParamSpec {
-    name: "damping",
-    unit: Unit::Word(&["on", "off"]),
-    default: "on",
-    range: (0.0, 0.0),
-    doc: "Damping: 'on' lowers the rate at once while the RTT is above its average",
-    source: "[RFC5348 §4.5], optional there",
-}];
+const PARAMS: &[ParamSpec] = &[ParamSpec::word("damping", &["on", "off"], "on")
+    .doc("Damping: 'on' lowers the rate at once while the RTT is above its average")
+    .source("[RFC5348 §4.5], optional there")];
 
 /// One RTT by packet numbers; its end replaces a feedback packet of the receiver.
 #[derive(Clone, Copy, Debug)]

@@ -34,34 +34,21 @@ const BETA: f64 = 1.5e-6;
 const PERIOD_US_MAX: f64 = 1e5;
 
 /// All versions start with a small window and bound it by this.
-const WINDOW: ParamSpec = ParamSpec {
-    name: "window_packets",
-    unit: Unit::Packets,
-    default: "25600",
-    range: (16.0, 1e6),
-    doc: "Maximum window; slow start ends when the window reaches this value",
-    source: "[UDT4 core.cpp] 25 600, as in versions 1 and 2",
-};
+const WINDOW: ParamSpec = ParamSpec::new("window_packets", Unit::Packets, "25600", (16.0, 1e6))
+    .doc("Maximum window; slow start ends when the window reaches this value")
+    .source("[UDT4 core.cpp] 25 600, as in versions 1 and 2");
 
 /// For versions 1 and 2; version 4 adds as many packets to each computed window.
-const WINDOW_MIN: ParamSpec = ParamSpec {
-    name: "window_packets_min",
-    unit: Unit::Packets,
-    default: "16",
-    range: (1.0, 1000.0),
-    doc: "Minimum window after slow start; the published value 1 permits a permanent stall",
-    source: "ours; [UDT4 ccc.cpp] adds 16 to the window",
-};
+const WINDOW_MIN: ParamSpec =
+    ParamSpec::new("window_packets_min", Unit::Packets, "16", (1.0, 1000.0))
+        .doc("Minimum window after slow start; the published value 1 permits a permanent stall")
+        .source("ours; [UDT4 ccc.cpp] adds 16 to the window");
 
 /// Packet pairs need arrival times that ACKs do not carry.
-const CAPACITY: ParamSpec = ParamSpec {
-    name: "capacity_mbps",
-    unit: Unit::NumberOr("measured"),
-    default: "measured",
-    range: (0.01, 100_000.0),
-    doc: "Capacity of the path including IP headers: 'measured' from ACKs, or a fixed value",
-    source: "ours; [UDT4 window.cpp] measures it by packet pairs",
-};
+const CAPACITY: ParamSpec =
+    ParamSpec::new("capacity_mbps", Unit::NumberOr("measured"), "measured", (0.01, 100_000.0))
+        .doc("Capacity of the path including IP headers: 'measured' from ACKs, or a fixed value")
+        .source("ours; [UDT4 window.cpp] measures it by packet pairs");
 
 /// Returns the smallest power of ten that is at least `x` and at least one.
 fn decade(x: f64) -> f64 {

@@ -5,18 +5,13 @@
 //!              interval that used less than half of the rate shows nothing about the path.
 //! Not here:    the rates (`sabul2002`, `sabul2003`).
 
-use sabul_cc::{Acked, ParamSpec, ParamValues, Unit};
+use sabul_cc::{Acked, ParamSpec, ParamValues};
 use sabul_units::{Packets, Span};
 
-pub(crate) const UNUSED: ParamSpec = ParamSpec {
-    name: "unused",
-    unit: Unit::Word(&["hold", "rise"]),
-    default: "hold",
-    range: (0.0, 0.0),
-    doc: "Rate while the application or the receive buffer leaves more than half of the rate unused: 'hold', \
-          no increase; 'rise', as published",
-    source: "ours; the papers' sources always have data",
-};
+pub(crate) const UNUSED: ParamSpec = ParamSpec::word("unused", &["hold", "rise"], "hold")
+    .doc("Rate while the application or the receive buffer leaves more than half of the rate unused: 'hold', \
+          no increase; 'rise', as published")
+    .source("ours; the papers' sources always have data");
 
 /// State of the rule; see the module.
 #[derive(Debug)]

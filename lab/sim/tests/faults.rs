@@ -36,17 +36,10 @@ fn broken(then: fn(&mut SendLimits)) -> Box<dyn Controller> {
     Box::new(Broken { limits, then })
 }
 
-const FINE: Entry = Entry {
-    name: "wide-open",
-    summary: "",
-    source: "",
-    params: &[],
-    family: Family::Window,
-    is_adaptive: false,
-    follows_policy: false,
-    remembers_path: false,
-    build: |_, _| Ok(broken(|limits| limits.window = Some(Packets(u64::MAX)))),
-};
+const FINE: Entry = Entry::new("wide-open", Family::Window, |_, _| {
+    Ok(broken(|limits| limits.window = Some(Packets(u64::MAX))))
+})
+.without_loss_response();
 
 const ADDED: &[Entry] = &[
     FINE,

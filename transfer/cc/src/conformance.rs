@@ -428,14 +428,7 @@ mod tests {
 
     #[test]
     fn wrong_ranges_of_a_parameter_are_found() {
-        const WINDOW: ParamSpec = ParamSpec {
-            name: "window",
-            unit: Unit::Packets,
-            default: "5",
-            range: (1.0, 10.0),
-            doc: "",
-            source: "",
-        };
+        const WINDOW: ParamSpec = ParamSpec::new("window", Unit::Packets, "5", (1.0, 10.0));
         let picky: crate::entry::Build = |values, _| match values.number("window") {
             window if window > 9.0 => Err(ConfigError {
                 setting: "window".to_owned(),

@@ -46,6 +46,52 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Creates the entry of a controller that reacts to loss, without description, source and
+    /// parameters.
+    pub const fn new(name: &'static str, family: Family, build: Build) -> Self {
+        Self {
+            name,
+            summary: "",
+            source: "",
+            params: &[],
+            family,
+            is_adaptive: true,
+            follows_policy: false,
+            remembers_path: false,
+            build,
+        }
+    }
+
+    /// Sets the one-line description.
+    pub const fn summary(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    /// Sets the publication or other origin of the algorithm.
+    pub const fn source(self, source: &'static str) -> Self {
+        Self { source, ..self }
+    }
+
+    /// Sets the parameters.
+    pub const fn params(self, params: &'static [ParamSpec]) -> Self {
+        Self { params, ..self }
+    }
+
+    /// Declares that the controller does not react to loss.
+    pub const fn without_loss_response(self) -> Self {
+        Self { is_adaptive: false, ..self }
+    }
+
+    /// Declares that the controller follows policies.
+    pub const fn with_policies(self) -> Self {
+        Self { follows_policy: true, ..self }
+    }
+
+    /// Declares that the controller can start from an earlier flow's measurements.
+    pub const fn with_path_memory(self) -> Self {
+        Self { remembers_path: true, ..self }
+    }
+
     /// Returns whether the algorithm is this project's own, as in its [source](Self::source).
     /// Published algorithms run as published in the simulator, without the circuit breaker.
     pub fn is_ours(&self) -> bool {

@@ -10,35 +10,19 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::phase::Phase;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "fixed",
-    summary: "Constant rate without reaction to loss: a baseline for dedicated paths",
-    source: "ours",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: false,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("fixed", Family::Rate, build)
+    .summary("Constant rate without reaction to loss: a baseline for dedicated paths")
+    .source("ours")
+    .params(PARAMS)
+    .without_loss_response();
 
 const PARAMS: &[ParamSpec] = &[
-    ParamSpec {
-        name: "rate_mbps",
-        unit: Unit::Mbps,
-        default: "0",
-        range: (0.0, 1e6),
-        doc: "Sending rate including IP headers; 0 disables pacing",
-        source: "ours: a baseline",
-    },
-    ParamSpec {
-        name: "window_packets",
-        unit: Unit::Packets,
-        default: "0",
-        range: (0.0, 1e9),
-        doc: "Maximum number of unacknowledged packets; with 0 only the flow window limits this number",
-        source: "ours: a baseline",
-    },
+    ParamSpec::new("rate_mbps", Unit::Mbps, "0", (0.0, 1e6))
+        .doc("Sending rate including IP headers; 0 disables pacing")
+        .source("ours: a baseline"),
+    ParamSpec::new("window_packets", Unit::Packets, "0", (0.0, 1e9))
+        .doc("Maximum number of unacknowledged packets; with 0 only the flow window limits this number")
+        .source("ours: a baseline"),
 ];
 
 #[derive(Debug)]

@@ -52,6 +52,37 @@ pub struct ParamSpec {
     pub source: &'static str,
 }
 
+impl ParamSpec {
+    /// Creates a numeric parameter without description and source.
+    pub const fn new(
+        name: &'static str,
+        unit: Unit,
+        default: &'static str,
+        range: (f64, f64),
+    ) -> Self {
+        Self { name, unit, default, range, doc: "", source: "" }
+    }
+
+    /// Creates a parameter with one of these words as its value.
+    pub const fn word(
+        name: &'static str,
+        words: &'static [&'static str],
+        default: &'static str,
+    ) -> Self {
+        Self::new(name, Unit::Word(words), default, (0.0, 0.0))
+    }
+
+    /// Sets the effect of the parameter, in words.
+    pub const fn doc(self, doc: &'static str) -> Self {
+        Self { doc, ..self }
+    }
+
+    /// Sets the source of the default.
+    pub const fn source(self, source: &'static str) -> Self {
+        Self { source, ..self }
+    }
+}
+
 /// Invalid setting: its name, the rejected value, and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {

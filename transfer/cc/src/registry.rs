@@ -252,14 +252,7 @@ mod tests {
         }
     }
 
-    const RANGED: ParamSpec = ParamSpec {
-        name: "share",
-        unit: Unit::Number,
-        default: "0.5",
-        range: (0.0, 1.0),
-        doc: "",
-        source: "",
-    };
+    const RANGED: ParamSpec = ParamSpec::new("share", Unit::Number, "0.5", (0.0, 1.0));
 
     fn named(name: &'static str, params: &'static [ParamSpec]) -> Entry {
         Entry { name, params, ..ENTRIES[0] }

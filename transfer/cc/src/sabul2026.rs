@@ -121,26 +121,16 @@ const FEW: f64 = 8.0;
 /// Ours: part of the link's rate from which this flow counts as alone.
 const ALONE_PART: f64 = 0.8;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "sabul2026",
-    summary: "Current SABUL: paces, keeps a bounded standing queue, tolerates random loss",
-    source: "ours, on [FRCC] and [BBR3]; docs/algorithms/sabul2026.md",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: true,
-    remembers_path: true,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("sabul2026", Family::Rate, build)
+    .summary("Current SABUL: paces, keeps a bounded standing queue, tolerates random loss")
+    .source("ours, on [FRCC] and [BBR3]; docs/algorithms/sabul2026.md")
+    .params(PARAMS)
+    .with_policies()
+    .with_path_memory();
 
-const PARAMS: &[ParamSpec] = &[ParamSpec {
-    name: "theta_ms",
-    unit: Unit::Millis,
-    default: "1",
-    range: (0.1, 100.0),
-    doc: "Queueing delay that each of the first four sabul2026 flows adds; smaller on paths with a short RTT",
-    source: "ours, by experiment: twice as much overflows half a product of queue with 16 flows at 40 ms",
-}];
+const PARAMS: &[ParamSpec] = &[ParamSpec::new("theta_ms", Unit::Millis, "1", (0.1, 100.0))
+    .doc("Queueing delay that each of the first four sabul2026 flows adds; smaller on paths with a short RTT")
+    .source("ours, by experiment: twice as much overflows half a product of queue with 16 flows at 40 ms")];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {

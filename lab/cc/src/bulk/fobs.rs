@@ -22,35 +22,19 @@ const FASTER: f64 = 0.95;
 const PERIOD_MIN: Span = Span::from_nanos(100);
 const PERIOD_MAX: Span = Span::from_millis(100);
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "fobs",
-    summary: "FOBS: sends the unacknowledged data in cycles without waiting",
-    source: "[FOBS] Dickens, Gropp 2002",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: false,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("fobs", Family::Rate, build)
+    .summary("FOBS: sends the unacknowledged data in cycles without waiting")
+    .source("[FOBS] Dickens, Gropp 2002")
+    .params(PARAMS)
+    .without_loss_response();
 
 const PARAMS: &[ParamSpec] = &[
-    ParamSpec {
-        name: "rate_mbps",
-        unit: Unit::Mbps,
-        default: "100",
-        range: (0.0, 1e6),
-        doc: "Sending rate including IP headers, or the initial rate with 'control=on'; 0 disables pacing",
-        source: "ours: published is as fast as the interface goes",
-    },
-    ParamSpec {
-        name: "control",
-        unit: Unit::Word(&["off", "on"]),
-        default: "off",
-        range: (0.0, 0.0),
-        doc: "Rate control: 'on' changes the rate by the loss of each segment; 'off' keeps the rate constant",
-        source: "[FOBS] greedy; the rule of the other is ours",
-    },
+    ParamSpec::new("rate_mbps", Unit::Mbps, "100", (0.0, 1e6))
+        .doc("Sending rate including IP headers, or the initial rate with 'control=on'; 0 disables pacing")
+        .source("ours: published is as fast as the interface goes"),
+    ParamSpec::word("control", &["off", "on"], "off")
+        .doc("Rate control: 'on' changes the rate by the loss of each segment; 'off' keeps the rate constant")
+        .source("[FOBS] greedy; the rule of the other is ours"),
 ];
 
 #[derive(Debug)]

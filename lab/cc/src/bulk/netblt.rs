@@ -22,52 +22,28 @@ const FASTER: f64 = 0.95;
 const INTERVAL_MIN: Span = Span::from_micros(10);
 const INTERVAL_MAX: Span = Span::from_secs(10);
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "netblt",
-    summary: "NETBLT: sends bursts at a fixed interval; the receiver requests missing data per buffer",
-    source: "[RFC998] Clark, Lambert, Zhang 1987",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: false,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("netblt", Family::Rate, build)
+    .summary(
+        "NETBLT: sends bursts at a fixed interval; the receiver requests missing data per buffer",
+    )
+    .source("[RFC998] Clark, Lambert, Zhang 1987")
+    .params(PARAMS)
+    .without_loss_response();
 
 const PARAMS: &[ParamSpec] = &[
-    ParamSpec {
-        name: "burst_packets",
-        unit: Unit::Packets,
-        default: "50",
-        range: (1.0, 10_000.0),
-        doc: "Packets per burst, sent back to back",
-        source: "[RFC998] leaves it to both ends; default ours",
-    },
-    ParamSpec {
-        name: "burst_interval_ms",
-        unit: Unit::Millis,
-        default: "10",
-        range: (0.01, 10_000.0),
-        doc: "Time between the starts of two bursts",
-        source: "[RFC998] leaves it to both ends; default ours",
-    },
-    ParamSpec {
-        name: "max_buffers",
-        unit: Unit::Number,
-        default: "64",
-        range: (1.0, 512.0),
-        doc: "Maximum number of unacknowledged buffers of 64 packets",
-        source: "[RFC998] leaves it to both ends; default ours",
-    },
-    ParamSpec {
-        name: "adaptation",
-        unit: Unit::Word(&["off", "on"]),
-        default: "off",
-        range: (0.0, 0.0),
-        doc: "Control of the burst interval: 'on' changes the interval by the loss of each buffer; 'off' \
-              keeps the interval constant",
-        source: "ours: [RFC998] leaves it open",
-    },
+    ParamSpec::new("burst_packets", Unit::Packets, "50", (1.0, 10_000.0))
+        .doc("Packets per burst, sent back to back")
+        .source("[RFC998] leaves it to both ends; default ours"),
+    ParamSpec::new("burst_interval_ms", Unit::Millis, "10", (0.01, 10_000.0))
+        .doc("Time between the starts of two bursts")
+        .source("[RFC998] leaves it to both ends; default ours"),
+    ParamSpec::new("max_buffers", Unit::Number, "64", (1.0, 512.0))
+        .doc("Maximum number of unacknowledged buffers of 64 packets")
+        .source("[RFC998] leaves it to both ends; default ours"),
+    ParamSpec::word("adaptation", &["off", "on"], "off")
+        .doc("Control of the burst interval: 'on' changes the interval by the loss of each buffer; 'off' \
+              keeps the interval constant")
+        .source("ours: [RFC998] leaves it open"),
 ];
 
 #[derive(Debug)]

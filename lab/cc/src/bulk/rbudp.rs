@@ -11,26 +11,15 @@ use sabul_units::{Bytes, Rate};
 
 use crate::rules::ROUNDS;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "rbudp",
-    summary: "RBUDP: constant rate; each round sends the data that the previous round lost",
-    source: "[RBUDP] He, Leigh, Yu 2002",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: false,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("rbudp", Family::Rate, build)
+    .summary("RBUDP: constant rate; each round sends the data that the previous round lost")
+    .source("[RBUDP] He, Leigh, Yu 2002")
+    .params(PARAMS)
+    .without_loss_response();
 
-const PARAMS: &[ParamSpec] = &[ParamSpec {
-    name: "rate_mbps",
-    unit: Unit::Mbps,
-    default: "100",
-    range: (0.01, 1e6),
-    doc: "Sending rate including IP headers",
-    source: "[RBUDP] leaves it to the user; default ours",
-}];
+const PARAMS: &[ParamSpec] = &[ParamSpec::new("rate_mbps", Unit::Mbps, "100", (0.01, 1e6))
+    .doc("Sending rate including IP headers")
+    .source("[RBUDP] leaves it to the user; default ours")];
 
 #[derive(Debug)]
 struct Rbudp {

@@ -20,51 +20,24 @@ const GAP_MAX: Span = Span::from_millis(10);
 /// Initial gap, in gaps of the target rate.
 const START: u64 = 3;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "tsunami",
-    summary: "Tsunami: the gap depends on the share of blocks that the receiver requests again",
-    source: "[TSUNAMI] Indiana University's client and server, 2006 to 2010",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("tsunami", Family::Rate, build)
+    .summary("Tsunami: the gap depends on the share of blocks that the receiver requests again")
+    .source("[TSUNAMI] Indiana University's client and server, 2006 to 2010")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
-    ParamSpec {
-        name: "rate_mbps",
-        unit: Unit::Mbps,
-        default: "650",
-        range: (0.01, 1e6),
-        doc: "Target rate including IP headers; the sending rate never exceeds the target rate",
-        source: "[TSUNAMI] client/config.c",
-    },
-    ParamSpec {
-        name: "error_threshold",
-        unit: Unit::Number,
-        default: "7500",
-        range: (0.0, 99_999.0),
-        doc: "Error rate above which the gap grows, in percent × 1000",
-        source: "[TSUNAMI] client/config.c",
-    },
-    ParamSpec {
-        name: "slower",
-        unit: Unit::Number,
-        default: "1.0416666666666667",
-        range: (1.0, 10.0),
-        doc: "Factor applied to the gap at an error rate of 100 %",
-        source: "[TSUNAMI] client/config.c: 25/24",
-    },
-    ParamSpec {
-        name: "faster",
-        unit: Unit::Number,
-        default: "0.8333333333333334",
-        range: (0.01, 1.0),
-        doc: "Factor applied to the gap at an error rate up to the threshold",
-        source: "[TSUNAMI] client/config.c: 5/6",
-    },
+    ParamSpec::new("rate_mbps", Unit::Mbps, "650", (0.01, 1e6))
+        .doc("Target rate including IP headers; the sending rate never exceeds the target rate")
+        .source("[TSUNAMI] client/config.c"),
+    ParamSpec::new("error_threshold", Unit::Number, "7500", (0.0, 99_999.0))
+        .doc("Error rate above which the gap grows, in percent × 1000")
+        .source("[TSUNAMI] client/config.c"),
+    ParamSpec::new("slower", Unit::Number, "1.0416666666666667", (1.0, 10.0))
+        .doc("Factor applied to the gap at an error rate of 100 %")
+        .source("[TSUNAMI] client/config.c: 25/24"),
+    ParamSpec::new("faster", Unit::Number, "0.8333333333333334", (0.01, 1.0))
+        .doc("Factor applied to the gap at an error rate up to the threshold")
+        .source("[TSUNAMI] client/config.c: 5/6"),
 ];
 
 #[derive(Debug)]

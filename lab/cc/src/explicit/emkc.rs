@@ -32,59 +32,32 @@ const RATE_MAX: f64 = 1e13;
 /// Ours: least signalled loss, that of a link of 1 Gb/s with 1 bit/s.
 const LOSS_MIN: f64 = -1e9;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "emkc",
-    summary: "EMKC: routers signal loss, negative with free capacity; hosts follow the largest value",
-    source: "[MKC] Zhang, Kang, Loguinov 2004",
-    params: &[
-        ParamSpec {
-            name: "alpha_mbps",
-            unit: Unit::Mbps,
-            default: "0.02",
-            range: (0.0001, 1000.0),
-            doc: "Additive increase alpha; N flows converge by a part N alpha / C per RTT, and together \
-                  exceed the target rate by N alpha / beta",
-            source: "ours: DEV-084",
-        },
-        ParamSpec {
-            name: "beta",
-            unit: Unit::Number,
-            default: "0.5",
-            range: (0.01, 1.99),
-            doc: "Gain: part of the difference to the target rate of the link that flows correct per RTT",
-            source: "ours: DEV-084; stable below 2 [MKC]",
-        },
+pub(crate) const ENTRY: Entry = Entry::new("emkc", Family::Rate, build)
+    .summary("EMKC: routers signal loss, negative with free capacity; hosts follow the largest value")
+    .source("[MKC] Zhang, Kang, Loguinov 2004")
+    .params(&[
+        ParamSpec::new("alpha_mbps", Unit::Mbps, "0.02", (0.0001, 1000.0))
+            .doc("Additive increase alpha; N flows converge by a part N alpha / C per RTT, and together \
+                  exceed the target rate by N alpha / beta")
+            .source("ours: DEV-084"),
+        ParamSpec::new("beta", Unit::Number, "0.5", (0.01, 1.99))
+            .doc("Gain: part of the difference to the target rate of the link that flows correct per RTT")
+            .source("ours: DEV-084; stable below 2 [MKC]"),
         INITIAL_PARAM,
         RISE_PARAM,
         FALLBACK_PARAM,
-    ],
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+    ]);
 
 pub(super) const ROUTER: RouterEntry = RouterEntry {
     name: "emkc",
     form: CongestionForm::Emkc,
     params: &[
-        ParamSpec {
-            name: "eta",
-            unit: Unit::Number,
-            default: "0.95",
-            range: (0.01, 1.0),
-            doc: "Target utilisation of the link; above this utilisation routers signal loss",
-            source: "ours: DEV-084; 1 in [MKC]",
-        },
-        ParamSpec {
-            name: "interval_ms",
-            unit: Unit::Millis,
-            default: "30",
-            range: (1.0, 1000.0),
-            doc: "Control interval of the router",
-            source: "ours: DEV-084",
-        },
+        ParamSpec::new("eta", Unit::Number, "0.95", (0.01, 1.0))
+            .doc("Target utilisation of the link; above this utilisation routers signal loss")
+            .source("ours: DEV-084; 1 in [MKC]"),
+        ParamSpec::new("interval_ms", Unit::Millis, "30", (1.0, 1000.0))
+            .doc("Control interval of the router")
+            .source("ours: DEV-084"),
     ],
     build: |params, _capacity, id| {
         let interval = Span::from_secs_f64(params.number("interval_ms") / 1e3);

@@ -38,35 +38,21 @@ const CALM: Span = Span::from_secs(1);
 const OTHERS: Span = Span::from_secs(15);
 
 /// Parameter of every explicit controller.
-pub(super) const FALLBACK_PARAM: ParamSpec = ParamSpec {
-    name: "fallback",
-    unit: Unit::Word(&["on", "off"]),
-    default: "on",
-    range: (0.0, 0.0),
-    doc: "Fallback: 'on' changes to sabul2026 if no router answers, or if packets queue or are lost at links \
-          without a router",
-    source: "ours: docs/adr/0023-congestion-headers.md",
-};
+pub(super) const FALLBACK_PARAM: ParamSpec = ParamSpec::word("fallback", &["on", "off"], "on")
+    .doc("Fallback: 'on' changes to sabul2026 if no router answers, or if packets queue or are lost at links \
+          without a router")
+    .source("ours: docs/adr/0023-congestion-headers.md");
 
 /// Parameter of every explicit controller.
-pub(super) const RISE_PARAM: ParamSpec = ParamSpec {
-    name: "rise",
-    unit: Unit::Number,
-    default: "10",
-    range: (2.0, 1e6),
-    doc: "Maximum ratio of the sending rate to the arrival rate of the previous RTT; 10^6 disables this limit",
-    source: "ours: docs/adr/0023-congestion-headers.md",
-};
+pub(super) const RISE_PARAM: ParamSpec = ParamSpec::new("rise", Unit::Number, "10", (2.0, 1e6))
+    .doc("Maximum ratio of the sending rate to the arrival rate of the previous RTT; 10^6 disables this limit")
+    .source("ours: docs/adr/0023-congestion-headers.md");
 
 /// Parameter of every explicit controller that sets a rate.
-pub(super) const INITIAL_PARAM: ParamSpec = ParamSpec {
-    name: "rate_mbps_initial",
-    unit: Unit::Mbps,
-    default: "1",
-    range: (0.01, 1e6),
-    doc: "Sending rate before the first answer of a router",
-    source: "ours: some packets in any round trip",
-};
+pub(super) const INITIAL_PARAM: ParamSpec =
+    ParamSpec::new("rate_mbps_initial", Unit::Mbps, "1", (0.01, 1e6))
+        .doc("Sending rate before the first answer of a router")
+        .source("ours: some packets in any round trip");
 
 /// Host half with its guard.
 #[derive(Debug)]

@@ -37,51 +37,29 @@ const SWITCH_LOSS: i64 = 5_000_000;
 /// interval has counted the flow in full.
 const SETTLE_ROUNDS: u16 = 2;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "jetmax",
-    summary: "JetMax: the most congested router of the path signals the fair rate to each flow",
-    source: "[JETMAX] Zhang, Leonard, Loguinov 2006, reconstructed",
-    params: &[
-        ParamSpec {
-            name: "tau",
-            unit: Unit::Number,
-            default: "0.6",
-            range: (0.01, 1.99),
-            doc: "Gain: part of the difference to the fair rate that a flow corrects per router interval; \
-                  monotone up to 1",
-            source: "[JETMAX] 1 % in six round trips; DEV-080",
-        },
+pub(crate) const ENTRY: Entry = Entry::new("jetmax", Family::Rate, build)
+    .summary("JetMax: the most congested router of the path signals the fair rate to each flow")
+    .source("[JETMAX] Zhang, Leonard, Loguinov 2006, reconstructed")
+    .params(&[
+        ParamSpec::new("tau", Unit::Number, "0.6", (0.01, 1.99))
+            .doc("Gain: part of the difference to the fair rate that a flow corrects per router interval; \
+                  monotone up to 1")
+            .source("[JETMAX] 1 % in six round trips; DEV-080"),
         INITIAL_PARAM,
         RISE_PARAM,
         FALLBACK_PARAM,
-    ],
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+    ]);
 
 pub(super) const ROUTER: RouterEntry = RouterEntry {
     name: "jetmax",
     form: CongestionForm::JetMax,
     params: &[
-        ParamSpec {
-            name: "eta",
-            unit: Unit::Number,
-            default: "0.95",
-            range: (0.01, 1.0),
-            doc: "Target utilisation: part of the link's rate that the router allocates to flows",
-            source: "[JETMAX], DEV-080",
-        },
-        ParamSpec {
-            name: "interval_ms",
-            unit: Unit::Millis,
-            default: "50",
-            range: (1.0, 1000.0),
-            doc: "Control interval of the router",
-            source: "ours: DEV-080",
-        },
+        ParamSpec::new("eta", Unit::Number, "0.95", (0.01, 1.0))
+            .doc("Target utilisation: part of the link's rate that the router allocates to flows")
+            .source("[JETMAX], DEV-080"),
+        ParamSpec::new("interval_ms", Unit::Millis, "50", (1.0, 1000.0))
+            .doc("Control interval of the router")
+            .source("ours: DEV-080"),
     ],
     build: |params, _capacity, id| {
         let interval = Span::from_secs_f64(params.number("interval_ms") / 1e3);

@@ -30,59 +30,32 @@ const FARTHEST: f64 = 100.0;
 /// Ours: a quarter of the stable gain, where q0 follows the RTT.
 const GAIN: f64 = 0.4;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "maxnet",
-    summary: "MaxNet: the highest price on the path sets the rate; one demand function for all flows",
-    source: "[MAXNET] Wydrowski, Andrew, Zukerman 2003, reconstructed",
-    params: &[
-        ParamSpec {
-            name: "rate_mbps_max",
-            unit: Unit::Mbps,
-            default: "1000",
-            range: (0.01, 1e6),
-            doc: "x_max: sending rate at price 0; normally the rate of the host's own link",
-            source: "[MAXNET]; the value is ours",
-        },
-        ParamSpec {
-            name: "q0_ms",
-            unit: Unit::NumberOr("rtt"),
-            default: "200",
-            range: (1.0, 60_000.0),
-            doc: "Price at which a flow sends at x_max / e: equal for all flows, and at least 2 / pi of the \
-                  longest RTT; 'rtt' means 2.5 RTTs, so that shares depend on the RTT",
-            source: "ours: DEV-085",
-        },
+pub(crate) const ENTRY: Entry = Entry::new("maxnet", Family::Rate, build)
+    .summary("MaxNet: the highest price on the path sets the rate; one demand function for all flows")
+    .source("[MAXNET] Wydrowski, Andrew, Zukerman 2003, reconstructed")
+    .params(&[
+        ParamSpec::new("rate_mbps_max", Unit::Mbps, "1000", (0.01, 1e6))
+            .doc("x_max: sending rate at price 0; normally the rate of the host's own link")
+            .source("[MAXNET]; the value is ours"),
+        ParamSpec::new("q0_ms", Unit::NumberOr("rtt"), "200", (1.0, 60_000.0))
+            .doc("Price at which a flow sends at x_max / e: equal for all flows, and at least 2 / pi of the \
+                  longest RTT; 'rtt' means 2.5 RTTs, so that shares depend on the RTT")
+            .source("ours: DEV-085"),
         INITIAL_PARAM,
         RISE_PARAM,
         FALLBACK_PARAM,
-    ],
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+    ]);
 
 pub(super) const ROUTER: RouterEntry = RouterEntry {
     name: "maxnet",
     form: CongestionForm::MaxNet,
     params: &[
-        ParamSpec {
-            name: "mu",
-            unit: Unit::Number,
-            default: "0.97",
-            range: (0.01, 1.0),
-            doc: "Target utilisation: part of the link's rate that the router allocates to flows",
-            source: "ours: DEV-085",
-        },
-        ParamSpec {
-            name: "interval_ms",
-            unit: Unit::Millis,
-            default: "10",
-            range: (0.1, 1000.0),
-            doc: "Control interval of the router",
-            source: "ours: DEV-085",
-        },
+        ParamSpec::new("mu", Unit::Number, "0.97", (0.01, 1.0))
+            .doc("Target utilisation: part of the link's rate that the router allocates to flows")
+            .source("ours: DEV-085"),
+        ParamSpec::new("interval_ms", Unit::Millis, "10", (0.1, 1000.0))
+            .doc("Control interval of the router")
+            .source("ours: DEV-085"),
     ],
     build: |params, _capacity, _id| {
         let interval = Span::from_secs_f64(params.number("interval_ms") / 1e3);

@@ -13,7 +13,7 @@
 //! Invariants:  RCP's `RATE_PART` of a packet per RTT <= R <= eta C.
 
 use sabul_cc::registry::{Entry, Family};
-use sabul_cc::{ParamSpec, Unit};
+use sabul_cc::{ConfigError, Controller, ParamSpec, ParamValues, Unit};
 use sabul_units::{Bytes, CongestionFields, CongestionForm, Rate, Span};
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
@@ -29,69 +29,31 @@ const FACTOR: (f64, f64) = (0.5, 2.0);
 /// flows used 0.61 of a link.
 const PACKETS: f64 = 2.0 * 12_000.0;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "piqi-rcp",
-    summary: "PIQI-RCP: variant of RCP; the routers use the load and not the queue",
-    source: "[PIQI] Jain, Loguinov 2007, reconstructed",
-    params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build: |params, packet_bytes| {
-        Explicit::built(
-            Box::new(RateFollower::new(params, packet_bytes, true)),
-            params,
-            packet_bytes,
-        )
-    },
-};
+pub(crate) const ENTRY: Entry = Entry::new("piqi-rcp", Family::Rate, build)
+    .summary("PIQI-RCP: variant of RCP; the routers use the load and not the queue")
+    .source("[PIQI] Jain, Loguinov 2007, reconstructed")
+    .params(&[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM]);
 
 pub(super) const ROUTER: RouterEntry = RouterEntry {
     name: "piqi-rcp",
     form: CongestionForm::PiqiRcp,
     params: &[
-        ParamSpec {
-            name: "kappa1",
-            unit: Unit::Number,
-            default: "0.7",
-            range: (0.001, 2.0),
-            doc: "Integral gain: response of the rate to unused capacity",
-            source: "fitted: DEV-082",
-        },
-        ParamSpec {
-            name: "kappa2",
-            unit: Unit::Number,
-            default: "0.25",
-            range: (0.0, 0.99),
-            doc: "Proportional gain: part of a change in load that one interval corrects",
-            source: "fitted: DEV-082; below 1, or nothing is stable",
-        },
-        ParamSpec {
-            name: "eta",
-            unit: Unit::Number,
-            default: "0.95",
-            range: (0.01, 1.0),
-            doc: "Target utilisation: part of the link's rate that the router allocates to flows",
-            source: "[PIQI] below 1, so that queues drain; the value is ours",
-        },
-        ParamSpec {
-            name: "interval_ms",
-            unit: Unit::Millis,
-            default: "10",
-            range: (0.1, 1000.0),
-            doc: "Control interval of the router; longer if a flow sends fewer than two packets per interval, \
-                  but at most the mean RTT",
-            source: "ours: DEV-082",
-        },
-        ParamSpec {
-            name: "integral_scaling",
-            unit: Unit::Word(&["per_rtt", "per_interval"]),
-            default: "per_rtt",
-            range: (0.0, 0.0),
-            doc: "Period of kappa1: the gain applies per RTT or per control interval",
-            source: "DEV-082",
-        },
+        ParamSpec::new("kappa1", Unit::Number, "0.7", (0.001, 2.0))
+            .doc("Integral gain: response of the rate to unused capacity")
+            .source("fitted: DEV-082"),
+        ParamSpec::new("kappa2", Unit::Number, "0.25", (0.0, 0.99))
+            .doc("Proportional gain: part of a change in load that one interval corrects")
+            .source("fitted: DEV-082; below 1, or nothing is stable"),
+        ParamSpec::new("eta", Unit::Number, "0.95", (0.01, 1.0))
+            .doc("Target utilisation: part of the link's rate that the router allocates to flows")
+            .source("[PIQI] below 1, so that queues drain; the value is ours"),
+        ParamSpec::new("interval_ms", Unit::Millis, "10", (0.1, 1000.0))
+            .doc("Control interval of the router; longer if a flow sends fewer than two packets per interval, \
+                  but at most the mean RTT")
+            .source("ours: DEV-082"),
+        ParamSpec::word("integral_scaling", &["per_rtt", "per_interval"], "per_rtt")
+            .doc("Period of kappa1: the gain applies per RTT or per control interval")
+            .source("DEV-082"),
     ],
     build: |params, capacity, _id| {
         let law = Law {
@@ -104,6 +66,10 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
         Ok(Box::new(PiqiRouter::<f64>::new(law, longest, capacity)))
     },
 };
+
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
+    Explicit::built(Box::new(RateFollower::new(params, packet_bytes, true)), params, packet_bytes)
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Law {

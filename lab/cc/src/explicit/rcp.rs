@@ -27,54 +27,29 @@ pub(super) const RATE_PART: f64 = 0.01 * 8000.0;
 /// Ours: least rate of a host in bits a second, which bounds its gap.
 const HOST_MIN: f64 = 8e3;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "rcp",
-    summary: "RCP: routers signal the same rate to all flows of a link; flows apply the rate at once",
-    source: "[RCP] Dukkipati and others 2005, its ns-2 module",
-    params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("rcp", Family::Rate, build)
+    .summary(
+        "RCP: routers signal the same rate to all flows of a link; flows apply the rate at once",
+    )
+    .source("[RCP] Dukkipati and others 2005, its ns-2 module")
+    .params(&[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM]);
 
 pub(super) const ROUTER: RouterEntry = RouterEntry {
     name: "rcp",
     form: CongestionForm::Rcp,
     params: &[
-        ParamSpec {
-            name: "alpha",
-            unit: Unit::Number,
-            default: "0.1",
-            range: (0.001, 2.0),
-            doc: "Gain: response of the rate to unused capacity",
-            source: "DEV-081; 0.4 in [RCP]'s module",
-        },
-        ParamSpec {
-            name: "beta",
-            unit: Unit::Number,
-            default: "0.226",
-            range: (0.0, 4.0),
-            doc: "Gain: response of the rate to the queue",
-            source: "DEV-081; 0.4 in [RCP]'s module",
-        },
-        ParamSpec {
-            name: "eta",
-            unit: Unit::Number,
-            default: "1",
-            range: (0.01, 1.0),
-            doc: "Target utilisation: part of the link's rate that the router allocates to flows",
-            source: "[RCP]",
-        },
-        ParamSpec {
-            name: "interval_ms",
-            unit: Unit::Millis,
-            default: "10",
-            range: (0.1, 1000.0),
-            doc: "Control interval of the router; the mean RTT if the mean RTT is shorter",
-            source: "[RCP]",
-        },
+        ParamSpec::new("alpha", Unit::Number, "0.1", (0.001, 2.0))
+            .doc("Gain: response of the rate to unused capacity")
+            .source("DEV-081; 0.4 in [RCP]'s module"),
+        ParamSpec::new("beta", Unit::Number, "0.226", (0.0, 4.0))
+            .doc("Gain: response of the rate to the queue")
+            .source("DEV-081; 0.4 in [RCP]'s module"),
+        ParamSpec::new("eta", Unit::Number, "1", (0.01, 1.0))
+            .doc("Target utilisation: part of the link's rate that the router allocates to flows")
+            .source("[RCP]"),
+        ParamSpec::new("interval_ms", Unit::Millis, "10", (0.1, 1000.0))
+            .doc("Control interval of the router; the mean RTT if the mean RTT is shorter")
+            .source("[RCP]"),
     ],
     build: |params, capacity, _id| {
         let gains = [params.number("alpha"), params.number("beta"), params.number("eta")];

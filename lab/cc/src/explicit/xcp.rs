@@ -44,46 +44,24 @@ const WINDOW_SPARE: f64 = 64.0;
 /// [RFC5681 §3.1] eq. 4: part of the window that a loss leaves.
 const KEEP: f64 = 0.5;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "xcp",
-    summary: "XCP: routers write the change of the flow's throughput into each packet",
-    source: "[XCP] Katabi, Handley, Rohrs 2002; in throughputs as in ns-2",
-    params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("xcp", Family::Window, build)
+    .summary("XCP: routers write the change of the flow's throughput into each packet")
+    .source("[XCP] Katabi, Handley, Rohrs 2002; in throughputs as in ns-2")
+    .params(&[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM]);
 
 pub(super) const ROUTER: RouterEntry = RouterEntry {
     name: "xcp",
     form: CongestionForm::Xcp,
     params: &[
-        ParamSpec {
-            name: "alpha",
-            unit: Unit::Number,
-            default: "0.4",
-            range: (0.01, 0.55),
-            doc: "Part of the unused capacity that the router allocates per interval",
-            source: "[XCP]; stable below pi / (4 sqrt 2)",
-        },
-        ParamSpec {
-            name: "beta",
-            unit: Unit::Number,
-            default: "0.226",
-            range: (0.0, 0.43),
-            doc: "Part of the standing queue that the router drains per interval",
-            source: "[XCP] alpha^2 sqrt 2",
-        },
-        ParamSpec {
-            name: "gamma",
-            unit: Unit::Number,
-            default: "0.1",
-            range: (0.0, 1.0),
-            doc: "Part of the load that the router moves between flows per interval",
-            source: "[XCP]",
-        },
+        ParamSpec::new("alpha", Unit::Number, "0.4", (0.01, 0.55))
+            .doc("Part of the unused capacity that the router allocates per interval")
+            .source("[XCP]; stable below pi / (4 sqrt 2)"),
+        ParamSpec::new("beta", Unit::Number, "0.226", (0.0, 0.43))
+            .doc("Part of the standing queue that the router drains per interval")
+            .source("[XCP] alpha^2 sqrt 2"),
+        ParamSpec::new("gamma", Unit::Number, "0.1", (0.0, 1.0))
+            .doc("Part of the load that the router moves between flows per interval")
+            .source("[XCP]"),
     ],
     build: |params, _capacity, _id| {
         let gains = ["alpha", "beta", "gamma"].map(|name| params.number(name));

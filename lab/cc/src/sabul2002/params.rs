@@ -8,38 +8,21 @@ use crate::unused::UNUSED;
 
 /// Spec of a gain; the default comes from the set.
 const fn gain(name: &'static str, max: f64, doc: &'static str) -> ParamSpec {
-    ParamSpec {
-        name,
-        unit: Unit::NumberOr("set"),
-        default: "set",
-        range: (0.0, max),
-        doc,
-        source: "[OVV-T §IV-B], the set's",
-    }
+    ParamSpec::new(name, Unit::NumberOr("set"), "set", (0.0, max))
+        .doc(doc)
+        .source("[OVV-T §IV-B], the set's")
 }
 
 /// Spec of a defect, off by default.
 const fn defect(name: &'static str, doc: &'static str) -> ParamSpec {
-    ParamSpec {
-        name,
-        unit: Unit::Word(&["off", "on"]),
-        default: "off",
-        range: (0.0, 0.0),
-        doc,
-        source: "[OVV04 §3] found it; off is ours",
-    }
+    ParamSpec::word(name, &["off", "on"], "off").doc(doc).source("[OVV04 §3] found it; off is ours")
 }
 
 pub(crate) const PARAMS: &[ParamSpec] = &[
-    ParamSpec {
-        name: "set",
-        unit: Unit::Word(&["pr0", "pr1"]),
-        default: "pr0",
-        range: (0.0, 0.0),
-        doc: "Set of defaults for k1, k2, c_us, d_us and b_us: 'pr0', the constants of the SABUL release; \
-              'pr1', with a weak response to loss",
-        source: "[OVV-T §IV-B]",
-    },
+    ParamSpec::word("set", &["pr0", "pr1"], "pr0")
+        .doc("Set of defaults for k1, k2, c_us, d_us and b_us: 'pr0', the constants of the SABUL release; \
+              'pr1', with a weak response to loss")
+        .source("[OVV-T §IV-B]"),
     gain("k1", 1000.0, "Gain by which a loss rate above alpha multiplies the gap, eq. (1)"),
     gain(
         "k2",
@@ -49,80 +32,35 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
     gain("c_us", 1e4, "Microseconds that a loss rate above alpha adds to the gap, eq. (1)"),
     gain("d_us", 1e4, "Microseconds that a loss rate of exactly alpha adds to the gap, eq. (3)"),
     gain("b_us", 1e4, "Microseconds that an excessive loss rate adds to the gap, eq. (4)"),
-    ParamSpec {
-        name: "alpha",
-        unit: Unit::Number,
-        default: "0.001",
-        range: (0.0, 0.5),
-        doc: "Target loss rate",
-        source: "[SABUL2]; the papers give none",
-    },
-    ParamSpec {
-        name: "syn_interval_ms",
-        unit: Unit::Millis,
-        default: "200",
-        range: (1.0, 10_000.0),
-        doc: "Interval of rate control; must equal the interval of the receiver's SYN reports",
-        source: "[OVV-T §IV-B] table I",
-    },
-    ParamSpec {
-        name: "rate_mbps_initial",
-        unit: Unit::Mbps,
-        default: "100",
-        range: (0.012, 100_000.0),
-        doc: "Initial sending rate including IP headers; at most nic_mbps",
-        source: "[OVV-T §IV-B]: set by the application, 60 to 388 there",
-    },
-    ParamSpec {
-        name: "window_packets",
-        unit: Unit::Packets,
-        default: "25600",
-        range: (2.0, 1e6),
-        doc: "Flow window, constant for the whole transfer",
-        source: "[SABUL2]",
-    },
-    ParamSpec {
-        name: "nic_mbps",
-        unit: Unit::Mbps,
-        default: "1000",
-        range: (1.0, 400_000.0),
-        doc: "Rate of the sender's own interface, C in eq. (5); also the maximum sending rate",
-        source: "[OVV-T §III-A, §IV-B]: 1 Gb/s",
-    },
-    ParamSpec {
-        name: "period_ms_max",
-        unit: Unit::Millis,
-        default: "1",
-        range: (0.001, 10_000.0),
-        doc: "Maximum time between the starts of two packets; 1 ms corresponds to 12 Mb/s",
-        source: "[SABUL2]",
-    },
-    ParamSpec {
-        name: "domain",
-        unit: Unit::Word(&["gap", "period"]),
-        default: "gap",
-        range: (0.0, 0.0),
-        doc: "Time that the equations change: 'gap', from the end of a packet to the start of the next; \
-              'period', between the starts of two packets (Q8)",
-        source: "gap: [OVV-T §II]; period: [SABUL2]",
-    },
-    ParamSpec {
-        name: "loss",
-        unit: Unit::Word(&["instantaneous", "averaged"]),
-        default: "instantaneous",
-        range: (0.0, 0.0),
-        doc: "Loss rate in the equations: the rate of the newest interval, or an average over intervals (Q7)",
-        source: "instantaneous: [OVV-T §II]; averaged: [SABUL2]",
-    },
-    ParamSpec {
-        name: "loss_weight_new",
-        unit: Unit::Number,
-        default: "0.9",
-        range: (0.0, 1.0),
-        doc: "Weight of the newest interval in the averaged loss rate; 0.9 gives almost no averaging, and 0.1 \
-              was intended (Q7)",
-        source: "[SABUL2]",
-    },
+    ParamSpec::new("alpha", Unit::Number, "0.001", (0.0, 0.5))
+        .doc("Target loss rate")
+        .source("[SABUL2]; the papers give none"),
+    ParamSpec::new("syn_interval_ms", Unit::Millis, "200", (1.0, 10_000.0))
+        .doc("Interval of rate control; must equal the interval of the receiver's SYN reports")
+        .source("[OVV-T §IV-B] table I"),
+    ParamSpec::new("rate_mbps_initial", Unit::Mbps, "100", (0.012, 100_000.0))
+        .doc("Initial sending rate including IP headers; at most nic_mbps")
+        .source("[OVV-T §IV-B]: set by the application, 60 to 388 there"),
+    ParamSpec::new("window_packets", Unit::Packets, "25600", (2.0, 1e6))
+        .doc("Flow window, constant for the whole transfer")
+        .source("[SABUL2]"),
+    ParamSpec::new("nic_mbps", Unit::Mbps, "1000", (1.0, 400_000.0))
+        .doc("Rate of the sender's own interface, C in eq. (5); also the maximum sending rate")
+        .source("[OVV-T §III-A, §IV-B]: 1 Gb/s"),
+    ParamSpec::new("period_ms_max", Unit::Millis, "1", (0.001, 10_000.0))
+        .doc("Maximum time between the starts of two packets; 1 ms corresponds to 12 Mb/s")
+        .source("[SABUL2]"),
+    ParamSpec::word("domain", &["gap", "period"], "gap")
+        .doc("Time that the equations change: 'gap', from the end of a packet to the start of the next; \
+              'period', between the starts of two packets (Q8)")
+        .source("gap: [OVV-T §II]; period: [SABUL2]"),
+    ParamSpec::word("loss", &["instantaneous", "averaged"], "instantaneous")
+        .doc("Loss rate in the equations: the rate of the newest interval, or an average over intervals (Q7)")
+        .source("instantaneous: [OVV-T §II]; averaged: [SABUL2]"),
+    ParamSpec::new("loss_weight_new", Unit::Number, "0.9", (0.0, 1.0))
+        .doc("Weight of the newest interval in the averaged loss rate; 0.9 gives almost no averaging, and 0.1 \
+              was intended (Q7)")
+        .source("[SABUL2]"),
     defect(
         "raise_sent",
         "'on' raises the number of packets sent to the number reported as lost; an interval without sent \

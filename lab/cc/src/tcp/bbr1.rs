@@ -45,17 +45,10 @@ const FULL_GROWTH: f64 = 1.25;
 /// [BBR] Age at which the smallest RTT is measured again, and length of that measurement.
 const RTT_MIN_AGE: Span = Span::from_secs(10);
 const PROBE_RTT: Span = Span::from_millis(200);
-pub(crate) const ENTRY: Entry = Entry {
-    name: "bbr1",
-    summary: "BBR version 1: paces at the maximum recent delivery rate",
-    source: "[BBR] Cardwell, Cheng, Gunn, Yeganeh, Jacobson 2016; details after [LINUX tcp_bbr.c]",
-    params: PARAMS,
-    family: Family::PacedWindow,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("bbr1", Family::PacedWindow, build)
+    .summary("BBR version 1: paces at the maximum recent delivery rate")
+    .source("[BBR] Cardwell, Cheng, Gunn, Yeganeh, Jacobson 2016; details after [LINUX tcp_bbr.c]")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW];
 

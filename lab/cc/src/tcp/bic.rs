@@ -27,45 +27,23 @@ const SMOOTH_ROUNDS: f64 = 20.0;
 /// [LINUX tcp_bic.c] Least growth before the first loss: a twentieth of the window.
 const UNKNOWN_DIVISOR: f64 = 20.0;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "bic",
-    summary: "BIC's window: a binary search for the window of the last loss; paced",
-    source: "[BIC] Xu, Harfoush, Rhee 2004; constants of [LINUX tcp_bic.c]",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("bic", Family::Window, build)
+    .summary("BIC's window: a binary search for the window of the last loss; paced")
+    .source("[BIC] Xu, Harfoush, Rhee 2004; constants of [LINUX tcp_bic.c]")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
-    ParamSpec {
-        name: "increase_packets_max",
-        unit: Unit::Packets,
-        default: "16",
-        range: (1.0, 10_000.0),
-        doc: "Maximum growth of the window per RTT, in packets (S_max)",
-        source: "[LINUX tcp_bic.c]: 16; [BIC]: 32",
-    },
-    ParamSpec {
-        name: "decrease",
-        unit: Unit::Number,
-        default: "0.2",
-        range: (0.01, 0.9),
-        doc: "Part of the window that a loss event removes",
-        source: "[LINUX tcp_bic.c]: 205/1024; [BIC]: 0.125",
-    },
-    ParamSpec {
-        name: "low_window_packets",
-        unit: Unit::Packets,
-        default: "14",
-        range: (0.0, 1e6),
-        doc: "Window up to which the controller behaves as Reno",
-        source: "[BIC]; [LINUX tcp_bic.c]: 14",
-    },
+    ParamSpec::new("increase_packets_max", Unit::Packets, "16", (1.0, 10_000.0))
+        .doc("Maximum growth of the window per RTT, in packets (S_max)")
+        .source("[LINUX tcp_bic.c]: 16; [BIC]: 32"),
+    ParamSpec::new("decrease", Unit::Number, "0.2", (0.01, 0.9))
+        .doc("Part of the window that a loss event removes")
+        .source("[LINUX tcp_bic.c]: 205/1024; [BIC]: 0.125"),
+    ParamSpec::new("low_window_packets", Unit::Packets, "14", (0.0, 1e6))
+        .doc("Window up to which the controller behaves as Reno")
+        .source("[BIC]; [LINUX tcp_bic.c]: 14"),
 ];
 
 #[derive(Debug)]

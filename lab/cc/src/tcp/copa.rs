@@ -51,46 +51,24 @@ const KEEP: f64 = 0.7;
 const USED: f64 = 0.875;
 const USED_SLOW_START: f64 = 0.5;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "copa",
-    summary: "Copa: keeps a few packets of each flow queued, competes if other flows fill the queue; paced",
-    source: "[COPA] Arun, Balakrishnan 2018; details after [COPA-CODE]",
-    params: PARAMS,
-    family: Family::PacedWindow,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("copa", Family::PacedWindow, build)
+    .summary("Copa: keeps a few packets of each flow queued, competes if other flows fill the queue; paced")
+    .source("[COPA] Arun, Balakrishnan 2018; details after [COPA-CODE]")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
-    ParamSpec {
-        name: "delta",
-        unit: Unit::Number,
-        default: "0.5",
-        range: (0.004, 1.0),
-        doc: "Weight of the delay: a flow keeps 1 / delta packets queued in the default mode",
-        source: "[COPA]: 0.5",
-    },
-    ParamSpec {
-        name: "mode",
-        unit: Unit::Word(&["switching", "default"]),
-        default: "switching",
-        range: (0.0, 0.0),
-        doc: "Mode: 'switching' changes to the competitive mode if the queue never empties; 'default' keeps \
-              the default mode",
-        source: "[COPA]: switching",
-    },
-    ParamSpec {
-        name: "turn",
-        unit: Unit::Word(&["at-once", "round"]),
-        default: "at-once",
-        range: (0.0, 0.0),
-        doc: "Time at which v returns to 1: 'at-once', when the window changes direction; 'round', at the end \
-              of an RTT in which the window changed direction",
-        source: "[COPA]: round; ours: at-once (DEV-087)",
-    },
+    ParamSpec::new("delta", Unit::Number, "0.5", (0.004, 1.0))
+        .doc("Weight of the delay: a flow keeps 1 / delta packets queued in the default mode")
+        .source("[COPA]: 0.5"),
+    ParamSpec::word("mode", &["switching", "default"], "switching")
+        .doc("Mode: 'switching' changes to the competitive mode if the queue never empties; 'default' keeps \
+              the default mode")
+        .source("[COPA]: switching"),
+    ParamSpec::word("turn", &["at-once", "round"], "at-once")
+        .doc("Time at which v returns to 1: 'at-once', when the window changes direction; 'round', at the end \
+              of an RTT in which the window changed direction")
+        .source("[COPA]: round; ours: at-once (DEV-087)"),
 ];
 
 /// Smallest and largest RTT of a sliding time window, in slots of a sixteenth of the window.

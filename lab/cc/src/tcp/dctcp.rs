@@ -18,29 +18,17 @@ use sabul_cc::tcp::window::{INITIAL_WINDOW, SSTHRESH, Window};
 use sabul_cc::{Acked, ConfigError, Context, Controller, ParamSpec, ParamValues, SentNumber, Unit};
 use sabul_units::Bytes;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "dctcp",
-    summary: "DCTCP's window: decreases by the share of packets with an ECN mark; paced",
-    source: "[RFC8257 §3.3]",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("dctcp", Family::Window, build)
+    .summary("DCTCP's window: decreases by the share of packets with an ECN mark; paced")
+    .source("[RFC8257 §3.3]")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
-    ParamSpec {
-        name: "gain",
-        unit: Unit::Number,
-        default: "0.0625",
-        range: (0.001, 1.0),
-        doc: "Weight of the newest window in the average share of packets with an ECN mark (g)",
-        source: "[RFC8257 §4.2]: 1/16",
-    },
+    ParamSpec::new("gain", Unit::Number, "0.0625", (0.001, 1.0))
+        .doc("Weight of the newest window in the average share of packets with an ECN mark (g)")
+        .source("[RFC8257 §4.2]: 1/16"),
 ];
 
 #[derive(Debug)]

@@ -27,37 +27,22 @@ const UPDATE_ROUNDS: u64 = 2;
 /// [FAST] Largest factor of one change.
 const GROWTH_MAX: f64 = 2.0;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "fast",
-    summary: "FAST's window: keeps a fixed number of packets queued, estimated from the delay; paced",
-    source: "[FAST] Jin, Wei, Low 2004",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("fast", Family::Window, build)
+    .summary(
+        "FAST's window: keeps a fixed number of packets queued, estimated from the delay; paced",
+    )
+    .source("[FAST] Jin, Wei, Low 2004")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
-    ParamSpec {
-        name: "alpha_packets",
-        unit: Unit::Packets,
-        default: "100",
-        range: (1.0, 100_000.0),
-        doc: "Packets that the flow keeps queued; the path's queue needs room for the queued packets of all flows",
-        source: "ours; [FAST] chooses it by the rate, up to some hundred at 1 Gb/s",
-    },
-    ParamSpec {
-        name: "gamma",
-        unit: Unit::Number,
-        default: "0.5",
-        range: (0.01, 1.0),
-        doc: "Gain: part of the difference to the target window that one update corrects",
-        source: "[FAST]: 0.5",
-    },
+    ParamSpec::new("alpha_packets", Unit::Packets, "100", (1.0, 100_000.0))
+        .doc("Packets that the flow keeps queued; the path's queue needs room for the queued packets of all flows")
+        .source("ours; [FAST] chooses it by the rate, up to some hundred at 1 Gb/s"),
+    ParamSpec::new("gamma", Unit::Number, "0.5", (0.01, 1.0))
+        .doc("Gain: part of the difference to the target window that one update corrects")
+        .source("[FAST]: 0.5"),
 ];
 
 #[derive(Debug)]

@@ -32,17 +32,10 @@ const TABLE_END: f64 = 89_053.0;
 /// w^1.2.
 const LOSS_FACTOR: f64 = 0.078;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "highspeed",
-    summary: "HighSpeed TCP's window: a large window grows faster and shrinks less; paced",
-    source: "[RFC3649 §5], [RFC3649 §7]",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("highspeed", Family::Window, build)
+    .summary("HighSpeed TCP's window: a large window grows faster and shrinks less; paced")
+    .source("[RFC3649 §5], [RFC3649 §7]")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
 

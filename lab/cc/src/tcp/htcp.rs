@@ -15,9 +15,7 @@
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::tcp::law::{Law, LossDriven};
 use sabul_cc::tcp::window::{INITIAL_WINDOW, SSTHRESH, Window};
-use sabul_cc::{
-    Acked, ConfigError, Context, Controller, ParamSpec, ParamValues, RttEstimate, Unit,
-};
+use sabul_cc::{Acked, ConfigError, Context, Controller, ParamSpec, ParamValues, RttEstimate};
 use sabul_units::{Bytes, Instant, Span};
 
 /// [HTCP] Growth is Reno's for this long after a loss, in seconds.
@@ -44,39 +42,22 @@ const RATE_WEIGHT: f64 = 0.25;
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "htcp",
-    summary: "H-TCP's window: growth increases with the time since the last loss; paced",
-    source: "[HTCP] Shorten, Leith 2004; details after [LINUX tcp_htcp.c]",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("htcp", Family::Window, build)
+    .summary("H-TCP's window: growth increases with the time since the last loss; paced")
+    .source("[HTCP] Shorten, Leith 2004; details after [LINUX tcp_htcp.c]")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
-    ParamSpec {
-        name: "rtt_scaling",
-        unit: Unit::Word(SWITCH),
-        default: "on",
-        range: (0.0, 0.0),
-        doc: "RTT scaling: 'on' makes the growth proportional to the RTT, so that flows with different RTTs \
-              reach similar rates",
-        source: "[HTCP]; [LINUX tcp_htcp.c]: on",
-    },
-    ParamSpec {
-        name: "bandwidth_switch",
-        unit: Unit::Word(SWITCH),
-        default: "on",
-        range: (0.0, 0.0),
-        doc: "Bandwidth switch: 'on' halves the window at a loss if the rate changed by more than 20 % since \
-              the previous loss",
-        source: "[HTCP]; [LINUX tcp_htcp.c]: on",
-    },
+    ParamSpec::word("rtt_scaling", SWITCH, "on")
+        .doc("RTT scaling: 'on' makes the growth proportional to the RTT, so that flows with different RTTs \
+              reach similar rates")
+        .source("[HTCP]; [LINUX tcp_htcp.c]: on"),
+    ParamSpec::word("bandwidth_switch", SWITCH, "on")
+        .doc("Bandwidth switch: 'on' halves the window at a loss if the rate changed by more than 20 % since \
+              the previous loss")
+        .source("[HTCP]; [LINUX tcp_htcp.c]: on"),
 ];
 
 /// Arrival rate in packets a second, for the bandwidth switch.

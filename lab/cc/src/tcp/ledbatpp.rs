@@ -45,17 +45,10 @@ const MINUTE: Span = Span::from_secs(60);
 /// [RFC6817 §2.4.2] The delay is the smallest of this many samples.
 const SAMPLES: usize = 4;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "ledbatpp",
-    summary: "LEDBAT++: low priority, queueing delay of at most 60 ms, periodic slowdowns; paced",
-    source: "[LEDBATPP] Balasubramanian, Ertugay, Havey, Bagnulo 2025; [RFC6817]",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("ledbatpp", Family::Window, build)
+    .summary("LEDBAT++: low priority, queueing delay of at most 60 ms, periodic slowdowns; paced")
+    .source("[LEDBATPP] Balasubramanian, Ertugay, Havey, Bagnulo 2025; [RFC6817]")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     ParamSpec {
@@ -64,14 +57,9 @@ const PARAMS: &[ParamSpec] = &[
         ..INITIAL_WINDOW
     },
     SSTHRESH,
-    ParamSpec {
-        name: "target_ms",
-        unit: Unit::Millis,
-        default: "60",
-        range: (1.0, 1000.0),
-        doc: "Queueing delay above which the window shrinks",
-        source: "[LEDBATPP §4.5]: 60; [RFC6817] allows up to 100",
-    },
+    ParamSpec::new("target_ms", Unit::Millis, "60", (1.0, 1000.0))
+        .doc("Queueing delay above which the window shrinks")
+        .source("[LEDBATPP §4.5]: 60; [RFC6817] allows up to 100"),
 ];
 
 /// Filters of the RTT.

@@ -33,51 +33,27 @@ const AVERAGE_WEIGHT: f64 = 0.125;
 const SAMPLES: usize = 2;
 const WINDOW_MIN: f64 = 4.0;
 
-pub(crate) const TCP_LP: Entry = Entry {
-    name: "tcp-lp",
-    summary: "TCP-LP's window: as newreno, with a decrease when the delay grows; paced",
-    source: "[TCPLP] Kuzmanovic, Knightly 2003",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build: build_tcp_lp,
-};
+pub(crate) const TCP_LP: Entry = Entry::new("tcp-lp", Family::Window, build_tcp_lp)
+    .summary("TCP-LP's window: as newreno, with a decrease when the delay grows; paced")
+    .source("[TCPLP] Kuzmanovic, Knightly 2003")
+    .params(PARAMS);
 
-pub(crate) const HSTCP_LP: Entry = Entry {
-    name: "hstcp-lp",
-    summary: "HSTCP-LP's window: as highspeed, with a decrease when the delay grows; paced",
-    source: "[HSTCPLP] Kuzmanovic, Knightly, Cottrell 2004",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build: build_hstcp_lp,
-};
+pub(crate) const HSTCP_LP: Entry = Entry::new("hstcp-lp", Family::Window, build_hstcp_lp)
+    .summary("HSTCP-LP's window: as highspeed, with a decrease when the delay grows; paced")
+    .source("[HSTCPLP] Kuzmanovic, Knightly, Cottrell 2004")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
-    ParamSpec {
-        name: "threshold",
-        unit: Unit::Number,
-        default: "0.15",
-        range: (0.01, 0.99),
-        doc: "Threshold between the smallest delay (0) and the largest delay (1); a larger delay is a sign of \
-              other traffic",
-        source: "[TCPLP]: 0.15",
-    },
-    ParamSpec {
-        name: "regrow",
-        unit: Unit::Word(&["avoidance", "slow-start"]),
-        default: "avoidance",
-        range: (0.0, 0.0),
-        doc: "Growth after a sign of other traffic: 'avoidance', as in congestion avoidance; 'slow-start', by \
-              slow start up to the window of the last loss",
-        source: "[TCPLP] adds a packet a round trip; [LINUX tcp_lp.c] leaves the threshold as it was",
-    },
+    ParamSpec::new("threshold", Unit::Number, "0.15", (0.01, 0.99))
+        .doc("Threshold between the smallest delay (0) and the largest delay (1); a larger delay is a sign of \
+              other traffic")
+        .source("[TCPLP]: 0.15"),
+    ParamSpec::word("regrow", &["avoidance", "slow-start"], "avoidance")
+        .doc("Growth after a sign of other traffic: 'avoidance', as in congestion avoidance; 'slow-start', by \
+              slow start up to the window of the last loss")
+        .source("[TCPLP] adds a packet a round trip; [LINUX tcp_lp.c] leaves the threshold as it was"),
 ];
 
 /// Delays, in seconds.

@@ -20,45 +20,23 @@ use sabul_units::Bytes;
 
 use sabul_units::math::cube_root;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "ltcp",
-    summary: "LTCP's window: grows as the windows of several flows, one flow per layer; paced",
-    source: "[LTCP] Bhandarkar, Jain, Reddy 2006",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("ltcp", Family::Window, build)
+    .summary("LTCP's window: grows as the windows of several flows, one flow per layer; paced")
+    .source("[LTCP] Bhandarkar, Jain, Reddy 2006")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
-    ParamSpec {
-        name: "layer_packets",
-        unit: Unit::Packets,
-        default: "50",
-        range: (1.0, 1e6),
-        doc: "Window at which the second layer begins (W_T); the controller behaves as Reno below W_T",
-        source: "[LTCP]: 50",
-    },
-    ParamSpec {
-        name: "decrease",
-        unit: Unit::Number,
-        default: "0.15",
-        range: (0.01, 0.9),
-        doc: "Part of the window that a loss event removes, from the second layer on",
-        source: "[LTCP]: 0.15",
-    },
-    ParamSpec {
-        name: "k_r",
-        unit: Unit::Number,
-        default: "1",
-        range: (0.01, 100.0),
-        doc: "Factor of growth that compensates long RTTs; 1 if all flows have the same RTT",
-        source: "ours 1; [LTCP] lets it grow with the cube root of the round trip",
-    },
+    ParamSpec::new("layer_packets", Unit::Packets, "50", (1.0, 1e6))
+        .doc("Window at which the second layer begins (W_T); the controller behaves as Reno below W_T")
+        .source("[LTCP]: 50"),
+    ParamSpec::new("decrease", Unit::Number, "0.15", (0.01, 0.9))
+        .doc("Part of the window that a loss event removes, from the second layer on")
+        .source("[LTCP]: 0.15"),
+    ParamSpec::new("k_r", Unit::Number, "1", (0.01, 100.0))
+        .doc("Factor of growth that compensates long RTTs; 1 if all flows have the same RTT")
+        .source("ours 1; [LTCP] lets it grow with the cube root of the round trip"),
 ];
 
 #[derive(Debug)]

@@ -14,29 +14,17 @@ use sabul_cc::tcp::window::{INITIAL_WINDOW, SSTHRESH};
 use sabul_cc::{ConfigError, Context, Controller, ParamSpec, ParamValues, Unit};
 use sabul_units::Bytes;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "multcp",
-    summary: "MulTCP's window: as the sum of the windows of several newreno flows; paced",
-    source: "[MULTCP] Crowcroft, Oechslin 1998",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("multcp", Family::Window, build)
+    .summary("MulTCP's window: as the sum of the windows of several newreno flows; paced")
+    .source("[MULTCP] Crowcroft, Oechslin 1998")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
-    ParamSpec {
-        name: "flows",
-        unit: Unit::Number,
-        default: "4",
-        range: (1.0, 1000.0),
-        doc: "Number of newreno flows that the flow equals; may be a fraction",
-        source: "[MULTCP] tries 1 to 10; the default is ours",
-    },
+    ParamSpec::new("flows", Unit::Number, "4", (1.0, 1000.0))
+        .doc("Number of newreno flows that the flow equals; may be a fraction")
+        .source("[MULTCP] tries 1 to 10; the default is ours"),
 ];
 
 #[derive(Debug)]

@@ -16,17 +16,10 @@ use sabul_cc::tcp::window::{INITIAL_WINDOW, SSTHRESH};
 use sabul_cc::{ConfigError, Context, Controller, ParamSpec, ParamValues};
 use sabul_units::{Bytes, Span};
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "reno",
-    summary: "TCP Reno's window: as newreno, but one decrease for all losses of one RTT",
-    source: "[RFC5681 §3.1], [RFC5681 §3.2]",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("reno", Family::Window, build)
+    .summary("TCP Reno's window: as newreno, but one decrease for all losses of one RTT")
+    .source("[RFC5681 §3.1], [RFC5681 §3.2]")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
 

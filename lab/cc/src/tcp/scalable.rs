@@ -15,45 +15,25 @@ use sabul_cc::tcp::window::{INITIAL_WINDOW, SSTHRESH};
 use sabul_cc::{ConfigError, Context, Controller, ParamSpec, ParamValues, Unit};
 use sabul_units::Bytes;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "scalable",
-    summary: "Scalable TCP's window: grows by 1 % per RTT, shrinks by an eighth at each loss; paced",
-    source: "[STCP] Kelly 2003",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("scalable", Family::Window, build)
+    .summary(
+        "Scalable TCP's window: grows by 1 % per RTT, shrinks by an eighth at each loss; paced",
+    )
+    .source("[STCP] Kelly 2003")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
-    ParamSpec {
-        name: "increase",
-        unit: Unit::Number,
-        default: "0.01",
-        range: (0.0001, 1.0),
-        doc: "Growth of the window for each arrived packet, in packets",
-        source: "[STCP]: 0.01",
-    },
-    ParamSpec {
-        name: "decrease",
-        unit: Unit::Number,
-        default: "0.125",
-        range: (0.01, 0.9),
-        doc: "Part of the window that a loss event removes",
-        source: "[STCP]: 0.125",
-    },
-    ParamSpec {
-        name: "legacy_window_packets",
-        unit: Unit::Packets,
-        default: "16",
-        range: (0.0, 1e6),
-        doc: "Window up to which the controller behaves as Reno",
-        source: "[STCP]: 16, about where both have the same window at the same loss rate",
-    },
+    ParamSpec::new("increase", Unit::Number, "0.01", (0.0001, 1.0))
+        .doc("Growth of the window for each arrived packet, in packets")
+        .source("[STCP]: 0.01"),
+    ParamSpec::new("decrease", Unit::Number, "0.125", (0.01, 0.9))
+        .doc("Part of the window that a loss event removes")
+        .source("[STCP]: 0.125"),
+    ParamSpec::new("legacy_window_packets", Unit::Packets, "16", (0.0, 1e6))
+        .doc("Window up to which the controller behaves as Reno")
+        .source("[STCP]: 16, about where both have the same window at the same loss rate"),
 ];
 
 #[derive(Debug)]

@@ -12,7 +12,7 @@
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, IntervalReport, LossReport, ParamSpec, ParamValues,
-    Phase, Reason, SendLimits, SentNumber, Unit,
+    Phase, Reason, SendLimits, SentNumber,
 };
 use sabul_units::Bytes;
 
@@ -27,38 +27,21 @@ const LOSS_WEIGHT_NEW: f64 = 0.875;
 /// [UDT1] As [SABUL §II-E]: the next decrease of an epoch is at the 16th NAK.
 const DEC_COUNT_START: u32 = 4;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "udt1",
-    summary: "UDT 1's rate and window: decrease as in SABUL, increase by the free capacity",
-    source: "[UDT1] Gu, Grossman 2003",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("udt1", Family::Rate, build)
+    .summary("UDT 1's rate and window: decrease as in SABUL, increase by the free capacity")
+    .source("[UDT1] Gu, Grossman 2003")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     WINDOW,
     WINDOW_MIN,
     CAPACITY,
-    ParamSpec {
-        name: "delay_warning",
-        unit: Unit::Word(&["on", "off"]),
-        default: "on",
-        range: (0.0, 0.0),
-        doc: "Delay warning: 'on' decreases the rate when the RTT grows",
-        source: "[UDT1]: on in 2003, off in 2004",
-    },
-    ParamSpec {
-        name: "whole_loss_rate",
-        unit: Unit::Word(&["off", "on"]),
-        default: "off",
-        range: (0.0, 0.0),
-        doc: "Defect: 'on' truncates the loss rate to an integer, which is 0 if fewer packets are lost than sent",
-        source: "[UDT1] has it",
-    },
+    ParamSpec::word("delay_warning", &["on", "off"], "on")
+        .doc("Delay warning: 'on' decreases the rate when the RTT grows")
+        .source("[UDT1]: on in 2003, off in 2004"),
+    ParamSpec::word("whole_loss_rate", &["off", "on"], "off")
+        .doc("Defect: 'on' truncates the loss rate to an integer, which is 0 if fewer packets are lost than sent")
+        .source("[UDT1] has it"),
 ];
 
 #[derive(Debug)]

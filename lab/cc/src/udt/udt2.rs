@@ -14,7 +14,7 @@
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, IntervalReport, LossReport, ParamSpec, ParamValues,
-    Phase, Reason, SendLimits, SentNumber, Unit,
+    Phase, Reason, SendLimits, SentNumber,
 };
 use sabul_units::{Bytes, Instant, Random};
 
@@ -25,31 +25,19 @@ use super::{CAPACITY, WINDOW, WINDOW_MIN, draw};
 const AVERAGE_START: f64 = 2.0;
 const EVERY_START: u64 = 2;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "udt2",
-    summary: "UDT 2's rate and window: randomly selected NAKs lower the rate",
-    source: "[UDT2] Gu 2006; [DAIMD] Gu, Hong, Grossman 2004",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("udt2", Family::Rate, build)
+    .summary("UDT 2's rate and window: randomly selected NAKs lower the rate")
+    .source("[UDT2] Gu 2006; [DAIMD] Gu, Hong, Grossman 2004")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     WINDOW,
     WINDOW_MIN,
     CAPACITY,
-    ParamSpec {
-        name: "ninth",
-        unit: Unit::Word(&["off", "on"]),
-        default: "off",
-        range: (0.0, 0.0),
-        doc: "'on' limits the increase below the rate before the last decrease, as in version 4: at most a \
-              ninth of the capacity counts as free",
-        source: "[UDT2]: not in the modules of 2006",
-    },
+    ParamSpec::word("ninth", &["off", "on"], "off")
+        .doc("'on' limits the increase below the rate before the last decrease, as in version 4: at most a \
+              ninth of the capacity counts as free")
+        .source("[UDT2]: not in the modules of 2006"),
 ];
 
 #[derive(Debug)]

@@ -18,7 +18,7 @@
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
     Acked, BulkReport, ConfigError, Constants, Context, Controller, IntervalReport, LossReport,
-    ParamSpec, ParamValues, Phase, Reason, SYN_INTERVAL, SendLimits, SentNumber, Unit,
+    ParamSpec, ParamValues, Phase, Reason, SYN_INTERVAL, SendLimits, SentNumber,
 };
 use sabul_units::{Bytes, Gap, Packets, Random, Span};
 
@@ -42,29 +42,19 @@ const INCREASE_MIN: f64 = 0.01;
 /// [UDT4 ccc.cpp] Counted NAKs of an epoch.
 const COUNTED_MAX: u64 = 5;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "udt4",
-    summary: "UDT 4's rate and window: starts at the arrival rate, at most five decreases per epoch",
-    source: "[UDT4 §7.2], [UDT4 ccc.cpp] Gu 2010, 2013",
-    params: PARAMS,
-    family: Family::Rate,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("udt4", Family::Rate, build)
+    .summary(
+        "UDT 4's rate and window: starts at the arrival rate, at most five decreases per epoch",
+    )
+    .source("[UDT4 §7.2], [UDT4 ccc.cpp] Gu 2010, 2013")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     WINDOW,
     CAPACITY,
-    ParamSpec {
-        name: "period",
-        unit: Unit::Word(&["fractional", "whole-us"]),
-        default: "fractional",
-        range: (0.0, 0.0),
-        doc: "Time between packets after a decrease: 'fractional', or 'whole-us', rounded up to whole microseconds",
-        source: "[UDT4 ccc.cpp] rounds, which at 10 Gb/s makes a cut of two fifths",
-    },
+    ParamSpec::word("period", &["fractional", "whole-us"], "fractional")
+        .doc("Time between packets after a decrease: 'fractional', or 'whole-us', rounded up to whole microseconds")
+        .source("[UDT4 ccc.cpp] rounds, which at 10 Gb/s makes a cut of two fifths"),
 ];
 
 #[derive(Debug)]

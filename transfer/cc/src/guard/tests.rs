@@ -8,7 +8,7 @@ use sabul_units::Rate;
 use super::*;
 use crate::channel::ChannelRules;
 use crate::controller::{Context, RttEstimate, SentNumber};
-use crate::params::{ParamSpec, Unit};
+use crate::params::ParamSpec;
 use crate::phase::Phase;
 use crate::registry::find;
 
@@ -56,14 +56,8 @@ impl Controller for BadLimits {
     }
 }
 
-const WORDS: &[ParamSpec] = &[ParamSpec {
-    name: "when",
-    unit: Unit::Word(&["never", "now", "closed", "burst"]),
-    default: "never",
-    range: (0.0, 0.0),
-    doc: "",
-    source: "",
-}];
+const WORDS: &[ParamSpec] =
+    &[ParamSpec::word("when", &["never", "now", "closed", "burst"], "never")];
 
 fn entry(family: Family) -> Entry {
     Entry {

@@ -35,7 +35,7 @@ use crate::controller::{
     Acked, Constants, Context, Controller, IntervalReport, LossReport, SendLimits, SentNumber,
 };
 use crate::entry::{Entry, Family};
-use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::params::{ConfigError, ParamSpec, ParamValues};
 use crate::phase::Phase;
 use crate::reason::Reason;
 use crate::search::{RateSearch, SearchStep};
@@ -70,37 +70,20 @@ const RTT_FIRST: Span = Span::from_millis(1);
 /// Ours: the window is the limit if at most this many of its packets are free.
 const SLACK: f64 = 2.0;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "bbr3",
-    summary: "BBR version 3: as bbr1, but loss limits the data in flight and the probes",
-    source: "[BBR3] Cardwell, Swett, Beshay (editors), Internet-Draft of 2026",
-    params: PARAMS,
-    family: Family::PacedWindow,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("bbr3", Family::PacedWindow, build)
+    .summary("BBR version 3: as bbr1, but loss limits the data in flight and the probes")
+    .source("[BBR3] Cardwell, Swett, Beshay (editors), Internet-Draft of 2026")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
-    ParamSpec {
-        name: "start",
-        unit: Unit::Word(&["search", "startup"]),
-        default: "search",
-        range: (0.0, 0.0),
-        doc: "Start of the flow: 'search' finds the rate in a few RTTs; 'startup', as in the draft, \
-              multiplies the rate by up to 2.77 per RTT",
-        source: "startup: [BBR3 §5.3.1]; search: ours",
-    },
-    ParamSpec {
-        name: "loss",
-        unit: Unit::Word(&["measured", "draft"]),
-        default: "measured",
-        range: (0.0, 0.0),
-        doc: "Losses that limit the rate: 'measured' counts losses above the random loss of the path, in all \
-              rounds; 'draft' counts all losses in the short term, and more than 2 % in a probe",
-        source: "draft: [BBR3 §5.5.10]; measured: ours, DEV-053",
-    },
+    ParamSpec::word("start", &["search", "startup"], "search")
+        .doc("Start of the flow: 'search' finds the rate in a few RTTs; 'startup', as in the draft, \
+              multiplies the rate by up to 2.77 per RTT")
+        .source("startup: [BBR3 §5.3.1]; search: ours"),
+    ParamSpec::word("loss", &["measured", "draft"], "measured")
+        .doc("Losses that limit the rate: 'measured' counts losses above the random loss of the path, in all \
+              rounds; 'draft' counts all losses in the short term, and more than 2 % in a probe")
+        .source("draft: [BBR3 §5.5.10]; measured: ours, DEV-053"),
     INITIAL_WINDOW,
 ];
 

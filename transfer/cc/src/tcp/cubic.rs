@@ -20,7 +20,7 @@ use super::hystart::{CONSERVATIVE_DIVISOR, HyStart, Step};
 use super::window::{AckEffect, INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
-use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::params::{ConfigError, ParamSpec, ParamValues};
 use crate::phase::Phase;
 use crate::reason::Reason;
 use sabul_units::math::cube_root;
@@ -37,29 +37,17 @@ const TARGET_MAX: f64 = 1.5;
 /// Ours: ACKs further apart than this many RTTs mean an idle flow.
 const ACK_SPACING_MAX: u64 = 2;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "cubic",
-    summary: "TCP CUBIC's window: a cubic function of the time since the last loss; paced",
-    source: "[RFC9438 §4], [RFC9406 §4]",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("cubic", Family::Window, build)
+    .summary("TCP CUBIC's window: a cubic function of the time since the last loss; paced")
+    .source("[RFC9438 §4], [RFC9406 §4]")
+    .params(PARAMS);
 
 const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
-    ParamSpec {
-        name: "hystart",
-        unit: Unit::Word(&["on", "off"]),
-        default: "on",
-        range: (0.0, 0.0),
-        doc: "HyStart++: 'on' ends slow start when the delay rises; 'off' ends slow start at the first loss",
-        source: "[RFC9438 §4.10] recommends it; [RFC9406 §4]",
-    },
+    ParamSpec::word("hystart", &["on", "off"], "on")
+        .doc("HyStart++: 'on' ends slow start when the delay rises; 'off' ends slow start at the first loss")
+        .source("[RFC9438 §4.10] recommends it; [RFC9406 §4]"),
 ];
 
 /// One phase of congestion avoidance.

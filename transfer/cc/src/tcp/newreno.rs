@@ -22,17 +22,10 @@ use crate::params::{ConfigError, ParamSpec, ParamValues};
 /// [RFC5681 §3.1] eq. 4: half of the packets in flight remains.
 pub const BETA: f64 = 0.5;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "newreno",
-    summary: "TCP NewReno's window: grows by one packet per RTT, halves at each loss; paced",
-    source: "[RFC5681 §3.1], [RFC6582 §3.2]",
-    params: PARAMS,
-    family: Family::Window,
-    is_adaptive: true,
-    follows_policy: false,
-    remembers_path: false,
-    build,
-};
+pub(crate) const ENTRY: Entry = Entry::new("newreno", Family::Window, build)
+    .summary("TCP NewReno's window: grows by one packet per RTT, halves at each loss; paced")
+    .source("[RFC5681 §3.1], [RFC6582 §3.2]")
+    .params(PARAMS);
 
 /// Parameters of NewReno, and of each law without parameters of its own.
 pub const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];

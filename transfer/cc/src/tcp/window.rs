@@ -32,24 +32,16 @@ const USED_SLOW_START: f64 = 0.5;
 const USED: f64 = 0.875;
 
 /// Parameter of every window controller: the first window.
-pub const INITIAL_WINDOW: ParamSpec = ParamSpec {
-    name: "initial_window",
-    unit: Unit::Packets,
-    default: "10",
-    range: (1.0, 10_000.0),
-    doc: "Initial window",
-    source: "[RFC6928 §2] 10; older TCP used 2 to 4",
-};
+pub const INITIAL_WINDOW: ParamSpec =
+    ParamSpec::new("initial_window", Unit::Packets, "10", (1.0, 10_000.0))
+        .doc("Initial window")
+        .source("[RFC6928 §2] 10; older TCP used 2 to 4");
 
 /// Parameter of window controllers: the first threshold of slow start.
-pub const SSTHRESH: ParamSpec = ParamSpec {
-    name: "ssthresh_packets",
-    unit: Unit::Packets,
-    default: "1000000000",
-    range: (2.0, WINDOW_MAX),
-    doc: "Window at which slow start ends without a loss; the default is no limit",
-    source: "[RFC5681 §3.1]: arbitrarily high",
-};
+pub const SSTHRESH: ParamSpec =
+    ParamSpec::new("ssthresh_packets", Unit::Packets, "1000000000", (2.0, WINDOW_MAX))
+        .doc("Window at which slow start ends without a loss; the default is no limit")
+        .source("[RFC5681 §3.1]: arbitrarily high");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
