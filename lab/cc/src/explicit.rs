@@ -5,10 +5,12 @@
 //! [`Controller`](sabul_cc::Controller) that sets header fields
 //! ([`Controller::header`](sabul_cc::Controller::header)) and receives router feedback
 //! ([`Acked::echo`](sabul_cc::Acked::echo)). [`Explicit`] wraps it, bounds its rate, and replaces it
-//! where no router answers. The router half is a [`RouterController`]; [`Router`] wraps it and runs
-//! its clock.
+//! where no router answers. The router half is a
+//! [`RouterController`](sabul_cc::router::RouterController);
+//! [`Router`](sabul_cc::router::Router) wraps it and runs its clock.
 //! To add one:  a file here with its `ENTRY` and its `ROUTER`, a line in [`crate::registry`] and a
-//!              line in [`routers`]; its header form, if new, in `sabul-units` and `sabul-wire`.
+//!              line in [`crate::routers`]; its header form, if new, in `sabul-units` and
+//!              `sabul-wire`. A program adds its own with [`crate::routers::add`].
 //! Not here:    the bytes of a header (`sabul-wire`); the calls of a router from a link
 //!              (`sabul-net`).
 
@@ -22,12 +24,9 @@ pub(crate) mod maxnet;
 mod number;
 pub(crate) mod piqi_rcp;
 pub(crate) mod rcp;
-mod router;
-pub mod routers;
 #[cfg(test)]
 mod testing;
 mod watch;
 pub(crate) mod xcp;
 
 pub use host::Explicit;
-pub use router::{LinkState, Router, RouterController, RouterStats};

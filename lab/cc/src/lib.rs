@@ -3,11 +3,12 @@
 //!
 //! [`register`] adds them to [`sabul_cc::registry`], after the controllers offered to users, and the
 //! channel [`rules`] of bulk transfer protocols to [`sabul_channel::rules`]. Crates of the laboratory
-//! use [`registry`], which does so before each look-up. Router halves are in [`routers`].
+//! use [`registry`], which does so before each look-up. [`routers`] lists the router halves.
 
 mod bulk;
 mod explicit;
 pub mod registry;
+pub mod routers;
 pub mod rules;
 mod sabul2002;
 mod sabul2003;
@@ -16,5 +17,5 @@ mod tfrc;
 mod udt;
 mod unused;
 
-pub use explicit::{Explicit, LinkState, Router, RouterController, RouterStats, routers};
+pub use explicit::Explicit;
 pub use registry::register;

@@ -1,6 +1,8 @@
 //! Link settings, validated once when built.
 
-use sabul_lab_cc::routers::ROUTER_NAMES;
+use std::sync::LazyLock;
+
+use sabul_lab_cc::routers;
 use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Probability, Rate, Span};
 
@@ -50,16 +52,11 @@ impl LinkDraft {
     }
 }
 
-/// Names of router algorithms in files.
-const ROUTERS: &[&str] = &{
-    let mut names = ["none"; ROUTER_NAMES.len() + 1];
-    let mut n = 0;
-    while n < ROUTER_NAMES.len() {
-        names[n + 1] = ROUTER_NAMES[n];
-        n += 1;
-    }
-    names
-};
+/// Returns the names of router algorithms in files.
+fn router_names() -> &'static [&'static str] {
+    static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| [&["none"], &*routers::names()].concat());
+    &NAMES
+}
 
 /// Keys of a `[[link]]`, in the order in which they take effect. The keys of its discipline follow;
 /// [each discipline](crate::DISCIPLINES) has its own.
@@ -220,7 +217,7 @@ pub const LINK: &[Key<LinkDraft>] = &[
     .or(0.0),
     Key::<LinkDraft>::new(
         "router",
-        Takes::Word(ROUTERS, |link, name| {
+        Takes::Name(router_names, |link, name| {
             link.forward.shaping.router = (name != "none").then(|| RouterPlan::new(name));
         }),
         "router half of this controller, in the data direction: [routers](links.md#routers)",

@@ -7,7 +7,8 @@
 
 use std::fmt;
 
-use sabul_lab_cc::{Router, RouterStats, routers};
+use sabul_cc::router::{Router, RouterStats};
+use sabul_lab_cc::routers;
 use sabul_units::{Bytes, CongestionHeader, Instant, Rate};
 
 use crate::forge::Forger;

@@ -5,7 +5,7 @@
 //! Model: a packet with a congestion header of the router's form belongs to the explicit class,
 //!     every other packet to the plain class. Each class has its own queue. Deficit round robin
 //!     gives each backlogged class at least its share, and the other class the unused rest. The
-//!     router half sees only the explicit class: its queue, and as capacity the rest after the
+//!     router half receives only the explicit class: its queue, and as capacity the rest after the
 //!     plain class's demand (`plain`).
 //! Time: inputs are in order of time; a packet leaves with its last bit. At that time the router
 //!     half processes the packet.
@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use sabul_lab_cc::Router;
+use sabul_cc::router::Router;
 use sabul_net::{Link, PacketMeta, Verdict};
 use sabul_tun::{Bundle, headers};
 use sabul_units::{
@@ -245,7 +245,7 @@ fn is_passive(fields: &CongestionFields) -> bool {
 
 /// Returns the public name of the algorithm of a form.
 fn name_of(form: CongestionForm) -> &'static str {
-    let entry = sabul_lab_cc::routers::ROUTERS.iter().find(|entry| entry.form == form);
+    let entry = sabul_lab_cc::routers::all().find(|entry| entry.form == form);
     entry.map_or("an own algorithm", |entry| entry.name)
 }
 

@@ -11,7 +11,7 @@
 //! | [`Endpoint`], [`metrics`] | the counters for Prometheus |
 //!
 //! The bottleneck's rate, its queues and the scheduling of the two classes are a
-//! [`sabul_net::Link`] with deficit round robin. The router half is [`sabul_lab_cc::Router`].
+//! [`sabul_net::Link`] with deficit round robin. The router half is [`sabul_cc::router::Router`].
 //! Simulator and lab use the same parts.
 
 mod bottleneck;

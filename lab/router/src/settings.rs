@@ -1,6 +1,7 @@
 //! Settings of a router, checked before any device is created.
 
-use sabul_lab_cc::{Router, routers};
+use sabul_cc::router::Router;
+use sabul_lab_cc::routers;
 use sabul_net::{Discipline, Drr, LinkConfig, QueueLimit};
 use sabul_units::{Bytes, Rate, Span};
 

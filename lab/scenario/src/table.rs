@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
-use sabul_units::key::{Given, Key, Refused, Takes, Unset};
+use sabul_units::key::{Bounds, Given, Key, Refused, Takes, Unset};
 use sabul_units::nearest;
 
 use crate::error::{Origin, Problem, shorten, unknown};
@@ -200,8 +200,8 @@ impl<'a> Table<'a> {
     fn put<T>(&self, key: &Key<T>, target: &mut T, value: &Value) {
         let Err(refused) = key.put(target, given(value)) else { return };
         let is_of_list = matches!(key.takes, Takes::Words(..));
-        match (refused, &key.takes, value) {
-            (Refused::Word, Takes::Word(words, _) | Takes::Words(words, _), Value::Text(text)) => {
+        match (refused, key.bounds(), value) {
+            (Refused::Word, Bounds::Words(words), Value::Text(text)) => {
                 self.refuse(key.name, unknown("word", text, words));
             }
             (Refused::Type, ..) if !is_of_list => self.wrong_type(key.name, key.allowed()),
@@ -243,8 +243,8 @@ impl<'a> Table<'a> {
 
     /// Returns the word of a key, if the word is allowed.
     pub(crate) fn word<T>(&self, key: &Key<T>) -> Option<&'static str> {
-        match (&key.takes, self.value(key.name)) {
-            (Takes::Word(words, _), Some(Value::Text(text))) => {
+        match (key.bounds(), self.value(key.name)) {
+            (Bounds::Words(words), Some(Value::Text(text))) => {
                 words.iter().find(|word| **word == text.as_str()).copied()
             }
             _ => None,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use sabul_lab_cc::routers::ROUTER_NAMES;
+use sabul_lab_cc::routers;
 use sabul_router::QueueSize;
 
 use super::values::parse_param;
@@ -23,7 +23,7 @@ pub(crate) struct RouterArgs {
     #[arg(long, value_name = "MBPS")]
     pub(crate) rate_mbps: f64,
     /// Algorithm that computes the explicit rates.
-    #[arg(long, value_name = "NAME", default_value = "jetmax", value_parser = ROUTER_NAMES.to_vec())]
+    #[arg(long, value_name = "NAME", default_value = "jetmax", value_parser = routers::names())]
     pub(crate) algorithm: String,
     /// Parameter of the algorithm; repeatable.
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = parse_param)]

@@ -5,7 +5,8 @@
 //! [`registry`] lists the controllers offered to users with their parameters and sources, and
 //! accepts controllers of other crates and of a program. Senders own a [`Guarded`], which turns a
 //! controller's panics and unusable limits into a [`Fault`]. Every controller must pass the suite in
-//! [`conformance`]. [`tcp`], [`search`] and [`tfrc`] are parts for controllers in any crate.
+//! [`conformance`]. [`router`] is the interface of routers that take part in explicit congestion
+//! control. [`tcp`], [`search`] and [`tfrc`] are parts for controllers in any crate.
 
 mod breaker;
 mod channel;
@@ -21,6 +22,7 @@ mod phase;
 mod policy;
 mod reason;
 pub mod registry;
+pub mod router;
 mod sabul2026;
 pub mod search;
 pub mod tcp;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use sabul_units::near;
 
-use crate::params::{ConfigError, ParamValues};
+use crate::params::{ConfigError, ParamSpec, ParamValues};
 use crate::policy::Policy;
 use crate::tcp::{bbr3, cubic, newreno};
 use crate::{fixed, sabul2026};
@@ -86,16 +86,28 @@ fn refusal(setting: String, value: &str, allowed: &str) -> ConfigError {
 
 /// Checks the names and parameters of `entries` beside the controllers of this crate and `others`.
 fn check_new(entries: &'static [Entry], others: &[Entry]) -> Result<(), ConfigError> {
+    let new: Vec<_> = entries.iter().map(|entry| (entry.name, entry.params)).collect();
+    let is_taken = |name: &str| ENTRIES.iter().chain(others).any(|entry| entry.name == name);
+    check_entries("controller", &new, is_taken)
+}
+
+/// Checks the names and parameters of new entries of a registry. `kind` names the entries in errors.
+///
+/// # Errors
+/// As [`add`].
+pub fn check_entries(
+    kind: &str,
+    new: &[(&'static str, &'static [ParamSpec])],
+    is_taken: impl Fn(&str) -> bool,
+) -> Result<(), ConfigError> {
     const NAME: &str = "1 to 32 letters, digits, '-' and '_', beginning with a letter";
-    for (index, entry) in entries.iter().enumerate() {
-        let Entry { name, params, .. } = *entry;
+    for (index, &(name, params)) in new.iter().enumerate() {
+        let setting = || format!("name of an added {kind}");
         if !is_name(name) {
-            return Err(refusal("name of an added controller".to_owned(), name, NAME));
+            return Err(refusal(setting(), name, NAME));
         }
-        let mut known = ENTRIES.iter().chain(others).chain(&entries[..index]);
-        if known.any(|taken| taken.name == name) {
-            let setting = "name of an added controller".to_owned();
-            return Err(refusal(setting, name, "a name that no other controller has"));
+        if is_taken(name) || new[..index].iter().any(|(taken, _)| *taken == name) {
+            return Err(refusal(setting(), name, &format!("a name that no other {kind} has")));
         }
         for (index, spec) in params.iter().enumerate() {
             let setting = || format!("name of a parameter of {name}");
@@ -193,7 +205,7 @@ mod tests {
     use sabul_units::Bytes;
 
     use super::*;
-    use crate::params::{ParamSpec, Unit};
+    use crate::params::Unit;
 
     #[test]
     fn an_unknown_name_suggests_the_nearest() {

@@ -71,6 +71,8 @@ pub enum Takes<T: 'static> {
     Flag(fn(&mut T, bool)),
     /// One of these words.
     Word(&'static [&'static str], fn(&mut T, &'static str)),
+    /// One of the words that the function returns.
+    Name(fn() -> &'static [&'static str], fn(&mut T, &'static str)),
     /// Any of these words, in a list.
     Words(&'static [&'static str], fn(&mut T, &'static str)),
     /// A table with its own keys: a function that lists the keys, and an example.
@@ -251,6 +253,7 @@ impl<T> Key<T> {
             Takes::Whole32(low, high, _) => Bounds::Whole((*low).into(), (*high).into()),
             Takes::Flag(_) => Bounds::Flag,
             Takes::Word(words, _) | Takes::Words(words, _) => Bounds::Words(words),
+            Takes::Name(words, _) => Bounds::Words(words()),
             Takes::ByFlow(low, high, _) => Bounds::ByFlow(*low, *high),
             Takes::Table(..) | Takes::Map => Bounds::Table,
             Takes::Own(words) => Bounds::Said(words),
@@ -310,13 +313,8 @@ impl<T> Key<T> {
                 Given::Flag(flag) => set(target, flag),
                 _ => return Err(Refused::Type),
             },
-            Takes::Word(words, set) | Takes::Words(words, set) => match given {
-                Given::Text(text) => {
-                    let word = words.iter().find(|word| **word == text).ok_or(Refused::Word)?;
-                    set(target, word);
-                }
-                _ => return Err(Refused::Type),
-            },
+            Takes::Word(words, set) | Takes::Words(words, set) => set(target, word(given, words)?),
+            Takes::Name(words, set) => set(target, word(given, words())?),
             Takes::ByFlow(..) | Takes::Table(..) | Takes::Map | Takes::Own(_) => {
                 return Err(Refused::Type);
             }
@@ -422,6 +420,12 @@ fn whole(given: Given<'_>, low: u64, high: u64) -> Result<u64, Refused> {
     };
     let whole = u64::try_from(number).ok().filter(|number| (low..=high).contains(number));
     whole.ok_or(Refused::Range)
+}
+
+/// Reads one of `words`.
+fn word(given: Given<'_>, words: &[&'static str]) -> Result<&'static str, Refused> {
+    let Given::Text(text) = given else { return Err(Refused::Type) };
+    words.iter().find(|word| **word == text).copied().ok_or(Refused::Word)
 }
 
 /// Rounds to the nearest whole number.

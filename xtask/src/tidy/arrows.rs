@@ -29,7 +29,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-tun", Some(&["sabul-units", "sabul-wire"])),
     ("sabul-front", Some(&["sabul-units", "sabul"])),
     ("sabul-lab-cc", Some(&["sabul-units", "sabul-wire", "sabul-cc", "sabul-channel"])),
-    ("sabul-net", Some(&["sabul-units", "sabul-lab-cc"])),
+    ("sabul-net", Some(&["sabul-units", "sabul-cc", "sabul-lab-cc"])),
     (
         "sabul-router",
         Some(&["sabul-units", "sabul-cc", "sabul-lab-cc", "sabul-net", "sabul-tun", "sabul-wire"]),

@@ -16,6 +16,7 @@
 //! Invariants:  `RATE_MIN` <= x; each interval of a router moves a flow once.
 
 use sabul_cc::registry::{Entry, Family};
+use sabul_cc::router::{LinkState, RouterController, RouterEntry};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, Unit,
@@ -24,7 +25,6 @@ use sabul_units::{Bytes, CongestionFields, CongestionForm, PROBE_INTERVAL, Rate,
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::number::{Number, billionths, rate_of};
-use super::router::{LinkState, RouterController, RouterEntry};
 
 /// Ours: least and largest rate of a flow, in bits a second.
 const RATE_MIN: f64 = 8e3;
@@ -48,7 +48,7 @@ pub(crate) const ENTRY: Entry = Entry::new("emkc", Family::Rate, build)
         FALLBACK_PARAM,
     ]);
 
-pub(super) const ROUTER: RouterEntry = RouterEntry {
+pub(crate) const ROUTER: RouterEntry = RouterEntry {
     name: "emkc",
     form: CongestionForm::Emkc,
     params: &[

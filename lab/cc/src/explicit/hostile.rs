@@ -6,8 +6,7 @@ use sabul_units::{
     Packets, Random, Rate, SeededRandom, Span,
 };
 
-use super::routers::ROUTERS;
-use crate::registry;
+use crate::{registry, routers};
 
 const SIZE: Bytes = Bytes(1500);
 const RTT: Span = Span::from_millis(40);
@@ -81,7 +80,7 @@ fn check(name: &str, host: &Guarded, form: CongestionForm) {
 
 #[test]
 fn host_halves_stay_within_bounds_with_arbitrary_headers() {
-    for entry in ROUTERS {
+    for entry in routers::ENTRIES {
         for seed in 0..20 {
             let mut random = SeededRandom::new(seed);
             let params = [("fallback".to_owned(), "off".to_owned())];
@@ -119,7 +118,7 @@ fn host_halves_stay_within_bounds_with_arbitrary_headers() {
 
 #[test]
 fn router_halves_tolerate_arbitrary_host_headers() {
-    for entry in ROUTERS {
+    for entry in routers::ENTRIES {
         let mut random = SeededRandom::new(7);
         let mut router = entry.router(&[], Rate::from_mbps(100), 3).unwrap();
         for step in 1..20_000_u64 {

@@ -16,6 +16,7 @@
 //!              and each interval once.
 
 use sabul_cc::registry::{Entry, Family};
+use sabul_cc::router::{LinkState, RouterController, RouterEntry};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, Unit,
@@ -27,7 +28,6 @@ use sabul_units::{
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::number::{Number, billionths, rate_of};
-use super::router::{LinkState, RouterController, RouterEntry};
 
 /// Ours: least rate of a flow and least fair rate, in bits a second.
 const RATE_MIN: f64 = 64e3;
@@ -50,7 +50,7 @@ pub(crate) const ENTRY: Entry = Entry::new("jetmax", Family::Rate, build)
         FALLBACK_PARAM,
     ]);
 
-pub(super) const ROUTER: RouterEntry = RouterEntry {
+pub(crate) const ROUTER: RouterEntry = RouterEntry {
     name: "jetmax",
     form: CongestionForm::JetMax,
     params: &[

@@ -10,6 +10,7 @@
 //! Invariants:  `RATE_MIN` <= x <= x_max; 0 <= p <= `PRICE_MAX`.
 
 use sabul_cc::registry::{Entry, Family};
+use sabul_cc::router::{LinkState, RouterController, RouterEntry};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, Unit,
@@ -18,7 +19,6 @@ use sabul_units::{Bytes, CongestionFields, CongestionForm, Span, math};
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::number::{Number, rate_of};
-use super::router::{LinkState, RouterController, RouterEntry};
 
 /// Ours: least rate of a flow, in bits a second.
 const RATE_MIN: f64 = 8e3;
@@ -46,7 +46,7 @@ pub(crate) const ENTRY: Entry = Entry::new("maxnet", Family::Rate, build)
         FALLBACK_PARAM,
     ]);
 
-pub(super) const ROUTER: RouterEntry = RouterEntry {
+pub(crate) const ROUTER: RouterEntry = RouterEntry {
     name: "maxnet",
     form: CongestionForm::MaxNet,
     params: &[

@@ -13,6 +13,7 @@
 //! Invariants:  RCP's `RATE_PART` of a packet per RTT <= R <= eta C.
 
 use sabul_cc::registry::{Entry, Family};
+use sabul_cc::router::{LinkState, RouterController, RouterEntry};
 use sabul_cc::{ConfigError, Controller, ParamSpec, ParamValues, Unit};
 use sabul_units::{Bytes, CongestionFields, CongestionForm, Rate, Span};
 
@@ -20,7 +21,6 @@ use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::load::Load;
 use super::number::{Number, rate_of};
 use super::rcp::{RATE_PART, RATE_START, RateFollower};
-use super::router::{LinkState, RouterController, RouterEntry};
 
 /// Ours: without bounds, ten flows that join at once would make an interval's factor negative.
 const FACTOR: (f64, f64) = (0.5, 2.0);
@@ -34,7 +34,7 @@ pub(crate) const ENTRY: Entry = Entry::new("piqi-rcp", Family::Rate, build)
     .source("[PIQI] Jain, Loguinov 2007, reconstructed")
     .params(&[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM]);
 
-pub(super) const ROUTER: RouterEntry = RouterEntry {
+pub(crate) const ROUTER: RouterEntry = RouterEntry {
     name: "piqi-rcp",
     form: CongestionForm::PiqiRcp,
     params: &[

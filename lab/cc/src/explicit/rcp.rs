@@ -9,6 +9,7 @@
 //! Not here:    the reference packet of 40 bytes that [RCP] sends where the gap exceeds the RTT.
 
 use sabul_cc::registry::{Entry, Family};
+use sabul_cc::router::{LinkState, RouterController, RouterEntry};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, Unit,
@@ -18,7 +19,6 @@ use sabul_units::{Bytes, CongestionFields, CongestionForm, NO_RATE, Rate, Span};
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::load::Load;
 use super::number::{Number, rate_of};
-use super::router::{LinkState, RouterController, RouterEntry};
 
 /// [RCP] Initial rate, as a part of the capacity.
 pub(super) const RATE_START: f64 = 0.05;
@@ -34,7 +34,7 @@ pub(crate) const ENTRY: Entry = Entry::new("rcp", Family::Rate, build)
     .source("[RCP] Dukkipati and others 2005, its ns-2 module")
     .params(&[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM]);
 
-pub(super) const ROUTER: RouterEntry = RouterEntry {
+pub(crate) const ROUTER: RouterEntry = RouterEntry {
     name: "rcp",
     form: CongestionForm::Rcp,
     params: &[

@@ -19,6 +19,7 @@
 //! Not here:    the desynchronised router clocks of the ns-2 module.
 
 use sabul_cc::registry::{Entry, Family};
+use sabul_cc::router::{LinkState, RouterController, RouterEntry};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Phase, Reason,
     SendLimits, SentNumber, Unit, ack_interval,
@@ -27,7 +28,6 @@ use sabul_units::{Bytes, CongestionFields, CongestionForm, Packets, Span};
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::number::{Number, rate_of};
-use super::router::{LinkState, RouterController, RouterEntry};
 
 /// ns-2's module: first interval, and RTT if no packet carries one, in seconds.
 const RTT_START: f64 = 0.05;
@@ -49,7 +49,7 @@ pub(crate) const ENTRY: Entry = Entry::new("xcp", Family::Window, build)
     .source("[XCP] Katabi, Handley, Rohrs 2002; in throughputs as in ns-2")
     .params(&[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM]);
 
-pub(super) const ROUTER: RouterEntry = RouterEntry {
+pub(crate) const ROUTER: RouterEntry = RouterEntry {
     name: "xcp",
     form: CongestionForm::Xcp,
     params: &[

@@ -1,6 +1,6 @@
 //! The bottleneck in virtual time.
 
-use sabul_lab_cc::routers::ROUTERS;
+use sabul_lab_cc::routers::ENTRIES;
 use sabul_units::NO_RATE;
 
 use super::frames::{explicit, fields};
@@ -67,10 +67,10 @@ fn packets_leave_at_the_rate_of_the_link_framing_included() {
 
 #[test]
 fn each_algorithm_rewrites_only_headers_of_its_own_form() {
-    for entry in ROUTERS {
+    for entry in ENTRIES {
         let settings = Settings { algorithm: entry.name.to_owned(), ..settings() };
         let mut bottleneck = Bottleneck::new(&settings).unwrap();
-        for other in ROUTERS {
+        for other in ENTRIES {
             let own = of(other.form, Span::from_micros(200));
             bottleneck.push(at_us(300_000), &bundle(&[own]));
         }

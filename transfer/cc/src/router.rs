@@ -1,5 +1,8 @@
-//! Router half of explicit congestion control: interval clock and statistics, common to all
-//! algorithms.
+//! Router interface of explicit congestion control: the trait of an algorithm's router half, its
+//! registry entry, and the clock and statistics common to all algorithms.
+//!
+//! A program's own algorithm implements [`RouterController`] and describes itself by a
+//! [`RouterEntry`]. A link of the simulator, of the lab or of `sabul router` owns a [`Router`].
 //!
 //! Model:       a packet that arrives at the queue counts as offered load, even if it is dropped. A
 //!              packet that leaves for the wire receives the router's feedback. A control interval
@@ -9,8 +12,9 @@
 
 use std::fmt;
 
-use sabul_cc::{ConfigError, ParamSpec, ParamValues};
 use sabul_units::{Bytes, CongestionFields, CongestionForm, CongestionHeader, Instant, Rate, Span};
+
+use crate::params::{ConfigError, ParamSpec, ParamValues};
 
 /// Ours: most missed intervals that are processed after a pause; laws have converged by then.
 const CATCH_UP: u32 = 10_000;
@@ -65,7 +69,7 @@ pub type BuildRouter =
 /// Registry entry of a router half.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterEntry {
-    /// Name that users type; equal to the host half's name.
+    /// Name that users type; built-in algorithms have the name of their host half.
     pub name: &'static str,
     /// Form of the headers that the router rewrites.
     pub form: CongestionForm,
