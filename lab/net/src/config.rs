@@ -61,51 +61,54 @@ fn router_names() -> &'static [&'static str] {
 /// Keys of a `[[link]]`, in the order in which they take effect. The keys of its discipline follow;
 /// [each discipline](crate::DISCIPLINES) has its own.
 pub const LINK: &[Key<LinkDraft>] = &[
-    Key::<LinkDraft>::new("id", Takes::Own("a name"), "").required("a name"),
+    Key::<LinkDraft>::new("id", Takes::Own("a name")).required("a name"),
     Key::<LinkDraft>::new(
         "rate_mbps",
         Takes::Mbps(RATE_MBPS, |link, rate| link.both(|way| way.rate = Some(rate))),
-        "link rate for whole packets including the IP header",
     )
+    .doc("link rate for whole packets including the IP header")
     .required("the rate in megabits per second")
     .against(&["trace"]),
     Key::<LinkDraft>::new(
         "trace",
         Takes::Own("a file path, relative to the folder of the scenario"),
-        "departure times of packets in the data direction, in mahimahi's format: [traces](#traces)",
+    )
+    .doc(
+        "departure times of packets in the data direction, in mahimahi's format: \
+              [traces](#traces)",
     )
     .against(&["rate_mbps", "shaper", "rate_walk", "rate_steps"]),
     Key::<LinkDraft>::new(
         "back_rate_mbps",
         Takes::Mbps(RATE_MBPS, |link, rate| link.back.rate = Some(rate)),
-        "rate in the reverse direction",
     )
+    .doc("rate in the reverse direction")
     .or_else("`rate_mbps`, or the mean rate of the `trace`"),
     Key::<LinkDraft>::new(
         "delay_ms",
         Takes::Millis(DELAY_MS, |link, delay| link.both(|way| way.delay = delay)),
-        "one-way delay after the last bit of a packet has left; equal in both directions",
     )
+    .doc("one-way delay after the last bit of a packet has left; equal in both directions")
     .required("the one-way delay in milliseconds"),
     Key::<LinkDraft>::new(
         "queue_packets",
         Takes::Whole(1, PACKETS_MAX, |link, n| link.both(|way| way.queue = QueueLimit::Packets(n))),
-        "queue limit in packets, without the packet in transmission",
     )
+    .doc("queue limit in packets, without the packet in transmission")
     .against(&["queue_bytes", "queue_bdp"]),
     Key::<LinkDraft>::new(
         "queue_bytes",
         Takes::Whole(1, QUEUE_BYTES_MAX, |link, n| {
             link.both(|way| way.queue = QueueLimit::Bytes(n));
         }),
-        "queue limit in bytes",
     )
+    .doc("queue limit in bytes")
     .against(&["queue_packets", "queue_bdp"]),
     Key::<LinkDraft>::new(
         "queue_bdp",
         Takes::Number(Range::over(0.0, 1_000.0), |link, share| link.queue_bdp = share),
-        "queue limit in bandwidth-delay products",
     )
+    .doc("queue limit in bandwidth-delay products")
     .or(1.0)
     .against(&["queue_packets", "queue_bytes"]),
     Key::<LinkDraft>::new(
@@ -113,106 +116,88 @@ pub const LINK: &[Key<LinkDraft>] = &[
         Takes::Word(DISCIPLINE_NAMES, |link, name| {
             link.forward.discipline = Discipline::named(name, link.forward.rate);
         }),
-        "queue discipline for order, ECN marks and drops: [disciplines](links.md#disciplines)",
     )
+    .doc("queue discipline for order, ECN marks and drops: [disciplines](links.md#disciplines)")
     .or_word("droptail"),
-    Key::<LinkDraft>::new(
-        "policer",
-        Takes::Table(|| names(POLICER), POLICER_EXAMPLE),
-        "token bucket before the queue; drops packets above its rate: [rates](#rates-that-are-not-constant)",
-    )
-    .or_else("none"),
-    Key::<LinkDraft>::new(
-        "shaper",
-        Takes::Table(|| names(SHAPER), SHAPER_EXAMPLE),
-        "token bucket after the queue; permits a higher rate while tokens last: [rates](#rates-that-are-not-constant)",
-    )
-    .or_else("none")
-    .against(&["rate_walk", "rate_steps", "trace"]),
-    Key::<LinkDraft>::new(
-        "rate_walk",
-        Takes::Table(|| names(RATE_WALK), WALK_EXAMPLE),
-        "random walk of the rate: [rates](#rates-that-are-not-constant)",
-    )
-    .or_else("none")
-    .against(&["shaper", "rate_steps", "trace"]),
-    Key::<LinkDraft>::new(
-        "rate_steps",
-        Takes::Own(RATE_STEPS_EXAMPLE),
-        "changes of the rate in order of time; in both directions unless `back_rate_mbps` is given: [steps](#steps)",
-    )
-    .or_else("none")
-    .against(&["shaper", "rate_walk", "trace"]),
-    Key::<LinkDraft>::new(
-        "delay_steps",
-        Takes::Own(DELAY_STEPS_EXAMPLE),
-        "changes of the delay in order of time, in both directions, without reordering: [steps](#steps)",
-    )
-    .or_else("none"),
-    Key::<LinkDraft>::new(
-        "loss",
-        Takes::Chance(CHANCE, |link, p| link.forward.loss = p),
-        "independent loss probability of each packet",
-    )
-    .or(0.0),
-    Key::<LinkDraft>::new(
-        "loss_back",
-        Takes::Chance(CHANCE, |link, p| link.back.loss = p),
-        "independent loss probability of each packet in the reverse direction",
-    )
-    .or(0.0),
-    Key::<LinkDraft>::new(
-        "burst_loss",
-        Takes::Table(|| names(BURST_LOSS), BURST_EXAMPLE),
-        "losses in bursts, in addition to `loss`: [bursts](#bursts)",
-    )
-    .or_else("none"),
-    Key::<LinkDraft>::new(
-        "reorder",
-        Takes::Chance(CHANCE, |link, p| link.forward.reorder = p),
-        "probability that a packet gets an extra delay of `reorder_ms`",
-    )
-    .or(0.0),
+    Key::<LinkDraft>::new("policer", Takes::Table(|| names(POLICER), POLICER_EXAMPLE))
+        .doc(
+            "token bucket before the queue; drops packets above its rate: \
+              [rates](#rates-that-are-not-constant)",
+        )
+        .or_else("none"),
+    Key::<LinkDraft>::new("shaper", Takes::Table(|| names(SHAPER), SHAPER_EXAMPLE))
+        .doc(
+            "token bucket after the queue; permits a higher rate while tokens last: \
+              [rates](#rates-that-are-not-constant)",
+        )
+        .or_else("none")
+        .against(&["rate_walk", "rate_steps", "trace"]),
+    Key::<LinkDraft>::new("rate_walk", Takes::Table(|| names(RATE_WALK), WALK_EXAMPLE))
+        .doc("random walk of the rate: [rates](#rates-that-are-not-constant)")
+        .or_else("none")
+        .against(&["shaper", "rate_steps", "trace"]),
+    Key::<LinkDraft>::new("rate_steps", Takes::Own(RATE_STEPS_EXAMPLE))
+        .doc(
+            "changes of the rate in order of time; in both directions unless `back_rate_mbps` is \
+              given: [steps](#steps)",
+        )
+        .or_else("none")
+        .against(&["shaper", "rate_walk", "trace"]),
+    Key::<LinkDraft>::new("delay_steps", Takes::Own(DELAY_STEPS_EXAMPLE))
+        .doc(
+            "changes of the delay in order of time, in both directions, without reordering: \
+              [steps](#steps)",
+        )
+        .or_else("none"),
+    Key::<LinkDraft>::new("loss", Takes::Chance(CHANCE, |link, p| link.forward.loss = p))
+        .doc("independent loss probability of each packet")
+        .or(0.0),
+    Key::<LinkDraft>::new("loss_back", Takes::Chance(CHANCE, |link, p| link.back.loss = p))
+        .doc("independent loss probability of each packet in the reverse direction")
+        .or(0.0),
+    Key::<LinkDraft>::new("burst_loss", Takes::Table(|| names(BURST_LOSS), BURST_EXAMPLE))
+        .doc("losses in bursts, in addition to `loss`: [bursts](#bursts)")
+        .or_else("none"),
+    Key::<LinkDraft>::new("reorder", Takes::Chance(CHANCE, |link, p| link.forward.reorder = p))
+        .doc("probability that a packet gets an extra delay of `reorder_ms`")
+        .or(0.0),
     Key::<LinkDraft>::new(
         "reorder_ms",
         Takes::Millis(Range::of(1e-6, DELAY_MS.high), |link, by| link.forward.reorder_by = by),
-        "extra delay of reordered packets",
     )
+    .doc("extra delay of reordered packets")
     .or(1.0),
-    Key::<LinkDraft>::new(
-        "duplicate",
-        Takes::Chance(CHANCE, |link, p| link.forward.duplicate = p),
-        "probability that a packet is duplicated",
-    )
-    .or(0.0),
-    Key::<LinkDraft>::new(
-        "corrupt",
-        Takes::Chance(CHANCE, |link, p| link.forward.corrupt = p),
-        "probability that a packet is corrupted",
-    )
-    .or(0.0),
+    Key::<LinkDraft>::new("duplicate", Takes::Chance(CHANCE, |link, p| link.forward.duplicate = p))
+        .doc("probability that a packet is duplicated")
+        .or(0.0),
+    Key::<LinkDraft>::new("corrupt", Takes::Chance(CHANCE, |link, p| link.forward.corrupt = p))
+        .doc("probability that a packet is corrupted")
+        .or(0.0),
     Key::<LinkDraft>::new(
         "jitter_ms",
         Takes::Millis(DELAY_MS, |link, most| link.forward.jitter = most),
-        "maximum extra delay of a packet, uniformly distributed; packets keep their order",
     )
+    .doc("maximum extra delay of a packet, uniformly distributed; packets keep their order")
     .or(0.0),
-    Key::<LinkDraft>::new(
-        "outage",
-        Takes::Own(OUTAGE_EXAMPLE),
-        "times without any traffic in both directions, in order, without overlap: [outages](#outages)",
-    )
-    .or_else("none"),
+    Key::<LinkDraft>::new("outage", Takes::Own(OUTAGE_EXAMPLE))
+        .doc(
+            "times without any traffic in both directions, in order, without overlap: \
+              [outages](#outages)",
+        )
+        .or_else("none"),
     Key::<LinkDraft>::new(
         "mtu",
         Takes::Whole32(MTU_MIN, MTU_MAX, |link, bytes| link.both(|way| way.mtu = Some(bytes))),
-        "maximum packet size in bytes; larger packets are dropped in both directions",
     )
+    .doc("maximum packet size in bytes; larger packets are dropped in both directions")
     .or_else("none"),
     Key::<LinkDraft>::new(
         "framing_bytes",
         Takes::Whole32(0, FRAMING_MAX, |link, bytes| link.both(|way| way.framing = bytes)),
-        "bytes of link capacity per packet in addition to its IP bytes, in both directions; 38 for Ethernet",
+    )
+    .doc(
+        "bytes of link capacity per packet in addition to its IP bytes, in both directions; \
+              38 for Ethernet",
     )
     .or(0.0),
     Key::<LinkDraft>::new(
@@ -220,8 +205,8 @@ pub const LINK: &[Key<LinkDraft>] = &[
         Takes::Name(router_names, |link, name| {
             link.forward.shaping.router = (name != "none").then(|| RouterPlan::new(name));
         }),
-        "router half of this controller, in the data direction: [routers](links.md#routers)",
     )
+    .doc("router half of this controller, in the data direction: [routers](links.md#routers)")
     .or_word("none"),
     Key::<LinkDraft>::new(
         "router_rate_mbps",
@@ -230,15 +215,19 @@ pub const LINK: &[Key<LinkDraft>] = &[
                 router.assumed_rate = Some(rate);
             }
         }),
-        "link rate that the router assumes",
     )
+    .doc("link rate that the router assumes")
     .or_else("`rate_mbps`"),
-    Key::<LinkDraft>::new("router_params", Takes::Map, "parameters of the router half, such as { eta = 0.9 }")
+    Key::<LinkDraft>::new("router_params", Takes::Map)
+        .doc("parameters of the router half, such as { eta = 0.9 }")
         .or_else("default of the router"),
     Key::<LinkDraft>::new(
         "forge",
         Takes::Word(FORGERIES, |link, name| link.forward.shaping.forge = Forgery::named(name)),
-        "forged values in congestion headers behind the router, in the data direction: [routers](links.md#routers)",
+    )
+    .doc(
+        "forged values in congestion headers behind the router, in the data direction: \
+              [routers](links.md#routers)",
     )
     .or_word("none"),
 ];
@@ -251,27 +240,21 @@ pub const BURST_LOSS: &[Key<BurstLoss>] = &[
     Key::<BurstLoss>::new(
         "to_bad",
         Takes::Chance(Range::over(0.0, 1.0), |bursts, p| bursts.to_bad = p),
-        "probability per packet of a change from the good to the bad state",
     )
+    .doc("probability per packet of a change from the good to the bad state")
     .required(BURST_EXAMPLE),
     Key::<BurstLoss>::new(
         "to_good",
         Takes::Chance(Range::over(0.0, 1.0), |bursts, p| bursts.to_good = p),
-        "probability per packet of a change from the bad to the good state",
     )
+    .doc("probability per packet of a change from the bad to the good state")
     .required(BURST_EXAMPLE),
-    Key::<BurstLoss>::new(
-        "loss_good",
-        Takes::Chance(CHANCE, |bursts, p| bursts.loss_good = p),
-        "loss probability in the good state",
-    )
-    .or(0.0),
-    Key::<BurstLoss>::new(
-        "loss_bad",
-        Takes::Chance(CHANCE, |bursts, p| bursts.loss_bad = p),
-        "loss probability in the bad state",
-    )
-    .required(BURST_EXAMPLE),
+    Key::<BurstLoss>::new("loss_good", Takes::Chance(CHANCE, |bursts, p| bursts.loss_good = p))
+        .doc("loss probability in the good state")
+        .or(0.0),
+    Key::<BurstLoss>::new("loss_bad", Takes::Chance(CHANCE, |bursts, p| bursts.loss_bad = p))
+        .doc("loss probability in the bad state")
+        .required(BURST_EXAMPLE),
 ];
 
 const OUTAGE_EXAMPLE: &str = "a list such as [{ at_s = 10, for_s = 1 }]";
@@ -281,14 +264,14 @@ pub const OUTAGE: &[Key<Outage>] = &[
     Key::<Outage>::new(
         "at_s",
         Takes::Seconds(Range::of(0.0, SECONDS_MAX), |outage, at| outage.at = Instant::ZERO + at),
-        "start time of the outage",
     )
+    .doc("start time of the outage")
     .required(OUTAGE_EXAMPLE),
     Key::<Outage>::new(
         "for_s",
         Takes::Seconds(Range::of(1e-9, SECONDS_MAX), |outage, lasts| outage.lasts = lasts),
-        "duration of the outage",
     )
+    .doc("duration of the outage")
     .required(OUTAGE_EXAMPLE),
 ];
 

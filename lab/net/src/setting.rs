@@ -85,13 +85,10 @@ pub(crate) fn ensure(
 /// Key for the bytes that a flow may send in its turn. The bounds keep a turn from needing too many
 /// rounds of credit, and from starving other flows. As in the Linux `fq_codel`.
 pub(crate) const fn quantum<T>(set: fn(&mut T, u32), source: &'static str) -> Key<T> {
-    Key::new(
-        "quantum_bytes",
-        Takes::Whole32(QUANTUM_MIN, QUANTUM_MAX, set),
-        "bytes that a flow may send per round",
-    )
-    .or(FULL_FRAME as f64)
-    .source(source)
+    Key::new("quantum_bytes", Takes::Whole32(QUANTUM_MIN, QUANTUM_MAX, set))
+        .doc("bytes that a flow may send per round")
+        .or(FULL_FRAME as f64)
+        .source(source)
 }
 const QUANTUM_MIN: u32 = 256;
 pub(crate) const QUANTUM_MAX: u32 = 1 << 20;

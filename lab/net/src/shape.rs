@@ -106,19 +106,16 @@ const fn bucket_key(example: &'static str) -> Key<TokenBucket> {
     Key::<TokenBucket>::new(
         "bucket_bytes",
         Takes::Whole(1, BUCKET_MAX, |bucket, n| bucket.bytes = n),
-        "capacity of the bucket; the bucket is full at the start",
     )
+    .doc("capacity of the bucket; the bucket is full at the start")
     .required(example)
 }
 
 /// Keys of a link's `policer`.
 pub const POLICER: &[Key<TokenBucket>] = &[
-    Key::<TokenBucket>::new(
-        "rate_mbps",
-        Takes::Mbps(RATE_MBPS, |bucket, rate| bucket.rate = rate),
-        "rate at which the bucket fills",
-    )
-    .required(POLICER_EXAMPLE),
+    Key::<TokenBucket>::new("rate_mbps", Takes::Mbps(RATE_MBPS, |bucket, rate| bucket.rate = rate))
+        .doc("rate at which the bucket fills")
+        .required(POLICER_EXAMPLE),
     bucket_key(POLICER_EXAMPLE),
 ];
 
@@ -127,26 +124,20 @@ pub const SHAPER: &[Key<TokenBucket>] = &[
     Key::<TokenBucket>::new(
         "burst_mbps",
         Takes::Mbps(RATE_MBPS, |bucket, rate| bucket.rate = rate),
-        "rate while the bucket has tokens; at least the rate of the link",
     )
+    .doc("rate while the bucket has tokens; at least the rate of the link")
     .required(SHAPER_EXAMPLE),
     bucket_key(SHAPER_EXAMPLE),
 ];
 
 /// Keys of a link's `rate_walk`.
 pub const RATE_WALK: &[Key<RateWalk>] = &[
-    Key::<RateWalk>::new(
-        "low_mbps",
-        Takes::Mbps(RATE_MBPS, |walk, rate| walk.low = rate),
-        "one end of the range; the other end is the rate of the link",
-    )
-    .required(WALK_EXAMPLE),
-    Key::<RateWalk>::new(
-        "every_ms",
-        Takes::Millis(EVERY_MS, |walk, every| walk.every = every),
-        "time between two changes of the rate",
-    )
-    .required(WALK_EXAMPLE),
+    Key::<RateWalk>::new("low_mbps", Takes::Mbps(RATE_MBPS, |walk, rate| walk.low = rate))
+        .doc("one end of the range; the other end is the rate of the link")
+        .required(WALK_EXAMPLE),
+    Key::<RateWalk>::new("every_ms", Takes::Millis(EVERY_MS, |walk, every| walk.every = every))
+        .doc("time between two changes of the rate")
+        .required(WALK_EXAMPLE),
 ];
 
 /// State of a token bucket.

@@ -39,15 +39,12 @@ pub const RATE_STEP: &[Key<RateStep>] = &[
     Key::<RateStep>::new(
         "at_s",
         Takes::Seconds(Range::of(0.0, SECONDS_MAX), |step, at| step.at = Instant::ZERO + at),
-        AT_DOC,
     )
+    .doc(AT_DOC)
     .required(RATE_STEPS_EXAMPLE),
-    Key::<RateStep>::new(
-        "rate_mbps",
-        Takes::Mbps(RATE_MBPS, |step, rate| step.rate = rate),
-        "rate after the step",
-    )
-    .required(RATE_STEPS_EXAMPLE),
+    Key::<RateStep>::new("rate_mbps", Takes::Mbps(RATE_MBPS, |step, rate| step.rate = rate))
+        .doc("rate after the step")
+        .required(RATE_STEPS_EXAMPLE),
 ];
 
 /// Keys of one of a link's `delay_steps`.
@@ -55,15 +52,12 @@ pub const DELAY_STEP: &[Key<DelayStep>] = &[
     Key::<DelayStep>::new(
         "at_s",
         Takes::Seconds(Range::of(0.0, SECONDS_MAX), |step, at| step.at = Instant::ZERO + at),
-        AT_DOC,
     )
+    .doc(AT_DOC)
     .required(DELAY_STEPS_EXAMPLE),
-    Key::<DelayStep>::new(
-        "delay_ms",
-        Takes::Millis(DELAY_MS, |step, delay| step.delay = delay),
-        "one-way delay after the step",
-    )
-    .required(DELAY_STEPS_EXAMPLE),
+    Key::<DelayStep>::new("delay_ms", Takes::Millis(DELAY_MS, |step, delay| step.delay = delay))
+        .doc("one-way delay after the step")
+        .required(DELAY_STEPS_EXAMPLE),
 ];
 
 /// Rejects steps that are not in order of time, each later than the step before.

@@ -451,53 +451,38 @@ const INITIAL_WINDOW: u32 = 10;
 /// Keys of a `[[flow]]`, in the order in which they take effect. The transport is read first,
 /// because the transport determines the carrier that the other keys fill.
 pub const FLOW: &[Key<FlowDraft>] = &[
-    Key::<FlowDraft>::new("id", Takes::Own("a name"), "").required("a name"),
-    Key::<FlowDraft>::new(
-        "transport",
-        Takes::Word(TRANSPORTS, |_, _| {}),
-        "`udp-cbr`: constant rate without replies; `command`: [a program](#programs), lab only",
-    )
+    Key::<FlowDraft>::new("id", Takes::Own("a name")).required("a name"),
+    Key::<FlowDraft>::new("transport", Takes::Word(TRANSPORTS, |_, _| {}))
+        .doc("`udp-cbr`: constant rate without replies; `command`: [a program](#programs), lab \
+              only")
     .or_word("sabul"),
-    Key::<FlowDraft>::new(
-        "cc",
-        Takes::Own(
+    Key::<FlowDraft>::new("cc", Takes::Own(
             "a name of `sabul cc list`; in the lab, for `tcp` and `command`, [a controller of the kernel](#in-the-lab)",
-        ),
-        "congestion controller of the flow",
-    )
+        ))
+        .doc("congestion controller of the flow")
     .or_else("`sabul`: the default of `sabul cc list`; `tcp`: `cubic`; `command`: the default of the system")
     .of(&["sabul", "tcp", "command"])
     .elsewhere("remove this key: a constant rate has no controller"),
-    Key::<FlowDraft>::new(
-        "params",
-        Takes::Map,
-        "parameters of the controller: `sabul cc show NAME`; not for `tcp` in the lab",
-    )
+    Key::<FlowDraft>::new("params", Takes::Map)
+        .doc("parameters of the controller: `sabul cc show NAME`; not for `tcp` in the lab")
     .or_else("default of the controller")
     .of(WITH_WINDOW),
-    Key::<FlowDraft>::new(
-        "rate_mbps_initial",
-        Takes::Number(Range::of(0.0, 1e6), |flow, mbps| flow.rate_mbps_initial = Some(mbps)),
-        "short form of the controller's parameter with the same name; the controller defines the range",
-    )
+    Key::<FlowDraft>::new("rate_mbps_initial", Takes::Number(Range::of(0.0, 1e6), |flow, mbps| flow.rate_mbps_initial = Some(mbps)))
+        .doc("short form of the controller's parameter with the same name; the controller defines \
+              the range")
     .or_else("default of the controller")
     .of(SABUL)
     .elsewhere("remove this key; the key of a constant rate is rate_mbps"),
-    Key::<FlowDraft>::new(
-        "rate_mbps",
-        Takes::Mbps(RATE_MBPS, |flow, mbps| {
+    Key::<FlowDraft>::new("rate_mbps", Takes::Mbps(RATE_MBPS, |flow, mbps| {
             if let Carrier::UdpCbr { rate } = &mut flow.plan.carrier {
                 *rate = mbps;
             }
-        }),
-        "constant rate including IP headers",
-    )
+        }))
+        .doc("constant rate including IP headers")
     .required("the rate of the flow, in megabits per second")
     .of(&["udp-cbr"])
     .elsewhere("remove this key; the initial rate of sabul is rate_mbps_initial"),
-    Key::<FlowDraft>::new(
-        "profile",
-        Takes::Word(&["current", "sabul2003", "sabul2002"], |flow, word| {
+    Key::<FlowDraft>::new("profile", Takes::Word(&["current", "sabul2003", "sabul2002"], |flow, word| {
             flow.sabul(|ends| {
                 ends.profile = match word {
                     "sabul2003" => Profile::Sabul2003,
@@ -505,246 +490,163 @@ pub const FLOW: &[Key<FlowDraft>] = &[
                     _ => Profile::Current,
                 }
             });
-        }),
-        "published protocol of the channel",
-    )
+        }))
+        .doc("published protocol of the channel")
     .or_else("`current`; with cc `sabul2002`: `sabul2002`")
     .of(SABUL)
     .not_in_lab(
         |flow| flow.plan.sabul().is_some_and(|ends| ends.profile == Profile::Sabul2002),
         ONLY_2002,
     ),
-    Key::<FlowDraft>::new(
-        "defects",
-        Takes::Words(DEFECTS, FlowDraft::defect),
-        "profile `sabul2002`: defects of the first implementation [OVV04 §3]",
-    )
+    Key::<FlowDraft>::new("defects", Takes::Words(DEFECTS, FlowDraft::defect))
+        .doc("profile `sabul2002`: defects of the first implementation [OVV04 §3]")
     .or_else("none")
     .of(SABUL)
     .not_in_lab(
         |flow| flow.plan.sabul().is_some_and(|ends| ends.defects != Defects::default()),
         ONLY_2002,
     ),
-    Key::<FlowDraft>::new(
-        "policy",
-        Takes::Word(&["fair", "high", "low"], |flow, word| {
+    Key::<FlowDraft>::new("policy", Takes::Word(&["fair", "high", "low"], |flow, word| {
             if let Some(policy) = Policy::named(word) {
                 flow.sabul(|ends| ends.policy = policy);
             }
-        }),
-        "sharing policy: `fair`, the share of one flow; `high`, the share of two; `low`, only unused \
-         capacity. `high` and `low` need a controller with policies (`sabul cc show`)",
-    )
+        })).doc("sharing policy: `fair`, the share of one flow; `high`, the share of two; `low`, only unused \
+         capacity. `high` and `low` need a controller with policies (`sabul cc show`)")
     .or_word("fair")
     .of(SABUL),
-    Key::<FlowDraft>::new(
-        "breaker",
-        Takes::Word(&["on", "off"], |flow, word| {
+    Key::<FlowDraft>::new("breaker", Takes::Word(&["on", "off"], |flow, word| {
             flow.sabul(|ends| ends.breaker = Some(word == "on"));
-        }),
-        "circuit breaker against sustained heavy loss; always on in the lab and on the wire",
-    )
+        }))
+        .doc("circuit breaker against sustained heavy loss; always on in the lab and on the wire")
     .or_else("`on` for this project's own controllers, `off` for published controllers")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.breaker == Some(false)), ONLY_SIMULATED),
-    Key::<FlowDraft>::new(
-        "remembered_mbps",
-        Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.remembered_rate = Some(mbps))),
-        "rate of an earlier flow on this path, for a controller with path memory; requires `remembered_rtt_ms`",
-    )
+    Key::<FlowDraft>::new("remembered_mbps", Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.remembered_rate = Some(mbps))))
+        .doc("rate of an earlier flow on this path, for a controller with path memory; requires \
+              `remembered_rtt_ms`")
     .or_else("none")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.remembered_rate.is_some()), ONLY_SIMULATED),
-    Key::<FlowDraft>::new(
-        "remembered_rtt_ms",
-        Takes::Millis(REMEMBERED_RTT_MS, |flow, ms| flow.sabul(|ends| ends.remembered_rtt = Some(ms))),
-        "smallest RTT of the earlier flow; requires `remembered_mbps`",
-    )
+    Key::<FlowDraft>::new("remembered_rtt_ms", Takes::Millis(REMEMBERED_RTT_MS, |flow, ms| flow.sabul(|ends| ends.remembered_rtt = Some(ms))))
+        .doc("smallest RTT of the earlier flow; requires `remembered_mbps`")
     .or_else("none")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.remembered_rtt.is_some()), ONLY_SIMULATED),
-    Key::<FlowDraft>::new(
-        "nic_mbps",
-        Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.nic_rate = Some(mbps))),
-        "rate of the sending host's interface; the interface delays excess packets and drops no packet",
-    )
+    Key::<FlowDraft>::new("nic_mbps", Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.nic_rate = Some(mbps))))
+        .doc("rate of the sending host's interface; the interface delays excess packets and drops \
+              no packet")
     .or_else("100 000")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|ends| ends.nic_rate.is_some()), RATE_ONLY_SIMULATED),
-    Key::<FlowDraft>::new(
-        "source_mbps",
-        Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.source_rate = Some(mbps))),
-        "rate at which the sending application produces data",
-    )
+    Key::<FlowDraft>::new("source_mbps", Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.source_rate = Some(mbps))))
+        .doc("rate at which the sending application produces data")
     .or_else("unlimited")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.source_rate.is_some()), RATE_ONLY_SIMULATED),
-    Key::<FlowDraft>::new(
-        "sink_mbps",
-        Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.sink_rate = Some(mbps))),
-        "rate at which the receiving application reads data; the receive buffer has 1 MiB",
-    )
+    Key::<FlowDraft>::new("sink_mbps", Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.sink_rate = Some(mbps))))
+        .doc("rate at which the receiving application reads data; the receive buffer has 1 MiB")
     .or_else("unlimited")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.sink_rate.is_some()), RATE_ONLY_SIMULATED),
-    Key::<FlowDraft>::new(
-        "gso_packets",
-        Takes::Whole32(1, BATCH_MAX, |flow, n| flow.machine(|it| it.gso_packets = n)),
-        "packets per send call (GSO): the sender waits for the time of the last packet, at most 0.5 ms, and \
-         sends all packets back to back",
-    )
+    Key::<FlowDraft>::new("gso_packets", Takes::Whole32(1, BATCH_MAX, |flow, n| flow.machine(|it| it.gso_packets = n))).doc("packets per send call (GSO): the sender waits for the time of the last packet, at most 0.5 ms, and \
+         sends all packets back to back")
     .or(1.0)
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.machine.gso_packets > 1), REAL_MACHINE),
-    Key::<FlowDraft>::new(
-        "gro_packets",
-        Takes::Whole32(1, BATCH_MAX, |flow, n| flow.machine(|it| it.gro_packets = n)),
-        "packets per receive call (GRO): the receiver gets fewer if no packet follows within 0.3 ms; all \
-         packets have the arrival time of the last",
-    )
+    Key::<FlowDraft>::new("gro_packets", Takes::Whole32(1, BATCH_MAX, |flow, n| flow.machine(|it| it.gro_packets = n))).doc("packets per receive call (GRO): the receiver gets fewer if no packet follows within 0.3 ms; all \
+         packets have the arrival time of the last")
     .or(1.0)
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.machine.gro_packets > 1), REAL_MACHINE),
-    Key::<FlowDraft>::new(
-        "ack_bunch_ms",
-        Takes::Millis(AWAY_MS, |flow, ms| flow.machine(|it| it.ack_bunch = ms)),
-        "interval at which the sender reads ACKs; ACKs wait until the end of the interval",
-    )
+    Key::<FlowDraft>::new("ack_bunch_ms", Takes::Millis(AWAY_MS, |flow, ms| flow.machine(|it| it.ack_bunch = ms)))
+        .doc("interval at which the sender reads ACKs; ACKs wait until the end of the interval")
     .or(0.0)
     .of(SABUL)
     .not_in_lab(
         |flow| flow.plan.sabul().is_some_and(|it| it.machine.ack_bunch > Span::ZERO),
         REAL_MACHINE,
     ),
-    Key::<FlowDraft>::new(
-        "busy_ms",
-        Takes::Millis(AWAY_MS, |flow, ms| flow.machine(|it| it.busy = ms)),
-        "maximum length of random pauses of both hosts; the pauses take half of the time",
-    )
+    Key::<FlowDraft>::new("busy_ms", Takes::Millis(AWAY_MS, |flow, ms| flow.machine(|it| it.busy = ms)))
+        .doc("maximum length of random pauses of both hosts; the pauses take half of the time")
     .or(0.0)
     .of(SABUL)
     .not_in_lab(
         |flow| flow.plan.sabul().is_some_and(|it| it.machine.busy > Span::ZERO),
         REAL_MACHINE,
     ),
-    Key::<FlowDraft>::new(
-        "path",
-        Takes::Own("a list of links, each once"),
-        "links in the data direction; the reverse direction has the reverse order",
-    )
+    Key::<FlowDraft>::new("path", Takes::Own("a list of links, each once"))
+        .doc("links in the data direction; the reverse direction has the reverse order")
     .required("a list of links"),
-    Key::<FlowDraft>::new(
-        "reverse",
-        Takes::Flag(|flow, is| flow.plan.is_reverse = is),
-        "`true` sends the data in the reverse direction, beside the ACKs of other flows: [two-way \
-         traffic](#two-way-traffic)",
-    )
+    Key::<FlowDraft>::new("reverse", Takes::Flag(|flow, is| flow.plan.is_reverse = is)).doc("`true` sends the data in the reverse direction, beside the ACKs of other flows: [two-way \
+         traffic](#two-way-traffic)")
     .or_flag(false)
     .not_in_lab(|flow| flow.plan.is_reverse, ONLY_ONE_WAY),
-    Key::<FlowDraft>::new(
-        "rtt_ms",
-        Takes::Millis(RTT_MS, |flow, ms| flow.rtt = Some(ms)),
-        "base RTT, at least twice the delay of the path; access delay supplies the difference",
-    )
+    Key::<FlowDraft>::new("rtt_ms", Takes::Millis(RTT_MS, |flow, ms| flow.rtt = Some(ms)))
+        .doc("base RTT, at least twice the delay of the path; access delay supplies the difference")
     .against(&["access_delay_ms"]),
-    Key::<FlowDraft>::new(
-        "access_delay_ms",
-        Takes::Millis(sabul_net::DELAY_MS, |flow, ms| flow.plan.access_delay = ms),
-        "one-way delay of this flow in addition to the delay of the links",
-    )
+    Key::<FlowDraft>::new("access_delay_ms", Takes::Millis(sabul_net::DELAY_MS, |flow, ms| flow.plan.access_delay = ms))
+        .doc("one-way delay of this flow in addition to the delay of the links")
     .or(0.0)
     .against(&["rtt_ms"]),
-    Key::<FlowDraft>::new(
-        "start_s",
-        Takes::Seconds(SECONDS, |flow, s| flow.plan.start = Instant::ZERO + s),
-        "start time; before `duration_s`",
-    )
+    Key::<FlowDraft>::new("start_s", Takes::Seconds(SECONDS, |flow, s| flow.plan.start = Instant::ZERO + s))
+        .doc("start time; before `duration_s`")
     .or(0.0),
-    Key::<FlowDraft>::new(
-        "stop_s",
-        Takes::Seconds(SECONDS, |flow, s| flow.plan.stop = Some(Instant::ZERO + s)),
-        "end time; after `start_s`",
-    )
+    Key::<FlowDraft>::new("stop_s", Takes::Seconds(SECONDS, |flow, s| flow.plan.stop = Some(Instant::ZERO + s)))
+        .doc("end time; after `start_s`")
     .or_else("end of the run"),
-    Key::<FlowDraft>::new(
-        "bytes",
-        Takes::Whole(1, BYTES_MAX, |flow, bytes| flow.plan.size = FlowSize::Bytes(bytes)),
-        "size of the flow in bytes",
-    )
+    Key::<FlowDraft>::new("bytes", Takes::Whole(1, BYTES_MAX, |flow, bytes| flow.plan.size = FlowSize::Bytes(bytes)))
+        .doc("size of the flow in bytes")
     .or_else("unlimited")
     .of(OURS)
     .elsewhere(PROGRAM_SENDS)
     .against(&["size"]),
-    Key::<FlowDraft>::new("size", Takes::Table(|| names(SIZE), SIZE_EXAMPLE), "[distribution of the size](#size)")
+    Key::<FlowDraft>::new("size", Takes::Table(|| names(SIZE), SIZE_EXAMPLE))
+        .doc("[distribution of the size](#size)")
         .or_else("unlimited")
         .of(OURS)
         .elsewhere(PROGRAM_SENDS)
         .against(&["bytes"]),
-    Key::<FlowDraft>::new(
-        "arrivals",
-        Takes::Table(|| names(ARRIVALS), ARRIVALS_EXAMPLE),
-        "[arrival process of the copies](#arrivals)",
-    )
+    Key::<FlowDraft>::new("arrivals", Takes::Table(|| names(ARRIVALS), ARRIVALS_EXAMPLE))
+        .doc("[arrival process of the copies](#arrivals)")
     .or_else("start of all copies at once")
     .of(OURS)
     .elsewhere(PROGRAM_ONCE)
     .against(&["count", "spread_s"]),
-    Key::<FlowDraft>::new(
-        "count",
-        Takes::Whole32(1, COUNT_MAX, |flow, n| flow.together(|count, _| *count = n)),
-        "number of copies of the flow; at most 10^6 copies of all flows together",
-    )
+    Key::<FlowDraft>::new("count", Takes::Whole32(1, COUNT_MAX, |flow, n| flow.together(|count, _| *count = n)))
+        .doc("number of copies of the flow; at most 10^6 copies of all flows together")
     .or(1.0)
     .of(OURS)
     .elsewhere(PROGRAM_ONCE)
     .against(&["arrivals"]),
-    Key::<FlowDraft>::new(
-        "spread_s",
-        Takes::Seconds(SECONDS, |flow, s| flow.together(|_, spread| *spread = s)),
-        "the copies start at random times within this time; at most the lifetime of the flow",
-    )
+    Key::<FlowDraft>::new("spread_s", Takes::Seconds(SECONDS, |flow, s| flow.together(|_, spread| *spread = s)))
+        .doc("the copies start at random times within this time; at most the lifetime of the flow")
     .or(0.0)
     .of(OURS)
     .elsewhere("remove this key: a program runs once; use start_s")
     .against(&["arrivals"]),
     // From the least IPv4 datagram that every host accepts [RFC791 §3.1] to the largest; the usual
     // Ethernet MTU.
-    Key::<FlowDraft>::new(
-        "packet_bytes",
-        Takes::Whole32(576, 65_535, |flow, bytes| flow.plan.packet_bytes = bytes),
-        "size of a full packet including the IP header; at most the `mtu` of the path",
-    )
+    Key::<FlowDraft>::new("packet_bytes", Takes::Whole32(576, 65_535, |flow, bytes| flow.plan.packet_bytes = bytes))
+        .doc("size of a full packet including the IP header; at most the `mtu` of the path")
     .or(1_500.0),
-    Key::<FlowDraft>::new(
-        "window_packets",
-        Takes::Whole(1, PACKETS_MAX, |flow, n| flow.plan.window_packets = Some(n)),
-        "maximum number of unacknowledged packets",
-    )
+    Key::<FlowDraft>::new("window_packets", Takes::Whole(1, PACKETS_MAX, |flow, n| flow.plan.window_packets = Some(n)))
+        .doc("maximum number of unacknowledged packets")
     .or_else("default of the transport")
     .of(WITH_WINDOW),
-    Key::<FlowDraft>::new(
-        "initial_window",
-        Takes::Whole32(1, 100_000, |flow, n| flow.tcp(|ends| ends.initial_window = n)),
-        "initial window, in packets",
-    )
+    Key::<FlowDraft>::new("initial_window", Takes::Whole32(1, 100_000, |flow, n| flow.tcp(|ends| ends.initial_window = n)))
+        .doc("initial window, in packets")
     .or(INITIAL_WINDOW as f64)
     .of(TCP)
     .not_in_lab(
         |flow| flow.plan.tcp().is_some_and(|ends| ends.initial_window != INITIAL_WINDOW),
         "the initial window of the kernel's TCP is 10; remove this key",
     ),
-    Key::<FlowDraft>::new(
-        "ecn",
-        Takes::Flag(|flow, is| flow.tcp(|ends| ends.is_ecn_capable = is)),
-        "`true` negotiates ECN",
-    )
+    Key::<FlowDraft>::new("ecn", Takes::Flag(|flow, is| flow.tcp(|ends| ends.is_ecn_capable = is)))
+        .doc("`true` negotiates ECN")
     .or_flag(false)
     .of(TCP),
-    Key::<FlowDraft>::new(
-        "streams",
-        Takes::Whole32(1, 256, |flow, n| flow.tcp(|ends| ends.streams = n)),
-        "number of TCP connections that share the data of the flow",
-    )
+    Key::<FlowDraft>::new("streams", Takes::Whole32(1, 256, |flow, n| flow.tcp(|ends| ends.streams = n)))
+        .doc("number of TCP connections that share the data of the flow")
     .or(1.0)
     .of(TCP)
     .elsewhere("remove this key; count creates several flows of a kind")
@@ -752,34 +654,24 @@ pub const FLOW: &[Key<FlowDraft>] = &[
         |flow| flow.plan.tcp().is_some_and(|ends| ends.streams > 1),
         "only the simulator supports several connections per flow; use count for separate flows",
     ),
-    Key::<FlowDraft>::new(
-        "striping",
-        Takes::Word(&["round-robin", "on-demand"], |flow, word| {
+    Key::<FlowDraft>::new("striping", Takes::Word(&["round-robin", "on-demand"], |flow, word| {
             flow.tcp(|ends| {
                 ends.striping = match word {
                     "on-demand" => Striping::OnDemand,
                     _ => Striping::RoundRobin,
                 }
             });
-        }),
-        "assignment of 64 KiB blocks of `bytes` to `streams`: `round-robin`, in turn, so that the slowest \
-         connection ends last [PSockets]; `on-demand`, to a connection without data, as in GridFTP",
-    )
+        })).doc("assignment of 64 KiB blocks of `bytes` to `streams`: `round-robin`, in turn, so that the slowest \
+         connection ends last [PSockets]; `on-demand`, to a connection without data, as in GridFTP")
     .or_word("round-robin")
     .of(TCP),
-    Key::<FlowDraft>::new(
-        "command",
-        Takes::Own("a list of 1 to 200 texts"),
-        "program with arguments, on the near host",
-    )
+    Key::<FlowDraft>::new("command", Takes::Own("a list of 1 to 200 texts"))
+        .doc("program with arguments, on the near host")
     .required("the program to run")
     .of(COMMAND)
     .elsewhere("remove this key, or use transport command"),
-    Key::<FlowDraft>::new(
-        "peer_command",
-        Takes::Own("a list of up to 200 texts"),
-        "program with arguments on the far host; starts before `command`",
-    )
+    Key::<FlowDraft>::new("peer_command", Takes::Own("a list of up to 200 texts"))
+        .doc("program with arguments on the far host; starts before `command`")
     .or_else("none")
     .of(COMMAND)
     .elsewhere("remove this key, or use transport command"),

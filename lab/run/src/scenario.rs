@@ -20,32 +20,28 @@ const SEED_MAX: u64 = i64::MAX as u64;
 
 /// Keys at the top level of a scenario file.
 pub const RUN: &[Key<Scenario>] = &[
-    Key::<Scenario>::new("name", Takes::Own("1 to 100 printable characters"), "")
+    Key::<Scenario>::new("name", Takes::Own("1 to 100 printable characters"))
         .or_else("file name without extension"),
     Key::<Scenario>::new(
         "duration_s",
         Takes::Seconds(Range::of(0.001, SECONDS_MAX), |run, s| run.duration = s),
-        "",
     )
     .required("the duration of the run in seconds"),
     Key::<Scenario>::new(
         "warmup_s",
         Takes::Seconds(Range::of(0.0, SECONDS_MAX), |run, s| run.warmup = s),
-        "initial time without averages; below `duration_s`",
     )
+    .doc("initial time without averages; below `duration_s`")
     .or(0.0),
     Key::<Scenario>::new(
         "sample_ms",
         Takes::Millis(Range::of(0.001, SECONDS_MAX * 1e3), |run, ms| run.sample = ms),
-        "time between two rows of the series; at most 10^6 rows",
     )
+    .doc("time between two rows of the series; at most 10^6 rows")
     .or(100.0),
-    Key::<Scenario>::new(
-        "seed",
-        Takes::Whole(0, SEED_MAX, |run, seed| run.seed = seed),
-        "seed of all random numbers",
-    )
-    .or(1.0),
+    Key::<Scenario>::new("seed", Takes::Whole(0, SEED_MAX, |run, seed| run.seed = seed))
+        .doc("seed of all random numbers")
+        .or(1.0),
 ];
 
 /// Keys of a scenario file that are lists and tables.

@@ -63,8 +63,8 @@ pub const SIZE: &[Key<FlowSize>] = &[
                 _ => FlowSize::Bytes(1),
             }
         }),
-        "`pareto`: each copy has a random size; `fixed`: all copies have the same size",
     )
+    .doc("`pareto`: each copy has a random size; `fixed`: all copies have the same size")
     .required(SIZE_EXAMPLE),
     Key::<FlowSize>::new(
         "shape",
@@ -73,8 +73,8 @@ pub const SIZE: &[Key<FlowSize>] = &[
                 *shape = number;
             }
         }),
-        "tail index of the distribution",
     )
+    .doc("tail index of the distribution")
     .required(SIZE_EXAMPLE)
     .of(&["pareto"])
     .elsewhere(SIZE_EXAMPLE),
@@ -85,16 +85,16 @@ pub const SIZE: &[Key<FlowSize>] = &[
                 *mean_packets = number;
             }
         }),
-        "mean size, in packets",
     )
+    .doc("mean size, in packets")
     .required(SIZE_EXAMPLE)
     .of(&["pareto"])
     .elsewhere(SIZE_EXAMPLE),
     Key::<FlowSize>::new(
         "packets",
         Takes::Whole(1, PACKETS_MAX, |size, packets| *size = FlowSize::Bytes(packets)),
-        "size in packets of `packet_bytes`, each without 40 bytes of headers",
     )
+    .doc("size in packets of `packet_bytes`, each without 40 bytes of headers")
     .required(SIZE_EXAMPLE)
     .of(&["fixed"])
     .elsewhere(SIZE_EXAMPLE),
@@ -105,61 +105,45 @@ pub(crate) const SIZE_EXAMPLE: &str = "{ distribution = \"pareto\", shape = 1.4,
 
 /// Keys of a flow's `arrivals`.
 pub const ARRIVALS: &[Key<Arrivals>] = &[
-    Key::<Arrivals>::new(
-        "process",
-        Takes::Word(&["poisson", "together", "chain"], |arrivals, word| {
+    Key::<Arrivals>::new("process", Takes::Word(&["poisson", "together", "chain"], |arrivals, word| {
             *arrivals = match word {
                 "poisson" => Arrivals::Poisson { mean_interval: Span::from_secs(1) },
                 "chain" => Arrivals::Chain { count: 1, parallel: 1 },
                 _ => Arrivals::Together { count: 1, spread: Span::ZERO },
             }
-        }),
-        "`poisson`: copies start at random times between start and stop; `chain`: each completed copy starts \
-         the next; `together`: as `count` and `spread_s` of the flow",
-    )
+        })).doc("`poisson`: copies start at random times between start and stop; `chain`: each completed copy starts \
+         the next; `together`: as `count` and `spread_s` of the flow")
     .required(ARRIVALS_EXAMPLE),
-    Key::<Arrivals>::new(
-        "mean_interval_s",
-        Takes::Seconds(Range::of(1e-9, SECONDS_MAX), |arrivals, s| {
+    Key::<Arrivals>::new("mean_interval_s", Takes::Seconds(Range::of(1e-9, SECONDS_MAX), |arrivals, s| {
             if let Arrivals::Poisson { mean_interval } = arrivals {
                 *mean_interval = s;
             }
-        }),
-        "mean time between two starts; the expected number of copies is at most 10^6",
-    )
+        }))
+        .doc("mean time between two starts; the expected number of copies is at most 10^6")
     .required("the mean time between two arrivals, in seconds")
     .of(&["poisson"]),
-    Key::<Arrivals>::new(
-        "count",
-        Takes::Whole32(1, COUNT_MAX, |arrivals, n| {
+    Key::<Arrivals>::new("count", Takes::Whole32(1, COUNT_MAX, |arrivals, n| {
             if let Arrivals::Together { count, .. } | Arrivals::Chain { count, .. } = arrivals {
                 *count = n;
             }
-        }),
-        "total number of copies",
-    )
+        }))
+        .doc("total number of copies")
     .required(ARRIVALS_EXAMPLE)
     .of(&["together", "chain"]),
-    Key::<Arrivals>::new(
-        "spread_s",
-        Takes::Seconds(SECONDS, |arrivals, s| {
+    Key::<Arrivals>::new("spread_s", Takes::Seconds(SECONDS, |arrivals, s| {
             if let Arrivals::Together { spread, .. } = arrivals {
                 *spread = s;
             }
-        }),
-        "the copies start at random times within this time",
-    )
+        }))
+        .doc("the copies start at random times within this time")
     .or(0.0)
     .of(&["together"]),
-    Key::<Arrivals>::new(
-        "parallel",
-        Takes::Whole32(1, COUNT_MAX, |arrivals, n| {
+    Key::<Arrivals>::new("parallel", Takes::Whole32(1, COUNT_MAX, |arrivals, n| {
             if let Arrivals::Chain { parallel, .. } = arrivals {
                 *parallel = n;
             }
-        }),
-        "number of simultaneous copies",
-    )
+        }))
+        .doc("number of simultaneous copies")
     .or(1.0)
     .of(&["chain"]),
 ];

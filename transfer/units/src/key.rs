@@ -182,7 +182,7 @@ pub struct Key<T: 'static> {
 
 impl<T> Key<T> {
     /// Creates an optional key that belongs everywhere.
-    pub const fn new(name: &'static str, takes: Takes<T>, doc: &'static str) -> Self {
+    pub const fn new(name: &'static str, takes: Takes<T>) -> Self {
         Self {
             name,
             takes,
@@ -191,9 +191,13 @@ impl<T> Key<T> {
             elsewhere: "remove this key",
             rivals: &[],
             not_in_lab: None,
-            doc,
+            doc: "",
             source: "",
         }
+    }
+    /// Sets the meaning, in a few words.
+    pub const fn doc(self, doc: &'static str) -> Self {
+        Self { doc, ..self }
     }
     /// Makes the key required; `what` describes the value.
     pub const fn required(self, what: &'static str) -> Self {
@@ -447,17 +451,14 @@ mod tests {
     }
 
     const KEYS: &[Key<Filled>] = &[
-        Key::<Filled>::new("packets", Takes::Whole(1, 1_000, |it, n| it.packets = n), "how many")
+        Key::<Filled>::new("packets", Takes::Whole(1, 1_000, |it, n| it.packets = n))
+            .doc("how many")
             .or(10.0),
-        Key::<Filled>::new(
-            "delay_ms",
-            Takes::Millis(Range::of(0.0, 5.0), |it, by| it.delay = by),
-            "",
-        )
-        .required("the delay"),
-        Key::<Filled>::new("loss", Takes::Chance(Range::over(0.0, 1.0), |it, p| it.loss = p), "")
+        Key::<Filled>::new("delay_ms", Takes::Millis(Range::of(0.0, 5.0), |it, by| it.delay = by))
+            .required("the delay"),
+        Key::<Filled>::new("loss", Takes::Chance(Range::over(0.0, 1.0), |it, p| it.loss = p))
             .not_in_lab(|it| it.loss > Probability::per_mille(500), "too much"),
-        Key::<Filled>::new("word", Takes::Word(&["a", "b"], |it, word| it.word = word), "")
+        Key::<Filled>::new("word", Takes::Word(&["a", "b"], |it, word| it.word = word))
             .or_word("b"),
     ];
 

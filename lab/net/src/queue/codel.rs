@@ -44,17 +44,17 @@ pub(crate) const KEYS: &[Key<Codel>] = &[
 
 pub(super) const fn interval<T>(set: fn(&mut T, Span)) -> Key<T> {
     let doc = "time for which the delay may exceed the target; about the longest RTT";
-    Key::new("codel_interval_ms", Takes::Millis(MS, set), doc).or(100.0).source("[RFC8289 §4]")
+    Key::new("codel_interval_ms", Takes::Millis(MS, set)).doc(doc).or(100.0).source("[RFC8289 §4]")
 }
 
 pub(super) const fn target<T>(set: fn(&mut T, Span)) -> Key<T> {
     let doc = "accepted standing delay; at most `codel_interval_ms`";
-    Key::new("codel_target_ms", Takes::Millis(MS, set), doc).or(5.0).source("[RFC8289 §4]")
+    Key::new("codel_target_ms", Takes::Millis(MS, set)).doc(doc).or(5.0).source("[RFC8289 §4]")
 }
 
 pub(super) const fn ecn<T>(set: fn(&mut T, bool)) -> Key<T> {
     let doc = "`true` marks ECN-capable packets instead of dropping these packets";
-    Key::new("ecn", Takes::Flag(set), doc).or_flag(false).source("Linux")
+    Key::new("ecn", Takes::Flag(set)).doc(doc).or_flag(false).source("Linux")
 }
 
 impl Default for Codel {

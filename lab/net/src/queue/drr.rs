@@ -43,17 +43,14 @@ pub(crate) const KEYS: &[Key<Drr>] = &[
         Takes::ByFlow(1, WEIGHT_MAX, |drr, flow, weight| {
             drr.weights.insert(flow, weight);
         }),
-        "weights of the flows' shares while all flows have packets",
     )
+    .doc("weights of the flows' shares while all flows have packets")
     .or_else("1 for each flow")
     .source("ours"),
-    Key::<Drr>::new(
-        "drr_dedicated",
-        Takes::Flag(|drr, is| drr.is_dedicated = is),
-        "`true` gives each flow the whole queue limit",
-    )
-    .or_flag(false)
-    .source("[OVV-T §III] for true"),
+    Key::<Drr>::new("drr_dedicated", Takes::Flag(|drr, is| drr.is_dedicated = is))
+        .doc("`true` gives each flow the whole queue limit")
+        .or_flag(false)
+        .source("[OVV-T §III] for true"),
 ];
 
 impl Drr {

@@ -46,8 +46,8 @@ pub(crate) const KEYS: &[Key<FqCodel>] = &[
     Key::<FqCodel>::new(
         "fq_queues",
         Takes::Whole32(1, QUEUES_MAX, |fq, queues| fq.queues = queues),
-        "number of queues; a hash assigns flows to queues",
     )
+    .doc("number of queues; a hash assigns flows to queues")
     .or(1_024.0)
     .source("[RFC8290 §5.2]; bounds: Linux"),
 ];

@@ -41,45 +41,42 @@ pub(crate) const KEYS: &[Key<Red>] = &[
     Key::<Red>::new(
         "red_min_packets",
         Takes::Whole(1, PACKETS_MAX, |red, n| (red.min_packets, red.max_packets) = (n, 3 * n)),
-        "average queue length below which no packet is marked or dropped",
     )
+    .doc("average queue length below which no packet is marked or dropped")
     .or_else("half of the packets in 5 ms at the link rate, at least 5")
     .source("ns-2; 5 in [RED93 §4]"),
     Key::<Red>::new(
         "red_max_packets",
         Takes::Whole(2, 3 * PACKETS_MAX, |red, n| red.max_packets = n),
-        "average queue length at which the probability is `red_max_probability`; above `red_min_packets`",
+    )
+    .doc(
+        "average queue length at which the probability is `red_max_probability`; above \
+              `red_min_packets`",
     )
     .or_else("three times `red_min_packets`")
     .source("ns-2; 15 in [RED93 §4]"),
     Key::<Red>::new(
         "red_max_probability",
         Takes::Chance(Range::over(0.0, 1.0), |red, p| red.max_probability = p),
-        "probability of a mark or drop at `red_max_packets`",
     )
+    .doc("probability of a mark or drop at `red_max_packets`")
     .or(0.1)
     .source("ns-2; 0.02 in [RED93 §4]"),
-    Key::<Red>::new(
-        "red_weight",
-        Takes::Chance(Range::over(0.0, 1.0), |red, p| red.weight = p),
-        "weight of the newest sample in the average queue length",
-    )
-    .or_else("1 − e^(−1 / packets per second): about a second")
-    .source("ns-2; 0.002 in [RED93 §4]"),
-    Key::<Red>::new(
-        "red_gentle",
-        Takes::Flag(|red, is| red.is_gentle = is),
-        "`true` raises the probability to 1 over the next `red_max_packets`; `false` raises it at once",
-    )
-    .or_flag(true)
-    .source("ns-2"),
-    Key::<Red>::new(
-        "ecn",
-        Takes::Flag(|red, is| red.is_marking = is),
-        "`true` marks ECN-capable packets instead of dropping these packets",
-    )
-    .or_flag(false)
-    .source("Linux"),
+    Key::<Red>::new("red_weight", Takes::Chance(Range::over(0.0, 1.0), |red, p| red.weight = p))
+        .doc("weight of the newest sample in the average queue length")
+        .or_else("1 − e^(−1 / packets per second): about a second")
+        .source("ns-2; 0.002 in [RED93 §4]"),
+    Key::<Red>::new("red_gentle", Takes::Flag(|red, is| red.is_gentle = is))
+        .doc(
+            "`true` raises the probability to 1 over the next `red_max_packets`; `false` raises \
+              it at once",
+        )
+        .or_flag(true)
+        .source("ns-2"),
+    Key::<Red>::new("ecn", Takes::Flag(|red, is| red.is_marking = is))
+        .doc("`true` marks ECN-capable packets instead of dropping these packets")
+        .or_flag(false)
+        .source("Linux"),
 ];
 
 impl Default for Red {
