@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use sabul_emu::{Relay, RelayConfig, RelayStats};
-use sabul_net::{LinkConfig, QueueLimit};
+use sabul_net::LinkConfig;
 use sabul_units::{Rate, Span};
 
 const PAYLOAD: usize = 1472;
@@ -31,11 +31,8 @@ fn main() -> Result<(), AnyError> {
     let (mbps, seconds, delay_ms) = (number(1000)?, number(5)?, number(50)?);
     let target = UdpSocket::bind("127.0.0.1:0")?;
     let target_address = target.local_addr()?;
-    let link = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(mbps)))
-        .with_delay(Span::from_millis(delay_ms))
-        .with_queue(QueueLimit::Packets(8_333))
-        .build()?;
+    let link =
+        LinkConfig::droptail(Rate::from_mbps(mbps), Span::from_millis(delay_ms), 8_333).build()?;
     let relay = Relay::start(RelayConfig {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         target: target_address,

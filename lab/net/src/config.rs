@@ -304,6 +304,12 @@ impl LinkConfig {
     pub fn builder() -> LinkConfigBuilder {
         LinkConfigBuilder::default()
     }
+    /// Returns a builder for a link of this rate and one-way delay, with a drop-tail queue of this many
+    /// packets.
+    pub fn droptail(rate: Rate, delay: Span, packets: u64) -> LinkConfigBuilder {
+        let queue = QueueLimit::Packets(packets);
+        LinkConfigBuilder::default().with_rate(Some(rate)).with_delay(delay).with_queue(queue)
+    }
     /// Returns a builder with these settings.
     pub fn to_builder(&self) -> LinkConfigBuilder {
         self.settings.clone()
@@ -433,7 +439,7 @@ impl LinkConfig {
 }
 
 /// Builder of link settings; [`build`](Self::build) validates them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct LinkConfigBuilder {
     rate: Option<Rate>,
@@ -451,28 +457,6 @@ pub struct LinkConfigBuilder {
     mtu: Option<u32>,
     framing: u32,
     shaping: Shaping,
-}
-
-impl Default for LinkConfigBuilder {
-    fn default() -> Self {
-        Self {
-            rate: None,
-            delay: Span::ZERO,
-            jitter: Span::ZERO,
-            queue: QueueLimit::Unlimited,
-            discipline: Discipline::DropTail,
-            loss: Probability::ZERO,
-            burst_loss: None,
-            duplicate: Probability::ZERO,
-            corrupt: Probability::ZERO,
-            reorder: Probability::ZERO,
-            reorder_by: Span::ZERO,
-            outages: Vec::new(),
-            mtu: None,
-            framing: 0,
-            shaping: Shaping::default(),
-        }
-    }
 }
 
 impl LinkConfigBuilder {

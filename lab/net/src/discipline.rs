@@ -155,8 +155,8 @@ const DROPTAIL: DisciplineEntry =
 const THRESHOLD_KEYS: &[Key<EcnThreshold>] = &[Key::<EcnThreshold>::new(
     "mark_packets",
     Takes::Whole(1, PACKETS_MAX, |ecn, n| ecn.mark_packets = n),
-    "minimum queue length for ECN marks",
 )
+.doc("minimum queue length for ECN marks")
 .required("the minimum queue length for ECN marks")];
 
 impl Discipline {

@@ -6,7 +6,7 @@
 
 use sabul_units::{Instant, Probability, Rate, Span};
 
-use crate::config::{LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
+use crate::config::{LinkConfig, LinkConfigBuilder, Outage};
 use crate::discipline::BurstLoss;
 
 /// Packet size for queue lengths: the usual Ethernet MTU, in bytes.
@@ -209,11 +209,7 @@ pub fn presets() -> Vec<PathPreset> {
 
 /// Creates a clean link with an MTU of a full packet.
 fn path(rate: Rate, delay: Span, queue_packets: u64) -> LinkConfigBuilder {
-    LinkConfig::builder()
-        .with_rate(Some(rate))
-        .with_delay(delay)
-        .with_queue(QueueLimit::Packets(queue_packets))
-        .with_mtu(Some(FULL_PACKET))
+    LinkConfig::droptail(rate, delay, queue_packets).with_mtu(Some(FULL_PACKET))
 }
 
 /// Creates one direction of the low-orbit path: an outage of 0.1 s every 15 s of the first hour.
@@ -260,6 +256,7 @@ mod tests {
     use sabul_units::Bytes;
 
     use super::*;
+    use crate::config::QueueLimit;
 
     #[test]
     fn every_preset_is_found_by_its_name_and_names_its_source() {

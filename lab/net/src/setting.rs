@@ -32,13 +32,14 @@ pub(crate) const FULL_FRAME: u32 = 1_514;
 pub(crate) const WEIGHT_MAX: u32 = 65_535;
 
 /// Limit of the queue in front of the serialiser, without the packet being serialised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueLimit {
     /// At most this many packets wait.
     Packets(u64),
     /// At most this many bytes wait.
     Bytes(u64),
     /// No packet is dropped for lack of room.
+    #[default]
     Unlimited,
 }
 

@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_net::{LinkConfig, LinkPlan};
 use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Probability, Rate, Span};
@@ -61,10 +61,7 @@ fn goodput(
 ) -> f64 {
     let rate = Rate::from_mbps(mbps);
     let bdp = mbps * 1000 * rtt_ms / 8 / 1500;
-    let one_way = LinkConfig::builder()
-        .with_rate(Some(rate))
-        .with_delay(Span::from_millis(rtt_ms) / 2)
-        .with_queue(QueueLimit::Packets(bdp))
+    let one_way = LinkConfig::droptail(rate, Span::from_millis(rtt_ms) / 2, bdp)
         .with_reorder(
             Probability::new(share / 100.0).expect("a share"),
             Span::from_secs_f64(late_ms / 1000.0),

@@ -7,7 +7,7 @@
 
 use std::time::Instant as Clock;
 
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_net::{LinkConfig, LinkPlan};
 use sabul_run::scenario::{Arrivals, FlowPlan, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Rate, Span};
@@ -18,10 +18,7 @@ fn flow(id: &str, transport: Transport, cc: &str, count: u32) -> FlowPlan {
 }
 
 fn scenario(delay_ms: u64, queue: u64, seconds: u64, flows: Vec<FlowPlan>) -> Scenario {
-    let link = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(1000)))
-        .with_delay(Span::from_millis(delay_ms))
-        .with_queue(QueueLimit::Packets(queue))
+    let link = LinkConfig::droptail(Rate::from_mbps(1000), Span::from_millis(delay_ms), queue)
         .build()
         .expect("legal settings");
     Scenario {

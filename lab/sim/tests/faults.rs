@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use sabul_cc::{Acked, Context, Controller, LossReport, SendLimits};
 use sabul_lab_cc::registry::{self, Entry, Family};
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_net::{LinkConfig, LinkPlan};
 use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
 use sabul_sim::{FlowFault, Outcome, World};
 use sabul_units::{Gap, Instant, Packets, Rate, Span};
@@ -65,12 +65,8 @@ fn add() {
 
 fn run(transport: Transport, cc: &str, change: fn(&mut FlowPlan)) -> Result<Outcome, FlowFault> {
     add();
-    let link = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(50)))
-        .with_delay(Span::from_millis(10))
-        .with_queue(QueueLimit::Packets(50))
-        .build()
-        .unwrap();
+    let link =
+        LinkConfig::droptail(Rate::from_mbps(50), Span::from_millis(10), 50).build().unwrap();
     let mut flow = FlowPlan::new("bad", transport, cc, vec![0]);
     change(&mut flow);
     let good = FlowPlan::new("good", Transport::Tcp, "cubic", vec![0]);

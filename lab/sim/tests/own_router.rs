@@ -2,7 +2,7 @@
 
 use sabul_cc::router::{LinkState, RouterController, RouterEntry};
 use sabul_lab_cc::routers;
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit, RouterPlan};
+use sabul_net::{LinkConfig, LinkPlan, RouterPlan};
 use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Bytes, CongestionFields, CongestionForm, Rate, Span};
@@ -34,10 +34,7 @@ const HALF: RouterEntry = RouterEntry {
 #[test]
 fn an_added_router_sets_the_rate_of_a_flow_with_its_header_form() {
     routers::add(&[HALF]).unwrap();
-    let back = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(100)))
-        .with_delay(Span::from_millis(10))
-        .with_queue(QueueLimit::Packets(100));
+    let back = LinkConfig::droptail(Rate::from_mbps(100), Span::from_millis(10), 100);
     let forward = back.clone().with_router(Some(RouterPlan::new("half"))).build().unwrap();
     let scenario = Scenario {
         name: "own router".to_owned(),

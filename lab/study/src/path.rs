@@ -383,10 +383,7 @@ mod tests {
     #[test]
     fn without_options_a_path_has_the_documented_defaults() {
         // 100 Mb/s × 100 ms = 1.25 MB = 833.3 packets of 1500 bytes.
-        let wanted = LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(100)))
-            .with_delay(Span::from_millis(50))
-            .with_queue(QueueLimit::Packets(833))
+        let wanted = LinkConfig::droptail(Rate::from_mbps(100), Span::from_millis(50), 833)
             .with_mtu(Some(1500))
             .build()
             .unwrap();

@@ -190,10 +190,7 @@ pub(super) mod testing {
 
     /// A link with room for `queue` packets.
     pub(in crate::calibrate) fn link(mbps: u64, delay_ms: u64, queue: u64) -> LinkConfigBuilder {
-        LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(mbps)))
-            .with_delay(Span::from_millis(delay_ms))
-            .with_queue(QueueLimit::Packets(queue))
+        LinkConfig::droptail(Rate::from_mbps(mbps), Span::from_millis(delay_ms), queue)
     }
 }
 

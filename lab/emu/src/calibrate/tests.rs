@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use sabul_net::{LinkConfig, LinkConfigBuilder, QueueLimit};
+use sabul_net::{LinkConfig, LinkConfigBuilder};
 use sabul_units::{Probability, Rate};
 
 use super::*;
@@ -20,10 +20,7 @@ struct Bed {
 }
 
 fn link(mbps: u64, delay_ms: u64, queue: u64) -> LinkConfigBuilder {
-    LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(mbps)))
-        .with_delay(Span::from_millis(delay_ms))
-        .with_queue(QueueLimit::Packets(queue))
+    LinkConfig::droptail(Rate::from_mbps(mbps), Span::from_millis(delay_ms), queue)
 }
 
 /// The same link in both directions.

@@ -23,10 +23,7 @@ struct Bed {
 }
 
 fn link() -> LinkConfigBuilder {
-    LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(200)))
-        .with_delay(Span::from_millis(5))
-        .with_queue(QueueLimit::Packets(1_000))
+    LinkConfig::droptail(Rate::from_mbps(200), Span::from_millis(5), 1_000)
 }
 
 fn plan(id: &str, forward: LinkConfigBuilder, back: LinkConfigBuilder) -> LinkPlan {

@@ -16,7 +16,7 @@ use sabul::{
     Bytes, ConnectConfig, Listener, ListenerConfig, Service, Session, Ticket, TransferOptions,
 };
 use sabul_emu::{Relay, RelayConfig};
-use sabul_net::{LinkConfig, Outage, QueueLimit};
+use sabul_net::{LinkConfig, Outage};
 use sabul_units::{Instant, Probability, Random, Rate, SeededRandom, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -29,10 +29,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 
 /// 5 % loss, 1 % duplicates, 1 % reordered by 3 ms, 0.1 % corrupted, an outage of 3 s.
 fn worst() -> LinkConfig {
-    LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(200)))
-        .with_delay(Span::from_millis(10))
-        .with_queue(QueueLimit::Packets(400))
+    LinkConfig::droptail(Rate::from_mbps(200), Span::from_millis(10), 400)
         .with_mtu(Some(1500))
         .with_loss(Probability::per_mille(50))
         .with_duplicate(Probability::per_mille(10))

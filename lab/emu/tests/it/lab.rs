@@ -8,12 +8,8 @@ use sabul_run::scenario::{Carrier, FlowPlan, FlowSize, SabulEnds, Scenario, Tran
 use sabul_units::{Rate, Span};
 
 fn scenario(flows: Vec<FlowPlan>) -> Scenario {
-    let link = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(50)))
-        .with_delay(Span::from_millis(5))
-        .with_queue(QueueLimit::Packets(100))
-        .build()
-        .unwrap();
+    let link =
+        LinkConfig::droptail(Rate::from_mbps(50), Span::from_millis(5), 100).build().unwrap();
     Scenario {
         name: "test".to_owned(),
         duration: Span::from_secs(3),

@@ -1,7 +1,7 @@
 //! Tests of sender and receiver together, over two links.
 use sabul_cc::Phase;
 use sabul_lab_cc::registry;
-use sabul_net::{Link, LinkConfig, QueueLimit};
+use sabul_net::{Link, LinkConfig};
 use sabul_units::{Bytes, Instant, Packets, Polled, Probability, Random, Rate, SeededRandom, Span};
 
 use super::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender};
@@ -150,10 +150,7 @@ fn at(seconds: u64) -> Instant {
 /// packets.
 fn bottleneck() -> World {
     let delay = Span::from_millis(10);
-    let there = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(100)))
-        .with_delay(delay)
-        .with_queue(QueueLimit::Packets(166));
+    let there = LinkConfig::droptail(Rate::from_mbps(100), delay, 166);
     let back = LinkConfig::builder().with_delay(delay);
     World::new(there.build().unwrap(), back.build().unwrap(), 1)
 }
@@ -167,19 +164,20 @@ fn whole_transfers_arrive_intact_over_paths_of_every_kind() {
     for seed in 0..200 {
         let mut rng = SeededRandom::new(seed).fork("path");
         let mut link = || {
-            LinkConfig::builder()
-                .with_rate(Some(Rate::from_mbps(1 + rng.below(200))))
-                .with_delay(Span::from_micros(rng.below(50_000)))
-                .with_queue(QueueLimit::Packets(3 + rng.below(100)))
-                .with_loss(Probability::per_mille(rng.below(100)))
-                .with_duplicate(Probability::per_mille(rng.below(50)))
-                .with_corrupt(Probability::per_mille(rng.below(20)))
-                .with_reorder(
-                    Probability::per_mille(rng.below(100)),
-                    Span::from_micros(1 + rng.below(20_000)),
-                )
-                .build()
-                .unwrap()
+            LinkConfig::droptail(
+                Rate::from_mbps(1 + rng.below(200)),
+                Span::from_micros(rng.below(50_000)),
+                3 + rng.below(100),
+            )
+            .with_loss(Probability::per_mille(rng.below(100)))
+            .with_duplicate(Probability::per_mille(rng.below(50)))
+            .with_corrupt(Probability::per_mille(rng.below(20)))
+            .with_reorder(
+                Probability::per_mille(rng.below(100)),
+                Span::from_micros(1 + rng.below(20_000)),
+            )
+            .build()
+            .unwrap()
         };
         let (there, back) = (link(), link());
         let mut world = World::new(there, back, seed);

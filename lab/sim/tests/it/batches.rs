@@ -1,30 +1,18 @@
 //! `sabul2026` on paths whose RTT is shorter than the interval between two ACKs.
 
-#![expect(clippy::unwrap_used, reason = "a test's own numbers")]
-
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_net::LinkConfig;
 use sabul_run::results::Results;
-use sabul_run::scenario::{FlowPlan, Machine, SabulEnds, Scenario};
-use sabul_sim::World;
+use sabul_run::scenario::{FlowPlan, Machine, SabulEnds};
 use sabul_units::{Rate, Span};
+
+use crate::common::{both_ways, results, scenario};
 
 /// Returns seconds three and four of one flow over a link with an RTT of 0.1 ms.
 fn run(mbps: u64, queue_packets: u64, machine: Machine) -> Results {
-    let link = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(mbps)))
-        .with_delay(Span::from_micros(50))
-        .with_queue(QueueLimit::Packets(queue_packets));
-    let link = link.build().unwrap();
+    let link = LinkConfig::droptail(Rate::from_mbps(mbps), Span::from_micros(50), queue_packets);
     let ends = SabulEnds { machine, ..SabulEnds::default() };
-    let scenario = Scenario {
-        name: "batches".to_owned(),
-        duration: Span::from_secs(4),
-        warmup: Span::from_secs(2),
-        links: vec![LinkPlan { id: "link".to_owned(), forward: link.clone(), back: link }],
-        flows: vec![FlowPlan::new("flow", ends, "sabul2026", vec![0])],
-        ..Scenario::default()
-    };
-    let results = World::new(scenario).unwrap().run().unwrap().results;
+    let flows = vec![FlowPlan::new("flow", ends, "sabul2026", vec![0])];
+    let results = results(scenario(2, 4, both_ways(link), flows));
     println!(
         "{mbps} Mb/s, queue {queue_packets}, {machine:?}: {:.3} of the link, mean queue {:.1} packets, lost {:.4}",
         results.links[0].utilisation,

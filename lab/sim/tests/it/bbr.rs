@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_net::LinkConfig;
 use sabul_run::results::Results;
 use sabul_run::scenario::{FlowPlan, FlowSize, Scenario, Transport};
-use sabul_sim::World;
 use sabul_units::{Instant, Probability, Rate, Span};
+
+use crate::common::{goodput, one_link, results, scenario};
 
 const MBPS: u64 = 100;
 const RTT_MS: u64 = 40;
@@ -40,28 +41,21 @@ fn run_given(
     seed: u64,
     end_s: u64,
 ) -> Results {
-    let back = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(mbps)))
-        .with_delay(Span::from_micros(rtt_ms * 500))
-        .with_queue(QueueLimit::Packets(mbps * 1000 * rtt_ms / 12_000));
+    let back = LinkConfig::droptail(
+        Rate::from_mbps(mbps),
+        Span::from_micros(rtt_ms * 500),
+        mbps * 1000 * rtt_ms / 12_000,
+    );
     let forward = back.clone().with_loss(Probability::new(loss).unwrap());
-    let (forward, back) = (forward.build().unwrap(), back.build().unwrap());
     let flow = |(n, cc): (usize, &&str)| {
         let mut flow = FlowPlan::new(&format!("{n}-{cc}"), transport, cc, vec![0]);
         flow.start = Instant::ZERO + Span::from_secs(2) * n as u64;
         flow.params = given.to_vec();
         flow
     };
-    let scenario = Scenario {
-        name: "bbr".to_owned(),
-        duration: Span::from_secs(end_s),
-        warmup: Span::from_secs(10),
-        seed,
-        links: vec![LinkPlan { id: "link".to_owned(), forward, back }],
-        flows: controllers.iter().enumerate().map(flow).collect(),
-        ..Scenario::default()
-    };
-    let results = World::new(scenario).unwrap().run().unwrap().results;
+    let flows = controllers.iter().enumerate().map(flow).collect();
+    let scenario = scenario(10, end_s, one_link(forward, back), flows);
+    let results = results(Scenario { seed, ..scenario });
     println!(
         "{transport:?} {controllers:?}, loss {loss}, seed {seed}: {:.3} of the link, queue {:.1}, drops {}, Jain {:.3}, Mb/s {:.1?}",
         results.links[0].utilisation,
@@ -71,10 +65,6 @@ fn run_given(
         goodput(&results),
     );
     results
-}
-
-fn goodput(results: &Results) -> Vec<f64> {
-    results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect()
 }
 
 #[test]
@@ -155,23 +145,16 @@ fn two_flows_of_bbr3_share_the_path() {
 
 /// Returns the seconds that a file of this size takes alone, over a queue of one BDP.
 fn file_s((mbps, rtt_ms): (u64, u64), start: &str, bytes: u64, loss: f64) -> f64 {
-    let back = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(mbps)))
-        .with_delay(Span::from_micros(rtt_ms * 500))
-        .with_queue(QueueLimit::Packets((mbps * 1000 * rtt_ms / 12_000).max(20)));
+    let back = LinkConfig::droptail(
+        Rate::from_mbps(mbps),
+        Span::from_micros(rtt_ms * 500),
+        (mbps * 1000 * rtt_ms / 12_000).max(20),
+    );
     let forward = back.clone().with_loss(Probability::new(loss).unwrap());
-    let (forward, back) = (forward.build().unwrap(), back.build().unwrap());
     let mut flow = FlowPlan::new("file", Transport::Sabul, "bbr3", vec![0]);
     flow.params = vec![("start".to_owned(), start.to_owned())];
     flow.size = FlowSize::Bytes(bytes);
-    let scenario = Scenario {
-        name: "file".to_owned(),
-        duration: Span::from_secs(200),
-        links: vec![LinkPlan { id: "link".to_owned(), forward, back }],
-        flows: vec![flow],
-        ..Scenario::default()
-    };
-    let results = World::new(scenario).unwrap().run().unwrap().results;
+    let results = results(scenario(0, 200, one_link(forward, back), vec![flow]));
     results.flows[0].completed_s.unwrap()
 }
 

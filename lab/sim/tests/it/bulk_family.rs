@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_net::{LinkConfig, LinkPlan, Outage, QueueLimit};
+use sabul_net::{LinkConfig, LinkPlan, Outage};
 use sabul_run::results::FlowResult;
 use sabul_run::scenario::{FlowPlan, FlowSize, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Instant, Probability, Rate, Span};
+
+use crate::common::{one_link, scenario};
 
 const ALL: [&str; 4] = ["rbudp", "fobs", "tsunami", "netblt"];
 /// Payload bytes of a packet of 1500 bytes.
@@ -26,7 +28,7 @@ struct Path {
 const CLEAN: Path = Path { mbps: 200, rtt_ms: 40, loss_per_mille: 0, outage: false };
 
 impl Path {
-    fn link(self) -> LinkPlan {
+    fn links(self) -> Vec<LinkPlan> {
         let outages = match self.outage {
             true => vec![Outage {
                 at: Instant::ZERO + Span::from_millis(300),
@@ -34,14 +36,14 @@ impl Path {
             }],
             false => Vec::new(),
         };
-        let link = LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(self.mbps)))
-            .with_delay(Span::from_micros(self.rtt_ms * 500))
-            .with_queue(QueueLimit::Packets(1000))
-            .with_outages(outages);
-        let back = link.clone().build().unwrap();
-        let forward = link.with_loss(Probability::per_mille(self.loss_per_mille)).build().unwrap();
-        LinkPlan { id: "link".to_owned(), forward, back }
+        let link = LinkConfig::droptail(
+            Rate::from_mbps(self.mbps),
+            Span::from_micros(self.rtt_ms * 500),
+            1000,
+        )
+        .with_outages(outages);
+        let forward = link.clone().with_loss(Probability::per_mille(self.loss_per_mille));
+        one_link(forward, link)
     }
 }
 
@@ -51,15 +53,8 @@ fn run(path: Path, cc: &str, params: &[(&str, &str)], packets: u64) -> FlowResul
     flow.params =
         params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     flow.size = FlowSize::Bytes(packets * PAYLOAD);
-    let scenario = Scenario {
-        name: "bulk".to_owned(),
-        duration: Span::from_secs(200),
-        seed: 7,
-        links: vec![path.link()],
-        flows: vec![flow],
-        ..Scenario::default()
-    };
-    let mut world = World::new(scenario).unwrap();
+    let scenario = scenario(0, 200, path.links(), vec![flow]);
+    let mut world = World::new(Scenario { seed: 7, ..scenario }).unwrap();
     // The checks visit all gaps at each event: only for small transfers.
     if packets <= AUDITED_PACKETS {
         world.audit();

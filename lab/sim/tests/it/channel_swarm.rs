@@ -14,7 +14,7 @@ use sabul_channel::{
     ReportRule, Sender, SenderConfig, Transmit,
 };
 use sabul_lab_cc::registry;
-use sabul_net::{Link, LinkConfig, Outage, QueueLimit};
+use sabul_net::{Link, LinkConfig, Outage};
 use sabul_units::{
     Bytes, Instant, PacketNumber, Polled, Probability, Random, Rate, SeededRandom, Span,
 };
@@ -55,10 +55,7 @@ enum Packet {
 
 /// The worst path that a transfer must survive: both directions of it.
 fn bad_path(rate: Rate, delay: Span) -> LinkConfig {
-    LinkConfig::builder()
-        .with_rate(Some(rate))
-        .with_delay(delay)
-        .with_queue(QueueLimit::Packets(500))
+    LinkConfig::droptail(rate, delay, 500)
         .with_loss(Probability::per_mille(50))
         .with_duplicate(Probability::per_mille(10))
         .with_reorder(Probability::per_mille(10), Span::from_millis(3))
@@ -74,23 +71,21 @@ fn bad_path(rate: Rate, delay: Span) -> LinkConfig {
 fn draw(seed: u64) -> Plan {
     let mut rng = SeededRandom::new(seed).fork("plan");
     let mut link = || {
-        LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(1 + rng.below(200))))
-            .with_delay(Span::from_micros(rng.below(80_000)))
-            .with_queue(QueueLimit::Packets(2 + rng.below(1000)))
-            .with_loss(Probability::per_mille(rng.below(3) * rng.below(100)))
-            .with_duplicate(Probability::per_mille(rng.below(30)))
-            .with_reorder(
-                Probability::per_mille(rng.below(50)),
-                Span::from_millis(1 + rng.below(10)),
-            )
-            .with_corrupt(Probability::per_mille(rng.below(5)))
-            .with_outages(vec![Outage {
-                at: Instant::ZERO + Span::from_millis(rng.below(2000)),
-                lasts: Span::from_millis(1 + rng.below(3000)),
-            }])
-            .build()
-            .expect("legal settings")
+        LinkConfig::droptail(
+            Rate::from_mbps(1 + rng.below(200)),
+            Span::from_micros(rng.below(80_000)),
+            2 + rng.below(1000),
+        )
+        .with_loss(Probability::per_mille(rng.below(3) * rng.below(100)))
+        .with_duplicate(Probability::per_mille(rng.below(30)))
+        .with_reorder(Probability::per_mille(rng.below(50)), Span::from_millis(1 + rng.below(10)))
+        .with_corrupt(Probability::per_mille(rng.below(5)))
+        .with_outages(vec![Outage {
+            at: Instant::ZERO + Span::from_millis(rng.below(2000)),
+            lasts: Span::from_millis(1 + rng.below(3000)),
+        }])
+        .build()
+        .expect("legal settings")
     };
     let (forward, back) = (link(), link());
     let historical = rng.below(3) == 0;
@@ -467,12 +462,8 @@ fn run_drawn(count: u64, draw: fn(u64) -> Plan, test: &str) {
 /// Compares the pairs of policy and carrier: the figures behind the default.
 #[test]
 fn bad_paths_deliver_everything_with_every_policy_and_carrier() {
-    let clean = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(100)))
-        .with_delay(Span::from_millis(20))
-        .with_queue(QueueLimit::Packets(333))
-        .build()
-        .unwrap();
+    let clean =
+        LinkConfig::droptail(Rate::from_mbps(100), Span::from_millis(20), 333).build().unwrap();
     let lossy = clean.to_builder().with_loss(Probability::per_mille(10)).build().unwrap();
     let worst = bad_path(Rate::from_mbps(100), Span::from_millis(20));
     println!("100 Mb/s, 40 ms, queue of one BDP, 4 MB, sabul2003; means of 20 seeds");

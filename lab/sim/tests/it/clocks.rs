@@ -2,29 +2,25 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_net::LinkConfig;
 use sabul_run::scenario::{FlowPlan, Machine, SabulEnds, Scenario, Transport};
 use sabul_sim::{Outcome, World};
 use sabul_units::{Rate, Span};
 
+use crate::common::{both_ways, scenario};
+
 /// Runs one endless flow for ten seconds over a link whose queue is one BDP. Returns its outcome,
 /// and each phase of its controller with the second in which the phase began.
 fn run(mbps: u64, rtt_ms: u64, flow: FlowPlan) -> (Outcome, Vec<(f64, String)>) {
-    let link = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(mbps)))
-        .with_delay(Span::from_micros(rtt_ms * 500))
-        .with_queue(QueueLimit::Packets(mbps * 1000 * rtt_ms / 12_000))
-        .build()
-        .unwrap();
-    let scenario = Scenario {
-        duration: Span::from_secs(10),
-        // Not a fraction of an RTT, so that samples cover all of a probing cycle.
-        sample: Span::from_millis(7),
-        links: vec![LinkPlan { id: "link".to_owned(), forward: link.clone(), back: link }],
-        flows: vec![flow],
-        ..Scenario::default()
-    };
-    let mut world = World::new(scenario).unwrap();
+    let link = LinkConfig::droptail(
+        Rate::from_mbps(mbps),
+        Span::from_micros(rtt_ms * 500),
+        mbps * 1000 * rtt_ms / 12_000,
+    );
+    // Not a fraction of an RTT, so that samples cover all of a probing cycle.
+    let sample = Span::from_millis(7);
+    let scenario = scenario(0, 10, both_ways(link), vec![flow]);
+    let mut world = World::new(Scenario { sample, ..scenario }).unwrap();
     world.listen();
     let mut phases: Vec<(f64, String)> = Vec::new();
     while world.step() {

@@ -4,17 +4,16 @@
 
 use sabul_net::{Forgery, LinkConfig, LinkPlan, QueueLimit, RateWalk, RouterPlan};
 use sabul_run::results::Results;
-use sabul_run::scenario::{FlowPlan, Scenario, Transport};
+use sabul_run::scenario::{FlowPlan, Transport};
 use sabul_sim::World;
 use sabul_units::{Instant, Rate, Span};
+
+use crate::common::{goodput as rates, results, scenario};
 
 /// Returns a link of this rate, with room for 20 000 packets and 5 ms of delay; routes add the
 /// rest.
 fn link(id: &str, mbps: u64, router: Option<&str>) -> LinkPlan {
-    let back = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(mbps)))
-        .with_delay(Span::from_millis(5))
-        .with_queue(QueueLimit::Packets(20_000));
+    let back = LinkConfig::droptail(Rate::from_mbps(mbps), Span::from_millis(5), 20_000);
     let forward = back.clone().with_router(router.map(RouterPlan::new)).build().unwrap();
     LinkPlan { id: id.to_owned(), forward, back: back.build().unwrap() }
 }
@@ -31,15 +30,7 @@ fn flow(cc: &str, start_s: u64, rtt_ms: u64, path: Vec<usize>) -> FlowPlan {
 
 /// Runs for `end_s` seconds and measures the last `last_s`.
 fn run(links: Vec<LinkPlan>, flows: Vec<FlowPlan>, end_s: u64, last_s: u64) -> Results {
-    let scenario = Scenario {
-        name: "explicit".to_owned(),
-        duration: Span::from_secs(end_s),
-        warmup: Span::from_secs(end_s - last_s),
-        links,
-        flows,
-        ..Scenario::default()
-    };
-    let results = World::new(scenario).unwrap().run().unwrap().results;
+    let results = results(scenario(end_s - last_s, end_s, links, flows));
     println!(
         "{:.1?} Mb/s; of the links {:.3?}, queue max {:?}, drops {:?}",
         rates(&results),
@@ -48,11 +39,6 @@ fn run(links: Vec<LinkPlan>, flows: Vec<FlowPlan>, end_s: u64, last_s: u64) -> R
         results.links.iter().map(|link| link.drops).collect::<Vec<_>>(),
     );
     results
-}
-
-/// Returns the goodput of each flow in Mb/s.
-fn rates(results: &Results) -> Vec<f64> {
-    results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect()
 }
 
 /// Whether each value is within this relative distance of the expected value.
@@ -67,14 +53,7 @@ const JETMAX: f64 = 0.95 * 1384.0 / 1500.0;
 /// Returns the events of a run in which a flow falls back to working without routers: flow,
 /// seconds, why.
 fn fallbacks(links: Vec<LinkPlan>, flows: Vec<FlowPlan>, end_s: u64) -> Vec<(String, f64, String)> {
-    let scenario = Scenario {
-        name: "fallback".to_owned(),
-        duration: Span::from_secs(end_s),
-        links,
-        flows,
-        ..Scenario::default()
-    };
-    let mut world = World::new(scenario).unwrap();
+    let mut world = World::new(scenario(0, end_s, links, flows)).unwrap();
     world.listen();
     let mut seen = Vec::new();
     while world.step() {

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use sabul_net::{BurstLoss, Discipline, FqCodel, LinkConfig, LinkPlan, QueueLimit, Red};
+use sabul_net::{BurstLoss, Discipline, FqCodel, LinkConfig, LinkPlan, Red};
 use sabul_run::scenario::{
     Arrivals, Carrier, FlowPlan, FlowSize, Profile, SabulEnds, Scenario, TcpEnds, Transport,
 };
@@ -20,10 +20,7 @@ fn link(id: &str, mbps: u64, delay_ms: u64, discipline: Discipline) -> LinkPlan 
         loss_good: Probability::ZERO,
         loss_bad: Probability::per_mille(400),
     };
-    let one_way = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(mbps)))
-        .with_delay(Span::from_millis(delay_ms))
-        .with_queue(QueueLimit::Packets(200))
+    let one_way = LinkConfig::droptail(Rate::from_mbps(mbps), Span::from_millis(delay_ms), 200)
         .with_discipline(discipline)
         .with_burst_loss(Some(burst))
         .with_jitter(Span::from_micros(300))

@@ -8,6 +8,7 @@ mod channel_probes;
 mod channel_states;
 mod channel_swarm;
 mod clocks;
+mod common;
 mod explicit;
 mod golden;
 mod memory;
@@ -15,7 +16,6 @@ mod parallel;
 mod policies;
 mod sabul2003;
 mod sabul2026;
-
 mod tcp_family;
 mod tcp_host;
 mod udt_family;

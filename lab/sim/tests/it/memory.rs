@@ -3,11 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_net::LinkConfig;
 use sabul_run::results::FlowResult;
-use sabul_run::scenario::{FlowPlan, FlowSize, Machine, SabulEnds, Scenario};
-use sabul_sim::World;
+use sabul_run::scenario::{FlowPlan, FlowSize, Machine, SabulEnds};
 use sabul_units::{Rate, Span};
+
+use crate::common::{both_ways, results, scenario};
 
 const RTT: Span = Span::from_millis(100);
 
@@ -15,10 +16,7 @@ const RTT: Span = Span::from_millis(100);
 /// an earlier flow.
 fn run(mbps: u64, bytes: u64, remembered: Option<(u64, Span)>) -> FlowResult {
     let product = mbps * 1000 * RTT.as_nanos() / 1_000_000 / 12_000;
-    let link = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(mbps)))
-        .with_delay(RTT / 2)
-        .with_queue(QueueLimit::Packets(product));
+    let link = LinkConfig::droptail(Rate::from_mbps(mbps), RTT / 2, product);
     let ends = SabulEnds {
         remembered_rate: remembered.map(|(mbps, _)| Rate::from_mbps(mbps)),
         remembered_rtt: remembered.map(|(_, rtt)| rtt),
@@ -28,16 +26,7 @@ fn run(mbps: u64, bytes: u64, remembered: Option<(u64, Span)>) -> FlowResult {
     };
     let mut flow = FlowPlan::new("f", ends, "sabul2026", vec![0]);
     flow.size = FlowSize::Bytes(bytes);
-    let link = link.build().unwrap();
-    let scenario = Scenario {
-        name: "memory".to_owned(),
-        duration: Span::from_secs(20),
-        links: vec![LinkPlan { id: "link".to_owned(), forward: link.clone(), back: link }],
-        flows: vec![flow],
-        ..Scenario::default()
-    };
-    let mut results = World::new(scenario).unwrap().run().unwrap().results;
-    let flow = results.flows.remove(0);
+    let flow = results(scenario(0, 20, both_ways(link), vec![flow])).flows.remove(0);
     println!(
         "{mbps} Mb/s, {bytes} bytes, told {remembered:?}: {:.3} s, {} of {} lost",
         flow.completed_s.unwrap(),

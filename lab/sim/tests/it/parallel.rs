@@ -2,21 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_net::{Discipline, Drr, LinkConfig, LinkPlan, QueueLimit};
+use sabul_net::{Discipline, Drr, LinkConfig, LinkPlan};
 use sabul_run::results::Results;
-use sabul_run::scenario::{FlowPlan, FlowSize, Scenario, Striping, TcpEnds};
+use sabul_run::scenario::{FlowPlan, FlowSize, Striping, TcpEnds};
 use sabul_sim::World;
 use sabul_units::{Probability, Rate, Span};
 
+use crate::common::{one_link, scenario};
+
 /// 100 Mb/s × 100 ms = 833 packets.
-fn link(loss: f64, discipline: Discipline) -> LinkPlan {
-    let back = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(100)))
-        .with_delay(Span::from_millis(50))
-        .with_queue(QueueLimit::Packets(833));
+fn links(loss: f64, discipline: Discipline) -> Vec<LinkPlan> {
+    let back = LinkConfig::droptail(Rate::from_mbps(100), Span::from_millis(50), 833);
     let forward = back.clone().with_loss(Probability::new(loss).unwrap());
-    let forward = forward.with_discipline(discipline).build().unwrap();
-    LinkPlan { id: "link".to_owned(), forward, back: back.build().unwrap() }
+    one_link(forward.with_discipline(discipline), back)
 }
 
 fn flow(id: &str, streams: u32, striping: Striping) -> FlowPlan {
@@ -24,16 +22,9 @@ fn flow(id: &str, streams: u32, striping: Striping) -> FlowPlan {
     FlowPlan::new(id, ends, "reno", vec![0])
 }
 
-fn run(link: LinkPlan, flows: Vec<FlowPlan>, end_s: u64, is_audited: bool) -> Results {
-    let scenario = Scenario {
-        name: "parallel".to_owned(),
-        duration: Span::from_secs(end_s),
-        warmup: Span::from_secs(if is_audited { 0 } else { 20 }),
-        links: vec![link],
-        flows,
-        ..Scenario::default()
-    };
-    let mut world = World::new(scenario).unwrap();
+fn run(links: Vec<LinkPlan>, flows: Vec<FlowPlan>, end_s: u64, is_audited: bool) -> Results {
+    let from_s = if is_audited { 0 } else { 20 };
+    let mut world = World::new(scenario(from_s, end_s, links, flows)).unwrap();
     if is_audited {
         world.audit();
     }
@@ -41,7 +32,7 @@ fn run(link: LinkPlan, flows: Vec<FlowPlan>, end_s: u64, is_audited: bool) -> Re
 }
 
 fn goodput_mbps(streams: u32) -> f64 {
-    let lossy = link(1e-3, Discipline::DropTail);
+    let lossy = links(1e-3, Discipline::DropTail);
     let flows = vec![flow("a", streams, Striping::RoundRobin)];
     run(lossy, flows, 120, false).flows[0].goodput_bps / 1e6
 }
@@ -61,7 +52,7 @@ fn a_parallel_transfer_completes_once_with_every_byte() {
     let completed = |streams, striping| {
         let mut one = flow("a", streams, striping);
         one.size = FlowSize::Bytes(bytes);
-        let results = run(link(1e-3, Discipline::DropTail), vec![one], 60, true);
+        let results = run(links(1e-3, Discipline::DropTail), vec![one], 60, true);
         let flow = &results.flows[0];
         assert_eq!((flow.started, flow.completed), (1, 1), "{streams} {striping:?}");
         // Goodput is over the flow's own duration: every byte once.
@@ -79,7 +70,7 @@ fn a_parallel_transfer_completes_once_with_every_byte() {
 
 #[test]
 fn a_fair_queue_gives_each_connection_its_own_share() {
-    let fair = link(0.0, Discipline::Drr(Drr::default()));
+    let fair = links(0.0, Discipline::Drr(Drr::default()));
     let flows = vec![flow("four", 4, Striping::RoundRobin), flow("one", 1, Striping::RoundRobin)];
     let results = run(fair, flows, 80, false);
     let ratio = results.flows[0].goodput_bps / results.flows[1].goodput_bps;

@@ -1,14 +1,13 @@
 //! Policies of `sabul2026` in a closed loop: shares by weight, and the rate left to others by a
 //! yielding flow.
 
-#![expect(clippy::unwrap_used, reason = "a test's own numbers")]
-
 use sabul_cc::Policy;
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_net::LinkConfig;
 use sabul_run::results::Results;
-use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, SabulEnds, Scenario, Transport};
-use sabul_sim::World;
+use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, SabulEnds, Transport};
 use sabul_units::{Instant, Rate, Span};
+
+use crate::common::{both_ways, results, scenario};
 
 /// 100 Mb/s × 40 ms, packets of 1500 bytes.
 const MBPS: u64 = 100;
@@ -44,21 +43,12 @@ fn short_flows() -> FlowPlan {
 /// Measures from `from_s` to `to_s`, with a queue of this many BDPs.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
 fn run(queue_bdp: f64, flows: Vec<FlowPlan>, from_s: u64, to_s: u64) -> Results {
-    let link = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(MBPS)))
-        .with_delay(Span::from_micros(500))
-        .with_queue(QueueLimit::Packets((PRODUCT * queue_bdp) as u64))
-        .build()
-        .unwrap();
-    let scenario = Scenario {
-        name: "policies".to_owned(),
-        duration: Span::from_secs(to_s),
-        warmup: Span::from_secs(from_s),
-        links: vec![LinkPlan { id: "link".to_owned(), forward: link.clone(), back: link }],
-        flows,
-        ..Scenario::default()
-    };
-    let results = World::new(scenario).unwrap().run().unwrap().results;
+    let link = LinkConfig::droptail(
+        Rate::from_mbps(MBPS),
+        Span::from_micros(500),
+        (PRODUCT * queue_bdp) as u64,
+    );
+    let results = results(scenario(from_s, to_s, both_ways(link), flows));
     let rates: Vec<_> =
         results.flows.iter().map(|flow| (&flow.id, flow.goodput_bps / 1e6)).collect();
     println!(

@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_net::LinkConfig;
 use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::{Outcome, World};
 use sabul_units::{Instant, Rate, Span};
+
+use crate::common::{both_ways, goodput, scenario};
 
 /// The share of a link's bytes that is payload, in our packets of 1500 bytes.
 const PAYLOAD: f64 = 0.953;
@@ -34,12 +36,7 @@ impl Path {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
     fn run(self, bounds: &str, flows: &[(&str, u64, u64)], to_s: u64) -> Outcome {
         let queue = (self.packets_in(self.rtt_ms) * self.queue_bdp) as u64;
-        let link = LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(self.mbps)))
-            .with_delay(Span::from_micros(500))
-            .with_queue(QueueLimit::Packets(queue))
-            .build()
-            .unwrap();
+        let link = LinkConfig::droptail(Rate::from_mbps(self.mbps), Span::from_micros(500), queue);
         let flow = |(n, (cc, start_s, rtt_ms)): (usize, &(&str, u64, u64))| {
             let is_ours = *cc == "sabul2003";
             let transport = if is_ours { Transport::Sabul } else { Transport::Tcp };
@@ -52,30 +49,20 @@ impl Path {
             }
             flow
         };
-        let scenario = Scenario {
-            name: "sabul2003".to_owned(),
-            duration: Span::from_secs(to_s),
-            warmup: Span::from_secs(10),
-            sample: Span::from_millis(self.rtt_ms),
-            links: vec![LinkPlan { id: "link".to_owned(), forward: link.clone(), back: link }],
-            flows: flows.iter().enumerate().map(flow).collect(),
-            ..Scenario::default()
-        };
-        let outcome = World::new(scenario).unwrap().run().unwrap();
+        let flows = flows.iter().enumerate().map(flow).collect();
+        let sample = Span::from_millis(self.rtt_ms);
+        let scenario = scenario(10, to_s, both_ways(link), flows);
+        let outcome = World::new(Scenario { sample, ..scenario }).unwrap().run().unwrap();
         let flows = &outcome.results.flows;
         let loss: Vec<f64> = flows.iter().map(|flow| flow.loss_rate * 100.0).collect();
         println!(
             "{self:?}, {bounds}: {:.1?} Mb/s, lost {loss:.3?} %, worst overflow {} packets, {:.0} a SYN interval",
-            goodput(&outcome),
+            goodput(&outcome.results),
             worst_overflow(&outcome),
             self.packets_in(10),
         );
         outcome
     }
-}
-
-fn goodput(outcome: &Outcome) -> Vec<f64> {
-    outcome.results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect()
 }
 
 /// Returns the most packets dropped in consecutive round trips with drops, after the start.
@@ -101,7 +88,7 @@ fn a_queue_overflow_loses_at_most_two_intervals_of_packets() {
         let outcome = path.run("measured", &[("sabul2003", 0, path.rtt_ms)], 40);
         assert!(worst_overflow(&outcome) <= path.packets_in(20), "{path:?}");
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-        let of_link = goodput(&outcome)[0] / (path.mbps as f64 * PAYLOAD);
+        let of_link = goodput(&outcome.results)[0] / (path.mbps as f64 * PAYLOAD);
         assert!(of_link > share, "{path:?}: {of_link:.3}");
     }
 }
@@ -130,7 +117,7 @@ fn the_arrival_rate_bounds_the_rate_before_the_steeper_increase() {
 fn late_flows_and_flows_with_other_rtts_get_similar_shares() {
     for second in [("sabul2003", 5, 40), ("sabul2003", 5, 10)] {
         let outcome = Path::new(100, 40, 1.0).run("measured", &[("sabul2003", 0, 40), second], 60);
-        assert!(outcome.results.jain > 0.95, "{second:?}: {:?}", goodput(&outcome));
+        assert!(outcome.results.jain > 0.95, "{second:?}: {:?}", goodput(&outcome.results));
     }
 }
 
@@ -138,7 +125,7 @@ fn late_flows_and_flows_with_other_rtts_get_similar_shares() {
 fn cubic_gets_a_larger_share_beside_sabul2003_with_measured_bounds() {
     let flows = [("sabul2003", 0, 40), ("cubic", 0, 40)];
     let share = |bounds| {
-        let good = goodput(&Path::new(100, 40, 1.0).run(bounds, &flows, 60));
+        let good = goodput(&Path::new(100, 40, 1.0).run(bounds, &flows, 60).results);
         good[1] / (good[0] + good[1])
     };
     assert!(share("none") < 0.1);

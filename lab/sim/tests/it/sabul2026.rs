@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_net::{LinkConfig, LinkPlan, QueueLimit, TokenBucket};
+use sabul_net::{LinkConfig, TokenBucket};
 use sabul_run::results::Results;
-use sabul_run::scenario::{FlowPlan, Scenario, Transport};
-use sabul_sim::World;
+use sabul_run::scenario::{FlowPlan, Transport};
 use sabul_units::{Instant, Probability, Rate, Span};
+
+use crate::common::{goodput, one_link, results, scenario};
 
 /// The share of a link's bytes that is payload, in our packets of 1500 bytes.
 const PAYLOAD: f64 = 0.953;
@@ -46,14 +47,14 @@ const fn ours(start_s: u64, rtt_ms: u64) -> Flow {
 /// Measures from `from_s` to `to_s`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
 fn run(path: Path, flows: &[Flow], from_s: u64, to_s: u64) -> Results {
-    let back = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(path.mbps)))
-        .with_delay(Span::from_micros(500))
-        .with_queue(QueueLimit::Packets((path.product() * path.queue_bdp) as u64));
+    let back = LinkConfig::droptail(
+        Rate::from_mbps(path.mbps),
+        Span::from_micros(500),
+        (path.product() * path.queue_bdp) as u64,
+    );
     let forward =
         back.clone().with_loss(Probability::new(path.loss).unwrap()).with_policer(path.policer);
     let back = back.with_loss(Probability::new(path.loss_back).unwrap());
-    let (forward, back) = (forward.build().unwrap(), back.build().unwrap());
     let flow = |(n, (transport, cc, rtt_ms, start_s)): (usize, &Flow)| {
         let mut flow = FlowPlan::new(&format!("{n}-{cc}"), *transport, cc, vec![0]);
         flow.start = Instant::ZERO + Span::from_secs(*start_s);
@@ -66,15 +67,7 @@ fn run(path: Path, flows: &[Flow], from_s: u64, to_s: u64) -> Results {
         (back.is_reverse, back.access_delay) = (true, plans[0].access_delay);
         plans.push(back);
     }
-    let scenario = Scenario {
-        name: "sabul2026".to_owned(),
-        duration: Span::from_secs(to_s),
-        warmup: Span::from_secs(from_s),
-        links: vec![LinkPlan { id: "link".to_owned(), forward, back }],
-        flows: plans,
-        ..Scenario::default()
-    };
-    let results = World::new(scenario).unwrap().run().unwrap().results;
+    let results = results(scenario(from_s, to_s, one_link(forward, back), plans));
     let Path { mbps, rtt_ms, queue_bdp, loss, .. } = path;
     println!(
         "{mbps} Mb/s x {rtt_ms} ms, queue {queue_bdp}, loss {loss}, {flows:?}: {:.3} of the link, mean queue {:.3} \
@@ -86,10 +79,6 @@ fn run(path: Path, flows: &[Flow], from_s: u64, to_s: u64) -> Results {
         goodput(&results),
     );
     results
-}
-
-fn goodput(results: &Results) -> Vec<f64> {
-    results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect()
 }
 
 #[test]

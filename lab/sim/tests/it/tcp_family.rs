@@ -3,11 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use sabul_lab_cc::registry::{self, Family};
-use sabul_net::{Discipline, EcnThreshold, LinkConfig, LinkPlan, QueueLimit, Red};
+use sabul_net::{Discipline, EcnThreshold, LinkConfig, LinkPlan, Red};
 use sabul_run::results::Results;
 use sabul_run::scenario::{Carrier, FlowPlan, Scenario, Transport};
-use sabul_sim::World;
 use sabul_units::{Instant, Probability, Rate, Span};
+
+use crate::common::{goodput, one_link, results, scenario};
 
 /// One link each way with a queue of one BDP.
 #[derive(Clone, Copy, Debug)]
@@ -28,18 +29,18 @@ impl Path {
         self.mbps * 1000 * self.rtt_ms / 12_000
     }
 
-    fn link(self) -> LinkPlan {
-        let back = LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(self.mbps)))
-            .with_delay(Span::from_micros(self.rtt_ms * 500))
-            .with_queue(QueueLimit::Packets(self.product()));
+    fn links(self) -> Vec<LinkPlan> {
+        let back = LinkConfig::droptail(
+            Rate::from_mbps(self.mbps),
+            Span::from_micros(self.rtt_ms * 500),
+            self.product(),
+        );
         let mut forward = back.clone().with_loss(Probability::new(self.loss).unwrap());
         if let Some(mark_packets) = self.mark_packets {
             forward =
                 forward.with_discipline(Discipline::EcnThreshold(EcnThreshold { mark_packets }));
         }
-        let (forward, back) = (forward.build().unwrap(), back.build().unwrap());
-        LinkPlan { id: "link".to_owned(), forward, back }
+        one_link(forward, back)
     }
 }
 
@@ -60,14 +61,8 @@ fn run_seed(
     end_s: u64,
     seed: u64,
 ) -> Results {
-    let results = run_links(
-        transport,
-        vec![path.link()],
-        path.mark_packets.is_some(),
-        controllers,
-        end_s,
-        seed,
-    );
+    let is_ecn_capable = path.mark_packets.is_some();
+    let results = run_links(transport, path.links(), is_ecn_capable, controllers, end_s, seed);
     println!("{path:?}");
     results
 }
@@ -88,22 +83,14 @@ fn run_links(
         }
         flow
     };
-    let scenario = Scenario {
-        name: "family".to_owned(),
-        duration: Span::from_secs(end_s),
-        warmup: Span::from_secs(20),
-        seed,
-        links,
-        flows: controllers.iter().enumerate().map(flow).collect(),
-        ..Scenario::default()
-    };
-    let results = World::new(scenario).unwrap().run().unwrap().results;
+    let flows = controllers.iter().enumerate().map(flow).collect();
+    let results = results(Scenario { seed, ..scenario(20, end_s, links, flows) });
     println!(
         "{transport:?} {controllers:?}: {:.3} of the link, queue {:.0}, Jain {:.3}, Mb/s {:.1?}",
         results.links[0].utilisation,
         results.links[0].queue_packets.mean,
         results.jain,
-        results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect::<Vec<_>>(),
+        goodput(&results),
     );
     results
 }
@@ -268,14 +255,10 @@ fn copa_queues_a_few_packets_and_flows_share_equally() {
 #[test]
 fn ledbatpp_yields_a_deep_queue_to_cubic_and_fills_the_path_alone() {
     let deep = |controllers: &[&str]| {
-        let mut link = Path { rtt_ms: 40, ..SHORT }.link();
-        link.forward = LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(100)))
-            .with_delay(Span::from_millis(20))
-            .with_queue(QueueLimit::Packets(1333))
-            .build()
-            .unwrap();
-        run_links(Transport::Tcp, vec![link], false, controllers, 60, 1)
+        let mut links = Path { rtt_ms: 40, ..SHORT }.links();
+        let forward = LinkConfig::droptail(Rate::from_mbps(100), Span::from_millis(20), 1333);
+        links[0].forward = forward.build().unwrap();
+        run_links(Transport::Tcp, links, false, controllers, 60, 1)
     };
     let alone = deep(&["ledbatpp"]);
     let link = &alone.links[0];
@@ -313,31 +296,11 @@ fn two_dctcp_flows_respond_to_the_fraction_of_marks() {
         is_marking: true,
         ..Red::default()
     };
-    let mut link = SHORT.link();
-    link.forward = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(SHORT.mbps)))
-        .with_delay(Span::from_millis(SHORT.rtt_ms / 2))
-        .with_queue(QueueLimit::Packets(SHORT.product() * 2))
-        .with_discipline(Discipline::Red(red))
-        .build()
-        .unwrap();
-    let flow = |n: u64| {
-        let mut flow = FlowPlan::new(&format!("dctcp-{n}"), Transport::Tcp, "dctcp", vec![0]);
-        flow.start = Instant::ZERO + Span::from_secs(5) * n;
-        if let Carrier::Tcp(ends) = &mut flow.carrier {
-            ends.is_ecn_capable = true;
-        }
-        flow
-    };
-    let scenario = Scenario {
-        name: "family".to_owned(),
-        duration: Span::from_secs(60),
-        warmup: Span::from_secs(20),
-        links: vec![link],
-        flows: vec![flow(0), flow(1)],
-        ..Scenario::default()
-    };
-    let results = World::new(scenario).unwrap().run().unwrap().results;
+    let mut links = SHORT.links();
+    let half = Span::from_millis(SHORT.rtt_ms / 2);
+    let forward = LinkConfig::droptail(Rate::from_mbps(SHORT.mbps), half, SHORT.product() * 2);
+    links[0].forward = forward.with_discipline(Discipline::Red(red)).build().unwrap();
+    let results = run_links(Transport::Tcp, links, true, &["dctcp", "dctcp"], 60, 1);
     let link = &results.links[0];
     println!("{:.4} {:?} Jain {:.3}", link.utilisation, link.queue_packets, results.jain);
     assert!(link.utilisation > 0.98 && results.jain > 0.95);

@@ -1,12 +1,11 @@
 //! UDT's controllers on paths with results known by arithmetic or from the literature.
 
-#![expect(clippy::unwrap_used, reason = "a test's own numbers")]
-
-use sabul_net::{LinkConfig, LinkPlan, Outage, QueueLimit};
+use sabul_net::{LinkConfig, LinkConfigBuilder, Outage};
 use sabul_run::results::Results;
-use sabul_run::scenario::{FlowPlan, Scenario, Transport};
-use sabul_sim::World;
+use sabul_run::scenario::{FlowPlan, Transport};
 use sabul_units::{Instant, Probability, Rate, Span};
+
+use crate::common::{goodput, one_link, results, scenario};
 
 /// One link each way with a queue of one BDP.
 #[derive(Clone, Copy, Debug)]
@@ -21,14 +20,14 @@ const SHORT: Path = Path { mbps: 100, rtt_ms: 20 };
 const ALL: [&str; 3] = ["udt1", "udt2", "udt4"];
 
 impl Path {
-    fn link(self) -> LinkPlan {
-        let link = LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(self.mbps)))
-            .with_delay(Span::from_micros(self.rtt_ms * 500))
-            .with_queue(QueueLimit::Packets(self.mbps * 1000 * self.rtt_ms / 12_000))
-            .build()
-            .unwrap();
-        LinkPlan { id: "link".to_owned(), forward: link.clone(), back: link }
+    /// Returns the link with a queue of one BDP.
+    fn link(self) -> LinkConfigBuilder {
+        self.with_queue(self.mbps * 1000 * self.rtt_ms / 12_000)
+    }
+
+    fn with_queue(self, packets: u64) -> LinkConfigBuilder {
+        let one_way = Span::from_micros(self.rtt_ms * 500);
+        LinkConfig::droptail(Rate::from_mbps(self.mbps), one_way, packets)
     }
 }
 
@@ -50,23 +49,16 @@ fn run_flows(path: Path, flows: Vec<FlowPlan>, end_s: u64) -> Results {
     run_over(path.link(), path, flows, end_s)
 }
 
-fn run_over(link: LinkPlan, path: Path, flows: Vec<FlowPlan>, end_s: u64) -> Results {
+/// The same with other settings in the data direction.
+fn run_over(forward: LinkConfigBuilder, path: Path, flows: Vec<FlowPlan>, end_s: u64) -> Results {
     let names: Vec<_> = flows.iter().map(|flow| flow.id.clone()).collect();
-    let scenario = Scenario {
-        name: "udt".to_owned(),
-        duration: Span::from_secs(end_s),
-        warmup: Span::from_secs(20),
-        links: vec![link],
-        flows,
-        ..Scenario::default()
-    };
-    let results = World::new(scenario).unwrap().run().unwrap().results;
+    let results = results(scenario(20, end_s, one_link(forward, path.link()), flows));
     println!(
         "{names:?}, {path:?}: {:.3} of the link, queue {:.0}, Jain {:.3}, Mb/s {:.1?}, lost {:.4?}",
         results.links[0].utilisation,
         results.links[0].queue_packets.mean,
         results.jain,
-        results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect::<Vec<_>>(),
+        goodput(&results),
         results.flows.iter().map(|flow| flow.loss_rate).collect::<Vec<_>>(),
     );
     results
@@ -118,14 +110,8 @@ fn under_random_loss_udt4_settles_where_cuts_and_increases_balance() {
     for (per_million, mbps, is_told) in
         [(1000, 113.8, true), (1000, 113.8, false), (10_000, 36.0, true), (10_000, 36.0, false)]
     {
-        let mut link = path.link();
-        link.forward = LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(path.mbps)))
-            .with_delay(Span::from_millis(path.rtt_ms / 2))
-            .with_queue(QueueLimit::Packets(8333))
-            .with_loss(Probability::new(f64::from(per_million) / 1e6).unwrap())
-            .build()
-            .unwrap();
+        let loss = Probability::new(f64::from(per_million) / 1e6).unwrap();
+        let link = path.with_queue(8333).with_loss(loss);
         let results = run_over(link, path, udt4(path, &[100], is_told), 60);
         let found = results.flows[0].goodput_bps / 1e6 / mbps;
         assert!((0.75..1.3).contains(&found), "{per_million} in a million, {is_told}: {found}");
@@ -135,14 +121,8 @@ fn under_random_loss_udt4_settles_where_cuts_and_increases_balance() {
 #[test]
 fn udt4_keeps_its_share_with_an_rtt_eight_times_as_long() {
     let path = Path { mbps: 100, rtt_ms: 10 };
-    let mut link = path.link();
-    link.forward = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(path.mbps)))
-        .with_delay(Span::from_millis(5))
-        .with_queue(QueueLimit::Packets(666))
-        .build()
-        .unwrap();
-    let jain = |is_told| run_over(link.clone(), path, udt4(path, &[10, 80], is_told), 60).jain;
+    let jain =
+        |is_told| run_over(path.with_queue(666), path, udt4(path, &[10, 80], is_told), 60).jain;
     assert!(jain(true) > 0.98);
     assert!(jain(false) > 0.98);
 }
@@ -194,25 +174,11 @@ fn an_early_loss_does_not_leave_a_flow_at_a_window_of_two() {
     // slow start with a window of 2, and two arrivals per round trip give no rate sample.
     let path = Path { mbps: 622, rtt_ms: 180 };
     for (cc, least) in [("udt1", "16"), ("udt2", "16"), ("udt2", "1")] {
-        let mut link = path.link();
-        link.forward = LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(path.mbps)))
-            .with_delay(Span::from_micros(path.rtt_ms * 500))
-            .with_queue(QueueLimit::Packets(9330))
-            .with_outages(vec![Outage { at: Instant::ZERO, lasts: Span::from_micros(20) }])
-            .build()
-            .unwrap();
+        let outage = Outage { at: Instant::ZERO, lasts: Span::from_micros(20) };
+        let link = path.with_queue(9330).with_outages(vec![outage]);
         let mut flow = flow(0, cc);
         flow.params = vec![("window_packets_min".to_owned(), least.to_owned())];
-        let scenario = Scenario {
-            name: "udt".to_owned(),
-            duration: Span::from_secs(40),
-            warmup: Span::from_secs(20),
-            links: vec![link],
-            flows: vec![flow],
-            ..Scenario::default()
-        };
-        let used = World::new(scenario).unwrap().run().unwrap().results.links[0].utilisation;
+        let used = run_over(link, path, vec![flow], 40).links[0].utilisation;
         println!("{cc} {least}: {used:.4}");
         assert!(if least == "1" { used < 0.001 } else { used > 0.1 }, "{cc} {least}: {used}");
     }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_net::{Discipline, LinkConfig, LinkPlan, Outage, QueueLimit, Red};
+use sabul_net::{Discipline, LinkConfig, LinkPlan, Outage, Red};
 use sabul_run::scenario::{
     Arrivals, Carrier, FlowPlan, FlowSize, Profile, SabulEnds, Scenario, Transport,
 };
@@ -18,12 +18,7 @@ fn at_s(s: u64) -> Instant {
 }
 
 fn link(id: &str, mbps: u64, delay: Span, queue: u64) -> LinkPlan {
-    let one_way = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(mbps)))
-        .with_delay(delay)
-        .with_queue(QueueLimit::Packets(queue))
-        .build()
-        .unwrap();
+    let one_way = LinkConfig::droptail(Rate::from_mbps(mbps), delay, queue).build().unwrap();
     LinkPlan { id: id.to_owned(), forward: one_way.clone(), back: one_way }
 }
 
@@ -294,10 +289,7 @@ fn an_unknown_controller_is_an_error() {
 #[test]
 fn reports_over_tcp_arrive_despite_retransmissions_after_expiry() {
     let red = Red { min_packets: 5, max_packets: 15, ..Red::for_rate(Rate::from_mbps(9)) };
-    let forward = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(9)))
-        .with_delay(ms(120))
-        .with_queue(QueueLimit::Packets(178))
+    let forward = LinkConfig::droptail(Rate::from_mbps(9), ms(120), 178)
         .with_discipline(Discipline::Red(red))
         .with_loss(Probability::per_mille(15))
         .with_outages(vec![Outage { at: at_s(1), lasts: ms(2400) }])

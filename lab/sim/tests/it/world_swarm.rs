@@ -11,8 +11,7 @@
 
 use cap::Cap;
 use sabul_net::{
-    BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, LinkConfig, LinkPlan, Outage,
-    QueueLimit, Red,
+    BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, LinkConfig, LinkPlan, Outage, Red,
 };
 use sabul_run::scenario::{
     Carrier, Defects, FlowPlan, FlowSize, Profile, SabulEnds, Scenario, TcpEnds, Transport,
@@ -66,26 +65,24 @@ fn draw_link(index: u64, rng: &mut SeededRandom) -> LinkPlan {
             loss_good: Probability::ZERO,
             loss_bad: Probability::per_mille(500),
         };
-        LinkConfig::builder()
-            .with_rate(Some(Rate::from_mbps(1 + rng.below(200))))
-            .with_delay(Span::from_micros(rng.below(60_000)))
-            .with_queue(QueueLimit::Packets(2 + rng.below(500)))
-            .with_discipline(draw_discipline(rng))
-            .with_loss(Probability::per_mille(rng.below(2) * rng.below(60)))
-            .with_burst_loss((rng.below(4) == 0).then_some(burst))
-            .with_jitter(Span::from_micros(rng.below(2) * rng.below(5_000)))
-            .with_duplicate(Probability::per_mille(rng.below(20)))
-            .with_reorder(
-                Probability::per_mille(rng.below(40)),
-                Span::from_millis(1 + rng.below(10)),
-            )
-            .with_corrupt(Probability::per_mille(rng.below(5)))
-            .with_outages(vec![Outage {
-                at: Instant::ZERO + Span::from_millis(rng.below(2000)),
-                lasts: Span::from_millis(1 + rng.below(3000)),
-            }])
-            .build()
-            .unwrap()
+        LinkConfig::droptail(
+            Rate::from_mbps(1 + rng.below(200)),
+            Span::from_micros(rng.below(60_000)),
+            2 + rng.below(500),
+        )
+        .with_discipline(draw_discipline(rng))
+        .with_loss(Probability::per_mille(rng.below(2) * rng.below(60)))
+        .with_burst_loss((rng.below(4) == 0).then_some(burst))
+        .with_jitter(Span::from_micros(rng.below(2) * rng.below(5_000)))
+        .with_duplicate(Probability::per_mille(rng.below(20)))
+        .with_reorder(Probability::per_mille(rng.below(40)), Span::from_millis(1 + rng.below(10)))
+        .with_corrupt(Probability::per_mille(rng.below(5)))
+        .with_outages(vec![Outage {
+            at: Instant::ZERO + Span::from_millis(rng.below(2000)),
+            lasts: Span::from_millis(1 + rng.below(3000)),
+        }])
+        .build()
+        .unwrap()
     };
     LinkPlan { id: format!("link-{index}"), forward: one_way(), back: one_way() }
 }
