@@ -1,18 +1,17 @@
-//! Reader for a `[[flow]]` of the file.
+//! Reader for a `[[flow]]` of the file: path, times, controller, traffic, and programs of a user.
 
 use sabul_cc::{ChannelRules, ConfigError, ParamValues};
 use sabul_lab_cc::registry::{self, Entry, Family};
 use sabul_run::scenario::{
-    Carrier, Defects, FLOW, FlowDraft, FlowPlan, Profile, SabulEnds, Transport,
+    ARRIVALS, Arrivals, Carrier, Defects, FLOW, FlowDraft, FlowPlan, FlowSize, Profile, SIZE,
+    SabulEnds, Transport,
 };
 use sabul_units::{Bytes, Instant, Span};
 
 use crate::arm::Arm;
-use crate::command;
 use crate::error::unknown;
 use crate::link::Draft;
 use crate::table::Table;
-use crate::traffic::{self, Life};
 use crate::tree::{Value, find};
 
 /// Default controller of a TCP flow.
@@ -21,6 +20,14 @@ const TCP_DEFAULT: &str = "cubic";
 const FULL_PACKET: u64 = 1_500;
 /// Longest name of an algorithm in the kernel: 16 bytes, including a terminating zero.
 const KERNEL_NAME_MAX: usize = 15;
+/// Largest expected number of Poisson arrivals of a flow.
+const ARRIVALS_MAX: f64 = 1_000_000.0;
+/// Bytes of IP and transport headers in a packet of a fixed-size object: 20 bytes each.
+const HEADER_BYTES: u64 = 40;
+/// Most arguments of a command, program name included.
+const TEXTS_MAX: usize = 200;
+const COMMAND_EXAMPLE: &str =
+    "a list of texts, program first, such as [\"iperf3\", \"-c\", \"{far}\"]";
 
 /// Reads a flow that crosses some of `links`, in a run that ends at `end`.
 pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Arm) -> FlowPlan {
@@ -39,15 +46,15 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Ar
     check_times(table, plan, end);
     let life = Life { start: plan.start, end: plan.stop.unwrap_or(end).min(end) };
     if transport != Transport::Command {
-        plan.size = traffic::size(table, plan.size, plan.packet_bytes);
-        plan.arrivals = traffic::arrivals(table, plan.arrivals, plan.size, life);
+        plan.size = size(table, plan.size, plan.packet_bytes);
+        plan.arrivals = arrivals(table, plan.arrivals, plan.size, life);
     }
     match &mut plan.carrier {
         Carrier::Sabul(ends) => finish_sabul(table, ends, &plan.cc, &plan.params),
         Carrier::Tcp(_) if table.has("striping") && !table.has("streams") => {
             table.refuse("striping", "needs several connections; set streams, or remove this key");
         }
-        Carrier::Command { near, far } => (*near, *far) = command::read(table, arm),
+        Carrier::Command { near, far } => (*near, *far) = commands(table, arm),
         Carrier::Tcp(_) | Carrier::UdpCbr { .. } => {}
     }
     if arm == Arm::Lab {
@@ -304,4 +311,119 @@ fn check_param(
             false
         }
     }
+}
+
+/// Lifetime of a flow: from its start to its stop or the end of the run.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    start: Instant,
+    end: Instant,
+}
+
+impl Life {
+    fn room(self) -> Span {
+        self.end.since(self.start)
+    }
+}
+
+/// Returns the size of each copy of a flow from the `size` table; `size` if there is no such table.
+fn size(flow: &Table<'_>, size: FlowSize, packet_bytes: u32) -> FlowSize {
+    let Some(table) = flow.table_of(FLOW, "size") else { return size };
+    let mut size = FlowSize::Endless;
+    table.take_kind(SIZE, &mut size);
+    if let FlowSize::Bytes(packets) = &mut size {
+        *packets *= u64::from(packet_bytes) - HEADER_BYTES;
+    }
+    size
+}
+
+/// Returns the arrivals of a flow from the `arrivals` table; based on `arrivals` if there is no
+/// such table.
+fn arrivals(flow: &Table<'_>, mut arrivals: Arrivals, size: FlowSize, life: Life) -> Arrivals {
+    let table = flow.table_of(FLOW, "arrivals");
+    if let Some(table) = &table {
+        table.take_kind(ARRIVALS, &mut arrivals);
+    }
+    let table = table.as_ref().unwrap_or(flow);
+    match arrivals {
+        Arrivals::Together { spread, .. } if spread > life.room() => {
+            let room = life.room().as_secs_f64();
+            table.refuse_value(
+                "spread_s",
+                format_args!("at most {room} (otherwise some copies never start)"),
+            );
+        }
+        Arrivals::Together { .. } => {}
+        Arrivals::Chain { .. } => refuse_endless(flow, size),
+        Arrivals::Poisson { mean_interval } => {
+            refuse_endless(flow, size);
+            let room = life.room().as_secs_f64();
+            if room / mean_interval.as_secs_f64() > ARRIVALS_MAX {
+                let least = room / ARRIVALS_MAX;
+                table.refuse_value(
+                    "mean_interval_s",
+                    format_args!("{least} or more: at most 1000000 copies arrive"),
+                );
+            }
+        }
+    }
+    arrivals
+}
+
+fn refuse_endless(flow: &Table<'_>, size: FlowSize) {
+    if size == FlowSize::Endless {
+        let what = "copies without an end accumulate; set bytes or size";
+        flow.refuse("arrivals", what);
+    }
+}
+
+/// Returns the commands of the near and the far host.
+fn commands(table: &Table<'_>, arm: Arm) -> (Vec<String>, Vec<String>) {
+    if arm == Arm::Sim {
+        let what = "transport command runs only in the lab; use `sabul lab run`";
+        table.refuse("transport", what);
+    }
+    let command = texts(table, "command");
+    if table.has("command") && command.as_ref().is_some_and(Vec::is_empty) {
+        table.refuse("command", format!("is empty; use {COMMAND_EXAMPLE}"));
+    }
+    (command.unwrap_or_default(), texts(table, "peer_command").unwrap_or_default())
+}
+
+/// Returns the arguments of a command; `None` after a logged problem.
+fn texts(table: &Table<'_>, key: &str) -> Option<Vec<String>> {
+    let nodes = table.list(key, COMMAND_EXAMPLE)?;
+    if nodes.len() > TEXTS_MAX {
+        let count = nodes.len();
+        table.refuse(key, format!("has {count} texts; use from 1 to {TEXTS_MAX}"));
+        return None;
+    }
+    let mut texts = Vec::new();
+    for (n, node) in nodes.iter().enumerate() {
+        let shown = node.value.shown();
+        let wrong = match &node.value {
+            Value::Text(text) if n == 0 && text.is_empty() => {
+                format!("has no program: the first text is empty; use {COMMAND_EXAMPLE}")
+            }
+            // An argument ends at its first zero byte.
+            Value::Text(text) if text.contains('\0') => {
+                format!(
+                    "{shown} contains a zero byte, which an argument cannot contain; remove the byte"
+                )
+            }
+            Value::Text(text) => {
+                texts.push(text.clone());
+                continue;
+            }
+            Value::Integer(_) | Value::Float(_) | Value::Flag(_) | Value::Date(_) => {
+                format!("{shown} is not a text; write \"{shown}\"")
+            }
+            Value::List(_) | Value::Table(_) => {
+                format!("{shown} is not a text; use {COMMAND_EXAMPLE}")
+            }
+        };
+        table.refuse(key, wrong);
+        return None;
+    }
+    Some(texts)
 }

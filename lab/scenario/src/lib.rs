@@ -22,7 +22,6 @@
 //! ```
 
 mod arm;
-mod command;
 mod csv;
 mod document;
 mod error;
@@ -36,7 +35,6 @@ mod set;
 mod sweep;
 mod table;
 mod traces;
-mod traffic;
 mod tree;
 
 pub use arm::Arm;
