@@ -58,4 +58,4 @@ pub use heat::Heatmap;
 pub use page::{Item, Page, Section};
 pub use spark::sparkline;
 pub use stack::stacked;
-pub use table::{Align, Cell, Column, Table};
+pub use table::{Align, Cell, Column, Table, TableOf};

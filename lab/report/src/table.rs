@@ -108,6 +108,45 @@ impl Column {
     }
 }
 
+/// A table with one row for each item, which grows by columns.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct TableOf<'a, T> {
+    items: &'a [T],
+    table: Table,
+}
+
+impl<T> TableOf<'_, T> {
+    /// Adds a column of text; `cell` returns the cell of an item.
+    pub fn text(self, name: impl Into<String>, cell: impl Fn(&T) -> Cell) -> Self {
+        self.with(Column::text(name), cell)
+    }
+
+    /// Adds a column of numbers with their unit, which may be empty; `cell` returns the cell of an
+    /// item.
+    pub fn number(
+        self,
+        name: impl Into<String>,
+        unit: impl Into<String>,
+        cell: impl Fn(&T) -> Cell,
+    ) -> Self {
+        self.with(Column::number(name, unit), cell)
+    }
+
+    fn with(mut self, column: Column, cell: impl Fn(&T) -> Cell) -> Self {
+        self.table.columns.push(column);
+        for (row, item) in self.table.rows.iter_mut().zip(self.items) {
+            row.push(cell(item));
+        }
+        self
+    }
+
+    /// Returns the finished table.
+    pub fn table(self) -> Table {
+        self.table
+    }
+}
+
 /// Returns the terminal columns of a text. Wide East Asian characters count two.
 fn columns_of(text: &str) -> usize {
     text.chars()
@@ -149,6 +188,12 @@ impl Table {
     #[must_use]
     pub fn new(title: impl Into<String>, columns: Vec<Column>) -> Self {
         Self { title: title.into(), columns, rows: Vec::new() }
+    }
+
+    /// Begins a table with one row for each item.
+    pub fn of<T>(title: impl Into<String>, items: &[T]) -> TableOf<'_, T> {
+        let rows = vec![Vec::new(); items.len()];
+        TableOf { items, table: Self { title: title.into(), columns: Vec::new(), rows } }
     }
 
     /// Adds a row.

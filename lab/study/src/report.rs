@@ -205,85 +205,46 @@ fn line(name: &str, t_s: &[f64], values: &[f64]) -> Line {
 
 /// Returns a table with the averages of each flow.
 pub fn flow_table(results: &Results) -> Table {
-    let columns = vec![
-        Column::text("flow"),
-        Column::text("transport"),
-        Column::text("cc"),
-        Column::number("goodput", "Mb/s"),
-        Column::number("throughput", "Mb/s"),
-        Column::number("lost", "%"),
-        Column::number("sent again", "packets"),
-        Column::number("RTT min", "ms"),
-        Column::number("RTT mean", "ms"),
-        Column::number("RTT p99", "ms"),
-        Column::number("stability", "SD/mean"),
-        Column::number("completed", "s"),
-    ];
-    let rows = results.flows.iter().map(|flow| {
-        vec![
-            flow.id.clone().into(),
-            flow.transport.clone().into(),
-            flow.cc.clone().into(),
-            Cell::Fixed(flow.goodput_bps / 1e6, 2),
-            Cell::Fixed(flow.throughput_bps / 1e6, 2),
-            Cell::Fixed(flow.loss_rate * 100.0, 4),
-            Cell::Fixed(flow.retransmissions as f64, 0),
-            Cell::Fixed(flow.rtt_ms.min, 2),
-            Cell::Fixed(flow.rtt_ms.mean, 2),
-            Cell::Fixed(flow.rtt_ms.p99, 2),
-            Cell::Fixed(flow.stability, 3),
-            flow.completed_s.map_or(Cell::Empty, |s| Cell::Fixed(s, 3)),
-        ]
-    });
-    Table { title: "Flows".to_owned(), columns, rows: rows.collect() }
+    Table::of("Flows", &results.flows)
+        .text("flow", |flow| flow.id.clone().into())
+        .text("transport", |flow| flow.transport.clone().into())
+        .text("cc", |flow| flow.cc.clone().into())
+        .number("goodput", "Mb/s", |flow| Cell::Fixed(flow.goodput_bps / 1e6, 2))
+        .number("throughput", "Mb/s", |flow| Cell::Fixed(flow.throughput_bps / 1e6, 2))
+        .number("lost", "%", |flow| Cell::Fixed(flow.loss_rate * 100.0, 4))
+        .number("sent again", "packets", |flow| Cell::Fixed(flow.retransmissions as f64, 0))
+        .number("RTT min", "ms", |flow| Cell::Fixed(flow.rtt_ms.min, 2))
+        .number("RTT mean", "ms", |flow| Cell::Fixed(flow.rtt_ms.mean, 2))
+        .number("RTT p99", "ms", |flow| Cell::Fixed(flow.rtt_ms.p99, 2))
+        .number("stability", "SD/mean", |flow| Cell::Fixed(flow.stability, 3))
+        .number("completed", "s", |flow| {
+            flow.completed_s.map_or(Cell::Empty, |s| Cell::Fixed(s, 3))
+        })
+        .table()
 }
 
 /// Returns a table with the averages of each link.
 pub fn link_table(results: &Results) -> Table {
-    let columns = vec![
-        Column::text("link"),
-        Column::number("utilisation", "%"),
-        Column::number("drops", "packets"),
-        Column::number("marks", "packets"),
-        Column::number("queue mean", "packets"),
-        Column::number("queue p99", "packets"),
-        Column::number("queue max", "packets"),
-    ];
-    let rows = results.links.iter().map(|link| {
-        vec![
-            link.id.clone().into(),
-            Cell::Fixed(link.utilisation * 100.0, 2),
-            Cell::Fixed(link.drops as f64, 0),
-            Cell::Fixed(link.marks as f64, 0),
-            Cell::Fixed(link.queue_packets.mean, 1),
-            Cell::Fixed(link.queue_packets.p99, 0),
-            Cell::Fixed(link.queue_packets.max as f64, 0),
-        ]
-    });
-    Table { title: "Links".to_owned(), columns, rows: rows.collect() }
+    Table::of("Links", &results.links)
+        .text("link", |link| link.id.clone().into())
+        .number("utilisation", "%", |link| Cell::Fixed(link.utilisation * 100.0, 2))
+        .number("drops", "packets", |link| Cell::Fixed(link.drops as f64, 0))
+        .number("marks", "packets", |link| Cell::Fixed(link.marks as f64, 0))
+        .number("queue mean", "packets", |link| Cell::Fixed(link.queue_packets.mean, 1))
+        .number("queue p99", "packets", |link| Cell::Fixed(link.queue_packets.p99, 0))
+        .number("queue max", "packets", |link| Cell::Fixed(link.queue_packets.max as f64, 0))
+        .table()
 }
 
 fn region_table(results: &Results) -> Table {
-    let columns = vec![
-        Column::number("from", "s"),
-        Column::number("to", "s"),
-        Column::number("flows", ""),
-        Column::number("aggregate", "Mb/s"),
-        Column::number("stability", "SD/mean"),
-        Column::number("Jain's index", ""),
-    ];
-    let rows = results.regions.iter().map(|region| {
-        vec![
-            Cell::Fixed(region.from_s, 1),
-            Cell::Fixed(region.to_s, 1),
-            Cell::Fixed(region.flows.len() as f64, 0),
-            Cell::Fixed(region.aggregate_bps / 1e6, 2),
-            Cell::Fixed(region.stability, 3),
-            Cell::Fixed(region.jain, 4),
-        ]
-    });
-    let title = "Regions: whenever a long flow enters or leaves".to_owned();
-    Table { title, columns, rows: rows.collect() }
+    Table::of("Regions: whenever a long flow enters or leaves", &results.regions)
+        .number("from", "s", |region| Cell::Fixed(region.from_s, 1))
+        .number("to", "s", |region| Cell::Fixed(region.to_s, 1))
+        .number("flows", "", |region| Cell::Fixed(region.flows.len() as f64, 0))
+        .number("aggregate", "Mb/s", |region| Cell::Fixed(region.aggregate_bps / 1e6, 2))
+        .number("stability", "SD/mean", |region| Cell::Fixed(region.stability, 3))
+        .number("Jain's index", "", |region| Cell::Fixed(region.jain, 4))
+        .table()
 }
 
 /// Returns one table of all runs of a sweep: a row per flow of each run.

@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use sabul_report::{Cell, Column, Item, Section, Table, quantity};
+use sabul_report::{Cell, Item, Section, Table, quantity};
 use sabul_scenario::Run;
 use serde::Serialize;
 
@@ -75,29 +75,19 @@ impl LabPart {
 
     /// Returns the section on the validity of the numbers.
     pub(super) fn section(&self) -> Section {
-        let columns = vec![
-            Column::text("scenario"),
-            Column::number("seed", ""),
-            Column::text("verdict"),
-            Column::number("99 % late by at most", "µs"),
-            Column::text("why"),
-        ];
-        let rows = self.exams.iter().map(|exam| {
-            let verdict = match (exam.valid, exam.disturbed) {
+        let table = Table::of("", &self.exams)
+            .text("scenario", |exam| exam.scenario.clone().into())
+            .number("seed", "", |exam| Cell::Fixed(exam.seed as f64, 0))
+            .text("verdict", |exam| match (exam.valid, exam.disturbed) {
                 (false, _) => Cell::Fail("INVALID".to_owned()),
                 (true, true) => "disturbed".into(),
                 (true, false) => Cell::Pass("valid".to_owned()),
-            };
-            let why = exam.faults.iter().chain(&exam.notes).cloned().collect::<Vec<_>>();
-            vec![
-                exam.scenario.clone().into(),
-                Cell::Fixed(exam.seed as f64, 0),
-                verdict,
-                Cell::Fixed(exam.late_us_p99, 0),
-                why.join("; ").into(),
-            ]
-        });
-        let table = Table { title: String::new(), columns, rows: rows.collect() };
+            })
+            .number("99 % late by at most", "µs", |exam| Cell::Fixed(exam.late_us_p99, 0))
+            .text("why", |exam| {
+                exam.faults.iter().chain(&exam.notes).cloned().collect::<Vec<_>>().join("; ").into()
+            })
+            .table();
         let text = format!(
             "Measured on {}. Before each run its path is calibrated. Of an invalid run nothing is \
              shown: {INVALID}.",

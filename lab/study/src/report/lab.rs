@@ -1,7 +1,7 @@
 //! Validity of a run in the lab, for pages and texts: calibration and lateness.
 
 use sabul_emu::{Calibration, RouterSnapshot};
-use sabul_report::{Cell, Column, Item, Page, Section, Table};
+use sabul_report::{Cell, Item, Page, Section, Table};
 use sabul_scenario::Run;
 use sabul_units::Span;
 
@@ -13,34 +13,20 @@ pub const INVALID: &str =
     "the lab was not the path that was asked for, so there are reasons here and no numbers";
 
 /// Returns a table of requested and measured values: one row per quantity of each path.
-pub fn calibration_table(calibrations: &[Calibration]) -> Table {
-    let columns = vec![
-        Column::text("path"),
-        Column::text("quantity"),
-        Column::number("wanted", ""),
-        Column::number("measured", ""),
-        Column::number("tolerance ±", ""),
-        Column::text("verdict"),
-    ];
-    let mut rows = Vec::new();
-    for one in calibrations {
-        for check in &one.checks {
-            let verdict = if check.is_met {
-                Cell::Pass("met".to_owned())
-            } else {
-                Cell::Fail("MISSED".to_owned())
-            };
-            rows.push(vec![
-                one.path.clone().into(),
-                check.quantity.clone().into(),
-                Cell::Number(check.wanted),
-                Cell::Number(check.measured),
-                Cell::Number(check.tolerance),
-                verdict,
-            ]);
-        }
-    }
-    Table { title: "Calibration: the path as measured before the run".to_owned(), columns, rows }
+pub fn calibration_table<'a>(calibrations: &'a [Calibration]) -> Table {
+    let of_path = |one: &'a Calibration| one.checks.iter().map(move |check| (one, check));
+    let checks: Vec<_> = calibrations.iter().flat_map(of_path).collect();
+    Table::of("Calibration: the path as measured before the run", &checks)
+        .text("path", |(one, _)| one.path.clone().into())
+        .text("quantity", |(_, check)| check.quantity.clone().into())
+        .number("wanted", "", |(_, check)| Cell::Number(check.wanted))
+        .number("measured", "", |(_, check)| Cell::Number(check.measured))
+        .number("tolerance ±", "", |(_, check)| Cell::Number(check.tolerance))
+        .text("verdict", |(_, check)| match check.is_met {
+            true => Cell::Pass("met".to_owned()),
+            false => Cell::Fail("MISSED".to_owned()),
+        })
+        .table()
 }
 
 /// Returns one sentence for each calibration step that was skipped, with the reason.

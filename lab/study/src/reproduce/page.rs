@@ -140,69 +140,42 @@ fn tables(one: &Reproduced<'_>) -> Vec<Table> {
 }
 
 fn rates_table(one: &Reproduced<'_>) -> Table {
-    let columns = vec![
-        Column::text("case"),
-        Column::text("figure"),
-        Column::text("flow"),
-        Column::number("published", "Mb/s"),
-        Column::number("ours", "Mb/s"),
-        Column::number("over seeds from", "Mb/s"),
-        Column::number("to", "Mb/s"),
-        Column::number("difference", "%"),
-    ];
-    let mut table = Table::new("Rates", columns);
+    let mut rates = Vec::new();
     for reproduction in &one.cases {
+        let found = reproduction.chosen();
         for flow in flows(reproduction) {
-            let Some(rate) = reproduction.chosen().and_then(|found| found.rates.get(&flow)) else {
-                continue;
-            };
-            let published = reproduction.case.published_mbps.get(&flow);
-            table = table.with_row(vec![
-                reproduction.case.id.clone().into(),
-                reproduction.case.figure.clone().into(),
-                flow.into(),
-                published.map_or(Cell::Empty, |mbps| Cell::Number(*mbps)),
-                Cell::Fixed(rate.mean, 1),
-                Cell::Fixed(rate.least, 1),
-                Cell::Fixed(rate.most, 1),
-                published
-                    .map_or(Cell::Empty, |mbps| Cell::Fixed((rate.mean / mbps - 1.0) * 100.0, 1)),
-            ]);
+            let published = reproduction.case.published_mbps.get(&flow).copied();
+            let rate = found.and_then(|found| found.rates.get(&flow));
+            rates.extend(rate.map(|rate| (reproduction.case, flow, published, rate)));
         }
     }
-    table
+    Table::of("Rates", &rates)
+        .text("case", |(case, ..)| case.id.clone().into())
+        .text("figure", |(case, ..)| case.figure.clone().into())
+        .text("flow", |(_, flow, ..)| flow.clone().into())
+        .number("published", "Mb/s", |(.., mbps, _)| mbps.map_or(Cell::Empty, Cell::Number))
+        .number("ours", "Mb/s", |(.., rate)| Cell::Fixed(rate.mean, 1))
+        .number("over seeds from", "Mb/s", |(.., rate)| Cell::Fixed(rate.least, 1))
+        .number("to", "Mb/s", |(.., rate)| Cell::Fixed(rate.most, 1))
+        .number("difference", "%", |(.., mbps, rate)| {
+            mbps.map_or(Cell::Empty, |mbps| Cell::Fixed((rate.mean / mbps - 1.0) * 100.0, 1))
+        })
+        .table()
 }
 
 fn claims_table(one: &Reproduced<'_>) -> Table {
-    let columns = vec![
-        Column::text("case"),
-        Column::text("claim"),
-        Column::number("published", ""),
-        Column::number("ours", ""),
-        Column::number("tolerance", ""),
-        Column::text("verdict"),
-        Column::text("why"),
-    ];
-    let mut table = Table::new("Claims", columns);
-    for reproduction in &one.cases {
-        for judged in &reproduction.judged {
-            let name = judged.verdict.name().to_owned();
-            let name = if judged.is_changed() { format!("{name} (changed)") } else { name };
-            table = table.with_row(vec![
-                reproduction.case.id.clone().into(),
-                judged.claim.says.clone().into(),
-                judged.claim.published.map_or(Cell::Empty, Cell::Number),
-                Cell::Number(judged.ours),
-                Cell::Number(judged.claim.tolerance),
-                match judged.verdict {
-                    Verdict::Holds | Verdict::Fits => Cell::Pass(name),
-                    Verdict::Differs => Cell::Fail(name),
-                },
-                judged.claim.cause.clone().into(),
-            ]);
-        }
-    }
-    table
+    let judged = one.cases.iter().flat_map(|all| all.judged.iter().map(move |one| (all.case, one)));
+    Table::of("Claims", &judged.collect::<Vec<_>>())
+        .text("case", |(case, _)| case.id.clone().into())
+        .text("claim", |(_, judged)| judged.claim.says.clone().into())
+        .number("published", "", |(_, judged)| {
+            judged.claim.published.map_or(Cell::Empty, Cell::Number)
+        })
+        .number("ours", "", |(_, judged)| Cell::Number(judged.ours))
+        .number("tolerance", "", |(_, judged)| Cell::Number(judged.claim.tolerance))
+        .text("verdict", |(_, judged)| judged.verdict.cell(judged.is_changed()))
+        .text("why", |(_, judged)| judged.claim.cause.clone().into())
+        .table()
 }
 
 /// Returns how the results depend on settings that the paper leaves open: one table per setting.

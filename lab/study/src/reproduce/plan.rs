@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use include_dir::{Dir, include_dir};
+use sabul_report::Cell;
 use serde::Deserialize;
 
 use crate::Error;
@@ -214,6 +215,15 @@ impl Verdict {
             Self::Holds => "holds",
             Self::Fits => "fits",
             Self::Differs => "differs",
+        }
+    }
+
+    /// Returns the cell of a table. `is_changed` states that another verdict is committed.
+    pub(crate) fn cell(self, is_changed: bool) -> Cell {
+        let name = format!("{}{}", self.name(), if is_changed { " (changed)" } else { "" });
+        match self {
+            Self::Holds | Self::Fits => Cell::Pass(name),
+            Self::Differs => Cell::Fail(name),
         }
     }
 }
