@@ -83,7 +83,7 @@ pub struct ShellOutcome {
     /// All conversations, in the order of their first packets.
     pub tuples: Vec<TupleSnapshot>,
     /// Messages about programs of the far host that failed by themselves, and about other problems.
-    pub complaints: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Makes two hosts, runs the program in the near host, and removes everything again.
@@ -97,11 +97,11 @@ pub struct ShellOutcome {
 /// host cannot be started.
 pub fn run(config: ShellConfig) -> Result<ShellOutcome, LabError> {
     let ShellConfig { link, seed, command, peer_commands, capture } = config;
-    let mut complaints = Vec::new();
+    let mut warnings = Vec::new();
     if isolate::are_mounts_ours()
         && let Err(error) = names::publish(&[NEAR, FAR])
     {
-        complaints.push(format!("the names 'near' and 'far' are not known: {error}"));
+        warnings.push(format!("the names 'near' and 'far' are not known: {error}"));
     }
     let mtu = mtu_over(&link);
     let (near, far) = (NEAR.host(mtu)?, FAR.host(mtu)?);
@@ -132,12 +132,12 @@ pub fn run(config: ShellConfig) -> Result<ShellOutcome, LabError> {
         isolate::take_terminal();
     }
     let code = attend::attend(|| near.spawn_with_us(program))?;
-    complaints.extend(far_programs.end());
+    warnings.extend(far_programs.end());
     let (snapshot, tuples) = (router.snapshot(), router.tuples());
     if let Err(error) = router.stop() {
-        complaints.push(error.to_string());
+        warnings.push(error.to_string());
     }
-    Ok(ShellOutcome { code, router: snapshot, tuples, complaints })
+    Ok(ShellOutcome { code, router: snapshot, tuples, warnings })
 }
 
 /// Runs a program in the far host of the surrounding lab shell, with our input and output. Returns

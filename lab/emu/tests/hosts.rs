@@ -77,8 +77,8 @@ fn lab(arguments: &[OsString]) -> Result<ExitCode, LabError> {
         peer_commands: arguments[1..].iter().map(line).collect(),
         capture: None,
     })?;
-    for complaint in outcome.complaints {
-        eprintln!("{complaint}");
+    for warning in outcome.warnings {
+        eprintln!("{warning}");
     }
     Ok(ExitCode::from(outcome.code))
 }

@@ -27,9 +27,9 @@ use sabul_units::{Instant, Polled, Probability, Random, SeededRandom, Span};
 use crate::config::{LinkConfig, QueueLimit};
 use crate::discipline::Discipline;
 use crate::forge::Forger;
+use crate::impairments::Impairments;
 use crate::packet::PacketMeta;
 use crate::queue::{Judgement, QueueDiscipline, Queued, RedGate, Scheduler};
-use crate::rough::Rough;
 use crate::router::{Find, RouterAccount, Seat};
 use crate::shape::{Bucket, Shape};
 use crate::trace::Player;
@@ -199,7 +199,7 @@ enum Stage<P> {
 #[derive(Clone)]
 struct FaultModel {
     loss: SeededRandom,
-    rough: Option<Box<Rough>>,
+    impairments: Option<Box<Impairments>>,
     duplicate: SeededRandom,
     corrupt: SeededRandom,
     reorder: SeededRandom,
@@ -239,7 +239,7 @@ impl<P: Clone> Link<P> {
     pub fn new(config: LinkConfig, random: &SeededRandom) -> Self {
         let fault_model = FaultModel {
             loss: random.fork("loss"),
-            rough: Rough::new(&config, random).map(Box::new),
+            impairments: Impairments::new(&config, random).map(Box::new),
             duplicate: random.fork("duplicate"),
             corrupt: random.fork("corrupt"),
             reorder: random.fork("reorder"),
@@ -378,7 +378,7 @@ impl<P: Clone> Link<P> {
 
     /// Whether a waiting packet may arrive before one that has left the queue.
     fn may_overtake(&self) -> bool {
-        self.fault_model.rough.is_some() && self.config.reorder() > Probability::ZERO
+        self.fault_model.impairments.is_some() && self.config.reorder() > Probability::ZERO
     }
 
     /// When the next waiting packet leaves the queue.
@@ -609,7 +609,7 @@ impl<P: Clone> Link<P> {
     ) -> (Verdict, Option<Flight<P>>) {
         let (config, fault_model) = (&self.config, &mut self.fault_model);
         let (is_hit, late) =
-            fault_model.rough.as_mut().map_or((false, Span::ZERO), |r| r.draw(config));
+            fault_model.impairments.as_mut().map_or((false, Span::ZERO), |r| r.draw(config));
         let is_lost = fault_model.loss.chance(config.loss()) || is_hit;
         let is_doubled = fault_model.duplicate.chance(config.duplicate());
         let corrupted = fault_model.corrupt.chance(config.corrupt());
@@ -632,11 +632,11 @@ impl<P: Clone> Link<P> {
         self.stats.corrupted += u64::from(corrupted);
         self.stats.reordered += u64::from(held);
         let extra = if held { config.reorder_by() } else { Span::ZERO };
-        let at = match &mut fault_model.rough {
+        let at = match &mut fault_model.impairments {
             None => finish + config.delay() + extra,
-            Some(rough) => {
-                let delay = rough.delay(config, finish) + late;
-                rough.in_order(finish + delay + extra, held)
+            Some(impairments) => {
+                let delay = impairments.delay(config, finish) + late;
+                impairments.in_order(finish + delay + extra, held)
             }
         };
         let flight = Flight {

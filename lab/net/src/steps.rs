@@ -2,7 +2,7 @@
 //!
 //! Rate:   a packet in the serialiser continues at the new rate ([`crate::shape`]).
 //! Delay:  the delay that holds when the last bit of a packet has left. A shorter delay never reorders: a
-//!     packet arrives no earlier than the packet before it ([`crate::rough`]).
+//!     packet arrives no earlier than the packet before it ([`crate::impairments`]).
 
 use sabul_units::key::{Key, Range, Takes};
 use sabul_units::{Instant, Rate, Span};

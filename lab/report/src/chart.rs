@@ -1,4 +1,4 @@
-//! Chart data: lines, marks and bands.
+//! Chart data: lines, reference lines and bands.
 
 use crate::axis::Axis;
 
@@ -14,7 +14,7 @@ pub struct Chart {
     /// The series. Ten can be distinguished; further series repeat colours and markers.
     pub lines: Vec<Line>,
     /// Single values for comparison.
-    pub marks: Vec<Mark>,
+    pub references: Vec<Reference>,
     /// Shaded ranges.
     pub bands: Vec<Band>,
 }
@@ -44,14 +44,14 @@ pub enum Style {
 
 /// A value for comparison, usually a published value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mark {
-    /// Position of the mark.
+pub struct Reference {
+    /// Position of the reference.
     pub position: LabelPosition,
-    /// Text beside the mark, for example `published 440`.
+    /// Text beside the reference, for example `published 440`.
     pub label: String,
 }
 
-/// Position of a [`Mark`], in the units of the data.
+/// Position of a [`Reference`], in the units of the data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LabelPosition {
     /// A horizontal line at this y.
@@ -85,10 +85,10 @@ impl Chart {
         self
     }
 
-    /// Adds a mark.
+    /// Adds a reference.
     #[must_use]
-    pub fn with_mark(mut self, mark: Mark) -> Self {
-        self.marks.push(mark);
+    pub fn with_reference(mut self, reference: Reference) -> Self {
+        self.references.push(reference);
         self
     }
 
@@ -140,7 +140,7 @@ impl Line {
     }
 }
 
-impl Mark {
+impl Reference {
     /// Returns a horizontal line at this y.
     #[must_use]
     pub fn level(y: f64, label: impl Into<String>) -> Self {

@@ -25,12 +25,12 @@
 //!
 //! # Examples
 //! ```
-//! use sabul_report::{Axis, Chart, Line, Mark};
+//! use sabul_report::{Axis, Chart, Line, Reference};
 //!
 //! let points = (0..100).map(|i| (f64::from(i) * 0.1, 4.0e8 + f64::from(i % 7) * 1.0e7)).collect();
 //! let chart = Chart::new("Goodput", Axis::new("time", "s"), Axis::new("goodput", "b/s"))
 //!     .with_line(Line::new("sabul", points))
-//!     .with_mark(Mark::level(4.4e8, "published 440"));
+//!     .with_reference(Reference::level(4.4e8, "published 440"));
 //! assert!(chart.to_svg(900, 340).contains("goodput (Mb/s)"));
 //! ```
 
@@ -52,7 +52,7 @@ mod thin;
 
 pub use axis::Axis;
 pub use bars::{Bar, BarChart, BarSeries};
-pub use chart::{Band, Chart, LabelPosition, Line, Mark, Style};
+pub use chart::{Band, Chart, LabelPosition, Line, Reference, Style};
 pub use format::{quantity, significant};
 pub use heat::Heatmap;
 pub use page::{Item, Page, Section};

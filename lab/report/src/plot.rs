@@ -47,9 +47,9 @@ impl Chart {
         for (i, line) in self.lines.iter().enumerate() {
             self.draw_line(&mut d, &plot, (&x, &y), i, line);
         }
-        self.draw_marks(&mut d, &plot, &x, &y);
+        self.draw_references(&mut d, &plot, &x, &y);
         d.unclip();
-        self.mark_labels(&mut d, &plot, &x, &y);
+        self.reference_labels(&mut d, &plot, &x, &y);
         self.band_labels(&mut d, &plot, &x);
         d.finish()
     }
@@ -77,7 +77,7 @@ impl Chart {
         };
         points().next()?;
         let marked = |pick: fn(&LabelPosition) -> Option<f64>| {
-            self.marks.iter().filter_map(move |m| pick(&m.position))
+            self.references.iter().filter_map(move |m| pick(&m.position))
         };
         let xs = points().map(|p| p.0).chain(marked(|p| match p {
             LabelPosition::At(x) => Some(*x),
@@ -93,8 +93,13 @@ impl Chart {
         let ys = if self.x.wanted_range().is_some() && self.y.wanted_range().is_none() {
             let seen = |p: &(f64, f64)| x.low <= p.0 && p.0 <= x.high;
             let inside: Vec<f64> = points().filter(seen).map(|p| p.1).collect();
-            let marks = marked(|p| if let LabelPosition::Level(y) = p { Some(*y) } else { None });
-            if inside.is_empty() { ys.collect() } else { inside.into_iter().chain(marks).collect() }
+            let references =
+                marked(|p| if let LabelPosition::Level(y) = p { Some(*y) } else { None });
+            if inside.is_empty() {
+                ys.collect()
+            } else {
+                inside.into_iter().chain(references).collect()
+            }
         } else {
             ys.collect::<Vec<f64>>()
         };
@@ -220,10 +225,10 @@ impl Chart {
         places
     }
 
-    fn draw_marks(&self, d: &mut Drawing, plot: &Plot, x: &Scale, y: &Scale) {
+    fn draw_references(&self, d: &mut Drawing, plot: &Plot, x: &Scale, y: &Scale) {
         let style = " stroke-width=\"1.5\" stroke-dasharray=\"6 3\"";
-        for mark in &self.marks {
-            match mark.position {
+        for reference in &self.references {
+            match reference.position {
                 LabelPosition::Level(v) if self.y.can_show(v) => {
                     let at = plot.y(y, v);
                     d.line((plot.left, at), (plot.right, at), INK, style);
@@ -237,7 +242,7 @@ impl Chart {
         }
     }
 
-    fn mark_labels(&self, d: &mut Drawing, plot: &Plot, x: &Scale, y: &Scale) {
+    fn reference_labels(&self, d: &mut Drawing, plot: &Plot, x: &Scale, y: &Scale) {
         let inside = |px: f64, py: f64| {
             px >= plot.left - 1.0
                 && px <= plot.right + 1.0
@@ -245,14 +250,14 @@ impl Chart {
                 && py <= plot.bottom + 1.0
         };
         let mut levels: Vec<(f64, &str)> = Vec::new();
-        for mark in &self.marks {
-            let text = shortened(&mark.label, 11.0, plot.width() * 0.6);
+        for reference in &self.references {
+            let text = shortened(&reference.label, 11.0, plot.width() * 0.6);
             let width = text_width(&text) * 11.0;
-            match mark.position {
+            match reference.position {
                 LabelPosition::Level(v)
                     if self.y.can_show(v) && inside(plot.right, plot.y(y, v)) =>
                 {
-                    levels.push((plot.y(y, v), &mark.label));
+                    levels.push((plot.y(y, v), &reference.label));
                 }
                 LabelPosition::At(v) if self.x.can_show(v) && inside(plot.x(x, v), plot.top) => {
                     let at = plot.x(x, v);

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::bottleneck::testing::settings;
 
-    fn complaint(change: impl FnOnce(&mut Settings)) -> String {
+    fn message(change: impl FnOnce(&mut Settings)) -> String {
         let mut settings = settings();
         change(&mut settings);
         let wrong = settings.link().map(drop).and_then(|()| settings.router().map(drop));
@@ -164,22 +164,22 @@ mod tests {
 
     #[test]
     fn a_link_without_capacity_is_refused_with_a_hint() {
-        let text = complaint(|settings| settings.rate = Rate(0));
+        let text = message(|settings| settings.rate = Rate(0));
         assert!(text.contains("--rate-mbps cannot be 0 Mb/s"), "{text}");
         assert!(text.contains("nothing to share out"), "{text}");
     }
 
     #[test]
     fn each_invalid_setting_is_refused_with_name_and_range() {
-        let text = complaint(|settings| settings.rate = Rate(99_999));
+        let text = message(|settings| settings.rate = Rate(99_999));
         assert!(text.contains("0.1 to 100000"), "{text}");
-        let text = complaint(|settings| settings.share_percent = 96);
+        let text = message(|settings| settings.share_percent = 96);
         assert!(text.contains("--share cannot be 96 %: 5 to 95"), "{text}");
-        let text = complaint(|settings| settings.queue = QueueSize::Bytes(1000));
+        let text = message(|settings| settings.queue = QueueSize::Bytes(1000));
         assert!(text.contains("--queue cannot be 1000 bytes"), "{text}");
-        let text = complaint(|settings| settings.algorithm = "jetmx".to_owned());
+        let text = message(|settings| settings.algorithm = "jetmx".to_owned());
         assert!(text.contains("'jetmax' (the nearest)"), "{text}");
-        let text = complaint(|settings| {
+        let text = message(|settings| {
             settings.params = vec![("gamma".to_owned(), "1".to_owned())];
         });
         assert!(text.contains("gamma"), "{text}");

@@ -36,7 +36,7 @@ pub use contract::{Contract, Order};
 pub use draw::{Draw, DrawSeed, PATHS_MAX, SEEDS};
 use head::Head;
 use lab::LabPart;
-use measure::{Answer, Marks};
+use measure::{Answer, Numbers};
 pub(crate) use measure::{RegionTest, Trial, region_test};
 pub use picture::picture;
 pub use plan::Carrier;
@@ -118,7 +118,7 @@ struct Sheet {
     head: Head,
     seconds_per_flow: f64,
     #[serde(flatten)]
-    marks: Marks,
+    numbers: Numbers,
 }
 
 /// Content of `manifest.json`: how the files of a card were made.
@@ -363,20 +363,8 @@ impl Sitting {
             draw_seed: draw.seed.number(),
         };
         let how = (request.threads, request.out.as_deref());
-        let marks = draw::run(paths, exams, all, &identity, how, observer)?;
-        let head = Head {
-            schema: SCHEMA,
-            arm: request.arm.name(),
-            cc: entry.name,
-            transport: transport.name(),
-            params: identity.params,
-            commit: COMMIT,
-            seeds: request.seeds,
-            settings: identity.settings,
-            wall_s: started.elapsed().as_secs_f64(),
-            lab: None,
-        };
-        let sheet = draw::Sheet::new(head, draw, marks);
+        let numbers = draw::run(paths, exams, all, &identity, how, observer)?;
+        let sheet = draw::Sheet::new(self.head(started), draw, numbers);
         let first = all.iter().step_by(request.seeds as usize);
         let scenario = |(exam, run): (&Exam<_>, &Run)| {
             (format!("{SCENARIOS}/{}.toml", exam.name), run.text.clone())
@@ -391,17 +379,10 @@ impl Sitting {
         Ok(card)
     }
 
-    /// Computes the card from the finished runs.
-    fn mark(
-        self,
-        finished: Vec<Finished>,
-        machine: Option<lab::Machine>,
-        started: Clock,
-    ) -> Result<Card, Error> {
-        let Self { request, entry, transport, exams, all } = self;
-        let wall_s = started.elapsed().as_secs_f64();
-        let settings = settings(&all);
-        let head = |lab| Head {
+    /// Returns the card's fields that are not results; runs began at `started`.
+    fn head(&self, started: Clock) -> Head {
+        let Self { request, entry, transport, all, .. } = self;
+        Head {
             schema: SCHEMA,
             arm: request.arm.name(),
             cc: entry.name,
@@ -409,17 +390,29 @@ impl Sitting {
             params: request.params.iter().cloned().collect(),
             commit: COMMIT,
             seeds: request.seeds,
-            settings,
-            wall_s,
-            lab,
-        };
+            settings: settings(all),
+            wall_s: started.elapsed().as_secs_f64(),
+            lab: None,
+        }
+    }
+
+    /// Computes the card from the finished runs.
+    fn mark(
+        self,
+        finished: Vec<Finished>,
+        machine: Option<lab::Machine>,
+        started: Clock,
+    ) -> Result<Card, Error> {
+        let head = self.head(started);
+        let Self { request, entry, exams, all, .. } = self;
+        let head = |lab| Head { lab, ..head };
         let (card, files) = match exams {
             Exams::Tests { exams, seconds_per_flow } => {
                 let answers = answers(entry.name, exams, all, finished, request.seeds)?;
                 let mhz = machine.as_ref().and_then(|machine| machine.cpu_mhz);
-                let marks = Marks::new(&answers, mhz);
+                let numbers = Numbers::new(&answers, mhz);
                 let head = head(machine.map(|machine| LabPart::new(machine, &answers)));
-                let sheet = Sheet { head, seconds_per_flow, marks };
+                let sheet = Sheet { head, seconds_per_flow, numbers };
                 let mut files = scenarios(&answers);
                 files.push(("report.html".to_owned(), page::page(&sheet, &answers).to_html()));
                 (Card { paper: Paper::Tests(Box::new(sheet)) }, files)
@@ -520,7 +513,7 @@ fn answers<Q>(
         let (trials, invalid): (Vec<_>, Vec<_>) =
             trials.into_iter().partition(|trial| trial.finished.is_valid());
         for trial in &trials {
-            if let Some(what) = measure::nonsense(trial) {
+            if let Some(what) = measure::invalid_number(trial) {
                 return Err(fault(cc, &trial.run.scenario.name, &what));
             }
         }

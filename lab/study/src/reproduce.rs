@@ -18,7 +18,7 @@ use crate::runs::cannot_write;
 use crate::{COMMIT, Error, Observer, SCHEMA, simulate};
 use found::{Judged, Ranked, Reproduced, Reproduction};
 use plan::{Case, Plan};
-use regions::Marks;
+use regions::RegionStatistics;
 
 /// A reproduction in the list of available reproductions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -239,7 +239,7 @@ struct CaseDocument<'a> {
     claims: Vec<ClaimDocument<'a>>,
     /// Present if flows start and stop during the run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    marks: Option<Marks>,
+    marks: Option<RegionStatistics>,
 }
 
 #[derive(Debug, Serialize)]
@@ -301,7 +301,7 @@ impl<'a> CaseDocument<'a> {
             figure: &one.case.figure,
             flows: flows.collect(),
             claims: claims.collect(),
-            marks: one.chosen().and_then(Marks::of),
+            marks: one.chosen().and_then(RegionStatistics::of),
         }
     }
 }

@@ -65,8 +65,8 @@ pub fn summary(link: &LinkPlan, outcome: &ShellOutcome) -> String {
         }
         text += &schedule(link, router);
     }
-    for complaint in &outcome.complaints {
-        text += &format!("\nNot as it should be: {complaint}");
+    for warning in &outcome.warnings {
+        text += &format!("\nNot as it should be: {warning}");
     }
     text
 }
@@ -175,7 +175,7 @@ mod tests {
             lateness: Lateness { packets: 21_000, p50: late / 2, p99: late, max: late * 3 },
             ..RouterSnapshot::default()
         };
-        let complaints = vec!["'iperf3 -s' ended with code 1".to_owned()];
+        let warnings = vec!["'iperf3 -s' ended with code 1".to_owned()];
         let tuple = Tuple {
             protocol: Protocol::Tcp,
             source: IpAddr::from([10, 0, 0, 1]),
@@ -188,7 +188,7 @@ mod tests {
         let (first, last) = (Instant::ZERO, Instant::ZERO + Span::from_secs(2));
         let way = Way::Forward;
         let tuples = vec![TupleSnapshot { pair: 0, way, tuple, amount, first, last }];
-        ShellOutcome { code: 3, router, tuples, complaints }
+        ShellOutcome { code: 3, router, tuples, warnings }
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
             code: 0,
             router: RouterSnapshot::default(),
             tuples: Vec::new(),
-            complaints: Vec::new(),
+            warnings: Vec::new(),
         };
         assert!(summary(&plan, &nothing).contains("Nothing went over the path"));
     }

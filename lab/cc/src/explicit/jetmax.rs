@@ -75,12 +75,12 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
 
 /// Relation of a host to its router.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Bond {
+enum FeedbackState {
     /// The router has not counted the flow yet; holds the first interval with this flow, once
     /// known.
     Settling(Option<u16>),
     /// The router's feedback counts.
-    Bound,
+    Valid,
 }
 
 /// Host half.
@@ -93,7 +93,7 @@ struct JetMax {
     packet_bytes: Bytes,
     /// Router that the flow follows; 0 for none.
     controlling: u32,
-    bond: Bond,
+    feedback: FeedbackState,
     /// Interval of the router that the flow last used.
     followed: Option<u16>,
     /// Other router with the larger loss, and the time since when.
@@ -102,13 +102,13 @@ struct JetMax {
 
 impl JetMax {
     const fn new(tau: f64, rate: f64, packet_bytes: Bytes) -> Self {
-        let bond = Bond::Settling(None);
+        let feedback = FeedbackState::Settling(None);
         let (controlling, followed, other) = (0, None, None);
-        Self { tau, rate, initial: rate, packet_bytes, controlling, bond, followed, other }
+        Self { tau, rate, initial: rate, packet_bytes, controlling, feedback, followed, other }
     }
 
-    const fn obey(&mut self, router: u32) {
-        (self.controlling, self.bond) = (router, Bond::Settling(None));
+    const fn set_router(&mut self, router: u32) {
+        (self.controlling, self.feedback) = (router, FeedbackState::Settling(None));
         (self.followed, self.other) = (None, None);
     }
 
@@ -116,7 +116,7 @@ impl JetMax {
         if self.controlling == 0 {
             if fields.suggested != 0 {
                 cx.log_reason(Reason::Own("router-found"));
-                self.obey(fields.suggested);
+                self.set_router(fields.suggested);
             }
             return;
         }
@@ -125,15 +125,15 @@ impl JetMax {
             return;
         }
         if fields.fair != NO_RATE {
-            if let Bond::Settling(first) = self.bond {
+            if let FeedbackState::Settling(first) = self.feedback {
                 let first = first.unwrap_or(fields.round);
                 let passed = fields.round.wrapping_sub(first);
-                self.bond = match passed {
-                    SETTLE_ROUNDS..0x8000 => Bond::Bound,
-                    _ => Bond::Settling(Some(first)),
+                self.feedback = match passed {
+                    SETTLE_ROUNDS..0x8000 => FeedbackState::Valid,
+                    _ => FeedbackState::Settling(Some(first)),
                 };
             }
-            if self.bond == Bond::Bound && self.followed != Some(fields.round) {
+            if self.feedback == FeedbackState::Valid && self.followed != Some(fields.round) {
                 self.followed = Some(fields.round);
                 self.follow(fields);
             }
@@ -164,7 +164,7 @@ impl JetMax {
                 let long = cx.rtt.map_or(Span::from_millis(100), |rtt| rtt.smoothed);
                 if cx.now.since(since) >= long {
                     cx.log_reason(Reason::Own("other-router"));
-                    self.obey(router);
+                    self.set_router(router);
                 }
             }
             _ => self.other = Some((fields.suggested, cx.now)),
@@ -194,7 +194,7 @@ impl Controller for JetMax {
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
         cx.log_reason(Reason::Own("silence"));
         self.rate = self.initial;
-        self.obey(0);
+        self.set_router(0);
     }
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
@@ -206,9 +206,9 @@ impl Controller for JetMax {
     }
 
     fn phase(&self) -> Phase {
-        match self.bond {
-            Bond::Bound => Phase::Named("steady"),
-            Bond::Settling(_) => Phase::Named("start"),
+        match self.feedback {
+            FeedbackState::Valid => Phase::Named("steady"),
+            FeedbackState::Settling(_) => Phase::Named("start"),
         }
     }
 }

@@ -13,7 +13,7 @@ const RTT_START: f64 = 0.2;
 
 /// Bytes of the interval, and mean RTT.
 #[derive(Debug)]
-pub(super) struct Load<N> {
+pub(super) struct LoadEstimator<N> {
     /// Mean RTT, in seconds.
     pub(super) rtt: f64,
     /// Interval so far: bytes with an RTT, sum of RTT (in picoseconds) times bytes, and bytes
@@ -23,7 +23,7 @@ pub(super) struct Load<N> {
     other: N,
 }
 
-impl<N: Number> Load<N> {
+impl<N: Number> LoadEstimator<N> {
     pub(super) fn new() -> Self {
         let zero = N::default();
         Self { rtt: RTT_START, own: zero, rtts: zero, other: zero }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_rtt_average_rises_faster_than_it_falls() {
-        let mut load = Load::<f64>::new();
+        let mut load = LoadEstimator::<f64>::new();
         load.rtt = 0.05;
         load.note_rtt(0.1, 0.01, 0.1);
         assert!((load.rtt - 0.06).abs() < 1e-9, "a fifth of the way");

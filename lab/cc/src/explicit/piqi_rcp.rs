@@ -18,7 +18,7 @@ use sabul_cc::{ConfigError, Controller, ParamSpec, ParamValues, Unit};
 use sabul_units::{Bytes, CongestionFields, CongestionForm, Rate, Span};
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
-use super::load::Load;
+use super::load::LoadEstimator;
 use super::number::{Number, rate_of};
 use super::rcp::{RATE_PART, RATE_START, RateFollower};
 
@@ -87,13 +87,13 @@ struct PiqiRouter<N> {
     /// Signalled rate, and load of the previous interval, in bits a second.
     rate: f64,
     before: f64,
-    load: Load<N>,
+    load: LoadEstimator<N>,
 }
 
 impl<N: Number> PiqiRouter<N> {
     fn new(law: Law, longest: Span, capacity: Rate) -> Self {
         let rate = RATE_START * capacity.0 as f64;
-        Self { law, longest, rate, before: 0.0, load: Load::new() }
+        Self { law, longest, rate, before: 0.0, load: LoadEstimator::new() }
     }
 }
 

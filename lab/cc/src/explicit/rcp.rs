@@ -17,7 +17,7 @@ use sabul_cc::{
 use sabul_units::{Bytes, CongestionFields, CongestionForm, NO_RATE, Rate, Span};
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
-use super::load::Load;
+use super::load::LoadEstimator;
 use super::number::{Number, rate_of};
 
 /// [RCP] Initial rate, as a part of the capacity.
@@ -134,13 +134,13 @@ struct RcpRouter<N> {
     longest: Span,
     /// Rate in bits a second.
     rate: f64,
-    load: Load<N>,
+    load: LoadEstimator<N>,
 }
 
 impl<N: Number> RcpRouter<N> {
     fn new([alpha, beta, eta]: [f64; 3], longest: Span, capacity: Rate) -> Self {
         let rate = RATE_START * capacity.0 as f64;
-        Self { alpha, beta, eta, longest, rate, load: Load::new() }
+        Self { alpha, beta, eta, longest, rate, load: LoadEstimator::new() }
     }
 }
 

@@ -177,12 +177,12 @@ impl Controller for Xcp {
 /// Amount left to give or to take in an interval, in bytes a second, and the amount per second of X
 /// or per byte.
 #[derive(Clone, Copy, Debug, Default)]
-struct Purse<N> {
+struct Budget<N> {
     left: N,
     each: N,
 }
 
-impl<N: Number> Purse<N> {
+impl<N: Number> Budget<N> {
     fn new(all: f64, over: f64) -> Self {
         if over > 0.0 {
             Self { left: N::of(all), each: N::of(all / over) }
@@ -220,8 +220,8 @@ struct XcpRouter<N> {
     spacing: N,
     rtts: N,
     /// Amounts to give, over X, and to take, over bytes.
-    give: Purse<N>,
-    take: Purse<N>,
+    give: Budget<N>,
+    take: Budget<N>,
     /// Mean RTT in seconds.
     rtt: f64,
     /// Least queue so far, and least queue of the previous queue interval, in bytes.
@@ -234,7 +234,7 @@ struct XcpRouter<N> {
 impl<N: Number> XcpRouter<N> {
     fn new([alpha, beta, gamma]: [f64; 3]) -> Self {
         let zero = N::default();
-        let purse = Purse { left: zero, each: zero };
+        let budget = Budget { left: zero, each: zero };
         Self {
             alpha,
             beta,
@@ -242,8 +242,8 @@ impl<N: Number> XcpRouter<N> {
             bytes: zero,
             spacing: zero,
             rtts: zero,
-            give: purse,
-            take: purse,
+            give: budget,
+            take: budget,
             rtt: RTT_START,
             queue_min: u64::MAX,
             standing: 0,
@@ -322,8 +322,8 @@ impl<N: Number> RouterController for XcpRouter<N> {
         let rtt = self.rtt.max(INTERVAL.0);
         let phi = self.alpha * (capacity - load) - self.beta * self.standing as f64 / rtt;
         let shuffled = (self.gamma * load - phi.abs()).max(0.0);
-        self.give = Purse::new(phi.max(0.0) + shuffled, spacing);
-        self.take = Purse::new((-phi).max(0.0) + shuffled, bytes);
+        self.give = Budget::new(phi.max(0.0) + shuffled, spacing);
+        self.take = Budget::new((-phi).max(0.0) + shuffled, bytes);
     }
 
     fn interval(&self) -> Span {

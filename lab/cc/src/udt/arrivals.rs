@@ -5,7 +5,7 @@
 //!              their median; their mean is one packet's time, if more than eight remain. DEV-040:
 //!              an ACK of n packets counts as n equal intervals.
 //!              capacity: DEV-041: the largest speed of any sufficiently long run of ACKs.
-//! Invariants:  a speed is positive and finite; at most [`MARKS_MAX`] ACKs are remembered.
+//! Invariants:  a speed is positive and finite; at most [`SAMPLES_MAX`] ACKs are remembered.
 
 use std::collections::VecDeque;
 
@@ -22,12 +22,12 @@ const INTERVAL_US_START: f64 = 1e6;
 const RUN_PACKETS: u64 = 16;
 const RUN_TIME: Span = Span::from_millis(1);
 /// Ours: remembered ACKs. ACKs are at least 250 µs apart, so a run needs few.
-const MARKS_MAX: usize = 64;
+const SAMPLES_MAX: usize = 64;
 /// [UDT4 core.cpp] Weight of the newest report in the averages.
 const WEIGHT_NEW: f64 = 0.125;
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct ArrivalSample {
     total: u64,
     arrived_at: Span,
 }
@@ -39,19 +39,19 @@ pub(super) struct Arrivals {
     factor: f64,
     intervals_us: [f64; INTERVALS],
     /// Newest ACKs, just enough for one run.
-    marks: VecDeque<Mark>,
+    samples: VecDeque<ArrivalSample>,
     fastest: Option<f64>,
 }
 
 impl Arrivals {
     pub(super) const fn new(factor: f64) -> Self {
         let intervals_us = [INTERVAL_US_START; INTERVALS];
-        Self { factor, intervals_us, marks: VecDeque::new(), fastest: None }
+        Self { factor, intervals_us, samples: VecDeque::new(), fastest: None }
     }
 
     pub(super) fn on_ack(&mut self, acked: &Acked) {
-        let here = Mark { total: acked.total.0, arrived_at: acked.arrived_at };
-        if let Some(last) = self.marks.back() {
+        let here = ArrivalSample { total: acked.total.0, arrived_at: acked.arrived_at };
+        if let Some(last) = self.samples.back() {
             let time = here.arrived_at.saturating_sub(last.arrived_at);
             let packets = here.total.saturating_sub(last.total);
             if time == Span::ZERO || packets == 0 {
@@ -63,16 +63,16 @@ impl Arrivals {
             self.intervals_us.rotate_left(count);
             self.intervals_us[INTERVALS - count..].fill(interval);
         }
-        self.marks.push_back(here);
-        let is_run = |from: &Mark| {
+        self.samples.push_back(here);
+        let is_run = |from: &ArrivalSample| {
             here.total.saturating_sub(from.total) >= RUN_PACKETS
                 && here.arrived_at.saturating_sub(from.arrived_at) >= RUN_TIME
         };
         // The shortest run contains the least pause between bursts.
-        while self.marks.get(1).is_some_and(is_run) || self.marks.len() > MARKS_MAX {
-            self.marks.pop_front();
+        while self.samples.get(1).is_some_and(is_run) || self.samples.len() > SAMPLES_MAX {
+            self.samples.pop_front();
         }
-        if let Some(from) = self.marks.front().filter(|from| is_run(from)) {
+        if let Some(from) = self.samples.front().filter(|from| is_run(from)) {
             let time = here.arrived_at.saturating_sub(from.arrived_at).as_secs_f64();
             let speed = here.total.saturating_sub(from.total) as f64 / time;
             self.fastest = Some(self.fastest.map_or(speed, |fastest| fastest.max(speed)));
@@ -211,7 +211,7 @@ mod tests {
         let mut arrivals = Arrivals::new(8.0);
         for n in 0..1000 {
             ack(&mut arrivals, n, n / 100 + n);
-            assert!(arrivals.marks.len() <= MARKS_MAX);
+            assert!(arrivals.samples.len() <= SAMPLES_MAX);
         }
     }
 

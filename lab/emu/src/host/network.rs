@@ -172,7 +172,7 @@ mod tests {
         HostConfig { name: "near".to_owned(), addresses, mtu, settings: Vec::new() }
     }
 
-    fn complaint(addresses: &[(&str, u8)], mtu: u32) -> String {
+    fn message(addresses: &[(&str, u8)], mtu: u32) -> String {
         check(&config(addresses, mtu)).unwrap_err().to_string()
     }
 
@@ -181,17 +181,17 @@ mod tests {
         assert!(check(&config(&[("10.66.0.1", 24), ("fd66::1", 64)], 1_500)).is_ok());
         assert!(check(&config(&[("10.66.0.1", 32)], 68)).is_ok());
 
-        assert!(complaint(&[], 1_500).contains("host 'near': it has no address"));
-        let prefix = complaint(&[("10.66.0.1", 33)], 1_500);
+        assert!(message(&[], 1_500).contains("host 'near': it has no address"));
+        let prefix = message(&[("10.66.0.1", 33)], 1_500);
         assert!(prefix.contains("10.66.0.1/33 is not within 1..=32"), "{prefix}");
-        assert!(complaint(&[("fd66::1", 0)], 1_500).contains("within 1..=128"));
+        assert!(message(&[("fd66::1", 0)], 1_500).contains("within 1..=128"));
         for impossible in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "::", "::1", "ff02::1"] {
-            let why = complaint(&[(impossible, 24)], 1_500);
+            let why = message(&[(impossible, 24)], 1_500);
             assert!(why.contains(&format!("{impossible} is no address")), "{why}");
         }
-        assert!(complaint(&[("10.66.0.1", 24)], 67).contains("68..=65535"));
-        assert!(complaint(&[("10.66.0.1", 24)], 65_536).contains("68..=65535"));
-        assert!(complaint(&[("fd66::1", 64)], 1_279).contains("IPv6's 1280"));
+        assert!(message(&[("10.66.0.1", 24)], 67).contains("68..=65535"));
+        assert!(message(&[("10.66.0.1", 24)], 65_536).contains("68..=65535"));
+        assert!(message(&[("fd66::1", 64)], 1_279).contains("IPv6's 1280"));
         assert!(check(&config(&[("fd66::1", 64)], 1_280)).is_ok());
     }
 }

@@ -56,8 +56,8 @@ impl FarPrograms {
         }
         let begun = Instant::now();
         while !all.programs.is_empty() && begun.elapsed() < HEAD_START {
-            if let Some(complaint) = all.programs.iter().find_map(FarProgram::complaint) {
-                return Err(LabError::Program(complaint));
+            if let Some(warning) = all.programs.iter().find_map(FarProgram::warning) {
+                return Err(LabError::Program(warning));
             }
             std::thread::sleep(STEP);
         }
@@ -66,9 +66,9 @@ impl FarPrograms {
 
     /// Ends all programs and returns messages about programs that failed by themselves.
     pub(super) fn end(mut self) -> Vec<String> {
-        let complaints = self.programs.iter().filter_map(FarProgram::complaint).collect();
+        let warnings = self.programs.iter().filter_map(FarProgram::warning).collect();
         self.end_all();
-        complaints
+        warnings
     }
 
     /// Sends SIGTERM to each program with its children, and SIGKILL to programs that remain after
@@ -106,7 +106,7 @@ impl FarProgram {
     }
 
     /// Returns a message if the program has failed.
-    fn complaint(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         let status = self.ended()?;
         let how = match (status.exit_status(), status.terminating_signal()) {
             (Some(0), _) => return None,

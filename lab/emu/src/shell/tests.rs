@@ -31,7 +31,7 @@ fn programs_run_in_their_hosts_with_the_lab_environment() {
     let join = format!("readlink $SABUL_LAB_FAR_NS > {}/joined; exit 7", dir.path().display());
     let outcome = run(config(&format!("{}; {join}", show("near")), &[&show("far")])).unwrap();
     assert_eq!(outcome.code, 7);
-    assert_eq!(outcome.complaints, [""; 0]);
+    assert_eq!(outcome.warnings, [""; 0]);
 
     let read = |file: &str| fs::read_to_string(dir.path().join(file)).unwrap();
     let (near, far) = (read("near"), read("far"));
@@ -52,7 +52,7 @@ fn a_far_program_that_fails_at_once_is_an_error_with_its_last_output() {
 }
 
 #[test]
-fn a_far_program_that_fails_later_is_a_complaint_and_the_rest_are_stopped() {
+fn a_far_program_that_fails_later_is_a_warning_and_the_rest_are_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     // The program ends after the head start, and the near program waits for that.
@@ -70,7 +70,7 @@ fn a_far_program_that_fails_later_is_a_complaint_and_the_rest_are_stopped() {
     let outcome = run(config(&waits, &[&fails, &polite, "true"])).unwrap();
     assert_eq!(outcome.code, 0);
     let expected = format!("'{fails}' in the far host was ended by signal 9: gone");
-    assert_eq!(outcome.complaints, [expected]);
+    assert_eq!(outcome.warnings, [expected]);
     assert_eq!(fs::read_to_string(path("ended")).unwrap(), "ended\n");
 }
 

@@ -34,14 +34,14 @@ fn delay(ms: u64) -> LinkConfigBuilder {
     LinkConfig::builder().with_delay(Span::from_millis(ms))
 }
 
-fn udp(patience: Duration) -> UdpSocket {
+fn udp(timeout: Duration) -> UdpSocket {
     let socket = UdpSocket::bind(LOOPBACK).unwrap();
-    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.set_read_timeout(Some(timeout)).unwrap();
     socket
 }
 
-fn udp_to(relay: &Relay, patience: Duration) -> UdpSocket {
-    let socket = udp(patience);
+fn udp_to(relay: &Relay, timeout: Duration) -> UdpSocket {
+    let socket = udp(timeout);
     socket.connect(relay.addr()).unwrap();
     socket
 }

@@ -60,7 +60,7 @@ struct BandSpec<'a> {
 /// element or open a comment. `None` for a chart without data.
 pub(super) fn chart(chart: &Chart, link: &str) -> Option<String> {
     let (x, y) = chart.scales(6)?;
-    let marks = chart.marks.iter().filter_map(|mark| {
+    let marks = chart.references.iter().filter_map(|mark| {
         let (u, v) = match mark.position {
             LabelPosition::Level(v) => (None, Some(v)),
             LabelPosition::At(u) => (Some(u), None),

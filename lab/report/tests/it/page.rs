@@ -2,8 +2,8 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 use sabul_report::{
-    Axis, Band, Bar, BarChart, BarSeries, Cell, Chart, Column, Heatmap, Item, Line, Mark, Page,
-    Section, Style, Table,
+    Axis, Band, Bar, BarChart, BarSeries, Cell, Chart, Column, Heatmap, Item, Line, Page,
+    Reference, Section, Style, Table,
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -58,7 +58,7 @@ fn everything(text: &str) -> Page {
     let lines = Chart::new(text, x, y.clone())
         .with_line(Line::new(text, rising(100)))
         .with_line(Line::new(text, rising(100)).with_style(Style::Step))
-        .with_mark(Mark::level(2.0, text))
+        .with_reference(Reference::level(2.0, text))
         .with_band(Band::x(0.1, 0.2, text));
     let bars = BarChart::new(text, y.clone(), vec![text.to_owned()])
         .with_series(BarSeries::new(text, vec![Bar::new(1.0).with_published(2.0)]));
@@ -151,8 +151,8 @@ fn values_that_are_not_finite_never_reach_the_numbers() {
     for a in bad {
         for b in bad {
             let one = chart(vec![(0.0, 1.0), (a, b), (2.0, 3.0), (b, a), (4.0, b)])
-                .with_mark(Mark::level(a, "m"))
-                .with_mark(Mark::at(b, "a"))
+                .with_reference(Reference::level(a, "m"))
+                .with_reference(Reference::at(b, "a"))
                 .with_band(Band::x(a, b, "b"));
             let page =
                 Page::new("p", "").with_section(Section::new("s", "").with_item(Item::Chart(one)));

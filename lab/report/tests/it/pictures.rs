@@ -1,7 +1,7 @@
 //! Tests of pictures with normal, odd and hostile data: well-formed, finite, small, and correct.
 
 use roxmltree::{Document, Node};
-use sabul_report::{Axis, Band, Bar, BarChart, BarSeries, Chart, Heatmap, Line, Mark, Style};
+use sabul_report::{Axis, Band, Bar, BarChart, BarSeries, Chart, Heatmap, Line, Reference, Style};
 
 const HOSTILE: &str = "</text></svg><script>alert('1')</script>&\"\u{0}\u{1b}\u{ffff}";
 const STYLES: [Style; 3] = [Style::Line, Style::Step, Style::Dashed];
@@ -126,8 +126,8 @@ fn any_values_make_a_well_formed_picture() {
                     (chart.x.log, chart.y.log) = (log, log);
                     chart.y.range = Some((b, *a));
                     chart = chart
-                        .with_mark(Mark::level(b, "level"))
-                        .with_mark(Mark::at(*a, "at"))
+                        .with_reference(Reference::level(b, "level"))
+                        .with_reference(Reference::at(*a, "at"))
                         .with_band(Band::x(*a, b, "band"))
                         .with_band(Band::x(b, *a, ""));
                     checked(&chart.to_svg(300, 200));
@@ -167,8 +167,8 @@ fn hostile_text_stays_text() {
     let points = vec![(0.0, 1.0), (1.0, 2.0)];
     let chart = Chart::new(HOSTILE, x, y.clone())
         .with_line(Line::new(HOSTILE, points))
-        .with_mark(Mark::level(1.5, HOSTILE))
-        .with_mark(Mark::at(0.5, HOSTILE))
+        .with_reference(Reference::level(1.5, HOSTILE))
+        .with_reference(Reference::at(0.5, HOSTILE))
         .with_band(Band::x(0.1, 0.9, HOSTILE));
     checked(&chart.to_svg(900, 400));
     checked(&chart.to_svg(200, 140));
@@ -182,8 +182,8 @@ fn hostile_text_stays_text() {
 
 #[test]
 fn rates_are_labelled_in_megabits_and_marks_keep_their_labels() {
-    let chart =
-        chart(vec![(0.0, 1.0e8), (60.0, 4.31e8)]).with_mark(Mark::level(4.4e8, "published 440"));
+    let chart = chart(vec![(0.0, 1.0e8), (60.0, 4.31e8)])
+        .with_reference(Reference::level(4.4e8, "published 440"));
     let svg = chart.to_svg(900, 340);
     let document = checked(&svg);
     let all = texts(&document);

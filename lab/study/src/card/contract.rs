@@ -19,9 +19,9 @@ use super::head::Head;
 use super::measure::Answer;
 use super::plan::{Exam, Subject};
 use crate::Error;
-use links::LinkMark;
-use measure::{CellMark, TERMS, Terms};
-use others::OtherMark;
+use links::LinkKindResult;
+use measure::{CellResult, TERMS, Terms};
+use others::OtherResult;
 pub(super) use page::{csv, page, text};
 pub use plan::Order;
 pub(super) use plan::Question;
@@ -44,12 +44,12 @@ pub(super) struct Sheet {
     pub(super) order: &'static str,
     terms: Terms,
     #[serde(flatten)]
-    marks: Marks,
+    numbers: Numbers,
 }
 
 /// All numbers of a contract.
 #[derive(Debug, Default, Serialize)]
-struct Marks {
+struct Numbers {
     /// Number of cells that have valid runs.
     cells_judged: usize,
     cells_met: usize,
@@ -57,19 +57,19 @@ struct Marks {
     cells_judged_with_room: usize,
     cells_met_with_room: usize,
     /// The cell with the smallest `kept`.
-    worst: Option<CellMark>,
-    cells: Vec<CellMark>,
+    worst: Option<CellResult>,
+    cells: Vec<CellResult>,
     /// Tests with other traffic than one CUBIC flow.
-    others: Vec<OtherMark>,
+    others: Vec<OtherResult>,
     /// Tests with one flow alone on links whose rate varies.
-    links: Vec<LinkMark>,
+    links: Vec<LinkKindResult>,
 }
 
-impl Marks {
+impl Numbers {
     fn new(answers: &[Answer<Question>]) -> Self {
         let cells = measure::cells(answers);
         let with_room = || cells.iter().filter(|cell| !cell.has_tiny_queue);
-        let met = |cell: &&CellMark| cell.is_met;
+        let met = |cell: &&CellResult| cell.is_met;
         Self {
             cells_judged: cells.len(),
             cells_met: cells.iter().filter(met).count(),
@@ -77,8 +77,8 @@ impl Marks {
             cells_met_with_room: with_room().filter(met).count(),
             worst: cells.iter().min_by(|a, b| a.kept.total_cmp(&b.kept)).copied(),
             cells,
-            others: others::marks(answers),
-            links: links::marks(answers),
+            others: others::results(answers),
+            links: links::results(answers),
         }
     }
 }
@@ -106,7 +106,7 @@ pub(super) fn exams(
 
 impl Sheet {
     pub(super) fn new(head: Head, order: Order, answers: &[Answer<Question>]) -> Self {
-        Self { head, order: order.name(), terms: TERMS, marks: Marks::new(answers) }
+        Self { head, order: order.name(), terms: TERMS, numbers: Numbers::new(answers) }
     }
 }
 
@@ -119,8 +119,8 @@ mod tests {
     fn rows_of_other_flows_and_links_match_the_schema() {
         let schema = crate::schema::of("card-contract").unwrap();
         let rows = [
-            ("others", serde_json::to_value(OtherMark::default()).unwrap()),
-            ("links", serde_json::to_value(LinkMark::default()).unwrap()),
+            ("others", serde_json::to_value(OtherResult::default()).unwrap()),
+            ("links", serde_json::to_value(LinkKindResult::default()).unwrap()),
         ];
         for (name, row) in rows {
             let described = &schema["properties"][name]["items"]["properties"];

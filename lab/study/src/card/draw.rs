@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::head::Head;
 use super::plan::{Exam, Subject};
 use crate::Error;
-use judge::{PathMark, RESAMPLES, TERMS, Terms, Verdict, lower_bound};
+use judge::{PathResult, RESAMPLES, TERMS, Terms, Verdict, lower_bound};
 pub(super) use page::{csv, page, text};
 pub(super) use paths::{Path, Question};
 pub(super) use runs::{Identity, run};
@@ -103,7 +103,7 @@ pub(super) struct Sheet {
     cubic_keeps: Tally,
     ours_have: Tally,
     own_loss: Tally,
-    paths: Vec<PathMark>,
+    paths: Vec<PathResult>,
 }
 
 /// Counts of verdicts.
@@ -135,8 +135,8 @@ impl Tally {
 }
 
 impl Sheet {
-    pub(super) fn new(head: Head, draw: Draw, paths: Vec<PathMark>) -> Self {
-        let tally = |of: fn(&PathMark) -> Verdict| Tally::new(paths.iter().map(of));
+    pub(super) fn new(head: Head, draw: Draw, paths: Vec<PathResult>) -> Self {
+        let tally = |of: fn(&PathResult) -> Verdict| Tally::new(paths.iter().map(of));
         Self {
             head,
             draw: draw.seed.name(),

@@ -47,7 +47,7 @@ pub(crate) struct Trial {
 
 /// All numbers of a card. Tests that were not requested or have no valid run are absent.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Marks {
+pub(crate) struct Numbers {
     pub(crate) regions: Vec<RegionTest>,
     pub(crate) loss: Vec<LossPoint>,
     pub(crate) beside: Vec<BesidePoint>,
@@ -66,7 +66,7 @@ pub(crate) struct Marks {
 pub(crate) struct RegionTest {
     pub(crate) rtt_ms: f64,
     pub(crate) link_bps: f64,
-    pub(crate) regions: Vec<RegionMark>,
+    pub(crate) regions: Vec<RegionResult>,
     /// Mean total goodput, over one-second reports from start to end.
     pub(crate) mean_bps: f64,
     pub(crate) sd_bps: f64,
@@ -83,7 +83,7 @@ pub(crate) struct RegionTest {
 
 /// One of the seven regions.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct RegionMark {
+pub(crate) struct RegionResult {
     pub(crate) from_s: f64,
     pub(crate) to_s: f64,
     pub(crate) flows: usize,
@@ -177,42 +177,42 @@ pub(crate) struct Cross {
     pub(crate) cross_delivered: f64,
 }
 
-impl Marks {
+impl Numbers {
     /// Computes the numbers of a card. The order of the answers does not matter. `mhz` is the
     /// processors' clock.
     pub(crate) fn new(answers: &[Answer], mhz: Option<f64>) -> Self {
-        let mut marks = Self::default();
+        let mut numbers = Self::default();
         for Answer { exam, trials, .. } in answers.iter().filter(|one| !one.trials.is_empty()) {
             match exam.question {
                 Question::Regions { rtt_ms } => {
-                    marks.regions.push(region_test(rtt_ms, trials, mhz));
+                    numbers.regions.push(region_test(rtt_ms, trials, mhz));
                 }
-                Question::Loss { share } => marks.loss.push(loss_point(share, trials)),
+                Question::Loss { share } => numbers.loss.push(loss_point(share, trials)),
                 Question::Beside { rtt_ms, queue_bdp } => {
-                    marks.beside.push(beside_point(rtt_ms, queue_bdp, trials));
+                    numbers.beside.push(beside_point(rtt_ms, queue_bdp, trials));
                 }
-                Question::RttFairness => marks.rtt_fairness = Some(rtt_fairness(trials)),
+                Question::RttFairness => numbers.rtt_fairness = Some(rtt_fairness(trials)),
                 Question::Convergence { entry_s, watched_s } => {
                     let times =
                         trials.iter().map(|one| convergence_s(&one.finished.series, entry_s));
                     let times: Option<Vec<f64>> = times.collect();
-                    marks.convergence_s = times.map(mean);
-                    marks.convergence_within_s = Some(watched_s);
+                    numbers.convergence_s = times.map(mean);
+                    numbers.convergence_within_s = Some(watched_s);
                 }
-                Question::Queue => marks.standing_queue = Some(standing_queue(trials)),
+                Question::Queue => numbers.standing_queue = Some(standing_queue(trials)),
                 Question::Mice => {
-                    let test = marks.mice.get_or_insert_default();
+                    let test = numbers.mice.get_or_insert_default();
                     test.beside = Some(mice(trials));
                     test.goodput_bps = over(trials, |one| one.goodput("a"));
                 }
                 Question::MiceAlone => {
-                    marks.mice.get_or_insert_default().alone = Some(mice(trials));
+                    numbers.mice.get_or_insert_default().alone = Some(mice(trials));
                 }
-                Question::Cross { from_s } => marks.cross = Some(cross(from_s, trials)),
+                Question::Cross { from_s } => numbers.cross = Some(cross(from_s, trials)),
             }
         }
-        marks.regions.sort_by(|a, b| a.rtt_ms.total_cmp(&b.rtt_ms));
-        marks
+        numbers.regions.sort_by(|a, b| a.rtt_ms.total_cmp(&b.rtt_ms));
+        numbers
     }
 }
 
@@ -259,7 +259,7 @@ impl Trial {
 }
 
 /// Returns a description of a number that only a faulty controller can produce.
-pub(crate) fn nonsense(trial: &Trial) -> Option<String> {
+pub(crate) fn invalid_number(trial: &Trial) -> Option<String> {
     for flow in &trial.finished.results.flows {
         for (what, value) in [("goodput", flow.goodput_bps), ("round trip", flow.rtt_ms.mean)] {
             if !value.is_finite() || value < 0.0 {
@@ -290,7 +290,7 @@ pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial], mhz: Option<f64>) -> Re
             over(trials, |one| one.finished.results.regions.get(index).map_or(f64::NAN, number))
         };
         let first = trials.first().and_then(|one| one.finished.results.regions.get(index));
-        RegionMark {
+        RegionResult {
             from_s: of(|region| region.from_s),
             to_s: of(|region| region.to_s),
             flows: first.map_or(0, |region| region.flows.len()),
@@ -601,10 +601,10 @@ pub(crate) mod tests {
         close(test.stability, (8.0_f64 / 3.0).sqrt() / 3.0);
         close(test.jain_min, 0.75);
         close(test.jain_max, 1.0);
-        let marks: Vec<_> =
+        let numbers: Vec<_> =
             test.regions.iter().map(|r| (r.flows, r.sd_bps, r.rtt_ms_mean)).collect();
         // RTTs are the same numbers: 1, 2 and 1 of both, then 4 and 3 of one flow.
-        assert_eq!(marks, [(2, 1e6, 4e6 / 3.0), (1, 1e6, 3.5e6)]);
+        assert_eq!(numbers, [(2, 1e6, 4e6 / 3.0), (1, 1e6, 3.5e6)]);
         // Means of the flows present at each moment: 1, 1.5, 4 and 3.
         close(test.rtt_ms_mean, 9.5e6 / 4.0);
     }
@@ -622,9 +622,9 @@ pub(crate) mod tests {
             },
             Answer { exam: exam(Question::Queue, "queue"), trials: lone(), invalid: lone() },
         ];
-        let marks = Marks::new(&answers, None);
-        assert!(marks.loss.is_empty() && marks.cross.is_none() && marks.mice.is_none());
-        close(marks.standing_queue.unwrap().goodput_bps, 5e6);
+        let numbers = Numbers::new(&answers, None);
+        assert!(numbers.loss.is_empty() && numbers.cross.is_none() && numbers.mice.is_none());
+        close(numbers.standing_queue.unwrap().goodput_bps, 5e6);
     }
 
     #[test]
@@ -707,13 +707,13 @@ pub(crate) mod tests {
 
     #[test]
     fn impossible_numbers_are_reported_as_nonsense() {
-        assert_eq!(nonsense(&of_flows(vec![flow("a", 5e6)])), None);
+        assert_eq!(invalid_number(&of_flows(vec![flow("a", 5e6)])), None);
         for rate in [f64::NAN, f64::INFINITY, -1.0] {
-            let found = nonsense(&of_flows(vec![flow("a", rate)])).unwrap();
+            let found = invalid_number(&of_flows(vec![flow("a", rate)])).unwrap();
             assert!(found.contains("goodput of flow 'a'"), "{found}");
         }
         let mut silent = flow("a", 0.0);
         silent.packets_sent = 0;
-        assert_eq!(nonsense(&of_flows(vec![silent])).unwrap(), "flow 'a' sent nothing");
+        assert_eq!(invalid_number(&of_flows(vec![silent])).unwrap(), "flow 'a' sent nothing");
     }
 }

@@ -1,8 +1,8 @@
 //! Rendering of a card: tables, text, and one page.
 
 use sabul_report::{
-    Axis, Band, Bar, BarChart, BarSeries, Cell, Chart, Column, Heatmap, Item, Line, Mark, Page,
-    Section, Style, Table, quantity, significant,
+    Axis, Band, Bar, BarChart, BarSeries, Cell, Chart, Column, Heatmap, Item, Line, Page,
+    Reference, Section, Style, Table, quantity, significant,
 };
 use sabul_run::results::FlowSeries;
 
@@ -10,7 +10,7 @@ use super::Sheet;
 use super::cost::Cost;
 use super::head::{how, title};
 use super::lab::{COST, LabPart};
-use super::measure::{Answer, Marks, MiceTest, RegionMark, RegionTest, Trial, rtts_ms};
+use super::measure::{Answer, MiceTest, Numbers, RegionResult, RegionTest, Trial, rtts_ms};
 use super::plan::Question;
 use crate::runs::Finished;
 
@@ -21,9 +21,9 @@ const MICE: [&str; 2] = ["median", "99th percentile"];
 /// Returns the text for a terminal.
 pub(crate) fn text(card: &Sheet) -> String {
     let mut text = format!("{}: {}\n\n", heading(card), how(&card.head));
-    let marks = &card.marks;
+    let numbers = &card.numbers;
     let tables =
-        [regions_table(marks), loss_table(marks), beside_table(marks), others_table(marks)];
+        [regions_table(numbers), loss_table(numbers), beside_table(numbers), others_table(numbers)];
     for table in tables.into_iter().filter(|table| !table.rows.is_empty()) {
         text += &table.to_text(TEXT_WIDTH);
         text.push('\n');
@@ -41,17 +41,17 @@ type MakeSection = fn(&Sheet, &[Answer]) -> Section;
 pub(crate) fn page(card: &Sheet, answers: &[Answer]) -> Page {
     let page = Page::new(heading(card), how(&card.head));
     let invalid = card.head.lab.iter().flat_map(LabPart::invalid);
-    let page = invalid.chain(summary(&card.marks)).fold(page, Page::with_summary);
-    let marks = &card.marks;
-    let has_sharing = marks.convergence_within_s.is_some() || marks.rtt_fairness.is_some();
+    let page = invalid.chain(summary(&card.numbers)).fold(page, Page::with_summary);
+    let numbers = &card.numbers;
+    let has_sharing = numbers.convergence_within_s.is_some() || numbers.rtt_fairness.is_some();
     let sections: [(bool, MakeSection); 7] = [
-        (!marks.regions.is_empty(), regions_section),
-        (!marks.loss.is_empty(), loss_section),
-        (!marks.beside.is_empty(), beside_section),
+        (!numbers.regions.is_empty(), regions_section),
+        (!numbers.loss.is_empty(), loss_section),
+        (!numbers.beside.is_empty(), beside_section),
         (has_sharing, sharing_section),
-        (marks.standing_queue.is_some(), queue_section),
-        (marks.mice.is_some(), mice_section),
-        (marks.cross.is_some(), cross_section),
+        (numbers.standing_queue.is_some(), queue_section),
+        (numbers.mice.is_some(), mice_section),
+        (numbers.cross.is_some(), cross_section),
     ];
     let sections = sections.into_iter().filter(|(has_numbers, _)| *has_numbers);
     let page = sections.fold(page, |page, (_, make)| page.with_section(make(card, answers)));
@@ -63,8 +63,8 @@ fn heading(card: &Sheet) -> String {
 }
 
 /// Returns one line per RTT for the test of seven regions.
-fn regions_summary(marks: &Marks) -> Vec<String> {
-    marks
+fn regions_summary(numbers: &Numbers) -> Vec<String> {
+    numbers
         .regions
         .iter()
         .map(|test| {
@@ -91,21 +91,21 @@ fn regions_summary(marks: &Marks) -> Vec<String> {
 }
 
 /// Returns the main results, one line each.
-fn summary(marks: &Marks) -> Vec<String> {
-    let mut lines = regions_summary(marks);
-    if let Some(point) = marks.loss.iter().find(|point| (point.loss - 0.01).abs() < 1e-9) {
+fn summary(numbers: &Numbers) -> Vec<String> {
+    let mut lines = regions_summary(numbers);
+    if let Some(point) = numbers.loss.iter().find(|point| (point.loss - 0.01).abs() < 1e-9) {
         let percent = significant(point.share_of_link * 100.0, 3);
         lines.push(format!("At 1 % random loss: {percent} % of the link"));
     }
-    let shares = || marks.beside.iter().map(|point| point.cubic_share * 100.0);
-    if !marks.beside.is_empty() {
+    let shares = || numbers.beside.iter().map(|point| point.cubic_share * 100.0);
+    if !numbers.beside.is_empty() {
         lines.push(format!(
             "Beside it, one CUBIC flow keeps {} to {} % (50 would be even)",
             significant(shares().fold(f64::NAN, f64::min), 2),
             significant(shares().fold(f64::NAN, f64::max), 2),
         ));
     }
-    if let Some(test) = &marks.rtt_fairness {
+    if let Some(test) = &numbers.rtt_fairness {
         lines.push(format!(
             "A flow over {} ms gets {} times as much as one over {} ms",
             test.near_ms,
@@ -113,13 +113,13 @@ fn summary(marks: &Marks) -> Vec<String> {
             test.far_ms,
         ));
     }
-    if let Some(within) = marks.convergence_within_s {
-        lines.push(match marks.convergence_s {
+    if let Some(within) = numbers.convergence_within_s {
+        lines.push(match numbers.convergence_s {
             Some(s) => format!("A second flow has its share after {} s", significant(s, 3)),
             None => format!("A second flow never has its share for 5 s within {within} s"),
         });
     }
-    if let Some(queue) = &marks.standing_queue {
+    if let Some(queue) = &numbers.standing_queue {
         lines.push(format!(
             "Standing queue: {} ms on average of {} ms, 99 % of the time at most {} ms",
             significant(queue.mean_ms, 3),
@@ -127,14 +127,14 @@ fn summary(marks: &Marks) -> Vec<String> {
             significant(queue.p99_ms, 3),
         ));
     }
-    if let Some(MiceTest { beside: Some(beside), alone: Some(alone), .. }) = &marks.mice {
+    if let Some(MiceTest { beside: Some(beside), alone: Some(alone), .. }) = &numbers.mice {
         lines.push(format!(
             "Short transfers beside it take {} s, alone {} s (medians)",
             significant(beside.median_s, 3),
             significant(alone.median_s, 3),
         ));
     }
-    if let Some(cross) = &marks.cross {
+    if let Some(cross) = &numbers.cross {
         lines.push(format!(
             "Of what cross traffic leaves it uses {} %, and lets {} % of that traffic through",
             significant(cross.share * 100.0, 3),
@@ -146,7 +146,7 @@ fn summary(marks: &Marks) -> Vec<String> {
 
 // ---- tables -------------------------------------------------------------------------------------
 
-fn regions_table(marks: &Marks) -> Table {
+fn regions_table(numbers: &Numbers) -> Table {
     let mut columns = vec![
         Column::number("base RTT", "ms"),
         Column::text("region"),
@@ -157,7 +157,7 @@ fn regions_table(marks: &Marks) -> Table {
         Column::number("Jain's index", ""),
         Column::number("RTT", "ms"),
     ];
-    let has_cost = marks.regions.iter().any(|test| test.cost.is_some());
+    let has_cost = numbers.regions.iter().any(|test| test.cost.is_some());
     if has_cost {
         columns.extend([
             Column::number("CPU sending", "%"),
@@ -180,7 +180,7 @@ fn regions_table(marks: &Marks) -> Table {
         }
         table.rows.push(row);
     };
-    for test in &marks.regions {
+    for test in &numbers.regions {
         for (index, region) in test.regions.iter().enumerate() {
             add(region_row(test.rtt_ms, index, region), region.cost);
         }
@@ -200,7 +200,7 @@ fn regions_table(marks: &Marks) -> Table {
     table
 }
 
-fn region_row(rtt_ms: f64, index: usize, region: &RegionMark) -> Vec<Cell> {
+fn region_row(rtt_ms: f64, index: usize, region: &RegionResult) -> Vec<Cell> {
     vec![
         Cell::Number(rtt_ms),
         format!("R{}", index + 1).into(),
@@ -213,46 +213,27 @@ fn region_row(rtt_ms: f64, index: usize, region: &RegionMark) -> Vec<Cell> {
     ]
 }
 
-fn loss_table(marks: &Marks) -> Table {
-    let columns = vec![
-        Column::number("random loss", "%"),
-        Column::number("goodput", "Mb/s"),
-        Column::number("of the link", "%"),
-        Column::number("RTT", "ms"),
-    ];
-    let rows = marks.loss.iter().map(|point| {
-        vec![
-            Cell::Number(point.loss * 100.0),
-            Cell::Fixed(point.goodput_bps / 1e6, 2),
-            Cell::Fixed(point.share_of_link * 100.0, 2),
-            Cell::Fixed(point.rtt_ms_mean, 1),
-        ]
-    });
-    Table { title: "Random loss".to_owned(), columns, rows: rows.collect() }
+fn loss_table(numbers: &Numbers) -> Table {
+    Table::of("Random loss", &numbers.loss)
+        .number("random loss", "%", |point| Cell::Number(point.loss * 100.0))
+        .number("goodput", "Mb/s", |point| Cell::Fixed(point.goodput_bps / 1e6, 2))
+        .number("of the link", "%", |point| Cell::Fixed(point.share_of_link * 100.0, 2))
+        .number("RTT", "ms", |point| Cell::Fixed(point.rtt_ms_mean, 1))
+        .table()
 }
 
-fn beside_table(marks: &Marks) -> Table {
-    let columns = vec![
-        Column::number("base RTT", "ms"),
-        Column::number("queue", "BDP"),
-        Column::number("CUBIC's share", "%"),
-        Column::number("CUBIC", "Mb/s"),
-        Column::number("this one", "Mb/s"),
-    ];
-    let rows = marks.beside.iter().map(|point| {
-        vec![
-            Cell::Number(point.rtt_ms),
-            Cell::Number(point.queue_bdp),
-            Cell::Fixed(point.cubic_share * 100.0, 1),
-            Cell::Fixed(point.cubic_bps / 1e6, 2),
-            Cell::Fixed(point.cc_bps / 1e6, 2),
-        ]
-    });
-    Table { title: "One flow beside one of CUBIC".to_owned(), columns, rows: rows.collect() }
+fn beside_table(numbers: &Numbers) -> Table {
+    Table::of("One flow beside one of CUBIC", &numbers.beside)
+        .number("base RTT", "ms", |point| Cell::Number(point.rtt_ms))
+        .number("queue", "BDP", |point| Cell::Number(point.queue_bdp))
+        .number("CUBIC's share", "%", |point| Cell::Fixed(point.cubic_share * 100.0, 1))
+        .number("CUBIC", "Mb/s", |point| Cell::Fixed(point.cubic_bps / 1e6, 2))
+        .number("this one", "Mb/s", |point| Cell::Fixed(point.cc_bps / 1e6, 2))
+        .table()
 }
 
 /// Returns the table of the tests that have few numbers each.
-fn others_table(marks: &Marks) -> Table {
+fn others_table(numbers: &Numbers) -> Table {
     let columns = vec![
         Column::text("test"),
         Column::text("what"),
@@ -263,23 +244,23 @@ fn others_table(marks: &Marks) -> Table {
     let mut row = |test: &str, what: &str, value: f64, unit: &str| {
         table.rows.push(vec![test.into(), what.into(), Cell::Number(value), unit.into()]);
     };
-    if let Some(pair) = &marks.rtt_fairness {
+    if let Some(pair) = &numbers.rtt_fairness {
         let test = "RTT fairness";
         row(test, &format!("goodput at {} ms", pair.near_ms), pair.near_bps / 1e6, "Mb/s");
         row(test, &format!("goodput at {} ms", pair.far_ms), pair.far_bps / 1e6, "Mb/s");
         row(test, "near ÷ far", pair.ratio, "");
     }
-    if marks.convergence_within_s.is_some() {
-        let convergence_s = marks.convergence_s.unwrap_or(f64::NAN);
+    if numbers.convergence_within_s.is_some() {
+        let convergence_s = numbers.convergence_s.unwrap_or(f64::NAN);
         row("convergence", "from entry to a fair share; – if never", convergence_s, "s");
     }
-    if let Some(queue) = &marks.standing_queue {
+    if let Some(queue) = &numbers.standing_queue {
         row("standing queue", "mean", queue.mean_ms, "ms");
         row("standing queue", "99th percentile", queue.p99_ms, "ms");
         row("standing queue", "a full one", queue.full_ms, "ms");
         row("standing queue", "goodput", queue.goodput_bps / 1e6, "Mb/s");
     }
-    if let Some(MiceTest { beside, alone, .. }) = &marks.mice {
+    if let Some(MiceTest { beside, alone, .. }) = &numbers.mice {
         for (place, mice) in [("beside it", beside), ("alone", alone)] {
             if let Some(mice) = mice {
                 row("mice", &format!("{} {place}", MICE[0]), mice.median_s, "s");
@@ -287,7 +268,7 @@ fn others_table(marks: &Marks) -> Table {
             }
         }
     }
-    if let Some(cross) = &marks.cross {
+    if let Some(cross) = &numbers.cross {
         row("cross traffic", "used of what it leaves", cross.share * 100.0, "%");
         row("cross traffic", "the same while it is there", cross.share_during * 100.0, "%");
         row("cross traffic", "the same while it is not", cross.share_between * 100.0, "%");
@@ -334,7 +315,7 @@ fn regions_section(card: &Sheet, answers: &[Answer]) -> Section {
     let mut tests: Vec<(&Answer, &Trial)> = trials(answers, is_wanted).collect();
     // Runs are ordered by decreasing length.
     tests.reverse();
-    for ((_, trial), test) in tests.iter().zip(&card.marks.regions) {
+    for ((_, trial), test) in tests.iter().zip(&card.numbers.regions) {
         let title = format!("Goodput at {} ms", test.rtt_ms);
         section = section.with_item(Item::Chart(with_regions(lives_chart(trial, title), test)));
     }
@@ -343,14 +324,14 @@ fn regions_section(card: &Sheet, answers: &[Answer]) -> Section {
         Axis::new("time", "s"),
         Axis::new("mean RTT of the flows present", "ms"),
     );
-    for ((_, trial), test) in tests.iter().zip(&card.marks.regions) {
+    for ((_, trial), test) in tests.iter().zip(&card.numbers.regions) {
         let series = &trial.finished.series;
         let values = rtts_ms(series, &trial.finished.results.regions);
         let points = series.t_s.iter().copied().zip(values).collect();
         rtts = rtts.with_line(Line::new(format!("{} ms", test.rtt_ms), points));
     }
     section =
-        section.with_item(Item::Chart(rtts)).with_item(Item::Table(regions_table(&card.marks)));
+        section.with_item(Item::Chart(rtts)).with_item(Item::Table(regions_table(&card.numbers)));
     with_scenarios(section, answers, is_wanted)
 }
 
@@ -379,7 +360,7 @@ fn with_regions(chart: Chart, test: &RegionTest) -> Chart {
 }
 
 fn loss_section(card: &Sheet, answers: &[Answer]) -> Section {
-    let points = &card.marks.loss;
+    let points = &card.numbers.loss;
     let names = points.iter().map(|point| format!("{} %", significant(point.loss * 100.0, 3)));
     let bars = points.iter().map(|point| Bar::new(point.goodput_bps)).collect();
     let chart =
@@ -388,12 +369,12 @@ fn loss_section(card: &Sheet, answers: &[Answer]) -> Section {
     let text = "One flow; the link loses packets by chance, each by itself.";
     let section = Section::new("Random loss", text)
         .with_item(Item::Bar(chart))
-        .with_item(Item::Table(loss_table(&card.marks)));
+        .with_item(Item::Table(loss_table(&card.numbers)));
     with_scenarios(section, answers, |question| matches!(question, Question::Loss { .. }))
 }
 
 fn beside_section(card: &Sheet, answers: &[Answer]) -> Section {
-    let points = &card.marks.beside;
+    let points = &card.numbers.beside;
     let mut rtts: Vec<f64> = points.iter().map(|point| point.rtt_ms).collect();
     let mut queues: Vec<f64> = points.iter().map(|point| point.queue_bdp).collect();
     for values in [&mut rtts, &mut queues] {
@@ -419,7 +400,7 @@ fn beside_section(card: &Sheet, answers: &[Answer]) -> Section {
                 part of the goodput of both. 50 is even; below it CUBIC is pushed aside.";
     let section = Section::new("Beside CUBIC", text)
         .with_item(Item::Heat(heat))
-        .with_item(Item::Table(beside_table(&card.marks)));
+        .with_item(Item::Table(beside_table(&card.numbers)));
     with_scenarios(section, answers, |question| matches!(question, Question::Beside { .. }))
 }
 
@@ -433,14 +414,17 @@ fn sharing_section(card: &Sheet, answers: &[Answer]) -> Section {
     {
         let Question::Convergence { entry_s, .. } = answer.exam.question else { continue };
         let mut chart = goodput_chart(trial, "Goodput as a second flow enters", FAIR_NAMES);
-        let fair_s = card.marks.convergence_s;
+        let fair_s = card.numbers.convergence_s;
         // Labels of marks at nearly the same position would overlap.
         chart = match fair_s.filter(|s| *s < 15.0) {
-            Some(s) => chart.with_mark(Mark::at(entry_s, format!("entry; fair after {s:.1} s"))),
-            None => chart.with_mark(Mark::at(entry_s, "entry")),
+            Some(s) => {
+                chart.with_reference(Reference::at(entry_s, format!("entry; fair after {s:.1} s")))
+            }
+            None => chart.with_reference(Reference::at(entry_s, "entry")),
         };
         if let Some(s) = fair_s.filter(|s| *s >= 15.0) {
-            chart = chart.with_mark(Mark::at(entry_s + s, format!("fair after {s:.1} s")));
+            chart =
+                chart.with_reference(Reference::at(entry_s + s, format!("fair after {s:.1} s")));
         }
         section = section.with_item(Item::Chart(chart));
     }
@@ -449,7 +433,7 @@ fn sharing_section(card: &Sheet, answers: &[Answer]) -> Section {
         section = section.with_item(Item::Chart(chart));
     }
     section = section
-        .with_item(Item::Table(part_of_others(&card.marks, &["convergence", "RTT fairness"])));
+        .with_item(Item::Table(part_of_others(&card.numbers, &["convergence", "RTT fairness"])));
     with_scenarios(section, answers, |question| {
         matches!(question, Question::Convergence { .. } | Question::RttFairness)
     })
@@ -473,7 +457,7 @@ fn queue_section(card: &Sheet, answers: &[Answer]) -> Section {
                 what waits there takes to leave. Beyond what keeps the link busy, waiting is a cost to \
                 everybody on it.";
     let mut section = Section::new("Standing queue", text);
-    let full_ms = card.marks.standing_queue.map_or(f64::NAN, |queue| queue.full_ms);
+    let full_ms = card.numbers.standing_queue.map_or(f64::NAN, |queue| queue.full_ms);
     for (_, trial) in trials(answers, |question| question == Question::Queue) {
         let series = &trial.finished.series;
         let packet_ms = trial.packet_ms();
@@ -483,15 +467,15 @@ fn queue_section(card: &Sheet, answers: &[Answer]) -> Section {
         let axis = Axis::new("delay in the queue", "ms");
         let chart = Chart::new("Queueing delay", Axis::new("time", "s"), axis)
             .with_line(Line::new(card.head.cc, points.collect()))
-            .with_mark(Mark::level(full_ms, "full"));
+            .with_reference(Reference::level(full_ms, "full"));
         section = section.with_item(Item::Chart(chart));
     }
-    section = section.with_item(Item::Table(part_of_others(&card.marks, &["standing queue"])));
+    section = section.with_item(Item::Table(part_of_others(&card.numbers, &["standing queue"])));
     with_scenarios(section, answers, |question| question == Question::Queue)
 }
 
 fn mice_section(card: &Sheet, answers: &[Answer]) -> Section {
-    let test = card.marks.mice.unwrap_or_default();
+    let test = card.numbers.mice.unwrap_or_default();
     let groups = MICE.iter().map(|&name| name.to_owned()).collect();
     let mut chart = BarChart::new("Completion of short transfers", Axis::new("time", "s"), groups);
     let mut text =
@@ -511,7 +495,7 @@ fn mice_section(card: &Sheet, answers: &[Answer]) -> Section {
     }
     let section = Section::new("Mice", text)
         .with_item(Item::Bar(chart))
-        .with_item(Item::Table(part_of_others(&card.marks, &["mice"])));
+        .with_item(Item::Table(part_of_others(&card.numbers, &["mice"])));
     with_scenarios(section, answers, |question| {
         matches!(question, Question::Mice | Question::MiceAlone)
     })
@@ -535,13 +519,13 @@ fn cross_section(card: &Sheet, answers: &[Answer]) -> Section {
                 );
         section = section.with_item(Item::Chart(chart));
     }
-    section = section.with_item(Item::Table(part_of_others(&card.marks, &["cross traffic"])));
+    section = section.with_item(Item::Table(part_of_others(&card.numbers, &["cross traffic"])));
     with_scenarios(section, answers, |question| matches!(question, Question::Cross { .. }))
 }
 
 /// Returns the rows of some tests.
-fn part_of_others(marks: &Marks, tests: &[&str]) -> Table {
-    let mut table = others_table(marks);
+fn part_of_others(numbers: &Numbers, tests: &[&str]) -> Table {
+    let mut table = others_table(numbers);
     table.rows.retain(
         |row| matches!(row.first(), Some(Cell::Text(test)) if tests.contains(&test.as_str())),
     );

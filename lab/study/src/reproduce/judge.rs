@@ -192,7 +192,7 @@ fn over_trials(found: &Found, time: impl Fn(&Trial) -> Option<f64>) -> f64 {
 }
 
 /// Returns the deviation of a case from the published values: the mean of |ours ÷ published − 1|
-/// over rates, or over marks if there are no rates.
+/// over rates, or over statistics of regions if there are no rates.
 pub(crate) fn misfit(case: &Case, found: &Found) -> Option<f64> {
     let errors: Vec<f64> = case
         .published_mbps

@@ -289,7 +289,7 @@ pub(crate) struct Published {
 pub(crate) struct Rank {
     /// The statement.
     pub(crate) says: String,
-    pub(crate) mark: Mark,
+    pub(crate) mark: Statistic,
     /// Least rank correlation for which the statement holds.
     pub(crate) at_least: f64,
     /// Verdict when the file was committed.
@@ -299,10 +299,10 @@ pub(crate) struct Rank {
     pub(crate) cause: String,
 }
 
-/// The mark by which cases are ranked.
+/// The statistic by which cases are ranked.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Mark {
+pub(crate) enum Statistic {
     Mean,
     Stability,
     JainMin,

@@ -1,17 +1,17 @@
-//! Cases in which flows start and stop, as in \[SLAC\]: marks of the whole run and of each region
-//! beside the published marks, and rank correlations of both.
+//! Cases in which flows start and stop, as in \[SLAC\]: statistics of the whole run and of each region
+//! beside the published statistics, and rank correlations of both.
 
 use sabul_report::{Bar, Cell, Column, Table};
 use sabul_run::statistics;
 use serde::Serialize;
 
 use super::found::{Found, Ranked, Reproduced, Reproduction};
-use super::plan::{Mark, Plan, Published, Rank, Verdict};
+use super::plan::{Plan, Published, Rank, Statistic, Verdict};
 use crate::card::{RegionTest, region_test};
 
-/// Our marks of a case: means over seeds.
+/// Our statistics of a case: means over seeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Marks {
+pub(crate) struct RegionStatistics {
     pub(crate) mean_mbps: f64,
     pub(crate) sd_mbps: f64,
     pub(crate) stability: f64,
@@ -20,8 +20,8 @@ pub(crate) struct Marks {
     pub(crate) regions: Vec<(f64, f64)>,
 }
 
-impl Marks {
-    /// Computes the marks of one case; `None` if the case has no regions.
+impl RegionStatistics {
+    /// Computes the statistics of one case; `None` if the case has no regions.
     pub(crate) fn of(found: &Found) -> Option<Self> {
         let seeds: Vec<RegionTest> = found
             .trials
@@ -48,10 +48,10 @@ impl Marks {
     }
 }
 
-/// Returns the deviation from the published marks: the mean of |ours ÷ published − 1| over mean,
+/// Returns the deviation from the published statistics: the mean of |ours ÷ published − 1| over mean,
 /// stability and smallest Jain's index.
 pub(crate) fn misfit(published: &Published, found: &Found) -> Option<f64> {
-    let ours = Marks::of(found)?;
+    let ours = RegionStatistics::of(found)?;
     let off = |ours: f64, published: f64| (ours / published - 1.0).abs();
     let sum = off(ours.mean_mbps, published.mean_mbps)
         + off(ours.stability, published.stability)
@@ -61,17 +61,19 @@ pub(crate) fn misfit(published: &Published, found: &Found) -> Option<f64> {
 
 /// Judges the statements about the order of the cases.
 pub(crate) fn rank<'a>(plan: &'a Plan, cases: &[Reproduction<'_>]) -> Vec<Ranked<'a>> {
-    let pairs: Vec<(&Published, Marks)> = cases
+    let pairs: Vec<(&Published, RegionStatistics)> = cases
         .iter()
-        .filter_map(|one| Some((one.case.published.as_ref()?, Marks::of(one.chosen()?)?)))
+        .filter_map(|one| {
+            Some((one.case.published.as_ref()?, RegionStatistics::of(one.chosen()?)?))
+        })
         .collect();
     let judge = |rank: &'a Rank| {
         let (theirs, ours): (Vec<f64>, Vec<f64>) = pairs
             .iter()
             .map(|(theirs, ours)| match rank.mark {
-                Mark::Mean => (theirs.mean_mbps, ours.mean_mbps),
-                Mark::Stability => (theirs.stability, ours.stability),
-                Mark::JainMin => (theirs.jain_min, ours.jain_min),
+                Statistic::Mean => (theirs.mean_mbps, ours.mean_mbps),
+                Statistic::Stability => (theirs.stability, ours.stability),
+                Statistic::JainMin => (theirs.jain_min, ours.jain_min),
             })
             .unzip();
         let correlation = spearman(&theirs, &ours);
@@ -105,7 +107,8 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 
 /// Returns a bar of our mean goodput with its range over seeds, and the published mean.
 pub(crate) fn bar(one: &Reproduction<'_>) -> Bar {
-    let Some((found, marks)) = one.chosen().and_then(|found| Some((found, Marks::of(found)?)))
+    let Some((found, statistics)) =
+        one.chosen().and_then(|found| Some((found, RegionStatistics::of(found)?)))
     else {
         return Bar::new(f64::NAN);
     };
@@ -114,7 +117,7 @@ pub(crate) fn bar(one: &Reproduction<'_>) -> Bar {
     let means: Vec<f64> = means.map(|seed| seed.mean_bps).collect();
     let least = means.iter().copied().fold(f64::INFINITY, f64::min);
     let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let bar = Bar::new(marks.mean_mbps * 1e6).with_range(least, most);
+    let bar = Bar::new(statistics.mean_mbps * 1e6).with_range(least, most);
     match &one.case.published {
         Some(published) => bar.with_published(published.mean_mbps * 1e6),
         None => bar,
@@ -123,54 +126,41 @@ pub(crate) fn bar(one: &Reproduction<'_>) -> Bar {
 
 /// Returns the tables of a plan with regions; empty for any other plan.
 pub(crate) fn tables(one: &Reproduced<'_>) -> Vec<Table> {
-    let marks: Vec<_> =
-        one.cases.iter().filter_map(|case| Some((case, Marks::of(case.chosen()?)?))).collect();
-    if marks.is_empty() || one.plan.ranks.is_empty() {
+    let cases: Vec<_> = one
+        .cases
+        .iter()
+        .filter_map(|case| Some((case, RegionStatistics::of(case.chosen()?)?)))
+        .collect();
+    if cases.is_empty() || one.plan.ranks.is_empty() {
         return Vec::new();
     }
-    let mut tables = vec![whole_table(&marks), region_table(&marks)];
+    let mut tables = vec![whole_table(&cases), region_table(&cases)];
     tables.push(rank_table(&one.ranked));
-    tables.push(repeat_table(&marks));
+    tables.push(repeat_table(&cases));
     tables
 }
 
-fn whole_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
-    let columns = vec![
-        Column::text("stack"),
-        Column::number("mean, published", "Mb/s"),
-        Column::number("ours", "Mb/s"),
-        Column::number("SD, published", "Mb/s"),
-        Column::number("ours", "Mb/s"),
-        Column::number("SD ÷ mean, published", ""),
-        Column::number("ours", ""),
-        Column::number("least fairness, published", ""),
-        Column::number("ours", ""),
-        Column::number("RTT, ours", "ms"),
-    ];
-    let mut table = Table::new("All seven regions together", columns);
-    for (one, ours) in marks {
-        let theirs = |number: fn(&Published) -> f64, places: usize| {
-            let number = one.case.published.as_ref().map(number);
-            number.map_or(Cell::Empty, |number| Cell::Fixed(number, places))
-        };
-        table = table.with_row(vec![
-            one.case.id.clone().into(),
-            theirs(|published| published.mean_mbps, 0),
-            Cell::Fixed(ours.mean_mbps, 0),
-            theirs(|published| published.sd_mbps, 0),
-            Cell::Fixed(ours.sd_mbps, 0),
-            theirs(|published| published.stability, 2),
-            Cell::Fixed(ours.stability, 2),
-            theirs(|published| published.jain_min, 2),
-            Cell::Fixed(ours.jain_min, 2),
-            Cell::Fixed(ours.rtt_ms, 0),
-        ]);
-    }
-    table
+fn whole_table(cases: &[(&Reproduction<'_>, RegionStatistics)]) -> Table {
+    let theirs = |one: &Reproduction<'_>, number: fn(&Published) -> f64, places: usize| {
+        let number = one.case.published.as_ref().map(number);
+        number.map_or(Cell::Empty, |number| Cell::Fixed(number, places))
+    };
+    Table::of("All seven regions together", cases)
+        .text("stack", |(one, _)| one.case.id.clone().into())
+        .number("mean, published", "Mb/s", |(one, _)| theirs(one, |all| all.mean_mbps, 0))
+        .number("ours", "Mb/s", |(_, ours)| Cell::Fixed(ours.mean_mbps, 0))
+        .number("SD, published", "Mb/s", |(one, _)| theirs(one, |all| all.sd_mbps, 0))
+        .number("ours", "Mb/s", |(_, ours)| Cell::Fixed(ours.sd_mbps, 0))
+        .number("SD ÷ mean, published", "", |(one, _)| theirs(one, |all| all.stability, 2))
+        .number("ours", "", |(_, ours)| Cell::Fixed(ours.stability, 2))
+        .number("least fairness, published", "", |(one, _)| theirs(one, |all| all.jain_min, 2))
+        .number("ours", "", |(_, ours)| Cell::Fixed(ours.jain_min, 2))
+        .number("RTT, ours", "ms", |(_, ours)| Cell::Fixed(ours.rtt_ms, 0))
+        .table()
 }
 
-fn region_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
-    let count = marks.iter().map(|(_, ours)| ours.regions.len()).max().unwrap_or(0);
+fn region_table(cases: &[(&Reproduction<'_>, RegionStatistics)]) -> Table {
+    let count = cases.iter().map(|(_, ours)| ours.regions.len()).max().unwrap_or(0);
     let mut columns = vec![Column::text("stack"), Column::text("whose")];
     columns.extend((1..=count).map(|region| Column::text(format!("region {region}"))));
     let mut table = Table::new("SD ÷ mean / fairness, region by region", columns);
@@ -178,7 +168,7 @@ fn region_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
         let cells = regions.iter().map(|(stability, jain)| format!("{stability:.2}/{jain:.2}"));
         cells.map(Cell::from).collect()
     };
-    for (one, ours) in marks {
+    for (one, ours) in cases {
         if let Some(theirs) = &one.case.published {
             let mut row = vec![one.case.id.clone().into(), "published".into()];
             row.extend(cells(&theirs.regions));
@@ -192,34 +182,18 @@ fn region_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
 }
 
 fn rank_table(ranked: &[Ranked<'_>]) -> Table {
-    let columns = vec![
-        Column::text("claim"),
-        Column::number("rank correlation", ""),
-        Column::number("at least", ""),
-        Column::text("verdict"),
-        Column::text("cause"),
-    ];
-    let mut table = Table::new("Do ours come in the published order?", columns);
-    for one in ranked {
-        let name = one.verdict.name().to_owned();
-        let name = if one.is_changed() { format!("{name} (changed)") } else { name };
-        table = table.with_row(vec![
-            one.rank.says.clone().into(),
-            Cell::Fixed(one.correlation, 2),
-            Cell::Number(one.rank.at_least),
-            match one.verdict {
-                Verdict::Holds | Verdict::Fits => Cell::Pass(name),
-                Verdict::Differs => Cell::Fail(name),
-            },
-            one.rank.cause.clone().into(),
-        ]);
-    }
-    table
+    Table::of("Do ours come in the published order?", ranked)
+        .text("claim", |one| one.rank.says.clone().into())
+        .number("rank correlation", "", |one| Cell::Fixed(one.correlation, 2))
+        .number("at least", "", |one| Cell::Number(one.rank.at_least))
+        .text("verdict", |one| one.verdict.cell(one.is_changed()))
+        .text("cause", |one| one.rank.cause.clone().into())
+        .table()
 }
 
 /// Returns a table of rank correlations between regions with the same number of flows, which repeat
 /// the same experiment.
-fn repeat_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
+fn repeat_table(cases: &[(&Reproduction<'_>, RegionStatistics)]) -> Table {
     let columns = vec![
         Column::text("regions"),
         Column::number("SD ÷ mean, published", ""),
@@ -229,13 +203,14 @@ fn repeat_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
     ];
     let title = "Rank correlation of regions with the same number of flows";
     let mut table = Table::new(title, columns);
-    let published = marks.iter().filter_map(|(one, ours)| {
+    let published = cases.iter().filter_map(|(one, ours)| {
         Some((one.case.published.as_ref()?.regions.clone(), ours.regions.clone()))
     });
     let (theirs, ours): (Vec<_>, Vec<_>) = published.unzip();
     let count = theirs.iter().chain(&ours).map(Vec::len).min().unwrap_or(0);
-    let alike = |all: &[Vec<(f64, f64)>], first: usize, mark: fn(&(f64, f64)) -> f64| {
-        let of = |region: usize| all.iter().map(|case| mark(&case[region])).collect::<Vec<_>>();
+    let alike = |all: &[Vec<(f64, f64)>], first: usize, statistic: fn(&(f64, f64)) -> f64| {
+        let of =
+            |region: usize| all.iter().map(|case| statistic(&case[region])).collect::<Vec<_>>();
         let number = spearman(&of(first), &of(count - 1 - first));
         // One flow alone is always fair, so its fairness has no rank correlation.
         if number.is_finite() { Cell::Fixed(number, 2) } else { Cell::Empty }

@@ -312,7 +312,7 @@ const CASE: &[Field] = &[
     Field("figure", Text, "Figure or table of the paper."),
     Field("flows", List(RATES), "Rates of the flows."),
     Field("claims", List(CLAIM), "Claims of the paper, with verdicts."),
-    Field("marks", OptionalObject(REGION_MARKS), "Statistics of the regions, if flows start and end."),
+    Field("marks", OptionalObject(REGION_STATISTICS), "Statistics of the regions, if flows start and end."),
 ];
 
 const RATES: &[Field] = &[
@@ -342,7 +342,7 @@ const RANK: &[Field] = &[
     Field("cause", Text, "Cause of the difference, if the orders differ."),
 ];
 
-const REGION_MARKS: &[Field] = &[
+const REGION_STATISTICS: &[Field] = &[
     Field("mean_mbps", MaybeNumber, "Mean goodput of all flows together over seeds, in Mb/s."),
     Field("sd_mbps", MaybeNumber, "Standard deviation of the goodput, in Mb/s."),
     Field("stability", MaybeNumber, "Standard deviation ÷ mean."),
@@ -457,7 +457,7 @@ const OUTAGE: &[Field] = &[
 const REGIONS: &[Field] = &[
     Field("rtt_ms", Number, "Base RTT of the path, in milliseconds."),
     Field("link_bps", Number, "Rate of the link, in bit/s."),
-    Field("regions", List(MARK), "The seven regions."),
+    Field("regions", List(REGION_RESULT), "The seven regions."),
     Field("mean_bps", MaybeNumber, "Mean goodput per second of all flows together, in bit/s."),
     Field("sd_bps", MaybeNumber, "Standard deviation of the goodput per second, in bit/s."),
     Field("stability", MaybeNumber, "Standard deviation ÷ mean."),
@@ -470,7 +470,7 @@ const REGIONS: &[Field] = &[
     Field("mhz_per_mbps_receiver", OptionalNumber, "Processor cost of 1 Mbit/s on the receiving hosts, in MHz."),
 ];
 
-const MARK: &[Field] = &[
+const REGION_RESULT: &[Field] = &[
     Field("from_s", Number, "Start of the region, in seconds."),
     Field("to_s", Number, "End of the region, in seconds."),
     Field("flows", Count, "Number of flows in the region."),

@@ -8,7 +8,7 @@ use super::*;
 const SIZE: Bytes = Bytes(1500);
 const RTT: Span = Span::from_millis(40);
 
-/// Host half that obeys each header: four numbers, the first of which is a rate in bit/s.
+/// Host half that follows each header: four numbers, the first of which is a rate in bit/s.
 #[derive(Debug)]
 struct Obedient(Rate);
 

@@ -30,8 +30,8 @@ fn sent(host: &JetMax) -> JetMaxFields {
 /// Creates a host that router 7 has counted.
 fn bound(tau: f64, mbps: f64) -> JetMax {
     let mut host = JetMax::new(tau, mbps * 1e6, SIZE);
-    host.obey(7);
-    host.bond = Bond::Bound;
+    host.set_router(7);
+    host.feedback = FeedbackState::Valid;
     host
 }
 
@@ -82,8 +82,8 @@ fn a_fair_rate_is_applied_once_even_if_many_packets_carry_it() {
         assert!((host.rate / 1e6 - mbps).abs() < 0.1, "interval {round}: {}", host.rate);
     }
     // The same number from another router is another interval.
-    host.obey(9);
-    host.bond = Bond::Bound;
+    host.set_router(9);
+    host.feedback = FeedbackState::Valid;
     let fields = JetMaxFields { suggested: 9, ..fields(&host, 6) };
     acknowledge(&mut host, Instant::ZERO, fields);
     assert!((host.rate / 1e6 - 193.6).abs() < 0.1, "{}", host.rate);
@@ -110,11 +110,11 @@ fn a_new_flow_uses_fair_rates_only_of_intervals_that_counted_it() {
     acknowledge(&mut host, now, first);
     assert_eq!(sent(&host).controlling, 7, "the first header elects");
     acknowledge(&mut host, now, first);
-    assert_eq!(host.bond, Bond::Settling(None), "that one had left before");
+    assert_eq!(host.feedback, FeedbackState::Settling(None), "that one had left before");
     for (round, is_bound) in [(5, false), (6, false), (7, true)] {
         let fields = fields(&host, round);
         acknowledge(&mut host, now, fields);
-        assert_eq!(host.bond == Bond::Bound, is_bound, "round {round}");
+        assert_eq!(host.feedback == FeedbackState::Valid, is_bound, "round {round}");
     }
     assert!((host.rate / 1e6 - 60.4).abs() < 0.1, "1 + 0.6 × 99: {}", host.rate);
 }
@@ -139,7 +139,7 @@ fn a_flow_switches_routers_after_one_rtt_of_larger_loss_there() {
     assert_eq!(host.controlling, 7);
     let rate = host.rate;
     acknowledge(&mut host, at(350), much);
-    assert_eq!((host.controlling, host.bond), (9, Bond::Settling(None)));
+    assert_eq!((host.controlling, host.feedback), (9, FeedbackState::Settling(None)));
     assert!((host.rate - rate).abs() < 1.0, "the rate stays meanwhile");
 }
 

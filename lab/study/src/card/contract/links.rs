@@ -4,7 +4,7 @@
 //! protocol.
 
 use sabul_lab_cc::registry;
-use sabul_report::{Cell, Column, Table};
+use sabul_report::{Cell, Table};
 use serde::Serialize;
 
 use super::super::measure::Answer;
@@ -29,7 +29,7 @@ const OTHERS: [(&str, Carrier); 3] =
 
 /// Result of one controller on one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct LinkMark {
+pub(super) struct LinkKindResult {
     link: &'static str,
     cc: &'static str,
     goodput_bps: f64,
@@ -59,12 +59,12 @@ pub(super) fn exams(subject: &Subject<'_>) -> Result<Vec<Exam<Question>>, Error>
 }
 
 /// Returns one row for each scenario that has valid runs.
-pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<LinkMark> {
+pub(super) fn results(answers: &[Answer<Question>]) -> Vec<LinkKindResult> {
     let valid = answers.iter().filter(|answer| !answer.trials.is_empty());
-    let mark = |answer: &Answer<Question>| {
+    let result = |answer: &Answer<Question>| {
         let Question::Link { place, cc } = answer.exam.question else { return None };
         let trials = &answer.trials;
-        Some(LinkMark {
+        Some(LinkKindResult {
             link: KINDS.get(place)?.0,
             cc,
             goodput_bps: over(trials, |one| one.goodput("a")),
@@ -72,29 +72,18 @@ pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<LinkMark> {
             loss_rate: over(trials, |one| one.flow("a").map_or(f64::NAN, |flow| flow.loss_rate)),
         })
     };
-    valid.filter_map(mark).collect()
+    valid.filter_map(result).collect()
 }
 
 /// Returns the rows as a table.
-pub(super) fn table(marks: &[LinkMark]) -> Table {
-    let columns = vec![
-        Column::text("link"),
-        Column::text("controller"),
-        Column::number("goodput", "Mb/s"),
-        Column::number("of 100 Mb/s", "%"),
-        Column::number("lost", "%"),
-    ];
-    let row = |mark: &LinkMark| {
-        vec![
-            mark.link.into(),
-            mark.cc.into(),
-            Cell::Fixed(mark.goodput_bps / 1e6, 1),
-            Cell::Fixed(mark.utilisation * 100.0, 1),
-            Cell::Fixed(mark.loss_rate * 100.0, 2),
-        ]
-    };
-    let title = "Alone where the rate is not constant, 50 ms, queue 1 BDP".to_owned();
-    Table { title, columns, rows: marks.iter().map(row).collect() }
+pub(super) fn table(results: &[LinkKindResult]) -> Table {
+    Table::of("Alone where the rate is not constant, 50 ms, queue 1 BDP", results)
+        .text("link", |result| result.link.into())
+        .text("controller", |result| result.cc.into())
+        .number("goodput", "Mb/s", |result| Cell::Fixed(result.goodput_bps / 1e6, 1))
+        .number("of 100 Mb/s", "%", |result| Cell::Fixed(result.utilisation * 100.0, 1))
+        .number("lost", "%", |result| Cell::Fixed(result.loss_rate * 100.0, 2))
+        .table()
 }
 
 #[cfg(test)]

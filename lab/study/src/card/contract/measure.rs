@@ -25,7 +25,7 @@ pub(super) const TERMS: Terms =
 
 /// Result of one cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct CellMark {
+pub(super) struct CellResult {
     #[serde(flatten)]
     pub(super) cell: Cell,
     pub(super) queue_packets: u64,
@@ -48,7 +48,7 @@ pub(super) struct CellMark {
 }
 
 /// Returns every cell with valid runs of both scenarios, in the order of the grid.
-pub(super) fn cells(answers: &[Answer<Question>]) -> Vec<CellMark> {
+pub(super) fn cells(answers: &[Answer<Question>]) -> Vec<CellResult> {
     let valid = |answer: &&Answer<Question>| !answer.trials.is_empty();
     let mut cells = Vec::new();
     for beside in answers.iter().filter(valid) {
@@ -71,7 +71,7 @@ pub(super) fn utilisation(trial: &Trial) -> f64 {
     trial.finished.results.links.first().map_or(f64::NAN, |link| link.utilisation)
 }
 
-fn judge(cell: Cell, beside: &[Trial], reference: &[Trial]) -> CellMark {
+fn judge(cell: Cell, beside: &[Trial], reference: &[Trial]) -> CellResult {
     let queue_packets = beside.first().map_or(0, room);
     let cubic_bps = over(beside, |one| one.goodput("cubic"));
     let reference_bps =
@@ -86,7 +86,7 @@ fn judge(cell: Cell, beside: &[Trial], reference: &[Trial]) -> CellMark {
         false => reference_utilisation - TERMS.emptier_max,
     };
     let is_full = utilisation >= least;
-    CellMark {
+    CellResult {
         cell,
         queue_packets,
         has_tiny_queue: queue_packets < TERMS.tiny_queue_packets,
@@ -131,7 +131,7 @@ mod tests {
         trial("", Results { flows, links, ..Results::default() }, Series::default())
     }
 
-    fn mark(loss: f64, beside: &[Trial], reference: &[Trial]) -> CellMark {
+    fn judged(loss: f64, beside: &[Trial], reference: &[Trial]) -> CellResult {
         let cell = Cell { rate_mbps: 10.0, rtt_ms: 10.0, queue_bdp: 1.0, loss };
         let answer = |question, trials: &[Trial]| Answer {
             exam: Exam { question, name: String::new(), text: String::new() },
@@ -150,21 +150,21 @@ mod tests {
         // Medians 4 of 3, 4, 9; halves of both 4, 5, 6: 4 ÷ 5.
         let beside = [run(3e6, 6e6, 1.0), run(4e6, 5e6, 1.0), run(9e6, 1e6, 1.0)];
         let reference = [run(2e6, 6e6, 1.0), run(9e6, 1e6, 1.0), run(6e6, 6e6, 1.0)];
-        let found = mark(0.0, &beside, &reference);
+        let found = judged(0.0, &beside, &reference);
         close(found.kept, 0.8);
         close(found.cc_bps, 5e6);
         close(found.reference_first_bps, 6e6);
         assert!(found.is_kept && found.is_full && found.is_met && !found.has_tiny_queue);
-        let less = mark(0.0, &[run(3.9e6, 6e6, 1.0)], &reference);
+        let less = judged(0.0, &[run(3.9e6, 6e6, 1.0)], &reference);
         assert!(!less.is_kept && less.is_full && !less.is_met);
-        let starved = mark(0.0, &beside, &[run(0.0, 0.0, 0.0)]);
+        let starved = judged(0.0, &beside, &[run(0.0, 0.0, 0.0)]);
         assert!(starved.is_kept, "nothing was to be kept");
     }
 
     #[test]
     fn a_link_must_be_as_full_as_with_two_cubics_or_95_percent_under_loss() {
         let full = |loss, utilisation, reference| {
-            mark(loss, &[run(5e6, 1e6, utilisation)], &[run(5e6, 5e6, reference)]).is_full
+            judged(loss, &[run(5e6, 1e6, utilisation)], &[run(5e6, 5e6, reference)]).is_full
         };
         assert!(full(0.0, 0.995, 1.0) && !full(0.0, 0.994, 1.0));
         assert!(full(0.0, 0.5, 0.5), "without loss nothing more is asked for");
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_cell_without_valid_runs_has_no_verdict() {
-        assert_eq!(mark(0.0, &[], &[run(5e6, 5e6, 1.0)]), CellMark::default());
-        assert_eq!(mark(0.0, &[run(5e6, 5e6, 1.0)], &[]), CellMark::default());
+        assert_eq!(judged(0.0, &[], &[run(5e6, 5e6, 1.0)]), CellResult::default());
+        assert_eq!(judged(0.0, &[run(5e6, 5e6, 1.0)], &[]), CellResult::default());
     }
 }

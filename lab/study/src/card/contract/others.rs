@@ -5,7 +5,7 @@
 //! in its place, and alone where that number is meaningful. The reference flow is CUBIC, or BBR in
 //! the BBR rows.
 
-use sabul_report::{Cell, Column, Table};
+use sabul_report::{Cell, Table};
 use sabul_run::results::Completion;
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ pub(in super::super) enum Flow {
 
 /// One number in each setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct OtherMark {
+pub(super) struct OtherResult {
     pub(super) what: &'static str,
     pub(super) unit: &'static str,
     pub(super) rtt_ms: f64,
@@ -155,13 +155,13 @@ fn queue(trial: &Trial) -> sabul_run::results::Queue {
 }
 
 /// Returns every number that has valid runs beside the controller.
-pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<OtherMark> {
+pub(super) fn results(answers: &[Answer<Question>]) -> Vec<OtherResult> {
     let find = |test: Test, rtt_ms: f64, flow: Flow| {
         let wanted = Question::Other { test, rtt_ms, flow };
         let trials = answers.iter().find(|answer| answer.exam.question == wanted);
         trials.map(|answer| answer.trials.as_slice()).unwrap_or_default()
     };
-    let mut marks = Vec::new();
+    let mut results = Vec::new();
     for answer in answers.iter().filter(|answer| !answer.trials.is_empty()) {
         let Question::Other { test, rtt_ms, flow: Flow::Ours } = answer.exam.question else {
             continue;
@@ -173,7 +173,7 @@ pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<OtherMark> {
                 _ => number(one),
             });
             let alone = over(find(test, rtt_ms, Flow::Nobody), number);
-            marks.push(OtherMark {
+            results.push(OtherResult {
                 what,
                 unit,
                 rtt_ms,
@@ -184,33 +184,20 @@ pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<OtherMark> {
             });
         }
     }
-    marks
+    results
 }
 
 /// Returns the numbers as a table.
-pub(super) fn table(marks: &[OtherMark], cc: &'static str) -> Table {
-    let columns = vec![
-        Column::text("what"),
-        Column::number("RTT", "ms"),
-        Column::number(format!("beside {cc}"), ""),
-        Column::number("beside CUBIC", ""),
-        Column::number("alone", ""),
-        Column::text("unit"),
-        Column::number(cc, "Mb/s"),
-    ];
-    let row = |mark: &OtherMark| {
-        vec![
-            mark.what.into(),
-            Cell::Number(mark.rtt_ms),
-            Cell::Number(mark.beside_cc),
-            Cell::Number(mark.beside_reference),
-            mark.alone.map_or(Cell::Empty, Cell::Number),
-            mark.unit.into(),
-            Cell::Fixed(mark.cc_bps / 1e6, 1),
-        ]
-    };
-    let title = "Others beside it, 100 Mb/s, queue 1 BDP".to_owned();
-    Table { title, columns, rows: marks.iter().map(row).collect() }
+pub(super) fn table(results: &[OtherResult], cc: &'static str) -> Table {
+    Table::of("Others beside it, 100 Mb/s, queue 1 BDP", results)
+        .text("what", |result| result.what.into())
+        .number("RTT", "ms", |result| Cell::Number(result.rtt_ms))
+        .number(format!("beside {cc}"), "", |result| Cell::Number(result.beside_cc))
+        .number("beside CUBIC", "", |result| Cell::Number(result.beside_reference))
+        .number("alone", "", |result| result.alone.map_or(Cell::Empty, Cell::Number))
+        .text("unit", |result| result.unit.into())
+        .number(cc, "Mb/s", |result| Cell::Fixed(result.cc_bps / 1e6, 1))
+        .table()
 }
 
 #[cfg(test)]
@@ -263,7 +250,7 @@ mod tests {
             trials,
             invalid: Vec::new(),
         };
-        let found = marks(&[
+        let found = results(&[
             answer(Test::Bbr1, Flow::Ours, run(3e6, 6e6, 0.0)),
             answer(Test::Bbr1, Flow::Reference, run(2e6, 6e6, 0.0)),
             answer(Test::Ping, Flow::Ours, run(0.0, 9e6, 10.0)),

@@ -2,20 +2,20 @@
 
 use std::fmt::Write as _;
 
-use sabul_report::{Axis, Cell, Column, Heatmap, Item, Page, Section, Table, significant};
+use sabul_report::{Axis, Cell, Heatmap, Item, Page, Section, Table, significant};
 
 use super::super::head::{how, title};
 use super::super::lab::LabPart;
-use super::measure::CellMark;
-use super::{Marks, Sheet, links, others};
+use super::measure::CellResult;
+use super::{Numbers, Sheet, links, others};
 
 const TEXT_WIDTH: usize = 140;
 
 /// Returns the text for a terminal.
 pub(in super::super) fn text(sheet: &Sheet) -> String {
     let mut text = format!("{}: {}\n\n", name(sheet), how_so(sheet));
-    let others = others::table(&sheet.marks.others, sheet.head.cc);
-    let links = links::table(&sheet.marks.links);
+    let others = others::table(&sheet.numbers.others, sheet.head.cc);
+    let links = links::table(&sheet.numbers.links);
     for table in [cells_table(sheet), others, links].iter().filter(|table| !table.rows.is_empty()) {
         text += &table.to_text(TEXT_WIDTH);
         text.push('\n');
@@ -32,9 +32,9 @@ pub(in super::super) fn page(sheet: &Sheet) -> Page {
     let invalid = sheet.head.lab.iter().flat_map(LabPart::invalid);
     let page = invalid.chain(summary(sheet)).fold(page, Page::with_summary);
     let sections = [
-        (!sheet.marks.cells.is_empty()).then(|| cells_section(sheet)),
-        (!sheet.marks.others.is_empty()).then(|| others_section(sheet)),
-        (!sheet.marks.links.is_empty()).then(|| links_section(sheet)),
+        (!sheet.numbers.cells.is_empty()).then(|| cells_section(sheet)),
+        (!sheet.numbers.others.is_empty()).then(|| others_section(sheet)),
+        (!sheet.numbers.links.is_empty()).then(|| links_section(sheet)),
     ];
     let page = sections.into_iter().flatten().fold(page, Page::with_section);
     sheet.head.lab.iter().fold(page, |page, lab| page.with_section(lab.section()))
@@ -58,8 +58,8 @@ fn percent(share: f64) -> String {
 }
 
 /// Returns the path of a cell in words.
-fn place(mark: &CellMark) -> String {
-    let cell = mark.cell;
+fn place(result: &CellResult) -> String {
+    let cell = result.cell;
     format!(
         "{} Mb/s × {} ms, queue {} BDP, loss {}",
         cell.rate_mbps,
@@ -70,15 +70,15 @@ fn place(mark: &CellMark) -> String {
 }
 
 fn summary(sheet: &Sheet) -> Vec<String> {
-    let Marks { cells_judged, cells_met, cells, worst, .. } = &sheet.marks;
+    let Numbers { cells_judged, cells_met, cells, worst, .. } = &sheet.numbers;
     if cells.is_empty() {
         return Vec::new();
     }
     let mut lines = vec![format!(
         "{cells_met} of {cells_judged} cells met; of those whose queue holds {} packets or more, {} of {}",
         sheet.terms.tiny_queue_packets,
-        sheet.marks.cells_met_with_room,
-        sheet.marks.cells_judged_with_room,
+        sheet.numbers.cells_met_with_room,
+        sheet.numbers.cells_judged_with_room,
     )];
     if let Some(worst) = worst {
         lines.push(format!(
@@ -90,7 +90,7 @@ fn summary(sheet: &Sheet) -> Vec<String> {
         ));
     }
     let shares: Vec<f64> =
-        cells.iter().map(|mark| mark.cc_bps / (mark.cell.rate_mbps * 1e6)).collect();
+        cells.iter().map(|result| result.cc_bps / (result.cell.rate_mbps * 1e6)).collect();
     if let Some(median) = sabul_run::statistics::median(shares.clone()) {
         lines.push(format!(
             "{} itself has {} to {} of the link, {} in the median cell",
@@ -103,8 +103,8 @@ fn summary(sheet: &Sheet) -> Vec<String> {
     lines
 }
 
-fn verdict(mark: &CellMark) -> Cell {
-    match (mark.is_kept, mark.is_full) {
+fn verdict(result: &CellResult) -> Cell {
+    match (result.is_kept, result.is_full) {
         (true, true) => Cell::Pass("ok".to_owned()),
         (false, true) => Cell::Fail("miss: CUBIC".to_owned()),
         (true, false) => Cell::Fail("miss: link".to_owned()),
@@ -113,45 +113,28 @@ fn verdict(mark: &CellMark) -> Cell {
 }
 
 fn cells_table(sheet: &Sheet) -> Table {
-    let columns = vec![
-        Column::number("rate", "Mb/s"),
-        Column::number("RTT", "ms"),
-        Column::text("queue, BDP"),
-        Column::number("loss", "%"),
-        Column::number("CUBIC keeps", ""),
-        Column::number("CUBIC", "Mb/s"),
-        Column::number(sheet.head.cc, "Mb/s"),
-        Column::number("its share", "%"),
-        Column::text("two CUBICs, Mb/s"),
-        Column::number("link", "%"),
-        Column::number("two CUBICs", "%"),
-        Column::text("verdict"),
-    ];
-    let row = |mark: &CellMark| {
-        let cell = mark.cell;
-        let tiny = if mark.has_tiny_queue { " (tiny)" } else { "" };
-        vec![
-            Cell::Number(cell.rate_mbps),
-            Cell::Number(cell.rtt_ms),
-            format!("{}{tiny}", cell.queue_bdp).into(),
-            Cell::Number(cell.loss * 100.0),
-            Cell::Fixed(mark.kept, 2),
-            Cell::Fixed(mark.cubic_bps / 1e6, 1),
-            Cell::Fixed(mark.cc_bps / 1e6, 1),
-            Cell::Fixed(mark.cc_bps / (mark.cc_bps + mark.cubic_bps) * 100.0, 0),
-            format!(
-                "{:.1} + {:.1}",
-                mark.reference_first_bps / 1e6,
-                mark.reference_second_bps / 1e6
-            )
-            .into(),
-            Cell::Fixed(mark.utilisation * 100.0, 1),
-            Cell::Fixed(mark.reference_utilisation * 100.0, 1),
-            verdict(mark),
-        ]
-    };
-    let rows = sheet.marks.cells.iter().map(row).collect();
-    Table { title: "One CUBIC flow beside it".to_owned(), columns, rows }
+    Table::of("One CUBIC flow beside it", &sheet.numbers.cells)
+        .number("rate", "Mb/s", |result| Cell::Number(result.cell.rate_mbps))
+        .number("RTT", "ms", |result| Cell::Number(result.cell.rtt_ms))
+        .text("queue, BDP", |result| {
+            let tiny = if result.has_tiny_queue { " (tiny)" } else { "" };
+            format!("{}{tiny}", result.cell.queue_bdp).into()
+        })
+        .number("loss", "%", |result| Cell::Number(result.cell.loss * 100.0))
+        .number("CUBIC keeps", "", |result| Cell::Fixed(result.kept, 2))
+        .number("CUBIC", "Mb/s", |result| Cell::Fixed(result.cubic_bps / 1e6, 1))
+        .number(sheet.head.cc, "Mb/s", |result| Cell::Fixed(result.cc_bps / 1e6, 1))
+        .number("its share", "%", |result| {
+            Cell::Fixed(result.cc_bps / (result.cc_bps + result.cubic_bps) * 100.0, 0)
+        })
+        .text("two CUBICs, Mb/s", |result| {
+            let (first, second) = (result.reference_first_bps, result.reference_second_bps);
+            format!("{:.1} + {:.1}", first / 1e6, second / 1e6).into()
+        })
+        .number("link", "%", |result| Cell::Fixed(result.utilisation * 100.0, 1))
+        .number("two CUBICs", "%", |result| Cell::Fixed(result.reference_utilisation * 100.0, 1))
+        .text("verdict", verdict)
+        .table()
 }
 
 /// Returns the distinct values in ascending order.
@@ -163,7 +146,7 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 fn cells_section(sheet: &Sheet) -> Section {
-    let cells = &sheet.marks.cells;
+    let cells = &sheet.numbers.cells;
     let terms = &sheet.terms;
     let text = format!(
         "A cell is met where CUBIC keeps at least {} of half of what two CUBIC flows have together on the \
@@ -176,13 +159,13 @@ fn cells_section(sheet: &Sheet) -> Section {
         terms.tiny_queue_packets,
     );
     let mut section = Section::new("One CUBIC flow beside it", text);
-    for rate_mbps in distinct(cells.iter().map(|mark| mark.cell.rate_mbps)) {
-        for loss in distinct(cells.iter().map(|mark| mark.cell.loss)) {
-            let is_here = |mark: &&CellMark| {
-                mark.cell.rate_mbps.total_cmp(&rate_mbps).is_eq()
-                    && mark.cell.loss.total_cmp(&loss).is_eq()
+    for rate_mbps in distinct(cells.iter().map(|result| result.cell.rate_mbps)) {
+        for loss in distinct(cells.iter().map(|result| result.cell.loss)) {
+            let is_here = |result: &&CellResult| {
+                result.cell.rate_mbps.total_cmp(&rate_mbps).is_eq()
+                    && result.cell.loss.total_cmp(&loss).is_eq()
             };
-            let here: Vec<&CellMark> = cells.iter().filter(is_here).collect();
+            let here: Vec<&CellResult> = cells.iter().filter(is_here).collect();
             let title = format!("What CUBIC keeps: {rate_mbps} Mb/s, loss {}", percent(loss));
             section = section.with_item(Item::Heat(heat(title, &here)));
         }
@@ -194,7 +177,7 @@ fn others_section(sheet: &Sheet) -> Section {
     let text = "Four CUBIC flows and one of BBR 1; short transfers of CUBIC that arrive at random moments; and what \
                 waits in the queue before the link, looked at ten times a second, as a ping would see it. Beside \
                 the controller, beside CUBIC in its place (BBR: half of two), and alone.";
-    let table = others::table(&sheet.marks.others, sheet.head.cc);
+    let table = others::table(&sheet.numbers.others, sheet.head.cc);
     Section::new("Others beside it", text)
         .with_item(Item::Table(Table { title: String::new(), ..table }))
 }
@@ -202,24 +185,24 @@ fn others_section(sheet: &Sheet) -> Section {
 fn links_section(sheet: &Sheet) -> Section {
     let text = "One flow alone, held against controllers that people know: a policer drops what exceeds a bucket and has no \
                 queue, a shaper lets bursts pass, and a walk is a rate as of a cell.";
-    let table = Table { title: String::new(), ..links::table(&sheet.marks.links) };
+    let table = Table { title: String::new(), ..links::table(&sheet.numbers.links) };
     Section::new("Where the rate is not constant", text).with_item(Item::Table(table))
 }
 
-fn heat(title: String, cells: &[&CellMark]) -> Heatmap {
-    let rtts = distinct(cells.iter().map(|mark| mark.cell.rtt_ms));
+fn heat(title: String, cells: &[&CellResult]) -> Heatmap {
+    let rtts = distinct(cells.iter().map(|result| result.cell.rtt_ms));
     let mut heat =
         Heatmap::new(title, Axis::new("of what it has beside CUBIC", "%").with_range(0.0, 200.0));
     heat.center = Some(100.0);
     heat.y_label = "queue (BDP)".to_owned();
     heat = heat.with_x("base RTT (ms)", rtts.iter().map(f64::to_string).collect());
-    for queue in distinct(cells.iter().map(|mark| mark.cell.queue_bdp)).into_iter().rev() {
+    for queue in distinct(cells.iter().map(|result| result.cell.queue_bdp)).into_iter().rev() {
         let value = |rtt: &f64| {
-            let is_here = |mark: &&&CellMark| {
-                mark.cell.rtt_ms.total_cmp(rtt).is_eq()
-                    && mark.cell.queue_bdp.total_cmp(&queue).is_eq()
+            let is_here = |result: &&&CellResult| {
+                result.cell.rtt_ms.total_cmp(rtt).is_eq()
+                    && result.cell.queue_bdp.total_cmp(&queue).is_eq()
             };
-            cells.iter().find(is_here).map_or(f64::NAN, |mark| mark.kept * 100.0)
+            cells.iter().find(is_here).map_or(f64::NAN, |result| result.kept * 100.0)
         };
         heat = heat.with_row(queue.to_string(), rtts.iter().map(value).collect());
     }
@@ -232,8 +215,8 @@ pub(in super::super) fn csv(sheet: &Sheet) -> String {
         "rate_mbps,rtt_ms,queue_bdp,loss,queue_packets,cubic_bps,cc_bps,reference_first_bps,\
                     reference_second_bps,kept,utilisation,reference_utilisation,met\n"
             .to_owned();
-    for mark in &sheet.marks.cells {
-        let cell = mark.cell;
+    for result in &sheet.numbers.cells {
+        let cell = result.cell;
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
@@ -242,15 +225,15 @@ pub(in super::super) fn csv(sheet: &Sheet) -> String {
             cell.rtt_ms,
             cell.queue_bdp,
             cell.loss,
-            mark.queue_packets,
-            mark.cubic_bps,
-            mark.cc_bps,
-            mark.reference_first_bps,
-            mark.reference_second_bps,
-            mark.kept,
-            mark.utilisation,
-            mark.reference_utilisation,
-            mark.is_met,
+            result.queue_packets,
+            result.cubic_bps,
+            result.cc_bps,
+            result.reference_first_bps,
+            result.reference_second_bps,
+            result.kept,
+            result.utilisation,
+            result.reference_utilisation,
+            result.is_met,
         );
     }
     text

@@ -161,7 +161,7 @@ pub(super) struct SeedResults {
 
 /// Numbers and verdicts of one path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(in super::super) struct PathMark {
+pub(in super::super) struct PathResult {
     #[serde(flatten)]
     pub(super) path: Path,
     pub(super) alone_share: Finding,
@@ -220,7 +220,7 @@ fn ratio(picked: &[usize], parts: impl Fn(usize) -> (f64, f64)) -> f64 {
     if below > 0.0 { above / below } else { 1.0 }
 }
 
-impl PathMark {
+impl PathResult {
     /// Judges a path by its runs, one entry per seed, and by the reasons of the failed runs.
     pub(super) fn new(path: Path, seeds: &[SeedResults], faults: &[String]) -> Self {
         if seeds.is_empty() {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use sabul_report::{Cell, Column, Item, Page, Section, Table, significant};
 
 use super::super::head::{how, title};
-use super::judge::{Finding, PathMark, Verdict};
+use super::judge::{Finding, PathResult, Verdict};
 use super::paths::First;
 use super::{Sheet, Tally};
 
@@ -95,25 +95,25 @@ fn summary(sheet: &Sheet) -> Vec<String> {
         met.open,
         met.no,
     )];
-    let numbers = |is_meant: fn(&PathMark) -> bool| {
-        let meant = sheet.paths.iter().filter(|mark| is_meant(mark));
-        meant.map(|mark| mark.path.number.to_string()).collect::<Vec<_>>().join(", ")
+    let numbers = |is_meant: fn(&PathResult) -> bool| {
+        let meant = sheet.paths.iter().filter(|result| is_meant(result));
+        meant.map(|result| result.path.number.to_string()).collect::<Vec<_>>().join(", ")
     };
-    let shortened = numbers(|mark| mark.path.is_shortened);
+    let shortened = numbers(|result| result.path.is_shortened);
     if !shortened.is_empty() {
         lines.push(format!(
             "Shorter than 120 s, so that a run has at most 20 million packets: {shortened}"
         ));
     }
-    let lowered = numbers(|mark| mark.path.rate_mbps < mark.path.rate_drawn_mbps);
+    let lowered = numbers(|result| result.path.rate_mbps < result.path.rate_drawn_mbps);
     if !lowered.is_empty() {
         lines.push(format!("Rate lowered for the same reason: {lowered}"));
     }
-    for mark in &sheet.paths {
-        if let Some(fault) = &mark.fault {
+    for result in &sheet.paths {
+        if let Some(fault) = &result.fault {
             lines.push(format!(
                 "Path {} is not met: {} runs failed, the first so: {fault}",
-                mark.path.number, mark.failed_runs
+                result.path.number, result.failed_runs
             ));
         }
     }
@@ -147,49 +147,32 @@ fn interval(finding: &Finding, scale: f64, decimals: usize) -> Cell {
 }
 
 fn paths_table(sheet: &Sheet) -> Table {
-    let columns = vec![
-        Column::number("path", ""),
-        Column::number("rate", "Mb/s"),
-        Column::number("RTT", "ms"),
-        Column::text("queue (BDP)"),
-        Column::number("loss", "%"),
-        Column::text("flows, first"),
-        Column::text("background"),
-        Column::number("alone", "%"),
-        Column::number("its loss", "%"),
-        Column::number("its queue", "packets"),
-        Column::text("CUBIC keeps"),
-        Column::text("ours have"),
-        Column::text("own loss (%)"),
-        Column::text("answers"),
-        Column::text("met"),
-    ];
-    let row = |mark: &PathMark| {
-        let path = &mark.path;
-        let first = if path.first == First::Ours { "ours" } else { "CUBIC" };
-        let answers =
-            [mark.alone_verdict, mark.keeps_verdict, mark.have_verdict, mark.loss_verdict]
-                .map(Verdict::name);
-        vec![
-            Cell::Text(path.number.to_string()),
-            Cell::Number(path.rate_mbps),
-            Cell::Number(path.rtt_ms),
-            format!("{} ({})", path.queue_packets, significant(path.queue_bdp, 2)).into(),
-            Cell::Number(path.loss * 100.0),
-            format!("{} + {}, {first}", path.ours, path.theirs).into(),
-            path.background.text().into(),
-            Cell::Fixed(mark.alone_share.value * 100.0, 1),
-            Cell::Fixed(mark.alone_own_loss.value * 100.0, 2),
-            Cell::Fixed(mark.alone_queue_packets.value, 1),
-            interval(&mark.cubic_keeps, 1.0, 2),
-            interval(&mark.ours_have, 1.0, 2),
-            interval(&mark.own_loss, 100.0, 2),
-            answers.join(" ").into(),
-            verdict(mark.met),
-        ]
-    };
-    let rows = sheet.paths.iter().map(row).collect();
-    Table { title: "Random paths".to_owned(), columns, rows }
+    Table::of("Random paths", &sheet.paths)
+        .number("path", "", |result| Cell::Text(result.path.number.to_string()))
+        .number("rate", "Mb/s", |result| Cell::Number(result.path.rate_mbps))
+        .number("RTT", "ms", |result| Cell::Number(result.path.rtt_ms))
+        .text("queue (BDP)", |PathResult { path, .. }| {
+            format!("{} ({})", path.queue_packets, significant(path.queue_bdp, 2)).into()
+        })
+        .number("loss", "%", |result| Cell::Number(result.path.loss * 100.0))
+        .text("flows, first", |PathResult { path, .. }| {
+            let first = if path.first == First::Ours { "ours" } else { "CUBIC" };
+            format!("{} + {}, {first}", path.ours, path.theirs).into()
+        })
+        .text("background", |result| result.path.background.text().into())
+        .number("alone", "%", |result| Cell::Fixed(result.alone_share.value * 100.0, 1))
+        .number("its loss", "%", |result| Cell::Fixed(result.alone_own_loss.value * 100.0, 2))
+        .number("its queue", "packets", |result| Cell::Fixed(result.alone_queue_packets.value, 1))
+        .text("CUBIC keeps", |result| interval(&result.cubic_keeps, 1.0, 2))
+        .text("ours have", |result| interval(&result.ours_have, 1.0, 2))
+        .text("own loss (%)", |result| interval(&result.own_loss, 100.0, 2))
+        .text("answers", |result| {
+            let PathResult { alone_verdict, keeps_verdict, .. } = *result;
+            let verdicts = [alone_verdict, keeps_verdict, result.have_verdict, result.loss_verdict];
+            verdicts.map(Verdict::name).join(" ").into()
+        })
+        .text("met", |result| verdict(result.met))
+        .table()
 }
 
 fn tally_columns(first: &str) -> Vec<Column> {
@@ -220,45 +203,47 @@ fn questions_table(sheet: &Sheet) -> Table {
 }
 
 /// A class of paths: name and members.
-type Class = (String, Box<dyn Fn(&PathMark) -> bool>);
+type Class = (String, Box<dyn Fn(&PathResult) -> bool>);
 
 /// Returns the verdicts on all four questions by class of path.
 fn classes_table(sheet: &Sheet) -> Table {
     let [small, large] = QUEUES;
     let [slow, fast] = RATES_MBPS;
-    let class = |name: String, is_in: fn(&PathMark) -> bool| -> Class { (name, Box::new(is_in)) };
+    let class = |name: String, is_in: fn(&PathResult) -> bool| -> Class { (name, Box::new(is_in)) };
     let mut classes: Vec<Class> = vec![
         (
             format!("queue below {small} packets"),
-            Box::new(move |mark| mark.path.queue_packets < small),
+            Box::new(move |result| result.path.queue_packets < small),
         ),
         (
             format!("queue of {small} to {} packets", large - 1),
-            Box::new(move |mark| (small..large).contains(&mark.path.queue_packets)),
+            Box::new(move |result| (small..large).contains(&result.path.queue_packets)),
         ),
         (
             format!("queue of {large} packets or more"),
-            Box::new(move |mark| mark.path.queue_packets >= large),
+            Box::new(move |result| result.path.queue_packets >= large),
         ),
-        (format!("below {slow} Mb/s"), Box::new(move |mark| mark.path.rate_mbps < slow)),
+        (format!("below {slow} Mb/s"), Box::new(move |result| result.path.rate_mbps < slow)),
         (
             format!("{slow} to {fast} Mb/s"),
-            Box::new(move |mark| (slow..fast).contains(&mark.path.rate_mbps)),
+            Box::new(move |result| (slow..fast).contains(&result.path.rate_mbps)),
         ),
-        (format!("from {fast} Mb/s"), Box::new(move |mark| mark.path.rate_mbps >= fast)),
-        class("no random loss".to_owned(), |mark| mark.path.loss <= 0.0),
-        class("random loss".to_owned(), |mark| mark.path.loss > 0.0),
-        class("one flow each".to_owned(), |mark| (mark.path.ours, mark.path.theirs) == (1, 1)),
-        class("more flows".to_owned(), |mark| (mark.path.ours, mark.path.theirs) != (1, 1)),
-        class("ours first".to_owned(), |mark| mark.path.first == First::Ours),
-        class("CUBIC first".to_owned(), |mark| mark.path.first == First::Theirs),
+        (format!("from {fast} Mb/s"), Box::new(move |result| result.path.rate_mbps >= fast)),
+        class("no random loss".to_owned(), |result| result.path.loss <= 0.0),
+        class("random loss".to_owned(), |result| result.path.loss > 0.0),
+        class("one flow each".to_owned(), |result| {
+            (result.path.ours, result.path.theirs) == (1, 1)
+        }),
+        class("more flows".to_owned(), |result| (result.path.ours, result.path.theirs) != (1, 1)),
+        class("ours first".to_owned(), |result| result.path.first == First::Ours),
+        class("CUBIC first".to_owned(), |result| result.path.first == First::Theirs),
     ];
     for name in ["none", "shaper", "load", "two-way"] {
-        let is_in = move |mark: &PathMark| mark.path.background.name() == name;
+        let is_in = move |result: &PathResult| result.path.background.name() == name;
         classes.push((format!("background: {name}"), Box::new(is_in)));
     }
     let tallies = classes.into_iter().map(|(name, is_in)| {
-        let verdicts = sheet.paths.iter().filter(|mark| is_in(mark)).map(|mark| mark.met);
+        let verdicts = sheet.paths.iter().filter(|result| is_in(result)).map(|result| result.met);
         (name, Tally::new(verdicts))
     });
     let rows = tallies
@@ -287,9 +272,9 @@ pub(in super::super) fn csv(sheet: &Sheet) -> String {
         let _ = write!(text, ",{name},{name}_low,{name}_high,{name}_bound");
     }
     text += ",cubic_bps,ours_bps,reference_cubic_bps,reference_ours_bps,reference_own_loss,alone_verdict,keeps_verdict,have_verdict,loss_verdict,met\n";
-    for mark in &sheet.paths {
-        let path = &mark.path;
-        let (burst_mbps, bucket_bytes, load_mbps) = background(mark);
+    for result in &sheet.paths {
+        let path = &result.path;
+        let (burst_mbps, bucket_bytes, load_mbps) = background(result);
         let first = if path.first == First::Ours { "ours" } else { "theirs" };
         let _ = write!(
             text,
@@ -305,16 +290,16 @@ pub(in super::super) fn csv(sheet: &Sheet) -> String {
             path.theirs,
             path.background.name(),
             path.duration_s,
-            mark.is_tiny,
-            mark.failed_runs,
+            result.is_tiny,
+            result.failed_runs,
         );
         for finding in [
-            &mark.alone_share,
-            &mark.alone_own_loss,
-            &mark.alone_queue_packets,
-            &mark.cubic_keeps,
-            &mark.ours_have,
-            &mark.own_loss,
+            &result.alone_share,
+            &result.alone_own_loss,
+            &result.alone_queue_packets,
+            &result.cubic_keeps,
+            &result.ours_have,
+            &result.own_loss,
         ] {
             let Finding { value, low, high, bound, .. } = finding;
             let _ = write!(text, ",{value:.6},{low:.6},{high:.6},{bound:.4}");
@@ -322,25 +307,25 @@ pub(in super::super) fn csv(sheet: &Sheet) -> String {
         let _ = writeln!(
             text,
             ",{:.0},{:.0},{:.0},{:.0},{:.6},{},{},{},{},{}",
-            mark.cubic_bps,
-            mark.ours_bps,
-            mark.reference_cubic_bps,
-            mark.reference_ours_bps,
-            mark.reference_own_loss,
-            mark.alone_verdict.name(),
-            mark.keeps_verdict.name(),
-            mark.have_verdict.name(),
-            mark.loss_verdict.name(),
-            mark.met.name(),
+            result.cubic_bps,
+            result.ours_bps,
+            result.reference_cubic_bps,
+            result.reference_ours_bps,
+            result.reference_own_loss,
+            result.alone_verdict.name(),
+            result.keeps_verdict.name(),
+            result.have_verdict.name(),
+            result.loss_verdict.name(),
+            result.met.name(),
         );
     }
     text
 }
 
 /// Returns the columns of the background; a column without a value is empty.
-fn background(mark: &PathMark) -> (String, String, String) {
+fn background(result: &PathResult) -> (String, String, String) {
     use super::paths::Background;
-    match mark.path.background {
+    match result.path.background {
         Background::Shaper { burst_mbps, bucket_bytes } => {
             (burst_mbps.to_string(), bucket_bytes.to_string(), String::new())
         }

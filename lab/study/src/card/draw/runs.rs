@@ -11,9 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sabul_scenario::Run;
 use serde::{Deserialize, Serialize};
 
-use super::super::measure::{Trial, nonsense};
+use super::super::measure::{Trial, invalid_number};
 use super::super::plan::Exam;
-use super::judge::{PathMark, SeedResults, TrialResult};
+use super::judge::{PathResult, SeedResults, TrialResult};
 use super::paths::{PACKETS_MAX, Path, Question, Role};
 use crate::{Cause, Error, Observer, simulate};
 
@@ -52,9 +52,9 @@ struct PathRuns {
 }
 
 /// State shared by the threads.
-struct Books {
-    desks: Vec<PathRuns>,
-    marks: Vec<Option<PathMark>>,
+struct Progress {
+    runs: Vec<PathRuns>,
+    judged: Vec<Option<PathResult>>,
     journal: Option<(PathBuf, File)>,
 }
 
@@ -66,7 +66,7 @@ pub(in super::super) fn run(
     identity: &Identity,
     (threads, dir): (Option<usize>, Option<&std::path::Path>),
     observer: &Observer,
-) -> Result<Vec<PathMark>, Error> {
+) -> Result<Vec<PathResult>, Error> {
     let seeds = identity.seeds as usize;
     let (kept, journal) = match dir {
         None => (Vec::new(), None),
@@ -80,15 +80,15 @@ pub(in super::super) fn run(
     // A journal entry with a different path is from another version of the draw and is ignored.
     let known = |path: &Path| {
         kept.iter()
-            .find(|mark| mark.path.number == path.number && is_same(&mark.path, path))
+            .find(|result| result.path.number == path.number && is_same(&result.path, path))
             .cloned()
     };
-    let marks: Vec<Option<PathMark>> = paths.iter().map(known).collect();
-    let done = marks.iter().flatten().count();
+    let judged: Vec<Option<PathResult>> = paths.iter().map(known).collect();
+    let done = judged.iter().flatten().count();
     let mut jobs = Vec::new();
     for (exam, runs) in exams.iter().zip(all.chunks(seeds)) {
         let Question { path, role } = exam.question;
-        if marks[path].is_none() {
+        if judged[path].is_none() {
             let job = |(seed, run): (usize, &Run)| Job { path, role, seed, run: run.clone() };
             jobs.extend(runs.iter().enumerate().map(job));
         }
@@ -99,14 +99,14 @@ pub(in super::super) fn run(
         faults: BTreeMap::new(),
         left: Role::ALL.len() * seeds,
     };
-    let books =
-        Mutex::new(Books { desks: paths.iter().map(|_| path_runs()).collect(), marks, journal });
+    let progress =
+        Mutex::new(Progress { runs: paths.iter().map(|_| path_runs()).collect(), judged, journal });
     let is_broken = AtomicBool::new(false);
     let work = |job: &Job| {
         if is_broken.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let answer = work_off(job, paths, &books, observer);
+        let answer = work_off(job, paths, &progress, observer);
         if answer.is_err() {
             is_broken.store(true, Ordering::Relaxed);
         }
@@ -115,10 +115,10 @@ pub(in super::super) fn run(
     sabul_scenario::run_all_with_progress(&jobs, threads, |_| {}, work)
         .into_iter()
         .collect::<Result<(), Error>>()?;
-    Ok(books
+    Ok(progress
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner)
-        .marks
+        .judged
         .into_iter()
         .flatten()
         .collect())
@@ -158,19 +158,19 @@ fn announce(
     }
 }
 
-fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
-    books.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PathRuns {
-    /// Returns the mark of a path whose runs are finished. Seeds with a failed run are excluded
+    /// Returns the result of a path whose runs are finished. Seeds with a failed run are excluded
     /// from its numbers.
-    fn mark(&self, path: Path) -> PathMark {
+    fn result(&self, path: Path) -> PathResult {
         let has_failed = |seed: usize| self.faults.keys().any(|(failed, _)| *failed == seed);
         let good = self.results.iter().enumerate().filter(|(seed, _)| !has_failed(*seed));
         let good: Vec<SeedResults> = good.map(|(_, results)| *results).collect();
         let faults: Vec<String> = self.faults.values().cloned().collect();
-        PathMark::new(path, &good, &faults)
+        PathResult::new(path, &good, &faults)
     }
 }
 
@@ -186,7 +186,7 @@ fn result(job: &Job, path: &Path) -> Result<Result<TrialResult, String>, Error> 
         Err(error) => return Ok(Err(error.to_string())),
     };
     let trial = Trial { run: job.run.clone(), finished };
-    Ok(match nonsense(&trial) {
+    Ok(match invalid_number(&trial) {
         Some(what) => Err(format!("scenario '{}', {what}", job.run.scenario.name)),
         None => Ok(TrialResult::new(path, job.role, &trial)),
     })
@@ -195,13 +195,13 @@ fn result(job: &Job, path: &Path) -> Result<Result<TrialResult, String>, Error> 
 fn work_off(
     job: &Job,
     paths: &[Path],
-    books: &Mutex<Books>,
+    progress: &Mutex<Progress>,
     observer: &Observer,
 ) -> Result<(), Error> {
     let path = paths[job.path];
     let result = result(job, &path)?;
-    let mut books = lock(books);
-    let path_runs = &mut books.desks[job.path];
+    let mut progress = lock(progress);
+    let path_runs = &mut progress.runs[job.path];
     let results = &mut path_runs.results[job.seed];
     match (result, job.role) {
         (Ok(result), Role::Alone) => results.alone = result,
@@ -215,15 +215,15 @@ fn work_off(
     if path_runs.left > 0 {
         return Ok(());
     }
-    let mark = path_runs.mark(path);
-    let verdict = mark.met.name();
-    if let Some((file, journal)) = &mut books.journal {
-        write_line(journal, &mark).map_err(|error| {
+    let result = path_runs.result(path);
+    let verdict = result.met.name();
+    if let Some((file, journal)) = &mut progress.journal {
+        write_line(journal, &result).map_err(|error| {
             Error::failed(format!("cannot write to {}: {error}", file.display()))
         })?;
     }
-    books.marks[job.path] = Some(mark);
-    let done = books.marks.iter().flatten().count();
+    progress.judged[job.path] = Some(result);
+    let done = progress.judged.iter().flatten().count();
     observer.note(format_args!(
         "path {}: {} ({done} of {} done)",
         path.number,
@@ -239,9 +239,9 @@ fn write_line(journal: &mut File, line: &impl Serialize) -> io::Result<()> {
     journal.write_all(text.as_bytes())
 }
 
-/// Opens the journal. Keeps the marks of an earlier run with the same identity and discards
+/// Opens the journal. Keeps the results of an earlier run with the same identity and discards
 /// everything else.
-fn open(file: &std::path::Path, identity: &Identity) -> io::Result<(Vec<PathMark>, File)> {
+fn open(file: &std::path::Path, identity: &Identity) -> io::Result<(Vec<PathResult>, File)> {
     let kept = match File::open(file) {
         Ok(old) => read(BufReader::new(old), identity)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -251,12 +251,12 @@ fn open(file: &std::path::Path, identity: &Identity) -> io::Result<(Vec<PathMark
     let fresh = file.with_extension("jsonl.new");
     let mut journal = File::create(&fresh)?;
     write_line(&mut journal, identity)?;
-    kept.iter().try_for_each(|mark| write_line(&mut journal, mark))?;
+    kept.iter().try_for_each(|result| write_line(&mut journal, result))?;
     fs::rename(&fresh, file)?;
     Ok((kept, journal))
 }
 
-fn read(old: BufReader<File>, identity: &Identity) -> io::Result<Vec<PathMark>> {
+fn read(old: BufReader<File>, identity: &Identity) -> io::Result<Vec<PathResult>> {
     let mut lines = old.lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     if serde_json::from_str::<Identity>(&first).ok().as_ref() != Some(identity) {
@@ -291,28 +291,28 @@ mod tests {
         let faults = [((1, "beside"), "too fast".to_owned())];
         let path_runs =
             PathRuns { results: vec![results(2e6), results(0.0)], faults: faults.into(), left: 0 };
-        let mark = path_runs.mark(Path::drawn(7, 1));
-        assert!((mark.cubic_bps - 2e6).abs() < 1.0, "{mark:?}");
-        assert_eq!((mark.failed_runs, mark.fault.as_deref()), (1, Some("too fast")));
+        let result = path_runs.result(Path::drawn(7, 1));
+        assert!((result.cubic_bps - 2e6).abs() < 1.0, "{result:?}");
+        assert_eq!((result.failed_runs, result.fault.as_deref()), (1, Some("too fast")));
     }
 
     #[test]
     fn a_journal_keeps_whole_lines_of_the_same_draw() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join(JOURNAL);
-        let marks: Vec<PathMark> = (1..=40)
-            .map(|number| PathMark { path: Path::drawn(7, number), ..PathMark::default() })
+        let judged: Vec<PathResult> = (1..=40)
+            .map(|number| PathResult { path: Path::drawn(7, number), ..PathResult::default() })
             .collect();
         let (kept, mut journal) = open(&file, &identity(2)).unwrap();
         assert!(kept.is_empty());
-        marks.iter().for_each(|mark| write_line(&mut journal, mark).unwrap());
+        judged.iter().for_each(|result| write_line(&mut journal, result).unwrap());
         journal.write_all(b"{\"number\": 41, \"rate").unwrap();
         let (kept, _) = open(&file, &identity(2)).unwrap();
         assert_eq!(kept.len(), 40);
-        for (kept, mark) in kept.iter().zip(&marks) {
-            assert!(is_same(&kept.path, &mark.path), "{kept:?} {mark:?}");
+        for (kept, result) in kept.iter().zip(&judged) {
+            assert!(is_same(&kept.path, &result.path), "{kept:?} {result:?}");
         }
-        assert!(!is_same(&kept[0].path, &marks[1].path));
+        assert!(!is_same(&kept[0].path, &judged[1].path));
         let (kept, _) = open(&file, &identity(2)).unwrap();
         assert_eq!(kept.len(), 40, "the cut line is gone and the others are there");
         let (kept, _) = open(&file, &identity(3)).unwrap();

@@ -72,32 +72,33 @@ fn a_ratio_is_of_sums_over_the_same_seeds() {
 #[test]
 fn a_path_is_met_if_all_four_verdicts_are_yes() {
     let seeds = |theirs_bps: f64, own_loss: f64| vec![results(theirs_bps, own_loss); 4];
-    let mark = PathMark::new(path(), &seeds(45e6, 0.001), &[]);
+    let result = PathResult::new(path(), &seeds(45e6, 0.001), &[]);
     assert_eq!(
-        (mark.alone_verdict, mark.keeps_verdict, mark.have_verdict),
+        (result.alone_verdict, result.keeps_verdict, result.have_verdict),
         (Verdict::Yes, Verdict::Yes, Verdict::Yes)
     );
-    assert_eq!((mark.loss_verdict, mark.met), (Verdict::Yes, Verdict::Yes));
+    assert_eq!((result.loss_verdict, result.met), (Verdict::Yes, Verdict::Yes));
     assert!(
-        (mark.cubic_keeps.value - 0.9).abs() < 1e-9 && (mark.ours_have.value - 0.8).abs() < 1e-9
+        (result.cubic_keeps.value - 0.9).abs() < 1e-9
+            && (result.ours_have.value - 0.8).abs() < 1e-9
     );
     // 0.15 × 333 packets.
-    assert!((mark.alone_queue_packets.bound - 50.0).abs() < 1e-9);
+    assert!((result.alone_queue_packets.bound - 50.0).abs() < 1e-9);
 
-    let mark = PathMark::new(path(), &seeds(38e6, 0.001), &[]);
-    assert_eq!((mark.keeps_verdict, mark.met), (Verdict::No, Verdict::No), "0.76 is below 0.8");
+    let result = PathResult::new(path(), &seeds(38e6, 0.001), &[]);
+    assert_eq!((result.keeps_verdict, result.met), (Verdict::No, Verdict::No), "0.76 is below 0.8");
     let more = Path { ours: 4, ..path() };
     assert_eq!(
-        PathMark::new(more, &seeds(38e6, 0.001), &[]).keeps_verdict,
+        PathResult::new(more, &seeds(38e6, 0.001), &[]).keeps_verdict,
         Verdict::Yes,
         "0.7 is asked"
     );
-    assert_eq!(PathMark::new(path(), &seeds(45e6, 0.006), &[]).loss_verdict, Verdict::No);
+    assert_eq!(PathResult::new(path(), &seeds(45e6, 0.006), &[]).loss_verdict, Verdict::No);
 
     let mut seeds = seeds(45e6, 0.001);
     seeds[0].beside.theirs_bps = 5e6;
-    let mark = PathMark::new(path(), &seeds, &[]);
-    assert_eq!((mark.keeps_verdict, mark.met), (Verdict::Open, Verdict::Open));
+    let result = PathResult::new(path(), &seeds, &[]);
+    assert_eq!((result.keeps_verdict, result.met), (Verdict::Open, Verdict::Open));
 }
 
 #[test]
@@ -108,8 +109,8 @@ fn on_a_tiny_path_only_own_loss_counts_and_is_at_most_that_of_cubic() {
         Path { ours: 100, theirs: 100, ..path() },
     ] {
         let verdicts = |own_loss: f64| {
-            let mark = PathMark::new(tiny, &[results(1e6, own_loss); 4], &[]);
-            [mark.keeps_verdict, mark.loss_verdict, mark.met]
+            let result = PathResult::new(tiny, &[results(1e6, own_loss); 4], &[]);
+            [result.keeps_verdict, result.loss_verdict, result.met]
         };
         // CUBIC loses 0.01. Only own loss counts.
         assert_eq!(verdicts(0.009), [Verdict::No, Verdict::Yes, Verdict::Yes]);
@@ -128,9 +129,9 @@ fn the_lower_bound_of_a_share_is_the_wilson_bound() {
 #[test]
 fn a_path_with_a_failed_run_is_not_met_and_gives_the_fault() {
     let fault = ["it sent nothing".to_owned()];
-    let mark = PathMark::new(path(), &[results(45e6, 0.001); 3], &fault);
-    assert_eq!((mark.keeps_verdict, mark.met), (Verdict::Yes, Verdict::No));
-    assert_eq!((mark.failed_runs, mark.fault.as_deref()), (1, Some("it sent nothing")));
-    let none = PathMark::new(path(), &[], &fault);
+    let result = PathResult::new(path(), &[results(45e6, 0.001); 3], &fault);
+    assert_eq!((result.keeps_verdict, result.met), (Verdict::Yes, Verdict::No));
+    assert_eq!((result.failed_runs, result.fault.as_deref()), (1, Some("it sent nothing")));
+    let none = PathResult::new(path(), &[], &fault);
     assert_eq!((none.keeps_verdict, none.met), (Verdict::Open, Verdict::No));
 }

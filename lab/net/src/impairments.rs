@@ -7,7 +7,7 @@ use crate::loss::BurstProcess;
 
 /// State of burst losses, jitter and delay steps.
 #[derive(Clone)]
-pub(crate) struct Rough {
+pub(crate) struct Impairments {
     burst: Option<BurstProcess>,
     jitter: SeededRandom,
     /// Number of delay steps that have begun.
@@ -17,7 +17,7 @@ pub(crate) struct Rough {
     last: [Instant; 2],
 }
 
-impl Rough {
+impl Impairments {
     /// Returns `None` for a link without burst losses, jitter and delay steps.
     pub(crate) fn new(config: &LinkConfig, random: &SeededRandom) -> Option<Self> {
         let burst = config.burst_loss().map(|loss| BurstProcess::new(loss, random.fork("burst")));
