@@ -128,9 +128,9 @@ impl Host {
         })
     }
 
-    /// Returns the packets that the host's end of the device dropped because the router read too
-    /// slowly (`tx_dropped`), and the router's packets that the kernel refused (`rx_dropped` and
-    /// `rx_errors`).
+    /// Returns two counts of lost packets: those that the host's end of the device dropped because
+    /// the router read too slowly (`tx_dropped`), and those of the router that the kernel refused
+    /// (`rx_dropped` and `rx_errors`).
     pub(crate) fn drops(&self) -> Result<(u64, u64), LabError> {
         let fail =
             || LabError::system(format!("count the dropped packets of host '{}'", self.name));

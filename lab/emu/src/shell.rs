@@ -214,7 +214,7 @@ impl PathEnd {
 }
 
 /// Returns the hosts' MTU: above 1500 bytes if the link carries larger packets in both directions.
-/// A link with a smaller MTU drops larger packets, as its plan says; programs must discover that
+/// A link with a smaller MTU drops larger packets, as in its plan; programs must discover that
 /// MTU.
 fn mtu_over(link: &LinkPlan) -> u32 {
     let forward = link.forward.mtu().unwrap_or(MTU);

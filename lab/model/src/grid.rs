@@ -23,43 +23,43 @@ const CHUNK: usize = 4096;
 /// Limits for one point. Shorter than for a single set, because there are thousands of points.
 const LIMITS: Limits = Limits { rounds: 40_000, window: 3_000 };
 
-/// One parameter set of a grid and what it gave.
+/// One point of a grid and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Point {
-    /// Values of the grid's axes, in their order.
+    /// Values of the grid's axes, in the order of the axes.
     pub values: Vec<f64>,
-    /// Where it belongs.
+    /// Class of the orbit.
     pub region: Region,
     /// γ, the average loss.
     pub gamma: f64,
-    /// Mean rate in Mb/s.
+    /// Mean rate, in Mb/s.
     pub rate_mbps: f64,
-    /// Lowest rate in Mb/s.
+    /// Lowest rate, in Mb/s.
     pub rate_mbps_min: f64,
-    /// Highest rate in Mb/s.
+    /// Highest rate, in Mb/s.
     pub rate_mbps_max: f64,
-    /// Served rate, as a share of µ.
+    /// Rate served by the bottleneck, as a share of µ.
     pub utilisation: f64,
-    /// Rounds of the limit cycle, where one was met.
+    /// Length of the limit cycle in rounds, if there is a limit cycle.
     pub period_rounds: Option<u64>,
-    /// Changes of mode that were seen.
+    /// Number of mode changes.
     pub switches: u64,
-    /// One letter a lemma, as printed: `-` does not apply, `H` holds, `V` violated, `?` undecided.
+    /// One letter per lemma as printed: `-` does not apply, `H` holds, `V` violated, `?` undecided.
     pub printed: String,
-    /// The same as corrected.
+    /// One letter per lemma as corrected.
     pub corrected: String,
 }
 
-/// How often a statement came out in each way.
+/// Number of points by outcome of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Tally {
-    /// Conditions not met.
+    /// Points that do not meet the conditions.
     pub not_applicable: u64,
-    /// Holds.
+    /// Points at which the statement holds.
     pub holds: u64,
-    /// Violated.
+    /// Points at which the statement is violated.
     pub violated: u64,
-    /// Not decided.
+    /// Points without a decision.
     pub undecided: u64,
 }
 
@@ -74,31 +74,31 @@ impl Tally {
     }
 }
 
-/// One lemma over the whole grid.
+/// Results of one lemma over the whole grid.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LemmaTally {
-    /// Its number, from 1.
+    /// Number of the lemma, from 1.
     pub lemma: u8,
-    /// As printed.
+    /// Outcomes of the printed statement.
     pub printed: Tally,
-    /// As corrected.
+    /// Outcomes of the corrected statement.
     pub corrected: Tally,
-    /// The worst point at which it does not hold as printed.
+    /// The point with the worst violation of the printed statement.
     pub worst: Option<Counterexample>,
-    /// A point at which even the corrected statement does not hold.
+    /// A point that violates the corrected statement.
     pub corrected_failure: Option<Params>,
 }
 
 /// Result of a grid.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
-    /// Points that were worked on.
+    /// Number of evaluated points.
     pub points: u64,
-    /// Combinations that make no sense, such as µ ≥ C, and were left out.
+    /// Number of skipped combinations, which are invalid, such as µ ≥ C.
     pub left_out: u64,
-    /// Points in each region.
+    /// Number of points in each region.
     pub regions: Vec<(Region, u64)>,
-    /// Lemmas 1 to 8.
+    /// Results of lemmas 1 to 8.
     pub lemmas: Vec<LemmaTally>,
 }
 
@@ -218,15 +218,15 @@ fn fold(summary: &mut Summary, params: &Params, judged: Judged) -> Point {
 /// A quantity over two axes of a grid, for a heat map.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HeatMap {
-    /// The axis to the right.
+    /// Name of the horizontal axis.
     pub x: &'static str,
-    /// The axis upwards.
+    /// Name of the vertical axis.
     pub y: &'static str,
-    /// Middles of the columns.
+    /// Centres of the columns.
     pub x_values: Vec<f64>,
-    /// Middles of the rows.
+    /// Centres of the rows.
     pub y_values: Vec<f64>,
-    /// Mean γ of the points in each cell, row by row; `None` where there are none.
+    /// Mean γ of the points in each cell, row by row; null for a cell without points.
     pub gamma: Vec<Vec<Option<f64>>>,
     /// The most frequent region in each cell.
     pub region: Vec<Vec<Option<Region>>>,

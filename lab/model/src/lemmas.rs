@@ -35,14 +35,14 @@ pub const TITLES: [&str; 8] = [
     "two flows become equal",
 ];
 
-/// All lemmas on one parameter set.
+/// Results of all lemmas for one parameter set.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
     /// The parameters.
     pub params: Params,
     /// Behaviour of the first flow alone.
     pub orbit: Orbit,
-    /// Lemmas 1 to 8.
+    /// Results of lemmas 1 to 8.
     pub lemmas: Vec<LemmaReport>,
 }
 

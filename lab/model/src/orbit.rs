@@ -22,42 +22,42 @@ impl Default for Limits {
     }
 }
 
-/// How the following of an orbit ended.
+/// End of an orbit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum End {
-    /// Gap and queue came back to where they were, so all later rounds are known.
+    /// A limit cycle: gap and queue returned to earlier values, so all later rounds repeat.
     Cycle {
-        /// Rounds from one return to the next.
+        /// Length of the cycle, in rounds.
         period: u64,
     },
     /// Increase mode reached its limit λ = µ/(1−α), ρ = α.
     LockedAtTarget,
     /// Increase mode reached λ = C without ever exceeding the target loss.
     LockedAtCapacity,
-    /// A gap that no sender can keep.
+    /// The next gap was zero or negative, which no sender can keep.
     GapNotPositive {
-        /// The round that would have had it, from 0.
+        /// Round with this gap, from 0.
         round: u64,
         /// The gap in seconds.
         gap_s: f64,
     },
-    /// The window was measured; no cycle was met.
+    /// The averaging window ended without a cycle.
     Window,
-    /// The most rounds were done before anything was decided.
+    /// The maximum number of rounds was reached without a decision.
     TooLong,
 }
 
-/// Maximal runs of one mode, complete ones only.
+/// Complete runs of one mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Runs {
-    /// How many.
+    /// Number of runs.
     pub count: u64,
-    /// Rounds of the first.
+    /// Length of the first run, in rounds.
     pub first: u64,
-    /// Rounds of the longest.
+    /// Length of the longest run, in rounds.
     pub longest: u64,
-    /// Which is the longest, from 1.
+    /// Number of the longest run, from 1.
     pub longest_number: u64,
 }
 
@@ -73,7 +73,7 @@ impl Runs {
     }
 }
 
-/// First rounds at which a sequence broke a rule of monotony, from 0.
+/// First rounds at which a sequence was not monotonic, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Breaks {
     /// λ did not rise within increase mode.
@@ -86,21 +86,21 @@ pub struct Breaks {
     pub decrease_loss: Option<u64>,
 }
 
-/// Where an orbit belongs on a map of the parameters.
+/// Class of an orbit on a map of the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Region {
-    /// Goes up and down and loses at most the target on average.
+    /// The rate oscillates, and the mean loss is at most the target.
     Oscillates,
-    /// Goes up and down and loses more than the target on average.
+    /// The rate oscillates, and the mean loss exceeds the target.
     ExcessLoss,
-    /// Increase mode for ever.
+    /// Increase mode without end.
     Locks,
-    /// Decrease mode for as long as it was followed.
+    /// Decrease mode until the iteration ended.
     StaysOverloaded,
     /// The gap became zero or negative.
     GapNegative,
-    /// Increase mode for as long as it was followed, without reaching its limit.
+    /// Increase mode until the iteration ended, without reaching the limit of increase mode.
     Undecided,
 }
 
@@ -131,42 +131,42 @@ impl Region {
 /// Number of run lengths that are recorded.
 pub const RUNS_KEPT: usize = 32;
 
-/// Everything the lemmas ask about one flow.
+/// Long-run behaviour of one flow: input of the lemmas.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Orbit {
-    /// Rounds done.
+    /// Number of computed rounds.
     pub rounds: u64,
-    /// How it ended.
+    /// End of the orbit.
     pub end: End,
-    /// Where it belongs.
+    /// Class of the orbit.
     pub region: Region,
     /// Whether the first round is in increase mode.
     pub starts_in_increase: bool,
-    /// Lengths of the first runs, in rounds, modes taking turns from the first round's on.
+    /// Lengths of the first runs, in rounds; the modes alternate, from the mode of the first round.
     pub first_runs: Vec<u64>,
-    /// Changes from one mode to the other.
+    /// Number of mode changes.
     pub switches: u64,
     /// Runs of increase mode.
     pub increase: Runs,
-    /// Runs of decrease mode, Equation 3 counted in.
+    /// Runs of decrease mode, Equation 3 included.
     pub decrease: Runs,
-    /// Rounds of the unfinished last run.
+    /// Length of the unfinished last run, in rounds.
     pub last_run: u64,
-    /// Largest gap at the begin of an increase run that follows a decrease run, in seconds.
+    /// Largest gap at the start of an increase run after a decrease run, in seconds.
     pub gap_highest_s: Option<f64>,
-    /// Smallest gap at the begin of a decrease run that follows an increase run, in seconds.
+    /// Smallest gap at the start of a decrease run after an increase run, in seconds.
     pub gap_lowest_s: Option<f64>,
-    /// Where monotony broke.
+    /// Rounds at which sequences were not monotonic.
     pub breaks: Breaks,
     /// γ, the mean loss rate over the window or one cycle.
     pub gamma: f64,
     /// Error bound of γ: its change from one half of the window to the other.
     pub gamma_error: f64,
-    /// Mean rate in bit/s, over the same rounds; likewise those below.
+    /// Mean rate over the rounds of γ, in bit/s; the fields below use the same rounds.
     pub rate_mean: f64,
-    /// Lowest rate in bit/s.
+    /// Lowest rate, in bit/s.
     pub rate_min: f64,
-    /// Highest rate in bit/s.
+    /// Highest rate, in bit/s.
     pub rate_max: f64,
     /// Rate served by the bottleneck, as a share of µ.
     pub utilisation: f64,

@@ -179,11 +179,11 @@ impl Set {
     }
 }
 
-/// How the loss of a round is found.
+/// Computation of the loss of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
-    /// From the D/D/1/K queue, which fills and drains from round to round.
+    /// By the D/D/1/K queue, which fills and drains from round to round.
     #[default]
     Recursion,
     /// The shortcut of the proofs, `max(0, 1 − µ/λ)`: a queue that is always full.
@@ -367,13 +367,13 @@ fn below(key: Key, value: f64, capacity_mbps: f64) -> Result<(), ParamsError> {
 pub struct Params {
     /// C, the rate of the sender's interface, in Mb/s.
     capacity_mbps: f64,
-    /// µ, what the bottleneck serves this flow, or all flows together, in Mb/s.
+    /// µ, the service rate of the bottleneck for this flow, or for all flows together, in Mb/s.
     service_mbps: f64,
     /// L, the size of a packet in bits.
     packet_bits: f64,
-    /// K, the room of the queue in packets.
+    /// K, the queue size in packets.
     queue_packets: f64,
-    /// T, the time of a round in milliseconds.
+    /// T, the length of a round in milliseconds.
     round_ms: f64,
     /// The gain while the loss is above the target.
     k1: f64,
@@ -389,9 +389,9 @@ pub struct Params {
     rate_mbps_initial: f64,
     /// λ(0) of the second flow, for Lemma 8, in Mb/s.
     rate_mbps_initial_second: f64,
-    /// 0 if a round's own loss decides the next gap, 1 if the one before.
+    /// 0 if the loss of the same round determines the next gap, 1 if the loss of the previous round does.
     feedback_lag_rounds: u8,
-    /// How the loss of a round is found.
+    /// Computation of the loss of a round.
     variant: Variant,
     /// Whether Equation 3 is applied.
     equation3: bool,

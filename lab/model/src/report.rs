@@ -20,20 +20,20 @@ pub const SCHEMA: u32 = 1;
 pub struct CheckReport {
     /// Version of this document.
     pub schema: u32,
-    /// The sets that were checked one by one.
+    /// Results of the single parameter sets.
     pub sets: Vec<Named>,
-    /// The paper's known weak points.
+    /// Known weak points of the paper.
     pub suspects: Vec<Suspect>,
-    /// The grid, where one was asked for.
+    /// Results of the grid, if a grid was requested.
     pub grid: Option<Summary>,
 }
 
 /// A report under the name of its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Named {
-    /// Where the parameters come from.
+    /// Source of the parameters: a published set or a file.
     pub name: String,
-    /// All lemmas.
+    /// Results of all lemmas.
     pub report: Report,
 }
 
@@ -73,7 +73,7 @@ pub struct IterateReport {
     pub params: Params,
     /// Long-run behaviour of the first flow alone.
     pub orbit: Orbit,
-    /// Its rounds.
+    /// Rounds of the first flow alone.
     pub series: Series,
     /// Both flows together.
     pub phase_plane: PhasePlane,
@@ -98,7 +98,7 @@ pub struct GridReport {
     /// All points.
     #[serde(flatten)]
     pub results: Results,
-    /// Two axes of it, where it has two.
+    /// Heat map over two axes, if the grid has two.
     pub heat_map: Option<HeatMap>,
 }
 

@@ -6,16 +6,16 @@ use serde::Serialize;
 use crate::map::{Map, Round};
 use crate::params::Params;
 
-/// One flow over time. The first of each pair is the time at which the round starts, in seconds.
+/// Values of one flow over time. The first number of each pair is the start of the round, in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Series {
-    /// λ in Mb/s.
+    /// Rate λ, in Mb/s.
     pub rate_mbps: Vec<(f64, f64)>,
-    /// ρ.
+    /// Loss rate ρ, 0 to 1.
     pub loss: Vec<(f64, f64)>,
     /// Packets in the queue at the end of the round.
     pub queue_packets: Vec<(f64, f64)>,
-    /// δ in microseconds.
+    /// Gap δ, in microseconds.
     pub gap_us: Vec<(f64, f64)>,
 }
 
@@ -45,16 +45,16 @@ fn steps<const N: usize>(
 /// line of fairness the first flow is the faster one. [OVV-T §VI], proof of Lemma 8, Figure 2.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PhasePlane {
-    /// Where the two are, round by round.
+    /// Gaps of both flows, round by round.
     pub path_us: Vec<(f64, f64)>,
-    /// Two ends of the line of equal gaps.
+    /// Both ends of the line of equal gaps.
     pub fairness_us: Vec<(f64, f64)>,
-    /// Where both together send µ/(1−α): nearer to the origin the target loss is exceeded. Empty if
-    /// two interfaces cannot do that.
+    /// Line on which both flows together send µ/(1−α); nearer to the origin the loss exceeds the
+    /// target. Empty if two interfaces cannot reach this rate.
     pub overload_us: Vec<(f64, f64)>,
-    /// Rate of the first flow in Mb/s over seconds.
+    /// Rate of the first flow, in Mb/s over seconds.
     pub rate_mbps_first: Vec<(f64, f64)>,
-    /// Rate of the second flow in Mb/s over seconds.
+    /// Rate of the second flow, in Mb/s over seconds.
     pub rate_mbps_second: Vec<(f64, f64)>,
 }
 

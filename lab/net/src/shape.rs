@@ -192,7 +192,7 @@ pub(crate) struct Varying {
     course: Course,
 }
 
-/// How the next rate is determined.
+/// Rule for the next rate.
 #[derive(Clone, Debug)]
 enum Course {
     /// Random walk: a nearby rate between two limits.

@@ -187,7 +187,7 @@ type Pipe<P> = VecDeque<(Instant, Transit<P>)>;
 /// Slot of a route; reused after the route is removed.
 #[derive(Debug)]
 struct RouteSlot<P> {
-    /// How often the slot has been reused.
+    /// Number of reuses of the slot.
     reuse: u32,
     /// Links in order; the way back uses the reverse order.
     path: Arc<[usize]>,

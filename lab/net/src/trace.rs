@@ -57,9 +57,10 @@ impl Trace {
     /// Parses the bytes of a trace file.
     ///
     /// # Errors
-    /// If the file is larger than [`TRACE_BYTES_MAX`] or empty, a line is not a whole number up to
-    /// [`PERIOD_MS_MAX`] or is below the line before it, there are more than [`OPPORTUNITIES_MAX`]
-    /// lines, the last is 0, or the mean rate is outside the range of link rates.
+    /// - The file is larger than [`TRACE_BYTES_MAX`] or empty.
+    /// - A line is not a whole number up to [`PERIOD_MS_MAX`], or is below the line before.
+    /// - The file has more than [`OPPORTUNITIES_MAX`] lines, or the last line is 0.
+    /// - The mean rate is outside the range of link rates.
     pub fn parse(bytes: &[u8]) -> Result<Self, TraceError> {
         let whole = |what: String| Err(TraceError { line: None, what });
         if bytes.len() > TRACE_BYTES_MAX {

@@ -63,7 +63,7 @@ impl Axis {
     }
 }
 
-/// How the range follows from the data.
+/// Rule for the range of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// From the smallest to the largest value. Used for the time axis.

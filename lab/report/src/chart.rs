@@ -26,11 +26,11 @@ pub struct Line {
     pub name: String,
     /// Points in drawing order. A point with a coordinate that is not finite is a gap.
     pub points: Vec<(f64, f64)>,
-    /// How the points are joined.
+    /// Style of the connection between points.
     pub style: Style,
 }
 
-/// How the points of a [`Line`] are joined.
+/// Connection between the points of a [`Line`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// Straight lines from point to point.

@@ -20,7 +20,7 @@
 //! - Any text is valid input. Text is escaped, and shortened where it does not fit.
 //! - Series differ by marker or hatching as well as by colour, so a grey print is readable.
 //!
-//! Pictures are our own SVG, because `plotters` 0.3.7 draws its legend over the data, lets long
+//! Pictures are our own SVG. The crate `plotters` 0.3.7 draws its legend over the data, lets long
 //! names of groups overlap, and labels only the decades of a log axis. Pages use uPlot.
 //!
 //! # Examples

@@ -9,9 +9,9 @@
 //! those of `sabul-net`, which the lab drives by real time, so simulator and lab share one path
 //! model. The same scenario gives the same bits on every machine, on one thread or many.
 //!
-//! The model omits processing time (hosts respond at once, unless a defect is configured),
-//! handshakes (flows start with their first data), and everything below IP except rate, delay and
-//! queue.
+//! The model omits processing time: hosts respond at once, unless a defect is configured. The model
+//! also omits handshakes (flows start with their first data), and everything below IP except rate,
+//! delay and queue.
 
 mod host;
 mod net;

@@ -148,8 +148,8 @@ impl World {
         Ok(world)
     }
 
-    /// From now on, checks each component after every event that touches it, and that each byte of
-    /// a flow of our own protocol is delivered once. Slow.
+    /// Enables checks, which are slow: of each component after every event that touches the
+    /// component, and that each byte of a flow of our own protocol is delivered once.
     pub fn audit(&mut self) {
         self.is_audited = true;
         self.net.audit();

@@ -2,7 +2,7 @@
 //!
 //! A card is a list of scenarios (`plan.rs`). In virtual time all scenarios run in parallel. Pure
 //! functions compute the numbers of the card (`measure`), and `page` renders them. If a controller
-//! fails, or its runs have nonsensical numbers, the error names the controller. In the lab, fewer
+//! fails, or its runs have invalid numbers, the error names the controller. In the lab, fewer
 //! and shorter scenarios run one after another (`lab`). Invalid runs are listed with reasons
 //! instead of numbers.
 //!

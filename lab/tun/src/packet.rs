@@ -71,7 +71,7 @@ pub struct Tuple {
     pub destination_port: u16,
 }
 
-/// The frame is not an IP packet, or contradicts itself; the text says how.
+/// Error: the frame is not an IP packet, or its fields contradict each other; the text gives the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 

@@ -25,7 +25,6 @@ use sabul_units::{Bytes, CongestionFields, Instant, JetMaxFields, Packets, Rate,
 use super::number::rate_of;
 use super::watch::{Evidence, Watch};
 
-/// Phase name of a flow that ignores routers.
 /// Ours: packets allowed in flight beyond two RTTs of the rate.
 const WINDOW_SPARE: f64 = 64.0;
 /// Ours: largest number of packets in flight at any rate, or this many RTTs of the arrival rate.

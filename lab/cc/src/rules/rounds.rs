@@ -86,15 +86,16 @@ impl SenderRules for Sender {
     }
 }
 
-/// The mark to answer, and when.
+/// Receiver half: answers a mark once the path is quiet.
 #[derive(Debug)]
 struct Receiver {
     spacing: Spacing,
+    /// Mark to answer, and the time of the answer.
     mark: Option<(Mark, Instant)>,
 }
 
 impl Receiver {
-    /// How long the path must be quiet after a mark.
+    /// Returns the quiet time that must follow a mark.
     fn quiet(&self) -> Span {
         (self.spacing.mean() * QUIET_PACKETS).min(QUIET_MAX)
     }

@@ -1,3 +1,5 @@
+//! Worked equations of SABUL 2002: gap, loss, limits of parameters, and configurable defects.
+
 use super::*;
 use sabul_cc::{Moment, RttEstimate, SentNumber};
 use sabul_units::Instant;

@@ -1,3 +1,5 @@
+//! Worked equations of SABUL 2003: increase, loss epochs, slow start, and bounds.
+
 use super::*;
 use sabul_cc::{Moment, RttEstimate, SentNumber};
 

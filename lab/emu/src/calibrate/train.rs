@@ -351,8 +351,8 @@ impl Train {
     }
 }
 
-/// Returns the load of each link (offer ÷ rate, 0 without a rate) and the output of the last link
-/// in bit/s, damaged packets included, for an input of `offered` bit/s.
+/// Returns the load of each link and the output of the last link, for an input of `offered` bit/s.
+/// A load is offer ÷ rate, or 0 without a rate. The output is in bit/s, damaged packets included.
 fn pass(links: &[LinkConfig], offered: f64) -> (Vec<f64>, f64) {
     let mut flow = offered;
     let through = |link: &LinkConfig| {

@@ -1,3 +1,5 @@
+//! Tests of packet captures: contents of the files, full buffers, and unusable folders.
+
 use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::*;

@@ -19,8 +19,8 @@ pub(super) struct Copy {
     pub(super) bytes: Option<u64>,
 }
 
-/// Runs the copies of a plan until its stop, the end of the run, the end of all copies or an order
-/// to quit, whichever comes first. `run` runs one copy to the copy's own end. `at_end` is called
+/// Runs the copies of a plan until the earliest of these: the plan's stop, the end of the run, the
+/// end of all copies, an order to quit. `run` runs one copy to the copy's own end. `at_end` is called
 /// before the copies still running are dropped.
 ///
 /// # Errors

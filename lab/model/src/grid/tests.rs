@@ -1,3 +1,5 @@
+//! Tests of grids: points, counts of regions, heat maps, and errors of grid files.
+
 use super::*;
 use crate::params::{Set, Variant};
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::orbit::{Limits, Orbit};
 use crate::params::{Key, Params};
 
-/// How two values compare.
+/// Relation of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Relation {
     /// `<`
@@ -49,21 +49,21 @@ impl Relation {
 pub struct Sides {
     /// The value on the left.
     pub left: f64,
-    /// How it has to compare.
+    /// Required relation of left and right.
     pub relation: Relation,
     /// The value on the right.
     pub right: f64,
 }
 
-/// Something that is true, false, or not found out.
+/// A claim that is true, false, or undecided.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Claim {
     /// The claim, as a formula or in words.
     pub what: &'static str,
-    /// The values, where it compares two.
+    /// The two values, if the claim compares two.
     #[serde(flatten)]
     pub sides: Option<Sides>,
-    /// Whether it holds; `None` where the iteration did not decide it.
+    /// Whether the claim holds; `None` if the iteration did not decide.
     pub holds: Option<bool>,
 }
 
@@ -87,13 +87,13 @@ impl Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// A condition is not met, so it says nothing here.
+    /// A condition is not met, so the statement does not apply.
     NotApplicable,
-    /// Conditions met, conclusion found true.
+    /// The conditions are met, and the conclusion is true.
     Holds,
-    /// Conditions met, conclusion found false.
+    /// The conditions are met, and the conclusion is false.
     Violated,
-    /// The iteration ended before it was decided.
+    /// The iteration ended before a decision.
     Undecided,
 }
 
@@ -109,7 +109,7 @@ impl Outcome {
     }
 }
 
-/// Conditions, conclusion, and what came of it.
+/// Conditions and conclusion of a lemma, with the outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Statement {
     /// Conditions.
@@ -144,9 +144,9 @@ impl Statement {
 pub struct Number {
     /// Description.
     pub name: &'static str,
-    /// Its value.
+    /// Value of the number.
     pub value: f64,
-    /// Its unit; empty for pure numbers.
+    /// Unit of the value; empty for pure numbers.
     pub unit: &'static str,
 }
 
@@ -155,33 +155,33 @@ pub struct Number {
 pub struct Counterexample {
     /// Observed behaviour.
     pub what: String,
-    /// How bad it is, to find the worst; comparable within one lemma only.
+    /// Size of the violation, for a search of the worst point; comparable within one lemma only.
     pub severity: f64,
     /// The parameters.
     pub params: Params,
 }
 
-/// The judgement on one lemma for one parameter set.
+/// Verdict on one lemma for one parameter set.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Verdict {
     /// Neither the printed nor the corrected conditions are met.
     ConditionsNotMet,
-    /// It holds as printed.
+    /// The printed statement holds.
     Holds,
-    /// As printed it does not apply or does not hold; as corrected it holds.
+    /// The printed statement does not apply or does not hold; the corrected statement holds.
     HoldsCorrected {
-        /// Why the printed one does not hold, where it applies.
+        /// Counterexample to the printed statement, if the statement applies.
         counterexample: Option<Box<Counterexample>>,
     },
-    /// It does not hold as printed and no correction of ours covers this.
+    /// The printed statement does not hold, and the corrected statement does not apply.
     Violated {
         /// Observed behaviour.
         counterexample: Box<Counterexample>,
     },
-    /// Our corrected statement does not hold: an error of ours.
+    /// The corrected statement does not hold, which is our error.
     CorrectionViolated,
-    /// The iteration ended before it was decided.
+    /// The iteration ended before a decision.
     Undecided,
 }
 
@@ -208,20 +208,20 @@ impl Verdict {
     }
 }
 
-/// One lemma on one parameter set.
+/// Results of one lemma for one parameter set.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LemmaReport {
-    /// Its number, from 1.
+    /// Number of the lemma, from 1.
     pub lemma: u8,
     /// Subject.
     pub title: &'static str,
-    /// As printed.
+    /// The printed statement.
     pub printed: Statement,
-    /// As corrected.
+    /// The corrected statement.
     pub corrected: Statement,
-    /// The judgement.
+    /// Verdict on both statements.
     pub verdict: Verdict,
-    /// Values behind it.
+    /// Numbers that the verdict is based on.
     pub numbers: Vec<Number>,
 }
 

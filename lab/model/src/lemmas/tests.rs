@@ -1,3 +1,5 @@
+//! Tests of the lemmas: each lemma as printed and as corrected, with its counterexamples.
+
 use super::*;
 use crate::grid::builtin;
 use crate::params::Set;

@@ -1,3 +1,5 @@
+//! Tests of one round of the map: worked equations, and comparison with ninety-digit arithmetic.
+
 use dashu_float::FBig;
 use dashu_float::round::mode::HalfEven;
 use sabul_units::{Random as _, SeededRandom};

@@ -1,3 +1,6 @@
+//! Tests of orbits: regions, limit cycles and locked rates of the published sets, and the end of
+//! an orbit.
+
 use super::*;
 use crate::params::{Key, Set, Variant};
 use crate::suspects::{lemma3_example, lemma5_example};

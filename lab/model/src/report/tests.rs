@@ -1,3 +1,5 @@
+//! Tests of the text and JSON output of the model commands.
+
 use super::*;
 use crate::grid::read_grid;
 

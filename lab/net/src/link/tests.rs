@@ -1,3 +1,5 @@
+//! Tests of a link: serialisation, queue limits, losses, delays, and conservation of packets.
+
 use sabul_units::Rate;
 
 use super::*;

@@ -17,7 +17,7 @@ use sabul_units::{Instant, Span};
 use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
 use crate::setting::{LinkError, QueueLimit, ensure};
 
-/// How long the drop rate is remembered after a dropping state, in intervals. [RFC8289 §5]
+/// Time for which the drop rate is kept after a dropping state, in intervals. [RFC8289 §5]
 const MEMORY_INTERVALS: u64 = 16;
 
 /// Settings of controlled delay. [RFC8289 §3]
@@ -25,7 +25,7 @@ const MEMORY_INTERVALS: u64 = 16;
 pub struct Codel {
     /// Accepted standing delay.
     pub target: Span,
-    /// How long the target may be exceeded; about the longest RTT.
+    /// Longest time for which the delay may exceed the target; about the longest RTT.
     pub interval: Span,
     /// Whether ECN-capable packets are marked instead of dropped.
     pub is_marking: bool,

@@ -156,7 +156,7 @@ fn a_record_lists_each_link_entry_and_its_outcome() {
     assert!(topology.take_entries().is_empty());
 }
 
-/// How time advances: from deadline to deadline as in the simulator, or in its own steps and late
+/// Steps of time: from deadline to deadline as in the simulator, or in its own steps and late
 /// for everything, like a thread that the kernel wakes.
 #[derive(Clone, Copy, Debug)]
 enum Driver {

@@ -167,8 +167,8 @@ fn the_explicit_class_capacity_is_what_the_plain_class_leaves() {
     assert_eq!(bottleneck.snapshot(at_us(2_000_000)).explicit_capacity_bps, 50_000_000);
 }
 
-/// The flow receives each header 20 ms later. Until a flood is reported to the flow, 130 ms after
-/// the flood began, the flow sends twice its share, and the queue has to hold that.
+/// The flow receives each header 20 ms later. A flood is reported to the flow 130 ms after the flood
+/// began. Until then the flow sends twice its share, and the queue has to hold these packets.
 #[test]
 fn a_jetmax_flow_fills_its_share_without_drops_beside_a_sudden_flood() {
     let queue = crate::QueueSize::Time(Span::from_millis(100));

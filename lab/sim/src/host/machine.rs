@@ -18,7 +18,7 @@ use crate::net::Body;
 /// A batch ends when the next packet is more than this time behind, as at the real receiving end.
 /// (`NAP_MAX` there)
 const GATHER: Span = Span::from_micros(300);
-/// How late the real sending end wakes on purpose, plus a timer's lateness. (`BATCH_TIME` there)
+/// Intended lateness of the real sender's wake-ups, plus the lateness of a timer. (`BATCH_TIME` there)
 const LATE_MAX: Span = Span::from_micros(500);
 
 /// Random absences of a processor.

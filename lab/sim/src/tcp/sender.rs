@@ -582,8 +582,8 @@ impl TcpSender {
         self.reduce(0, false);
     }
 
-    /// [RFC8985 §7.4] An ACK beyond a probe that repeated the last segment, without a DSACK, shows
-    /// that the segment was lost and the probe repaired the loss.
+    /// [RFC8985 §7.4] Detects that a probe repaired the loss of the last segment: the probe repeated
+    /// the segment, and an ACK beyond the probe has no DSACK.
     fn judge_probe(&mut self, now: Instant, ack: &TcpAck, newly: u64) {
         let Some(tail) = self.rack.tail.filter(|tail| ack.ack >= tail.end) else { return };
         let is_repaired = tail.is_resent && !ack.has_duplicate && ack.ack > tail.end;

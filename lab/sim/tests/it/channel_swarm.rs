@@ -1,8 +1,8 @@
 //! Whole transfers in virtual time over random paths, each from a seed.
 //!
 //! Sender and receiver are the production types; the path is the simulator's link in both
-//! directions. Every run checks that each byte is delivered once and in its place, that the
-//! invariants of both ends hold after every event, and that the transfer ends. `SABUL_SWARM_SEED=n`
+//! directions. Every run checks that each byte is delivered once and in its place, and that the
+//! transfer ends. The invariants of both ends are checked after every event. `SABUL_SWARM_SEED=n`
 //! repeats one seed, `SABUL_SWARM_SEEDS=n` runs the first n.
 
 #![allow(clippy::unwrap_used, reason = "a test's own numbers")]

@@ -1,11 +1,10 @@
 //! Whole transfers through random worlds, each from a seed: a stress test of the core.
 //!
-//! Random are topology, rates, delays, queues and their disciplines, loss, bursts, reordering,
-//! duplication, damage, jitter, outages, packet size, controller, protocol profile, file sizes,
-//! slow applications, and competing traffic. Every run checks that each byte is delivered once and
-//! in its place, that the invariants of every component hold after every event, that everything
-//! arrives, and that memory stays bounded. `SABUL_SWARM_SEED=n` repeats one seed,
-//! `SABUL_SWARM_SEEDS=n` runs the first n.
+//! The seed determines topology, rates, delays, queue disciplines and all impairments of the links.
+//! The seed also determines packet size, controller, protocol profile, file sizes, slow applications
+//! and competing traffic. Every run checks that each byte is delivered once and in its place, that
+//! everything arrives, and that memory stays bounded. The invariants of every component are checked
+//! after every event. `SABUL_SWARM_SEED=n` repeats one seed, `SABUL_SWARM_SEEDS=n` runs the first n.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 

@@ -17,7 +17,7 @@ use crate::runs::Finished;
 
 /// Largest deviation from the fair share that still counts as fair.
 const FAIR_WITHIN: f64 = 0.2;
-/// How long fairness has to last, and the averaging window of goodput, in seconds.
+/// Least duration of fairness, and the averaging window of goodput, in seconds.
 const FAIR_FOR_S: f64 = 5.0;
 const FAIR_WINDOW_S: f64 = 1.0;
 

@@ -1,3 +1,5 @@
+//! Tests of the states of BBR version 1, and of its responses to losses and timeouts.
+
 use sabul_cc::tcp::testing::{RTT, ack, cx, loss};
 use sabul_cc::{Moment, SentNumber};
 use sabul_units::SeededRandom;

@@ -1,3 +1,5 @@
+//! Worked equations of Copa: steps of the window, velocity, modes, and base RTT.
+
 use sabul_cc::tcp::testing::{RTT, ack, cx, loss, values};
 use sabul_units::Span;
 

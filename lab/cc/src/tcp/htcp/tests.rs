@@ -1,3 +1,5 @@
+//! Worked equations of H-TCP: growth, decrease, and RTT estimates.
+
 use sabul_cc::Moment;
 use sabul_cc::tcp::testing::{RTT, ack, avoiding, cx, lose, values};
 

@@ -1,3 +1,5 @@
+//! Worked equations of LEDBAT++: gain, delay filter, slow start, and slowdowns.
+
 use sabul_cc::tcp::testing::{RTT, ack, cx, loss, values};
 use sabul_units::Span;
 

@@ -1,3 +1,5 @@
+//! Tests of packet trains: plan of a train, measured rate, and measured queue length.
+
 use sabul_net::{BurstLoss, Codel, EcnThreshold, LinkConfigBuilder, Red};
 use sabul_units::{Probability, Random as _, SeededRandom};
 

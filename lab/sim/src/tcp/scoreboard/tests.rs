@@ -1,3 +1,5 @@
+//! Tests of the SACK scoreboard against worked cases and a reference list.
+
 use sabul_units::{Random, SeededRandom, Span};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of the TCP sender: loss recovery, timers, ECN, and the facts for its controller.
+
 use std::sync::{Arc, Mutex};
 
 use sabul_cc::{Context, Controller};

@@ -1,3 +1,5 @@
+//! Tests of verdicts on random paths: intervals, ratios, and failed runs.
+
 use super::*;
 
 fn path() -> Path {

@@ -1,3 +1,5 @@
+//! Tests of random paths: seeds, ranges, mixture, and scenarios.
+
 use sabul_lab_cc::registry;
 use sabul_run::scenario::Arrivals;
 
