@@ -24,7 +24,7 @@ use sabul_front::limiter;
 use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_front::lost_metadata;
 use sabul_front::pipe::Pipe;
-use sabul_front::progress_line::Minimum;
+use sabul_front::progress_line::MinimumRate;
 use sabul_units::{count, show_bytes, show_rate};
 
 use crate::args::CpArgs;
@@ -321,7 +321,7 @@ async fn transfer(
     let result = match started {
         Ok(mut transfer) => {
             outcome.job.begins(&transfer);
-            let mut minimum = args.min_rate.map(Minimum::new);
+            let mut minimum = args.min_rate.map(MinimumRate::new);
             let (cc, policy) = (controller(args).to_owned(), args.policy.name().to_owned());
             json::print_event(outcome.lines.as_ref(), CopyEvent::Started { cc, policy });
             outcome.lines.iter_mut().for_each(LineBuilder::start);

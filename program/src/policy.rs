@@ -61,7 +61,7 @@ pub(crate) fn apply(args: &CpArgs, options: &mut TransferOptions) -> Result<(), 
     let most =
         [args.bwlimit.map(|rate| ("--bwlimit", rate)), args.rate.map(|rate| ("--rate", rate))];
     for (flag, most) in most.into_iter().flatten() {
-        if args.min_rate.is_some_and(|least| least > most) {
+        if args.min_rate.is_some_and(|min_rate| min_rate > most) {
             return refuse(format!(
                 "--min-rate is above {flag}, so every copy would fail; lower --min-rate"
             ));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sabul::{Progress, Transfer};
 use sabul_front::lines::LineBuilder;
-use sabul_front::progress_line::{Minimum, ProgressLine};
+use sabul_front::progress_line::{MinimumRate, ProgressLine};
 use tokio::time::MissedTickBehavior;
 
 use crate::cp::Recorder;
@@ -106,7 +106,7 @@ pub(crate) async fn follow(
     transfer: &mut Transfer,
     meter: &mut Meter,
     interrupt: &Interrupt,
-    minimum: &mut Option<Minimum>,
+    minimum: &mut Option<MinimumRate>,
     lines: &mut Option<LineBuilder>,
     recorder: &mut Option<Recorder>,
 ) -> (Progress, Option<String>) {

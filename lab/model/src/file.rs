@@ -46,7 +46,7 @@ pub fn read_params(text: &str) -> Result<Params, ParamsError> {
             builder = word(builder, name, value, &[]).map_err(|error| at(line, error))?;
         }
     }
-    refuse_twins(&given)?;
+    reject_duplicates(&given)?;
     builder.build().map_err(|error| place(error, &given))
 }
 
@@ -79,7 +79,7 @@ fn place(error: ParamsError, given: &[(Key, usize)]) -> ParamsError {
 }
 
 /// Rejects a quantity that is given both as a value and as a share.
-pub(crate) fn refuse_twins(given: &[(Key, usize)]) -> Result<(), ParamsError> {
+pub(crate) fn reject_duplicates(given: &[(Key, usize)]) -> Result<(), ParamsError> {
     for &(key, line) in given {
         let twin = given.iter().find(|(other, _)| key.twin() == Some(*other));
         if let Some((twin, other)) = twin {

@@ -30,7 +30,7 @@ use crate::forge::Forger;
 use crate::impairments::Impairments;
 use crate::packet::PacketMeta;
 use crate::queue::{Judgement, QueueDiscipline, Queued, RedGate, Scheduler};
-use crate::router::{Find, RouterAccount, Seat};
+use crate::router::{AttachedRouter, Find, RouterAccount};
 use crate::shape::{Bucket, Shape};
 use crate::trace::Player;
 
@@ -149,7 +149,7 @@ pub struct Link<P> {
     first_arrival: Option<Instant>,
 
     policer: Option<Box<Bucket>>,
-    router: Option<Box<Seat<P>>>,
+    router: Option<Box<AttachedRouter<P>>>,
     serialiser: Serialiser,
     stage: Stage<P>,
     /// Packets in order, each with its departure time.
@@ -674,13 +674,13 @@ impl<P: Clone> Link<P> {
 }
 
 /// Creates the router and the forger of a link; the router's identifier is random.
-fn seat<P>(config: &LinkConfig, random: &SeededRandom) -> Option<Seat<P>> {
+fn seat<P>(config: &LinkConfig, random: &SeededRandom) -> Option<AttachedRouter<P>> {
     #[expect(clippy::cast_possible_truncation, reason = "some bits of it")]
     let id = |random: &SeededRandom| random.fork("router").next_u64() as u32;
     let router = config.router().zip(config.rate());
     let router = router.and_then(|(plan, rate)| plan.build(rate, id(random)));
     let forger = config.forge().map(|how| Forger::new(how, random.fork("forge")));
-    Seat::new(router, forger, config.framing())
+    AttachedRouter::new(router, forger, config.framing())
 }
 
 /// Returns the replacement of the link's constant rate, if any.

@@ -57,14 +57,14 @@ impl RouterPlan {
 pub(crate) type Find<P> = fn(&mut P) -> Option<&mut CongestionHeader>;
 
 /// Processes headers at a link: a router, a forger, or both.
-pub(crate) struct Seat<P> {
+pub(crate) struct AttachedRouter<P> {
     router: Option<Router>,
     forger: Option<Forger>,
     find: Find<P>,
     framing: u32,
 }
 
-impl<P> Seat<P> {
+impl<P> AttachedRouter<P> {
     /// Returns `None` where there is neither a router nor a forger.
     pub(crate) fn new(
         router: Option<Router>,
@@ -104,9 +104,9 @@ impl<P> Seat<P> {
     }
 }
 
-impl<P> fmt::Debug for Seat<P> {
+impl<P> fmt::Debug for AttachedRouter<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat").field("router", &self.router).finish_non_exhaustive()
+        f.debug_struct("AttachedRouter").field("router", &self.router).finish_non_exhaustive()
     }
 }
 

@@ -46,9 +46,9 @@ fn read_top(top: &Table<'_>, name: &str, arm: Arm, traces: &Traces) -> Scenario 
         flow_tables.iter().map(|table| flow::read(table, &drafts, end, arm)).collect();
     let link_ids: Vec<&str> = drafts.iter().map(|draft| draft.id).collect();
     let flow_ids: Vec<&str> = flows.iter().map(|flow| flow.id.as_str()).collect();
-    refuse_twins(&link_tables, &link_ids, "link");
-    refuse_twins(&flow_tables, &flow_ids, "flow");
-    refuse_crowd(&flow_tables, &flows);
+    reject_duplicates(&link_tables, &link_ids, "link");
+    reject_duplicates(&flow_tables, &flow_ids, "flow");
+    reject_too_many_copies(&flow_tables, &flows);
     let links = drafts
         .into_iter()
         .enumerate()
@@ -122,7 +122,7 @@ fn items<'a>(
 }
 
 /// Logs links or flows of the same name.
-fn refuse_twins(tables: &[Table<'_>], ids: &[&str], kind: &str) {
+fn reject_duplicates(tables: &[Table<'_>], ids: &[&str], kind: &str) {
     let mut seen = std::collections::BTreeSet::new();
     for (table, id) in tables.iter().zip(ids) {
         if !id.is_empty() && !seen.insert(*id) {
@@ -132,7 +132,7 @@ fn refuse_twins(tables: &[Table<'_>], ids: &[&str], kind: &str) {
 }
 
 /// Logs the first flow that exceeds the limit on copies.
-fn refuse_crowd(tables: &[Table<'_>], flows: &[FlowPlan]) {
+fn reject_too_many_copies(tables: &[Table<'_>], flows: &[FlowPlan]) {
     let mut copies = 0;
     for (table, flow) in tables.iter().zip(flows) {
         let Arrivals::Together { count, .. } = flow.arrivals else { continue };

@@ -26,11 +26,11 @@
 //!              and can be withdrawn.
 //! Not here:    the circuit breaker (`breaker`), which bounds every controller.
 
-mod around;
 mod competitor;
 mod cubic;
 mod headroom;
 mod link;
+mod loss_context;
 mod loss_test;
 mod losses;
 mod path;
@@ -301,8 +301,8 @@ impl Sabul2026 {
         }
         self.end_silence();
         self.share.note(epoch, self.path.base() + self.path.queue());
-        let around = self.around(epoch, cx.now);
-        let meaning = self.losses.note(epoch, &around);
+        let context = self.loss_context(epoch, cx.now);
+        let meaning = self.losses.note(epoch, &context);
         if self.yields(cx) {
             return;
         }
@@ -312,7 +312,7 @@ impl Sabul2026 {
             let rtt = self.path.base() + self.path.queue();
             cubic.grow((rtt, self.path.stretch()), self.losses.recent(), epoch.is_limited, cx.now);
         }
-        if self.responds(meaning, around.is_queued, epoch, cx) {
+        if self.responds(meaning, context.is_queued, epoch, cx) {
             return;
         }
         match self.state {

@@ -273,18 +273,18 @@ fn rate_bps(bytes: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { bytes as f64 * 8.0 / time.as_secs_f64() }
 }
 
-/// Minimum rate of a copy: mean rate of arriving content over 30 s, from the fifth second on, until
+/// MinimumRate rate of a copy: mean rate of arriving content over 30 s, from the fifth second on, until
 /// all content has arrived.
 #[derive(Debug)]
-pub struct Minimum {
-    least: Rate,
+pub struct MinimumRate {
+    min_rate: Rate,
     seen: VecDeque<(Duration, u64)>,
 }
 
-impl Minimum {
+impl MinimumRate {
     /// Creates the check for this minimum rate.
-    pub const fn new(least: Rate) -> Self {
-        Self { least, seen: VecDeque::new() }
+    pub const fn new(min_rate: Rate) -> Self {
+        Self { min_rate, seen: VecDeque::new() }
     }
 
     /// Records the bytes at a time. Returns the rate in bit/s if the rate is below the minimum.
@@ -300,7 +300,7 @@ impl Minimum {
         let (from, before) = *self.seen.front()?;
         let time = at.saturating_sub(from);
         let rate = rate_bps(bytes.saturating_sub(before), time);
-        (time >= MINIMUM_WINDOW && rate < self.least.0 as f64).then_some(rate)
+        (time >= MINIMUM_WINDOW && rate < self.min_rate.0 as f64).then_some(rate)
     }
 
     /// Returns the error message for a transfer at this rate.
@@ -316,7 +316,7 @@ impl Minimum {
             "slower than --min-rate: {} over the last {} s instead of {}; {limiter}",
             show_rate(rate_bps),
             MINIMUM_WINDOW.as_secs(),
-            show_rate(self.least.0 as f64),
+            show_rate(self.min_rate.0 as f64),
         )
     }
 }
@@ -557,14 +557,14 @@ mod tests {
 
     #[test]
     fn only_half_a_minute_below_the_minimum_rate_is_too_slow() {
-        let mut watch = Minimum::new(Rate(8_000_000));
+        let mut minimum = MinimumRate::new(Rate(8_000_000));
         // 1 MB per second is exactly the minimum; half of it follows.
         for s in 0..60 {
-            assert_eq!(watch.update(second(s), s * 1_000_000, None), None, "{s}");
+            assert_eq!(minimum.update(second(s), s * 1_000_000, None), None, "{s}");
         }
         let slow = (60..90).find_map(|s| {
             let bytes = 59_000_000 + (s - 59) * 500_000;
-            watch.update(second(s), bytes, None).map(|rate| (s, rate))
+            minimum.update(second(s), bytes, None).map(|rate| (s, rate))
         });
         // One second at half the rate lowers the 30 s mean below the minimum.
         let (at, rate) = slow.unwrap();
@@ -574,10 +574,10 @@ mod tests {
 
     #[test]
     fn the_minimum_rate_ignores_the_start_and_the_time_after_the_last_byte() {
-        let mut watch = Minimum::new(Rate(8_000_000));
-        assert!((0..35).all(|s| watch.update(second(s), 0, Some(9)).is_none()));
-        assert_eq!(watch.update(second(35), 9, Some(9)), None, "it waits for a disk");
-        assert_eq!(watch.update(second(35), 0, Some(9)), Some(0.0));
+        let mut minimum = MinimumRate::new(Rate(8_000_000));
+        assert!((0..35).all(|s| minimum.update(second(s), 0, Some(9)).is_none()));
+        assert_eq!(minimum.update(second(35), 9, Some(9)), None, "it waits for a disk");
+        assert_eq!(minimum.update(second(35), 0, Some(9)), Some(0.0));
     }
 
     #[test]
@@ -585,9 +585,9 @@ mod tests {
         let limiter = vec![("path", 0.2), ("destination", 0.7), ("loss", 0.001)];
         let mut channel = ChannelStats::default();
         channel.limiter = limiter;
-        let text = Minimum::new(Rate(8_000_000)).verdict(1e6, &channel);
+        let text = MinimumRate::new(Rate(8_000_000)).verdict(1e6, &channel);
         assert!(text.ends_with("limited by: destination 70 %, path 20 % of the time"), "{text}");
-        let text = Minimum::new(Rate(8_000_000)).verdict(1e6, &ChannelStats::default());
+        let text = MinimumRate::new(Rate(8_000_000)).verdict(1e6, &ChannelStats::default());
         assert!(text.contains("only the sending side"), "{text}");
     }
 }

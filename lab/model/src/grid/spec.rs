@@ -4,7 +4,7 @@ use sabul_units::{Random as _, SeededRandom};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::file::{at, line_of, number, parse, refuse_twins, text, whole, word};
+use crate::file::{at, line_of, number, parse, reject_duplicates, text, whole, word};
 use crate::params::{Builder, Key, Params, ParamsError, check_range};
 
 /// Most points of one grid.
@@ -180,7 +180,7 @@ pub fn read_grid(source: &str) -> Result<Grid, ParamsError> {
             _ => grid.base = word(grid.base, name, value, &OTHERS).map_err(placed)?,
         }
     }
-    refuse_twins(&given)?;
+    reject_duplicates(&given)?;
     check_size(&grid)?;
     grid.heat_map = heat_axes(&grid, x, y)?;
     first_point(&grid)?;

@@ -138,7 +138,7 @@ struct Interval {
     ends: Instant,
     sent: u64,
     lost: u64,
-    is_starved: bool,
+    has_run_dry: bool,
 }
 
 /// State of a receiver that sends no NAKs.
@@ -203,7 +203,7 @@ impl<'a> Drive<'a> {
     }
 
     /// Returns whether the application has no data to send.
-    fn is_starved(&self) -> bool {
+    fn has_run_dry(&self) -> bool {
         let is_slow = |(at, change)| at <= self.now && matches!(change, Change::Application(_));
         self.path.change.is_some_and(is_slow) && self.next >= self.application.written
     }
@@ -223,9 +223,9 @@ impl<'a> Drive<'a> {
             && limits.hold_until.is_none_or(|hold| hold <= self.now)
             && (self.flying.len() as u64) < window
         {
-            if self.is_starved() {
+            if self.has_run_dry() {
                 self.application.limited_until = SentNumber(self.next);
-                self.interval.is_starved = true;
+                self.interval.has_run_dry = true;
                 break;
             }
             let Path { service, rtt, queue, loss, mark, .. } = self.path;
@@ -345,10 +345,10 @@ impl<'a> Drive<'a> {
             return;
         }
         let syn = self.controller.syn_interval();
-        let Interval { ends, sent, lost, is_starved } = self.interval;
+        let Interval { ends, sent, lost, has_run_dry } = self.interval;
         // All lost packets have been sent again, before new data.
         let [sent, resent, lost] = [sent, lost.min(sent), lost].map(Packets);
-        let report = IntervalReport::new(sent, resent, lost, syn, is_starved);
+        let report = IntervalReport::new(sent, resent, lost, syn, has_run_dry);
         self.controller.on_interval(&report, &moment(self.now, self.path.rtt, self.path.rtt));
         self.interval = Interval::until(ends + syn);
     }
@@ -356,7 +356,7 @@ impl<'a> Drive<'a> {
 
 impl Interval {
     const fn until(ends: Instant) -> Self {
-        Self { ends, sent: 0, lost: 0, is_starved: false }
+        Self { ends, sent: 0, lost: 0, has_run_dry: false }
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) enum Verdict {
 
 /// Circumstances of an epoch that decide the meaning of its losses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Around {
+pub(super) struct LossContext {
     /// A queue stood in the epoch.
     pub(super) is_queued: bool,
     /// This flow has a share of the link that only few flows can have; otherwise all loss counts as
@@ -150,17 +150,17 @@ impl Losses {
     }
 
     /// Processes an epoch; returns the meaning of its losses.
-    pub(super) fn note(&mut self, epoch: &Epoch, around: &Around) -> Meaning {
+    pub(super) fn note(&mut self, epoch: &Epoch, context: &LossContext) -> Meaning {
         self.full = self.full.max(epoch.shortest);
         let weight = (epoch.packets / RECENT_PACKETS).min(WEIGHT_MAX);
         self.recent += (epoch.lost - self.recent) * weight;
-        let may_be_few = around.may_be_few || self.is_proven;
+        let may_be_few = context.may_be_few || self.is_proven;
         if !may_be_few {
             self.chance = self.chance.min(CROWD_MAX);
         }
         let excess = (epoch.lost - self.chance) * epoch.packets;
         // Beside a queue a single loss counts, as for a TCP flow.
-        let least = if around.is_queued { QUEUED_EXCESS_MIN } else { EXCESS_MIN };
+        let least = if context.is_queued { QUEUED_EXCESS_MIN } else { EXCESS_MIN };
         let is_excess = excess > (DEVIATIONS * deviation(self.chance, epoch.packets)).max(least);
         if epoch.lost > CHANCE_MAX {
             return Meaning::Congestion;
@@ -168,18 +168,18 @@ impl Losses {
         if !is_excess {
             // Losses ended, so later losses have a beginning of their own.
             self.began = self.began.filter(|(_, lost)| self.recent > PROOF_LOST * lost);
-            let is_kept = around.is_bound || (around.is_queued && around.is_full);
+            let is_kept = context.is_bound || (context.is_queued && context.is_full);
             if !is_kept || epoch.lost < self.chance {
                 self.learn(epoch);
             }
             return Meaning::Random;
         }
         let is_light = epoch.lost < LIGHT_MAX;
-        if around.is_queued && (around.is_full || !is_light) {
+        if context.is_queued && (context.is_full || !is_light) {
             (self.began, self.is_proven) = (None, false);
             return Meaning::Congestion;
         }
-        if is_light && (around.is_queued || around.shows_queues) {
+        if is_light && (context.is_queued || context.shows_queues) {
             self.learn(epoch);
             return Meaning::Random;
         }
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     const NOW: Instant = Instant::ZERO;
-    const EMPTY: Around = Around {
+    const EMPTY: LossContext = LossContext {
         is_queued: false,
         is_full: false,
         may_be_few: true,
@@ -294,7 +294,7 @@ mod tests {
         (0..40)
             .for_each(|_| assert_eq!(losses.note(&epoch(1000.0, 0.01), &EMPTY), Meaning::Random));
         assert!((losses.chance() - 0.01).abs() < 1e-4);
-        let full = Around { is_queued: true, is_full: true, ..EMPTY };
+        let full = LossContext { is_queued: true, is_full: true, ..EMPTY };
         // 10 + 4 × sqrt(2 × 10) = 28.
         assert_eq!(losses.note(&epoch(1000.0, 0.027), &full), Meaning::Random);
         assert_eq!(losses.note(&epoch(1000.0, 0.03), &full), Meaning::Congestion);
@@ -305,20 +305,20 @@ mod tests {
     fn slowly_growing_loss_is_random_unless_losses_bound_the_window() {
         // A tenth of a per cent more in each epoch, up to 4 %; each step is far below four
         // deviations.
-        let rise = |around: &Around| {
+        let rise = |context: &LossContext| {
             let mut losses = Losses::new();
-            (1..=40).map(|n| losses.note(&epoch(1000.0, f64::from(n) / 1000.0), around)).last()
+            (1..=40).map(|n| losses.note(&epoch(1000.0, f64::from(n) / 1000.0), context)).last()
         };
         assert_eq!(rise(&EMPTY), Some(Meaning::Random));
-        let bound = Around { is_bound: true, shows_queues: false, ..EMPTY };
+        let bound = LossContext { is_bound: true, shows_queues: false, ..EMPTY };
         assert_eq!(rise(&bound), Some(Meaning::Unclear), "a test decides");
-        let crowd = Around { may_be_few: false, ..bound };
+        let crowd = LossContext { may_be_few: false, ..bound };
         assert_eq!(rise(&crowd), Some(Meaning::Congestion));
     }
 
     #[test]
     fn a_single_loss_of_a_full_queue_is_congestion() {
-        let full = Around { is_queued: true, is_full: true, ..EMPTY };
+        let full = LossContext { is_queued: true, is_full: true, ..EMPTY };
         assert_eq!(Losses::new().note(&epoch(20.0, 0.05), &full), Meaning::Congestion);
     }
 
@@ -326,14 +326,14 @@ mod tests {
     fn heavy_loss_needs_a_test_and_among_many_flows_is_congestion() {
         let mut losses = Losses::new();
         assert_eq!(losses.note(&epoch(1000.0, 0.1), &EMPTY), Meaning::Unclear);
-        let crowd = Around { may_be_few: false, ..EMPTY };
+        let crowd = LossContext { may_be_few: false, ..EMPTY };
         assert_eq!(losses.note(&epoch(1000.0, 0.1), &crowd), Meaning::Congestion);
         assert_eq!(losses.note(&epoch(1000.0, 0.6), &EMPTY), Meaning::Congestion, "over a half");
     }
 
     #[test]
     fn losses_that_persist_at_a_quarter_of_the_rate_are_tested_with_many_flows() {
-        let crowd = Around { may_be_few: false, is_bound: true, shows_queues: false, ..EMPTY };
+        let crowd = LossContext { may_be_few: false, is_bound: true, shows_queues: false, ..EMPTY };
         let meanings = |rest: f64| {
             let mut losses = Losses::new();
             let shares = [(1000.0, 0.2), (700.0, 0.2), (490.0, rest), (343.0, rest), (240.0, rest)];
@@ -343,7 +343,7 @@ mod tests {
         };
         let (meaning, mut losses) = meanings(0.2);
         assert!(meaning == Meaning::Unclear && losses.is_proven());
-        let full = Around { is_queued: true, is_full: true, ..crowd };
+        let full = LossContext { is_queued: true, is_full: true, ..crowd };
         assert_eq!(losses.note(&epoch(160.0, 0.2), &full), Meaning::Congestion);
         assert!(!losses.is_proven(), "a queue overflowed");
         let (_, mut losses) = meanings(0.2);

@@ -300,13 +300,13 @@ impl Sender {
 
     fn report_loss(&mut self, now: Instant, mut report: LossReport) {
         // DEV-009: drops at the receiver's own socket are not congestion of the path.
-        let excused = self.losses.take_excuse(now, report.first_time.0);
-        self.stats.lost_at_receiver += excused;
-        report.first_time.0 -= excused;
+        let discounted = self.losses.take_discount(now, report.first_time.0);
+        self.stats.lost_at_receiver += discounted;
+        report.first_time.0 -= discounted;
         self.stats.lost += report.first_time.0;
         self.stats.repeats += report.repeats.0;
         self.rate.note_lost(report.first_time.0);
-        if report.first_time.0 == 0 && (excused > 0 || report.repeats.0 == 0) {
+        if report.first_time.0 == 0 && (discounted > 0 || report.repeats.0 == 0) {
             return;
         }
         self.losses.hold(report);
@@ -348,7 +348,7 @@ impl Sender {
             let resolved = stats.arrived.max(ack.packets) + stats.lost + stats.lost_at_receiver;
             let most = stats.sent.saturating_sub(resolved);
             // The loss report may arrive a reordering window later.
-            self.losses.excuse(newly, most, now + rtt * 2 + ACK2_INTERVAL);
+            self.losses.discount(newly, most, now + rtt * 2 + ACK2_INTERVAL);
             self.window.shrink(now + rtt, Packets(self.ledger.numbers.in_flight()));
         } else {
             self.window.grow(now, rtt);

@@ -17,30 +17,30 @@ pub(super) struct Losses {
     next_event: Instant,
     /// Packets dropped by the receiver's socket; this many losses do not count as losses of the
     /// path.
-    excused: u64,
-    excused_until: Instant,
+    discounted: u64,
+    discount_until: Instant,
 }
 
 impl Losses {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { held: None, next_event: now, excused: 0, excused_until: now }
+        Self { held: None, next_event: now, discounted: 0, discount_until: now }
     }
 
     /// Records drops at the receiver's socket, bounded by `most`, the packets that may be lost.
-    pub(super) fn excuse(&mut self, packets: u64, most: u64, until: Instant) {
+    pub(super) fn discount(&mut self, packets: u64, most: u64, until: Instant) {
         let joined = packets.saturating_mul(OVERFLOW_JOINED);
-        self.excused = self.excused.saturating_add(joined).min(most);
-        self.excused_until = until;
+        self.discounted = self.discounted.saturating_add(joined).min(most);
+        self.discount_until = until;
     }
 
-    /// Takes up to `packets` from the excused count and returns how many.
-    pub(super) fn take_excuse(&mut self, now: Instant, packets: u64) -> u64 {
-        if now > self.excused_until {
-            self.excused = 0;
+    /// Takes up to `packets` from the discounted count and returns how many.
+    pub(super) fn take_discount(&mut self, now: Instant, packets: u64) -> u64 {
+        if now > self.discount_until {
+            self.discounted = 0;
         }
-        let excused = packets.min(self.excused);
-        self.excused -= excused;
-        excused
+        let discounted = packets.min(self.discounted);
+        self.discounted -= discounted;
+        discounted
     }
 
     /// Merges a report into the held one. Controllers decide by the first loss of a report whether

@@ -29,7 +29,7 @@ struct Interval {
     sent: u64,
     resent: u64,
     lost: u64,
-    starved: bool,
+    ran_dry: bool,
     paced: bool,
 }
 
@@ -170,7 +170,7 @@ impl RateControl {
         match why {
             WaitReason::Pacing | WaitReason::Freeze => self.interval.paced = true,
             WaitReason::Application | WaitReason::Receiver | WaitReason::Window => {
-                self.interval.starved = true;
+                self.interval.ran_dry = true;
             }
         }
         if self.limits.window.is_some_and(|most| in_flight >= most.0) {
@@ -201,7 +201,7 @@ impl RateControl {
 
     /// Ends the interval and reports it to the controller, unless the peer is silent.
     pub(super) fn end_interval(&mut self, now: Instant, has_feedback: bool) {
-        let Interval { sent, resent, lost, starved, paced } = std::mem::take(&mut self.interval);
+        let Interval { sent, resent, lost, ran_dry, paced } = std::mem::take(&mut self.interval);
         let report = IntervalReport::new(
             Packets(sent),
             Packets(resent),
@@ -209,7 +209,7 @@ impl RateControl {
             now.since(self.began),
             // Pacing never held a packet back: the machine was the limit, and the rate was not
             // reached.
-            starved || !paced,
+            ran_dry || !paced,
         );
         self.began = now;
         // DEV-015: as published, an interval without a report counts as one without a loss, so a

@@ -427,7 +427,7 @@ fn more_packets_or_bytes_than_were_sent_are_refused() {
 }
 
 #[test]
-fn reported_socket_drops_excuse_only_packets_that_may_be_lost() {
+fn reported_socket_drops_discount_only_packets_that_may_be_lost() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.push_block(10_000);
     drain(&mut sender, at_ms(0));

@@ -39,7 +39,7 @@ struct State {
     /// Changes that also apply to later transfers.
     requested: RequestedChanges,
     /// Minimum rate in bit/s, below which the command ends.
-    least_bps: Option<u64>,
+    min_rate_bps: Option<u64>,
     /// Present for servers only.
     served: Option<Served>,
 }
@@ -72,7 +72,7 @@ impl Job {
             policy: None,
             rate_limit_bps: None,
             requested: RequestedChanges::default(),
-            least_bps: None,
+            min_rate_bps: None,
             served: None,
         };
         Self { state: Arc::new(Mutex::new(state)) }
@@ -80,11 +80,16 @@ impl Job {
 
     /// Sets the policy, the maximum rate and the minimum rate in bit/s with which transfers start.
     #[must_use]
-    pub fn with_rates(self, policy: &str, most_bps: Option<u64>, least_bps: Option<u64>) -> Self {
+    pub fn with_rates(
+        self,
+        policy: &str,
+        rate_limit_bps: Option<u64>,
+        min_rate_bps: Option<u64>,
+    ) -> Self {
         let mut state = self.lock();
         state.policy = Some(policy.to_owned());
-        state.rate_limit_bps = most_bps;
-        state.least_bps = least_bps;
+        state.rate_limit_bps = rate_limit_bps;
+        state.min_rate_bps = min_rate_bps;
         drop(state);
         self
     }
@@ -219,7 +224,8 @@ impl Job {
         if change.rate_limit_total_bps.is_some() {
             return Err(format!("'sabul {command}' is not a server; use --bwlimit"));
         }
-        if let (Some(least), Some(most)) = (state.least_bps, change.rate_limit_bps.and_then(limit))
+        if let (Some(least), Some(most)) =
+            (state.min_rate_bps, change.rate_limit_bps.and_then(limit))
             && most < least
         {
             return Err(format!(

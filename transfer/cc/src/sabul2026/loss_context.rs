@@ -5,7 +5,7 @@
 
 use sabul_units::Instant;
 
-use super::losses::Around;
+use super::losses::LossContext;
 use super::path::Epoch;
 use super::{FEW, Sabul2026};
 
@@ -19,7 +19,7 @@ const SHOWN_PACKETS: f64 = 4.0;
 
 impl Sabul2026 {
     /// Returns the circumstances that decide the meaning of this epoch's losses.
-    pub(super) fn around(&self, epoch: &Epoch, now: Instant) -> Around {
+    pub(super) fn loss_context(&self, epoch: &Epoch, now: Instant) -> LossContext {
         let (base, jitter, link) = (self.path.base(), self.path.jitter(), self.link.rate());
         let queue_limit = self.losses.queue_limit(base);
         let shown = SHOWN_PACKETS / link.max(1.0);
@@ -29,7 +29,7 @@ impl Sabul2026 {
         // Something else than the path may have held the flow back.
         let sent = self.allowed() / (base + self.path.queue());
         let rate = epoch.rate.max((1.0 - epoch.lost) * sent);
-        Around {
+        LossContext {
             is_queued: self.path.queue() > low || epoch.longest - base > peak,
             is_full: epoch.longest - base > FULL_PART * (self.path.peak() - base),
             may_be_few: self.link.is_trained() && rate * FEW >= (1.0 - epoch.lost) * link,
