@@ -31,7 +31,7 @@ use room::Room;
 pub use shared::ChannelStats;
 pub(crate) use shared::{ChannelError, ChannelStart, PeerSilence, RateSettings};
 use shared::{Deliver, OnEnd, Report, Shared, State};
-pub(crate) use tcp::TcpStart;
+pub(crate) use tcp::{TcpStart, with_headers};
 
 /// Most reports queued for the thread of a sending endpoint.
 const REPORTS_MAX: usize = 1024;
@@ -105,8 +105,23 @@ impl SenderHandle {
     }
 
     /// Continues over UDP once all blocks that TCP carries have arrived; `None` if the channel has ended.
-    pub(crate) async fn back_to_udp(&self, start: ChannelStart) -> Option<Job> {
+    pub(crate) async fn back_to_udp(
+        &self,
+        start: impl FnOnce() -> Option<ChannelStart>,
+    ) -> Option<Job> {
         let HandedOver { on_end, .. } = handed_over(&self.shared).await?;
+        let mut start = started(start(), &self.shared, on_end)?;
+        let on_end = start.1;
+        let start = {
+            let mut state = self.shared.lock();
+            // These reports are of the channel before.
+            state.reports.clear();
+            if let Some(settings) = state.settings {
+                start.0.policy = settings.policy;
+                start.0.params.rate_limit_bps = settings.rate_limit_bps;
+            }
+            start.0
+        };
         self.shared.set_waker(start.socket.waker());
         let shared = Arc::clone(&self.shared);
         let endpoint = sender::SenderEndpoint::new(start, Arc::clone(&shared));
@@ -177,7 +192,10 @@ impl SenderHandle {
 
     /// Applies new rate settings.
     pub(crate) fn steer(&self, settings: RateSettings) {
-        self.shared.lock().steer = Some(settings);
+        let mut state = self.shared.lock();
+        state.steer = Some(settings);
+        state.settings = Some(settings);
+        drop(state);
         self.shared.wake();
     }
 
@@ -194,6 +212,22 @@ impl SenderHandle {
     /// Returns the statistics so far.
     pub(crate) fn stats(&self) -> ChannelStats {
         self.shared.lock().stats.clone()
+    }
+}
+
+/// Ends the channel if there are no start parameters.
+fn started(
+    start: Option<ChannelStart>,
+    shared: &Shared,
+    on_end: OnEnd,
+) -> Option<(ChannelStart, OnEnd)> {
+    match start {
+        Some(start) => Some((start, on_end)),
+        None => {
+            shared.stop();
+            on_end(Err(ChannelError::Broken));
+            None
+        }
     }
 }
 
@@ -300,8 +334,13 @@ impl ReceiverHandle {
     }
 
     /// As [`SenderHandle::back_to_udp`].
-    pub(crate) async fn back_to_udp(&self, start: ChannelStart, report: Report) -> Option<Job> {
+    pub(crate) async fn back_to_udp(
+        &self,
+        start: impl FnOnce() -> Option<ChannelStart>,
+        report: Report,
+    ) -> Option<Job> {
         let HandedOver { on_end, reception } = handed_over(&self.shared).await?;
+        let (start, on_end) = started(start(), &self.shared, on_end)?;
         self.shared.set_waker(start.socket.waker());
         let shared = Arc::clone(&self.shared);
         let endpoint =

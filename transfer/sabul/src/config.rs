@@ -415,10 +415,10 @@ setters!(TransferOptions {
 });
 
 impl TransferOptions {
-    /// Returns the channel settings that are sent to the peer.
+    /// Returns the choice of the carrier.
     ///
     /// # Errors
-    /// If a setting is invalid.
+    /// If the number of connections is invalid.
     pub(crate) fn carrier_plan(&self) -> Result<CarrierPlan, Error> {
         if !(1..=MAX_JOINING).contains(&self.tcp_connections) {
             return Err(Error::Config(format!(
@@ -429,6 +429,10 @@ impl TransferOptions {
         Ok(CarrierPlan { carrier: self.carrier, connections: self.tcp_connections })
     }
 
+    /// Returns the channel settings that are sent to the peer.
+    ///
+    /// # Errors
+    /// If a setting is invalid.
     pub(crate) fn channel_params(&self) -> Result<ChannelParams, Error> {
         let rules = needed_rules(&self.controller, &self.controller_params)?;
         check_policy(&self.controller, self.policy)?;

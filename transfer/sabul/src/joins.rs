@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::budget::Loan;
+use crate::budget::{Loan, MemoryBudget};
 use crate::connection::Connection;
 use crate::control::Event;
 use crate::error::Error;
@@ -25,7 +25,7 @@ use crate::tls::{self, JoinSecrets};
 
 /// Longest time until a joined connection is answered.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections dialled at the same time: a listener lets few callers of one address greet at once.
+/// Connections dialled at the same time: a listener limits concurrent handshakes of one address.
 const AT_ONCE: usize = 4;
 /// Longest time until the connector commits.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,6 +40,7 @@ pub(crate) struct Joins(Arc<Mutex<HashMap<u64, Expected>>>);
 #[derive(Debug)]
 struct Expected {
     secrets: JoinSecrets,
+    attempt: u32,
     joined: Vec<Option<Connection>>,
     /// Memory of the connections, held as long as the registration.
     loans: Vec<Loan>,
@@ -73,6 +74,7 @@ pub(crate) struct Joining {
     pub(crate) id: u64,
     pub(crate) proof: [u8; 32],
     pub(crate) exporter: [u8; 32],
+    pub(crate) attempt: u32,
     pub(crate) index: u8,
     pub(crate) count: u8,
 }
@@ -91,6 +93,7 @@ impl Joins {
         let id = secrets.id;
         let expected = Expected {
             secrets,
+            attempt: 0,
             joined: Vec::new(),
             loans: Vec::new(),
             is_complete: false,
@@ -105,9 +108,10 @@ impl Joins {
         &self,
         joining: Joining,
         mut connection: Connection,
-        loan: Loan,
+        memory: &MemoryBudget,
     ) -> Result<(), &'static str> {
         self.check(&joining)?;
+        let loan = memory.session().map_err(|_| "memory is short")?;
         let committed = tokio::time::timeout(COMMIT_TIMEOUT, connection.read_at_most(ANSWER_MAX));
         if !matches!(committed.await, Ok(Ok(Some(Message::Joined)))) {
             return Err("the connector does not need it");
@@ -117,6 +121,9 @@ impl Joins {
         for connection in &mut connections {
             let answered = tokio::time::timeout(ANSWER_TIMEOUT, connection.write(&Message::Joined));
             if !matches!(answered.await, Ok(Ok(()))) {
+                if let Some(expected) = self.lock().get_mut(&joining.id) {
+                    expected.is_complete = false;
+                }
                 return Err("a connection that joined a transfer was closed");
             }
         }
@@ -126,7 +133,7 @@ impl Joins {
     }
 
     fn check(&self, joining: &Joining) -> Result<(), &'static str> {
-        let &Joining { id, proof, exporter, index, count } = joining;
+        let &Joining { id, proof, exporter, attempt, index, count } = joining;
         let transfers = self.lock();
         let expected = transfers.get(&id).ok_or("it joins a transfer that does not exist")?;
         if !ticket::verify_proof(&expected.secrets.key, &exporter, &proof) {
@@ -135,8 +142,10 @@ impl Joins {
         if index >= count || count > MAX_JOINING {
             return Err("it joins a transfer with an invalid number of connections");
         }
-        if expected.is_complete {
-            return Err("it joins a transfer that has all its connections");
+        if expected.is_complete || attempt < expected.attempt {
+            return Err(
+                "it joins a transfer that has all its connections, or by an earlier attempt",
+            );
         }
         Ok(())
     }
@@ -148,14 +157,16 @@ impl Joins {
         connection: Connection,
         loan: Loan,
     ) -> Result<Option<Complete>, &'static str> {
-        let &Joining { id, index, count, .. } = joining;
+        let &Joining { id, attempt, index, count, .. } = joining;
         let mut transfers = self.lock();
         let expected = transfers.get_mut(&id).ok_or("it joins a transfer that has ended")?;
-        if expected.is_complete {
-            return Err("it joins a transfer that has all its connections");
+        if expected.is_complete || attempt < expected.attempt {
+            return Err(
+                "it joins a transfer that has all its connections, or by an earlier attempt",
+            );
         }
-        // Connections of an earlier attempt are dropped.
-        if expected.joined.len() != usize::from(count) {
+        if attempt > expected.attempt || expected.joined.len() != usize::from(count) {
+            expected.attempt = attempt;
             expected.joined = Vec::new();
             expected.joined.resize(count.into(), None);
             expected.loans = Vec::new();
@@ -193,6 +204,7 @@ pub(crate) async fn dial(
     peer: SocketAddr,
     fingerprint: [u8; 32],
     count: u8,
+    attempt: u32,
     secrets: JoinSecrets,
     timeout: Duration,
 ) -> Result<Vec<Connection>, Error> {
@@ -204,7 +216,8 @@ pub(crate) async fn dial(
         let (mut tasks, mut connections, mut dialled) = (JoinSet::new(), Vec::new(), 0);
         while connections.len() < usize::from(count) {
             while tasks.len() < AT_ONCE && dialled < count {
-                tasks.spawn(dial_one(peer, fingerprint, Arc::clone(&secrets), dialled, count));
+                let place = (attempt, dialled, count);
+                tasks.spawn(dial_one(peer, fingerprint, Arc::clone(&secrets), place));
                 dialled += 1;
             }
             let Some(done) = tasks.join_next().await else { break };
@@ -223,8 +236,7 @@ async fn dial_one(
     peer: SocketAddr,
     fingerprint: [u8; 32],
     secrets: Arc<JoinSecrets>,
-    index: u8,
-    count: u8,
+    (attempt, index, count): (u32, u8, u8),
 ) -> Result<Connection, String> {
     let stream = TcpStream::connect(peer).await.map_err(|error| error.to_string())?;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -232,7 +244,7 @@ async fn dial_one(
     let mut connection = Connection::new(stream);
     let exporter = connection.proof_exporter().map_err(|error| error.to_string())?;
     let proof = ticket::proof(&secrets.key, &exporter);
-    let message = Message::Join { id: secrets.id, proof, index, count };
+    let message = Message::Join { id: secrets.id, proof, attempt, index, count };
     connection.write(&message).await.map_err(|error| error.to_string())?;
     Ok(connection)
 }

@@ -457,15 +457,16 @@ async fn greet_and_hand_over(
     };
     caller.leave();
     let admitted = match greeting {
-        Ok(Greeting { connection, exporter, hello: Message::Join { id, proof, index, count } }) => {
-            let joining = Joining { id, proof, exporter, index, count };
-            let joined = match gate.endpoint.memory.session() {
-                Ok(loan) => gate.endpoint.joins.join(joining, connection, loan).await,
-                Err(_) => Err("memory is short"),
-            };
-            match joined {
+        Ok(Greeting {
+            connection,
+            exporter,
+            hello: Message::Join { id, proof, attempt, index, count },
+        }) => {
+            let joining = Joining { id, proof, exporter, attempt, index, count };
+            let endpoint = &gate.endpoint;
+            match endpoint.joins.join(joining, connection, &endpoint.memory).await {
                 Ok(()) => debug!(%peer, index, count, "a connection joined a transfer"),
-                Err(reason) => info!(%peer, reason, "a connection was closed"),
+                Err(reason) => debug!(%peer, reason, "a connection was closed"),
             }
             return;
         }

@@ -64,6 +64,53 @@ pub(crate) struct OpenPath {
     pub(crate) rtt: Option<Span>,
 }
 
+/// An open path that no endpoint uses yet.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingPath(Arc<Mutex<Option<OpenPath>>>);
+
+impl PendingPath {
+    pub(crate) fn new(path: OpenPath) -> Self {
+        Self(Arc::new(Mutex::new(Some(path))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<OpenPath>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the path for an endpoint.
+    pub(crate) fn take(&self) -> Option<OpenPath> {
+        self.lock().take()
+    }
+
+    /// Answers hellos that have arrived; returns false once the path is taken.
+    pub(crate) fn answer_hellos(&self, buffers: &mut RecvBuffers) -> bool {
+        let mut path = self.lock();
+        path.as_mut().map(|path| path.answer_hellos(buffers)).is_some()
+    }
+}
+
+impl OpenPath {
+    /// Answers hellos that have arrived: the peer repeats a hello whose answer was lost.
+    pub(crate) fn answer_hellos(&mut self, buffers: &mut RecvBuffers) {
+        while self.socket.recv(buffers).is_ok_and(|count| count > 0) {
+            for datagram in buffers.datagrams() {
+                let near = self.largest_opened.unwrap_or(PacketNumber(0));
+                let opener = &mut self.opener;
+                let hello = open_body(opener, datagram.payload, self.connection, Kind::Hello, near);
+                let Some((number, _, time)) = hello else { continue };
+                self.largest_opened = self.largest_opened.max(Some(number));
+                let mut body = [0; BODY_BYTES];
+                body[8..].copy_from_slice(&time);
+                let answer = self.next_number;
+                let sealed = seal(&mut self.sealer, Kind::HelloAck, self.connection, answer, &body);
+                let Ok(sealed) = sealed else { return };
+                self.next_number = answer.next();
+                let _ = self.socket.send(&sealed, sealed.len());
+            }
+        }
+    }
+}
+
 /// Decrypts a packet of this kind; returns its number and the first 16 bytes of its body.
 fn open_body(
     opener: &mut Opener,

@@ -228,12 +228,15 @@ pub enum Message {
         id: u64,
         /// Proof that the connector has the control connection's secret, bound to this TLS connection.
         proof: [u8; 32],
+        /// Number of the attempt: connections of an earlier attempt are dropped.
+        attempt: u32,
         /// Index of this connection, from zero.
         index: u8,
         /// Number of connections that join; at most [`MAX_JOINING`].
         count: u8,
     },
-    /// Listener to connector, on each connection that sent [`Message::Join`]: all of them have joined, and blocks follow.
+    /// On a connection that sent [`Message::Join`], first from the connector: it needs the connection. Then from the
+    /// listener: all connections have joined, and blocks follow.
     Joined,
     /// Receiver to sender of a transfer that TCP carries: a UDP path is open again.
     PathOpen {

@@ -251,7 +251,7 @@ impl SenderEndpoint {
             block_bytes: params.block_bytes,
             window_bytes: params.window_bytes,
             payload_bytes: mtu.payload(),
-            block_limit: BLOCK_LIMIT_START.saturating_add(shared.lock().taken),
+            block_limit: BLOCK_LIMIT_START.max(shared.lock().limit_before),
             first_number: start.next_number,
             reports,
             expiry: Expiry::Adaptive,

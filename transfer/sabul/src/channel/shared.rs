@@ -137,6 +137,10 @@ pub(super) struct State {
     pub(super) peer_silence: PeerSilence,
     /// New settings of the sender, if changed.
     pub(super) steer: Option<RateSettings>,
+    /// Settings of the sender, if they were changed.
+    pub(super) settings: Option<RateSettings>,
+    /// First block without room at the receiver, as known to an earlier carrier.
+    pub(super) limit_before: u32,
     pub(super) stats: ChannelStats,
 }
 

@@ -12,7 +12,7 @@ use super::ending::Ending;
 use super::router::Router;
 use crate::budget::Tally;
 use crate::connection::Connection;
-use crate::path::OpenPath;
+use crate::path::PendingPath;
 use crate::steer::Change;
 use sabul_files::Counts;
 
@@ -36,7 +36,7 @@ pub(crate) enum Event {
     /// Further connections have joined the transfer, to carry its blocks.
     Joined(Vec<Connection>),
     /// A UDP path is open again.
-    PathOpen(Box<OpenPath>),
+    PathOpen(PendingPath),
     /// The application cancels the transfer.
     Abort,
     /// The application changes policy or rate limit.

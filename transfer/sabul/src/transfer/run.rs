@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sabul_cc::Policy;
 use sabul_units::Span;
 use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message};
 use tokio::sync::oneshot;
@@ -25,10 +26,11 @@ use super::work::{
 use crate::budget::{BlockLoan, Tally};
 use crate::ceiling::Member;
 use crate::channel::{
-    ChannelError, ChannelStart, RateSettings, ReceiverHandle, SenderHandle, TcpStart,
+    ChannelError, ChannelStart, RateSettings, ReceiverHandle, SenderHandle, TcpStart, with_headers,
 };
 use crate::config::{Carrier, CarrierPlan, MeasureLimit, is_block_size};
 use crate::control::{Ending, Event, Input, Mailbox};
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::joins::Registration;
 use crate::machine::ReservedThreads;
@@ -103,6 +105,36 @@ pub(crate) struct Plan {
 enum Start {
     Udp(Box<ChannelStart>),
     Tcp(TcpStart, ChannelParams),
+}
+
+/// Settings of a UDP channel.
+struct UdpSettings {
+    endpoint: Arc<Endpoint>,
+    number: u32,
+    params: ChannelParams,
+    policy: Policy,
+}
+
+impl UdpSettings {
+    /// Makes the start parameters of a channel over this path.
+    fn with(self, path: OpenPath) -> ChannelStart {
+        let Self { endpoint, number, params, policy } = self;
+        ChannelStart {
+            path: path.socket.peer_addr().map(|peer| endpoint.paths.of(peer.ip())),
+            socket: path.socket,
+            connection: path.connection,
+            sealer: path.sealer,
+            next_number: path.next_number,
+            opener: path.opener,
+            largest_opened: path.largest_opened,
+            rtt: path.rtt,
+            silence: endpoint.timeouts.silence.into(),
+            events: endpoint.events.clone().map(|sink| sink.of_transfer(number)),
+            params,
+            policy,
+            ceiling: endpoint.sending.ceiling.clone(),
+        }
+    }
 }
 
 impl Start {
@@ -232,8 +264,9 @@ impl Run {
         let start = match established {
             Established::Udp(path) => Start::Udp(Box::new(self.udp_start(*path, params))),
             Established::Tcp(connections) => {
-                let reason = match self.carrier.carrier {
-                    Carrier::Tcp => "as requested",
+                let reason = match (&self.cx.side, self.carrier.carrier) {
+                    (Side::Listener { .. }, _) => "chosen by the other end",
+                    (_, Carrier::Tcp) => "as requested",
                     _ => "UDP does not pass",
                 };
                 let start = self.tcp_start(connections, params.block_bytes, reason);
@@ -254,28 +287,18 @@ impl Run {
     }
 
     fn udp_start(&self, path: OpenPath, params: ChannelParams) -> ChannelStart {
-        let peer = path.socket.peer_addr();
         let suite = *self.cx.router.suite().borrow();
-        debug!(transfer = self.mailbox.number, ?peer, ?suite, rtt = ?path.rtt, "UDP path");
-        ChannelStart {
-            path: peer.map(|peer| self.cx.endpoint.paths.of(peer.ip())),
-            socket: path.socket,
-            connection: path.connection,
-            sealer: path.sealer,
-            next_number: path.next_number,
-            opener: path.opener,
-            largest_opened: path.largest_opened,
-            rtt: path.rtt,
-            silence: self.cx.endpoint.timeouts.silence.into(),
-            events: self
-                .cx
-                .endpoint
-                .events
-                .clone()
-                .map(|sink| sink.of_transfer(self.mailbox.number)),
+        debug!(transfer = self.mailbox.number, ?suite, "UDP path");
+        self.udp_settings(params).with(path)
+    }
+
+    /// Settings of a UDP channel, for a path that may be taken later.
+    fn udp_settings(&self, params: ChannelParams) -> UdpSettings {
+        UdpSettings {
+            endpoint: Arc::clone(&self.cx.endpoint),
+            number: self.mailbox.number,
             params,
             policy: self.steering.policy,
-            ceiling: self.cx.endpoint.sending.ceiling.clone(),
         }
     }
 
@@ -371,7 +394,10 @@ impl Run {
         let stats = handle.stats();
         let now = sabul_units::Instant::ZERO + Span::from(began.elapsed());
         // Includes headers, as senders count.
-        let received = stats.packets * u64::from(stats.mtu);
+        let received = match stats.carrier {
+            "tcp" => with_headers(stats.bytes),
+            _ => stats.packets * u64::from(stats.mtu),
+        };
         if let Some(part) = part
             && part.update(now, received)
         {
@@ -432,6 +458,7 @@ impl Run {
                 handle.stop();
                 return Err(error);
             }
+            self.change_carrier(&Handle::Sender(handle.clone()));
         }
         let have = std::mem::take(&mut self.have);
         let (control, shared_progress) =
@@ -488,6 +515,7 @@ impl Run {
         // Time and cause of the session's end, while only the own reading thread still runs.
         let mut ended = None::<(Instant, Ending)>;
         let carried = Handle::Sender(handle.clone());
+        self.change_carrier(&carried);
         loop {
             let event = match self.event_within(ended.as_ref()).await? {
                 // After the receiver's result, this side stops the channel, and the peer may close the session before
@@ -519,7 +547,7 @@ impl Run {
                 _ => {}
             }
             if done.is_none() {
-                self.change_carrier(&carried).await;
+                self.change_carrier(&carried);
             }
             // A channel publishes its final statistics when it ends.
             if let (Some(done), true, true) = (&done, is_sent, channel_over) {
@@ -545,10 +573,8 @@ impl Run {
         part: Option<Member>,
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
-        let asked_bps = match &start {
-            Start::Udp(start) => start.params.rate_limit_bps,
-            Start::Tcp(start, _) => start.rate_limit_bps,
-        };
+        let (params, is_udp) = start.params();
+        let asked_bps = params.rate_limit_bps;
         let (input, event_sender) = (self.mailbox.input.clone(), self.mailbox.event_sender.clone());
         let control = self.cx.control.clone();
         let deliver = Box::new(move |block| {
@@ -559,7 +585,6 @@ impl Run {
         });
         let machine = self.cx.machine.clone();
         let thread = self.threads.channel.take();
-        let (params, is_udp) = start.params();
         let handle = match start {
             Start::Udp(start) => {
                 let report = Box::new(move |report| {
@@ -632,7 +657,7 @@ impl Run {
             let event = tokio::select! {
                 event = self.next_event() => {
                     let event = event?;
-                    self.change_carrier(&carried).await;
+                    self.change_carrier(&carried);
                     event
                 }
                 _ = interval.tick(), if part.is_some() => {

@@ -15,7 +15,7 @@ use sabul::internal::connect_to;
 use sabul::settings::{Carrier, Direction, MeasureLimit};
 use sabul::{
     Bytes, ConnectConfig, Error, Listener, ListenerConfig, Rate, Report, Service, Session,
-    TransferOptions,
+    Transfer, TransferOptions,
 };
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -114,6 +114,14 @@ impl Site {
         let address = path.address.to_string();
         let session = connect_to(&address, &ticket, ConnectConfig::default()).await.unwrap();
         Self { root, here, path, session }
+    }
+
+    /// Starts the upload of a new file.
+    async fn begin(&self, bytes: usize, options: &TransferOptions) -> Transfer {
+        let source = self.here.path().join("up");
+        fs::write(&source, content(bytes)).unwrap();
+        let to = RemoteDestination::path("up");
+        self.session.put(SourceSet::path(&source), to, options).await.unwrap()
     }
 
     /// Uploads a new file and checks the copy.
@@ -288,5 +296,77 @@ fn a_transfer_changes_its_carrier_many_times() {
         let (up, down) =
             tokio::join!(site.put(20_000_000, &options), site.get(20_000_000, &options));
         assert_eq!((up.unwrap().bytes, down.unwrap().bytes), (20_000_000, 20_000_000));
+    });
+}
+
+/// Carriers of a transfer in their order, until its end.
+async fn carriers(transfer: Transfer) -> Vec<&'static str> {
+    let handle = transfer.handle();
+    let seeing = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        loop {
+            let progress = handle.progress();
+            if seen.last() != Some(&progress.channel.carrier)
+                && !progress.channel.carrier.is_empty()
+            {
+                seen.push(progress.channel.carrier);
+            }
+            if progress.is_finished {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    transfer.finish().await.unwrap().into_result().unwrap();
+    seeing.await.unwrap()
+}
+
+#[test]
+fn the_carrier_is_shown_while_it_changes() {
+    run(async {
+        let site = Site::new(true).await;
+        let passes_udp = Arc::clone(&site.path.passes_udp);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            passes_udp.store(false, Ordering::Release);
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            passes_udp.store(true, Ordering::Release);
+        });
+        let options = TransferOptions::default().rate_limit(Some(Rate(20_000_000)));
+        let transfer = site.begin(30_000_000, &options).await;
+        assert_eq!(carriers(transfer).await, ["udp", "tcp", "udp"]);
+    });
+}
+
+#[test]
+fn a_slow_limit_over_tcp_is_no_silence() {
+    run(async {
+        let site = Site::new(false).await;
+        let options = TransferOptions::default().rate_limit(Some(Rate(100_000)));
+        let transfer = site.begin(60_000, &options).await;
+        let handle = transfer.handle();
+        for _ in 0..40 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let silence = handle.progress().channel.silence;
+            assert!(silence < Duration::from_millis(1900), "{silence:?}");
+        }
+        assert_eq!(handle.progress().channel.carrier, "tcp");
+        transfer.finish().await.unwrap().into_result().unwrap();
+    });
+}
+
+#[test]
+fn a_transfer_that_is_cancelled_over_tcp_ends_at_once() {
+    run(async {
+        let site = Site::new(false).await;
+        let options = options().rate_limit(Some(Rate(10_000_000)));
+        let transfer = site.begin(20_000_000, &options).await;
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let begin = Instant::now();
+        transfer.cancel();
+        assert!(matches!(transfer.finish().await, Err(Error::Cancelled)));
+        assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+        // The session still works.
+        site.get(100_000, &options).await.unwrap();
     });
 }

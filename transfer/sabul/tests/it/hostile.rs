@@ -340,7 +340,8 @@ fn connections_without_the_secret_of_a_session_join_no_transfer() {
         assert!(say(&mut stream, &open(1, control::Direction::Push, put)).await);
         while !matches!(receive(&mut stream).await, Some(Message::Accept { .. })) {}
         let proof = |exporter: [u8; 32]| sabul::internal::ticket::proof(&key, &exporter);
-        let message = |id, proof, index, count| Message::Join { id, proof, index, count };
+        let message =
+            |id, proof, index, count| Message::Join { id, proof, attempt: 1, index, count };
         assert!(!joins(&ticket, |_| message(id, [7; 32], 0, 1)).await, "a wrong proof");
         assert!(
             !joins(&ticket, |_| message(id, proof([0; 32]), 0, 1)).await,

@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use sabul::settings::{Direction, MeasureLimit};
+use sabul::settings::{Carrier, Direction, MeasureLimit};
 use sabul::{
     Bytes, ConnectConfig, Error, Listener, ListenerConfig, Policy, Rate, Service, Session,
     TransferOptions, connect,
@@ -69,6 +69,21 @@ fn the_policy_can_change_during_a_transfer_if_the_controller_supports_it() {
             }
             transfer.set_rate_limit(None).unwrap();
             assert_eq!(transfer.finish().await.unwrap().bytes, BYTES, "{direction:?}");
+        }
+    });
+}
+
+#[test]
+fn the_rate_limit_can_be_removed_over_tcp_in_both_directions() {
+    run(async {
+        for direction in [Direction::Send, Direction::Receive] {
+            let session = session().await;
+            let options =
+                TransferOptions::default().carrier(Carrier::Tcp).rate_limit(Rate(SLOW_BPS));
+            let transfer = session.measure(direction, bytes(BYTES), &options).await.unwrap();
+            transfer.set_rate_limit(None).unwrap();
+            let report = transfer.finish().await.unwrap();
+            assert_eq!((report.bytes, report.channel.carrier), (BYTES, "tcp"), "{direction:?}");
         }
     });
 }

@@ -13,7 +13,7 @@ use super::super::handover::{DriverEnd, Reception};
 use super::super::link::Clock;
 use super::super::room::Room;
 use super::super::shared::{ChannelError, ChannelStats, Deliver, Shared};
-use super::{END, HEADER, LIFE_SIGN, Progress, TcpStart, header, pair, run};
+use super::{END, HEADER, LIFE_SIGN, Progress, TcpStart, closed, header, pair, run, silent};
 use crate::connection::Connection;
 
 /// Bytes of a block read at once.
@@ -39,6 +39,7 @@ struct Intake {
     block_bytes: u32,
     rtt: Option<Span>,
     reason: &'static str,
+    silence: Duration,
     /// `None` once another carrier has taken over.
     state: Mutex<Option<IntakeState>>,
     /// First missing block, and first block without room.
@@ -62,6 +63,7 @@ pub(in super::super) async fn receive(
         block_bytes: start.block_bytes,
         rtt: start.rtt,
         reason: start.reason,
+        silence: start.silence,
         state: Mutex::new(Some(IntakeState {
             next,
             delivered,
@@ -124,8 +126,13 @@ async fn read_blocks(
             continue;
         };
         block.resize(length as usize, 0);
-        for slice in block.chunks_mut(SLICE) {
-            connection.read_exact(slice).await.map_err(ChannelError::Tcp)?;
+        let mut filled = 0;
+        while filled < block.len() {
+            let end = block.len().min(filled + SLICE);
+            match connection.read(&mut block[filled..end]).await.map_err(ChannelError::Tcp)? {
+                0 => return Err(closed()),
+                read => filled += read,
+            }
             intake.note_life();
         }
         intake.take(number, block);
@@ -164,6 +171,11 @@ impl Intake {
         }
         let mut guard = self.lock();
         let Some(state) = guard.as_mut() else { return Ok(None) };
+        if state.is_over {
+            return Err(ChannelError::Blocks(format!(
+                "the peer sent block {number} over TCP after the end of the blocks over TCP"
+            )));
+        }
         if number < state.next {
             return Ok(None);
         }
@@ -199,10 +211,10 @@ impl Intake {
     }
 
     /// Takes back buffers of the application, adjusts the room, and publishes the statistics.
-    fn tick(&self) -> Progress {
+    fn tick(&self) -> Result<Progress, ChannelError> {
         let now = self.clock.now();
         let mut guard = self.lock();
-        let Some(state) = guard.as_mut() else { return Progress::Drained };
+        let Some(state) = guard.as_mut() else { return Ok(Progress::Drained) };
         let mut shared = self.shared.lock();
         let returned = std::mem::take(&mut shared.free);
         state.room.returned(u32::try_from(returned.len()).unwrap_or(u32::MAX));
@@ -223,7 +235,7 @@ impl Intake {
             rtt_ms,
             phase: "receiving".to_owned(),
             silence,
-            silence_limit: shared.stats.silence_limit,
+            silence_limit: self.silence,
             carrier: "tcp",
             carrier_reason: self.reason,
             ..ChannelStats::default()
@@ -231,7 +243,10 @@ impl Intake {
         let is_drained = state.is_over && shared.hand_over.is_some();
         drop(shared);
         self.acknowledge(state);
-        if is_drained { Progress::Drained } else { Progress::Running }
+        if silence > self.silence {
+            return Err(silent(self.silence));
+        }
+        Ok(if is_drained { Progress::Drained } else { Progress::Running })
     }
 
     /// Notes that UDP carries the blocks from `number` on.

@@ -12,18 +12,17 @@ use tokio::time::Instant;
 use super::super::handover::DriverEnd;
 use super::super::link::Clock;
 use super::super::shared::{ChannelError, ChannelStats, Shared};
-use super::{END, HEADER, LIFE_SIGN, Progress, TcpStart, header, pair, run};
+use super::{END, HEADER, LIFE_SIGN, Progress, TcpStart, header, pair, run, silent, with_headers};
 use crate::ceiling::Member;
 use crate::connection::Connection;
 
 /// Bytes handed to a connection at once; the unit of pacing.
 const SLICE: usize = 64 << 10;
+const SLICE_MIN: usize = 1 << 10;
 /// Blocks that any receiver has room for.
 const LIMIT_START: u32 = 4;
 /// Longest unused time that a paced sender may catch up.
 const CATCH_UP: Duration = Duration::from_millis(10);
-/// Share of the content that TLS, TCP and IP headers add, in 1/1024: 52 bytes in each packet of 1500, 22 in each record.
-const HEADERS_1024: u64 = 38;
 
 /// Pacing of all connections together.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ impl Pace {
     fn reserve(&mut self, now: Instant, bytes: usize) -> Instant {
         let Some(limit) = self.limit_bps else { return now };
         let start = self.next.max(now.checked_sub(CATCH_UP).unwrap_or(now));
-        let bits = 8 * (bytes as u64 + bytes as u64 * HEADERS_1024 / 1024);
+        let bits = 8 * with_headers(bytes as u64);
         self.next = start + Duration::from_secs_f64(bits as f64 / limit.max(1) as f64);
         start
     }
@@ -103,8 +102,9 @@ struct FlowState {
     /// The receiver has sent its numbers.
     is_answered: bool,
     end: End,
-    /// Number of ticks by limiting factor.
-    ticks: [u64; 4],
+    /// Time of the last tick, and seconds by limiting factor.
+    ticked: Instant,
+    spent: [f64; 4],
 }
 
 #[derive(Debug)]
@@ -113,6 +113,7 @@ struct Flow {
     wake: Arc<Notify>,
     clock: Clock,
     reason: &'static str,
+    silence: Duration,
     rtt_ms: f64,
     state: Mutex<FlowState>,
 }
@@ -127,6 +128,7 @@ pub(in super::super) async fn send(
     let flow = Arc::new(Flow {
         clock: Clock::start(),
         reason: start.reason,
+        silence: start.silence,
         rtt_ms: start.rtt.map_or(0.0, |rtt| rtt.as_millis_f64()),
         state: Mutex::new(FlowState {
             acknowledged: taken,
@@ -140,7 +142,8 @@ pub(in super::super) async fn send(
             last_ack: Instant::now(),
             is_answered: false,
             end: End::No,
-            ticks: [0; 4],
+            ticked: Instant::now(),
+            spent: [0.0; 4],
         }),
         shared,
         wake,
@@ -154,6 +157,10 @@ pub(in super::super) async fn send(
     flow.publish();
     let mut state = flow.shared.lock();
     state.bytes_before = state.stats.bytes;
+    let mut own = flow.lock();
+    state.limit_before = own.limit;
+    own.part = None;
+    drop(own);
     drop(state);
     result
 }
@@ -179,7 +186,7 @@ async fn write_blocks(mut connection: Connection, flow: Arc<Flow>) -> Result<(),
         };
         let length = u32::try_from(block.len()).unwrap_or(u32::MAX);
         connection.write_all(&header(number, length)).await.map_err(ChannelError::Tcp)?;
-        for slice in block.chunks(SLICE) {
+        for slice in block.chunks(flow.slice()) {
             flow.pace(slice.len()).await;
             connection.write_all(slice).await.map_err(ChannelError::Tcp)?;
         }
@@ -257,6 +264,12 @@ impl Flow {
         is_first
     }
 
+    /// Bytes to hand over at once: at a low rate few, so that the peer receives some at least twice a second.
+    fn slice(&self) -> usize {
+        let limit = self.lock().pace.limit_bps.unwrap_or(u64::MAX);
+        usize::try_from(limit / 8 / 4).unwrap_or(usize::MAX).clamp(SLICE_MIN, SLICE)
+    }
+
     /// Waits until `bytes` may be sent.
     async fn pace(&self, bytes: usize) {
         let now = Instant::now();
@@ -314,6 +327,8 @@ impl Flow {
                 buffers.put_back(now, block);
             }
         }
+        drop(state);
+        self.shared.changed.notify_all();
         Ok(())
     }
 
@@ -340,11 +355,11 @@ impl Flow {
     }
 
     /// Applies new settings, and counts the limiting factor.
-    fn tick(&self) -> Progress {
+    fn tick(&self) -> Result<Progress, ChannelError> {
         let now = self.clock.now();
-        let (settings, has_blocks, taken) = {
+        let (settings, has_blocks, taken, is_finished) = {
             let mut state = self.shared.lock();
-            (state.steer.take(), !state.outgoing.is_empty(), state.taken)
+            (state.steer.take(), !state.outgoing.is_empty(), state.taken, state.is_finished)
         };
         let mut flow = self.lock();
         if let Some(settings) = settings {
@@ -362,18 +377,28 @@ impl Flow {
             () if !has_blocks && flow.written.is_empty() => Limit::Source,
             () => Limit::Path,
         };
-        flow.ticks[limit as usize] += 1;
-        let is_drained = flow.end == End::Sent;
+        let elapsed = flow.ticked.elapsed().as_secs_f64();
+        flow.ticked = Instant::now();
+        flow.spent[limit as usize] += elapsed;
+        let is_complete = is_finished && !has_blocks && flow.written.is_empty();
+        let progress = match () {
+            () if flow.end == End::Sent => Progress::Drained,
+            () if is_complete && flow.acknowledged == taken => Progress::Complete,
+            () => Progress::Running,
+        };
+        let silence = flow.last_ack.elapsed();
         drop(flow);
         self.publish();
-        if is_drained { Progress::Drained } else { Progress::Running }
+        if silence > self.silence && progress == Progress::Running {
+            return Err(silent(self.silence));
+        }
+        Ok(progress)
     }
 
     fn publish(&self) {
         let flow = self.lock();
-        let total = flow.ticks.iter().sum::<u64>().max(1) as f64;
-        let shares =
-            Limit::ALL.map(|limit| (limit.name(), flow.ticks[limit as usize] as f64 / total));
+        let total = flow.spent.iter().sum::<f64>().max(1e-9);
+        let shares = Limit::ALL.map(|limit| (limit.name(), flow.spent[limit as usize] / total));
         let silence = flow.last_ack.elapsed();
         let (delivered, rate_bps) = (flow.delivered, flow.pace.limit_bps.map(|rate| rate as f64));
         drop(flow);
@@ -387,7 +412,7 @@ impl Flow {
             phase: "tcp".to_owned(),
             limiter: shares.into_iter().filter(|(_, share)| *share > 0.0).collect(),
             silence,
-            silence_limit: state.stats.silence_limit,
+            silence_limit: self.silence,
             carrier: "tcp",
             carrier_reason: self.reason,
             ..ChannelStats::default()

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sabul_cc::Policy;
+use sabul_udp::RecvBuffers;
 use sabul_wire::control::{ChannelParams, Message};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::info;
 
@@ -23,7 +24,7 @@ use crate::connection::Connection;
 use crate::control::Event;
 use crate::error::Error;
 use crate::joins;
-use crate::path::OpenPath;
+use crate::path::{OpenPath, PendingPath};
 
 /// Time after the first hello until TCP is tried beside UDP. [RFC 8305 §5] gives the same time to an address.
 pub(super) const HEAD_START: Duration = Duration::from_millis(250);
@@ -40,6 +41,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// maximum.
 const UDP_PAUSE: Duration = Duration::from_secs(3);
 const UDP_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// Least distance of the attempt numbers before and after a change of the carrier.
+const ATTEMPTS: u32 = 1 << 16;
 /// Timeout of an attempt to dial.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -73,6 +76,11 @@ impl FirstCarrier {
     pub(super) fn choose(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
+
+    /// Takes the choice back: the carrier did not open.
+    fn release(&self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Dialler {
@@ -95,10 +103,15 @@ impl Dialler {
     }
 
     /// Dials, and joins the transfer if `is_needed` after that. Returns whether the connections have joined.
-    async fn dial(&self, is_needed: impl AsyncFnOnce() -> bool) -> Result<bool, Error> {
+    async fn dial(
+        &self,
+        attempt: u32,
+        is_needed: impl AsyncFnOnce() -> bool,
+    ) -> Result<bool, Error> {
         let secrets = self.connection.join_secrets(self.number);
         let secrets = secrets.map_err(|error| Error::from_tls(error, &self.peer.to_string()))?;
-        let dialling = joins::dial(self.peer, self.fingerprint, self.count, secrets, DIAL_TIMEOUT);
+        let dialling =
+            joins::dial(self.peer, self.fingerprint, self.count, attempt, secrets, DIAL_TIMEOUT);
         let mut connections = dialling.await?;
         if !is_needed().await {
             return Ok(false);
@@ -112,10 +125,18 @@ impl Dialler {
     /// Dials until the connections have joined, unless another carrier is chosen first.
     pub(super) fn race(self, first: FirstCarrier) -> Task {
         Task(tokio::spawn(async move {
-            loop {
-                match self.dial(async || first.choose()).await {
+            for attempt in 1.. {
+                let mut is_chosen = false;
+                let choose = async || {
+                    is_chosen = first.choose();
+                    is_chosen
+                };
+                match self.dial(attempt, choose).await {
                     Ok(_) => return,
                     Err(error) => tracing::debug!(%error, "TCP connections for the data"),
+                }
+                if is_chosen {
+                    first.release();
                 }
                 tokio::time::sleep(RETRY).await;
             }
@@ -123,13 +144,21 @@ impl Dialler {
     }
 
     /// Dials as soon as UDP is silent.
-    pub(super) fn watch(self, stats: impl Fn() -> ChannelStats + Send + Sync + 'static) -> Task {
+    pub(super) fn watch(
+        self,
+        begin: impl Future<Output = ()> + Send + 'static,
+        first_attempt: u32,
+        stats: impl Fn() -> ChannelStats + Send + Sync + 'static,
+    ) -> Task {
         let is_silent = move || {
             let ChannelStats { silence, rtt_ms, .. } = stats();
             silence > SILENT.max(Duration::from_secs_f64(SILENT_RTTS * rtt_ms / 1e3))
         };
         Task(tokio::spawn(async move {
+            begin.await;
+            let mut attempt = first_attempt;
             loop {
+                attempt += 1;
                 tokio::time::sleep(LOOK).await;
                 if !is_silent() {
                     continue;
@@ -138,7 +167,7 @@ impl Dialler {
                     tokio::time::sleep(SECOND_CHANCE).await;
                     is_silent()
                 };
-                match self.dial(is_needed).await {
+                match self.dial(attempt, is_needed).await {
                     Ok(true) => return,
                     Ok(false) => {}
                     Err(error) => {
@@ -163,7 +192,7 @@ pub(super) struct Carriage {
     /// TCP connections that have joined and are not used yet.
     pub(super) joined: Option<Vec<Connection>>,
     /// A UDP path that is open and not used yet.
-    path: Option<OpenPath>,
+    path: Option<PendingPath>,
     /// The receiver of the data has a UDP path, too.
     is_path_open_there: bool,
     /// Changes to TCP so far.
@@ -178,7 +207,7 @@ impl Carriage {
     pub(super) fn take(&mut self, event: Event) -> Event {
         match event {
             Event::Joined(connections) => self.joined = Some(connections),
-            Event::PathOpen(path) => self.path = Some(*path),
+            Event::PathOpen(path) => self.path = Some(path),
             Event::Control(Message::PathOpen { .. }) => self.is_path_open_there = true,
             event => return event,
         }
@@ -196,20 +225,24 @@ impl Run {
     pub(super) fn watch_carrier(&mut self, params: ChannelParams, is_udp: bool, handle: &Handle) {
         self.carriage.params = Some(params);
         if is_udp {
-            self.watch_udp(handle);
+            self.watch_udp(handle, std::future::ready(()));
         } else {
             self.wait_for_udp();
         }
     }
 
     /// Dials TCP when UDP falls silent, if this side is the connector.
-    fn watch_udp(&mut self, handle: &Handle) {
+    fn watch_udp(&mut self, handle: &Handle, begin: impl Future<Output = ()> + Send + 'static) {
         let number = self.mailbox.number;
         let dialler =
             Dialler::new(&self.cx, number, self.tcp_connections(), &self.mailbox.event_sender);
         let dialler = dialler.filter(|_| self.carrier.carrier == Carrier::Auto);
         let handle = handle.clone();
-        self.carriage.task = dialler.map(|dialler| dialler.watch(move || handle.stats()));
+        let first_attempt = (self.carriage.changes + 1) * ATTEMPTS;
+        self.carriage.task = dialler.map(|dialler| {
+            // Attempts of a later watch have higher numbers.
+            dialler.watch(begin, first_attempt, move || handle.stats())
+        });
     }
 
     /// Opens a UDP path beside the TCP connections.
@@ -228,8 +261,15 @@ impl Run {
                 tokio::time::sleep(pause.min(UDP_PAUSE_MAX)).await;
             }
             match reopen_path(&cx, number, times).await {
-                // A transfer that is over needs no path.
-                Ok(path) => drop(event_sender.send(Event::PathOpen(Box::new(path)))),
+                Ok(path) => {
+                    let path = PendingPath::new(path);
+                    // A transfer that is over needs no path.
+                    let _ = event_sender.send(Event::PathOpen(path.clone()));
+                    let mut buffers = RecvBuffers::new(1);
+                    while !is_connector && path.answer_hellos(&mut buffers) {
+                        tokio::time::sleep(LOOK).await;
+                    }
+                }
                 Err(error) => tracing::debug!(%error, "no UDP path beside TCP"),
             }
         })));
@@ -257,19 +297,23 @@ impl Run {
             rate_limit_bps: self.steering.limit_bps(),
             ceiling: self.cx.endpoint.sending.ceiling.clone(),
             rtt: None,
+            silence: self.cx.endpoint.timeouts.silence,
             reason,
         }
     }
 
-    /// Changes the carrier if another one is ready.
-    pub(super) async fn change_carrier(&mut self, handle: &Handle) {
-        let Some(mut params) = self.carriage.params.clone() else { return };
-        params.rate_limit_bps = self.steering.limit_bps();
+    /// Changes the carrier if another one is ready. The change itself runs beside this task, because it may have to wait
+    /// until all blocks of the present carrier have arrived.
+    pub(super) fn change_carrier(&mut self, handle: &Handle) {
+        let Some(params) = self.carriage.params.clone() else { return };
         if let Some(connections) = self.carriage.joined.take() {
             let start = self.tcp_start(connections, params.block_bytes, "UDP stopped passing");
-            if let Some(run) = handle.to_tcp(start).await {
-                self.cx.machine.spawn(run);
-            }
+            let taking = handle.clone();
+            self.cx.machine.spawn(async move {
+                if let Some(run) = taking.to_tcp(start).await {
+                    run.await;
+                }
+            });
             self.wait_for_udp();
         }
         let is_ready = matches!(handle, Handle::Receiver(_)) || self.carriage.is_path_open_there;
@@ -282,20 +326,24 @@ impl Run {
             if let Some(registration) = &self.registration {
                 registration.renew();
             }
-            info!(transfer, "UDP carries the data again");
-            let start = self.udp_start(path, params);
+            let (done, is_done) = oneshot::channel::<()>();
             let (control, machine, taking) =
                 (self.cx.control.clone(), self.cx.machine.clone(), handle.clone());
-            // The carrier changes when all blocks over TCP have arrived.
+            let event_sender = self.mailbox.event_sender.clone();
+            let rate_limit_bps = self.steering.limit_bps();
+            let settings = self.udp_settings(ChannelParams { rate_limit_bps, ..params });
             self.cx.machine.spawn(async move {
                 let report = move |report| control.send(Message::Feedback { transfer, report });
-                if let Some(job) = taking.to_udp(start, Box::new(report)).await
-                    && let Err(error) = machine.run_channel(None, job)
-                {
-                    tracing::warn!(%error, "the thread of a channel does not start");
+                let start = move || path.take().map(|path| settings.with(path));
+                let Some(job) = taking.to_udp(start, Box::new(report)).await else { return };
+                info!(transfer, "UDP carries the data again");
+                if let Err(error) = machine.run_channel(None, job) {
+                    taking.stop();
+                    let _ = event_sender.send(Event::Channel(Err(error)));
                 }
+                let _ = done.send(());
             });
-            self.watch_udp(handle);
+            self.watch_udp(handle, async move { drop(is_done.await) });
         }
     }
 }
@@ -308,9 +356,16 @@ impl Handle {
         })
     }
 
+    fn stop(&self) {
+        match self {
+            Self::Sender(handle) => handle.stop(),
+            Self::Receiver(handle) => handle.stop(),
+        }
+    }
+
     async fn to_udp(
         &self,
-        start: ChannelStart,
+        start: impl FnOnce() -> Option<ChannelStart>,
         report: Box<dyn FnMut(Vec<u8>) + Send>,
     ) -> Option<Job> {
         match self {

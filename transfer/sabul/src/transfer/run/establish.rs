@@ -51,8 +51,9 @@ impl Run {
                 if let Some(connections) = self.carriage.joined.take() {
                     return Ok((Established::Tcp(connections), accepted));
                 }
-                if let Some(path) = opened.take()
+                if opened.is_some()
                     && first.choose()
+                    && let Some(path) = opened.take()
                 {
                     return Ok((Established::Udp(Box::new(path)), accepted));
                 }
