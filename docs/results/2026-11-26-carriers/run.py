@@ -42,7 +42,7 @@ def pass_udp(path):
 
 
 class Copy:
-    """A copy from left to right: its times, the growth of the file, and the messages about carriers."""
+    """A copy from left to right: its time, and the messages about carriers."""
 
     def __init__(self, path, disk, size, *options, during=lambda copy: None, limit=90):
         self.root = f"{disk}/root"
@@ -54,17 +54,16 @@ class Copy:
         server = path.run("right", [outside.SABUL, "serve", "--once", "--root", self.root, "--listen", f"{outside.RIGHT}:{outside.PORT}",
                                     "--ticket-file", ticket], limit + 30, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         outside.until(lambda: os.path.exists(ticket) and os.path.getsize(ticket), 20)
-        self.path, self.begin, self.growth, self.said = path, time.monotonic(), [(0.0, 0)], []
+        self.path, self.begin, self.said = path, time.monotonic(), []
         client = path.run("left", [outside.SABUL, "cp", "--fresh", "-vv", "--json", f"{disk}/file", "sabul:///", "--ticket", ticket, *options],
                           limit, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        watcher = threading.Thread(target=self.watch, args=(client,))
         reader = threading.Thread(target=self.read, args=(client,))
-        watcher.start(), reader.start()
+        reader.start()
         during(self)
         out = client.stdout.read()
         self.code = client.wait()
         self.seconds = time.monotonic() - self.begin
-        watcher.join(), reader.join()
+        reader.join()
         server.wait(60)
         self.json = json.loads(out) if out.strip() else {}
         self.same = self.code == 0 and subprocess.run(["cmp", "-s", f"{disk}/file", f"{self.root}/file"]).returncode == 0
@@ -75,27 +74,11 @@ class Copy:
     def sleep_until(self, seconds):
         time.sleep(max(0, seconds - self.now()))
 
-    def watch(self, client):
-        while client.poll() is None:
-            size = 0
-            for name in os.listdir(self.root):
-                try:
-                    size += os.stat(f"{self.root}/{name}").st_blocks * 512
-                except FileNotFoundError:
-                    pass
-            if size > self.growth[-1][1]:
-                self.growth.append((self.now(), size))
-            time.sleep(0.02)
-
     def read(self, client):
         for line in client.stderr:
             found = re.search(r"(TCP carries the data|UDP carries the data again)", line)
             if found:
                 self.said.append((round(self.now(), 2), found[1]))
-
-    def longest_gap(self, begin, end):
-        times = [t for t, _ in self.growth if begin <= t <= end]
-        return max((b - a for a, b in zip(times, times[1:])), default=None)
 
 
 def start(disk, turn):
@@ -139,9 +122,9 @@ def cut(disk, turn):
     with outside.HostPath(RATE, RTT, round(outside.product(RATE, RTT)), seed=turn) as path:
         prepare(path)
         copy = Copy(path, disk, 256 << 20, "--bwlimit", "100M", during=during)
-        back = [t for t, text in copy.said if text.startswith("UDP")]
-        yield {"part": "cut", "right": copy.same, "gap_after_cut_s": round(copy.longest_gap(copy.blocked - 0.5, copy.blocked + 6) or 99, 2),
-               "udp_again_s": round(back[0] - copy.passed, 2) if back else None, "carrier": copy.json.get("carrier"), "said": copy.said}
+        tcp, udp = ([t for t, text in copy.said if text.startswith(word)] for word in ("TCP", "UDP"))
+        yield {"part": "cut", "right": copy.same, "tcp_after_cut_s": round(tcp[0] - copy.blocked, 2) if tcp else None,
+               "udp_after_pass_s": round(udp[0] - copy.passed, 2) if udp else None, "carrier": copy.json.get("carrier")}
 
 
 def outage(disk, turn):
