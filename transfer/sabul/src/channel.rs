@@ -18,16 +18,14 @@ mod shared;
 mod silence;
 mod tcp;
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-use sabul_units::Instant;
 use tokio::sync::oneshot;
 
-use self::driver::Job;
+use self::driver::{Job, Wake};
 use crate::budget::BlockLoan;
 use buffers::Buffers;
 use handover::{HandedOver, Reception};
-use room::Room;
 pub use shared::ChannelStats;
 pub(crate) use shared::{ChannelError, ChannelStart, PeerSilence, RateSettings};
 use shared::{Deliver, OnEnd, Report, Shared, State};
@@ -54,12 +52,8 @@ impl SenderHandle {
         memory: BlockLoan,
         on_end: OnEnd,
     ) -> Result<(Self, Job), ChannelError> {
-        let buffers = Some(Buffers::new(memory));
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State { buffers, ..State::default() }),
-            changed: Condvar::new(),
-            waker: Mutex::new(start.socket.waker()),
-        });
+        let state = State { buffers: Some(Buffers::new(memory)), ..State::default() };
+        let shared = Shared::new(state, start.socket.waker());
         let block_bytes = start.params.block_bytes as usize;
         let endpoint = Box::new(sender::SenderEndpoint::new(start, Arc::clone(&shared))?);
         let job = Job { name: "sabul-send", endpoint, shared: Arc::clone(&shared), on_end };
@@ -72,19 +66,10 @@ impl SenderHandle {
         memory: BlockLoan,
         on_end: OnEnd,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let (wake, waker) = tcp::waker();
-        let buffers = Some(Buffers::new(memory));
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State { buffers, ..State::default() }),
-            changed: Condvar::new(),
-            waker: Mutex::new(waker),
-        });
+        let state = State { buffers: Some(Buffers::new(memory)), ..State::default() };
+        let shared = Shared::new(state, Wake::none());
         let block_bytes = start.block_bytes as usize;
-        let running = Arc::clone(&shared);
-        let run = async move {
-            let result = tcp::send(start, Arc::clone(&running), wake).await;
-            driver::end(|| None, &running, on_end, result);
-        };
+        let run = send_over_tcp(start, &shared, on_end);
         (Self { shared, block_bytes }, run)
     }
 
@@ -95,13 +80,7 @@ impl SenderHandle {
         start: TcpStart,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         let HandedOver { on_end, .. } = handed_over(&self.shared).await?;
-        let (wake, waker) = tcp::waker();
-        self.shared.set_waker(waker);
-        let running = Arc::clone(&self.shared);
-        Some(async move {
-            let result = tcp::send(start, Arc::clone(&running), wake).await;
-            driver::end(|| None, &running, on_end, result);
-        })
+        Some(send_over_tcp(start, &self.shared, on_end))
     }
 
     /// Continues over UDP once all blocks that TCP carries have arrived; `None` if the channel has ended.
@@ -110,22 +89,19 @@ impl SenderHandle {
         start: impl FnOnce() -> Option<ChannelStart>,
     ) -> Option<Job> {
         let HandedOver { on_end, .. } = handed_over(&self.shared).await?;
-        let mut start = started(start(), &self.shared, on_end)?;
-        let on_end = start.1;
-        let start = {
+        let endpoint = start().ok_or(ChannelError::Broken).and_then(|mut start| {
             let mut state = self.shared.lock();
             // These reports are of the channel before.
             state.reports.clear();
             if let Some(settings) = state.settings {
-                start.0.policy = settings.policy;
-                start.0.params.rate_limit_bps = settings.rate_limit_bps;
+                start.policy = settings.policy;
+                start.params.rate_limit_bps = settings.rate_limit_bps;
             }
-            start.0
-        };
-        self.shared.set_waker(start.socket.waker());
-        let shared = Arc::clone(&self.shared);
-        let endpoint = sender::SenderEndpoint::new(start, Arc::clone(&shared));
-        job("sabul-send", endpoint, shared, on_end)
+            drop(state);
+            self.shared.set_waker(start.socket.waker());
+            sender::SenderEndpoint::new(start, Arc::clone(&self.shared))
+        });
+        job("sabul-send", endpoint, &self.shared, on_end)
     }
 
     /// Returns an empty buffer for one block; blocks until a buffer is free.
@@ -215,19 +191,34 @@ impl SenderHandle {
     }
 }
 
-/// Ends the channel if there are no start parameters.
-fn started(
-    start: Option<ChannelStart>,
-    shared: &Shared,
+/// Runs a sending end over TCP connections.
+fn send_over_tcp(
+    start: TcpStart,
+    shared: &Arc<Shared>,
     on_end: OnEnd,
-) -> Option<(ChannelStart, OnEnd)> {
-    match start {
-        Some(start) => Some((start, on_end)),
-        None => {
-            shared.stop();
-            on_end(Err(ChannelError::Broken));
-            None
-        }
+) -> impl Future<Output = ()> + Send + use<> {
+    let (wake, waker) = tcp::waker();
+    shared.set_waker(waker);
+    let shared = Arc::clone(shared);
+    async move {
+        let result = tcp::send(start, Arc::clone(&shared), wake).await;
+        driver::end(|| None, &shared, on_end, result);
+    }
+}
+
+/// Runs a receiving end over TCP connections.
+fn receive_over_tcp(
+    start: TcpStart,
+    reception: Reception,
+    shared: &Arc<Shared>,
+    on_end: OnEnd,
+) -> impl Future<Output = ()> + Send + use<> {
+    let (wake, waker) = tcp::waker();
+    shared.set_waker(waker);
+    let shared = Arc::clone(shared);
+    async move {
+        let (result, reception) = tcp::receive(start, reception, Arc::clone(&shared), wake).await;
+        driver::end(|| reception, &shared, on_end, result);
     }
 }
 
@@ -235,11 +226,13 @@ fn started(
 fn job<E: driver::ChannelEndpoint + 'static>(
     name: &'static str,
     endpoint: Result<E, ChannelError>,
-    shared: Arc<Shared>,
+    shared: &Arc<Shared>,
     on_end: OnEnd,
 ) -> Option<Job> {
     match endpoint {
-        Ok(endpoint) => Some(Job { name, endpoint: Box::new(endpoint), shared, on_end }),
+        Ok(endpoint) => {
+            Some(Job { name, endpoint: Box::new(endpoint), shared: Arc::clone(shared), on_end })
+        }
         Err(error) => {
             shared.stop();
             on_end(Err(error));
@@ -278,13 +271,8 @@ impl ReceiverHandle {
         report: Report,
         on_end: OnEnd,
     ) -> Result<(Self, Job), ChannelError> {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State::default()),
-            changed: Condvar::new(),
-            waker: Mutex::new(start.socket.waker()),
-        });
-        let room = Room::with_spare(memory, Instant::ZERO);
-        let reception = Reception { next: 0, delivered: 0, blocks_out: 0, room, deliver };
+        let shared = Shared::new(State::default(), start.socket.waker());
+        let reception = Reception::new(memory, deliver);
         let endpoint =
             receiver::ReceiverEndpoint::new(start, reception, Arc::clone(&shared), report);
         let endpoint = Box::new(endpoint?);
@@ -299,20 +287,8 @@ impl ReceiverHandle {
         deliver: Deliver,
         on_end: OnEnd,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let (wake, waker) = tcp::waker();
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State::default()),
-            changed: Condvar::new(),
-            waker: Mutex::new(waker),
-        });
-        let room = Room::with_spare(memory, Instant::ZERO);
-        let reception = Reception { next: 0, delivered: 0, blocks_out: 0, room, deliver };
-        let running = Arc::clone(&shared);
-        let run = async move {
-            let (result, reception) =
-                tcp::receive(start, reception, Arc::clone(&running), wake).await;
-            driver::end(|| reception, &running, on_end, result);
-        };
+        let shared = Shared::new(State::default(), Wake::none());
+        let run = receive_over_tcp(start, Reception::new(memory, deliver), &shared, on_end);
         (Self { shared }, run)
     }
 
@@ -322,15 +298,12 @@ impl ReceiverHandle {
         start: TcpStart,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         let HandedOver { on_end, reception } = handed_over(&self.shared).await?;
-        let reception = reception?;
-        let (wake, waker) = tcp::waker();
-        self.shared.set_waker(waker);
-        let running = Arc::clone(&self.shared);
-        Some(async move {
-            let (result, reception) =
-                tcp::receive(start, reception, Arc::clone(&running), wake).await;
-            driver::end(|| reception, &running, on_end, result);
-        })
+        let Some(reception) = reception else {
+            self.shared.stop();
+            on_end(Err(ChannelError::Broken));
+            return None;
+        };
+        Some(receive_over_tcp(start, reception, &self.shared, on_end))
     }
 
     /// As [`SenderHandle::back_to_udp`].
@@ -340,12 +313,13 @@ impl ReceiverHandle {
         report: Report,
     ) -> Option<Job> {
         let HandedOver { on_end, reception } = handed_over(&self.shared).await?;
-        let (start, on_end) = started(start(), &self.shared, on_end)?;
-        self.shared.set_waker(start.socket.waker());
-        let shared = Arc::clone(&self.shared);
-        let endpoint =
-            receiver::ReceiverEndpoint::new(start, reception?, Arc::clone(&shared), report);
-        job("sabul-recv", endpoint, shared, on_end)
+        let parts = start().zip(reception).ok_or(ChannelError::Broken);
+        let endpoint = parts.and_then(|(start, reception)| {
+            self.shared.set_waker(start.socket.waker());
+            let shared = Arc::clone(&self.shared);
+            receiver::ReceiverEndpoint::new(start, reception, shared, report)
+        });
+        job("sabul-recv", endpoint, &self.shared, on_end)
     }
 
     /// Returns the buffer of a delivered block; only then may the peer send another block.

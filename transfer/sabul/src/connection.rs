@@ -1,5 +1,8 @@
 //! TLS connection between two ends, shared by a reading and a writing task.
 
+pub(crate) mod incoming;
+mod socket;
+
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
-use crate::control::incoming::{Incoming, ReadError};
-use crate::control::socket;
 use crate::timeouts::Timeouts;
-use crate::tls::{ChannelSecrets, JoinSecrets, TlsError};
+use crate::tls::{
+    CHANNEL_LABEL, ChannelSecrets, JOIN_LABEL, JoinSecrets, PROOF_LABEL, TlsError, exporter,
+};
+use incoming::{Incoming, ReadError};
 
 /// A connection to the peer, shared by the reader and the writer task.
 #[derive(Clone, Debug)]
@@ -50,49 +54,40 @@ impl Connection {
         }
     }
 
-    /// Exports the secrets of a channel from the TLS session.
-    pub(crate) fn channel_secrets(&self, channel: u32) -> Result<ChannelSecrets, TlsError> {
-        match &*self.lock() {
-            Stream::Tls(stream) => match &**stream {
-                TlsStream::Client(stream) => ChannelSecrets::export(&**stream.get_ref().1, channel),
-                TlsStream::Server(stream) => ChannelSecrets::export(&**stream.get_ref().1, channel),
-            },
-            #[cfg(test)]
-            Stream::World(wire) => Ok(wire.channel_secrets(channel)),
+    /// Exports bytes that only the two ends of this TLS session can compute.
+    fn export<const N: usize>(
+        stream: &TlsStream<TcpStream>,
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<[u8; N], TlsError> {
+        match stream {
+            TlsStream::Client(stream) => exporter(&**stream.get_ref().1, label, context),
+            TlsStream::Server(stream) => exporter(&**stream.get_ref().1, label, context),
         }
     }
 
-    /// Exports the secrets of the channel that follows TCP connections for the `times`th time in a transfer.
-    pub(crate) fn channel_secrets_again(
+    /// Exports the secrets of a transfer's UDP channel; `changes` is the number of changes to TCP before.
+    pub(crate) fn channel_secrets(
         &self,
-        channel: u32,
-        times: u32,
+        transfer: u32,
+        changes: u32,
     ) -> Result<ChannelSecrets, TlsError> {
         match &*self.lock() {
-            Stream::Tls(stream) => match &**stream {
-                TlsStream::Client(stream) => {
-                    ChannelSecrets::export_again(&**stream.get_ref().1, channel, times)
-                }
-                TlsStream::Server(stream) => {
-                    ChannelSecrets::export_again(&**stream.get_ref().1, channel, times)
-                }
-            },
+            Stream::Tls(stream) => {
+                let context = ChannelSecrets::context(transfer, changes);
+                Self::export(stream, CHANNEL_LABEL, &context).map(ChannelSecrets::new)
+            }
             #[cfg(test)]
-            Stream::World(_) => Err(TlsError::Other("not simulated".to_owned())),
+            Stream::World(wire) => Ok(wire.channel_secrets(transfer)),
         }
     }
 
     /// Exports the secrets with which further connections join a transfer.
     pub(crate) fn join_secrets(&self, transfer: u32) -> Result<JoinSecrets, TlsError> {
         match &*self.lock() {
-            Stream::Tls(stream) => match &**stream {
-                TlsStream::Client(stream) => {
-                    crate::tls::join_secrets(&**stream.get_ref().1, transfer)
-                }
-                TlsStream::Server(stream) => {
-                    crate::tls::join_secrets(&**stream.get_ref().1, transfer)
-                }
-            },
+            Stream::Tls(stream) => {
+                Self::export(stream, JOIN_LABEL, &transfer.to_be_bytes()).map(JoinSecrets::new)
+            }
             #[cfg(test)]
             Stream::World(_) => Err(TlsError::Other("not simulated".to_owned())),
         }
@@ -101,10 +96,7 @@ impl Connection {
     /// Exports the value over which the proof of a ticket's secret is computed.
     pub(crate) fn proof_exporter(&self) -> Result<[u8; 32], TlsError> {
         match &*self.lock() {
-            Stream::Tls(stream) => match &**stream {
-                TlsStream::Client(stream) => crate::tls::proof_exporter(&**stream.get_ref().1),
-                TlsStream::Server(stream) => crate::tls::proof_exporter(&**stream.get_ref().1),
-            },
+            Stream::Tls(stream) => Self::export(stream, PROOF_LABEL, b""),
             #[cfg(test)]
             Stream::World(wire) => Ok(wire.proof_exporter()),
         }

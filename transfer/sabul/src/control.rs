@@ -6,12 +6,10 @@
 //! session.
 
 mod ending;
-pub(crate) mod incoming;
 mod life;
 mod mailbox;
 mod outbox;
 mod router;
-pub(crate) mod socket;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -47,6 +47,8 @@ pub(crate) struct Endpoint {
     file_calls: Arc<Semaphore>,
     /// Transfers that further connections may join.
     pub(crate) joins: Joins,
+    /// Held while a transfer dials TCP connections.
+    pub(crate) dialling: Arc<tokio::sync::Mutex<()>>,
     /// Active writers of files.
     pub(crate) writers: Writers,
     /// The ssh that keeps the peer of a connector's session alive.
@@ -77,6 +79,7 @@ impl Endpoint {
             roots,
             file_calls,
             joins: Joins::default(),
+            dialling: Arc::default(),
             writers,
             bridge: Mutex::default(),
         })

@@ -21,12 +21,14 @@ use crate::connection::Connection;
 use crate::control::Event;
 use crate::error::Error;
 use crate::ticket;
-use crate::tls::{self, JoinSecrets};
+use crate::tls::{self, JoinSecrets, TlsError};
 
 /// Longest time until a joined connection is answered.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections dialled at the same time: a listener limits concurrent handshakes of one address.
 const AT_ONCE: usize = 4;
+/// Pause before a busy listener is dialled again.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
 /// Longest time until the connector commits.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer, in bytes.
@@ -232,15 +234,21 @@ pub(crate) async fn dial(
     }
 }
 
+/// Dials one connection. A listener that is busy is dialled again until the caller gives up.
 async fn dial_one(
     peer: SocketAddr,
     fingerprint: [u8; 32],
     secrets: Arc<JoinSecrets>,
     (attempt, index, count): (u32, u8, u8),
 ) -> Result<Connection, String> {
-    let stream = TcpStream::connect(peer).await.map_err(|error| error.to_string())?;
-    stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let stream = tls::connect(stream, fingerprint).await.map_err(|error| error.to_string())?;
+    let stream = loop {
+        let stream = TcpStream::connect(peer).await.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        match tls::connect(stream, fingerprint).await {
+            Err(TlsError::Busy | TlsError::Closed) => tokio::time::sleep(BUSY_PAUSE).await,
+            other => break other.map_err(|error| error.to_string())?,
+        }
+    };
     let mut connection = Connection::new(stream);
     let exporter = connection.proof_exporter().map_err(|error| error.to_string())?;
     let proof = ticket::proof(&secrets.key, &exporter);

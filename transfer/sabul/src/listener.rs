@@ -525,7 +525,10 @@ async fn admit(greeting: Greeting, peer: SocketAddr, gate: &Gate) -> Result<Sess
     };
     let suite = suites.iter().find_map(|&code| Suite::from_code(code));
     let admitted = if gate.is_closed.load(Ordering::Acquire) {
-        Err(Failure::new(FailureCode::Refused, "the listener accepts no further session"))
+        Err(Failure::new(
+            FailureCode::Refused,
+            "the listener accepts no further session; start another listener",
+        ))
     } else if !ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {
         let text = "the ticket's secret is wrong: get a fresh ticket from the listener";
         Err(Failure::new(FailureCode::Authentication, text))

@@ -34,8 +34,10 @@ use crate::tls::ChannelSecrets;
 
 /// How long a connector tries before UDP counts as blocked. Ours: eight hellos.
 pub(crate) const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a listener waits for a hello; longer, so that the connector's error comes first.
-pub(crate) const LISTENER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connector waits for its turn to dial TCP and for the connections.
+pub(crate) const TCP_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a listener waits for a carrier; longer, so that the connector's error comes first.
+pub(crate) const LISTENER_TIMEOUT: Duration = Duration::from_secs(40);
 /// Time until the second hello; doubles up to [`HELLO_GAP_MAX`].
 const HELLO_GAP: Duration = Duration::from_millis(50);
 /// Longest time between hellos.
@@ -83,15 +85,26 @@ impl PendingPath {
     }
 
     /// Answers hellos that have arrived; returns false once the path is taken.
-    pub(crate) fn answer_hellos(&self, buffers: &mut RecvBuffers) -> bool {
+    fn answer_hellos(&self, buffers: &mut RecvBuffers) -> bool {
         let mut path = self.lock();
         path.as_mut().map(|path| path.answer_hellos(buffers)).is_some()
+    }
+
+    /// Answers hellos until the path is taken or dropped.
+    pub(crate) fn answering(&self) -> impl Future<Output = ()> + Send + use<> {
+        let waiting = Arc::downgrade(&self.0);
+        async move {
+            let mut buffers = RecvBuffers::new(1);
+            while waiting.upgrade().is_some_and(|path| Self(path).answer_hellos(&mut buffers)) {
+                tokio::time::sleep(HELLO_GAP).await;
+            }
+        }
     }
 }
 
 impl OpenPath {
     /// Answers hellos that have arrived: the peer repeats a hello whose answer was lost.
-    pub(crate) fn answer_hellos(&mut self, buffers: &mut RecvBuffers) {
+    fn answer_hellos(&mut self, buffers: &mut RecvBuffers) {
         while self.socket.recv(buffers).is_ok_and(|count| count > 0) {
             for datagram in buffers.datagrams() {
                 let near = self.largest_opened.unwrap_or(PacketNumber(0));

@@ -29,11 +29,11 @@ use zeroize::{Zeroize as _, Zeroizing};
 /// ALPN identifier of the control connection.
 pub const ALPN: &[u8] = b"sabul/1";
 /// Exporter label of the value that a ticket's proof covers.
-const PROOF_LABEL: &[u8] = b"EXPORTER-sabul-ticket-proof";
+pub(crate) const PROOF_LABEL: &[u8] = b"EXPORTER-sabul-ticket-proof";
 /// Exporter label of a channel's secrets; the context is the channel's number.
-const CHANNEL_LABEL: &[u8] = b"EXPORTER-sabul-channel";
+pub(crate) const CHANNEL_LABEL: &[u8] = b"EXPORTER-sabul-channel";
 /// Exporter label of the secrets of connections that join a transfer; the context is the transfer's number.
-const JOIN_LABEL: &[u8] = b"EXPORTER-sabul-join";
+pub(crate) const JOIN_LABEL: &[u8] = b"EXPORTER-sabul-join";
 /// Name in certificates; not verified, and not sent in the handshake.
 const NAME: &str = "sabul";
 
@@ -227,21 +227,15 @@ impl fmt::Debug for JoinSecrets {
     }
 }
 
-/// Exports the identifier and the key with which further connections join transfer number `transfer` of this control
-/// connection.
-///
-/// # Errors
-/// If the handshake is not complete.
-pub(crate) fn join_secrets<Side>(
-    connection: &ConnectionCommon<Side>,
-    transfer: u32,
-) -> Result<JoinSecrets, TlsError> {
-    let exported = exporter::<40, _>(connection, JOIN_LABEL, &transfer.to_be_bytes())?;
-    let exported = Zeroizing::new(exported);
-    let (id, rest) = exported.split_first_chunk().expect("40 bytes hold these 8");
-    let mut secrets = JoinSecrets { id: u64::from_be_bytes(*id), key: [0; 32] };
-    secrets.key.copy_from_slice(rest);
-    Ok(secrets)
+impl JoinSecrets {
+    /// Splits exported bytes.
+    pub(crate) fn new(exported: [u8; 40]) -> Self {
+        let exported = Zeroizing::new(exported);
+        let (id, rest) = exported.split_first_chunk().expect("40 bytes hold these 8");
+        let mut secrets = Self { id: u64::from_be_bytes(*id), key: [0; 32] };
+        secrets.key.copy_from_slice(rest);
+        secrets
+    }
 }
 
 /// Secrets of a channel, derived by both ends from their control connection.
@@ -263,26 +257,20 @@ impl ChannelSecrets {
         connection: &ConnectionCommon<Side>,
         channel: u32,
     ) -> Result<Self, TlsError> {
-        Self::of_context(connection, &channel.to_be_bytes())
+        exporter(connection, CHANNEL_LABEL, &Self::context(channel, 0)).map(Self::new)
     }
 
-    /// Exports the secrets of the channel that follows TCP connections for the `times`th time in a transfer.
-    ///
-    /// # Errors
-    /// If the handshake is not complete.
-    pub(crate) fn export_again<Side>(
-        connection: &ConnectionCommon<Side>,
-        channel: u32,
-        times: u32,
-    ) -> Result<Self, TlsError> {
-        Self::of_context(connection, &[channel.to_be_bytes(), times.to_be_bytes()].concat())
+    /// Context of the exporter for a transfer's channel after this number of changes to TCP.
+    pub(crate) fn context(transfer: u32, changes: u32) -> Vec<u8> {
+        let mut context = transfer.to_be_bytes().to_vec();
+        if changes > 0 {
+            context.extend(changes.to_be_bytes());
+        }
+        context
     }
 
-    fn of_context<Side>(
-        connection: &ConnectionCommon<Side>,
-        context: &[u8],
-    ) -> Result<Self, TlsError> {
-        let exported = exporter::<72, _>(connection, CHANNEL_LABEL, context)?;
+    /// Splits exported bytes.
+    pub(crate) fn new(exported: [u8; 72]) -> Self {
         let exported = Zeroizing::new(exported);
         let mut secrets = Self { connection_id: 0, to_listener: [0; 32], to_connector: [0; 32] };
         let (connection_id, rest) = exported.split_first_chunk().expect("72 bytes hold these 8");
@@ -290,7 +278,7 @@ impl ChannelSecrets {
         let (to_listener, to_connector) = rest.split_at(32);
         secrets.to_listener.copy_from_slice(to_listener);
         secrets.to_connector.copy_from_slice(to_connector);
-        Ok(secrets)
+        secrets
     }
 }
 

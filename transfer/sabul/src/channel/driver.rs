@@ -96,6 +96,11 @@ impl Datagrams for UdpSocket {
 pub(crate) struct Wake(pub(crate) Arc<dyn Fn() + Send + Sync>);
 
 impl Wake {
+    /// The waker of a channel that has no carrier yet.
+    pub(crate) fn none() -> Self {
+        Self(Arc::new(|| ()))
+    }
+
     pub(crate) fn wake(&self) {
         (self.0)();
     }

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use sabul_units::Instant;
+
 use super::error::ChannelError;
 use super::room::Room;
+use crate::budget::BlockLoan;
 
 /// Called once, after the application stopped the channel or the channel failed.
 pub(crate) type OnEnd = Box<dyn FnOnce(Result<(), ChannelError>) + Send>;
@@ -19,7 +22,7 @@ pub(crate) enum DriverEnd {
     HandOver,
 }
 
-/// State of a receiving end that connections take over.
+/// State of a receiving end that the next carrier takes over.
 pub(crate) struct Reception {
     /// Blocks delivered so far.
     pub(super) next: u32,
@@ -29,6 +32,14 @@ pub(crate) struct Reception {
     pub(super) blocks_out: usize,
     pub(super) room: Room,
     pub(super) deliver: Deliver,
+}
+
+impl Reception {
+    /// State before the first block.
+    pub(super) fn new(memory: BlockLoan, deliver: Deliver) -> Self {
+        let room = Room::with_spare(memory, Instant::ZERO);
+        Self { next: 0, delivered: 0, blocks_out: 0, room, deliver }
+    }
 }
 
 /// State of an endpoint whose blocks another carrier takes over.

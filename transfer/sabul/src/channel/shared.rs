@@ -172,6 +172,11 @@ pub(crate) struct RateSettings {
 }
 
 impl Shared {
+    pub(super) fn new(state: State, waker: Wake) -> Arc<Self> {
+        let (state, waker) = (Mutex::new(state), Mutex::new(waker));
+        Arc::new(Self { state, changed: Condvar::new(), waker })
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // After a panic elsewhere the queues are still valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -412,7 +412,7 @@ fn a_router_sets_the_rate_and_invalid_router_fields_lose_no_data() {
     let (began, full) = (StdInstant::now(), sabul_units::Bytes(1500));
     let honest = path_with(move |bytes| {
         let mut header = sabul_wire::decode_congestion(bytes).unwrap();
-        let now = Instant::ZERO + Span::from(began.elapsed());
+        let now = sabul_units::Instant::ZERO + Span::from(began.elapsed());
         router.arrived(now, full, sabul_units::Bytes(0), Some(&mut header));
         router.departs(now, full, sabul_units::Bytes(0), Some(&mut header));
         sabul_wire::encode_congestion(&header, bytes);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sabul_wire::control::{Failure, FailureCode};
 
-use super::incoming::ReadError;
+use crate::connection::incoming::ReadError;
 use crate::error::Error;
 
 /// Why a session has ended, or why it never started.

@@ -14,11 +14,11 @@ use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
 use super::ending::Ending;
-use super::incoming::Incoming;
 use super::life::Watch;
 use super::mailbox::{Event, Intake, Mailbox, Role, Slot};
 use super::outbox::{NotSent, WeakOutbox, overfull};
 use crate::budget::{MemoryBudget, Tally};
+use crate::connection::incoming::Incoming;
 use crate::error::Error;
 use crate::seal::Suite;
 use crate::timeouts::Timeouts;

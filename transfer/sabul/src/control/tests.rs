@@ -15,9 +15,9 @@ use super::mailbox::{EVENTS_MAX, Slot};
 use super::router::{EARLY_MAX, REQUESTS_WEIGHT_MAX};
 use tokio::io::AsyncWriteExt;
 
-use super::incoming::Incoming;
 use super::*;
 use crate::budget::{END_LEAST, MemoryBudget};
+use crate::connection::incoming::Incoming;
 use crate::seal::Suite;
 
 /// A session endpoint without its socket: the router with both tasks.

@@ -233,9 +233,7 @@ impl Run {
         let number = self.mailbox.number;
         self.registration = match &self.cx.side {
             Side::Listener { .. } => {
-                let secrets = self.cx.connection.join_secrets(number).map_err(|error| {
-                    Error::Failed(Failure::new(FailureCode::Internal, error.to_string()))
-                })?;
+                let secrets = self.cx.connection.join_secrets(number).map_err(open::internal)?;
                 let joins = &self.cx.endpoint.joins;
                 Some(joins.expect(secrets, self.mailbox.event_sender.clone()))
             }

@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sabul::files::{LocalDestination, RemoteDestination, SourceSet};
@@ -27,6 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 struct Forwarder {
     address: SocketAddr,
     passes_udp: Arc<AtomicBool>,
+    /// Number of datagrams to the client that are lost next.
+    lost_answers: Arc<AtomicUsize>,
 }
 
 impl Forwarder {
@@ -47,13 +49,24 @@ impl Forwarder {
                 });
             }
         });
-        tokio::spawn(forward_datagrams(Arc::new(udp), target, Arc::clone(&passes_udp)));
-        Self { address, passes_udp }
+        let lost_answers = Arc::<AtomicUsize>::default();
+        tokio::spawn(forward_datagrams(
+            Arc::new(udp),
+            target,
+            Arc::clone(&passes_udp),
+            Arc::clone(&lost_answers),
+        ));
+        Self { address, passes_udp, lost_answers }
     }
 }
 
 /// Forwards datagrams of each client from a socket of its own.
-async fn forward_datagrams(udp: Arc<UdpSocket>, target: SocketAddr, passes: Arc<AtomicBool>) {
+async fn forward_datagrams(
+    udp: Arc<UdpSocket>,
+    target: SocketAddr,
+    passes: Arc<AtomicBool>,
+    lost: Arc<AtomicUsize>,
+) {
     let mut clients = HashMap::<SocketAddr, Arc<UdpSocket>>::new();
     let mut bytes = vec![0; 1 << 16];
     while let Ok((length, client)) = udp.recv_from(&mut bytes).await {
@@ -65,6 +78,7 @@ async fn forward_datagrams(udp: Arc<UdpSocket>, target: SocketAddr, passes: Arc<
                 Arc::clone(&udp),
                 client,
                 Arc::clone(&passes),
+                Arc::clone(&lost),
             ));
             place.insert(socket);
         }
@@ -80,10 +94,13 @@ async fn answer_datagrams(
     udp: Arc<UdpSocket>,
     client: SocketAddr,
     passes: Arc<AtomicBool>,
+    lost: Arc<AtomicUsize>,
 ) {
     let mut bytes = vec![0; 1 << 16];
     while let Ok(length) = socket.recv(&mut bytes).await {
-        if passes.load(Ordering::Acquire) {
+        let one_less = |left: usize| left.checked_sub(1);
+        let is_lost = lost.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok();
+        if passes.load(Ordering::Acquire) && !is_lost {
             let _ = udp.send_to(&bytes[..length], client).await;
         }
     }
@@ -143,6 +160,20 @@ impl Site {
         let report = transfer.finish().await?.into_result()?;
         assert!(fs::read(self.here.path().join("down")).unwrap() == content(bytes));
         Ok(report)
+    }
+}
+
+impl Forwarder {
+    /// Lets UDP pass, or stops UDP, at these times in milliseconds from now.
+    fn switch_udp(&self, switches: &'static [(u64, bool)]) {
+        let passes_udp = Arc::clone(&self.passes_udp);
+        let begin = tokio::time::Instant::now();
+        tokio::spawn(async move {
+            for &(millis, passes) in switches {
+                tokio::time::sleep_until(begin + Duration::from_millis(millis)).await;
+                passes_udp.store(passes, Ordering::Release);
+            }
+        });
     }
 }
 
@@ -224,11 +255,7 @@ fn tcp_takes_over_when_udp_stops_in_the_middle_of_a_transfer() {
         let options = options().rate_limit(Some(Rate(40_000_000)));
         for is_upload in [true, false] {
             let site = Site::new(true).await;
-            let passes_udp = Arc::clone(&site.path.passes_udp);
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(700)).await;
-                passes_udp.store(false, Ordering::Release);
-            });
+            site.path.switch_udp(&[(700, false)]);
             let begin = Instant::now();
             let report = match is_upload {
                 true => site.put(10_000_000, &options).await.unwrap(),
@@ -245,13 +272,7 @@ fn tcp_takes_over_when_udp_stops_in_the_middle_of_a_transfer() {
 fn a_short_outage_of_udp_changes_no_carrier() {
     run(async {
         let site = Site::new(true).await;
-        let passes_udp = Arc::clone(&site.path.passes_udp);
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            passes_udp.store(false, Ordering::Release);
-            tokio::time::sleep(Duration::from_millis(600)).await;
-            passes_udp.store(true, Ordering::Release);
-        });
+        site.path.switch_udp(&[(500, false), (1100, true)]);
         let options = options().rate_limit(Some(Rate(40_000_000)));
         let report = site.put(10_000_000, &options).await.unwrap();
         assert_eq!(report.channel.carrier, "udp");
@@ -264,11 +285,9 @@ fn udp_takes_over_again_when_it_passes_again() {
         let options = options().rate_limit(Some(Rate(20_000_000)));
         for is_upload in [true, false] {
             let site = Site::new(false).await;
-            let passes_udp = Arc::clone(&site.path.passes_udp);
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(1500)).await;
-                passes_udp.store(true, Ordering::Release);
-            });
+            site.path.switch_udp(&[(1500, true)]);
+            // The first answers to hellos of the new path are lost, too.
+            site.path.lost_answers.store(3, Ordering::Release);
             let report = match is_upload {
                 true => site.put(20_000_000, &options).await.unwrap(),
                 false => site.get(20_000_000, &options).await.unwrap(),
@@ -284,15 +303,14 @@ fn a_transfer_changes_its_carrier_many_times() {
     run(async {
         let options = options().rate_limit(Some(Rate(10_000_000)));
         let site = Site::new(true).await;
-        let passes_udp = Arc::clone(&site.path.passes_udp);
-        tokio::spawn(async move {
-            for _ in 0..3 {
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                passes_udp.store(false, Ordering::Release);
-                tokio::time::sleep(Duration::from_secs(4)).await;
-                passes_udp.store(true, Ordering::Release);
-            }
-        });
+        site.path.switch_udp(&[
+            (2000, false),
+            (6000, true),
+            (8000, false),
+            (12_000, true),
+            (14_000, false),
+            (18_000, true),
+        ]);
         let (up, down) =
             tokio::join!(site.put(20_000_000, &options), site.get(20_000_000, &options));
         assert_eq!((up.unwrap().bytes, down.unwrap().bytes), (20_000_000, 20_000_000));
@@ -325,13 +343,7 @@ async fn carriers(transfer: Transfer) -> Vec<&'static str> {
 fn the_carrier_is_shown_while_it_changes() {
     run(async {
         let site = Site::new(true).await;
-        let passes_udp = Arc::clone(&site.path.passes_udp);
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            passes_udp.store(false, Ordering::Release);
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            passes_udp.store(true, Ordering::Release);
-        });
+        site.path.switch_udp(&[(1000, false), (4000, true)]);
         let options = TransferOptions::default().rate_limit(Some(Rate(20_000_000)));
         let transfer = site.begin(30_000_000, &options).await;
         assert_eq!(carriers(transfer).await, ["udp", "tcp", "udp"]);
@@ -368,5 +380,22 @@ fn a_transfer_that_is_cancelled_over_tcp_ends_at_once() {
         assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
         // The session still works.
         site.get(100_000, &options).await.unwrap();
+    });
+}
+
+#[test]
+fn many_transfers_of_a_session_cross_tcp_at_once() {
+    run(async {
+        let site = Site::new(false).await;
+        let limit = MeasureLimit::default().bytes(Some(Bytes(100_000)));
+        let mut transfers = Vec::new();
+        for _ in 0..40 {
+            let started = site.session.measure(Direction::Send, limit, &options()).await;
+            transfers.push(started.unwrap());
+        }
+        for transfer in transfers {
+            let report = transfer.finish().await.unwrap();
+            assert_eq!((report.bytes, report.channel.carrier), (100_000, "tcp"));
+        }
     });
 }

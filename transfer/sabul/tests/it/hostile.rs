@@ -256,7 +256,7 @@ fn a_request_unanswered_by_a_live_peer_times_out() {
         // The peer is alive, but its application does not read requests.
         let peer = listener.accept().await.unwrap();
         let error = request(&session).await;
-        assert!(error.to_string().contains("has not answered the request within 2 s"), "{error}");
+        assert!(error.to_string().contains("did not answer the request within 2 s"), "{error}");
         // The answer to a stream has no timeout.
         let stream = session.send_stream("slow", &TransferOptions::default()).await.unwrap();
         tokio::time::sleep(Duration::from_secs(4)).await;

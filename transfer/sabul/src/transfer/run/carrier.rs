@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sabul_cc::Policy;
-use sabul_udp::RecvBuffers;
 use sabul_wire::control::{ChannelParams, Message};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -16,7 +15,7 @@ use tracing::info;
 use super::super::context::{Context, Side};
 use super::super::progress::Handle;
 use super::Run;
-use super::open::reopen_path;
+use super::open::{internal, reopen_path};
 use crate::channel::driver::Job;
 use crate::channel::{ChannelStart, ChannelStats, TcpStart};
 use crate::config::Carrier;
@@ -26,7 +25,7 @@ use crate::error::Error;
 use crate::joins;
 use crate::path::{OpenPath, PendingPath};
 
-/// Time after the first hello until TCP is tried beside UDP. [RFC 8305 §5] gives the same time to an address.
+/// Time after the acceptance until TCP is tried beside UDP. [RFC 8305 §5] gives the same time to an address.
 pub(super) const HEAD_START: Duration = Duration::from_millis(250);
 /// Silence of UDP after which TCP is tried in a running transfer; at least [`SILENT_RTTS`] RTTs.
 const SILENT: Duration = Duration::from_secs(1);
@@ -53,6 +52,8 @@ pub(super) struct Dialler {
     fingerprint: [u8; 32],
     count: u8,
     connection: Connection,
+    /// Held while a transfer of the session dials.
+    turn: Arc<tokio::sync::Mutex<()>>,
     number: u32,
     event_sender: mpsc::UnboundedSender<Event>,
 }
@@ -69,17 +70,25 @@ impl Drop for Task {
 
 /// The first carrier that opens: an attempt to open another one then fails.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FirstCarrier(Arc<AtomicBool>);
+pub(super) struct FirstCarrier {
+    is_chosen: Arc<AtomicBool>,
+    has_tcp_failed: Arc<AtomicBool>,
+}
 
 impl FirstCarrier {
     /// Chooses this carrier. Returns whether no other carrier was chosen before.
     pub(super) fn choose(&self) -> bool {
-        !self.0.swap(true, Ordering::AcqRel)
+        !self.is_chosen.swap(true, Ordering::AcqRel)
     }
 
     /// Takes the choice back: the carrier did not open.
     fn release(&self) {
-        self.0.store(false, Ordering::Release);
+        self.is_chosen.store(false, Ordering::Release);
+    }
+
+    /// Whether an attempt to dial TCP has failed.
+    pub(super) fn has_tcp_failed(&self) -> bool {
+        self.has_tcp_failed.load(Ordering::Acquire)
     }
 }
 
@@ -97,6 +106,7 @@ impl Dialler {
             fingerprint: *fingerprint,
             count,
             connection: cx.connection.clone(),
+            turn: Arc::clone(&cx.endpoint.dialling),
             number,
             event_sender: event_sender.clone(),
         })
@@ -108,8 +118,9 @@ impl Dialler {
         attempt: u32,
         is_needed: impl AsyncFnOnce() -> bool,
     ) -> Result<bool, Error> {
-        let secrets = self.connection.join_secrets(self.number);
-        let secrets = secrets.map_err(|error| Error::from_tls(error, &self.peer.to_string()))?;
+        // Many transfers that dial at once would exceed the handshakes that a listener allows one address.
+        let _turn = self.turn.lock().await;
+        let secrets = self.connection.join_secrets(self.number).map_err(internal)?;
         let dialling =
             joins::dial(self.peer, self.fingerprint, self.count, attempt, secrets, DIAL_TIMEOUT);
         let mut connections = dialling.await?;
@@ -135,6 +146,7 @@ impl Dialler {
                     Ok(_) => return,
                     Err(error) => tracing::debug!(%error, "TCP connections for the data"),
                 }
+                first.has_tcp_failed.store(true, Ordering::Release);
                 if is_chosen {
                     first.release();
                 }
@@ -250,25 +262,24 @@ impl Run {
         let (cx, number) = (self.cx.clone(), self.mailbox.number);
         let event_sender = self.mailbox.event_sender.clone();
         self.carriage.changes += 1;
-        let times = self.carriage.changes;
+        let changes = self.carriage.changes;
         let is_connector = matches!(cx.side, Side::Connector { .. });
         if is_connector && self.carrier.carrier != Carrier::Auto {
             return;
         }
-        let pause = UDP_PAUSE * 4_u32.saturating_pow(times - 1).min(1000);
+        let pause = UDP_PAUSE * 4_u32.saturating_pow(changes - 1).min(1000);
         self.carriage.task = Some(Task(tokio::spawn(async move {
             if is_connector {
                 tokio::time::sleep(pause.min(UDP_PAUSE_MAX)).await;
             }
-            match reopen_path(&cx, number, times).await {
+            match reopen_path(&cx, number, changes).await {
                 Ok(path) => {
                     let path = PendingPath::new(path);
-                    // A transfer that is over needs no path.
-                    let _ = event_sender.send(Event::PathOpen(path.clone()));
-                    let mut buffers = RecvBuffers::new(1);
-                    while !is_connector && path.answer_hellos(&mut buffers) {
-                        tokio::time::sleep(LOOK).await;
+                    if !is_connector {
+                        tokio::spawn(path.answering());
                     }
+                    // A transfer that is over needs no path.
+                    let _ = event_sender.send(Event::PathOpen(path));
                 }
                 Err(error) => tracing::debug!(%error, "no UDP path beside TCP"),
             }

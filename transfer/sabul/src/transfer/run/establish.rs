@@ -14,7 +14,7 @@ use super::open::open_path;
 use crate::config::Carrier;
 use crate::control::Event;
 use crate::error::Error;
-use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT};
+use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT, TCP_TIMEOUT};
 
 impl Run {
     /// Waits for the peer's acceptance and for a carrier. Returns the carrier, and the accepted block size if this side
@@ -45,7 +45,7 @@ impl Run {
         let mut dialler = dialler.filter(|_| carrier != Carrier::Udp);
         let tries_udp = carrier != Carrier::Tcp || dialler.is_none();
         let mut dial_at = None;
-        let mut _dialling = None;
+        let (mut _dialling, mut longest) = (None, Instant::now());
         loop {
             if is_accepted {
                 if let Some(connections) = self.carriage.joined.take() {
@@ -62,6 +62,7 @@ impl Run {
                     dial_at = Some(Instant::now() + head_start);
                 }
             }
+            let is_dialling = _dialling.is_some();
             let dial_time = dial_at.unwrap_or_else(Instant::now);
             let give_up = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
@@ -71,6 +72,7 @@ impl Run {
                     opened = Some(path?);
                 }
                 () = tokio::time::sleep_until(dial_time), if dial_at.is_some() && dialler.is_some() => {
+                    longest = Instant::now() + TCP_TIMEOUT;
                     _dialling = dialler.take().map(|dialler| dialler.race(first.clone()));
                 }
                 event = self.mailbox.events.recv() => {
@@ -92,11 +94,17 @@ impl Run {
                         _ => {}
                     }
                 }
+                // Transfers of a session dial one after another.
+                () = tokio::time::sleep_until(give_up),
+                    if is_dialling && !first.has_tcp_failed() && give_up < longest =>
+                {
+                    deadline = Some(give_up + Duration::from_secs(1));
+                }
                 () = tokio::time::sleep_until(give_up), if deadline.is_some() => {
                     return Err(match answer_within {
                         Some(time) if !is_accepted => Error::PeerGone(format!(
-                            "the other end lives and has not answered the request within {:.0} s; \
-                             look there for what keeps it busy, and try again",
+                            "the other end is alive, but did not answer the request within {:.0} s; \
+                             check the load there, and try again",
                             time.as_secs_f64()
                         )),
                         _ if !tries_udp => Error::PeerGone(format!(

@@ -8,6 +8,12 @@ use tokio::sync::watch;
 use super::super::context::{Context, Side, first_suite};
 use crate::error::Error;
 use crate::path::{self, Attempt, OpenPath};
+use crate::tls::TlsError;
+
+/// Converts an error of a TLS exporter.
+pub(super) fn internal(error: TlsError) -> Error {
+    Error::Failed(Failure::new(FailureCode::Internal, error.to_string()))
+}
 
 /// Opens the UDP path of a channel. Retries without limit, and pauses while `is_held` is true.
 pub(super) async fn open_path(
@@ -15,25 +21,22 @@ pub(super) async fn open_path(
     number: u32,
     mut is_held: watch::Receiver<bool>,
 ) -> Result<OpenPath, Error> {
-    let internal = |error: crate::tls::TlsError| {
-        Error::Failed(Failure::new(FailureCode::Internal, error.to_string()))
-    };
     let mut suites = cx.router.suite();
     match &cx.side {
         Side::Listener { demux, peer, .. } => {
-            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
+            let secrets = cx.connection.channel_secrets(number, 0).map_err(internal)?;
             let suite = suites.borrow().unwrap_or_else(first_suite);
             let buffers = cx.endpoint.memory.socket_bytes();
             demux.expect(&secrets, suite, *peer, buffers)?.wait().await
         }
         #[cfg(test)]
         Side::World(end) => {
-            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
+            let secrets = cx.connection.channel_secrets(number, 0).map_err(internal)?;
             Ok(end.open_path(&secrets).await)
         }
         Side::Connector { peer, sockets, .. } => loop {
             let suite = suites.borrow_and_update().unwrap_or_else(first_suite);
-            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
+            let secrets = cx.connection.channel_secrets(number, 0).map_err(internal)?;
             let ending = EndOnDrop(Arc::default());
             ending.0.hold(*is_held.borrow_and_update());
             let sockets = sockets.clone().with_buffers(cx.endpoint.memory.socket_bytes());
@@ -61,11 +64,13 @@ pub(super) async fn open_path(
     }
 }
 
-/// Opens a UDP path beside TCP connections, for the `times`th time in a transfer. Retries without limit.
-pub(super) async fn reopen_path(cx: &Context, number: u32, times: u32) -> Result<OpenPath, Error> {
-    let secrets = cx.connection.channel_secrets_again(number, times);
-    let secrets = secrets
-        .map_err(|error| Error::Failed(Failure::new(FailureCode::Internal, error.to_string())))?;
+/// Opens a UDP path beside TCP connections, after this number of changes to TCP. Retries without limit.
+pub(super) async fn reopen_path(
+    cx: &Context,
+    number: u32,
+    changes: u32,
+) -> Result<OpenPath, Error> {
+    let secrets = cx.connection.channel_secrets(number, changes).map_err(internal)?;
     let suite = cx.router.suite().borrow().unwrap_or_else(first_suite);
     let buffers = cx.endpoint.memory.socket_bytes();
     match &cx.side {
