@@ -149,8 +149,10 @@ pub trait Sink {
     /// If the file cannot be resumed there.
     fn resume(&mut self, _index: u64, entry: &Entry, _offset: u64) -> Result<(), EntryError> {
         let path = Printable(&entry.path);
-        let text = format_args!("it resumed '{path}', of which this end has no content");
-        Err(Failure::violation(text).into())
+        Err(Failure::violation(format_args!(
+            "it resumed '{path}', of which this end has no content"
+        ))
+        .into())
     }
 
     /// Reads back part of the bytes that were present of a resumed file. Returns their hash state once all bytes are

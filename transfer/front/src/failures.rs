@@ -65,7 +65,7 @@ pub fn lines(
                 let direction = if own.action == "read" { "from" } else { "into" };
                 let action = format!("{} {direction}", own.action);
                 let folder = shared_folder(alike.iter().map(|&it| &failures[it].1));
-                let reason = format_args!("{} ({} entries)", own.reason, alike.len());
+                let reason = format!("{} ({} entries)", own.reason, alike.len());
                 (Failure::of_file(failure.code, &action, folder, reason), alike)
             }
             _ => (with_path(path, failure), vec![at]),

@@ -436,10 +436,10 @@ impl FileSink {
             (there == offset).then_some(claim)
         });
         let Some(mut claim) = found else {
-            let text = format_args!(
+            return Err(Failure::violation(format_args!(
                 "it resumed '{target}' at byte {offset}, up to which this end has no content"
-            );
-            return Err(Failure::violation(text).into());
+            ))
+            .into());
         };
         if claim.layout != Layout::of(entry) {
             return Err(damaged(&target));
