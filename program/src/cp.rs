@@ -400,6 +400,8 @@ fn summary(report: &Report, json: &TransferJson) -> String {
     }
     if json.carrier == "tcp" {
         line += &format!("; over TCP: {}", json.carrier_reason);
+    } else if json.paths > 1 {
+        line += &format!("; over {} paths", json.paths);
     }
     let shares = limiter::listed(json.limiter.iter().map(|(name, share)| (name.as_str(), *share)));
     if !shares.is_empty() && json.seconds >= WORTH_A_WORD.as_secs_f64() {

@@ -88,7 +88,12 @@ impl ChannelArgs {
         let timeouts = sabul::settings::Timeouts::default().with_silence(self.timeout);
         let events = events.map(EventFile::sink);
         let paths = if self.fresh { PathMemory::default() } else { paths::memory() };
-        ConnectConfig::default().memory(memory).timeouts(timeouts).events(events).paths(paths)
+        ConnectConfig::default()
+            .memory(memory)
+            .timeouts(timeouts)
+            .events(events)
+            .paths(paths)
+            .bind(self.bind.clone())
     }
 }
 

@@ -282,6 +282,8 @@ fn summary(document: &PerfJson) -> String {
     );
     if transfer.carrier == "tcp" {
         text += &format!("carrier: TCP, {}\n", transfer.carrier_reason);
+    } else if transfer.paths > 1 {
+        text += &format!("carrier: UDP over {} paths\n", transfer.paths);
     }
     let sides = [
         ("sender", document.cpu_percent_sender, document.mhz_per_mbps_sender),

@@ -83,6 +83,8 @@ pub struct TransferJson {
     pub carrier: &'static str,
     /// Reason for TCP as the carrier; empty for UDP.
     pub carrier_reason: &'static str,
+    /// Number of UDP paths that carried the data at the end; 0 for another carrier.
+    pub paths: usize,
     /// Share of the time for each limiter of the sender, 0 to 1; empty if this side does not send.
     pub limiter: BTreeMap<String, f64>,
     /// Processor time of the sending program in seconds; null if unknown.
@@ -285,6 +287,7 @@ impl TransferJson {
         self.mtu = channel.mtu;
         self.carrier = channel.carrier;
         self.carrier_reason = channel.carrier_reason;
+        self.paths = channel.paths;
         self.limiter = limiter(channel);
         self
     }
@@ -379,6 +382,7 @@ mod tests {
             "durable_bytes",
             "carrier",
             "carrier_reason",
+            "paths",
             "limiter",
             "exit",
             "not_kept",

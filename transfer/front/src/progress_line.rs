@@ -211,6 +211,9 @@ impl ProgressLine {
         if channel.rtt_ms > 0.0 {
             parts.push((Weight::RoundTrip, format!("RTT {:.1} ms", channel.rtt_ms)));
         }
+        if channel.paths > 1 {
+            parts.push((Weight::Carrier, format!("over {} paths", channel.paths)));
+        }
         // The kernel's connections do not count losses.
         parts.push(match channel.carrier {
             "tcp" => (Weight::Carrier, format!("over TCP: {}", channel.carrier_reason)),

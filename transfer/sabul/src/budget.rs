@@ -193,7 +193,6 @@ impl MemoryBudget {
 
     /// Lends the initial memory of a channel endpoint without waiting, in blocks of at most `block_bytes`, a power of
     /// two.
-    #[cfg(test)]
     pub(crate) fn channel(&self, block_bytes: u32) -> Result<BlockLoan, NoMemory> {
         self.pool.lend(&mut self.pool.lock(), block_bytes, Initiator::Peer)
     }

@@ -11,6 +11,7 @@ mod error;
 pub(crate) mod handover;
 mod link;
 mod mtu;
+mod paths;
 mod receiver;
 mod room;
 mod sender;
@@ -18,7 +19,7 @@ mod shared;
 mod silence;
 mod tcp;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
@@ -26,6 +27,7 @@ use self::driver::{Job, Wake};
 use crate::budget::BlockLoan;
 use buffers::Buffers;
 use handover::{HandedOver, Reception};
+use paths::{Merge, SendPaths};
 pub use shared::ChannelStats;
 pub(crate) use shared::{ChannelError, ChannelStart, PeerSilence, RateSettings};
 use shared::{Deliver, OnEnd, Report, Shared, State};
@@ -43,6 +45,8 @@ pub(crate) struct Ended;
 pub(crate) struct SenderHandle {
     shared: Arc<Shared>,
     block_bytes: usize,
+    /// Paths that carry the blocks at the same time; `None` for one carrier at a time.
+    paths: Option<Arc<Mutex<SendPaths>>>,
 }
 
 impl SenderHandle {
@@ -57,7 +61,7 @@ impl SenderHandle {
         let block_bytes = start.params.block_bytes as usize;
         let endpoint = Box::new(sender::SenderEndpoint::new(start, Arc::clone(&shared))?);
         let job = Job { name: "sabul-send", endpoint, shared: Arc::clone(&shared), on_end };
-        Ok((Self { shared, block_bytes }, job))
+        Ok((Self { shared, block_bytes, paths: None }, job))
     }
 
     /// Makes a sending end over TCP connections; the returned future runs the connections.
@@ -70,7 +74,7 @@ impl SenderHandle {
         let shared = Shared::new(state, Wake::none());
         let block_bytes = start.block_bytes as usize;
         let run = send_over_tcp(start, &shared, on_end);
-        (Self { shared, block_bytes }, run)
+        (Self { shared, block_bytes, paths: None }, run)
     }
 
     /// Continues over TCP connections from the first unacknowledged block. Returns a future that runs the connections;
@@ -133,12 +137,21 @@ impl SenderHandle {
     }
 
     /// Queues the next block. A short block takes the room of a full block at the receiver.
-    pub(crate) fn block(&self, block: Vec<u8>) -> Result<(), Ended> {
-        debug_assert!(!block.is_empty() && block.len() <= self.block_bytes);
+    pub(crate) fn block(&self, mut block: Vec<u8>) -> Result<(), Ended> {
         let mut state = self.shared.lock();
         if state.is_stopped {
             return Err(Ended);
         }
+        if self.paths.is_some() {
+            let Some(next) = state.next_number.checked_add(1) else {
+                drop(state);
+                self.stop();
+                return Err(Ended);
+            };
+            block.extend(state.next_number.to_be_bytes());
+            state.next_number = next;
+        }
+        debug_assert!(!block.is_empty() && block.len() <= self.block_bytes);
         state.outgoing.push_back(block);
         if let Some(buffers) = &mut state.buffers {
             buffers.read();
@@ -168,6 +181,9 @@ impl SenderHandle {
 
     /// Applies new rate settings.
     pub(crate) fn steer(&self, settings: RateSettings) {
+        if self.steer_paths(settings) {
+            return;
+        }
         let mut state = self.shared.lock();
         state.steer = Some(settings);
         state.settings = Some(settings);
@@ -178,6 +194,7 @@ impl SenderHandle {
     /// Stops the channel at once.
     pub(crate) fn stop(&self) {
         self.shared.stop();
+        self.stop_paths();
     }
 
     /// Whether the channel has stopped.
@@ -187,7 +204,7 @@ impl SenderHandle {
 
     /// Returns the statistics so far.
     pub(crate) fn stats(&self) -> ChannelStats {
-        self.shared.lock().stats.clone()
+        self.sum_of_paths().unwrap_or_else(|| self.shared.lock().stats.clone())
     }
 }
 
@@ -259,6 +276,8 @@ async fn handed_over(shared: &Shared) -> Option<HandedOver> {
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiverHandle {
     shared: Arc<Shared>,
+    /// Blocks of several paths; `None` for one carrier at a time.
+    merge: Option<Arc<Mutex<Merge>>>,
 }
 
 impl ReceiverHandle {
@@ -277,7 +296,7 @@ impl ReceiverHandle {
             receiver::ReceiverEndpoint::new(start, reception, Arc::clone(&shared), report);
         let endpoint = Box::new(endpoint?);
         let job = Job { name: "sabul-recv", endpoint, shared: Arc::clone(&shared), on_end };
-        Ok((Self { shared }, job))
+        Ok((Self { shared, merge: None }, job))
     }
 
     /// Makes a receiving end over TCP connections; the returned future runs the connections.
@@ -289,7 +308,7 @@ impl ReceiverHandle {
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let shared = Shared::new(State::default(), Wake::none());
         let run = receive_over_tcp(start, Reception::new(memory, deliver), &shared, on_end);
-        (Self { shared }, run)
+        (Self { shared, merge: None }, run)
     }
 
     /// As [`SenderHandle::hand_over`].
@@ -324,13 +343,21 @@ impl ReceiverHandle {
 
     /// Returns the buffer of a delivered block; only then may the peer send another block.
     pub(crate) fn recycle(&self, buffer: Vec<u8>) {
-        self.shared.lock().free.push(buffer);
-        self.shared.wake();
+        if let Err(buffer) = self.recycle_to_path(buffer) {
+            self.shared.lock().free.push(buffer);
+            self.shared.wake();
+        }
     }
 
     /// Ends the channel after a last ACK, once all needed data has arrived.
     pub(crate) fn stop(&self) {
         self.shared.stop();
+        self.stop_paths();
+    }
+
+    /// Whether the channel has stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.shared.lock().is_stopped
     }
 
     /// Returns a shared counter of the sender's silence.
@@ -340,7 +367,7 @@ impl ReceiverHandle {
 
     /// Returns the statistics so far.
     pub(crate) fn stats(&self) -> ChannelStats {
-        self.shared.lock().stats.clone()
+        self.sum_of_paths().unwrap_or_else(|| self.shared.lock().stats.clone())
     }
 }
 

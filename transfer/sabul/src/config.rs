@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sabul_cc::{Policy, registry};
 use sabul_channel::rules::{RuleSet, find as find_rules, of_code};
 use sabul_udp::SocketOptions;
 use sabul_units::{Bytes, Rate};
-use sabul_wire::control::{self, ChannelParams, MAX_JOINING, Range, Rule};
+use sabul_wire::control::{self, ChannelParams, MAX_JOINING, MAX_PATHS, Range, Rule};
 
 use crate::budget::MemoryBudget;
 use crate::ceiling::Ceiling;
@@ -91,6 +91,9 @@ pub struct ConnectConfig {
     pub memory: MemoryBudget,
     /// Options of UDP sockets.
     pub sockets: SocketOptions,
+    /// Local addresses, at most 16. The control connection uses the first. With several, the data of a transfer use a
+    /// UDP path from each at the same time. Empty: the system chooses one.
+    pub bind: Vec<IpAddr>,
     /// Timeout of the TCP connection, per address. The TLS handshake may take three times as long.
     pub timeout: Duration,
     /// Timeouts for the peer.
@@ -108,6 +111,7 @@ impl Default for ConnectConfig {
             address: None,
             memory: MemoryBudget::default(),
             sockets: SocketOptions::default(),
+            bind: Vec::new(),
             timeout: Duration::from_secs(10),
             timeouts: Timeouts::default(),
             events: None,
@@ -119,6 +123,7 @@ impl Default for ConnectConfig {
 setters!(ConnectConfig {
     memory: MemoryBudget,
     sockets: SocketOptions,
+    bind: Vec<IpAddr>,
     timeout: Duration,
     timeouts: Timeouts,
     events: Option<EventSink>,
@@ -448,6 +453,7 @@ impl TransferOptions {
             // The published protocols of rules without NAKs report over TCP and rely on it.
             control_feedback: self.report_carrier == ReportCarrier::Control
                 || !rules.rules.has_naks,
+            paths: 1,
         };
         check_params(&params)?;
         check_controller(&params)?;
@@ -482,6 +488,19 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
             "channel rules number {} are not known here: use the same version on both sides",
             params.rules
         )));
+    }
+    if !(1..=MAX_PATHS).contains(&params.paths) {
+        return Err(Error::Config(format!(
+            "{} paths are not possible: choose from 1 to {MAX_PATHS} local addresses",
+            params.paths
+        )));
+    }
+    if params.paths > 1 && params.control_feedback {
+        return Err(Error::Config(
+            "several paths are not possible with reports on the control connection: use one local \
+             address, or reports over UDP"
+                .to_owned(),
+        ));
     }
     check_rate_limit(params.rate_limit_bps)
 }

@@ -3,11 +3,11 @@
 mod rejections;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use sabul_wire::control::{CONTROL_VERSION, Message};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
@@ -68,7 +68,7 @@ pub async fn connect_to(
     let mut rejections = Rejections::new();
     loop {
         let Dialled { stream, peer, took } =
-            dial(address, ticket, config.timeout, &mut rejections).await?;
+            dial(address, ticket, &config, &mut rejections).await?;
         let session = start(stream, peer, address, ticket, config.clone())?;
         if !rejections.is_answer_due(took) {
             return Ok(session);
@@ -97,7 +97,8 @@ fn start(
         software: software(),
     };
     let fingerprint = ticket.fingerprint();
-    let side = Side::Connector { peer, sockets: config.sockets, fingerprint };
+    let bind = config.bind.into();
+    let side = Side::Connector { peer, sockets: config.sockets, fingerprint, bind };
     let ConnectConfig { memory, timeouts, events, paths, .. } = config;
     let policy = SendPolicy::default();
     let endpoint = Endpoint::new(Machine::current(), memory, timeouts, policy, None, events, paths);
@@ -125,12 +126,12 @@ struct Dialled {
 async fn dial(
     address: &str,
     ticket: &Ticket,
-    timeout: Duration,
+    config: &ConnectConfig,
     rejections: &mut Rejections,
 ) -> Result<Dialled, Error> {
     loop {
         let began = Instant::now();
-        let (rejection, error) = match dial_once(address, ticket, timeout).await {
+        let (rejection, error) = match dial_once(address, ticket, config).await {
             Ok((stream, peer)) => return Ok(Dialled { stream, peer, took: began.elapsed() }),
             Err(Failed::Otherwise(error)) => (Rejection::of(&error), error),
             Err(Failed::Tls(error)) => (Rejection::of_tls(&error), Error::from_tls(error, address)),
@@ -159,13 +160,14 @@ async fn wait(
 async fn dial_once(
     address: &str,
     ticket: &Ticket,
-    timeout: Duration,
+    config: &ConnectConfig,
 ) -> Result<(TlsStream<TcpStream>, SocketAddr), Failed> {
+    let (timeout, local) = (config.timeout, config.bind.first().copied());
     // The kernel of a busy listener completes the TCP connection long before the listener accepts it.
     let timeouts = timeout * BUSY_TIMEOUTS;
     let unreachable =
         |source| Failed::Otherwise(Error::Unreachable { address: address.to_owned(), source });
-    let stream = tokio::time::timeout(timeout, connect_to_name(address))
+    let stream = tokio::time::timeout(timeout, connect_to_name(address, local))
         .await
         .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, no_answer(timeout)))
         .and_then(|connected| connected)
@@ -189,10 +191,29 @@ async fn dial_once(
 }
 
 /// Connects to the first address of a name that accepts the connection.
-async fn connect_to_name(address: &str) -> io::Result<TcpStream> {
-    let addresses = interleaved(tokio::net::lookup_host(address).await?.collect());
+async fn connect_to_name(address: &str, local: Option<IpAddr>) -> io::Result<TcpStream> {
+    let mut addresses: Vec<_> = tokio::net::lookup_host(address).await?.collect();
+    if let Some(local) = local {
+        addresses.retain(|remote| remote.is_ipv4() == local.is_ipv4());
+        if addresses.is_empty() {
+            let text =
+                format!("{address} has no address of the family of the local address {local}");
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
+        }
+    }
+    let addresses = interleaved(addresses);
     debug!(%address, ?addresses, "dialling");
-    first_of(addresses, TcpStream::connect).await
+    first_of(addresses, move |remote| connect_from(local, remote)).await
+}
+
+/// Connects to an address, from this local address if given.
+async fn connect_from(local: Option<IpAddr>, remote: SocketAddr) -> io::Result<TcpStream> {
+    let Some(local) = local else { return TcpStream::connect(remote).await };
+    let socket = if remote.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind(SocketAddr::new(local, 0)).map_err(|error| {
+        io::Error::new(error.kind(), format!("the local address {local} cannot be used: {error}"))
+    })?;
+    socket.connect(remote).await
 }
 
 /// The same addresses with the two families alternating [RFC8305 §4]; the first address stays first.

@@ -283,6 +283,8 @@ impl From<ChannelError> for Error {
     fn from(error: ChannelError) -> Self {
         match error {
             ChannelError::Silent(_) | ChannelError::Tcp(_) => Self::PeerGone(error.to_string()),
+            ChannelError::NoPath { address, waited } => Self::UdpBlocked { address, waited },
+            ChannelError::Path(text) => Self::Config(text),
             ChannelError::Io(source) => Self::Io { action: "use the UDP socket", source },
             ChannelError::Stopped => Self::Cancelled,
             ChannelError::Config(error) => error.into(),

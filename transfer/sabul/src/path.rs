@@ -160,12 +160,16 @@ fn seal(
 }
 
 /// Opens a socket connected to `peer`.
-fn socket_to(peer: SocketAddr, options: &SocketOptions) -> Result<UdpSocket, Error> {
+fn socket_to(
+    peer: SocketAddr,
+    local: Option<IpAddr>,
+    options: &SocketOptions,
+) -> Result<UdpSocket, Error> {
     let any: IpAddr = match peer {
         SocketAddr::V4(_) => IpAddr::from([0; 4]),
         SocketAddr::V6(_) => IpAddr::from([0; 16]),
     };
-    UdpSocket::bind(SocketAddr::new(any, 0), options)
+    UdpSocket::bind(SocketAddr::new(local.unwrap_or(any), 0), options)
         .and_then(|socket| socket.connect(peer).map(|()| socket))
         .map_err(Error::Udp)
 }
@@ -237,13 +241,14 @@ impl Attempt {
 /// it ended.
 pub(crate) fn connect(
     peer: SocketAddr,
+    local: Option<IpAddr>,
     options: &SocketOptions,
     secrets: &ChannelSecrets,
     suite: Suite,
     attempt: &Attempt,
 ) -> Result<Option<OpenPath>, Error> {
     let io = |action| move |source| Error::Io { action, source };
-    let socket = socket_to(peer, options)?;
+    let socket = socket_to(peer, local, options)?;
     let connection = ConnectionId(secrets.connection_id);
     let mut sealer = Sealer::new(suite, secrets.to_listener);
     let mut opener = Opener::new(suite, secrets.to_connector);
@@ -633,7 +638,8 @@ mod tests {
             thread::sleep(Duration::from_secs(3));
             late.end();
         });
-        let run = move || connect(peer, &SocketOptions::default(), &secrets, SUITE, &flag).unwrap();
+        let run =
+            move || connect(peer, None, &SocketOptions::default(), &secrets, SUITE, &flag).unwrap();
         (thread::spawn(run), stop)
     }
 

@@ -20,7 +20,8 @@ use tracing::{debug, info};
 
 use crate::budget::{BlockLoan, Initiator, Loan};
 use crate::config::{
-    Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
+    Carrier, Direction, LocalDestination, MeasureLimit, RemoteDestination, Service,
+    TransferOptions, check_params,
 };
 use crate::connection::Connection;
 use crate::control::{Control, Ending, Requests, Router};
@@ -287,6 +288,19 @@ impl Session {
         work: impl FnOnce(u32) -> Result<Work, Error>,
     ) -> Result<Transfer, Error> {
         let mut params = options.channel_params()?;
+        if let Side::Connector { bind, .. } = &self.inner.cx.side
+            && bind.len() > 1
+        {
+            if options.carrier == Carrier::Tcp {
+                return Err(Error::Config(format!(
+                    "TCP does not use several paths: give one local address, not {}, or another \
+                     carrier",
+                    bind.len()
+                )));
+            }
+            params.paths = u8::try_from(bind.len()).unwrap_or(u8::MAX);
+            check_params(&params)?;
+        }
         let memory = self.memory(params.block_bytes).await?;
         params.block_bytes = memory.block_bytes();
         let next_number = &self.inner.next_number;

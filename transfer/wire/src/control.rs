@@ -28,7 +28,7 @@ pub use more::{
 };
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 10;
+pub const CONTROL_VERSION: u16 = 11;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting, in bytes: the most that an unauthenticated peer can make this end read.
@@ -61,6 +61,10 @@ pub const MAX_TEXT: usize = 1 << 10;
 pub const MAX_STREAM_NAME: usize = 1 << 10;
 /// Most TLS connections that carry the blocks of one transfer.
 pub const MAX_JOINING: u8 = 16;
+/// Most UDP paths that carry the blocks of one transfer at the same time.
+pub const MAX_PATHS: u8 = 16;
+/// Bytes of the number at the end of each block of a transfer with several paths; big-endian.
+pub const BLOCK_NUMBER_LEN: usize = 4;
 /// Most parameters of a controller.
 const MAX_PARAMS: usize = 64;
 /// Most cipher suites that a connector offers.
@@ -243,6 +247,16 @@ pub enum Message {
         /// Number of the transfer.
         transfer: u32,
     },
+    /// This end has closed a path of a transfer with several paths. The next attempt to open the path has the next
+    /// number.
+    PathClosed {
+        /// Number of the transfer.
+        transfer: u32,
+        /// Index of the path, from 0.
+        path: u8,
+        /// Number of the attempt that opened the path, from 0.
+        attempt: u16,
+    },
 }
 
 /// Partial file at the receiver: a prefix of the content.
@@ -401,6 +415,9 @@ pub struct ChannelParams {
     pub rules: u8,
     /// Carry reports on the control connection, as in the papers.
     pub control_feedback: bool,
+    /// Number of UDP paths that carry the blocks at the same time, 1 to [`MAX_PATHS`]. With more than one, each block
+    /// ends with its number in the transfer, of [`BLOCK_NUMBER_LEN`] bytes.
+    pub paths: u8,
 }
 
 impl ChannelParams {
@@ -415,6 +432,7 @@ impl ChannelParams {
             mtu_max: None,
             rules: 0,
             control_feedback: false,
+            paths: 1,
         }
     }
 }

@@ -199,7 +199,10 @@ pub(crate) fn end(
         shared.stop();
         return on_end(Err(ChannelError::Stopped));
     }
-    drop(hand_over);
+    if shared.is_path() && result.is_err() {
+        // Another path takes the blocks.
+        hand_over();
+    }
     shared.stop();
     on_end(result.map(drop));
 }

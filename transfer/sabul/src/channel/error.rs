@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use sabul_channel::PeerError;
@@ -12,6 +13,10 @@ use sabul_wire::DecodeError;
 pub(crate) enum ChannelError {
     /// The peer was silent for this long.
     Silent(Duration),
+    /// No path to the peer's address opened within this time.
+    NoPath { address: SocketAddr, waited: Duration },
+    /// No path can be opened.
+    Path(String),
     /// The socket failed.
     Io(io::Error),
     /// A TCP connection that carries blocks failed.
@@ -47,6 +52,10 @@ impl fmt::Display for ChannelError {
                  and that the path between passes UDP",
                 time.as_secs_f64()
             ),
+            Self::NoPath { address, waited } => {
+                write!(f, "no UDP path to {address} opened within {:.0} s", waited.as_secs_f64())
+            }
+            Self::Path(text) => f.write_str(text),
             Self::Io(error) => write!(f, "the UDP socket failed: {error}"),
             Self::Tcp(error) => write!(f, "a TCP connection that carried the data failed: {error}"),
             Self::Blocks(text) => f.write_str(text),

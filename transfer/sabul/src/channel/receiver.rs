@@ -190,7 +190,7 @@ impl ReceiverEndpoint {
         }
         if is_due {
             let rtt = self.receiver.rtt().map(|rtt| rtt.smoothed);
-            self.room.review(now, rtt, self.blocks.held());
+            self.room.review(now, rtt, self.blocks.held() + state.waiting);
             self.blocks.keep_free(self.room.keep(self.blocks.started()));
         }
         self.receiver.open_to(self.room.limit());
@@ -212,6 +212,7 @@ impl ReceiverEndpoint {
                 silence_limit: self.silence.limit().into(),
                 hint: self.hint.clone(),
                 carrier: "udp",
+                paths: 1,
                 ..ChannelStats::default()
             };
         }

@@ -22,6 +22,7 @@ use super::driver::{ChannelEndpoint, Datagrams, DriveResult, Pause};
 use super::handover::Reception;
 use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
+use super::paths;
 use super::shared::{ChannelError, ChannelStart, ChannelStats, RateSettings, Shared, reporting};
 use super::silence::Silence;
 use crate::ceiling::Member;
@@ -38,6 +39,8 @@ const BLOCK_LIMIT_START: u32 = 4;
 /// Hint for users when no router answers the controller.
 const NO_ROUTER: &str = "no router of the path answered the controller, or the bottleneck has no such router; \
                          the transfer continued with sabul2026";
+/// Blocks that one of several paths takes before they are due; a path that takes more than it needs delays the transfer.
+const AHEAD_OF_PATH: usize = 2;
 /// Update interval of the statistics for the application.
 const STATS_INTERVAL: Span = Span::from_millis(20);
 
@@ -166,6 +169,12 @@ impl ChannelEndpoint for SenderEndpoint {
     }
 
     fn hand_over(self: Box<Self>) -> Option<Reception> {
+        if self.shared.is_path() {
+            let queue = self.shared.queue();
+            paths::put_back(&mut queue.lock().outgoing, self.blocks);
+            queue.wake();
+            return None;
+        }
         let mut state = self.shared.lock();
         state.taken_before = state.taken;
         state.taken = self.first_block;
@@ -308,31 +317,14 @@ impl SenderEndpoint {
 
     /// Exchanges blocks, reports and statistics with the application. Returns whether the last block was queued.
     fn exchange(&mut self, now: Instant) -> Result<bool, ChannelError> {
-        let shared = Arc::clone(&self.shared);
-        let mut state = shared.lock();
-        if state.is_stopped {
-            return Err(ChannelError::Stopped);
-        }
-        while let Some(block) = state.outgoing.pop_front() {
-            if !has_number(self.first_block, self.blocks.len()) {
-                return Err(ChannelError::TooManyBlocks);
+        let (reports, settings) = {
+            let mut state = self.shared.lock();
+            if state.is_stopped {
+                return Err(ChannelError::Stopped);
             }
-            self.sender.push_block(u32::try_from(block.len()).unwrap_or(u32::MAX));
-            self.blocks.push_back(block);
-            state.taken += 1;
-        }
-        let reports = std::mem::take(&mut state.reports);
-        let settings = state.steer.take();
-        let is_finished = state.is_finished;
-        let uncut = self.sender.uncut_blocks();
-        let may_read_more = state.buffers.as_mut().is_some_and(|it| it.set_ahead(uncut));
-        // The application waits for a buffer although it may read ahead: memory is the limit.
-        self.sender.hold_source(state.is_awaited && !may_read_more);
-        let is_awaited = state.is_awaited && may_read_more;
-        drop(state);
-        if is_awaited {
-            shared.changed.notify_all();
-        }
+            (std::mem::take(&mut state.reports), state.steer.take())
+        };
+        let is_finished = self.take_blocks()?;
         if let Some(settings) = settings {
             self.steer(now, settings);
         }
@@ -345,6 +337,34 @@ impl SenderEndpoint {
         let sent = self.sender.stats().sent * self.sender.packet_bytes().0;
         if self.part.as_mut().is_some_and(|part| part.update(now, sent)) {
             self.limit_rate();
+        }
+        Ok(is_finished)
+    }
+
+    /// Takes blocks from the queue. Returns whether no block follows.
+    fn take_blocks(&mut self) -> Result<bool, ChannelError> {
+        let queue = self.shared.queue();
+        let is_path = self.shared.is_path();
+        let mut state = queue.lock();
+        while (!is_path || self.sender.uncut_blocks() < AHEAD_OF_PATH)
+            && let Some(block) = state.outgoing.pop_front()
+        {
+            if !has_number(self.first_block, self.blocks.len()) {
+                return Err(ChannelError::TooManyBlocks);
+            }
+            self.sender.push_block(u32::try_from(block.len()).unwrap_or(u32::MAX));
+            self.blocks.push_back(block);
+            state.taken += 1;
+        }
+        let is_finished = state.is_finished && state.outgoing.is_empty();
+        let ahead = if is_path { state.outgoing.len() } else { self.sender.uncut_blocks() };
+        let may_read_more = state.buffers.as_mut().is_some_and(|it| it.set_ahead(ahead));
+        // The application waits for a buffer although it may read ahead: memory is the limit.
+        self.sender.hold_source(state.is_awaited && !may_read_more);
+        let is_awaited = state.is_awaited && may_read_more;
+        drop(state);
+        if is_awaited {
+            queue.changed.notify_all();
         }
         Ok(is_finished)
     }
@@ -399,6 +419,7 @@ impl SenderEndpoint {
             hint,
             carrier: "udp",
             carrier_reason: "",
+            paths: 1,
         };
         self.shared.lock().stats = published;
     }
@@ -458,7 +479,8 @@ impl SenderEndpoint {
         if released == self.first_block {
             return;
         }
-        let mut state = self.shared.lock();
+        let queue = self.shared.queue();
+        let mut state = queue.lock();
         while self.first_block < released {
             if let Some(mut block) = self.blocks.pop_front() {
                 self.bytes_released += block.len() as u64;
@@ -470,7 +492,7 @@ impl SenderEndpoint {
             self.first_block += 1;
         }
         drop(state);
-        self.shared.changed.notify_all();
+        queue.changed.notify_all();
     }
 
     /// Checks whether large packets still pass, and sends due MTU probes.

@@ -93,6 +93,8 @@ pub struct ChannelStats {
     pub carrier: &'static str,
     /// Reason for a carrier other than UDP, a clause; empty for UDP.
     pub carrier_reason: &'static str,
+    /// Number of UDP paths that carry the blocks at the same time; zero for another carrier.
+    pub paths: usize,
 }
 
 /// Returns the kind of number in reports, and the rule for their timing.
@@ -108,6 +110,8 @@ pub(crate) struct Shared {
     pub(super) changed: Condvar,
     /// Wakes the carrier.
     pub(super) waker: Mutex<Wake>,
+    /// Queue of the blocks, if the carrier is a path of a transfer with several paths.
+    queue: Option<Arc<Self>>,
 }
 
 #[derive(Debug, Default)]
@@ -141,6 +145,10 @@ pub(super) struct State {
     pub(super) settings: Option<RateSettings>,
     /// First block without room at the receiver, as known to an earlier carrier.
     pub(super) limit_before: u32,
+    /// Number of the next block of a transfer with several paths.
+    pub(super) next_number: u32,
+    /// Received blocks of this path that wait for a block of another path.
+    pub(super) waiting: usize,
     pub(super) stats: ChannelStats,
 }
 
@@ -148,17 +156,26 @@ pub(super) struct State {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PeerSilence {
     silence_ms: Arc<AtomicU64>,
+    /// The same on each path of a transfer with several paths.
+    paths: Arc<Mutex<Vec<Self>>>,
 }
 
 impl PeerSilence {
-    /// Returns the silence, accurate to 0.2 s.
+    /// Returns the silence, accurate to 0.2 s; of several paths the shortest.
     pub(crate) fn silence(&self) -> Duration {
-        Duration::from_millis(self.silence_ms.load(Ordering::Relaxed))
+        let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let least = paths.iter().map(Self::silence).min();
+        least.unwrap_or_else(|| Duration::from_millis(self.silence_ms.load(Ordering::Relaxed)))
     }
 
     pub(crate) fn set_silence(&self, silence: Duration) {
         let millis = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
         self.silence_ms.store(millis, Ordering::Relaxed);
+    }
+
+    /// Replaces the paths.
+    pub(super) fn set_paths(&self, paths: Vec<Self>) {
+        *self.paths.lock().unwrap_or_else(PoisonError::into_inner) = paths;
     }
 }
 
@@ -174,7 +191,23 @@ pub(crate) struct RateSettings {
 impl Shared {
     pub(super) fn new(state: State, waker: Wake) -> Arc<Self> {
         let (state, waker) = (Mutex::new(state), Mutex::new(waker));
-        Arc::new(Self { state, changed: Condvar::new(), waker })
+        Arc::new(Self { state, changed: Condvar::new(), waker, queue: None })
+    }
+
+    /// State of one of several paths that take the blocks of `queue`.
+    pub(super) fn of_path(queue: &Arc<Self>, waker: Wake) -> Arc<Self> {
+        let (state, waker) = (Mutex::default(), Mutex::new(waker));
+        Arc::new(Self { state, changed: Condvar::new(), waker, queue: Some(Arc::clone(queue)) })
+    }
+
+    /// Queue of the blocks: that of the transfer, or the channel's own.
+    pub(super) fn queue(self: &Arc<Self>) -> Arc<Self> {
+        Arc::clone(self.queue.as_ref().unwrap_or(self))
+    }
+
+    /// Whether the carrier is one of several paths.
+    pub(super) const fn is_path(&self) -> bool {
+        self.queue.is_some()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

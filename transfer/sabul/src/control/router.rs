@@ -301,6 +301,7 @@ impl Router {
             | Message::Have { transfer, .. }
             | Message::Totals { transfer, .. }
             | Message::PathOpen { transfer }
+            | Message::PathClosed { transfer, .. }
             | Message::Seen { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,

@@ -25,6 +25,8 @@ pub(crate) enum Side {
         sockets: SocketOptions,
         /// Fingerprint of the listener's certificate.
         fingerprint: [u8; 32],
+        /// Local addresses, one for each path; empty if the system chooses the address of the only path.
+        bind: Arc<[IpAddr]>,
     },
     Listener {
         demux: Arc<Demux>,

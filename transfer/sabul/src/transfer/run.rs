@@ -4,14 +4,15 @@ mod carrier;
 mod establish;
 mod line;
 mod open;
+mod paths;
+mod udp;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sabul_cc::Policy;
 use sabul_units::Span;
-use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message};
+use sabul_wire::control::{BLOCK_NUMBER_LEN, ChannelParams, Done, Failure, FailureCode, Message};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, info};
@@ -30,7 +31,6 @@ use crate::channel::{
 };
 use crate::config::{Carrier, CarrierPlan, MeasureLimit, is_block_size};
 use crate::control::{Ending, Event, Input, Mailbox};
-use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::joins::Registration;
 use crate::machine::ReservedThreads;
@@ -38,7 +38,9 @@ use crate::path::OpenPath;
 use crate::steer::Steering;
 use crate::writers::WriterNote;
 use carrier::{Carriage, Established};
+use paths::Paths;
 use sabul_files::{Counts, Have, SendOptions, SourceSet, Totals};
+use udp::UdpSettings;
 
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -105,44 +107,16 @@ pub(crate) struct Plan {
 enum Start {
     Udp(Box<ChannelStart>),
     Tcp(TcpStart, ChannelParams),
-}
-
-/// Settings of a UDP channel.
-struct UdpSettings {
-    endpoint: Arc<Endpoint>,
-    number: u32,
-    params: ChannelParams,
-    policy: Policy,
-}
-
-impl UdpSettings {
-    /// Makes the start parameters of a channel over this path.
-    fn with(self, path: OpenPath) -> ChannelStart {
-        let Self { endpoint, number, params, policy } = self;
-        ChannelStart {
-            path: path.socket.peer_addr().map(|peer| endpoint.paths.of(peer.ip())),
-            socket: path.socket,
-            connection: path.connection,
-            sealer: path.sealer,
-            next_number: path.next_number,
-            opener: path.opener,
-            largest_opened: path.largest_opened,
-            rtt: path.rtt,
-            silence: endpoint.timeouts.silence.into(),
-            events: endpoint.events.clone().map(|sink| sink.of_transfer(number)),
-            params,
-            policy,
-            ceiling: endpoint.sending.ceiling.clone(),
-        }
-    }
+    /// Several UDP channels, none of which is open yet.
+    Paths(ChannelParams),
 }
 
 impl Start {
-    /// Settings of the channel, and whether UDP is the carrier.
-    fn params(&self) -> (ChannelParams, bool) {
+    /// Settings of the channel.
+    fn params(&self) -> ChannelParams {
         match self {
-            Self::Udp(start) => (start.params.clone(), true),
-            Self::Tcp(_, params) => (params.clone(), false),
+            Self::Udp(start) => start.params.clone(),
+            Self::Tcp(_, params) | Self::Paths(params) => params.clone(),
         }
     }
 }
@@ -165,6 +139,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             is_peers_end: false,
             carrier: plan.carrier,
             carriage: Carriage::default(),
+            paths: Paths::default(),
             registration: None,
             is_opener: plan.is_opener,
             steering: plan.steering,
@@ -199,6 +174,8 @@ struct Run {
     is_peers_end: bool,
     carrier: CarrierPlan,
     carriage: Carriage,
+    /// Paths of a transfer over several UDP channels.
+    paths: Paths,
     /// Lets TCP connections join, if this side is the listener.
     registration: Option<Registration>,
     /// This side opened the transfer.
@@ -248,7 +225,8 @@ impl Run {
         if let Work::Receive(writer) = work {
             work = Work::Receive(report_resumable(self.cx.clone(), writer).await?);
         }
-        let (established, accepted) = self.establish(is_opener, answer_within).await?;
+        let tries_paths = params.paths > 1;
+        let (established, accepted) = self.establish(is_opener, answer_within, tries_paths).await?;
         if let Some(block_bytes) = accepted {
             if block_bytes > params.block_bytes || !is_block_size(block_bytes) {
                 let text =
@@ -261,6 +239,7 @@ impl Run {
         let is_measure = work.is_measure();
         let start = match established {
             Established::Udp(path) => Start::Udp(Box::new(self.udp_start(*path, params))),
+            Established::Paths => Start::Paths(params),
             Established::Tcp(connections) => {
                 let reason = match (&self.cx.side, self.carrier.carrier) {
                     (Side::Listener { .. }, _) => "chosen by the other end",
@@ -300,13 +279,19 @@ impl Run {
         }
     }
 
+    fn keep_paths(&mut self, params: ChannelParams, handle: Handle, memory: Option<BlockLoan>) {
+        let (settings, event_sender) =
+            (self.udp_settings(params), self.mailbox.event_sender.clone());
+        self.paths = Paths::keep(&self.cx, settings, handle, memory, event_sender);
+    }
+
     /// Handles events that are common to all states. Returns an error for events that end the transfer; returns other
     /// events.
     fn check(&mut self, event: Event) -> Result<Event, Error> {
         if let Event::Control(message) = &event {
             self.mailbox.note_taken(message);
         }
-        match self.carriage.take(event) {
+        match self.carriage.take(self.paths.take(event)) {
             Event::Control(Message::Cancel { failure, .. }) => {
                 self.is_peers_end = true;
                 Err(failure.into())
@@ -414,8 +399,11 @@ impl Run {
 
     async fn send(&mut self, start: Start, memory: BlockLoan, work: Work) -> Result<Report, Error> {
         let number = self.mailbox.number;
-        let (params, is_udp) = start.params();
-        let block_bytes = usize::try_from(params.block_bytes).unwrap_or(usize::MAX);
+        let params = start.params();
+        let mut block_bytes = usize::try_from(params.block_bytes).unwrap_or(usize::MAX);
+        if params.paths > 1 {
+            block_bytes -= BLOCK_NUMBER_LEN;
+        }
         let event_sender = self.mailbox.event_sender.clone();
         let on_end = Box::new(move |result| {
             let _ = event_sender.send(Event::Channel(result));
@@ -427,16 +415,24 @@ impl Run {
                 start.params.rate_limit_bps = self.steering.limit_bps();
                 let (handle, job) = SenderHandle::new(*start, memory, on_end)?;
                 machine.run_channel(thread, job)?;
+                self.watch_carrier(params, true, &Handle::Sender(handle.clone()));
                 handle
             }
             Start::Tcp(start, _) => {
                 let (handle, run) = SenderHandle::over_tcp(start, memory, on_end);
                 machine.spawn(run);
+                self.watch_carrier(params, false, &Handle::Sender(handle.clone()));
+                handle
+            }
+            Start::Paths(_) => {
+                let (policy, rate_limit_bps) = (self.steering.policy, self.steering.limit_bps());
+                let settings = RateSettings { policy, rate_limit_bps };
+                let handle = SenderHandle::of_paths(memory, params.block_bytes, settings);
+                self.keep_paths(params, Handle::Sender(handle.clone()), None);
                 handle
             }
         };
         self.shared_progress.set_handle(Handle::Sender(handle.clone()));
-        self.watch_carrier(params, is_udp, &Handle::Sender(handle.clone()));
         self.steered = Some(Steered::Channel(handle.clone()));
         let _ahead = match &work {
             Work::Send { set, .. } => {
@@ -571,7 +567,7 @@ impl Run {
         part: Option<Member>,
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
-        let (params, is_udp) = start.params();
+        let params = start.params();
         let asked_bps = params.rate_limit_bps;
         let (input, event_sender) = (self.mailbox.input.clone(), self.mailbox.event_sender.clone());
         let control = self.cx.control.clone();
@@ -590,11 +586,18 @@ impl Run {
                 });
                 let (handle, job) = ReceiverHandle::new(*start, memory, deliver, report, on_end)?;
                 machine.run_channel(thread, job)?;
+                self.watch_carrier(params, true, &Handle::Receiver(handle.clone()));
                 handle
             }
             Start::Tcp(start, _) => {
                 let (handle, run) = ReceiverHandle::over_tcp(start, memory, deliver, on_end);
                 machine.spawn(run);
+                self.watch_carrier(params, false, &Handle::Receiver(handle.clone()));
+                handle
+            }
+            Start::Paths(_) => {
+                let handle = ReceiverHandle::of_paths(deliver);
+                self.keep_paths(params, Handle::Receiver(handle.clone()), Some(memory));
                 handle
             }
         };
@@ -605,7 +608,6 @@ impl Run {
             event_sender: self.mailbox.event_sender.clone(),
         });
         self.shared_progress.set_handle(Handle::Receiver(handle.clone()));
-        self.watch_carrier(params, is_udp, &Handle::Receiver(handle.clone()));
         self.steered = Some(Steered::Peer);
         if self.is_opener && self.steering.differs_from(asked_bps) {
             self.steer();

@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sabul::files::{LocalDestination, RemoteDestination, SourceSet};
@@ -24,15 +24,20 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A path that forwards TCP connections, and datagrams while `passes_udp` is set.
-struct Forwarder {
-    address: SocketAddr,
+pub(crate) struct Forwarder {
+    pub(crate) address: SocketAddr,
     passes_udp: Arc<AtomicBool>,
     /// Number of datagrams to the client that are lost next.
     lost_answers: Arc<AtomicUsize>,
+    /// Datagrams of each client, and whether they pass.
+    pub(crate) clients: Clients,
 }
 
+/// Datagrams forwarded for a client's address, and whether datagrams of this address are dropped.
+pub(crate) type Clients = Arc<Mutex<HashMap<IpAddr, (usize, bool)>>>;
+
 impl Forwarder {
-    async fn to(target: SocketAddr, passes_udp: bool) -> Self {
+    pub(crate) async fn to(target: SocketAddr, passes_udp: bool) -> Self {
         let (tcp, udp) = loop {
             let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
             if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()).await {
@@ -50,14 +55,24 @@ impl Forwarder {
             }
         });
         let lost_answers = Arc::<AtomicUsize>::default();
+        let clients = Clients::default();
         tokio::spawn(forward_datagrams(
             Arc::new(udp),
             target,
             Arc::clone(&passes_udp),
             Arc::clone(&lost_answers),
+            Arc::clone(&clients),
         ));
-        Self { address, passes_udp, lost_answers }
+        Self { address, passes_udp, lost_answers, clients }
     }
+}
+
+/// Counts a datagram of a client, and returns whether it passes.
+fn passes_for(clients: &Clients, client: SocketAddr) -> bool {
+    let mut clients = clients.lock().unwrap();
+    let (count, is_dropped) = clients.entry(client.ip()).or_default();
+    *count += usize::from(!*is_dropped);
+    !*is_dropped
 }
 
 /// Forwards datagrams of each client from a socket of its own.
@@ -66,6 +81,7 @@ async fn forward_datagrams(
     target: SocketAddr,
     passes: Arc<AtomicBool>,
     lost: Arc<AtomicUsize>,
+    counts: Clients,
 ) {
     let mut clients = HashMap::<SocketAddr, Arc<UdpSocket>>::new();
     let mut bytes = vec![0; 1 << 16];
@@ -79,10 +95,11 @@ async fn forward_datagrams(
                 client,
                 Arc::clone(&passes),
                 Arc::clone(&lost),
+                Arc::clone(&counts),
             ));
             place.insert(socket);
         }
-        if passes.load(Ordering::Acquire) {
+        if passes.load(Ordering::Acquire) && passes_for(&counts, client) {
             let _ = clients[&client].send(&bytes[..length]).await;
         }
     }
@@ -95,27 +112,32 @@ async fn answer_datagrams(
     client: SocketAddr,
     passes: Arc<AtomicBool>,
     lost: Arc<AtomicUsize>,
+    counts: Clients,
 ) {
     let mut bytes = vec![0; 1 << 16];
     while let Ok(length) = socket.recv(&mut bytes).await {
         let one_less = |left: usize| left.checked_sub(1);
         let is_lost = lost.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok();
-        if passes.load(Ordering::Acquire) && !is_lost {
+        if passes.load(Ordering::Acquire) && !is_lost && passes_for(&counts, client) {
             let _ = udp.send_to(&bytes[..length], client).await;
         }
     }
 }
 
 /// A served directory, a directory of the client, and a session over a path between.
-struct Site {
+pub(crate) struct Site {
     root: TempDir,
     here: TempDir,
-    path: Forwarder,
-    session: Session,
+    pub(crate) path: Forwarder,
+    pub(crate) session: Session,
 }
 
 impl Site {
     async fn new(passes_udp: bool) -> Self {
+        Self::with(passes_udp, ConnectConfig::default()).await
+    }
+
+    pub(crate) async fn with(passes_udp: bool, connect: ConnectConfig) -> Self {
         let (root, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
         let listener = Listener::bind(config).await.unwrap();
@@ -129,7 +151,7 @@ impl Site {
             }
         });
         let address = path.address.to_string();
-        let session = connect_to(&address, &ticket, ConnectConfig::default()).await.unwrap();
+        let session = connect_to(&address, &ticket, connect).await.unwrap();
         Self { root, here, path, session }
     }
 
@@ -142,7 +164,11 @@ impl Site {
     }
 
     /// Uploads a new file and checks the copy.
-    async fn put(&self, bytes: usize, options: &TransferOptions) -> Result<Report, Error> {
+    pub(crate) async fn put(
+        &self,
+        bytes: usize,
+        options: &TransferOptions,
+    ) -> Result<Report, Error> {
         let source = self.here.path().join("up");
         fs::write(&source, content(bytes)).unwrap();
         let to = RemoteDestination::path("up");
@@ -153,7 +179,11 @@ impl Site {
     }
 
     /// Downloads a new file and checks the copy.
-    async fn get(&self, bytes: usize, options: &TransferOptions) -> Result<Report, Error> {
+    pub(crate) async fn get(
+        &self,
+        bytes: usize,
+        options: &TransferOptions,
+    ) -> Result<Report, Error> {
         fs::write(self.root.path().join("down"), content(bytes)).unwrap();
         let to = LocalDestination::path(self.here.path().join("down"));
         let transfer = self.session.get(vec![b"down".to_vec()], false, to, options).await?;
@@ -181,11 +211,11 @@ fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| u8::try_from((i * 31 + i / 251) % 256).unwrap()).collect()
 }
 
-fn options() -> TransferOptions {
+pub(crate) fn options() -> TransferOptions {
     TransferOptions::default().block_size(Bytes(64 << 10))
 }
 
-fn run(test: impl Future<Output = ()>) {
+pub(crate) fn run(test: impl Future<Output = ()>) {
     crate::common::within(TIMEOUT, test);
 }
 

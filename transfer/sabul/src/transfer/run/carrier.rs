@@ -9,13 +9,13 @@ use std::time::Duration;
 use sabul_cc::Policy;
 use sabul_wire::control::{ChannelParams, Message};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 use tracing::info;
 
 use super::super::context::{Context, Side};
 use super::super::progress::Handle;
 use super::Run;
 use super::open::{internal, reopen_path};
+use super::udp::{LOOK, Task, is_silent};
 use crate::channel::driver::Job;
 use crate::channel::{ChannelStart, ChannelStats, TcpStart};
 use crate::config::Carrier;
@@ -27,14 +27,10 @@ use crate::path::{OpenPath, PendingPath};
 
 /// Time after the acceptance until TCP is tried beside UDP. [RFC 8305 §5] gives the same time to an address.
 pub(super) const HEAD_START: Duration = Duration::from_millis(250);
-/// Silence of UDP after which TCP is tried in a running transfer; at least [`SILENT_RTTS`] RTTs.
-const SILENT: Duration = Duration::from_secs(1);
-const SILENT_RTTS: f64 = 4.0;
 /// Time that UDP has to come back once the TCP connections are ready: after an outage of the whole path, both work
 /// again.
 const SECOND_CHANCE: Duration = Duration::from_millis(700);
-/// Interval of the look at UDP, and pause after a failed attempt to dial.
-const LOOK: Duration = Duration::from_millis(100);
+/// Pause after a failed attempt to dial.
 const RETRY: Duration = Duration::from_secs(1);
 /// Time that TCP carries the blocks before UDP is tried again; four times as long after each change, up to the
 /// maximum.
@@ -56,16 +52,6 @@ pub(super) struct Dialler {
     turn: Arc<tokio::sync::Mutex<()>>,
     number: u32,
     event_sender: mpsc::UnboundedSender<Event>,
-}
-
-/// A task that ends when the value is dropped.
-#[derive(Debug)]
-pub(super) struct Task(JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// The first carrier that opens: an attempt to open another one then fails.
@@ -135,7 +121,7 @@ impl Dialler {
 
     /// Dials until the connections have joined, unless another carrier is chosen first.
     pub(super) fn race(self, first: FirstCarrier) -> Task {
-        Task(tokio::spawn(async move {
+        Task::from(tokio::spawn(async move {
             for attempt in 1.. {
                 let mut is_chosen = false;
                 let choose = async || {
@@ -162,11 +148,8 @@ impl Dialler {
         first_attempt: u32,
         stats: impl Fn() -> ChannelStats + Send + Sync + 'static,
     ) -> Task {
-        let is_silent = move || {
-            let ChannelStats { silence, rtt_ms, .. } = stats();
-            silence > SILENT.max(Duration::from_secs_f64(SILENT_RTTS * rtt_ms / 1e3))
-        };
-        Task(tokio::spawn(async move {
+        let is_silent = move || is_silent(&stats());
+        Task::from(tokio::spawn(async move {
             begin.await;
             let mut attempt = first_attempt;
             loop {
@@ -196,6 +179,8 @@ impl Dialler {
 pub(super) enum Established {
     Udp(Box<OpenPath>),
     Tcp(Vec<Connection>),
+    /// Several UDP channels, which open later.
+    Paths,
 }
 
 /// State of the carrier of a running transfer.
@@ -268,7 +253,7 @@ impl Run {
             return;
         }
         let pause = UDP_PAUSE * 4_u32.saturating_pow(changes - 1).min(1000);
-        self.carriage.task = Some(Task(tokio::spawn(async move {
+        self.carriage.task = Some(Task::from(tokio::spawn(async move {
             if is_connector {
                 tokio::time::sleep(pause.min(UDP_PAUSE_MAX)).await;
             }
@@ -371,6 +356,13 @@ impl Handle {
         match self {
             Self::Sender(handle) => handle.stop(),
             Self::Receiver(handle) => handle.stop(),
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        match self {
+            Self::Sender(handle) => handle.is_stopped(),
+            Self::Receiver(handle) => handle.is_stopped(),
         }
     }
 

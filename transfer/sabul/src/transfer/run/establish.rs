@@ -23,6 +23,7 @@ impl Run {
         &mut self,
         is_opener: bool,
         answer_within: Option<Duration>,
+        tries_paths: bool,
     ) -> Result<(Established, Option<u32>), Error> {
         let number = self.mailbox.number;
         let cx = self.cx.clone();
@@ -42,12 +43,15 @@ impl Run {
         let mut deadline = answer_within.map(|time| Instant::now() + time);
         let (first, carrier) = (FirstCarrier::default(), self.carrier.carrier);
         let dialler = Dialler::new(&cx, number, self.tcp_connections(), &self.mailbox.event_sender);
-        let mut dialler = dialler.filter(|_| carrier != Carrier::Udp);
-        let tries_udp = carrier != Carrier::Tcp || dialler.is_none();
+        let mut dialler = dialler.filter(|_| carrier != Carrier::Udp && !tries_paths);
+        let tries_udp = !tries_paths && (carrier != Carrier::Tcp || dialler.is_none());
         let mut dial_at = None;
         let (mut _dialling, mut longest) = (None, Instant::now());
         loop {
             if is_accepted {
+                if tries_paths {
+                    return Ok((Established::Paths, accepted));
+                }
                 if let Some(connections) = self.carriage.joined.take() {
                     return Ok((Established::Tcp(connections), accepted));
                 }

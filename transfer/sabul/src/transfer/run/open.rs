@@ -34,15 +34,16 @@ pub(super) async fn open_path(
             let secrets = cx.connection.channel_secrets(number, 0).map_err(internal)?;
             Ok(end.open_path(&secrets).await)
         }
-        Side::Connector { peer, sockets, .. } => loop {
+        Side::Connector { peer, sockets, bind, .. } => loop {
             let suite = suites.borrow_and_update().unwrap_or_else(first_suite);
             let secrets = cx.connection.channel_secrets(number, 0).map_err(internal)?;
             let ending = EndOnDrop(Arc::default());
             ending.0.hold(*is_held.borrow_and_update());
             let sockets = sockets.clone().with_buffers(cx.endpoint.memory.socket_bytes());
             let (peer, of_attempt) = (*peer, Arc::clone(&ending.0));
+            let local = bind.first().copied();
             let mut attempt = tokio::task::spawn_blocking(move || {
-                path::connect(peer, &sockets, &secrets, suite, &of_attempt)
+                path::connect(peer, local, &sockets, &secrets, suite, &of_attempt)
             });
             loop {
                 tokio::select! {
@@ -70,19 +71,35 @@ pub(super) async fn reopen_path(
     number: u32,
     changes: u32,
 ) -> Result<OpenPath, Error> {
-    let secrets = cx.connection.channel_secrets(number, changes).map_err(internal)?;
+    open_beside(cx, number, changes, 0).await
+}
+
+/// Opens one of several paths of a channel by this attempt. Retries without limit.
+pub(super) async fn path_of_attempt(
+    cx: &Context,
+    number: u32,
+    path: u8,
+    attempt: u16,
+) -> Result<OpenPath, Error> {
+    open_beside(cx, number, u32::from(path) << 16 | u32::from(attempt), path).await
+}
+
+/// Opens a UDP path with the keys of this use, from the local address of `path`.
+async fn open_beside(cx: &Context, number: u32, key: u32, path: u8) -> Result<OpenPath, Error> {
+    let secrets = cx.connection.channel_secrets(number, key).map_err(internal)?;
     let suite = cx.router.suite().borrow().unwrap_or_else(first_suite);
     let buffers = cx.endpoint.memory.socket_bytes();
     match &cx.side {
         Side::Listener { demux, peer, .. } => {
             demux.expect(&secrets, suite, *peer, buffers)?.wait().await
         }
-        Side::Connector { peer, sockets, .. } => {
+        Side::Connector { peer, sockets, bind, .. } => {
             let ending = EndOnDrop(Arc::default());
             let (peer, of_attempt) = (*peer, Arc::clone(&ending.0));
+            let local = bind.get(usize::from(path)).copied();
             let sockets = sockets.clone().with_buffers(buffers);
             let attempt = tokio::task::spawn_blocking(move || {
-                path::connect(peer, &sockets, &secrets, suite, &of_attempt)
+                path::connect(peer, local, &sockets, &secrets, suite, &of_attempt)
             });
             match attempt.await {
                 Ok(Ok(Some(path))) => Ok(path),

@@ -1,0 +1,285 @@
+//! Paths of a transfer over several UDP channels: opens each path, closes a path that is silent, and opens it again.
+//!
+//! Both ends do this for each path by itself. The end that closes a path sends `PathClosed` with the number of the
+//! attempt that opened the path. The next attempt has the next number at both ends, and other keys.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sabul_wire::control::Message;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use super::super::context::{Context, Side};
+use super::super::progress::Handle;
+use super::open::path_of_attempt;
+use super::udp::{LOOK, Task, UdpSettings, is_silent};
+use crate::budget::BlockLoan;
+use crate::channel::ChannelError;
+use crate::control::Event;
+use crate::error::Error;
+use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT, OpenPath};
+
+/// Pause before a closed path is opened again; twice as long after each attempt, up to the maximum.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Event of a path.
+#[derive(Debug)]
+pub(super) enum PathEvent {
+    /// The path is open at this end.
+    Opened(Box<OpenPath>),
+    /// The path cannot be opened.
+    Failed(Error),
+    /// The channel has ended.
+    Ended(Result<(), ChannelError>),
+    /// The peer has closed the path.
+    ClosedByPeer,
+}
+
+/// An event with its path and attempt.
+pub(super) type OfPath = (u8, u16, PathEvent);
+
+/// State of a path.
+#[derive(Debug)]
+enum PathState {
+    /// The task opens the path.
+    Opening(#[expect(dead_code, reason = "ends the task when dropped")] Task),
+    Open,
+    /// All attempts are used up, or the path cannot be opened.
+    Closed,
+}
+
+/// Opens and closes the paths of a transfer.
+struct PathKeeper {
+    cx: Context,
+    settings: UdpSettings,
+    handle: Handle,
+    /// Memory of the first path of a receiving end.
+    memory: Option<BlockLoan>,
+    /// State of each path, with the number of its last attempt.
+    paths: BTreeMap<u8, (u16, PathState)>,
+    /// Time until which a path must open, until a path has opened.
+    deadline: Option<Instant>,
+    path_events: mpsc::UnboundedSender<OfPath>,
+    event_sender: mpsc::UnboundedSender<Event>,
+}
+
+/// Paths of a running transfer.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    /// Queue of a [`PathKeeper`], and the task that runs it.
+    keeper: Option<(mpsc::UnboundedSender<OfPath>, Task)>,
+}
+
+impl Paths {
+    /// Opens the paths of a transfer and keeps them open. A receiving end has `memory` for its first path.
+    pub(super) fn keep(
+        cx: &Context,
+        settings: UdpSettings,
+        handle: Handle,
+        memory: Option<BlockLoan>,
+        event_sender: mpsc::UnboundedSender<Event>,
+    ) -> Self {
+        let count = settings.params.paths;
+        let limit = match cx.side {
+            Side::Listener { .. } => LISTENER_TIMEOUT,
+            _ => CONNECTOR_TIMEOUT,
+        };
+        let (path_events, queue) = mpsc::unbounded_channel();
+        let keeper = PathKeeper {
+            cx: cx.clone(),
+            settings,
+            handle,
+            memory,
+            paths: BTreeMap::new(),
+            deadline: Some(Instant::now() + limit),
+            path_events: path_events.clone(),
+            event_sender,
+        };
+        let task = cx.machine.spawn(keeper.run(count, limit, queue));
+        Self { keeper: Some((path_events, Task::from(task))) }
+    }
+
+    /// Processes an event that concerns a path; returns other events.
+    pub(super) fn take(&self, event: Event) -> Event {
+        match (event, &self.keeper) {
+            (Event::Control(Message::PathClosed { path, attempt, .. }), Some((path_events, _))) => {
+                // The keeper ends before the transfer does.
+                let _ = path_events.send((path, attempt, PathEvent::ClosedByPeer));
+                Event::Handled
+            }
+            (event, _) => event,
+        }
+    }
+}
+
+impl PathKeeper {
+    async fn run(mut self, count: u8, limit: Duration, mut queue: mpsc::UnboundedReceiver<OfPath>) {
+        for path in 0..count {
+            let opening = self.opening(path, 0);
+            self.paths.insert(path, (0, opening));
+        }
+        let mut look = tokio::time::interval(LOOK);
+        let result = loop {
+            tokio::select! {
+                event = queue.recv() => {
+                    let Some((path, attempt, event)) = event else { break Ok(()) };
+                    if self.paths.get(&path).is_none_or(|(last, _)| *last != attempt) {
+                        continue;
+                    }
+                    if let Err(error) = self.on(path, attempt, event).await {
+                        break Err(error);
+                    }
+                }
+                _ = look.tick() => self.close_silent().await,
+            }
+            if self.handle.is_stopped() && self.open_paths() == 0 {
+                break Ok(());
+            }
+            if self.deadline.is_some_and(|deadline| deadline < Instant::now()) {
+                break Err(ChannelError::NoPath { address: self.peer(), waited: limit });
+            }
+        };
+        // A transfer that is over does not need the event.
+        let _ = self.event_sender.send(Event::Channel(result));
+    }
+
+    fn peer(&self) -> SocketAddr {
+        match &self.cx.side {
+            Side::Connector { peer, .. } => *peer,
+            Side::Listener { address, .. } => *address,
+            #[cfg(test)]
+            Side::World(end) => end.peer(),
+        }
+    }
+
+    fn open_paths(&self) -> usize {
+        self.paths.values().filter(|(_, state)| matches!(state, PathState::Open)).count()
+    }
+
+    /// Starts an attempt to open a path. The connector waits before it tries again.
+    fn opening(&self, path: u8, attempt: u16) -> PathState {
+        let pause = match (&self.cx.side, attempt) {
+            (Side::Connector { .. }, 1..) => {
+                (PAUSE * 2_u32.saturating_pow(u32::from(attempt) - 1).min(1000)).min(PAUSE_MAX)
+            }
+            _ => Duration::ZERO,
+        };
+        let (cx, path_events) = (self.cx.clone(), self.path_events.clone());
+        let number = self.settings.number;
+        PathState::Opening(Task::from(self.cx.machine.spawn(async move {
+            tokio::time::sleep(pause).await;
+            let event = match path_of_attempt(&cx, number, path, attempt).await {
+                Ok(open) => PathEvent::Opened(Box::new(open)),
+                Err(error) => PathEvent::Failed(error),
+            };
+            // A transfer that is over needs no path.
+            let _ = path_events.send((path, attempt, event));
+        })))
+    }
+
+    async fn on(&mut self, path: u8, attempt: u16, event: PathEvent) -> Result<(), ChannelError> {
+        match event {
+            PathEvent::Opened(open) => self.start(path, attempt, *open)?,
+            PathEvent::Failed(error) => {
+                info!(transfer = self.settings.number, path, %error, "a path cannot be used");
+                self.paths.insert(path, (attempt, PathState::Closed));
+                let is_usable = |(_, state): &(u16, PathState)| !matches!(state, PathState::Closed);
+                if !self.paths.values().any(is_usable) {
+                    return Err(ChannelError::Path(error.to_string()));
+                }
+            }
+            PathEvent::Ended(result) => {
+                if self.handle.is_stopped() {
+                    self.paths.insert(path, (attempt, PathState::Closed));
+                } else if let Err(error) = result {
+                    if self.open_paths() == 1 {
+                        return Err(error);
+                    }
+                    info!(transfer = self.settings.number, path, %error, "a path failed");
+                    self.close(path, attempt).await;
+                }
+            }
+            PathEvent::ClosedByPeer => self.open_again(path, attempt).await,
+        }
+        Ok(())
+    }
+
+    /// Starts a channel over an open path.
+    fn start(&mut self, path: u8, attempt: u16, open: OpenPath) -> Result<(), ChannelError> {
+        let (path_events, is_first) = (self.path_events.clone(), self.deadline.is_some());
+        let on_end = Box::new(move |result| {
+            let _ = path_events.send((path, attempt, PathEvent::Ended(result)));
+        });
+        let local = open.socket.local_addr();
+        let mut start = self.settings.clone().with(open);
+        // The records of earlier transfers are of the path that the system chose.
+        start.path = None;
+        let job = match &self.handle {
+            Handle::Sender(handle) => handle.add_path(path, start, on_end),
+            Handle::Receiver(handle) => {
+                let Some(memory) = self.memory.take().or_else(|| self.borrow()) else {
+                    debug!(path, "no memory for another path");
+                    let closed = PathState::Closed;
+                    self.paths.insert(path, (attempt, closed));
+                    return Ok(());
+                };
+                handle.add_path(path, start, memory, on_end)
+            }
+        }?;
+        self.cx.machine.run_channel(None, job)?;
+        self.paths.insert(path, (attempt, PathState::Open));
+        self.deadline = None;
+        if !is_first || path > 0 {
+            info!(transfer = self.settings.number, path, attempt, %local, "a path is open");
+        }
+        Ok(())
+    }
+
+    /// Memory of another path; `None` if memory is short.
+    fn borrow(&self) -> Option<BlockLoan> {
+        let block_bytes = self.settings.params.block_bytes;
+        let loan = self.cx.endpoint.memory.channel(block_bytes).ok()?;
+        (loan.block_bytes() == block_bytes).then_some(loan)
+    }
+
+    /// Closes paths on which the receiver is silent while another path works.
+    async fn close_silent(&mut self) {
+        let Handle::Sender(handle) = &self.handle else { return };
+        let stats = handle.path_stats();
+        if stats.iter().all(|(_, stats)| is_silent(stats)) {
+            return;
+        }
+        for (path, stats) in stats {
+            if !is_silent(&stats) {
+                continue;
+            }
+            if let Some(&(attempt, PathState::Open)) = self.paths.get(&path) {
+                info!(transfer = self.settings.number, path, silence = ?stats.silence, "a path is silent");
+                self.close(path, attempt).await;
+            }
+        }
+    }
+
+    /// Closes a path at both ends, and opens it again.
+    async fn close(&mut self, path: u8, attempt: u16) {
+        let transfer = self.settings.number;
+        self.cx.control.send(Message::PathClosed { transfer, path, attempt });
+        self.open_again(path, attempt).await;
+    }
+
+    async fn open_again(&mut self, path: u8, attempt: u16) {
+        match &self.handle {
+            Handle::Sender(handle) => handle.end_path(path).await,
+            Handle::Receiver(handle) => handle.end_path(path),
+        }
+        let next = match attempt.checked_add(1) {
+            Some(next) => (next, self.opening(path, next)),
+            None => (attempt, PathState::Closed),
+        };
+        self.paths.insert(path, next);
+    }
+}

@@ -1,0 +1,70 @@
+//! Settings and supervision of the UDP channels of a transfer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabul_cc::Policy;
+use sabul_wire::control::ChannelParams;
+use tokio::task::JoinHandle;
+
+use crate::channel::{ChannelStart, ChannelStats};
+use crate::endpoint::Endpoint;
+use crate::path::OpenPath;
+
+/// Interval of the look at UDP.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// Silence of UDP after which another carrier is tried in a running transfer; at least [`SILENT_RTTS`] RTTs.
+const SILENT: Duration = Duration::from_secs(1);
+const SILENT_RTTS: f64 = 4.0;
+
+/// Whether UDP has been silent for so long that another carrier is tried.
+pub(super) fn is_silent(stats: &ChannelStats) -> bool {
+    stats.silence > SILENT.max(Duration::from_secs_f64(SILENT_RTTS * stats.rtt_ms / 1e3))
+}
+
+/// Settings of a UDP channel.
+#[derive(Clone)]
+pub(super) struct UdpSettings {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) number: u32,
+    pub(super) params: ChannelParams,
+    pub(super) policy: Policy,
+}
+
+impl UdpSettings {
+    /// Makes the start parameters of a channel over this path.
+    pub(super) fn with(self, path: OpenPath) -> ChannelStart {
+        let Self { endpoint, number, params, policy } = self;
+        ChannelStart {
+            path: path.socket.peer_addr().map(|peer| endpoint.paths.of(peer.ip())),
+            socket: path.socket,
+            connection: path.connection,
+            sealer: path.sealer,
+            next_number: path.next_number,
+            opener: path.opener,
+            largest_opened: path.largest_opened,
+            rtt: path.rtt,
+            silence: endpoint.timeouts.silence.into(),
+            events: endpoint.events.clone().map(|sink| sink.of_transfer(number)),
+            params,
+            policy,
+            ceiling: endpoint.sending.ceiling.clone(),
+        }
+    }
+}
+
+/// A task that ends when the value is dropped.
+#[derive(Debug)]
+pub(super) struct Task(JoinHandle<()>);
+
+impl From<JoinHandle<()>> for Task {
+    fn from(task: JoinHandle<()>) -> Self {
+        Self(task)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
