@@ -78,6 +78,7 @@ impl ChannelStats {
         let by_tcp = channels.iter().find(|channel| channel.carrier == "tcp");
         if let Some(channel) = by_tcp.or_else(|| channels.first()) {
             (total.carrier, total.carrier_reason) = (channel.carrier, channel.carrier_reason);
+            total.paths = channel.paths;
         }
         let smallest = channels.iter().map(|channel| channel.rtt_ms_min).reduce(f64::min);
         total.rtt_ms_min = smallest.unwrap_or_default();

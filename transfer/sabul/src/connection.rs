@@ -78,7 +78,7 @@ impl Connection {
                 Self::export(stream, CHANNEL_LABEL, &context).map(ChannelSecrets::new)
             }
             #[cfg(test)]
-            Stream::World(wire) => Ok(wire.channel_secrets(transfer)),
+            Stream::World(wire) => Ok(wire.channel_secrets(transfer, changes)),
         }
     }
 

@@ -42,15 +42,23 @@ impl Buffers {
         }
     }
 
-    /// Returns an empty buffer for one block, if a buffer or memory is available.
+    /// Returns an empty buffer to read one block, if a buffer or memory is available.
     pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        let may_borrow = self.ahead < AHEAD;
+        self.take_or_borrow(may_borrow)
+    }
+
+    /// Returns an empty buffer for the copy of a block, if a buffer or memory is available.
+    pub(super) fn take_for_copy(&mut self) -> Option<Vec<u8>> {
+        self.take_or_borrow(true)
+    }
+
+    fn take_or_borrow(&mut self, may_borrow: bool) -> Option<Vec<u8>> {
         self.note_spare();
         if let Some(buffer) = self.free.pop() {
             return Some(buffer);
         }
-        if self.existing >= self.memory.blocks()
-            && (self.ahead >= AHEAD || self.memory.borrow(1) == 0)
-        {
+        if self.existing >= self.memory.blocks() && (!may_borrow || self.memory.borrow(1) == 0) {
             return None;
         }
         self.existing += 1;

@@ -1,6 +1,6 @@
 //! Driver of a sending endpoint: reads reports, sends sealed DATA batches, sleeps in between.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +18,15 @@ use sabul_wire::{
 };
 use tracing::debug;
 
+use super::buffers::Buffers;
 use super::driver::{ChannelEndpoint, Datagrams, DriveResult, Pause};
 use super::handover::Reception;
 use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
 use super::paths;
-use super::shared::{ChannelError, ChannelStart, ChannelStats, RateSettings, Shared, reporting};
+use super::shared::{
+    ChannelError, ChannelStart, ChannelStats, RateSettings, Shared, State, reporting,
+};
 use super::silence::Silence;
 use crate::ceiling::Member;
 use crate::events::TransferEventSink;
@@ -41,6 +44,8 @@ const NO_ROUTER: &str = "no router of the path answered the controller, or the b
                          the transfer continued with sabul2026";
 /// Blocks that one of several paths takes before they are due; a path that takes more than it needs delays the transfer.
 const AHEAD_OF_PATH: usize = 2;
+/// A block of a path is late after this time and twice the time that the fastest of the other paths needs for a block.
+const LATE: Span = Span::from_millis(500);
 /// Update interval of the statistics for the application.
 const STATS_INTERVAL: Span = Span::from_millis(20);
 
@@ -75,6 +80,17 @@ fn has_number(first: u32, queued: usize) -> bool {
     (first as usize).checked_add(queued).is_some_and(|number| number < u32::MAX as usize)
 }
 
+/// Blocks of one of several paths.
+#[derive(Debug, Default)]
+struct PathBlocks {
+    /// Time at which each block was taken from the queue.
+    taken_at: VecDeque<Instant>,
+    /// The first block is late.
+    is_late: bool,
+    /// Numbers of the blocks of which a copy was put into the queue.
+    copied: BTreeSet<Option<u32>>,
+}
+
 /// Driver state of a sending endpoint.
 #[derive(Debug)]
 pub(super) struct SenderEndpoint {
@@ -94,11 +110,15 @@ pub(super) struct SenderEndpoint {
     bytes_before: u64,
     /// Bytes of the blocks that this carrier has delivered.
     bytes_released: u64,
+    /// State of one of several paths.
+    path_blocks: PathBlocks,
     batch: Batch,
     /// A sealed packet that did not fit `batch` and starts the next batch.
     next_batch: Batch,
     is_blocked: bool,
     silence: Silence,
+    /// Since when blocks wait for an acknowledgement.
+    busy_since: Option<Instant>,
     /// Everything is sent and acknowledged; the driver only keeps the channel alive.
     is_complete: bool,
     next_stats: Instant,
@@ -125,6 +145,8 @@ impl ChannelEndpoint for SenderEndpoint {
         }
         self.receive(buffers)?;
         self.release(now);
+        self.busy_since =
+            (!self.sender.is_idle()).then(|| self.busy_since.map_or(now, |since| since.min(now)));
         if is_finished && self.sender.is_idle() && !self.is_complete {
             // Published and remembered now: later figures would include idle time.
             self.publish(now);
@@ -171,7 +193,10 @@ impl ChannelEndpoint for SenderEndpoint {
     fn hand_over(self: Box<Self>) -> Option<Reception> {
         if self.shared.is_path() {
             let queue = self.shared.queue();
-            paths::put_back(&mut queue.lock().outgoing, self.blocks);
+            let mut state = queue.lock();
+            state.block_times.remove(&self.link.connection);
+            paths::put_back(&mut state.outgoing, self.blocks);
+            drop(state);
             queue.wake();
             return None;
         }
@@ -299,10 +324,12 @@ impl SenderEndpoint {
             first_block,
             bytes_before,
             bytes_released: 0,
+            path_blocks: PathBlocks::default(),
             batch: Batch::default(),
             next_batch: Batch::default(),
             is_blocked: false,
             silence: Silence::new(start.silence, clock.now()),
+            busy_since: None,
             is_complete: false,
             next_stats: Instant::ZERO,
             hint,
@@ -324,7 +351,7 @@ impl SenderEndpoint {
             }
             (std::mem::take(&mut state.reports), state.steer.take())
         };
-        let is_finished = self.take_blocks()?;
+        let is_finished = self.take_blocks(now)?;
         if let Some(settings) = settings {
             self.steer(now, settings);
         }
@@ -342,11 +369,12 @@ impl SenderEndpoint {
     }
 
     /// Takes blocks from the queue. Returns whether no block follows.
-    fn take_blocks(&mut self) -> Result<bool, ChannelError> {
+    fn take_blocks(&mut self, now: Instant) -> Result<bool, ChannelError> {
         let queue = self.shared.queue();
         let is_path = self.shared.is_path();
         let mut state = queue.lock();
-        while (!is_path || self.sender.uncut_blocks() < AHEAD_OF_PATH)
+        let is_shared = is_path && self.share_blocks(now, &mut state);
+        while (!is_path || self.takes_block())
             && let Some(block) = state.outgoing.pop_front()
         {
             if !has_number(self.first_block, self.blocks.len()) {
@@ -354,6 +382,9 @@ impl SenderEndpoint {
             }
             self.sender.push_block(u32::try_from(block.len()).unwrap_or(u32::MAX));
             self.blocks.push_back(block);
+            if is_path {
+                self.path_blocks.taken_at.push_back(now);
+            }
             state.taken += 1;
         }
         let is_finished = state.is_finished && state.outgoing.is_empty();
@@ -366,7 +397,43 @@ impl SenderEndpoint {
         if is_awaited {
             queue.changed.notify_all();
         }
+        if is_shared {
+            queue.wake();
+        }
         Ok(is_finished)
+    }
+
+    /// Whether one of several paths takes another block: it has sent its blocks, and none of them is late.
+    fn takes_block(&self) -> bool {
+        self.sender.uncut_blocks() < AHEAD_OF_PATH && !self.path_blocks.is_late
+    }
+
+    /// Puts a copy of a block into the queue that another path delivers sooner. Returns whether the queue has a copy.
+    fn share_blocks(&mut self, now: Instant, state: &mut State) -> bool {
+        let own = self.link.connection;
+        let others = state.block_times.iter().filter(|(path, _)| **path != own);
+        let late = others.map(|(_, time)| *time).min().map(|time| LATE + time * 2);
+        let is_late = |taken: &Instant| late.is_some_and(|late| now.since(*taken) > late);
+        let path_blocks = &mut self.path_blocks;
+        path_blocks.is_late = path_blocks.taken_at.front().is_some_and(is_late);
+        let late = path_blocks.taken_at.iter().take_while(|taken| is_late(taken)).count();
+        // At the end of the blocks a path without blocks takes those that another path has not sent completely.
+        let is_end = state.is_finished && state.outgoing.is_empty();
+        let uncut = self.sender.uncut_blocks();
+        let is_idle = std::mem::replace(&mut state.is_path_idle, is_end && uncut == 0);
+        let rest = if is_idle && is_end { self.blocks.len() - uncut } else { self.blocks.len() };
+        let mut wanted = (0..late).chain(rest..self.blocks.len());
+        let has_copy = |block: &Vec<u8>| path_blocks.copied.contains(&paths::number(block));
+        let Some(index) = wanted.find(|&index| !has_copy(&self.blocks[index])) else {
+            return false;
+        };
+        let Some(mut copy) = state.buffers.as_mut().and_then(Buffers::take_for_copy) else {
+            return false;
+        };
+        copy.extend_from_slice(&self.blocks[index]);
+        path_blocks.copied.insert(paths::number(&copy));
+        paths::put_back(&mut state.outgoing, [copy]);
+        true
     }
 
     /// Applies new settings. The policy is forwarded only if it changed, because setting it resets the controller.
@@ -398,6 +465,7 @@ impl SenderEndpoint {
         let limits = self.sender.limits();
         let rtt = self.sender.rtt();
         let phase = self.sender.phase();
+        let last = self.busy_since.map(|since| since.max(self.sender.last_received()));
         let lacks_router = self.sender.is_fallback();
         let hint = lacks_router.then(|| NO_ROUTER.to_owned()).or_else(|| self.hint.clone());
         let published = ChannelStats {
@@ -415,6 +483,7 @@ impl SenderEndpoint {
             limiter: shares(&self.sender.limiters(), now.elapsed(), phase),
             packets_refused: self.link.refused,
             silence: self.silence.lasted(now, self.sender.last_received()).into(),
+            unanswered: last.map_or(Duration::ZERO, |last| now.since(last).into()),
             silence_limit: self.silence.limit().into(),
             hint,
             carrier: "udp",
@@ -483,6 +552,14 @@ impl SenderEndpoint {
         let mut state = queue.lock();
         while self.first_block < released {
             if let Some(mut block) = self.blocks.pop_front() {
+                if self.shared.is_path() {
+                    let path_blocks = &mut self.path_blocks;
+                    path_blocks.copied.remove(&paths::number(&block));
+                    let time = path_blocks.taken_at.pop_front().map(|taken| now.since(taken));
+                    let time = time.unwrap_or_default();
+                    let smoothed = state.block_times.entry(self.link.connection).or_insert(time);
+                    *smoothed = *smoothed * 7 / 8 + time / 8;
+                }
                 self.bytes_released += block.len() as u64;
                 block.clear();
                 if let Some(buffers) = &mut state.buffers {

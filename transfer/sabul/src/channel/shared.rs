@@ -1,6 +1,6 @@
 //! State shared by a channel endpoint and the application, with the types of their interface.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -85,6 +85,8 @@ pub struct ChannelStats {
     pub packets_refused: u64,
     /// Time since the last UDP packet of the peer, while a packet was due.
     pub silence: Duration,
+    /// Time since the last UDP packet of the receiver, while blocks wait for its acknowledgement.
+    pub(crate) unanswered: Duration,
     /// Silence after which the channel ends; zero before the channel begins.
     pub silence_limit: Duration,
     /// Advice on the configuration of this machine, one sentence, if any.
@@ -147,6 +149,10 @@ pub(super) struct State {
     pub(super) limit_before: u32,
     /// Number of the next block of a transfer with several paths.
     pub(super) next_number: u32,
+    /// A path has nothing to send and takes copies of blocks that other paths have not sent yet.
+    pub(super) is_path_idle: bool,
+    /// Time from taking a block to its acknowledgement, smoothed, by path.
+    pub(super) block_times: BTreeMap<ConnectionId, Span>,
     /// Received blocks of this path that wait for a block of another path.
     pub(super) waiting: usize,
     pub(super) stats: ChannelStats,

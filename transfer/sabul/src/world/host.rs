@@ -173,14 +173,16 @@ pub(super) struct Client {
     number: usize,
     /// Uploads with flushes to the disk (`sync`).
     is_durable: bool,
+    /// Number of paths of each transfer.
+    paths: u8,
 }
 
 impl Client {
-    pub(super) fn new(disk: MemoryDisk, number: usize, is_durable: bool) -> Self {
+    pub(super) fn new(disk: MemoryDisk, number: usize, is_durable: bool, paths: u8) -> Self {
         let process = Process::new(disk.process());
         let faults = Mutex::new(vec![process.tasks.clone()]);
         let (grips, calls) = (Mutex::default(), Mutex::new(0));
-        Self { process: Mutex::new(process), disk, faults, grips, calls, number, is_durable }
+        Self { process: Mutex::new(process), disk, faults, grips, calls, number, is_durable, paths }
     }
 
     pub(super) const fn disk(&self) -> &MemoryDisk {
@@ -229,7 +231,7 @@ impl Client {
         server.accept(far)?;
         lock(&self.grips).push(grip);
         let process = lock(&self.process);
-        let end = End::connector(server.net.clone(), server.rtt);
+        let end = End::connector(server.net.clone(), server.rtt, self.paths);
         let hello = Message::Hello {
             version: CONTROL_VERSION,
             proof: [0; 32],

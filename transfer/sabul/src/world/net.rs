@@ -1,6 +1,6 @@
 //! Simulated UDP: in-memory sockets over the links of `sabul-net`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -62,6 +62,8 @@ struct State {
     sockets: BTreeMap<(u64, Role), Arc<Inbox>>,
     /// Channels that only one end has opened so far.
     opened: BTreeMap<u64, Arc<Notify>>,
+    /// Paths that drop all datagrams.
+    cut: BTreeSet<u8>,
 }
 
 impl fmt::Debug for Net {
@@ -82,7 +84,12 @@ impl Net {
         let random = SeededRandom::new(seed);
         let links =
             [Link::new(forward, &random.fork("forward")), Link::new(back, &random.fork("back"))];
-        let state = State { links, sockets: BTreeMap::new(), opened: BTreeMap::new() };
+        let state = State {
+            links,
+            sockets: BTreeMap::new(),
+            opened: BTreeMap::new(),
+            cut: BTreeSet::new(),
+        };
         let net = Self(Arc::new(Shared {
             began: Instant::now(),
             state: Mutex::new(state),
@@ -141,6 +148,20 @@ impl Net {
         LinkInstant::earliest([links[0].deadline(), links[1].deadline()])
     }
 
+    /// Lets a path drop or pass all datagrams.
+    pub(crate) fn set_cut(&self, path: u8, is_cut: bool) {
+        let cut = &mut self.lock().cut;
+        if is_cut {
+            cut.insert(path)
+        } else {
+            cut.remove(&path)
+        };
+    }
+
+    fn is_cut(&self, path: u8) -> bool {
+        self.lock().cut.contains(&path)
+    }
+
     fn send(&self, connection: u64, to: Role, datagram: &[u8]) {
         let now = self.now();
         let direction = usize::from(to == Role::Connector);
@@ -164,15 +185,22 @@ pub(crate) struct End {
     net: Net,
     role: Role,
     rtt: Duration,
+    /// Number of paths of each transfer.
+    paths: u8,
 }
 
 impl End {
-    pub(crate) const fn connector(net: Net, rtt: Duration) -> Self {
-        Self { net, role: Role::Connector, rtt }
+    pub(crate) const fn connector(net: Net, rtt: Duration, paths: u8) -> Self {
+        Self { net, role: Role::Connector, rtt, paths }
     }
 
     pub(crate) const fn listener(net: Net, rtt: Duration) -> Self {
-        Self { net, role: Role::Listener, rtt }
+        Self { net, role: Role::Listener, rtt, paths: 1 }
+    }
+
+    /// Number of paths of each transfer that this end opens.
+    pub(crate) const fn paths(&self) -> u8 {
+        self.paths
     }
 
     /// Address of the other end, for messages.
@@ -189,8 +217,11 @@ impl End {
     }
 
     /// Opens the path once both ends have called this; replaces the exchange of hello packets.
-    pub(crate) async fn open_path(&self, secrets: &ChannelSecrets) -> OpenPath {
+    pub(crate) async fn open_path(&self, secrets: &ChannelSecrets, path: u8) -> OpenPath {
         let connection = secrets.connection_id;
+        while self.net.is_cut(path) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         let (inbox, meeting) = {
             let mut state = self.net.lock();
             let inbox = Arc::new(Inbox::default());
@@ -205,7 +236,7 @@ impl End {
             let mine = meeting.is_none().then(|| state.opened.get(&connection).cloned()).flatten();
             (inbox, mine)
         };
-        let socket = Socket { net: self.net.clone(), connection, role: self.role, inbox };
+        let socket = Socket { net: self.net.clone(), connection, role: self.role, path, inbox };
         if let Some(other) = meeting {
             other.notified().await;
         }
@@ -232,6 +263,7 @@ pub(crate) struct Socket {
     net: Net,
     connection: u64,
     role: Role,
+    path: u8,
     inbox: Arc<Inbox>,
 }
 
@@ -252,8 +284,11 @@ impl Datagrams for Socket {
     fn send(&self, datagrams: &[u8], segment: usize) -> io::Result<SendOutcome> {
         let to = self.role.other();
         let mut segments = 0;
+        let is_cut = self.net.is_cut(self.path);
         for datagram in datagrams.chunks(segment.max(1)) {
-            self.net.send(self.connection, to, datagram);
+            if !is_cut {
+                self.net.send(self.connection, to, datagram);
+            }
             segments += 1;
         }
         Ok(SendOutcome { bytes: datagrams.len(), segments, status: SendStatus::Complete })

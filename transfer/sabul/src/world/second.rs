@@ -32,7 +32,7 @@ fn a_second_transfer_starts_with_the_path_memory_unless_restarted() {
         let link = link.build().unwrap();
         let net = Net::new(link.clone(), link, 1);
         let server = Server::new(net, RTT, MemoryDisk::new(1));
-        let client = Client::new(MemoryDisk::new(2), 0, false);
+        let client = Client::new(MemoryDisk::new(2), 0, false, 1);
         let mut took = Vec::new();
         for (copy, is_new) in [false, false, true].into_iter().enumerate() {
             if is_new {

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use super::host::{Client, Server};
 use super::net::Net;
 use crate::error::Error;
+use crate::transfer::Report;
 use sabul_files::PART_SUFFIX;
 use sabul_files::root::RootPath;
 use sabul_files::testing::{Fault, HOSTILE_FOLDER, MemoryDisk};
@@ -93,6 +94,10 @@ struct Plan {
     is_overlay: bool,
     jobs: Vec<Job>,
     disturbances: Vec<(Duration, Disturbance)>,
+    /// Number of paths of each transfer.
+    paths: u8,
+    /// A path drops everything: from when, which, and how long.
+    cuts: Vec<(Duration, u8, Duration)>,
 }
 
 struct Draw(SeededRandom);
@@ -185,7 +190,7 @@ impl Draw {
         let jobs = (0..self.between(1, 4)).map(|_| self.job(clients)).collect();
         let disturbances =
             (0..self.between(0, 3)).map(|_| (self.millis(0, 6000), self.disturbance(clients)));
-        Plan {
+        let mut plan = Plan {
             is_durable: true,
             disturbances: disturbances.collect(),
             forward: self.link(delay, rate),
@@ -195,7 +200,19 @@ impl Draw {
             has_short_writes: self.one_in(3),
             is_overlay: self.one_in(2),
             jobs,
+            paths: 1,
+            cuts: Vec::new(),
+        };
+        if self.one_in(2) {
+            plan.paths = u8::try_from(self.between(2, 4)).unwrap();
+            plan.cuts = (0..self.between(0, 4)).map(|_| self.cut(plan.paths)).collect();
         }
+        plan
+    }
+
+    fn cut(&mut self, paths: u8) -> (Duration, u8, Duration) {
+        let path = u8::try_from(self.0.below(paths.into())).unwrap();
+        (self.millis(0, 4000), path, self.millis(50, 20_000))
     }
 }
 
@@ -254,7 +271,7 @@ impl World {
         let mut clients = Vec::new();
         for n in 0..plan.clients {
             let disk = MemoryDisk::new(seed ^ (n as u64 + 1) << 40);
-            clients.push(Client::new(disk, n, plan.is_durable));
+            clients.push(Client::new(disk, n, plan.is_durable, plan.paths));
             truth.clients.push(Versions::new());
         }
         if plan.has_short_writes {
@@ -299,17 +316,24 @@ impl World {
         assert!(!self.clients.iter().any(Client::is_at_fault), "a task of a client panicked");
     }
 
+    /// Runs a job once, without a time limit.
+    async fn report(&self, n: usize) -> Result<Report, Error> {
+        let job = &self.plan.jobs[n];
+        let client = &self.clients[job.client];
+        if job.is_upload {
+            let source = [folder(n).as_slice(), b"/"].concat();
+            client.put(&self.server, source).await
+        } else {
+            client.get(&self.server, format!("for{n}").into_bytes(), b"got".to_vec()).await
+        }
+    }
+
     /// Runs a job once, within the time limit.
     async fn attempt(&self, n: usize) -> Result<(), Error> {
         let job = &self.plan.jobs[n];
         let client = &self.clients[job.client];
         let transfer = async {
-            let report = if job.is_upload {
-                let source = [folder(n).as_slice(), b"/"].concat();
-                client.put(&self.server, source).await?
-            } else {
-                client.get(&self.server, format!("for{n}").into_bytes(), b"got".to_vec()).await?
-            };
+            let report = self.report(n).await?;
             if let Some((_, failure)) = report.failures.first() {
                 return Err(Error::Failed(failure.clone()));
             }
@@ -437,6 +461,7 @@ impl World {
                 world.apply(disturbance).await;
             });
         }
+        let cuts = self.cut_paths();
         while !jobs.is_empty() {
             tokio::select! {
                 biased;
@@ -446,8 +471,25 @@ impl World {
                 () = sleep(CHECK_INTERVAL) => self.check(),
             }
         }
+        for cut in cuts {
+            cut.await.unwrap();
+        }
         self.heal().await;
         self.end().await;
+    }
+
+    /// Starts the cuts of paths.
+    fn cut_paths(&self) -> Vec<tokio::task::JoinHandle<()>> {
+        let cut = |(after, path, time)| {
+            let net = self.net.clone();
+            tokio::spawn(async move {
+                sleep(after).await;
+                net.set_cut(path, true);
+                sleep(time).await;
+                net.set_cut(path, false);
+            })
+        };
+        self.plan.cuts.iter().copied().map(cut).collect()
     }
 
     /// Final phase: all transfers must succeed, and their files must stay.
@@ -552,6 +594,68 @@ fn under_random_faults_files_equal_the_sent_content_and_transfers_end() {
 fn a_seed_determines_the_simulated_world() {
     for seed in 0..3 {
         assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+}
+
+/// Longest time without new bytes in a report.
+fn longest_stall(report: &Report) -> f64 {
+    let times = report.intervals.iter().filter(|it| it.bytes > 0).map(|it| it.t_s);
+    let (mut last, mut longest) = (0.0_f64, 0.0_f64);
+    for time in times {
+        longest = longest.max(time - last);
+        last = time;
+    }
+    longest
+}
+
+#[test]
+fn while_a_path_works_no_cut_of_others_stalls_a_transfer() {
+    for seed in 0..number("SABUL_WORLD_SEEDS").unwrap_or(60) {
+        let mut draw = Draw(SeededRandom::new(seed ^ 77));
+        let paths = u8::try_from(draw.between(2, 4)).unwrap();
+        // Path 0 works all the time; the others are cut and pass again.
+        let cuts = (0..draw.between(1, 6)).map(|_| {
+            let path = 1 + u8::try_from(draw.0.below(u64::from(paths) - 1)).unwrap();
+            (draw.millis(0, 5000), path, draw.millis(50, 3000))
+        });
+        let cuts: Vec<_> = cuts.collect();
+        let link = || {
+            let link = LinkConfig::builder().with_rate(Some(Rate::from_mbps(2)));
+            link.with_delay(Span::from_millis(15)).with_queue(QueueLimit::Packets(60)).build()
+        };
+        let files = |n| (0..20).map(move |i| (format!("f{i}").into_bytes(), vec![i ^ n; 60_000]));
+        let job = |n: u8| Job {
+            client: 0,
+            is_upload: n == 0,
+            after: Duration::ZERO,
+            files: files(n).collect(),
+        };
+        let plan = Plan {
+            is_durable: true,
+            forward: link().unwrap(),
+            back: link().unwrap(),
+            rtt: Duration::from_millis(30),
+            clients: 1,
+            has_short_writes: false,
+            is_overlay: false,
+            jobs: vec![job(u8::try_from(seed % 2).unwrap())],
+            disturbances: Vec::new(),
+            paths,
+            cuts,
+        };
+        let shown = format!("{plan:?}");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let report = runtime.block_on(async {
+            let world = Arc::new(World::new(seed, plan));
+            world.cut_paths();
+            world.report(0).await.unwrap()
+        });
+        let stall = longest_stall(&report);
+        assert!(stall <= 3.0, "seed {seed}: no byte for {stall} s\n{shown}");
     }
 }
 

@@ -94,9 +94,12 @@ impl Wire {
         (end(&back, &there), end(&there, &back), grip)
     }
 
-    pub(crate) fn channel_secrets(&self, channel: u32) -> ChannelSecrets {
+    pub(crate) fn channel_secrets(&self, channel: u32, key: u32) -> ChannelSecrets {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         hasher.update(&channel.to_be_bytes());
+        if key > 0 {
+            hasher.update(&key.to_be_bytes());
+        }
         let mut out = hasher.finalize_xof();
         let mut secrets =
             ChannelSecrets { connection_id: 0, to_listener: [0; 32], to_connector: [0; 32] };

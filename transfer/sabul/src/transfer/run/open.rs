@@ -32,7 +32,7 @@ pub(super) async fn open_path(
         #[cfg(test)]
         Side::World(end) => {
             let secrets = cx.connection.channel_secrets(number, 0).map_err(internal)?;
-            Ok(end.open_path(&secrets).await)
+            Ok(end.open_path(&secrets, 0).await)
         }
         Side::Connector { peer, sockets, bind, .. } => loop {
             let suite = suites.borrow_and_update().unwrap_or_else(first_suite);
@@ -108,7 +108,7 @@ async fn open_beside(cx: &Context, number: u32, key: u32, path: u8) -> Result<Op
             }
         }
         #[cfg(test)]
-        Side::World(_) => Err(Error::Cancelled),
+        Side::World(end) => Ok(end.open_path(&secrets, path).await),
     }
 }
 

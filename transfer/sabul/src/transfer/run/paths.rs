@@ -1,4 +1,4 @@
-//! Paths of a transfer over several UDP channels: opens each path, closes a path that is silent, and opens it again.
+//! Paths of a transfer over several UDP channels: opens each path, closes a path without answers, and opens it again.
 //!
 //! Both ends do this for each path by itself. The end that closes a path sends `PathClosed` with the number of the
 //! attempt that opened the path. The next attempt has the next number at both ends, and other keys.
@@ -15,7 +15,7 @@ use tracing::{debug, info};
 use super::super::context::{Context, Side};
 use super::super::progress::Handle;
 use super::open::path_of_attempt;
-use super::udp::{LOOK, Task, UdpSettings, is_silent};
+use super::udp::{LOOK, Task, UdpSettings, is_unanswered};
 use crate::budget::BlockLoan;
 use crate::channel::ChannelError;
 use crate::control::Event;
@@ -134,7 +134,7 @@ impl PathKeeper {
                         break Err(error);
                     }
                 }
-                _ = look.tick() => self.close_silent().await,
+                _ = look.tick() => self.close_unanswered().await,
             }
             if self.handle.is_stopped() && self.open_paths() == 0 {
                 break Ok(());
@@ -246,19 +246,19 @@ impl PathKeeper {
         (loan.block_bytes() == block_bytes).then_some(loan)
     }
 
-    /// Closes paths on which the receiver is silent while another path works.
-    async fn close_silent(&mut self) {
+    /// Closes paths without answers while another path works.
+    async fn close_unanswered(&mut self) {
         let Handle::Sender(handle) = &self.handle else { return };
         let stats = handle.path_stats();
-        if stats.iter().all(|(_, stats)| is_silent(stats)) {
+        if stats.iter().all(|(_, stats)| is_unanswered(stats)) {
             return;
         }
         for (path, stats) in stats {
-            if !is_silent(&stats) {
+            if !is_unanswered(&stats) {
                 continue;
             }
             if let Some(&(attempt, PathState::Open)) = self.paths.get(&path) {
-                info!(transfer = self.settings.number, path, silence = ?stats.silence, "a path is silent");
+                info!(transfer = self.settings.number, path, time = ?stats.unanswered, "a path does not answer");
                 self.close(path, attempt).await;
             }
         }

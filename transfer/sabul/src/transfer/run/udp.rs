@@ -17,6 +17,17 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 const SILENT: Duration = Duration::from_secs(1);
 const SILENT_RTTS: f64 = 4.0;
 
+/// Time without an answer after which other paths carry the blocks of a path; at least [`UNANSWERED_RTTS`] RTTs. While
+/// blocks are on their way, a receiver sends ACKs every 10 ms.
+const UNANSWERED: Duration = Duration::from_millis(500);
+const UNANSWERED_RTTS: f64 = 2.0;
+
+/// Whether a path has not answered for so long that the other paths carry its blocks.
+pub(super) fn is_unanswered(stats: &ChannelStats) -> bool {
+    let rtts = Duration::from_secs_f64(UNANSWERED_RTTS * stats.rtt_ms / 1e3);
+    stats.unanswered > UNANSWERED.max(rtts)
+}
+
 /// Whether UDP has been silent for so long that another carrier is tried.
 pub(super) fn is_silent(stats: &ChannelStats) -> bool {
     stats.silence > SILENT.max(Duration::from_secs_f64(SILENT_RTTS * stats.rtt_ms / 1e3))
