@@ -2,7 +2,7 @@
 # `sabul cp` through a real ssh and a real sshd on loopback, in a separate folder with keys, configuration and home.
 # The ssh configuration of this machine is neither read nor changed.
 #
-# Needs root, for a mount namespace with its own accounts, and a built `sabul` (SABUL=PROGRAM names another program).
+# Needs root, for namespaces with its own accounts and ports, and a built `sabul` (SABUL=PROGRAM names another program).
 # Without an installed sshd, Debian's package is unpacked into that folder; if the package is not available, the test
 # is skipped with a message.
 set -euo pipefail
@@ -12,12 +12,12 @@ sabul=$(realpath "${SABUL:-target/release/sabul}")
 skip() { echo "SKIPPED tests/ssh.sh: $*"; exit 0; }
 [ "$(id -u)" -eq 0 ] || skip "needs root"
 command -v ssh >/dev/null || skip "no ssh here: apt-get install openssh-client"
-if [ "${1:-}" != inside ]; then
-    unshare -m true 2>/dev/null || skip "this machine lets nobody make a mount namespace"
+if [ -z "${1:-}" ]; then
+    unshare -mn true 2>/dev/null || skip "this machine lets nobody make namespaces"
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     code=0
-    WORK=$work timeout -k 10 300 unshare -m "$0" inside || code=$?
+    WORK=$work timeout -k 10 600 unshare -m "$0" download || code=$?
     exit "$code"
 fi
 
@@ -33,6 +33,9 @@ if [ -z "$sshd" ]; then
     libraries=$(echo "$work"/debian/usr/lib/*-linux-gnu*)
 fi
 LD_LIBRARY_PATH=$libraries "$sshd" -V >"$work/log" 2>&1 || true
+# The rest has a network of its own, because it closes ports.
+[ "$1" = download ] && exec unshare -n "$0" inside
+ip link set lo up
 grep -q OpenSSH "$work/log" || skip "the sshd that is here does not run: $(head -n 1 "$work/log")"
 
 # Accounts of this namespace: root with our home, and the account that sshd drops its privileges to.
@@ -49,8 +52,18 @@ for key in host user locked; do
 done
 cat "$work"/etc/{user,locked}.pub >"$work/etc/authorized"
 port=$((20000 + RANDOM % 10000))
+# An address where nothing but the port of ssh answers: packets to other ports go into a device without an end.
+walled=10.77.0.1
+ip addr add $walled/32 dev lo
+ip link add void type veth peer name end && ip link set void up && ip link set end up ||
+    skip "this machine has no virtual cables"
+ip neigh add $walled lladdr 02:00:00:00:00:77 dev void nud permanent
+ip route add default dev void table 77
+ip rule add pref 10 lookup local && ip rule del pref 0
+for protocol in tcp udp; do ip rule add pref 1 to $walled ipproto $protocol dport 4000-5999 lookup 77; done
 cat >"$work/etc/sshd_config" <<END
 ListenAddress 127.0.0.1
+ListenAddress $walled
 Port $port
 HostKey $work/etc/host
 AuthorizedKeysFile $work/etc/authorized
@@ -66,8 +79,12 @@ PidFile none
 END
 echo "*** all that you do here is @sabul watched ***" >"$work/etc/banner"
 cat >"$work/etc/config" <<END
+Host walled
+    HostName $walled
+    IdentityFile $work/etc/user
 Host far gated locked
     HostName 127.0.0.1
+Host far gated locked walled
     Port $port
     User root
     UserKnownHostsFile $work/etc/known
@@ -87,7 +104,9 @@ Host stranger
     UserKnownHostsFile /dev/null
     StrictHostKeyChecking yes
 END
-echo "[127.0.0.1]:$port $(cut -d ' ' -f 1,2 "$work/etc/host.pub")" >"$work/etc/known"
+for address in 127.0.0.1 $walled; do
+    echo "[$address]:$port $(cut -d ' ' -f 1,2 "$work/etc/host.pub")"
+done >"$work/etc/known"
 LD_LIBRARY_PATH=$libraries "$sshd" -D -e -f "$work/etc/sshd_config" >"$work/sshd.log" 2>&1 &
 server=$!
 trap 'kill "$server" 2>/dev/null || true' EXIT
@@ -133,6 +152,35 @@ if command -v script >/dev/null; then
     check "a passphrase is asked for at the terminal" 0 'verified' \
         bash -c "ask '$sabul' cp big locked:third"
 fi
+
+check "where only ssh answers, ssh carries the data" 0 'over ssh: no other port answers' "$sabul" cp big walled:up
+same "the file is there" big "$work/home/up"
+check "and back" 0 'over ssh' "$sabul" cp walled:up down
+same "the file is back" big down
+check "with the carrier in JSON" 0 '"carrier": ?"ssh"' "$sabul" cp --json --carrier ssh walled:up down
+check "a folder goes through ssh" 0 '50 files.*over ssh' "$sabul" cp -r tree walled:wall/
+check "a folder comes back through ssh" 0 'over ssh' "$sabul" cp -r walled:wall/tree wall
+check "the folders are the same" 0 '' diff -r tree wall
+check "other commands go through ssh" 0 'up$' "$sabul" ls walled:
+check "ssh carries the data on request" 0 'over ssh: as requested' "$sabul" cp --carrier ssh far:up asked
+check "without ssh as the carrier, the port and the remedy are named" 3 'TCP port 48.. there is unreachable.*--carrier' \
+    "$sabul" cp --carrier udp big walled:never
+head -c 100000000 /dev/zero | tr '\0' 'x' >long
+"$sabul" cp --carrier ssh --bwlimit 160M long walled:long >"$work/broken" 2>&1 &
+copy=$!
+for _ in $(seq 100); do
+    part=$(stat -c %s "$work/home"/long.*.sabul-part 2>/dev/null || echo 0)
+    [ "$part" -gt 40000000 ] && break
+    sleep 0.1
+done
+# The ssh of this copy, and no other.
+kill -9 "$(pgrep -P "$copy" -x ssh)"
+code=0 && wait "$copy" || code=$?
+check "the end of ssh ends the copy with a message" 0 'ssh or the program at its other end has ended' cat "$work/broken"
+[ "$code" -eq 3 ] || { failed=$((failed + 1)); echo "FAIL exit code $code after the end of ssh"; }
+sleep 4
+check "the same command resumes through ssh" 0 'resumed.*over ssh' "$sabul" cp --carrier ssh long walled:long
+same "the file is complete" long "$work/home/long"
 sleep 1
 check "nothing runs on at the other end" 1 '' pgrep -f "[s]erve --stdio --ports 4850-4949"
 [ "$failed" -eq 0 ] || exit 1

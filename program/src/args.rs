@@ -26,7 +26,7 @@ use sabul_units::Rate;
 
 use crate::exit;
 pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
-pub(crate) use channel::ChannelArgs;
+pub(crate) use channel::{CarrierArg, ChannelArgs};
 pub(crate) use control_socket::{PsArgs, SetArgs};
 pub(crate) use cp::{CpArgs, PolicyArg};
 pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs};

@@ -24,7 +24,7 @@ use sabul_front::limiter;
 use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_front::lost_metadata;
 use sabul_front::pipe::Pipe;
-use sabul_front::progress_line::MinimumRate;
+use sabul_front::progress_line::{MinimumRate, carrier_name};
 use sabul_units::{count, show_bytes, show_rate};
 
 use crate::args::CpArgs;
@@ -398,8 +398,8 @@ fn summary(report: &Report, json: &TransferJson) -> String {
     if report.entries_failed > 0 {
         line += &format!("; {} failed", report.entries_failed);
     }
-    if json.carrier == "tcp" {
-        line += &format!("; over TCP: {}", json.carrier_reason);
+    if let Some(carrier) = carrier_name(json.carrier) {
+        line += &format!("; over {carrier}: {}", json.carrier_reason);
     } else if json.paths > 1 {
         line += &format!("; over {} paths", json.paths);
     }

@@ -108,6 +108,7 @@ const fn flag(setting: SshSetting) -> &'static str {
         SshSetting::RemoteProgram => "--remote-sabul",
         SshSetting::Upload => "--push[=FILE]",
         SshSetting::Ports => "--ports",
+        SshSetting::Carrier => "--carrier",
         _ => "the flags for hosts reached through ssh",
     }
 }

@@ -14,7 +14,8 @@ use sabul_front::json::SeenJson;
 use sabul_front::pipe::Pipe;
 
 use crate::args::{
-    CatArgs, ChannelArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, SshArgs, StatArgs,
+    CarrierArg, CatArgs, ChannelArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, SshArgs,
+    StatArgs,
 };
 use crate::error::CliError;
 use crate::events::EventFile;
@@ -167,11 +168,16 @@ pub(crate) async fn dial(
     events: Option<&EventFile>,
     observer: &Arc<dyn UploadObserver>,
 ) -> Result<(Session, Option<Bridge>), CliError> {
+    if channel.carrier == CarrierArg::Ssh && !matches!(server, Server::Ssh(_)) {
+        return Err(CliError::usage(
+            "--carrier ssh needs a host that ssh reaches; write HOST:PATH, or choose another carrier",
+        ));
+    }
     match server {
         Server::Ticket => Ok((channel.connect(None, interrupt, events).await?, None)),
         Server::Listener(host) => Ok((channel.connect(Some(host), interrupt, events).await?, None)),
         Server::Ssh(account) => {
-            let order = ssh.order(account, observer);
+            let order = ssh.order(account, channel.carrier, observer);
             let dialled = channel.connect_by_ssh(&order, interrupt, events).await?;
             Ok((dialled.session, Some(dialled.bridge)))
         }

@@ -11,6 +11,7 @@ use sabul::{ChannelStats, Report, Session, Transfer, TransferOptions};
 use sabul_front::control_socket::Job;
 use sabul_front::json::{Document, IntervalJson, PerfJson, TransferJson, rate_bps};
 use sabul_front::lines::{LineBuilder, PerfEvent};
+use sabul_front::progress_line::carrier_name;
 use sabul_run::statistics;
 use sabul_study::processor::{cpu_mhz, mhz_per_mbps};
 use sabul_units::show_rate;
@@ -280,8 +281,8 @@ fn summary(document: &PerfJson) -> String {
         transfer.packets_sent,
         transfer.packets_retransmitted,
     );
-    if transfer.carrier == "tcp" {
-        text += &format!("carrier: TCP, {}\n", transfer.carrier_reason);
+    if let Some(carrier) = carrier_name(transfer.carrier) {
+        text += &format!("carrier: {carrier}, {}\n", transfer.carrier_reason);
     } else if transfer.paths > 1 {
         text += &format!("carrier: UDP over {} paths\n", transfer.paths);
     }

@@ -120,7 +120,7 @@ fn run(
         });
         let once = args.once;
         let answering = Answering { service, interrupt, once, log: log.clone(), job };
-        let code = answering.all(bound.listen()?, std::future::pending()).await?;
+        let code = answering.all(&bound.listen()?, std::future::pending()).await?;
         log.json(|| ServeEvent::Done { exit: code });
         events.map_or(Ok(()), |events| events.finish())?;
         Ok(code)
@@ -161,7 +161,7 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
         let service = service.read_only(args.read_only).measure(true);
         let job = Job::new("serve", "a copy through ssh");
         let answering = Answering { service, interrupt, once: false, log: Log::Silent, job };
-        let code = answering.all(listener, ssh::input_end()).await?;
+        let code = answering.all(&listener, ssh::serve_input(&listener)).await?;
         events.map_or(Ok(()), |events| events.finish())?;
         Ok(code)
     })
@@ -239,7 +239,11 @@ impl Log {
 
 impl Answering {
     /// Serves every session until an interrupt or until `over` completes. Returns the exit code.
-    async fn all(self, listener: Listener, over: impl Future<Output = ()>) -> Result<u8, CliError> {
+    async fn all(
+        self,
+        listener: &Listener,
+        over: impl Future<Output = ()>,
+    ) -> Result<u8, CliError> {
         let mut over = pin!(over);
         let mut sessions = JoinSet::new();
         loop {

@@ -12,13 +12,15 @@ use super::values::{ControllerName, parse_memory, parse_param, parse_timeout};
 /// Carrier of the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CarrierArg {
-    /// UDP, or TCP where UDP does not pass.
+    /// UDP, or TCP where UDP does not pass, or ssh where no port is reachable.
     #[default]
     Auto,
     /// UDP only.
     Udp,
     /// TCP only.
     Tcp,
+    /// The connection of ssh only, for hosts where no other port is reachable.
+    Ssh,
 }
 
 impl CarrierArg {
@@ -28,6 +30,7 @@ impl CarrierArg {
             Self::Auto => Carrier::Auto,
             Self::Udp => Carrier::Udp,
             Self::Tcp => Carrier::Tcp,
+            Self::Ssh => Carrier::Ssh,
         }
     }
 }
@@ -46,9 +49,10 @@ pub(crate) struct ChannelArgs {
     /// `sabul cc show NAME` lists the parameters.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) cc_params: Vec<(String, String)>,
-    /// Carrier of the data: UDP, or TCP connections to the same port.
+    /// Carrier of the data: UDP, TCP connections to the same port, or ssh.
     ///
-    /// With `auto`, TCP carries the data where UDP does not pass.
+    /// With `auto`, TCP carries the data where UDP does not pass. If no port of HOST: answers within
+    /// 3 s, the connection of ssh carries everything.
     #[arg(long, value_enum, value_name = "NAME", default_value_t)]
     pub(crate) carrier: CarrierArg,
     /// Number of TCP connections where TCP carries the data.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use clap::Args;
 use sabul::internal::ssh::{Order, Ports, Program, Push, UploadObserver};
 
+use super::channel::CarrierArg;
+
 /// Options of a connection to `[USER@]HOST:PATH`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Hosts reached through ssh")]
@@ -35,13 +37,19 @@ pub(crate) struct SshArgs {
 
 impl SshArgs {
     /// Returns the parameters of a connection to this account.
-    pub(crate) fn order(&self, account: &str, observer: &Arc<dyn UploadObserver>) -> Order {
+    pub(crate) fn order(
+        &self,
+        account: &str,
+        carrier: CarrierArg,
+        observer: &Arc<dyn UploadObserver>,
+    ) -> Order {
         Order {
             account: account.to_owned(),
             program: self.program.clone(),
             remote_path: self.remote_sabul.clone(),
             ports: self.ports,
             push: self.push.clone().unwrap_or_default(),
+            carrier: carrier.carrier(),
             version: env!("CARGO_PKG_VERSION"),
             observer: Arc::clone(observer),
         }

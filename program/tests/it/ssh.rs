@@ -370,9 +370,11 @@ fn the_address_is_taken_from_ssh_or_else_from_the_host_name() {
 
 #[test]
 fn an_interrupted_or_killed_copy_leaves_no_remote_process() {
-    for signal in [Signal::INT, Signal::KILL] {
+    for (signal, carrier) in
+        [(Signal::INT, "auto"), (Signal::KILL, "auto"), (Signal::INT, "ssh"), (Signal::KILL, "ssh")]
+    {
         let bridge = Bridge::new();
-        let mut command = bridge.cp(&["--bwlimit", "8M", "a", "host:b"]);
+        let mut command = bridge.cp(&["--carrier", carrier, "--bwlimit", "8M", "a", "host:b"]);
         fs::write(bridge.path("near/a"), content(5, 8 << 20)).unwrap();
         let mut copying = Running::start(&mut command);
         crate::common::wait_for_part(&bridge.path("home"));
@@ -413,4 +415,86 @@ fn remote_text_and_local_names_are_escaped_on_the_terminal() {
         let said = String::from_utf8(said).unwrap();
         assert!(!said.replace('\n', "").contains(sabul_content::steers), "{said:?}");
     }
+}
+
+/// Makes the host unreachable for everything but the replacement for ssh: nothing answers at a documentation address.
+fn only_ssh(command: &mut Command) -> &mut Command {
+    command.env("FAKE_ADDRESS", "192.0.2.1")
+}
+
+fn carrier(output: &Output) -> (String, String) {
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |key: &str| json[key].as_str().unwrap().to_owned();
+    (text("carrier"), text("carrier_reason"))
+}
+
+#[test]
+fn the_connection_of_ssh_carries_files_both_ways_with_one_login() {
+    let bridge = Bridge::new();
+    let bytes = content(7, 9_000_001);
+    fs::write(bridge.path("near/a.bin"), &bytes).unwrap();
+    let output = bridge.try_cp(&["--carrier", "ssh", "--json", "a.bin", "host:"]);
+    expect_code(&output, 0);
+    assert_eq!(carrier(&output), ("ssh".to_owned(), "as requested".to_owned()));
+    assert_eq!(fs::read(bridge.path("home/a.bin")).unwrap(), bytes);
+    bridge.expect_no_process();
+    assert_eq!(bridge.calls().lines().filter(|call| call.contains("serve --stdio")).count(), 1);
+    let output = bridge.try_cp(&["--carrier", "ssh", "host:a.bin", "b.bin"]);
+    expect_words(&output, 0, &["verified", "over ssh: as requested"]);
+    assert_eq!(fs::read(bridge.path("near/b.bin")).unwrap(), bytes);
+    fs::create_dir_all(bridge.path("near/tree/sub")).unwrap();
+    for name in ["tree/a", "tree/sub/b", "tree/sub/c"] {
+        fs::write(bridge.path("near").join(name), name).unwrap();
+    }
+    expect_code(&bridge.try_cp(&["--carrier", "ssh", "-r", "tree", "host:"]), 0);
+    assert_eq!(fs::read(bridge.path("home/tree/sub/c")).unwrap(), b"tree/sub/c");
+    bridge.expect_no_process();
+}
+
+#[test]
+fn a_host_without_a_reachable_port_is_reached_through_ssh() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), content(8, 300_000)).unwrap();
+    let output = run(only_ssh(&mut bridge.cp(&["a", "elsewhere:b"])));
+    expect_words(&output, 0, &["over ssh: no other port answers"]);
+    assert_eq!(fs::read(bridge.path("home/b")).unwrap(), content(8, 300_000));
+    let output = run(only_ssh(&mut bridge.sabul(&["ls", "elsewhere:"])));
+    expect_code(&output, 0);
+    assert!(String::from_utf8_lossy(&output.stdout).contains('b'));
+    for name in ["udp", "tcp"] {
+        let output = run(only_ssh(&mut bridge.cp(&["--carrier", name, "a", "elsewhere:c"])));
+        expect_words(&output, 3, &["is unreachable", "go through ssh", "--ports and --carrier"]);
+    }
+    bridge.expect_no_process();
+}
+
+/// Returns the length of the incomplete file in this directory.
+fn part_length(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).unwrap().flatten();
+    let parts =
+        entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".sabul-part"));
+    parts.filter_map(|entry| entry.metadata().ok()).map(|facts| facts.len()).sum()
+}
+
+#[test]
+fn a_copy_through_ssh_is_resumed_after_the_end_of_ssh() {
+    let bridge = Bridge::new();
+    let bytes = content(9, 24 << 20);
+    fs::write(bridge.path("home/b"), &bytes).unwrap();
+    let flags = ["--carrier", "ssh", "--bwlimit", "64M", "host:b", "a"];
+    let copying = Running::start(&mut bridge.cp(&flags));
+    wait_for("some blocks", || part_length(&bridge.path("near")) >= 12 << 20);
+    kill_process(bridge.far(), Signal::KILL).unwrap();
+    expect_words(&copying.finish(), 3, &["ssh or the program at its other end has ended"]);
+    bridge.expect_no_process();
+    expect_words(&bridge.try_cp(&["--carrier", "ssh", "host:b", "a"]), 0, &["resumed", "verified"]);
+    assert_eq!(fs::read(bridge.path("near/a")).unwrap(), bytes);
+}
+
+#[test]
+fn the_carrier_ssh_needs_a_host_that_ssh_reaches() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    let output = bridge.try_cp(&["--carrier", "ssh", "a", "sabul://127.0.0.1:1/"]);
+    expect_words(&output, 2, &["--carrier ssh", "HOST:PATH"]);
 }

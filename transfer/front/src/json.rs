@@ -79,9 +79,9 @@ pub struct TransferJson {
     pub durable: bool,
     /// Part of `bytes` that survives a power failure; 0 with `--no-sync`.
     pub durable_bytes: u64,
-    /// Carrier of the data at the end: `udp` or `tcp`; empty if no data was sent.
+    /// Carrier of the data at the end: `udp`, `tcp` or `ssh`; empty if no data was sent.
     pub carrier: &'static str,
-    /// Reason for TCP as the carrier; empty for UDP.
+    /// Reason for a carrier other than UDP, a clause; empty for UDP.
     pub carrier_reason: &'static str,
     /// Number of UDP paths that carried the data at the end; 0 for another carrier.
     pub paths: usize,

@@ -215,11 +215,20 @@ impl ProgressLine {
             parts.push((Weight::Carrier, format!("over {} paths", channel.paths)));
         }
         // The kernel's connections do not count losses.
-        parts.push(match channel.carrier {
-            "tcp" => (Weight::Carrier, format!("over TCP: {}", channel.carrier_reason)),
-            _ => (Weight::Loss, format!("loss {:.2} %", channel.loss_rate() * 100.0)),
+        parts.push(match carrier_name(channel.carrier) {
+            Some(name) => (Weight::Carrier, format!("over {name}: {}", channel.carrier_reason)),
+            None => (Weight::Loss, format!("loss {:.2} %", channel.loss_rate() * 100.0)),
         });
         parts
+    }
+}
+
+/// Returns the name of a carrier for the user; `None` for UDP, the usual one.
+pub fn carrier_name(carrier: &str) -> Option<&'static str> {
+    match carrier {
+        "tcp" => Some("TCP"),
+        "ssh" => Some("ssh"),
+        _ => None,
     }
 }
 

@@ -74,9 +74,9 @@ impl ChannelStats {
                 }
             }
         }
-        // One transfer over TCP is worth a word.
-        let by_tcp = channels.iter().find(|channel| channel.carrier == "tcp");
-        if let Some(channel) = by_tcp.or_else(|| channels.first()) {
+        // One transfer over another carrier than UDP is worth a word.
+        let other = channels.iter().find(|channel| !matches!(channel.carrier, "" | "udp"));
+        if let Some(channel) = other.or_else(|| channels.first()) {
             (total.carrier, total.carrier_reason) = (channel.carrier, channel.carrier_reason);
             total.paths = channel.paths;
         }

@@ -164,6 +164,9 @@ pub enum Carrier {
     Udp,
     /// TLS connections to the listener's TCP port, with the congestion control of the kernel.
     Tcp,
+    /// TLS through the connection of ssh, together with the control connection. Needs a session that
+    /// [`Ssh::carrier`](crate::ssh::Ssh::carrier) made so, or that found no other port open.
+    Ssh,
 }
 
 /// Carrier of the blocks, as chosen by the connector.
@@ -420,17 +423,28 @@ setters!(TransferOptions {
 });
 
 impl TransferOptions {
-    /// Returns the choice of the carrier.
+    /// Returns the choice of the carrier. `is_through_ssh`: the session goes through the connection of ssh.
     ///
     /// # Errors
-    /// If the number of connections is invalid.
-    pub(crate) fn carrier_plan(&self) -> Result<CarrierPlan, Error> {
+    /// If the number of connections is invalid, or the session cannot use the carrier.
+    pub(crate) fn carrier_plan(&self, is_through_ssh: bool) -> Result<CarrierPlan, Error> {
         if !(1..=MAX_JOINING).contains(&self.tcp_connections) {
             return Err(Error::Config(format!(
                 "{} TCP connections are not possible: choose a number from 1 to {MAX_JOINING}",
                 self.tcp_connections
             )));
         }
+        match (self.carrier, is_through_ssh) {
+            (Carrier::Ssh, false) => Err(
+                "the session does not go through ssh: copy to or from [USER@]HOST:PATH, and choose the carrier ssh \
+                 for the connection",
+            ),
+            (Carrier::Udp | Carrier::Tcp, true) => {
+                Err("the session goes through ssh, which carries the data too: choose the carrier ssh or auto")
+            }
+            _ => Ok(()),
+        }
+        .map_err(|why| Error::Config(why.to_owned()))?;
         Ok(CarrierPlan { carrier: self.carrier, connections: self.tcp_connections })
     }
 

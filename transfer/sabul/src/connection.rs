@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
+use crate::relay;
 use crate::timeouts::Timeouts;
 use crate::tls::{
     CHANNEL_LABEL, ChannelSecrets, JOIN_LABEL, JoinSecrets, PROOF_LABEL, TlsError, exporter,
@@ -27,6 +28,8 @@ pub(crate) struct Connection(Arc<Mutex<Stream>>);
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
+    /// TLS through the connection of ssh.
+    Relayed(Box<TlsStream<relay::Stream>>),
     /// Simulated connection between two hosts in virtual time.
     #[cfg(test)]
     World(crate::world::Wire),
@@ -35,6 +38,16 @@ pub(crate) enum Stream {
 impl Connection {
     pub(crate) fn new(stream: impl Into<TlsStream<TcpStream>>) -> Self {
         Self::over(Stream::Tls(Box::new(stream.into())))
+    }
+
+    /// A connection through ssh.
+    pub(crate) fn relayed(stream: impl Into<TlsStream<relay::Stream>>) -> Self {
+        Self::over(Stream::Relayed(Box::new(stream.into())))
+    }
+
+    /// Whether the connection goes through ssh.
+    pub(crate) fn is_relayed(&self) -> bool {
+        matches!(&*self.lock(), Stream::Relayed(_))
     }
 
     pub(crate) fn over(stream: Stream) -> Self {
@@ -49,14 +62,15 @@ impl Connection {
     fn with<T>(&self, poll: impl FnOnce(Pin<&mut dyn Duplex>) -> T) -> T {
         match &mut *self.lock() {
             Stream::Tls(stream) => poll(Pin::new(stream.as_mut())),
+            Stream::Relayed(stream) => poll(Pin::new(stream.as_mut())),
             #[cfg(test)]
             Stream::World(wire) => poll(Pin::new(wire)),
         }
     }
 
     /// Exports bytes that only the two ends of this TLS session can compute.
-    fn export<const N: usize>(
-        stream: &TlsStream<TcpStream>,
+    fn export<S, const N: usize>(
+        stream: &TlsStream<S>,
         label: &[u8],
         context: &[u8],
     ) -> Result<[u8; N], TlsError> {
@@ -72,9 +86,12 @@ impl Connection {
         transfer: u32,
         changes: u32,
     ) -> Result<ChannelSecrets, TlsError> {
+        let context = ChannelSecrets::context(transfer, changes);
         match &*self.lock() {
             Stream::Tls(stream) => {
-                let context = ChannelSecrets::context(transfer, changes);
+                Self::export(stream, CHANNEL_LABEL, &context).map(ChannelSecrets::new)
+            }
+            Stream::Relayed(stream) => {
                 Self::export(stream, CHANNEL_LABEL, &context).map(ChannelSecrets::new)
             }
             #[cfg(test)]
@@ -84,9 +101,11 @@ impl Connection {
 
     /// Exports the secrets with which further connections join a transfer.
     pub(crate) fn join_secrets(&self, transfer: u32) -> Result<JoinSecrets, TlsError> {
+        let context = transfer.to_be_bytes();
         match &*self.lock() {
-            Stream::Tls(stream) => {
-                Self::export(stream, JOIN_LABEL, &transfer.to_be_bytes()).map(JoinSecrets::new)
+            Stream::Tls(stream) => Self::export(stream, JOIN_LABEL, &context).map(JoinSecrets::new),
+            Stream::Relayed(stream) => {
+                Self::export(stream, JOIN_LABEL, &context).map(JoinSecrets::new)
             }
             #[cfg(test)]
             Stream::World(_) => Err(TlsError::Other("not simulated".to_owned())),
@@ -97,6 +116,7 @@ impl Connection {
     pub(crate) fn proof_exporter(&self) -> Result<[u8; 32], TlsError> {
         match &*self.lock() {
             Stream::Tls(stream) => Self::export(stream, PROOF_LABEL, b""),
+            Stream::Relayed(stream) => Self::export(stream, PROOF_LABEL, b""),
             #[cfg(test)]
             Stream::World(wire) => Ok(wire.proof_exporter()),
         }
@@ -106,6 +126,8 @@ impl Connection {
     pub(crate) fn watch_over(&self, timeouts: Timeouts) {
         match &*self.lock() {
             Stream::Tls(stream) => socket::watch_over(stream.get_ref().0, timeouts),
+            // Pings detect a dead peer.
+            Stream::Relayed(_) => {}
             #[cfg(test)]
             Stream::World(_) => {}
         }

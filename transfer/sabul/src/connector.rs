@@ -19,6 +19,7 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::policy::SendPolicy;
+use crate::relay::ThroughSsh;
 use crate::seal::Suite;
 use crate::session::{Session, software};
 use crate::ticket::{self, Ticket};
@@ -69,7 +70,8 @@ pub async fn connect_to(
     loop {
         let Dialled { stream, peer, took } =
             dial(address, ticket, &config, &mut rejections).await?;
-        let session = start(stream, peer, address, ticket, config.clone())?;
+        let connection = Connection::new(stream);
+        let session = start(connection, peer, address, ticket, None, config.clone())?;
         if !rejections.is_answer_due(took) {
             return Ok(session);
         }
@@ -80,15 +82,37 @@ pub async fn connect_to(
     }
 }
 
-/// Starts the session on a connection whose TLS handshake is complete.
-fn start(
-    stream: TlsStream<TcpStream>,
+/// Connects to the listener of a ticket through ssh. `peer` is the listener's address, for the user.
+///
+/// # Errors
+/// If the listener does not answer within the timeout, or if ssh ends.
+pub(crate) async fn connect_through(
+    through: ThroughSsh,
     peer: SocketAddr,
-    address: &str,
     ticket: &Ticket,
     config: ConnectConfig,
 ) -> Result<Session, Error> {
-    let connection = Connection::new(stream);
+    let gone = |why: String| Error::PeerGone(format!("sabul does not answer through ssh: {why}"));
+    let dialling = async {
+        let stream = through.relay.open().await.map_err(|error| gone(error.to_string()))?;
+        let stream = tls::connect(stream, ticket.fingerprint()).await;
+        stream.map_err(|error| gone(error.to_string()))
+    };
+    let stream = tokio::time::timeout(config.timeout * BUSY_TIMEOUTS, dialling).await;
+    let stream = stream.map_err(|_| gone(no_answer(config.timeout * BUSY_TIMEOUTS)))??;
+    debug!("control connection, TLS through ssh");
+    start(Connection::relayed(stream), peer, "ssh", ticket, Some(through), config)
+}
+
+/// Starts the session on a connection whose TLS handshake is complete.
+fn start(
+    connection: Connection,
+    peer: SocketAddr,
+    address: &str,
+    ticket: &Ticket,
+    through: Option<ThroughSsh>,
+    config: ConnectConfig,
+) -> Result<Session, Error> {
     let exporter = connection.proof_exporter().map_err(|error| Error::from_tls(error, address))?;
     let hello = Message::Hello {
         version: CONTROL_VERSION,
@@ -98,7 +122,7 @@ fn start(
     };
     let fingerprint = ticket.fingerprint();
     let bind = config.bind.into();
-    let side = Side::Connector { peer, sockets: config.sockets, fingerprint, bind };
+    let side = Side::Connector { peer, sockets: config.sockets, fingerprint, bind, through };
     let ConnectConfig { memory, timeouts, events, paths, .. } = config;
     let policy = SendPolicy::default();
     let endpoint = Endpoint::new(Machine::current(), memory, timeouts, policy, None, events, paths);

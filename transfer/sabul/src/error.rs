@@ -95,6 +95,8 @@ pub enum SshSetting {
     Upload,
     /// [`Ssh::ports`](crate::ssh::Ssh::ports).
     Ports,
+    /// [`Ssh::carrier`](crate::ssh::Ssh::carrier).
+    Carrier,
 }
 
 /// Category of an error, by the action that the caller can take.

@@ -7,6 +7,8 @@
 //! Invariants:  a transfer gets its connections once, when all of them have joined; each borrows the memory of a session.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,6 +22,7 @@ use crate::budget::{Loan, MemoryBudget};
 use crate::connection::Connection;
 use crate::control::Event;
 use crate::error::Error;
+use crate::relay::Relay;
 use crate::ticket;
 use crate::tls::{self, JoinSecrets, TlsError};
 
@@ -198,28 +201,58 @@ impl Registration {
     }
 }
 
+/// Way to the listener of a session.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    Tcp(SocketAddr),
+    Ssh(Relay),
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(peer) => write!(f, "TCP connection to {peer}"),
+            Self::Ssh(_) => f.write_str("connection through ssh"),
+        }
+    }
+}
+
+impl Way {
+    /// Dials one connection, with TLS.
+    async fn dial(&self, fingerprint: [u8; 32]) -> io::Result<Result<Connection, TlsError>> {
+        Ok(match self {
+            Self::Tcp(peer) => {
+                let stream = TcpStream::connect(peer).await?;
+                stream.set_nodelay(true)?;
+                tls::connect(stream, fingerprint).await.map(Connection::new)
+            }
+            Self::Ssh(relay) => {
+                tls::connect(relay.open().await?, fingerprint).await.map(Connection::relayed)
+            }
+        })
+    }
+}
+
 /// Dials `count` TLS connections to the listener of a session, and introduces them to a transfer.
 ///
 /// # Errors
 /// If a connection cannot be made within `timeout`.
 pub(crate) async fn dial(
-    peer: SocketAddr,
+    way: &Way,
     fingerprint: [u8; 32],
     count: u8,
     attempt: u32,
     secrets: JoinSecrets,
     timeout: Duration,
 ) -> Result<Vec<Connection>, Error> {
-    let failed = |why: String| {
-        Error::PeerGone(format!("no further TCP connection to {peer} could be made: {why}"))
-    };
+    let failed = |why: String| Error::PeerGone(format!("no further {way} could be made: {why}"));
     let secrets = Arc::new(secrets);
     let all = async {
         let (mut tasks, mut connections, mut dialled) = (JoinSet::new(), Vec::new(), 0);
         while connections.len() < usize::from(count) {
             while tasks.len() < AT_ONCE && dialled < count {
                 let place = (attempt, dialled, count);
-                tasks.spawn(dial_one(peer, fingerprint, Arc::clone(&secrets), place));
+                tasks.spawn(dial_one(way.clone(), fingerprint, Arc::clone(&secrets), place));
                 dialled += 1;
             }
             let Some(done) = tasks.join_next().await else { break };
@@ -236,20 +269,17 @@ pub(crate) async fn dial(
 
 /// Dials one connection. A listener that is busy is dialled again until the caller gives up.
 async fn dial_one(
-    peer: SocketAddr,
+    way: Way,
     fingerprint: [u8; 32],
     secrets: Arc<JoinSecrets>,
     (attempt, index, count): (u32, u8, u8),
 ) -> Result<Connection, String> {
-    let stream = loop {
-        let stream = TcpStream::connect(peer).await.map_err(|error| error.to_string())?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        match tls::connect(stream, fingerprint).await {
+    let mut connection = loop {
+        match way.dial(fingerprint).await.map_err(|error| error.to_string())? {
             Err(TlsError::Busy | TlsError::Closed) => tokio::time::sleep(BUSY_PAUSE).await,
             other => break other.map_err(|error| error.to_string())?,
         }
     };
-    let mut connection = Connection::new(stream);
     let exporter = connection.proof_exporter().map_err(|error| error.to_string())?;
     let proof = ticket::proof(&secrets.key, &exporter);
     let message = Message::Join { id: secrets.id, proof, attempt, index, count };

@@ -87,6 +87,7 @@ mod machine;
 mod path;
 mod paths;
 mod policy;
+mod relay;
 mod retry;
 mod seal;
 pub mod server;

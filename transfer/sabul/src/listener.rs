@@ -5,7 +5,7 @@ mod admission;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,6 @@ use tokio::sync::Notify;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
-use tokio_rustls::server::TlsStream;
 use tracing::{debug, info, warn};
 
 use crate::config::ListenerConfig;
@@ -30,6 +29,7 @@ use crate::error::Error;
 use crate::joins::Joining;
 use crate::machine::Machine;
 use crate::path::{Demux, DemuxPort};
+use crate::relay;
 use crate::seal::Suite;
 use crate::session::{Session, software};
 use crate::ticket::{self, Ticket};
@@ -52,6 +52,8 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause after a failed `accept`, and least interval between log messages about failures.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+/// Timeout of a handshake through ssh.
+const RELAYED_TIMEOUT: Duration = Duration::from_secs(30);
 /// Authenticated sessions that may be queued for [`Listener::accept`].
 const SESSIONS_WAITING: usize = 16;
 /// Backlog of the listening socket; the same as tokio's.
@@ -65,7 +67,8 @@ pub struct Listener {
     ticket: Ticket,
     address: SocketAddr,
     sessions: tokio::sync::Mutex<mpsc::Receiver<Session>>,
-    is_closed: Arc<AtomicBool>,
+    gate: Arc<Gate>,
+    accepted: mpsc::Sender<Session>,
     acceptor: JoinHandle<()>,
 }
 
@@ -141,9 +144,8 @@ impl Bound {
             .map_err(|source| Error::Io { action: "listen on TCP", source })?;
         let demux = udp.start()?;
         let (accepted, sessions) = mpsc::channel(SESSIONS_WAITING);
-        let is_closed = Arc::<AtomicBool>::default();
         let gate = Gate {
-            is_closed: Arc::clone(&is_closed),
+            is_closed: AtomicBool::new(false),
             tls,
             ticket: ticket.clone(),
             demux: Arc::new(demux),
@@ -159,9 +161,10 @@ impl Bound {
             ),
             farewells: Semaphore::new(FAREWELLS_MAX),
         };
-        let acceptor = tokio::spawn(accept_all(tcp, Arc::new(gate), accepted));
+        let gate = Arc::new(gate);
+        let acceptor = tokio::spawn(accept_all(tcp, Arc::clone(&gate), accepted.clone()));
         let sessions = tokio::sync::Mutex::new(sessions);
-        Ok(Listener { ticket, address, sessions, is_closed, acceptor })
+        Ok(Listener { ticket, address, sessions, gate, accepted, acceptor })
     }
 }
 
@@ -196,7 +199,23 @@ impl Listener {
     /// Refuses further sessions. Further connections of accepted sessions can still join them, as long as this value
     /// exists.
     pub fn refuse_sessions(&self) {
-        self.is_closed.store(true, Ordering::Release);
+        self.gate.is_closed.store(true, Ordering::Release);
+    }
+
+    /// Accepts a connection through ssh, beside those of the port. The user of ssh may use this machine anyway, so no
+    /// admission applies.
+    pub(crate) fn take_relayed(&self, stream: relay::Stream) {
+        let (gate, accepted) = (Arc::clone(&self.gate), self.accepted.clone());
+        tokio::spawn(async move {
+            let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let handshake = tls::accept(stream, Arc::clone(&gate.tls));
+            let greeting = async { greet(Connection::relayed(handshake.await?)).await };
+            let greeting = match tokio::time::timeout(RELAYED_TIMEOUT, greeting).await {
+                Ok(greeting) => greeting,
+                Err(_) => Err("no greeting arrived in time".into()),
+            };
+            hand_over(greeting, peer, &gate, &accepted).await;
+        });
     }
 }
 
@@ -210,7 +229,7 @@ impl Drop for Listener {
 #[derive(Debug)]
 struct Gate {
     /// No further session is accepted.
-    is_closed: Arc<AtomicBool>,
+    is_closed: AtomicBool,
     tls: Arc<ServerConfig>,
     ticket: Ticket,
     demux: Arc<Demux>,
@@ -449,13 +468,23 @@ async fn greet_and_hand_over(
     // Later the only possible message is a close. A greeting that has already arrived comes before an eviction.
     let greeting = tokio::select! {
         biased;
-        greeting = greet(handshake) => greeting,
+        greeting = async { greet(Connection::new(handshake?.await?)).await } => greeting,
         () = caller.evicted.notified() => {
             debug!(%peer, "connection evicted during its handshake");
             return;
         }
     };
     caller.leave();
+    hand_over(greeting, peer, &gate, &accepted).await;
+}
+
+/// Passes an authenticated session to the application, or a further connection to its transfer.
+async fn hand_over(
+    greeting: Result<Greeting, RejectReason>,
+    peer: SocketAddr,
+    gate: &Gate,
+    accepted: &mpsc::Sender<Session>,
+) {
     let admitted = match greeting {
         Ok(Greeting {
             connection,
@@ -470,7 +499,7 @@ async fn greet_and_hand_over(
             }
             return;
         }
-        Ok(greeting) => admit(greeting, peer, &gate).await,
+        Ok(greeting) => admit(greeting, peer, gate).await,
         Err(error) => Err(error),
     };
     match admitted {
@@ -507,11 +536,8 @@ struct Greeting {
     hello: Message,
 }
 
-/// Completes the handshake and reads the greeting. The admission control in [`Admission`] limits the time.
-async fn greet(
-    handshake: Result<impl Future<Output = Result<TlsStream<TcpStream>, TlsError>>, RejectReason>,
-) -> Result<Greeting, RejectReason> {
-    let mut connection = Connection::new(handshake?.await?);
+/// Reads the greeting. The caller limits the time.
+async fn greet(mut connection: Connection) -> Result<Greeting, RejectReason> {
     let exporter = connection.proof_exporter()?;
     let hello = connection.read_at_most(HELLO_MAX).await?.ok_or(NO_GREETING)?;
     Ok(Greeting { connection, exporter, hello })

@@ -291,12 +291,12 @@ impl Session {
         work: impl FnOnce(u32) -> Result<Work, Error>,
     ) -> Result<Transfer, Error> {
         let mut params = options.channel_params()?;
-        if let Side::Connector { bind, .. } = &self.inner.cx.side
+        if let Side::Connector { bind, through: None, .. } = &self.inner.cx.side
             && bind.len() > 1
         {
-            if options.carrier == Carrier::Tcp {
+            if !matches!(options.carrier, Carrier::Auto | Carrier::Udp) {
                 return Err(Error::Config(format!(
-                    "TCP does not use several paths: give one local address, not {}, or another \
+                    "only UDP uses several paths: give one local address, not {}, or another \
                      carrier",
                     bind.len()
                 )));
@@ -329,6 +329,7 @@ impl Session {
         };
         let steering = Steering::wanted(options.policy, options.rate_limit.map(|rate| rate.0));
         let is_stream = matches!(open.request, control::Request::Stream { .. });
+        let carrier = options.carrier_plan(self.inner.cx.side.through().is_some())?;
         self.inner.cx.control.send_request(open)?;
         drop(next_number);
         let answer_within = (!is_stream).then_some(self.inner.cx.endpoint.timeouts.accept);
@@ -336,7 +337,7 @@ impl Session {
             is_opener: true,
             answer_within,
             params,
-            carrier: options.carrier_plan()?,
+            carrier,
             steering,
             work,
             memory: Some(memory),

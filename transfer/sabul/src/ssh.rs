@@ -4,6 +4,7 @@
 //! and executes `sabul serve --stdio`, which listens and prints one line with its ticket on standard
 //! output. ssh is therefore the secure channel for the secret, and no command line or environment holds
 //! it. Other output, such as banners, is skipped. The far end exits at the end of its standard input.
+//! If no port of the host is reachable, the session goes through these pipes (`relay.rs`).
 
 mod answer;
 pub(crate) mod bridge;
@@ -23,13 +24,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::address::{Location, Remote, Server, check_account};
-use crate::config::ConnectConfig;
+use crate::config::{Carrier, ConnectConfig};
 use crate::error::Error;
 use crate::session::Session;
 
 /// Machinery of the program.
 pub(crate) mod parts {
-    pub use super::answer::{Ports, bind, failed_line, input_end, ready_line};
+    pub use super::answer::{Ports, bind, failed_line, ready_line, serve_input};
     pub use super::bridge::Bridge;
     pub use super::command::{Program, SplitError};
     pub use super::dial::{Dialled, Order, connect};
@@ -96,6 +97,7 @@ impl Ssh {
                 remote_path: None,
                 ports: Ports::default(),
                 push: Push::No,
+                carrier: Carrier::Auto,
                 version: env!("CARGO_PKG_VERSION"),
                 observer: Arc::new(NoObserver),
             },
@@ -142,9 +144,17 @@ impl Ssh {
         Ok(self)
     }
 
+    /// Chooses the way of the session. [`Carrier::Ssh`] goes through the connection of ssh; `Auto` does so if no port of
+    /// [`Self::ports`] answers within 3 s. `Udp` and `Tcp` need a reachable port.
+    #[must_use]
+    pub fn carrier(mut self, carrier: Carrier) -> Self {
+        self.order.carrier = carrier;
+        self
+    }
+
     /// Starts the server and connects to it. [`Session::close`], or the end of the session, ends the
     /// server and ssh. Prompts of ssh use the terminal. If `config` has an address, only that address
-    /// is dialled; it is then `host:port` with a port of [`Self::ports`].
+    /// is dialled; it is then `host:port` with a port of [`Self::ports`]. See [`Self::carrier`] for unreachable ports.
     ///
     /// # Errors
     /// If ssh cannot run or cannot log in, sabul is missing there or does not start, its version

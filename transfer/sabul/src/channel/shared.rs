@@ -91,7 +91,7 @@ pub struct ChannelStats {
     pub silence_limit: Duration,
     /// Advice on the configuration of this machine, one sentence, if any.
     pub hint: Option<String>,
-    /// Carrier of the blocks: `udp` or `tcp`; empty before the channel begins.
+    /// Carrier of the blocks: `udp`, `tcp` or `ssh`; empty before the channel begins.
     pub carrier: &'static str,
     /// Reason for a carrier other than UDP, a clause; empty for UDP.
     pub carrier_reason: &'static str,

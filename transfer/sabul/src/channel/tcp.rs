@@ -57,6 +57,8 @@ pub(crate) struct TcpStart {
     pub(crate) silence: Duration,
     /// RTT, if known.
     pub(crate) rtt: Option<Span>,
+    /// Name of the carrier for the user: `tcp` or `ssh`.
+    pub(crate) carrier: &'static str,
     /// Reason for these connections, for the user.
     pub(crate) reason: &'static str,
 }

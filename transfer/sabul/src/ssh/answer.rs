@@ -2,18 +2,19 @@
 //! input.
 
 use std::fmt;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use sabul_wire::control::CONTROL_VERSION;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use super::error::ssh_error;
 use super::lines::{LINES, MARK};
 use crate::config::ListenerConfig;
 use crate::error::{self, Error, SshSetting};
-use crate::listener::Bound;
+use crate::listener::{Bound, Listener};
+use crate::relay::Relay;
 use crate::ticket::Ticket;
 
 /// Ours: number of free ports to try for port 0. Another process may take a port meanwhile, or use
@@ -116,24 +117,17 @@ pub fn failed_line(why: impl fmt::Display) -> String {
     format!("{MARK}failed {}", why.to_string().replace(['\n', '\t'], " "))
 }
 
-/// Waits for the end of standard input, which is the end of the client's ssh.
-pub async fn input_end() {
-    let (sender, ended) = oneshot::channel::<()>();
-    // A read of standard input may never return, so nothing joins this thread.
-    std::thread::spawn(move || {
-        let mut scrap = [0; 4096];
-        let mut input = io::stdin().lock();
-        loop {
-            match input.read(&mut scrap) {
-                Ok(1..) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Ok(0) | Err(_) => break,
-            }
+/// Takes sessions that come through ssh itself: on streams over standard input and output. Returns at the end of
+/// standard input, which is the end of the client's ssh.
+pub async fn serve_input(listener: &Listener) {
+    let (opened, mut streams) = mpsc::unbounded_channel();
+    let (relay, _tasks) = Relay::start(tokio::io::stdin(), tokio::io::stdout(), Some(opened));
+    loop {
+        tokio::select! {
+            () = relay.ended() => return,
+            Some(stream) = streams.recv() => listener.take_relayed(stream),
         }
-        drop(sender);
-    });
-    // The sender is only dropped, never used.
-    let _ = ended.await;
+    }
 }
 
 #[cfg(test)]

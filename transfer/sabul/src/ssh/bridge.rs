@@ -6,6 +6,7 @@ use tokio::io::BufReader;
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use super::lines::Lines;
+use crate::relay::Tasks;
 
 /// Ours: time for ssh to exit after the end of its input.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -15,18 +16,39 @@ const FAREWELL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Bridge {
     pub(super) child: Child,
-    pub(super) input: ChildStdin,
-    /// Kept open: the far end would fail to write into a closed pipe.
-    pub(super) lines: Lines<BufReader<ChildStdout>>,
+    pub(super) pipes: Pipes,
+}
+
+/// Standard input and output of ssh.
+#[derive(Debug)]
+pub(super) enum Pipes {
+    Lines {
+        input: ChildStdin,
+        /// Kept open: the far end would fail to write into a closed pipe.
+        lines: Lines<BufReader<ChildStdout>>,
+    },
+    /// The pipes carry the session.
+    Relay(Tasks),
 }
 
 impl Bridge {
     /// Closes the input of ssh and waits for its exit, for a limited time.
     pub async fn close(self) {
-        let Self { mut child, input, lines } = self;
-        drop(input);
+        let Self { mut child, pipes } = self;
+        let ending = async {
+            let _output = match pipes {
+                Pipes::Lines { input, lines } => {
+                    drop(input);
+                    Some(lines)
+                }
+                Pipes::Relay(tasks) => {
+                    tasks.close().await;
+                    None
+                }
+            };
+            child.wait().await
+        };
         // Dropping the child kills a process that does not exit in time.
-        let _ = tokio::time::timeout(FAREWELL, child.wait()).await;
-        drop(lines);
+        let _ = tokio::time::timeout(FAREWELL, ending).await;
     }
 }

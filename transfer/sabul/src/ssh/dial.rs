@@ -1,17 +1,19 @@
 //! Near end of an ssh connection: starts ssh, reads the ticket, and connects to its addresses.
 
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_wire::control::CONTROL_VERSION;
 use tokio::io::{AsyncWriteExt as _, BufReader};
-use tokio::process::Child;
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::task::JoinSet;
+use tracing::info;
 
 use super::answer::Ports;
-use super::bridge::Bridge;
+use super::bridge::{Bridge, Pipes};
 use super::command::Program;
 use super::error::ssh_error;
 use super::lines::{LineEvent, Lines, ProtocolLine};
@@ -19,15 +21,18 @@ use super::messages::Messages;
 use super::observer::UploadObserver;
 use super::push::{Push, Upload};
 use super::script;
-use crate::config::ConnectConfig;
-use crate::connector::connect_to;
+use crate::config::{Carrier, ConnectConfig};
+use crate::connector::{connect_through, connect_to};
 use crate::error::{Error, ErrorKind, SshSetting};
+use crate::relay::{Relay, ThroughSsh};
 use crate::session::Session;
 use crate::ticket::Ticket;
 use sabul_files::os_text;
 
 /// Delay between connection attempts to several addresses of a host [RFC8305 §8].
 const STAGGER: Duration = Duration::from_millis(250);
+/// Ours: time until a session goes through ssh, if no port of the host answers.
+const DIRECT: Duration = Duration::from_secs(3);
 /// Ours: bytes of the program that are sent between two progress reports.
 const PIECE: usize = 64 << 10;
 /// Exit code of ssh if it fails before the remote command runs.
@@ -46,6 +51,8 @@ pub struct Order {
     pub ports: Ports,
     /// Program to upload.
     pub push: Push,
+    /// Way of the session: `Auto` goes through ssh if no port is reachable.
+    pub carrier: Carrier,
     /// Version of this program, for error messages.
     pub version: &'static str,
     /// Receives the progress of an upload, and decides whether to upload.
@@ -86,15 +93,17 @@ pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, Er
         return Err(ssh_error(ErrorKind::Failure, &[], "ssh has no input and output"));
     };
     let messages = Messages::pass_on(child.stderr.take());
-    let bridge = Bridge { child, input, lines: Lines::new(BufReader::new(output)) };
-    Dialling { order, upload, bridge, messages, found: None }.run(config).await
+    let lines = Lines::new(BufReader::new(output));
+    Dialling { order, upload, child, input, lines, messages, found: None }.run(config).await
 }
 
 /// Connection in progress.
 struct Dialling<'a> {
     order: &'a Order,
     upload: Option<Arc<Upload>>,
-    bridge: Bridge,
+    child: Child,
+    input: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
     /// Standard error of ssh.
     messages: Messages,
     /// Path and version of the program on the far end.
@@ -112,17 +121,58 @@ impl Dialling<'_> {
         let host = resolved.as_ref().map_or(typed, |resolved| resolved.host.as_str());
         let addresses = addresses(config.address.as_deref(), ticket.addresses(), host);
         let port = addresses.first().and_then(|first| port_of(first)).unwrap_or_default();
-        match first_that_answers(&addresses, &ticket, &config).await {
-            Ok(session) => Ok(Dialled { session, bridge: self.bridge }),
-            Err(error) => Err(self.unreachable(&error, &addresses, port, through)),
+        if order.carrier == Carrier::Ssh {
+            return self.through_ssh(&ticket, config, "as requested").await;
         }
+        let dialling = first_that_answers(&addresses, &ticket, &config);
+        let dialled = match order.carrier {
+            Carrier::Auto => tokio::time::timeout(DIRECT, dialling).await.ok(),
+            _ => Some(dialling.await),
+        };
+        match dialled {
+            Some(Ok(session)) => {
+                let Self { child, input, lines, .. } = self;
+                Ok(Dialled {
+                    session,
+                    bridge: Bridge { child, pipes: Pipes::Lines { input, lines } },
+                })
+            }
+            Some(Err(error))
+                if order.carrier != Carrier::Auto || matches!(error, Error::Config(_)) =>
+            {
+                Err(self.unreachable(&error, &addresses, port, through))
+            }
+            failed => {
+                let why = failed.and_then(Result::err).map(|error| error.to_string());
+                info!(?addresses, why, "no port answers; the session goes through ssh");
+                self.through_ssh(&ticket, config, "no other port answers").await
+            }
+        }
+    }
+
+    /// Connects to the far end over its standard input and output.
+    async fn through_ssh(
+        self,
+        ticket: &Ticket,
+        config: ConnectConfig,
+        reason: &'static str,
+    ) -> Result<Dialled, Error> {
+        let Self { order, child, input, lines, .. } = self;
+        let (relay, tasks) = Relay::start(lines.into_reader(), input, None);
+        let bridge = Bridge { child, pipes: Pipes::Relay(tasks) };
+        let peer = ticket.addresses().iter().find_map(|address| address.parse().ok());
+        let peer = peer.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+        let session = connect_through(ThroughSsh { relay, reason }, peer, ticket, config).await;
+        let session = session
+            .map_err(|error| ssh_error(error.kind(), &[], format!("{}: {error}", order.account)))?;
+        Ok(Dialled { session, bridge })
     }
 
     /// Processes the lines from the far end until it is ready.
     async fn greeting(&mut self) -> Result<Ticket, Error> {
         let account = &self.order.account;
         loop {
-            match self.bridge.lines.next().await {
+            match self.lines.next().await {
                 LineEvent::ProtocolLine(ProtocolLine::Found { path, version }) => {
                     self.found = Some((path, version))
                 }
@@ -154,7 +204,7 @@ impl Dialling<'_> {
                     let text = format!(
                         "{account} printed more than 1 MiB before sabul answered; {}; check what the start-up \
                          files of the shell there print",
-                        self.bridge.lines.tail()
+                        self.lines.tail()
                     );
                     return Err(ssh_error(ErrorKind::Unreachable, &[], text));
                 }
@@ -184,7 +234,7 @@ impl Dialling<'_> {
             return Ok(false);
         }
         // If ssh has ended, the next read reports it.
-        let _ = self.bridge.input.write_all(format!("{}\n", upload.hash).as_bytes()).await;
+        let _ = self.input.write_all(format!("{}\n", upload.hash).as_bytes()).await;
         self.upload = Some(upload);
         Ok(true)
     }
@@ -216,7 +266,7 @@ impl Dialling<'_> {
         }
         let bytes = if has_gzip { upload.packed() } else { &upload.bytes };
         let (observer, total) = (&self.order.observer, bytes.len() as u64);
-        let input = &mut self.bridge.input;
+        let input = &mut self.input;
         // If the upload fails, ssh has ended, and the next read reports it.
         let mut result = input.write_all(format!("{total}\n").as_bytes()).await;
         let mut sent = 0;
@@ -236,8 +286,8 @@ impl Dialling<'_> {
     /// Returns the error for an end of ssh before the far end was ready.
     async fn ended(&mut self) -> Error {
         let account = &self.order.account;
-        let (code, how) = how_it_ended(&mut self.bridge.child).await;
-        let tail = self.bridge.lines.tail();
+        let (code, how) = how_it_ended(&mut self.child).await;
+        let tail = self.lines.tail();
         match &self.found {
             Some((_, version)) if *version != format!("sabul {}", self.order.version) => {
                 self.skew(version)
@@ -303,12 +353,12 @@ impl Dialling<'_> {
         };
         let text = format!(
             "ssh reaches {}, but TCP port {port} there is unreachable ({error}; tried {}){by}; open the ports {} for \
-             TCP and UDP in the firewall there, or choose open ports",
+             TCP and UDP in the firewall there, choose open ports, or let the data go through ssh",
             self.order.account,
             addresses.join(", "),
             self.order.ports
         );
-        ssh_error(error.kind(), &[SshSetting::Ports], text)
+        ssh_error(error.kind(), &[SshSetting::Ports, SshSetting::Carrier], text)
     }
 }
 

@@ -136,6 +136,11 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         self.tail.push_back(line);
     }
 
+    /// Returns the reader, behind the last line.
+    pub(super) fn into_reader(self) -> R {
+        self.reader
+    }
+
     /// Returns the last foreign lines, for an error message.
     pub(super) fn tail(&self) -> String {
         let lines: Vec<&str> = self.tail.iter().map(String::as_str).collect();

@@ -10,6 +10,7 @@ use crate::control::{Control, Router};
 use crate::endpoint::Endpoint;
 use crate::machine::Machine;
 use crate::path::Demux;
+use crate::relay::ThroughSsh;
 use crate::seal::Suite;
 
 /// The suite used before the listener has chosen; a listener chooses the first suite that it supports.
@@ -27,6 +28,8 @@ pub(crate) enum Side {
         fingerprint: [u8; 32],
         /// Local addresses, one for each path; empty if the system chooses the address of the only path.
         bind: Arc<[IpAddr]>,
+        /// The session goes through ssh, without UDP.
+        through: Option<ThroughSsh>,
     },
     Listener {
         demux: Arc<Demux>,
@@ -36,6 +39,16 @@ pub(crate) enum Side {
     /// A host of a simulated world in virtual time.
     #[cfg(test)]
     World(crate::world::End),
+}
+
+impl Side {
+    /// Returns the way through ssh, if this side connected through ssh.
+    pub(crate) const fn through(&self) -> Option<&ThroughSsh> {
+        match self {
+            Self::Connector { through, .. } => through.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 /// Parts of the session that its transfers use.

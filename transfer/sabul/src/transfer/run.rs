@@ -243,6 +243,7 @@ impl Run {
             Established::Tcp(connections) => {
                 let reason = match (&self.cx.side, self.carrier.carrier) {
                     (Side::Listener { .. }, _) => "chosen by the other end",
+                    (Side::Connector { through: Some(through), .. }, _) => through.reason,
                     (_, Carrier::Tcp) => "as requested",
                     _ => "UDP does not pass",
                 };

@@ -111,7 +111,7 @@ fn several_paths_and_a_carrier_or_address_that_excludes_them() {
     run(async {
         let site = site(2).await;
         let error = site.put(1, &options().carrier(Carrier::Tcp)).await.unwrap_err();
-        assert!(error.to_string().contains("TCP does not use several paths"), "{error}");
+        assert!(error.to_string().contains("only UDP uses several paths"), "{error}");
         let site = Site::with(
             true,
             ConnectConfig::default().bind(vec![address(0), "192.0.2.1".parse().unwrap()]),

@@ -38,6 +38,7 @@ struct Intake {
     clock: Clock,
     block_bytes: u32,
     rtt: Option<Span>,
+    carrier: &'static str,
     reason: &'static str,
     silence: Duration,
     /// `None` once another carrier has taken over.
@@ -62,6 +63,7 @@ pub(in super::super) async fn receive(
         clock,
         block_bytes: start.block_bytes,
         rtt: start.rtt,
+        carrier: start.carrier,
         reason: start.reason,
         silence: start.silence,
         state: Mutex::new(Some(IntakeState {
@@ -236,7 +238,7 @@ impl Intake {
             phase: "receiving".to_owned(),
             silence,
             silence_limit: self.silence,
-            carrier: "tcp",
+            carrier: self.carrier,
             carrier_reason: self.reason,
             ..ChannelStats::default()
         };

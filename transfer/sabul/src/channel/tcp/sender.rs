@@ -112,6 +112,7 @@ struct Flow {
     shared: Arc<Shared>,
     wake: Arc<Notify>,
     clock: Clock,
+    carrier: &'static str,
     reason: &'static str,
     silence: Duration,
     rtt_ms: f64,
@@ -127,6 +128,7 @@ pub(in super::super) async fn send(
     let taken = shared.lock().taken;
     let flow = Arc::new(Flow {
         clock: Clock::start(),
+        carrier: start.carrier,
         reason: start.reason,
         silence: start.silence,
         rtt_ms: start.rtt.map_or(0.0, |rtt| rtt.as_millis_f64()),
@@ -413,7 +415,7 @@ impl Flow {
             limiter: shares.into_iter().filter(|(_, share)| *share > 0.0).collect(),
             silence,
             silence_limit: self.silence,
-            carrier: "tcp",
+            carrier: self.carrier,
             carrier_reason: self.reason,
             ..ChannelStats::default()
         };

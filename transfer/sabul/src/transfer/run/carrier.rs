@@ -1,6 +1,5 @@
 //! Carrier of a running transfer: when the connector dials TCP, the change from UDP to TCP, and the way back.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +21,7 @@ use crate::config::Carrier;
 use crate::connection::Connection;
 use crate::control::Event;
 use crate::error::Error;
-use crate::joins;
+use crate::joins::{self, Way};
 use crate::path::{OpenPath, PendingPath};
 
 /// Time after the acceptance until TCP is tried beside UDP. [RFC 8305 §5] gives the same time to an address.
@@ -44,7 +43,7 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Dials the TCP connections of a transfer.
 #[derive(Clone, Debug)]
 pub(super) struct Dialler {
-    peer: SocketAddr,
+    way: Way,
     fingerprint: [u8; 32],
     count: u8,
     connection: Connection,
@@ -86,9 +85,10 @@ impl Dialler {
         count: u8,
         event_sender: &mpsc::UnboundedSender<Event>,
     ) -> Option<Self> {
-        let Side::Connector { peer, fingerprint, .. } = &cx.side else { return None };
+        let Side::Connector { peer, fingerprint, through, .. } = &cx.side else { return None };
+        let relay = through.as_ref().map(|through| Way::Ssh(through.relay.clone()));
         Some(Self {
-            peer: *peer,
+            way: relay.unwrap_or(Way::Tcp(*peer)),
             fingerprint: *fingerprint,
             count,
             connection: cx.connection.clone(),
@@ -108,7 +108,7 @@ impl Dialler {
         let _turn = self.turn.lock().await;
         let secrets = self.connection.join_secrets(self.number).map_err(internal)?;
         let dialling =
-            joins::dial(self.peer, self.fingerprint, self.count, attempt, secrets, DIAL_TIMEOUT);
+            joins::dial(&self.way, self.fingerprint, self.count, attempt, secrets, DIAL_TIMEOUT);
         let mut connections = dialling.await?;
         if !is_needed().await {
             return Ok(false);
@@ -213,9 +213,16 @@ impl Carriage {
 }
 
 impl Run {
-    /// Number of TCP connections: a flow that yields to others has one.
+    /// Number of TCP connections: a flow that yields to others has one. Several connections through ssh would share one
+    /// TCP connection.
     pub(super) fn tcp_connections(&self) -> u8 {
-        if self.steering.policy == Policy::Low { 1 } else { self.carrier.connections }
+        let is_one = self.steering.policy == Policy::Low || self.cx.side.through().is_some();
+        if is_one { 1 } else { self.carrier.connections }
+    }
+
+    /// Carrier that this side wants.
+    pub(super) fn wanted_carrier(&self) -> Carrier {
+        if self.cx.side.through().is_some() { Carrier::Ssh } else { self.carrier.carrier }
     }
 
     /// Begins to look for a better carrier, once the first one carries blocks.
@@ -233,7 +240,7 @@ impl Run {
         let number = self.mailbox.number;
         let dialler =
             Dialler::new(&self.cx, number, self.tcp_connections(), &self.mailbox.event_sender);
-        let dialler = dialler.filter(|_| self.carrier.carrier == Carrier::Auto);
+        let dialler = dialler.filter(|_| self.wanted_carrier() == Carrier::Auto);
         let handle = handle.clone();
         let first_attempt = (self.carriage.changes + 1) * ATTEMPTS;
         self.carriage.task = dialler.map(|dialler| {
@@ -249,7 +256,7 @@ impl Run {
         self.carriage.changes += 1;
         let changes = self.carriage.changes;
         let is_connector = matches!(cx.side, Side::Connector { .. });
-        if is_connector && self.carrier.carrier != Carrier::Auto {
+        if is_connector && self.wanted_carrier() != Carrier::Auto {
             return;
         }
         let pause = UDP_PAUSE * 4_u32.saturating_pow(changes - 1).min(1000);
@@ -278,11 +285,14 @@ impl Run {
         block_bytes: u32,
         reason: &'static str,
     ) -> TcpStart {
+        let is_relayed = connections.iter().any(Connection::is_relayed);
+        let carrier = if is_relayed { "ssh" } else { "tcp" };
         info!(
             transfer = self.mailbox.number,
             connections = connections.len(),
+            carrier,
             reason,
-            "TCP carries the data"
+            "TLS connections carry the data"
         );
         for connection in &connections {
             connection.watch_over(self.cx.endpoint.timeouts);
@@ -294,6 +304,7 @@ impl Run {
             ceiling: self.cx.endpoint.sending.ceiling.clone(),
             rtt: None,
             silence: self.cx.endpoint.timeouts.silence,
+            carrier,
             reason,
         }
     }

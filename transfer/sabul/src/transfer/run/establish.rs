@@ -41,10 +41,11 @@ impl Run {
         // Without an acceptance there is no path either, so the UDP timeout starts with the acceptance.
         let answer_within = if is_accepted { Some(limit) } else { answer_within };
         let mut deadline = answer_within.map(|time| Instant::now() + time);
-        let (first, carrier) = (FirstCarrier::default(), self.carrier.carrier);
+        let (first, carrier) = (FirstCarrier::default(), self.wanted_carrier());
         let dialler = Dialler::new(&cx, number, self.tcp_connections(), &self.mailbox.event_sender);
         let mut dialler = dialler.filter(|_| carrier != Carrier::Udp && !tries_paths);
-        let tries_udp = !tries_paths && (carrier != Carrier::Tcp || dialler.is_none());
+        let tries_udp =
+            !tries_paths && (matches!(carrier, Carrier::Auto | Carrier::Udp) || dialler.is_none());
         let mut dial_at = None;
         let (mut _dialling, mut longest) = (None, Instant::now());
         loop {
@@ -110,6 +111,10 @@ impl Run {
                             "the other end is alive, but did not answer the request within {:.0} s; \
                              check the load there, and try again",
                             time.as_secs_f64()
+                        )),
+                        _ if carrier == Carrier::Ssh => Error::PeerGone(format!(
+                            "no connection through ssh could carry the data within {:.0} s",
+                            limit.as_secs_f64()
                         )),
                         _ if !tries_udp => Error::PeerGone(format!(
                             "no TCP connection to {address} could carry the data within {:.0} s",
