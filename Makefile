@@ -3,6 +3,8 @@ CARGO ?= cargo
 CARGOFLAGS ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export SABUL := $(TARGET_DIR)/release/sabul
+# `make TARGET SABUL=PROGRAM` uses a program that is built already.
+PROGRAM := $(if $(filter command,$(firstword $(origin SABUL))),,build)
 export QUINN_PEER := $(TARGET_DIR)/quinn-peer/release/quinn-peer
 QUINN_FLAGS := --manifest-path benches/quinn-peer/Cargo.toml
 OWN_FLAGS := --manifest-path examples/own-controller/Cargo.toml
@@ -82,7 +84,7 @@ lint-lab:
 unit-lab:
 	$(CARGO) test $(CARGOFLAGS) -p sabul-emu -p sabul-program $(NAMESPACES)
 
-scripts-lab: build
+scripts-lab: $(PROGRAM)
 	tests/netns.sh
 	tests/lab.sh
 	tests/router.sh
@@ -125,7 +127,7 @@ bench-router: ## measure packets per second of `sabul router` on one core, by al
 		$(TARGET_DIR)/release/examples/forwarding_speed $$algorithm $(SECONDS) || exit 1; \
 	done
 
-bench-smoke: build ## check that the benchmarks run, a second each; the numbers are meaningless
+bench-smoke: $(PROGRAM) ## check that the benchmarks run, a second each; the numbers are meaningless
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-sim --example world_speed
 	$(TARGET_DIR)/release/examples/world_speed one 1
 	$(TARGET_DIR)/release/examples/world_speed many 1
