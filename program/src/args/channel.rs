@@ -60,9 +60,9 @@ pub(crate) struct ChannelArgs {
     /// Each connection takes the share of a flow from other traffic. --policy low uses one.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) tcp: u8,
-    /// Local addresses, separated by commas; the data use a path from each at the same time.
+    /// Local addresses; the data use a path from each at the same time.
     ///
-    /// With one address, all traffic leaves from this address.
+    /// Separated by commas. With one address, all traffic leaves from this address.
     #[arg(long, value_name = "ADDR,..", value_delimiter = ',')]
     pub(crate) bind: Vec<IpAddr>,
     /// Memory for buffered data in bytes, such as 512M.
