@@ -13,6 +13,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-channel", Some(&["sabul-units", "sabul-wire", "sabul-cc"])),
     ("sabul-content", Some(&["sabul-units", "sabul-wire"])),
     ("sabul-files", Some(&["sabul-units", "sabul-wire", "sabul-content"])),
+    ("sabul-keys", Some(&["sabul-units", "sabul-cc"])),
     ("sabul-udp", Some(&["sabul-units"])),
     (
         "sabul",
@@ -23,6 +24,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "sabul-channel",
             "sabul-content",
             "sabul-files",
+            "sabul-keys",
             "sabul-udp",
         ]),
     ),

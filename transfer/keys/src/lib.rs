@@ -1,0 +1,26 @@
+//! Standing keys: the ssh keys of users as identities, and the files that name them.
+//!
+//! A client signs a value that TLS exports from its connection, in the format SSHSIG [PROTOCOL.sshsig]. The key is
+//! a file of `~/.ssh` or a key of an ssh agent. The server finds the key in a file in the form of `authorized_keys`,
+//! which also limits the rights of the key. The client finds the fingerprint of the server in its own list.
+//!
+//! Formats come from the crate `ssh-key`; signatures are made and verified by aws-lc-rs.
+//!
+//! Not here: the connection and its messages (`sabul`).
+
+mod expiry;
+mod fingerprint;
+mod grant;
+mod guard;
+mod hosts;
+mod origin;
+
+pub use expiry::Expiry;
+pub use fingerprint::Fingerprint;
+pub use grant::{Grant, Right, Rights};
+pub use guard::{FileError, read_guarded, write_private};
+pub use hosts::KnownHosts;
+pub use origin::Origins;
+
+/// Namespace of the signatures that begin a session.
+pub const SESSION_NAMESPACE: &str = "sabul-session@v1";
