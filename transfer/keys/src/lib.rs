@@ -8,19 +8,26 @@
 //!
 //! Not here: the connection and its messages (`sabul`).
 
+mod agent;
 mod expiry;
 mod fingerprint;
 mod grant;
 mod guard;
 mod hosts;
+mod identities;
 mod origin;
+mod private;
+mod signature;
+mod wire;
 
 pub use expiry::Expiry;
 pub use fingerprint::Fingerprint;
 pub use grant::{Grant, Right, Rights};
 pub use guard::{FileError, read_guarded, write_private};
 pub use hosts::KnownHosts;
+pub use identities::{Identities, Search, SignError};
 pub use origin::Origins;
+pub use signature::{SignatureError, verify};
 
 /// Namespace of the signatures that begin a session.
 pub const SESSION_NAMESPACE: &str = "sabul-session@v1";
