@@ -27,7 +27,11 @@ pub(crate) fn target(data: &[u8]) -> bool {
         assert!(!failure.message.contains(char::is_control), "texts cannot steer a terminal");
     } else if !matches!(
         &message,
-        Message::Hello { .. } | Message::Welcome { .. } | Message::Open(_) | Message::Steer { .. }
+        Message::Hello { .. }
+            | Message::Welcome { .. }
+            | Message::Login { .. }
+            | Message::Open(_)
+            | Message::Steer { .. }
     ) && !matches!(
         &message,
         Message::EntryFailed { .. } | Message::Seen { .. } | Message::Done(_)

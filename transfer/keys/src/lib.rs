@@ -9,6 +9,7 @@
 //! Not here: the connection and its messages (`sabul`).
 
 mod agent;
+mod authorized;
 mod expiry;
 mod fingerprint;
 mod grant;
@@ -20,6 +21,7 @@ mod private;
 mod signature;
 mod wire;
 
+pub use authorized::{AuthorizedKeys, parse_line};
 pub use expiry::Expiry;
 pub use fingerprint::Fingerprint;
 pub use grant::{Grant, Right, Rights};

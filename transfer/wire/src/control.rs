@@ -3,7 +3,8 @@
 //! ```text
 //! | length of the body, 4 bytes, big-endian | body |
 //! ```
-//! The first message each way is [`Message::Hello`] or [`Message::Welcome`]; both carry the version. A peer that does
+//! The first message is [`Message::Hello`], [`Message::Offer`] or [`Message::Login`] from the connector, and
+//! [`Message::Welcome`] from the listener, after [`Message::Choose`] if keys were offered. A peer that does
 //! not support the version answers [`Message::Cancel`] and closes. The session checks the order of messages; this
 //! module does not.
 
@@ -31,8 +32,12 @@ pub use more::{
 pub const CONTROL_VERSION: u16 = 11;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
-/// Longest body of a greeting, in bytes: the most that an unauthenticated peer can make this end read.
+/// Longest body of a greeting other than those of [`MAX_LOGIN`], in bytes.
 pub const MAX_GREETING: usize = 1 << 10;
+/// Longest body of an offer of keys or of a login, in bytes: the signature of an RSA key of 8192 bits takes 2.2 kB.
+pub const MAX_LOGIN: usize = 4 << 10;
+/// Most keys that a connector offers.
+pub const MAX_OFFERED: usize = 64;
 /// Longest body of a request, in bytes. Ours: 4096 sources of 60 bytes each.
 pub const MAX_OPEN: usize = 256 << 10;
 /// Longest body of any other message, in bytes: the largest report takes 4.1 kB.
@@ -256,6 +261,34 @@ pub enum Message {
         path: u8,
         /// Number of the attempt that opened the path, from 0.
         attempt: u16,
+    },
+    /// Connector to listener, first message: keys with which the connector can log in, best first.
+    Offer {
+        /// [`CONTROL_VERSION`] of the connector.
+        version: u16,
+        /// SHA-256 of each public key; at most [`MAX_OFFERED`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_OFFERED>")]
+        keys: Vec<[u8; 32]>,
+    },
+    /// Listener to connector, answer to [`Message::Offer`]: log in with this key.
+    Choose {
+        /// Index in the offer.
+        key: u8,
+    },
+    /// Connector to listener, first message or after [`Message::Choose`]: proof of a key, and capabilities. Takes the
+    /// place of [`Message::Hello`].
+    Login {
+        /// [`CONTROL_VERSION`] of the connector.
+        version: u16,
+        /// SSHSIG in binary form over a value exported from this TLS connection.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_LOGIN>")]
+        signature: Vec<u8>,
+        /// AEAD suites that the connector supports, best first.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_SUITES>")]
+        suites: Vec<u8>,
+        /// Program and version, for logs.
+        #[serde(deserialize_with = "bounds::text::<_, MAX_WORD>")]
+        software: String,
     },
 }
 
@@ -638,7 +671,8 @@ impl Message {
 /// Returns the longest body, in bytes, of a message whose body begins with the byte `kind`; never 0.
 pub const fn body_limit(kind: u8) -> usize {
     match kind {
-        HELLO | WELCOME | JOIN => MAX_GREETING,
+        HELLO | WELCOME | JOIN | CHOOSE => MAX_GREETING,
+        OFFER | LOGIN => MAX_LOGIN,
         OPEN => MAX_OPEN,
         SEEN => MAX_MESSAGE,
         HAVE => MAX_HAVE,
@@ -653,6 +687,9 @@ const OPEN: u8 = 2;
 const HAVE: u8 = 4;
 const SEEN: u8 = 6;
 const JOIN: u8 = 20;
+const OFFER: u8 = 23;
+const CHOOSE: u8 = 24;
+const LOGIN: u8 = 25;
 
 /// Returns the length of the body that follows a length prefix.
 ///

@@ -3,11 +3,18 @@
 use super::*;
 use crate::block::{Record, Records};
 
+fn login(signature: Vec<u8>) -> Message {
+    Message::Login { version: 1, signature, suites: vec![1], software: "x".into() }
+}
+
 #[test]
 fn messages_round_trip_behind_their_length() {
     let messages = [
         Message::Hello { version: 1, proof: [7; 32], suites: vec![1], software: "x".into() },
         Message::Totals { transfer: 3, entries: 300, bytes: u64::MAX, is_all: true },
+        Message::Offer { version: 1, keys: vec![[7; 32], [8; 32]] },
+        Message::Choose { key: 1 },
+        login(vec![9; 300]),
         Message::Cancel {
             transfer: None,
             failure: Failure::new(FailureCode::NoSpace, "disk full"),
@@ -212,6 +219,9 @@ fn only_certain_message_kinds_may_be_long() {
     for message in [
         Message::Hello { version: 1, proof: [0; 32], suites: vec![], software: String::new() },
         Message::Welcome { version: 1, suite: 1, software: String::new() },
+        Message::Offer { version: 1, keys: vec![[1; 32]; MAX_OFFERED] },
+        Message::Choose { key: 1 },
+        login(vec![1; 2300]),
         Message::Open(open(Request::Stream { name: String::new() })),
         Message::Have { transfer: 0, files: vec![], wholes: vec![], is_last: true },
         Message::Seen { transfer: 0, entries: vec![], is_last: true },
@@ -221,7 +231,10 @@ fn only_certain_message_kinds_may_be_long() {
         let body = unbounded(&message);
         assert!(body.len() <= body_limit(body[0]));
         let expected = match &message {
-            Message::Hello { .. } | Message::Welcome { .. } => MAX_GREETING,
+            Message::Hello { .. } | Message::Welcome { .. } | Message::Choose { .. } => {
+                MAX_GREETING
+            }
+            Message::Offer { .. } | Message::Login { .. } => MAX_LOGIN,
             Message::Open(_) => MAX_OPEN,
             Message::Seen { .. } => MAX_MESSAGE,
             Message::Have { .. } => MAX_HAVE,
