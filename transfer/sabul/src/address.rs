@@ -9,6 +9,8 @@ use crate::error::Error;
 use crate::ticket::Ticket;
 
 const SCHEME: &[u8] = b"sabul://";
+/// Port of a listener by default.
+const DEFAULT_PORT: u16 = 4850;
 
 /// One source or destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +191,19 @@ impl Host {
         Ok(Self { name: name.to_owned(), port })
     }
 
+    /// Returns the address of a standing listener, in lower case; the default port is 4850.
+    pub fn standing(&self) -> String {
+        self.with_port(self.port.unwrap_or(DEFAULT_PORT)).to_ascii_lowercase()
+    }
+
+    fn with_port(&self, port: u16) -> String {
+        if self.name.contains(':') {
+            format!("[{}]:{port}", self.name)
+        } else {
+            format!("{}:{port}", self.name)
+        }
+    }
+
     /// Returns the address to dial; the default port is that of the ticket.
     ///
     /// # Errors
@@ -204,11 +219,7 @@ impl Host {
                 self.name, self.name
             ))
         })?;
-        Ok(if self.name.contains(':') {
-            format!("[{}]:{port}", self.name)
-        } else {
-            format!("{}:{port}", self.name)
-        })
+        Ok(self.with_port(port))
     }
 }
 
@@ -289,5 +300,8 @@ mod tests {
         assert_eq!(dial("host"), "host:77");
         assert_eq!(dial("[::2]"), "[::2]:77");
         assert_eq!(dial("[::2]:5"), "[::2]:5");
+        let standing = |text| Host::parse(text).unwrap().standing();
+        assert_eq!(standing("Far"), "far:4850");
+        assert_eq!(standing("[::2]:5"), "[::2]:5");
     }
 }

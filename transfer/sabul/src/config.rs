@@ -12,6 +12,7 @@ use sabul_udp::SocketOptions;
 use sabul_units::{Bytes, Rate};
 use sabul_wire::control::{self, ChannelParams, MAX_JOINING, MAX_PATHS, Range, Rule};
 
+use crate::access::StandingAccess;
 use crate::budget::MemoryBudget;
 use crate::ceiling::Ceiling;
 use crate::control::Role;
@@ -50,6 +51,8 @@ pub struct ListenerConfig {
     /// Rate limit for the sum of all received transfers. Each sender receives its share, so the limit holds only for
     /// peers that obey it.
     pub receiving: Option<Ceiling>,
+    /// Identity that later runs keep, and keys in place of the ticket; `None` for an identity and a ticket of this run.
+    pub standing: Option<StandingAccess>,
 }
 
 impl ListenerConfig {
@@ -65,6 +68,7 @@ impl ListenerConfig {
             sending: SendPolicy::default(),
             paths: PathMemory::default(),
             receiving: None,
+            standing: None,
         }
     }
 }
@@ -78,6 +82,7 @@ setters!(ListenerConfig {
     sending: SendPolicy,
     paths: PathMemory,
     receiving: Option<Ceiling>,
+    standing: Option<StandingAccess>,
 });
 
 /// Configuration of [`crate::connect`].

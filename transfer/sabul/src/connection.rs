@@ -16,7 +16,8 @@ use tokio_rustls::TlsStream;
 use crate::relay;
 use crate::timeouts::Timeouts;
 use crate::tls::{
-    CHANNEL_LABEL, ChannelSecrets, JOIN_LABEL, JoinSecrets, PROOF_LABEL, TlsError, exporter,
+    CHANNEL_LABEL, ChannelSecrets, JOIN_LABEL, JoinSecrets, LOGIN_LABEL, PROOF_LABEL, TlsError,
+    exporter,
 };
 use incoming::{Incoming, ReadError};
 
@@ -119,6 +120,16 @@ impl Connection {
             Stream::Relayed(stream) => Self::export(stream, PROOF_LABEL, b""),
             #[cfg(test)]
             Stream::World(wire) => Ok(wire.proof_exporter()),
+        }
+    }
+
+    /// Exports the value that a key signs.
+    pub(crate) fn login_exporter(&self) -> Result<[u8; 32], TlsError> {
+        match &*self.lock() {
+            Stream::Tls(stream) => Self::export(stream, LOGIN_LABEL, b""),
+            Stream::Relayed(stream) => Self::export(stream, LOGIN_LABEL, b""),
+            #[cfg(test)]
+            Stream::World(_) => Err(TlsError::Other("not simulated".to_owned())),
         }
     }
 

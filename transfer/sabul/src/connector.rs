@@ -1,11 +1,14 @@
 //! Client side of connection setup: dials a listener over TCP and TLS.
 
+mod login;
 mod rejections;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use sabul_keys::{Fingerprint, Identities};
 use sabul_wire::control::{CONTROL_VERSION, Message};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -21,7 +24,7 @@ use crate::machine::Machine;
 use crate::policy::SendPolicy;
 use crate::relay::ThroughSsh;
 use crate::seal::Suite;
-use crate::session::{Session, software};
+use crate::session::{Opening, Session, software};
 use crate::ticket::{self, Ticket};
 use crate::tls::{self, TlsError};
 use crate::transfer::Side;
@@ -66,12 +69,92 @@ pub async fn connect_to(
     ticket: &Ticket,
     config: ConnectConfig,
 ) -> Result<Session, Error> {
+    let credential = Credential::Secret(ticket.secret());
+    connect_as(address, &Target { fingerprint: ticket.fingerprint(), credential }, config).await
+}
+
+/// Connects to the standing listener at `address` (`host:port`), whose certificate has this fingerprint, by a key that
+/// the listener accepts. With several keys the listener chooses, which takes one RTT. [`ConnectConfig::address`] is not
+/// used.
+///
+/// # Errors
+/// If no host answers, the listener has another key or accepts none of the keys, or no key signs. With a single key, a
+/// refusal is an error of the first operation.
+pub async fn connect_by_key(
+    address: &str,
+    server: Fingerprint,
+    identities: &Arc<Identities>,
+    config: ConnectConfig,
+) -> Result<Session, Error> {
+    let target = Target { fingerprint: server.0, credential: Credential::Keys(identities) };
+    connect_as(address, &target, config).await
+}
+
+/// Returns the fingerprint of the listener at `address` (`host:port`), which nobody has verified. The caller must
+/// compare the fingerprint with a value from another source before it trusts the listener.
+///
+/// # Errors
+/// If no listener of sabul answers within `timeout`.
+pub async fn fingerprint_at(address: &str, timeout: Duration) -> Result<Fingerprint, Error> {
+    // No certificate has this fingerprint, so the handshake ends with the fingerprint of the listener.
+    match dial_once(address, [0; 32], timeout, None).await {
+        Err(Failed::Tls(TlsError::WrongKey { found, .. })) => Ok(Fingerprint(found)),
+        Err(Failed::Tls(error)) => Err(Error::from_tls(error, address)),
+        Err(Failed::Otherwise(error)) => Err(error),
+        Ok(_) => Err(Error::Authentication(format!("{address} has an impossible certificate"))),
+    }
+}
+
+/// The listener to reach, and the right to do so.
+struct Target<'a> {
+    fingerprint: [u8; 32],
+    credential: Credential<'a>,
+}
+
+/// Proof of the right to connect.
+enum Credential<'a> {
+    /// Secret of a ticket.
+    Secret(&'a [u8; 32]),
+    /// Keys of the user.
+    Keys(&'a Arc<Identities>),
+}
+
+impl Target<'_> {
+    /// Converts an error of the TLS handshake with the listener at `address`.
+    fn error(&self, error: TlsError, address: &str) -> Error {
+        match (error, &self.credential) {
+            (TlsError::WrongKey { expected, found }, Credential::Keys(_)) => {
+                Error::Authentication(format!(
+                    "{address} has another key than the trusted one ({} instead of {}), so someone may be in \
+                     between; if the server has a new key, compare the output of 'sabul key fingerprint' there, \
+                     then run: sabul key trust {address} FINGERPRINT",
+                    Fingerprint(found),
+                    Fingerprint(expected)
+                ))
+            }
+            (error, _) => Error::from_tls(error, address),
+        }
+    }
+}
+
+async fn connect_as(
+    address: &str,
+    target: &Target<'_>,
+    config: ConnectConfig,
+) -> Result<Session, Error> {
     let mut rejections = Rejections::new();
     loop {
         let Dialled { stream, peer, took } =
-            dial(address, ticket, &config, &mut rejections).await?;
+            dial(address, target, &config, &mut rejections).await?;
         let connection = Connection::new(stream);
-        let session = start(connection, peer, address, ticket, None, config.clone())?;
+        let session = match start(connection, peer, address, target, None, config.clone()).await {
+            // The listener may be busy.
+            Err(error @ Error::PeerGone(_)) => {
+                wait(&mut rejections, Rejection::Unanswered, error, address).await?;
+                continue;
+            }
+            started => started?,
+        };
         if !rejections.is_answer_due(took) {
             return Ok(session);
         }
@@ -101,26 +184,36 @@ pub(crate) async fn connect_through(
     let stream = tokio::time::timeout(config.timeout * BUSY_TIMEOUTS, dialling).await;
     let stream = stream.map_err(|_| gone(no_answer(config.timeout * BUSY_TIMEOUTS)))??;
     debug!("control connection, TLS through ssh");
-    start(Connection::relayed(stream), peer, "ssh", ticket, Some(through), config)
+    let credential = Credential::Secret(ticket.secret());
+    let target = Target { fingerprint: ticket.fingerprint(), credential };
+    start(Connection::relayed(stream), peer, "ssh", &target, Some(through), config).await
 }
 
 /// Starts the session on a connection whose TLS handshake is complete.
-fn start(
-    connection: Connection,
+async fn start(
+    mut connection: Connection,
     peer: SocketAddr,
     address: &str,
-    ticket: &Ticket,
+    target: &Target<'_>,
     through: Option<ThroughSsh>,
     config: ConnectConfig,
 ) -> Result<Session, Error> {
-    let exporter = connection.proof_exporter().map_err(|error| Error::from_tls(error, address))?;
-    let hello = Message::Hello {
-        version: CONTROL_VERSION,
-        proof: ticket::proof(ticket.secret(), &exporter),
-        suites: Suite::preference().map(Suite::code).to_vec(),
-        software: software(),
+    let hello = match target.credential {
+        Credential::Secret(secret) => {
+            let exporter =
+                connection.proof_exporter().map_err(|error| Error::from_tls(error, address))?;
+            Message::Hello {
+                version: CONTROL_VERSION,
+                proof: ticket::proof(secret, &exporter),
+                suites: Suite::preference().map(Suite::code).to_vec(),
+                software: software(),
+            }
+        }
+        Credential::Keys(identities) => {
+            login::greeting(&mut connection, address, identities).await?
+        }
     };
-    let fingerprint = ticket.fingerprint();
+    let fingerprint = target.fingerprint;
     let bind = config.bind.into();
     let side = Side::Connector { peer, sockets: config.sockets, fingerprint, bind, through };
     let ConnectConfig { memory, timeouts, events, paths, .. } = config;
@@ -128,7 +221,7 @@ fn start(
     let endpoint = Endpoint::new(Machine::current(), memory, timeouts, policy, None, events, paths);
     let loan = endpoint.memory.session();
     let loan = loan.map_err(|refusal| Error::Config(refusal.to_string()))?;
-    Ok(Session::start(connection, side, peer, endpoint, loan, None, hello))
+    Ok(Session::start(connection, side, peer, endpoint, loan, Opening::of_connector(hello)))
 }
 
 /// Cause of a failed dial.
@@ -149,16 +242,18 @@ struct Dialled {
 /// Dials until the TLS handshake is complete, or until a failure is final.
 async fn dial(
     address: &str,
-    ticket: &Ticket,
+    target: &Target<'_>,
     config: &ConnectConfig,
     rejections: &mut Rejections,
 ) -> Result<Dialled, Error> {
     loop {
         let began = Instant::now();
-        let (rejection, error) = match dial_once(address, ticket, config).await {
+        let local = config.bind.first().copied();
+        let dialled = dial_once(address, target.fingerprint, config.timeout, local).await;
+        let (rejection, error) = match dialled {
             Ok((stream, peer)) => return Ok(Dialled { stream, peer, took: began.elapsed() }),
             Err(Failed::Otherwise(error)) => (Rejection::of(&error), error),
-            Err(Failed::Tls(error)) => (Rejection::of_tls(&error), Error::from_tls(error, address)),
+            Err(Failed::Tls(error)) => (Rejection::of_tls(&error), target.error(error, address)),
         };
         wait(rejections, rejection, error, address).await?;
     }
@@ -183,10 +278,10 @@ async fn wait(
 
 async fn dial_once(
     address: &str,
-    ticket: &Ticket,
-    config: &ConnectConfig,
+    fingerprint: [u8; 32],
+    timeout: Duration,
+    local: Option<IpAddr>,
 ) -> Result<(TlsStream<TcpStream>, SocketAddr), Failed> {
-    let (timeout, local) = (config.timeout, config.bind.first().copied());
     // The kernel of a busy listener completes the TCP connection long before the listener accepts it.
     let timeouts = timeout * BUSY_TIMEOUTS;
     let unreachable =
@@ -198,7 +293,7 @@ async fn dial_once(
         .map_err(unreachable)?;
     stream.set_nodelay(true).map_err(unreachable)?;
     let peer = stream.peer_addr().map_err(unreachable)?;
-    let handshake = tokio::time::timeout(timeouts, tls::connect(stream, ticket.fingerprint()));
+    let handshake = tokio::time::timeout(timeouts, tls::connect(stream, fingerprint));
     match handshake.await {
         Ok(Ok(stream)) => {
             let suite = stream.get_ref().1.negotiated_cipher_suite().map(|suite| suite.suite());

@@ -47,6 +47,7 @@
 //! | [`Report`], [`Interval`], [`ChannelStats`] | the result of a transfer; [`Report::into_result`] makes failed files an error |
 //! | [`SendStream`], [`ReceiveStream`] | byte streams between two applications |
 //! | [`ssh`] | sessions with a server that the user's own ssh starts, for `host:path` |
+//! | [`keys`] | sessions with a standing server, by ssh keys |
 //! | [`files`] | sources and destinations, listings, include rules |
 //! | [`blocking`] | the main functions without `async` |
 //! | [`settings`] | limits of memory and rate, timeouts, sockets, events, path memory |
@@ -64,6 +65,7 @@
 #[macro_use]
 mod setters;
 
+mod access;
 mod address;
 mod aggregate;
 pub mod blocking;
@@ -82,6 +84,7 @@ pub mod files;
 #[doc(hidden)]
 pub mod internal;
 mod joins;
+pub mod keys;
 mod listener;
 mod machine;
 mod path;

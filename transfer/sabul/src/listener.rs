@@ -2,6 +2,7 @@
 
 mod addresses;
 mod admission;
+mod entry;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,8 +13,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustls::ServerConfig;
-use sabul_wire::control::{CONTROL_VERSION, Failure, FailureCode, Message};
-use tokio::io::AsyncReadExt;
+use sabul_wire::control::Message;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
@@ -21,6 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{debug, info, warn};
 
+use crate::access::StandingAccess;
 use crate::config::ListenerConfig;
 use crate::connection::Connection;
 use crate::descriptors::{self, Purpose};
@@ -30,17 +31,14 @@ use crate::joins::Joining;
 use crate::machine::Machine;
 use crate::path::{Demux, DemuxPort};
 use crate::relay;
-use crate::seal::Suite;
-use crate::session::{Session, software};
-use crate::ticket::{self, Ticket};
+use crate::session::Session;
+use crate::ticket::Ticket;
 use crate::tls::{self, ClientHello, Identity, TlsError};
-use crate::transfer::Side;
 use admission::{Admission, Verdict};
+use entry::{Greeting, RejectReason, admit, greet};
 
 /// Interval of the check for connections whose handshake takes too long.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest hello, in bytes, that is read before authentication; sabul's own has about a hundred.
-const HELLO_MAX: usize = 1024;
 /// Bytes of a rejected connection that are read and dropped; sabul's ClientHello has about 1500.
 const SCRAP_BYTES: usize = 4096;
 /// Concurrent handshakes that use a processor.
@@ -85,7 +83,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Binds the port for TCP and UDP and makes a new identity and a new ticket. The kernel queues connections from now
+    /// Binds the port for TCP and UDP and makes a new ticket, and a new identity unless the listener has standing access. The kernel queues connections from now
     /// on. If the address is `[::]` and the machine has no IPv6 (`EAFNOSUPPORT`, `EADDRNOTAVAIL`), binds all IPv4 addresses.
     ///
     /// # Errors
@@ -112,7 +110,10 @@ impl Bound {
             action: "make an identity",
             source: io::Error::other(error),
         };
-        let identity = Identity::generate().map_err(internal)?;
+        let identity = match &config.standing {
+            Some(standing) => Arc::clone(&standing.identity),
+            None => Arc::new(Identity::generate().map_err(internal)?),
+        };
         let tls = identity.server_config().map_err(internal)?;
         let advertise = if config.advertise.is_empty() {
             addresses::reachable(address)
@@ -148,6 +149,7 @@ impl Bound {
             is_closed: AtomicBool::new(false),
             tls,
             ticket: ticket.clone(),
+            standing: config.standing.clone(),
             demux: Arc::new(demux),
             address,
             endpoint: Endpoint::new(
@@ -209,7 +211,8 @@ impl Listener {
         tokio::spawn(async move {
             let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             let handshake = tls::accept(stream, Arc::clone(&gate.tls));
-            let greeting = async { greet(Connection::relayed(handshake.await?)).await };
+            let greeting =
+                async { greet(Connection::relayed(handshake.await?), peer, &gate).await };
             let greeting = match tokio::time::timeout(RELAYED_TIMEOUT, greeting).await {
                 Ok(greeting) => greeting,
                 Err(_) => Err("no greeting arrived in time".into()),
@@ -232,6 +235,7 @@ struct Gate {
     is_closed: AtomicBool,
     tls: Arc<ServerConfig>,
     ticket: Ticket,
+    standing: Option<StandingAccess>,
     demux: Arc<Demux>,
     address: SocketAddr,
     endpoint: Arc<Endpoint>,
@@ -468,7 +472,7 @@ async fn greet_and_hand_over(
     // Later the only possible message is a close. A greeting that has already arrived comes before an eviction.
     let greeting = tokio::select! {
         biased;
-        greeting = async { greet(Connection::new(handshake?.await?)).await } => greeting,
+        greeting = async { greet(Connection::new(handshake?.await?), peer, &gate).await } => greeting,
         () = caller.evicted.notified() => {
             debug!(%peer, "connection evicted during its handshake");
             return;
@@ -522,87 +526,6 @@ async fn line_up<'a>(
     let hello = tls::client_hello(stream).await?;
     caller.handshakes.admission().speaks(caller.number);
     Ok((hello, caller.begin().await))
-}
-
-/// Reason for the rejection of a connection, for the log.
-type RejectReason = Box<dyn std::error::Error + Send + Sync>;
-
-const NO_GREETING: &str = "its first message is not a greeting";
-
-/// First message of a connection after its handshake.
-struct Greeting {
-    connection: Connection,
-    exporter: [u8; 32],
-    hello: Message,
-}
-
-/// Reads the greeting. The caller limits the time.
-async fn greet(mut connection: Connection) -> Result<Greeting, RejectReason> {
-    let exporter = connection.proof_exporter()?;
-    let hello = connection.read_at_most(HELLO_MAX).await?.ok_or(NO_GREETING)?;
-    Ok(Greeting { connection, exporter, hello })
-}
-
-/// Authenticates a connection by its ticket, and starts its session.
-async fn admit(greeting: Greeting, peer: SocketAddr, gate: &Gate) -> Result<Session, RejectReason> {
-    let Greeting { connection, exporter, hello } = greeting;
-    let Message::Hello { version, proof, suites, software: theirs } = hello else {
-        return Err(NO_GREETING.into());
-    };
-    let suite = suites.iter().find_map(|&code| Suite::from_code(code));
-    let admitted = if gate.is_closed.load(Ordering::Acquire) {
-        Err(Failure::new(
-            FailureCode::Refused,
-            "the listener accepts no further session; start another listener",
-        ))
-    } else if !ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {
-        let text = "the ticket's secret is wrong: get a fresh ticket from the listener";
-        Err(Failure::new(FailureCode::Authentication, text))
-    } else if version != CONTROL_VERSION || suite.is_none() {
-        let text = format!(
-            "the listener has protocol version {CONTROL_VERSION} and the connector {version}, or they \
-             have no cipher in common: use the same release on both sides"
-        );
-        Err(Failure::new(FailureCode::Version, text))
-    } else {
-        gate.endpoint.memory.session().map_err(Failure::from)
-    };
-    match admitted {
-        Ok(loan) => {
-            info!(%peer, software = theirs, "authenticated");
-            let side = Side::Listener {
-                demux: Arc::clone(&gate.demux),
-                peer: peer.ip(),
-                address: gate.address,
-            };
-            let suite_code = suite.map_or(0, Suite::code);
-            let welcome = Message::Welcome {
-                version: CONTROL_VERSION,
-                suite: suite_code,
-                software: software(),
-            };
-            let endpoint = Arc::clone(&gate.endpoint);
-            Ok(Session::start(connection, side, peer, endpoint, loan, suite, welcome))
-        }
-        Err(failure) => {
-            refuse(connection, failure.clone(), &gate.farewells).await;
-            Err(failure.into())
-        }
-    }
-}
-
-/// Sends the reason for rejection to a connection.
-async fn refuse(mut connection: Connection, failure: Failure, farewells: &Semaphore) {
-    // Connections beyond the limit receive no reason, which saves memory.
-    let Ok(_place) = farewells.try_acquire() else { return };
-    let farewell = async {
-        // The peer may have closed the connection already.
-        let _ = connection.write(&Message::Cancel { transfer: None, failure }).await;
-        // The peer's request may still be in flight; closing before the request is read would lose the answer.
-        let mut scrap = [0; 1024];
-        while matches!(AsyncReadExt::read(&mut connection, &mut scrap).await, Ok(1..)) {}
-    };
-    let _ = tokio::time::timeout(FAREWELL_TIMEOUT, farewell).await;
 }
 
 #[cfg(test)]

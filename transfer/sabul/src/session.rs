@@ -13,11 +13,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sabul_wire::control::{self, Entry, Message, Open};
+use sabul_keys::Right;
+use sabul_wire::control::{self, Entry, Failure, FailureCode, Message, Open};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info};
 
+use crate::access::User;
 use crate::budget::{BlockLoan, Initiator, Loan};
 use crate::config::{
     Carrier, Direction, LocalDestination, MeasureLimit, RemoteDestination, Service,
@@ -39,6 +41,7 @@ pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
 use pending::{Pending, refused};
 use requested::RequestedEntries;
 use sabul_files::disk::Disk;
+use sabul_files::root::{RootDir, RootPath};
 use sabul_files::{
     Destination, FileReceiver, Rules, SourceSet, StreamReceiver, local_destination, origins_of,
 };
@@ -96,6 +99,23 @@ pub struct ServeSummary {
     pub last_error: Option<Error>,
 }
 
+/// First message of this end and its choices.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) first: Message,
+    /// The chosen suite, at a listener.
+    pub(crate) suite: Option<Suite>,
+    /// The peer, if authenticated by a key or a named ticket.
+    pub(crate) user: Option<Arc<User>>,
+}
+
+impl Opening {
+    /// The opening of a connector, which has not chosen anything.
+    pub(crate) const fn of_connector(first: Message) -> Self {
+        Self { first, suite: None, user: None }
+    }
+}
+
 /// Name and version of this program, for the peer's log.
 pub(crate) fn software() -> String {
     concat!("sabul ", env!("CARGO_PKG_VERSION")).to_owned()
@@ -111,9 +131,9 @@ impl Session {
         peer: SocketAddr,
         endpoint: Arc<Endpoint>,
         loan: Loan,
-        suite: Option<Suite>,
-        first: Message,
+        opening: Opening,
     ) -> Self {
+        let Opening { first, suite, user } = opening;
         let (own_parity, peer_parity) = match side {
             Side::Connector { .. } => (1, 0),
             Side::Listener { .. } => (2, 1),
@@ -126,7 +146,7 @@ impl Session {
             Control::start(connection.clone(), Arc::clone(&router), endpoint.timeouts, &machine);
         control.send(first);
         let inner = Inner {
-            cx: Context { machine, side, connection, control, router, endpoint },
+            cx: Context { machine, side, connection, control, router, endpoint, user },
             next_number: Mutex::new(own_parity),
             requests: tokio::sync::Mutex::new(requests),
             peer,
@@ -139,6 +159,12 @@ impl Session {
     /// Returns the address of the peer's end of the control connection.
     pub fn peer_addr(&self) -> SocketAddr {
         self.inner.peer
+    }
+
+    /// Returns the user of a key or named ticket by which a listener authenticated the peer; `None` for a ticket of one
+    /// run. [`Session::serve`] applies the limits of the user.
+    pub fn user(&self) -> Option<&User> {
+        self.inner.cx.user.as_deref()
     }
 
     /// Sends files, directories or a stream to a destination at the peer.
@@ -202,7 +228,7 @@ impl Session {
                 let (root_dir, path) = local_destination(&path, into_directory)?;
                 Ok(Prepared::Files(Arc::new(root_dir), place(path, into_directory)))
             }
-            LocalDestination::Writer(writer) => Ok::<_, control::Failure>(Prepared::Writer(writer)),
+            LocalDestination::Writer(writer) => Ok::<_, Failure>(Prepared::Writer(writer)),
             #[cfg(test)]
             LocalDestination::Disk(disk, path) => {
                 let into_directory = true;
@@ -407,11 +433,34 @@ impl Session {
         let disk: Option<Arc<dyn Disk>> = match &service.root {
             Some(root) if !service.as_user => {
                 let opened = self.inner.cx.endpoint.open_root(root).await;
-                Some(opened.map_err(|failure| Error::Config(failure.message))?)
+                let root = opened.map_err(|failure| Error::Config(failure.message))?;
+                Some(self.within_grant(root).await?)
             }
             _ => None,
         };
         self.serve_on(disk, service, observe).await
+    }
+
+    /// Returns the part of the root that the peer's user may access. Without such a directory the session ends.
+    async fn within_grant(&self, root: Arc<RootDir>) -> Result<Arc<dyn Disk>, Error> {
+        let Some(user) = self.user().filter(|user| !user.grant.root.is_empty()) else {
+            return Ok(root);
+        };
+        let names = user.grant.root.split(|&byte| byte == b'/');
+        let path = RootPath::new(names).map_err(|error| Error::Config(error.to_string()))?;
+        let opened = self.inner.cx.endpoint.file_call(move || root.within(&path)).await;
+        match opened.map(|opened| opened.map_err(|error| error.to_string())) {
+            Ok(Ok(folder)) => Ok(Arc::new(folder)),
+            Ok(Err(why)) | Err(Failure { message: why, .. }) => {
+                let text = format!("the directory of your key is not available: {why}");
+                let failure = Failure::new(FailureCode::Refused, text);
+                self.inner
+                    .cx
+                    .control
+                    .send(Message::Cancel { transfer: None, failure: failure.clone() });
+                Err(Error::Failed(failure))
+            }
+        }
     }
 
     /// As [`Session::serve`], with an open root.
@@ -571,8 +620,9 @@ impl Request {
             Self::Stream(_) => "the listener serves no streams",
             _ => "",
         };
-        if !refusal.is_empty() {
-            self.refuse(refusal);
+        let refusal = if refusal.is_empty() { self.denied() } else { Some(refusal.to_owned()) };
+        if let Some(refusal) = refusal {
+            self.refuse(&refusal);
             return Err(Error::Failed(refused(refusal)));
         }
         let this = match self {
@@ -591,6 +641,28 @@ impl Request {
         };
         begins(transfer.handle());
         transfer.finish().await.map(Some)
+    }
+
+    /// Returns the reason why the peer's user may not make this request.
+    fn denied(&self) -> Option<String> {
+        let right = match self {
+            Self::Put(_) => Right::Write,
+            Self::Change(request) if request.is_removal => Right::Remove,
+            Self::Change(_) => Right::Write,
+            Self::Get(_) => Right::Read,
+            Self::Look(_) => Right::List,
+            Self::Measure(_) | Self::Stream(_) => Right::Measure,
+        };
+        let user = self.pending().user()?;
+        let is_denied = !user.grant.rights.allow(right);
+        is_denied.then(|| {
+            format!(
+                "{} has the rights '{}' and not '{}' here; contact the listener's administrator",
+                user.name,
+                user.grant.rights,
+                right.name()
+            )
+        })
     }
 
     /// Refuses the request; the peer receives `reason`.

@@ -26,21 +26,47 @@ pub(crate) struct Steering {
     wanted: Option<u64>,
     announced: Option<u64>,
     allowed: Option<u64>,
+    /// Limit of the peer's user in bit/s.
+    granted: Option<u64>,
+    /// The policy is that of the peer's user, and the peer cannot change it.
+    is_policy_granted: bool,
 }
 
 impl Steering {
     pub(crate) const fn wanted(policy: Policy, rate_limit_bps: Option<u64>) -> Self {
-        Self { policy, wanted: rate_limit_bps, announced: None, allowed: None }
+        Self {
+            policy,
+            wanted: rate_limit_bps,
+            announced: None,
+            allowed: None,
+            granted: None,
+            is_policy_granted: false,
+        }
     }
 
     /// Settings of a transfer opened by the peer: the limit in its request, and the limit of this end's owner.
     pub(crate) const fn from_peer(rate_limit_bps: Option<u64>, allowed_bps: Option<u64>) -> Self {
-        Self { policy: Policy::Fair, wanted: None, announced: rate_limit_bps, allowed: allowed_bps }
+        Self { announced: rate_limit_bps, allowed: allowed_bps, ..Self::wanted(Policy::Fair, None) }
+    }
+
+    /// Returns these settings within the limits of the peer's user.
+    pub(crate) const fn granted(mut self, rate_bps: Option<u64>, policy: Option<Policy>) -> Self {
+        self.granted = rate_bps;
+        if let Some(policy) = policy {
+            self.policy = policy;
+            self.is_policy_granted = true;
+        }
+        self
+    }
+
+    /// Whether the peer's user has limits.
+    pub(crate) const fn has_grant(&self) -> bool {
+        self.granted.is_some() || self.is_policy_granted
     }
 
     /// The effective rate limit in bit/s; `None` without a limit.
     pub(crate) fn limit_bps(&self) -> Option<u64> {
-        [self.wanted, self.announced, self.allowed].into_iter().flatten().min()
+        [self.wanted, self.announced, self.allowed, self.granted].into_iter().flatten().min()
     }
 
     /// Whether the settings differ from those of a sender that has only the request.
@@ -73,7 +99,9 @@ impl Steering {
             Failure::new(FailureCode::BadSetting, text)
         })?;
         self.take_limit(rate_limit_bps)?;
-        self.policy = policy;
+        if !self.is_policy_granted {
+            self.policy = policy;
+        }
         Ok(())
     }
 
@@ -126,6 +154,17 @@ mod tests {
         assert_eq!(steering.limit_bps(), Some(7));
         steering.take("fair", None).unwrap();
         assert_eq!(steering.limit_bps(), Some(7));
+    }
+
+    #[test]
+    fn a_peer_cannot_leave_the_limits_of_its_user() {
+        let mut steering = Steering::from_peer(None, Some(9)).granted(Some(5), Some(Policy::Low));
+        assert!(steering.has_grant() && !Steering::from_peer(None, Some(9)).has_grant());
+        assert_eq!((steering.policy, steering.limit_bps()), (Policy::Low, Some(5)));
+        steering.take("high", Some(100)).unwrap();
+        assert_eq!((steering.policy, steering.limit_bps()), (Policy::Low, Some(5)));
+        steering.allow(Some(3));
+        assert_eq!(steering.limit_bps(), Some(3));
     }
 
     #[test]

@@ -9,19 +9,22 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE64, HEXLOWER};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, Resumption};
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::server::{Accepted, Acceptor, NoServerSessionStorage, ServerConfig};
 use rustls::{
     AlertDescription, CertificateError, CommonState, ConnectionCommon, DigitallySignedStruct,
     OtherError, SignatureScheme, version,
 };
+use sabul_keys::FileError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsAcceptor, TlsConnector, client, server};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -30,10 +33,14 @@ use zeroize::{Zeroize as _, Zeroizing};
 pub const ALPN: &[u8] = b"sabul/1";
 /// Exporter label of the value that a ticket's proof covers.
 pub(crate) const PROOF_LABEL: &[u8] = b"EXPORTER-sabul-ticket-proof";
+/// Exporter label of the value that a key signs.
+pub(crate) const LOGIN_LABEL: &[u8] = b"EXPORTER-sabul-login";
 /// Exporter label of a channel's secrets; the context is the channel's number.
 pub(crate) const CHANNEL_LABEL: &[u8] = b"EXPORTER-sabul-channel";
 /// Exporter label of the secrets of connections that join a transfer; the context is the transfer's number.
 pub(crate) const JOIN_LABEL: &[u8] = b"EXPORTER-sabul-join";
+/// Longest file of an identity in bytes.
+const IDENTITY_MAX: u64 = 64 << 10;
 /// Name in certificates; not verified, and not sent in the handshake.
 const NAME: &str = "sabul";
 
@@ -55,6 +62,50 @@ impl Identity {
             .and_then(|params| params.self_signed(&key))
             .map_err(other)?;
         Ok(Self { certificate: certificate.der().clone(), key: key.serialize_der().into() })
+    }
+
+    /// Reads the identity from a file of [`Self::write`].
+    ///
+    /// # Errors
+    /// If the file does not exist, is open to other users, or has no key and certificate.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let pem = Zeroizing::new(sabul_keys::read_guarded(path, true, IDENTITY_MAX)?);
+        let invalid = |_| FileError::Content {
+            path: path.to_owned(),
+            reason: "no key and certificate: restore the file, or remove it for a new identity"
+                .to_owned(),
+        };
+        let certificate = CertificateDer::from_pem_slice(&pem).map_err(invalid)?;
+        let key = PrivatePkcs8KeyDer::from_pem_slice(&pem).map_err(invalid)?;
+        Ok(Self { certificate, key })
+    }
+
+    /// Reads the identity from a file, or generates an identity and writes the file.
+    ///
+    /// # Errors
+    /// As [`Self::read`] and [`Self::write`], or if the system has no random numbers.
+    pub fn read_or_create(path: &Path) -> Result<Self, FileError> {
+        match Self::read(path) {
+            Err(error) if error.is_missing() => {}
+            other => return other,
+        }
+        let identity = Self::generate().map_err(|error| FileError::Content {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        identity.write(path)?;
+        Ok(identity)
+    }
+
+    /// Writes key and certificate as PEM to a file with mode 0600.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), FileError> {
+        let mut pem = Zeroizing::new(String::new());
+        push_pem(&mut pem, "PRIVATE KEY", self.key.secret_pkcs8_der());
+        push_pem(&mut pem, "CERTIFICATE", &self.certificate);
+        sabul_keys::write_private(path, pem.as_bytes())
     }
 
     /// SHA-256 of the certificate (DER), as in a ticket.
@@ -87,6 +138,17 @@ impl fmt::Debug for Identity {
             .field("fingerprint", &HEXLOWER.encode(&self.fingerprint()))
             .finish_non_exhaustive()
     }
+}
+
+/// Appends a section of PEM [RFC7468].
+fn push_pem(pem: &mut String, label: &str, der: &[u8]) {
+    pem.push_str(&format!("-----BEGIN {label}-----\n"));
+    let text = Zeroizing::new(BASE64.encode(der));
+    for line in text.as_bytes().chunks(64) {
+        pem.push_str(&String::from_utf8_lossy(line));
+        pem.push('\n');
+    }
+    pem.push_str(&format!("-----END {label}-----\n"));
 }
 
 /// The TLS configuration of a connector that accepts only the certificate with this fingerprint.

@@ -286,7 +286,13 @@ impl Router {
                 return Ok(());
             }
             Message::Cancel { transfer: None, .. } => return Ok(()),
-            Message::Hello { .. } | Message::Join { .. } | Message::Joined | Message::Close => {
+            Message::Hello { .. }
+            | Message::Offer { .. }
+            | Message::Choose { .. }
+            | Message::Login { .. }
+            | Message::Join { .. }
+            | Message::Joined
+            | Message::Close => {
                 return Err(Failure::violation("the peer sent a greeting during the session"));
             }
             Message::Accept { transfer, .. }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
 
+use crate::access::User;
 use crate::config::{CarrierPlan, Direction, check_controller, check_params};
 use crate::control::Mailbox;
 use crate::error::Error;
@@ -25,6 +26,11 @@ impl fmt::Debug for Pending {
 impl Pending {
     pub(super) fn open(&self) -> Option<&Open> {
         self.parts.as_ref().map(|(open, _)| open)
+    }
+
+    /// The peer, if authenticated by a key or a named ticket.
+    pub(super) fn user(&self) -> Option<&User> {
+        self.cx.user.as_deref()
     }
 
     /// Accepts the request if `work` returns `Ok`.
@@ -60,7 +66,11 @@ impl Pending {
                 let is_durable = matches!(open.request, control::Request::Put { sync: true, .. });
                 let allowed = self.cx.endpoint.sending.rate_limit.map(|rate| rate.0);
                 let allowed = allowed.filter(|_| direction == Direction::Send);
-                let steering = Steering::from_peer(open.channel.rate_limit_bps, allowed);
+                let grant = self.cx.user.as_ref().map(|user| &user.grant);
+                let steering = Steering::from_peer(open.channel.rate_limit_bps, allowed).granted(
+                    grant.and_then(|grant| grant.rate).map(|rate| rate.0),
+                    grant.and_then(|grant| grant.policy),
+                );
                 let plan = Plan {
                     is_opener: false,
                     answer_within: None,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sabul_udp::SocketOptions;
 
+use crate::access::User;
 use crate::connection::Connection;
 use crate::control::{Control, Router};
 use crate::endpoint::Endpoint;
@@ -60,4 +61,6 @@ pub(crate) struct Context {
     pub(crate) control: Control,
     pub(crate) router: Arc<Router>,
     pub(crate) endpoint: Arc<Endpoint>,
+    /// The peer, if authenticated by a key or a named ticket.
+    pub(crate) user: Option<Arc<User>>,
 }

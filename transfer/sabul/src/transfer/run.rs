@@ -25,6 +25,7 @@ use super::work::{
     ChannelOutlet, Counter, DataSource, EndSignal, ReaderTask, Writer, WriterTask, micros,
 };
 use crate::budget::{BlockLoan, Tally};
+use crate::ceiling::Ceiling;
 use crate::ceiling::Member;
 use crate::channel::{
     ChannelError, ChannelStart, RateSettings, ReceiverHandle, SenderHandle, TcpStart, with_headers,
@@ -360,17 +361,20 @@ impl Run {
         }
     }
 
-    /// Joins the common rate limit of received transfers, if any. A sender that opened the transfer receives its share
+    /// Joins the common rate limit of received transfers, if any, and announces limits of the peer's user. A sender that opened the transfer receives its share
     /// directly after the acceptance, so the sender does not start faster.
     fn take_part_of_all(&mut self, work: &Work) -> Option<Member> {
         let receives = matches!(work, Work::Receive(_) | Work::ReceiveMeasure(_));
-        let part = self.cx.endpoint.receiving.as_ref().filter(|_| receives)?.join();
-        self.steering.allow(part.part_bps());
-        if !self.is_opener && part.part_bps().is_some() {
+        let part = self.cx.endpoint.receiving.as_ref().filter(|_| receives).map(Ceiling::join);
+        let part_bps = part.as_ref().and_then(Member::part_bps);
+        if part.is_some() {
+            self.steering.allow(part_bps);
+        }
+        if receives && !self.is_opener && (part_bps.is_some() || self.steering.has_grant()) {
             self.steered = Some(Steered::Peer);
             self.steer();
         }
-        Some(part)
+        part
     }
 
     /// Updates the share of this transfer, and sends a changed share to the sender.

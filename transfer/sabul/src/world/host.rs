@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::paths::PathMemory;
 use crate::policy::SendPolicy;
 use crate::seal::Suite;
-use crate::session::{Session, software};
+use crate::session::{Opening, Session, software};
 use crate::timeouts::Timeouts;
 use crate::transfer::{Report, Side};
 use sabul_files::SourceSet;
@@ -155,7 +155,10 @@ impl Server {
             let peer = end.peer();
             let side = Side::World(end);
             let Ok(loan) = endpoint.memory.session() else { return };
-            let session = Session::start(far, side, peer, endpoint, loan, Some(SUITE), welcome);
+            let session = {
+                let opening = Opening { first: welcome, suite: Some(SUITE), user: None };
+                Session::start(far, side, peer, endpoint, loan, opening)
+            };
             let _ = session.serve_on(Some(disk), &Service::default(), |_| {}).await;
         });
         Ok(())
@@ -242,7 +245,8 @@ impl Client {
         let near = Connection::over(Stream::World(near));
         let endpoint = Arc::clone(&process.endpoint);
         let loan = endpoint.memory.session().map_err(|no| Error::Config(no.to_string()))?;
-        Ok(Session::start(near, Side::World(end), peer, endpoint, loan, None, hello))
+        let opening = Opening::of_connector(hello);
+        Ok(Session::start(near, Side::World(end), peer, endpoint, loan, opening))
     }
 
     fn options(&self) -> TransferOptions {

@@ -68,7 +68,7 @@ async fn dial(ticket: &Ticket) -> TlsStream<TcpStream> {
 }
 
 /// Sends a message of any length; returns whether it could be sent.
-async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
+pub(crate) async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
     let body = postcard::to_allocvec(message).unwrap();
     let length = u32::try_from(body.len()).unwrap().to_be_bytes();
     let bytes = [&length[..], &body].concat();
@@ -76,7 +76,7 @@ async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
 }
 
 /// Returns the next message; `None` once the other end closes.
-async fn receive(from: &mut (impl AsyncRead + Unpin)) -> Option<Message> {
+pub(crate) async fn receive(from: &mut (impl AsyncRead + Unpin)) -> Option<Message> {
     let mut length = [0; 4];
     from.read_exact(&mut length).await.ok()?;
     let mut body = vec![0; control::body_length(length).ok()?];

@@ -5,6 +5,7 @@ mod carriers;
 mod common;
 mod examples;
 mod hostile;
+mod keys;
 mod paths;
 mod session;
 mod steer;

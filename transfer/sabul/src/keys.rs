@@ -1,0 +1,24 @@
+//! Standing keys: sessions with a server that keeps its identity, authenticated by ssh keys.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use sabul::keys::{self, Identities, KnownHosts, Search};
+//!
+//! # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
+//! let hosts = KnownHosts::at("known_hosts");
+//! let server = hosts.find("far:4850")?.ok_or("not trusted yet")?;
+//! let identities = Arc::new(Identities::find(&Search::of_user(None)));
+//! let session = keys::connect("far:4850", server, &identities, sabul::ConnectConfig::default()).await?;
+//! # session.close().await;
+//! # Ok(())
+//! # }
+//! ```
+
+pub use sabul_keys::{
+    AuthorizedKeys, Expiry, FileError, Fingerprint, Grant, Identities, KnownHosts, Origins, Right,
+    Rights, Search, SignError, parse_line, read_guarded, write_private,
+};
+
+pub use crate::access::{StandingAccess, User};
+pub use crate::connector::{connect_by_key as connect, fingerprint_at};
+pub use crate::tls::Identity as ServerIdentity;
