@@ -8,6 +8,7 @@ mod cp;
 mod files;
 mod first;
 mod foreign;
+mod keys;
 mod lab;
 mod model;
 mod router;
@@ -31,6 +32,7 @@ pub(crate) use control_socket::{PsArgs, SetArgs};
 pub(crate) use cp::{CpArgs, PolicyArg};
 pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs};
 pub(crate) use first::{first_screen, without_far_tips};
+pub(crate) use keys::{KeyArgs, KeyCommand, StandingArgs};
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
@@ -81,8 +83,10 @@ pub(crate) enum Command {
     Rm(RmArgs),
     /// Create directories on another machine
     Mkdir(MkdirArgs),
-    /// Serve a directory to clients that have a ticket
+    /// Serve a directory to clients that have a ticket or a key
     Serve(ServeArgs),
+    /// Manage trusted servers and the key of a standing server
+    Key(KeyArgs),
     /// List running copies, servers and measurements of this user
     Ps(PsArgs),
     /// Change rate limit or policy of a running command
@@ -243,18 +247,23 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with_all = ["read_only", "stdio"])]
     pub(crate) read_back: bool,
     #[command(flatten)]
+    pub(crate) standing: StandingArgs,
+    #[command(flatten)]
     pub(crate) allow: AllowArgs,
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
 }
 
 const SERVE_HELP: &str = "\
-The server prints its ticket, or writes it to --ticket-file. The ticket is a secret: everyone with the ticket can connect. Clients need the server's port open for TCP and UDP.
+With --authorized-keys or --state the server keeps its key over restarts and accepts the ssh keys of its users; see `sabul key --help`.
+
+Otherwise the server prints its ticket, or writes it to --ticket-file. The ticket is a secret: everyone with the ticket can connect. Clients need the server's port open for TCP and UDP.
 
 Examples:
   sabul serve --root /srv/data --ticket-file ticket
   sabul serve --root /srv/data --read-only --listen 192.0.2.1:4850
-  sabul serve --root inbox --once --bwlimit-total 2G";
+  sabul serve --root inbox --once --bwlimit-total 2G
+  sabul serve --root /srv/data --authorized-keys /etc/sabul/authorized_keys";
 
 /// Arguments of `sabul perf`.
 #[derive(Debug, Args)]

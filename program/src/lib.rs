@@ -24,6 +24,7 @@ mod files;
 mod info;
 mod interrupt;
 mod json;
+mod keys;
 mod lab;
 mod manual;
 mod model;
@@ -115,6 +116,7 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Mkdir(args) => block_on(files::mkdir(args)),
         Command::Ps(args) => control_socket::list(&args),
         Command::Set(args) => control_socket::set(&args),
+        Command::Key(args) => keys::run(&args),
         // Must run before any thread starts.
         Command::Serve(args) => serve::files(&args),
         Command::Perf(args) => match args.command {

@@ -30,6 +30,16 @@ const ENVIRONMENT: &[(&str, &str, &[&str])] = &[
         "Level of the log on standard error: error, warn, info, debug or trace.",
         CACHING,
     ),
+    (
+        "SSH_AUTH_SOCK",
+        "Socket of the ssh agent whose keys are offered to a standing server.",
+        CLIENTS,
+    ),
+    (
+        "XDG_CONFIG_HOME",
+        "Directory of settings instead of ~/.config.",
+        &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "key", "serve"],
+    ),
     ("XDG_CACHE_HOME", "Directory of caches instead of ~/.cache.", CACHING),
     ("XDG_RUNTIME_DIR", "Directory that contains the directory of control sockets.", SOCKETS),
     (
@@ -44,6 +54,16 @@ const ENVIRONMENT: &[(&str, &str, &[&str])] = &[
 
 /// For each file: name, content, and the commands that use the file.
 const FILES: &[(&str, &str, &[&str])] = &[
+    (
+        "~/.config/sabul/known_hosts",
+        "Trusted standing servers: lines of HOST:PORT and fingerprint.",
+        &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "key"],
+    ),
+    (
+        "~/.config/sabul/server",
+        "Key of a standing server (identity.pem), and by default the authorized_keys of its users.",
+        &["serve", "key"],
+    ),
     (
         "~/.cache/sabul/paths.json",
         "Rate and RTT that earlier transfers measured, for a faster start. The file may be removed.",

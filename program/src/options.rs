@@ -12,7 +12,7 @@ use crate::args::ChannelArgs;
 use crate::error::CliError;
 use crate::events::EventFile;
 use crate::interrupt::Interrupt;
-use crate::paths;
+use crate::{keys, paths};
 
 impl ChannelArgs {
     /// Reads the ticket file of `--ticket` or SABUL_TICKET_FILE.
@@ -48,16 +48,29 @@ impl ChannelArgs {
         self.events.as_deref().map(EventFile::create).transpose()
     }
 
-    /// Connects to the listener at `host`, or at the addresses of the ticket. An interrupt cancels.
+    /// Connects to the listener at `host`, or at the addresses of the ticket. Without a ticket the keys
+    /// of this user are used. An interrupt cancels.
     pub(crate) async fn connect(
         &self,
         host: Option<&Host>,
         interrupt: &Interrupt,
         events: Option<&EventFile>,
     ) -> Result<Session, CliError> {
+        let config = self.connect_config(events);
+        let by_key = self.ticket.is_none() || self.identity.is_some();
+        if let Some(host) = host.filter(|_| by_key) {
+            let address = host.standing();
+            let dialling = async {
+                let (server, identities) = keys::trusted(self, &address).await?;
+                Ok(sabul::keys::connect(&address, server, &identities, config).await?)
+            };
+            return tokio::select! {
+                session = dialling => session,
+                () = interrupt.wait() => Err(interrupted_early()),
+            };
+        }
         let ticket = self.read_ticket()?;
         let address = host.map(|host| host.dial(&ticket)).transpose()?;
-        let config = self.connect_config(events);
         let dialling = async {
             match address {
                 Some(address) => sabul::internal::connect_to(&address, &ticket, config).await,

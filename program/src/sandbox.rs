@@ -5,14 +5,15 @@
 //! while the process has a single thread. Neither can be removed again. A kernel without them leaves
 //! the server unrestricted, which [`Sandbox`] reports.
 //!
-//! Landlock:    only files below the root (read-only with `--read-only`), no outgoing TCP
-//!              connections, no further TCP listeners, no signals to other processes.
+//! Landlock:    only files below the root (read-only with `--read-only`), and the directory of the
+//!              authorized keys (read-only); no outgoing TCP connections, no further TCP listeners,
+//!              no signals to other processes.
 //! seccomp:     no programs, no other processes, only IP and Unix sockets, no new executable memory,
 //!              and no calls that change privileges, namespaces, mounts, clocks or the kernel.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset,
@@ -68,9 +69,9 @@ impl fmt::Display for Sandbox {
 }
 
 /// Enters the sandbox for a server with these files. `sockets` is the directory of the control
-/// socket.
-pub(crate) fn enter(files: Files<'_>, sockets: Option<&Path>) -> Sandbox {
-    let landlock = match restrict(files, sockets) {
+/// socket; `readable` are directories of keys that the server reads again.
+pub(crate) fn enter(files: Files<'_>, sockets: Option<&Path>, readable: &[PathBuf]) -> Sandbox {
+    let landlock = match restrict(files, sockets, readable) {
         Ok(RulesetStatus::NotEnforced) => Err("this kernel has none".to_owned()),
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),
@@ -82,7 +83,11 @@ pub(crate) fn enter(files: Files<'_>, sockets: Option<&Path>) -> Sandbox {
     Sandbox { landlock, seccomp }
 }
 
-fn restrict(files: Files<'_>, sockets: Option<&Path>) -> Result<RulesetStatus, RulesetError> {
+fn restrict(
+    files: Files<'_>,
+    sockets: Option<&Path>,
+    readable: &[PathBuf],
+) -> Result<RulesetStatus, RulesetError> {
     let mut rules = Ruleset::default();
     if !matches!(files, Files::All) {
         rules = rules.handle_access(AccessFs::from_all(ABI::V5))?;
@@ -93,8 +98,8 @@ fn restrict(files: Files<'_>, sockets: Option<&Path>) -> Result<RulesetStatus, R
         rules = allow(rules, root, rights(read_only))?;
     }
     if !matches!(files, Files::All) {
-        for fact in FACTS {
-            rules = allow(rules, Path::new(fact), AccessFs::ReadFile | AccessFs::ReadDir)?;
+        for place in FACTS.iter().map(Path::new).chain(readable.iter().map(PathBuf::as_path)) {
+            rules = allow(rules, place, AccessFs::ReadFile | AccessFs::ReadDir)?;
         }
         if let Some(sockets) = sockets {
             let all = AccessFs::MakeSock | AccessFs::RemoveFile | AccessFs::ReadDir;
@@ -299,7 +304,7 @@ mod tests {
     fn inside(files: Files<'_>, test: impl FnOnce() + Send) {
         thread::scope(|scope| {
             scope.spawn(|| {
-                let sandbox = enter(files, None);
+                let sandbox = enter(files, None, &[]);
                 println!("{sandbox}");
                 if sandbox.in_force() == ["landlock", "seccomp"] {
                     test();

@@ -1,7 +1,7 @@
-//! `sabul serve` and `sabul perf serve`: servers for clients with a ticket.
+//! `sabul serve` and `sabul perf serve`: servers for clients with a ticket or a key.
 
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, INTERRUPTED};
 use crate::interrupt::{Early, Interrupt};
+use crate::keys::{self, Standing};
 use crate::options::memory_budget;
 use crate::sandbox::{self, Files, Sandbox};
 use crate::{block_on, control_socket, json, output, paths};
@@ -52,8 +53,11 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
         |address: &str| format!("sabul cp FILE sabul://{address}/")
     };
     let controllers = controllers(&args.allow)?;
+    let standing = keys::standing(&args.standing)?;
     let files = Files::Below { root: &root, read_only: args.read_only };
-    run("serve", &args.listen, service, files, controllers, &what, example)
+    let offer =
+        Offer { command: "serve", service, files, controllers, what: &what, example, standing };
+    run(&args.listen, offer)
 }
 
 /// Runs `sabul perf serve` and returns the exit code. Must be called while the process has a single
@@ -63,7 +67,30 @@ pub(crate) fn perf(args: &ListenArgs) -> Result<u8, CliError> {
     let service = Service::default().read_only(true).measure(true);
     // Measuring is the purpose of this server.
     let example = |address: &str| format!("sabul perf {address}");
-    run("perf serve", args, service, Files::None, Controllers::Any, "answering tests", example)
+    let offer = Offer {
+        command: "perf serve",
+        service,
+        files: Files::None,
+        controllers: Controllers::Any,
+        what: "answering tests",
+        example,
+        standing: None,
+    };
+    run(args, offer)
+}
+
+/// Purpose and permissions of a server.
+#[derive(Debug)]
+struct Offer<'a> {
+    command: &'static str,
+    service: Service,
+    files: Files<'a>,
+    controllers: Controllers,
+    /// The purpose in words.
+    what: &'a str,
+    /// Returns a command of a client for an address.
+    example: fn(&str) -> String,
+    standing: Option<Standing>,
 }
 
 /// Returns the controllers that clients may choose.
@@ -80,16 +107,14 @@ fn controllers(args: &AllowArgs) -> Result<Controllers, CliError> {
 
 /// Serves until an interrupt. Ports, files and the ticket are opened before the sandbox, which
 /// forbids these operations.
-fn run(
-    command: &'static str,
-    args: &ListenArgs,
-    service: Service,
-    files: Files<'_>,
-    controllers: Controllers,
-    what: &str,
-    example: fn(&str) -> String,
-) -> Result<u8, CliError> {
-    let (config, events) = prepare(args, controllers)?;
+fn run(args: &ListenArgs, offer: Offer<'_>) -> Result<u8, CliError> {
+    let Offer { command, service, files, controllers, what, example, standing } = offer;
+    let (mut config, events) = prepare(args, controllers)?;
+    let (access, readable) = standing.map_or((None, Vec::new()), |standing| {
+        (Some(standing.access.run_ticket(args.ticket_file.is_some())), standing.readable)
+    });
+    let is_standing = access.is_some();
+    config.standing = access;
     let ceilings = (config.sending.ceiling.clone(), config.receiving.clone());
     let address = args.listen;
     let bound = Bound::new(config).map_err(|error| {
@@ -106,11 +131,11 @@ fn run(
     if let Some(file) = &args.ticket_file {
         bound.ticket().write_file(file).map_err(|error| CliError::usage(error.to_string()))?;
     }
-    let sandbox = confine(args, files);
+    let sandbox = confine(args, files, &readable);
     block_on(async {
         let interrupt = Interrupt::listen_after(&early)?;
         let _control_socket = control_socket::open(&job);
-        announce(args, &bound, what, example)?;
+        announce(args, &bound, what, example, is_standing)?;
         let in_force = sandbox.as_ref().map(Sandbox::in_force).unwrap_or_default();
         output::note(sandbox.map_or_else(|| "sandbox: none".to_owned(), |it| it.to_string()));
         let log = if args.json_lines { Log::Json(Box::default()) } else { Log::Text };
@@ -128,11 +153,11 @@ fn run(
 }
 
 /// Enters the sandbox. Returns `None` with `--no-sandbox`.
-fn confine(args: &ListenArgs, files: Files<'_>) -> Option<Sandbox> {
+fn confine(args: &ListenArgs, files: Files<'_>, readable: &[PathBuf]) -> Option<Sandbox> {
     // The directory must exist before the sandbox, which forbids its creation. If it cannot be
     // created, opening the control socket reports the error.
     let sockets = ControlSocket::folder().ok();
-    (!args.no_sandbox).then(|| sandbox::enter(files, sockets.as_deref()))
+    (!args.no_sandbox).then(|| sandbox::enter(files, sockets.as_deref(), readable))
 }
 
 /// Serves the user who started this process through ssh, until standard input ends.
@@ -150,7 +175,7 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
         }
     };
     // The state of the sandbox is not printed: standard error is the remote user's terminal.
-    confine(&args.listen, Files::All);
+    confine(&args.listen, Files::All, &[]);
     block_on(async {
         let interrupt = Interrupt::listen()?;
         let ticket = bound.ticket().clone();
@@ -281,11 +306,20 @@ fn announce(
     bound: &Bound,
     what: &str,
     example: fn(&str) -> String,
+    is_standing: bool,
 ) -> Result<(), CliError> {
     let ticket = bound.ticket();
     let address = bound.local_addr();
     let dial = ticket.addresses().first().map_or_else(|| address.to_string(), String::clone);
     output::note(format_args!("{what}, at {address} (TCP and UDP)"));
+    if is_standing {
+        let fingerprint = sabul::keys::Fingerprint(ticket.fingerprint());
+        output::note(format_args!("key: {fingerprint}"));
+        if args.ticket_file.is_none() {
+            output::note(format_args!("ready: {}", example(&dial)));
+            return Ok(());
+        }
+    }
     let file = args.ticket_file.as_deref().unwrap_or_else(|| Path::new("TICKET"));
     let line = format!("{} --ticket {}", example(&dial), file.display());
     if args.ticket_file.is_some() {

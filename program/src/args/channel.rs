@@ -41,6 +41,17 @@ pub(crate) struct ChannelArgs {
     /// Ticket file of the server.
     #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE", hide_env_values = true)]
     pub(crate) ticket: Option<PathBuf>,
+    /// Key file for a standing server.
+    ///
+    /// A private key without a passphrase, or a key that the ssh agent has. By default the keys of
+    /// the agent are offered, then ~/.ssh/id_ed25519, id_ecdsa and id_rsa.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
+    /// Trust the key of a server that is not known yet.
+    ///
+    /// The key is kept in ~/.config/sabul/known_hosts. A changed key is refused all the same.
+    #[arg(long)]
+    pub(crate) accept_new: bool,
     /// Congestion controller; `sabul cc list` shows all and the default.
     #[arg(long, value_name = "NAME", value_parser = ControllerName, hide_possible_values = true)]
     pub(crate) cc: Option<String>,

@@ -8,6 +8,7 @@ mod common;
 mod control_socket;
 mod files;
 mod json;
+mod keys;
 mod lab;
 mod lab_namespaces;
 mod model;

@@ -1,0 +1,301 @@
+//! Standing servers: ssh keys of files and agents, authorized keys, trusted servers.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+
+use crate::common::{Bench, Running, content, expect_code, run, sabul_apart, stderr, wait_for};
+
+/// A standing server, and a home directory of a client with keys.
+struct Site {
+    bench: Bench,
+    agent: Option<Running>,
+}
+
+impl Site {
+    /// Starts a server that authorizes nobody; `None` without the tools of OpenSSH.
+    fn new(arguments: &[&str]) -> Option<Self> {
+        for tool in ["ssh-keygen", "ssh-agent", "ssh-add"] {
+            if Command::new(tool).arg("-?").output().is_err() {
+                println!("skipped: there is no {tool}");
+                return None;
+            }
+        }
+        let mut all = vec!["serve", "--root", "root", "--state", "state"];
+        all.extend(arguments);
+        let bench = Bench::with(&all);
+        fs::create_dir_all(bench.path("home/.ssh")).unwrap();
+        fs::write(bench.root("old"), content(1, 1000)).unwrap();
+        fs::write(bench.path("new"), content(2, 200_000)).unwrap();
+        Some(Self { bench, agent: None })
+    }
+
+    /// Makes a key in the home directory and returns its public half.
+    fn keygen(&self, name: &str, arguments: &[&str]) -> String {
+        let path = self.bench.path("home/.ssh").join(name);
+        let mut command = Command::new("ssh-keygen");
+        command.args(["-q", "-C", name, "-f"]).arg(&path).args(arguments);
+        if !arguments.contains(&"-N") {
+            command.args(["-N", ""]);
+        }
+        expect_code(&run(&mut command), 0);
+        fs::read_to_string(path.with_extension("pub")).unwrap()
+    }
+
+    /// Authorizes these lines.
+    fn authorize(&self, lines: &str) {
+        fs::write(self.bench.path("state/authorized_keys"), lines).unwrap();
+    }
+
+    /// Returns the program in the client's home, without a ticket.
+    fn client(&self) -> Command {
+        let mut command = sabul_apart(self.bench.folder.path());
+        command.env("HOME", self.bench.path("home")).env_remove("XDG_CONFIG_HOME");
+        command.env_remove("SSH_AUTH_SOCK");
+        if self.agent.is_some() {
+            command.env("SSH_AUTH_SOCK", self.socket());
+        }
+        command
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.bench.path("agent")
+    }
+
+    /// Starts an agent with these keys.
+    fn start_agent(&mut self, keys: &[&str]) {
+        let mut command = Command::new("ssh-agent");
+        command.args(["-D", "-a"]).arg(self.socket());
+        self.agent = Some(Running::start(&mut command));
+        let socket = self.socket();
+        wait_for("the agent", || socket.exists());
+        for key in keys {
+            let mut command = Command::new("ssh-add");
+            command.arg("-q").arg(self.bench.path("home/.ssh").join(key));
+            expect_code(&run(command.env("SSH_AUTH_SOCK", self.socket())), 0);
+        }
+    }
+
+    fn trust(&self) {
+        let fingerprint = run(self.client().args(["key", "fingerprint", "--state", "state"]));
+        expect_code(&fingerprint, 0);
+        let fingerprint = String::from_utf8(fingerprint.stdout).unwrap();
+        let trusted =
+            run(self.client().args(["key", "trust", &self.bench.address, fingerprint.trim()]));
+        expect_code(&trusted, 0);
+    }
+
+    /// Uploads a file.
+    fn put(&self, arguments: &[&str]) -> Output {
+        run(self.client().args(["cp", "-q", "new", &self.bench.url("")]).args(arguments))
+    }
+
+    fn get(&self, arguments: &[&str]) -> Output {
+        run(self.client().args(["cp", "-q", &self.bench.url("old"), "."]).args(arguments))
+    }
+
+    fn list(&self, arguments: &[&str]) -> Output {
+        run(self.client().args(["ls", &self.bench.url("")]).args(arguments))
+    }
+}
+
+#[track_caller]
+fn expect_refusal(output: &Output, code: i32, part: &str) {
+    expect_code(output, code);
+    assert!(stderr(output).contains(part), "{}", stderr(output));
+}
+
+#[test]
+fn keys_of_every_kind_log_in_from_files_and_from_the_agent() {
+    let Some(mut site) = Site::new(&[]) else { return };
+    site.trust();
+    let kinds: [(&str, &[&str]); 6] = [
+        ("ed25519", &["-t", "ed25519"]),
+        ("p256", &["-t", "ecdsa", "-b", "256"]),
+        ("p384", &["-t", "ecdsa", "-b", "384"]),
+        ("p521", &["-t", "ecdsa", "-b", "521"]),
+        ("rsa2048", &["-t", "rsa", "-b", "2048"]),
+        ("rsa4096", &["-t", "rsa", "-b", "4096"]),
+    ];
+    let lines: Vec<_> = kinds.iter().map(|(name, words)| site.keygen(name, words)).collect();
+    let file = |name: &str| format!("home/.ssh/{name}");
+    for ((name, _), line) in kinds.iter().zip(&lines) {
+        site.authorize("");
+        expect_refusal(&site.get(&["--identity", &file(name)]), 4, "is authorized");
+        site.authorize(line);
+        expect_code(&site.put(&["--identity", &file(name)]), 0);
+        assert_eq!(fs::read(site.bench.root("new")).unwrap(), content(2, 200_000));
+        fs::remove_file(site.bench.root("new")).unwrap();
+    }
+    let names: Vec<_> = kinds.iter().map(|(name, _)| *name).collect();
+    site.start_agent(&names);
+    for ((name, _), line) in kinds.iter().zip(&lines) {
+        fs::remove_file(site.bench.path(file(name))).unwrap();
+        // The listener chooses among all keys of the agent.
+        site.authorize(line);
+        expect_code(&site.list(&[]), 0);
+        expect_code(&site.list(&["--identity", &file(name)]), 0);
+    }
+    site.authorize("");
+    expect_refusal(&site.list(&[]), 4, "none of the 6 offered keys is authorized");
+}
+
+#[test]
+fn default_files_are_offered_and_unusable_keys_are_explained() {
+    let Some(site) = Site::new(&[]) else { return };
+    site.trust();
+    expect_refusal(&site.list(&[]), 4, "no ssh key for");
+    site.keygen("id_ed25519", &["-t", "ed25519", "-N", "secret"]);
+    expect_refusal(&site.list(&[]), 4, "id_ed25519' has a passphrase: load the key with ssh-add");
+    let line = site.keygen("id_ecdsa", &["-t", "ecdsa"]);
+    site.authorize(&line);
+    expect_code(&site.list(&[]), 0);
+    let path = site.bench.path("home/.ssh/id_ecdsa");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    expect_refusal(&site.list(&[]), 4, "chmod 600");
+}
+
+#[test]
+fn a_server_is_trusted_once_and_a_changed_key_is_refused() {
+    let Some(mut site) = Site::new(&[]) else { return };
+    let line = site.keygen("id_ed25519", &["-t", "ed25519"]);
+    site.authorize(&line);
+    let refused = site.list(&[]);
+    expect_refusal(&refused, 2, "is not a trusted server");
+    expect_code(&site.list(&["--accept-new"]), 0);
+    expect_code(&site.list(&[]), 0);
+    let known = site.bench.path("home/.config/sabul/known_hosts");
+    assert_eq!(fs::metadata(&known).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let restart = |site: &mut Site, state: &str| {
+        let server = site.bench.server.take().unwrap();
+        server.signal(Signal::TERM);
+        server.finish();
+        fs::remove_file(site.bench.path("ticket")).unwrap();
+        let mut command = sabul_apart(site.bench.folder.path());
+        command.args(["serve", "--root", "root", "--state", state, "--ticket-file", "ticket"]);
+        command.args([
+            "--listen",
+            &site.bench.address,
+            "--authorized-keys",
+            "state/authorized_keys",
+        ]);
+        site.bench.server = Some(Running::start(&mut command));
+        let ticket = site.bench.path("ticket");
+        wait_for("the server", || ticket.exists());
+    };
+    restart(&mut site, "state");
+    expect_code(&site.list(&[]), 0);
+    restart(&mut site, "other");
+    for flags in [&[][..], &["--accept-new"]] {
+        expect_refusal(&site.list(flags), 4, "has another key than the trusted one");
+    }
+    fs::set_permissions(&known, fs::Permissions::from_mode(0o666)).unwrap();
+    expect_refusal(&site.list(&[]), 2, "known_hosts' is open to other users");
+}
+
+#[test]
+fn revoked_expired_and_foreign_keys_are_refused() {
+    let Some(site) = Site::new(&[]) else { return };
+    site.trust();
+    let line = site.keygen("id_ed25519", &["-t", "ed25519"]);
+    site.authorize(&line);
+    expect_code(&site.list(&[]), 0);
+    site.authorize("# nobody\n");
+    expect_refusal(&site.list(&[]), 4, "is authorized");
+    site.authorize(&format!("expiry-time=\"20200101\" {line}"));
+    expect_refusal(&site.list(&[]), 4, "is expired at");
+    site.authorize(&format!("from=\"192.0.2.0/24\" {line}"));
+    expect_refusal(&site.list(&[]), 4, "not accepted from 127.0.0.1");
+    site.authorize(&format!("from=\"127.0.0.0/8\",expiry-time=\"20990101Z\" {line}"));
+    expect_code(&site.list(&[]), 0);
+    site.authorize(&format!("command=\"/bin/true\" {line}"));
+    expect_refusal(&site.list(&[]), 4, "is authorized");
+    site.authorize(&line);
+    let keys = site.bench.path("state/authorized_keys");
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o646)).unwrap();
+    expect_refusal(&site.list(&[]), 4, "is authorized");
+    fs::remove_file(&keys).unwrap();
+    expect_refusal(&site.list(&[]), 4, "is authorized");
+    // The ticket of this run is not affected.
+    expect_code(&run(site.bench.sabul().args(["ls", &site.bench.url("")])), 0);
+}
+
+#[test]
+fn a_key_stays_in_its_root_and_within_its_rights() {
+    let Some(site) = Site::new(&["--allow-rm"]) else { return };
+    site.trust();
+    let line = site.keygen("id_ed25519", &["-t", "ed25519"]);
+    let root = |name: &str| site.bench.root(name);
+    fs::create_dir(root("mine")).unwrap();
+    fs::write(root("mine/inner"), "x").unwrap();
+    std::os::unix::fs::symlink("../old", root("mine/link")).unwrap();
+    std::os::unix::fs::symlink(site.bench.path("home"), root("way-out")).unwrap();
+    let at = |path: &str| run(site.client().args(["cat", &site.bench.url(path)]));
+
+    site.authorize(&format!("root=\"mine\" {line}"));
+    expect_code(&site.put(&[]), 0);
+    assert!(root("mine/new").exists() && !root("new").exists());
+    expect_code(&at("inner"), 0);
+    for path in ["old", "../old", "link", "/old", "mine/inner"] {
+        expect_code(&at(path), 1);
+    }
+    for (outside, part) in
+        [("way-out", "directory of your key"), ("missing", "directory of your key")]
+    {
+        site.authorize(&format!("root=\"{outside}\" {line}"));
+        expect_refusal(&site.list(&[]), 1, part);
+    }
+    site.authorize(&format!("root=\"../home\" {line}"));
+    expect_refusal(&site.list(&[]), 4, "is authorized");
+
+    let remove = || run(site.client().args(["rm", &site.bench.url("old")]));
+    site.authorize(&format!("rights=\"read\" {line}"));
+    expect_refusal(&site.put(&[]), 1, "has the rights 'read' and not 'write'");
+    expect_refusal(&remove(), 1, "not 'remove'");
+    expect_code(&site.get(&[]), 0);
+    expect_code(&site.list(&[]), 0);
+    site.authorize(&format!("rights=\"write\" {line}"));
+    expect_refusal(&site.get(&[]), 1, "not 'read'");
+    expect_refusal(&site.list(&[]), 1, "not 'list'");
+    expect_code(&site.put(&[]), 0);
+    assert!(Path::new(&root("new")).exists());
+    site.authorize(&format!("rights=\"remove\" {line}"));
+    expect_code(&remove(), 0);
+    assert!(!root("old").exists());
+}
+
+#[test]
+fn a_server_without_a_run_ticket_serves_keys_only() {
+    let Some(site) = Site::new(&[]) else { return };
+    let line = site.keygen("id_ed25519", &["-t", "ed25519"]);
+    fs::create_dir(site.bench.path("keys")).unwrap();
+    fs::write(site.bench.path("keys/users"), line).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = sabul_apart(site.bench.folder.path());
+    command.env("HOME", site.bench.path("home")).env_remove("XDG_CONFIG_HOME");
+    command.args(["serve", "--root", "root", "--listen", &port.to_string()]);
+    let server = Running::start(command.args(["--authorized-keys", "keys/users"]));
+    let url = format!("sabul://{port}/");
+    wait_for("a session", || {
+        run(site.client().args(["ls", "--accept-new", &url])).status.success()
+    });
+    let other = run(site.bench.sabul().args(["ls", &url]));
+    expect_refusal(&other, 4, "another key than the ticket says");
+    server.signal(Signal::TERM);
+    let output = server.finish();
+    assert!(output.stdout.is_empty(), "no ticket is printed");
+    let said = stderr(&output);
+    assert!(
+        said.contains("key: SHA256:") && said.contains("ready: sabul cp FILE sabul://"),
+        "{said}"
+    );
+    let identity = site.bench.path("home/.config/sabul/server/identity.pem");
+    assert_eq!(fs::metadata(identity).unwrap().permissions().mode() & 0o777, 0o600);
+}
