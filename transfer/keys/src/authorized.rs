@@ -132,7 +132,9 @@ fn read(path: &Path) -> Result<State, FileError> {
     for (number, line) in text.lines().enumerate() {
         match parse_line(line) {
             // As in sshd, the first line of a key decides.
-            Ok(Some((key, grant, _))) => drop(keys.entry(key).or_insert_with(|| Arc::new(grant))),
+            Ok(Some(KeyLine { key, grant, .. })) => {
+                keys.entry(key).or_insert_with(|| Arc::new(grant));
+            }
             Ok(None) => {}
             Err(reason) => warn!("'{}' line {}: {reason}", path.display(), number + 1),
         }
@@ -140,11 +142,31 @@ fn read(path: &Path) -> Result<State, FileError> {
     Ok(State { keys, version, problem: None })
 }
 
-/// Parses a line into the key, its grant and its comment; `None` for an empty line or a comment.
-///
-/// # Errors
-/// The reason why the line authorizes nobody.
-pub fn parse_line(line: &str) -> Result<Option<(Fingerprint, Grant, String)>, String> {
+/// A line of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyLine {
+    /// The public key.
+    pub key: Fingerprint,
+    /// Limits of the key.
+    pub grant: Grant,
+    /// Options as written.
+    pub options: String,
+    /// Text behind the key, which nobody has verified.
+    pub comment: String,
+}
+
+impl KeyLine {
+    /// Parses a line; `None` for an empty line or a comment.
+    ///
+    /// # Errors
+    /// The reason why the line authorizes no key.
+    pub fn parse(line: &str) -> Result<Option<Self>, String> {
+        parse_line(line)
+    }
+}
+
+fn parse_line(line: &str) -> Result<Option<KeyLine>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
@@ -181,7 +203,8 @@ pub fn parse_line(line: &str) -> Result<Option<(Fingerprint, Grant, String)>, St
         }
     }
     let blob = key.to_bytes().map_err(|error| error.to_string())?;
-    Ok(Some((Fingerprint::of(&blob), grant, key.comment().to_owned())))
+    let (options, comment) = (options.to_owned(), key.comment().to_owned());
+    Ok(Some(KeyLine { key: Fingerprint::of(&blob), grant, options, comment }))
 }
 
 /// Splits a line at the first space outside of quotes.
@@ -262,13 +285,13 @@ mod tests {
 
     fn parse(options: &str) -> Result<Grant, String> {
         let line = format!("{options} {KEY} a comment with spaces");
-        parse_line(&line).map(|parsed| parsed.unwrap().1)
+        parse_line(&line).map(|parsed| parsed.unwrap().grant)
     }
 
     #[test]
     fn options_stand_in_front_of_the_key() {
         let line = format!("{KEY} me@here");
-        let (key, grant, comment) = parse_line(&line).unwrap().unwrap();
+        let KeyLine { key, grant, comment, .. } = parse_line(&line).unwrap().unwrap();
         assert_eq!((grant, comment.as_str()), (Grant::default(), "me@here"));
         let grant =
             parse(r#"root="a b/c",Rights="read,list",no-pty,expiry-time=20300101Z"#).unwrap();
@@ -279,7 +302,7 @@ mod tests {
         assert!(grant.expires.is_some());
         assert_eq!(parse(r#"root="a\"b""#).unwrap().root, b"a\"b");
         let spaced = parse_line(&format!("  no-pty\t{KEY}")).unwrap().unwrap();
-        assert_eq!(spaced.0, key);
+        assert_eq!((spaced.key, spaced.options.as_str()), (key, "no-pty"));
         for nothing in ["", "   ", "# comment"] {
             assert_eq!(parse_line(nothing), Ok(None));
         }
@@ -306,7 +329,7 @@ mod tests {
     }
 
     fn fingerprint(key: &str) -> Fingerprint {
-        parse_line(key).unwrap().unwrap().0
+        parse_line(key).unwrap().unwrap().key
     }
 
     #[test]

@@ -19,9 +19,10 @@ mod identities;
 mod origin;
 mod private;
 mod signature;
+mod tickets;
 mod wire;
 
-pub use authorized::{AuthorizedKeys, parse_line};
+pub use authorized::{AuthorizedKeys, KeyLine};
 pub use expiry::Expiry;
 pub use fingerprint::Fingerprint;
 pub use grant::{Grant, Right, Rights};
@@ -30,6 +31,7 @@ pub use hosts::KnownHosts;
 pub use identities::{Identities, Search, SignError};
 pub use origin::Origins;
 pub use signature::{SignatureError, verify};
+pub use tickets::{NamedTicket, NamedTickets};
 
 /// Namespace of the signatures that begin a session.
 pub const SESSION_NAMESPACE: &str = "sabul-session@v1";

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabul_keys::{AuthorizedKeys, Grant};
+use sabul_keys::{AuthorizedKeys, Grant, NamedTickets};
 
 use crate::tls::Identity;
 
@@ -14,6 +14,8 @@ pub struct StandingAccess {
     pub identity: Arc<Identity>,
     /// Accepted keys.
     pub keys: Option<AuthorizedKeys>,
+    /// Accepted named tickets.
+    pub tickets: Option<NamedTickets>,
     /// Also accept the ticket of this run, [`Listener::ticket`](crate::Listener::ticket).
     pub run_ticket: bool,
 }
@@ -21,17 +23,21 @@ pub struct StandingAccess {
 impl StandingAccess {
     /// Access with this identity, for nobody yet.
     pub fn new(identity: Identity) -> Self {
-        Self { identity: Arc::new(identity), keys: None, run_ticket: false }
+        Self { identity: Arc::new(identity), keys: None, tickets: None, run_ticket: false }
     }
 }
 
-setters!(StandingAccess { keys: Option<AuthorizedKeys>, run_ticket: bool });
+setters!(StandingAccess {
+    keys: Option<AuthorizedKeys>,
+    tickets: Option<NamedTickets>,
+    run_ticket: bool,
+});
 
 /// A peer that a listener authenticated by a key or a named ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct User {
-    /// The fingerprint of the key, for logs.
+    /// The key by its fingerprint, or the ticket by its name, for logs.
     pub name: String,
     /// Limits of the user.
     pub grant: Arc<Grant>,

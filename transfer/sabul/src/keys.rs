@@ -15,8 +15,9 @@
 //! ```
 
 pub use sabul_keys::{
-    AuthorizedKeys, Expiry, FileError, Fingerprint, Grant, Identities, KnownHosts, Origins, Right,
-    Rights, Search, SignError, parse_line, read_guarded, write_private,
+    AuthorizedKeys, Expiry, FileError, Fingerprint, Grant, Identities, KeyLine, KnownHosts,
+    NamedTicket, NamedTickets, Origins, Right, Rights, Search, SignError, read_guarded,
+    write_private,
 };
 
 pub use crate::access::{StandingAccess, User};

@@ -138,7 +138,10 @@ pub(super) async fn admit(
     let is_closed = gate.is_closed.load(Ordering::Acquire);
     let (authenticated, capabilities) = match hello {
         Message::Hello { version, proof, suites, software } => {
-            let authenticated = by_ticket(&proof, &exporter, gate);
+            let authenticated = match is_closed {
+                false => by_ticket(version, proof, exporter, peer, gate).await,
+                true => Ok(None),
+            };
             (authenticated, Capabilities { version, suites, software })
         }
         Message::Login { version, signature, suites, software } => {
@@ -193,13 +196,37 @@ pub(super) async fn admit(
     }
 }
 
-/// Authenticates the holder of a ticket.
-fn by_ticket(proof: &[u8; 32], exporter: &[u8; 32], gate: &Gate) -> Result<Option<User>, Failure> {
+/// Authenticates the holder of the ticket of this run, or of a named ticket, whose use is counted.
+async fn by_ticket(
+    version: u16,
+    proof: [u8; 32],
+    exporter: [u8; 32],
+    peer: SocketAddr,
+    gate: &Gate,
+) -> Result<Option<User>, Failure> {
     let is_accepted = gate.standing.as_ref().is_none_or(|standing| standing.run_ticket);
-    if is_accepted && ticket::verify_proof(gate.ticket.secret(), exporter, proof) {
+    if is_accepted && ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {
         return Ok(None);
     }
-    Err(Failure::new(FailureCode::Authentication, WRONG_SECRET))
+    let refuse = |why: String| Failure::new(FailureCode::Authentication, why);
+    let tickets = gate.standing.as_ref().and_then(|standing| standing.tickets.clone());
+    let tickets = tickets.ok_or_else(|| refuse(WRONG_SECRET.to_owned()))?;
+    // The tickets are files.
+    let admitted = gate.endpoint.file_call(move || {
+        let ticket = tickets
+            .find(|secret| ticket::verify_proof(secret, &exporter, &proof))
+            .ok_or_else(|| refuse(WRONG_SECRET.to_owned()))?;
+        check_version(version)?;
+        let name = &ticket.name;
+        if let Some(why) = ticket.grant.refusal(peer.ip(), SystemTime::now()) {
+            let text =
+                format!("the ticket '{name}' is {why}: contact the listener's administrator");
+            return Err(refuse(text));
+        }
+        tickets.count_use(name, peer.ip()).map_err(refuse)?;
+        Ok(User { name: format!("ticket {name}"), grant: Arc::clone(&ticket.grant) })
+    });
+    admitted.await?.map(Some)
 }
 
 /// Authenticates the holder of a key: the signature covers a value that only this connection exports.
