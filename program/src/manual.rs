@@ -38,7 +38,7 @@ const ENVIRONMENT: &[(&str, &str, &[&str])] = &[
     (
         "XDG_CONFIG_HOME",
         "Directory of settings instead of ~/.config.",
-        &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "key", "serve"],
+        &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "key", "ticket", "serve"],
     ),
     ("XDG_CACHE_HOME", "Directory of caches instead of ~/.cache.", CACHING),
     ("XDG_RUNTIME_DIR", "Directory that contains the directory of control sockets.", SOCKETS),
@@ -61,8 +61,8 @@ const FILES: &[(&str, &str, &[&str])] = &[
     ),
     (
         "~/.config/sabul/server",
-        "Key of a standing server (identity.pem), and by default the authorized_keys of its users.",
-        &["serve", "key"],
+        "Key of a standing server (identity.pem), its named tickets, and by default the authorized_keys of its users.",
+        &["serve", "key", "ticket"],
     ),
     (
         "~/.cache/sabul/paths.json",

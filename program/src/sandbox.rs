@@ -6,8 +6,8 @@
 //! the server unrestricted, which [`Sandbox`] reports.
 //!
 //! Landlock:    only files below the root (read-only with `--read-only`), and the directory of the
-//!              authorized keys (read-only); no outgoing TCP connections, no further TCP listeners,
-//!              no signals to other processes.
+//!              authorized keys (read-only) and of named tickets (no new files); no outgoing TCP
+//!              connections, no further TCP listeners, no signals to other processes.
 //! seccomp:     no programs, no other processes, only IP and Unix sockets, no new executable memory,
 //!              and no calls that change privileges, namespaces, mounts, clocks or the kernel.
 
@@ -36,6 +36,15 @@ pub(crate) enum Files<'a> {
     Below { root: &'a Path, read_only: bool },
     /// All files of the server's user: Landlock does not restrict files.
     All,
+}
+
+/// Directories of a standing server that it uses after its start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    /// Directory of the authorized keys, which are read again.
+    pub(crate) readable: Option<PathBuf>,
+    /// Directory of the named tickets, whose uses are appended.
+    pub(crate) tickets: Option<PathBuf>,
 }
 
 /// Result of entering the sandbox: for each part, success or the reason for its absence.
@@ -69,9 +78,9 @@ impl fmt::Display for Sandbox {
 }
 
 /// Enters the sandbox for a server with these files. `sockets` is the directory of the control
-/// socket; `readable` are directories of keys that the server reads again.
-pub(crate) fn enter(files: Files<'_>, sockets: Option<&Path>, readable: &[PathBuf]) -> Sandbox {
-    let landlock = match restrict(files, sockets, readable) {
+/// socket.
+pub(crate) fn enter(files: Files<'_>, sockets: Option<&Path>, kept: &Kept) -> Sandbox {
+    let landlock = match restrict(files, sockets, kept) {
         Ok(RulesetStatus::NotEnforced) => Err("this kernel has none".to_owned()),
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),
@@ -86,7 +95,7 @@ pub(crate) fn enter(files: Files<'_>, sockets: Option<&Path>, readable: &[PathBu
 fn restrict(
     files: Files<'_>,
     sockets: Option<&Path>,
-    readable: &[PathBuf],
+    kept: &Kept,
 ) -> Result<RulesetStatus, RulesetError> {
     let mut rules = Ruleset::default();
     if !matches!(files, Files::All) {
@@ -98,8 +107,12 @@ fn restrict(
         rules = allow(rules, root, rights(read_only))?;
     }
     if !matches!(files, Files::All) {
-        for place in FACTS.iter().map(Path::new).chain(readable.iter().map(PathBuf::as_path)) {
+        for place in FACTS.iter().map(Path::new).chain(kept.readable.as_deref()) {
             rules = allow(rules, place, AccessFs::ReadFile | AccessFs::ReadDir)?;
+        }
+        if let Some(tickets) = &kept.tickets {
+            let all = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile;
+            rules = allow(rules, tickets, all)?;
         }
         if let Some(sockets) = sockets {
             let all = AccessFs::MakeSock | AccessFs::RemoveFile | AccessFs::ReadDir;
@@ -304,7 +317,7 @@ mod tests {
     fn inside(files: Files<'_>, test: impl FnOnce() + Send) {
         thread::scope(|scope| {
             scope.spawn(|| {
-                let sandbox = enter(files, None, &[]);
+                let sandbox = enter(files, None, &Kept::default());
                 println!("{sandbox}");
                 if sandbox.in_force() == ["landlock", "seccomp"] {
                     test();

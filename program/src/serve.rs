@@ -1,7 +1,7 @@
 //! `sabul serve` and `sabul perf serve`: servers for clients with a ticket or a key.
 
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::exit::{self, End, FAILED, INTERRUPTED};
 use crate::interrupt::{Early, Interrupt};
 use crate::keys::{self, Standing};
 use crate::options::memory_budget;
-use crate::sandbox::{self, Files, Sandbox};
+use crate::sandbox::{self, Files, Kept, Sandbox};
 use crate::{block_on, control_socket, json, output, paths};
 
 /// Ours: time for sessions to clean up after an interrupt.
@@ -110,11 +110,9 @@ fn controllers(args: &AllowArgs) -> Result<Controllers, CliError> {
 fn run(args: &ListenArgs, offer: Offer<'_>) -> Result<u8, CliError> {
     let Offer { command, service, files, controllers, what, example, standing } = offer;
     let (mut config, events) = prepare(args, controllers)?;
-    let (access, readable) = standing.map_or((None, Vec::new()), |standing| {
-        (Some(standing.access.run_ticket(args.ticket_file.is_some())), standing.readable)
-    });
-    let is_standing = access.is_some();
-    config.standing = access;
+    config.standing = standing
+        .as_ref()
+        .map(|standing| standing.access.clone().run_ticket(args.ticket_file.is_some()));
     let ceilings = (config.sending.ceiling.clone(), config.receiving.clone());
     let address = args.listen;
     let bound = Bound::new(config).map_err(|error| {
@@ -131,11 +129,15 @@ fn run(args: &ListenArgs, offer: Offer<'_>) -> Result<u8, CliError> {
     if let Some(file) = &args.ticket_file {
         bound.ticket().write_file(file).map_err(|error| CliError::usage(error.to_string()))?;
     }
-    let sandbox = confine(args, files, &readable);
+    if let Some(standing) = &standing {
+        standing.keep_addresses(bound.ticket().addresses())?;
+    }
+    let kept = standing.as_ref().map(Standing::kept).unwrap_or_default();
+    let sandbox = confine(args, files, &kept);
     block_on(async {
         let interrupt = Interrupt::listen_after(&early)?;
         let _control_socket = control_socket::open(&job);
-        announce(args, &bound, what, example, is_standing)?;
+        announce(args, &bound, what, example, standing.is_some())?;
         let in_force = sandbox.as_ref().map(Sandbox::in_force).unwrap_or_default();
         output::note(sandbox.map_or_else(|| "sandbox: none".to_owned(), |it| it.to_string()));
         let log = if args.json_lines { Log::Json(Box::default()) } else { Log::Text };
@@ -153,11 +155,11 @@ fn run(args: &ListenArgs, offer: Offer<'_>) -> Result<u8, CliError> {
 }
 
 /// Enters the sandbox. Returns `None` with `--no-sandbox`.
-fn confine(args: &ListenArgs, files: Files<'_>, readable: &[PathBuf]) -> Option<Sandbox> {
+fn confine(args: &ListenArgs, files: Files<'_>, kept: &Kept) -> Option<Sandbox> {
     // The directory must exist before the sandbox, which forbids its creation. If it cannot be
     // created, opening the control socket reports the error.
     let sockets = ControlSocket::folder().ok();
-    (!args.no_sandbox).then(|| sandbox::enter(files, sockets.as_deref(), readable))
+    (!args.no_sandbox).then(|| sandbox::enter(files, sockets.as_deref(), kept))
 }
 
 /// Serves the user who started this process through ssh, until standard input ends.
@@ -175,7 +177,7 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
         }
     };
     // The state of the sandbox is not printed: standard error is the remote user's terminal.
-    confine(&args.listen, Files::All, &[]);
+    confine(&args.listen, Files::All, &Kept::default());
     block_on(async {
         let interrupt = Interrupt::listen()?;
         let ticket = bound.ticket().clone();
@@ -343,6 +345,7 @@ fn announce(
 async fn answer(session: Session, answering: Answering) -> u8 {
     let Answering { service, interrupt, log, job, .. } = answering;
     let peer = served::canonical(session.peer_addr());
+    let user = session.user().map(|user| format!("({}) ", user.name)).unwrap_or_default();
     job.session_begins();
     let observe = |serving: sabul::server::Serving<'_>| {
         let served = match serving {
@@ -375,7 +378,7 @@ async fn answer(session: Session, answering: Answering) -> u8 {
     log.json(|| ServeEvent::Session { peer: peer.to_string(), transfers, bytes, error });
     match result {
         Ok(summary) => {
-            log.text(|| format!("{peer} {}", served::session_line(&summary)));
+            log.text(|| format!("{peer} {}{}", user, served::session_line(&summary)));
             match summary.last_error {
                 Some(error) => exit::code_of(error.kind()),
                 None if summary.failed + summary.entries_failed > 0 => FAILED,

@@ -13,7 +13,7 @@ const EXAMPLES: &str =
 /// All commands in groups.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Copying", &["cp", "ls", "stat", "cat", "rm", "mkdir"]),
-    ("Servers", &["serve", "key", "ps", "set", "perf"]),
+    ("Servers", &["serve", "key", "ticket", "ps", "set", "perf"]),
     ("Laboratory", &["demo", "sim", "lab", "card", "router", "reproduce", "cc", "model"]),
     ("Program", &["schema", "completion", "man", "help"]),
 ];

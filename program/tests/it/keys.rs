@@ -299,3 +299,89 @@ fn a_server_without_a_run_ticket_serves_keys_only() {
     let identity = site.bench.path("home/.config/sabul/server/identity.pem");
     assert_eq!(fs::metadata(identity).unwrap().permissions().mode() & 0o777, 0o600);
 }
+
+#[test]
+fn keys_are_added_listed_and_revoked_by_the_program() {
+    let Some(site) = Site::new(&[]) else { return };
+    site.trust();
+    site.keygen("id_ed25519", &["-t", "ed25519"]);
+    let key = |words: &[&str]| run(site.client().arg("key").args(words).args(["--state", "state"]));
+    let listed = || String::from_utf8(key(&["list"]).stdout).unwrap();
+    let public = "home/.ssh/id_ed25519.pub";
+    for (flags, part) in [
+        (&["--rights", "all"][..], "not a right"),
+        (&["--root", "../x"], "leads out"),
+        (&["--expires", "soon"], "not a time"),
+    ] {
+        expect_refusal(&key(&[&["add", public], flags].concat()), 2, part);
+    }
+    expect_code(&key(&["add", "--rights", "read,list", "--expires", "1h", public]), 0);
+    let line = listed();
+    assert!(line.starts_with("SHA256:") && line.contains("rights=\"read,list\""), "{line}");
+    assert!(line.trim_end().ends_with("id_ed25519"), "{line}");
+    expect_code(&site.list(&[]), 0);
+    expect_refusal(&site.put(&[]), 1, "not 'write'");
+    // The same key with other options.
+    expect_code(&key(&["add", public]), 0);
+    assert_eq!(listed().lines().count(), 1);
+    expect_code(&site.put(&[]), 0);
+    let fingerprint = listed().split(' ').next().unwrap().to_owned();
+    expect_code(&key(&["revoke", &fingerprint]), 0);
+    expect_refusal(&site.list(&[]), 4, "is authorized");
+    expect_refusal(&key(&["revoke", &fingerprint]), 2, "has no key");
+    expect_refusal(&key(&["add", "new"]), 2, "cannot add");
+}
+
+#[test]
+fn named_tickets_have_rights_uses_and_an_end_and_survive_a_restart() {
+    let Some(mut site) = Site::new(&[]) else { return };
+    let ticket =
+        |words: &[&str]| run(site.client().arg("ticket").args(words).args(["--state", "state"]));
+    fs::create_dir(site.bench.root("inbox")).unwrap();
+    expect_code(&ticket(&["create", "reader", "--rights", "read", "-o", "reader"]), 0);
+    let drop_box = ["create", "drop", "--root", "inbox", "--rights", "write", "--uses", "2"];
+    expect_code(&ticket(&[&drop_box[..], &["-o", "drop"]].concat()), 0);
+    expect_code(&ticket(&["create", "old", "--expires", "20200101", "-o", "old-ticket"]), 0);
+    expect_refusal(&ticket(&["create", "old"]), 2, "the name is taken");
+    assert!(ticket(&["create", "shown"]).stdout.starts_with(b"sabul1-"));
+    let mode = fs::metadata(site.bench.path("drop")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    expect_code(&site.get(&["--ticket", "reader"]), 0);
+    expect_refusal(&site.put(&["--ticket", "reader"]), 1, "ticket reader has the rights 'read'");
+    expect_refusal(&site.get(&["--ticket", "old-ticket"]), 4, "'old' is expired");
+    expect_code(&site.put(&["--ticket", "drop"]), 0);
+    assert!(site.bench.root("inbox/new").exists());
+
+    // The run ticket does not outlive its run, but named tickets do.
+    let server = site.bench.server.take().unwrap();
+    server.signal(Signal::TERM);
+    let said = stderr(&server.finish());
+    assert!(said.contains("(ticket reader) session"), "{said}");
+    fs::rename(site.bench.path("ticket"), site.bench.path("first")).unwrap();
+    let mut command = sabul_apart(site.bench.folder.path());
+    command.args(["serve", "--root", "root", "--state", "state", "--ticket-file", "ticket"]);
+    command.args(["--listen", &site.bench.address]);
+    site.bench.server = Some(Running::start(&mut command));
+    let written = site.bench.path("ticket");
+    wait_for("the server", || written.exists());
+    expect_refusal(&site.get(&["--ticket", "first"]), 4, "secret is wrong");
+    expect_code(&site.get(&["--ticket", "ticket"]), 0);
+    expect_code(&site.put(&["--ticket", "drop"]), 0);
+    expect_refusal(&site.put(&["--ticket", "drop"]), 4, "'drop' was used 2 times");
+
+    let ticket =
+        |words: &[&str]| run(site.client().arg("ticket").args(words).args(["--state", "state"]));
+    let listed = String::from_utf8(ticket(&["list"]).stdout).unwrap();
+    let expected = [
+        "drop used 2 of 2 root=inbox rights=write",
+        "old used 0 expiry-time=20200101 (expired)",
+        "reader used 2 rights=read",
+        "shown used 0",
+    ];
+    assert_eq!(listed.lines().collect::<Vec<_>>(), expected);
+    expect_code(&site.get(&["--ticket", "reader"]), 0);
+    expect_code(&ticket(&["revoke", "reader"]), 0);
+    expect_refusal(&ticket(&["revoke", "reader"]), 2, "there is no ticket 'reader'");
+    expect_refusal(&site.get(&["--ticket", "reader"]), 4, "secret is wrong");
+}
