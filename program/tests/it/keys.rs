@@ -10,7 +10,9 @@ use std::process::{Command, Output};
 
 use rustix::process::Signal;
 
-use crate::common::{Bench, Running, content, expect_code, run, sabul_apart, stderr, wait_for};
+use crate::common::{
+    Bench, Running, content, expect_code, json, run, sabul_apart, stderr, wait_for,
+};
 
 /// A standing server, and a home directory of a client with keys.
 struct Site {
@@ -384,4 +386,20 @@ fn named_tickets_have_rights_uses_and_an_end_and_survive_a_restart() {
     expect_code(&ticket(&["revoke", "reader"]), 0);
     expect_refusal(&ticket(&["revoke", "reader"]), 2, "there is no ticket 'reader'");
     expect_refusal(&site.get(&["--ticket", "reader"]), 4, "secret is wrong");
+}
+
+#[test]
+fn the_rate_of_a_key_limits_both_directions() {
+    let Some(site) = Site::new(&[]) else { return };
+    site.trust();
+    let line = site.keygen("id_ed25519", &["-t", "ed25519"]);
+    site.authorize(&format!("rate=\"8M\",policy=\"low\" {line}"));
+    fs::write(site.bench.path("big"), content(3, 1_000_000)).unwrap();
+    let url = site.bench.url("big");
+    for way in [["big", &url], [&url, "back"]] {
+        let output = run(site.client().args(["cp", "--json"]).args(way));
+        expect_code(&output, 0);
+        let rate = json(&output)["goodput_bps"].as_f64().unwrap();
+        assert!(rate < 12e6, "{rate}");
+    }
 }
