@@ -32,6 +32,9 @@ impl Site {
         let mut all = vec!["serve", "--root", "root", "--state", "state"];
         all.extend(arguments);
         let bench = Bench::with(&all);
+        // The port accepts before the server has written the addresses for tickets.
+        let addresses = bench.path("state/addresses");
+        wait_for("the server's addresses", || addresses.exists());
         fs::create_dir_all(bench.path("home/.ssh")).unwrap();
         fs::write(bench.root("old"), content(1, 1000)).unwrap();
         fs::write(bench.path("new"), content(2, 200_000)).unwrap();

@@ -687,9 +687,9 @@ const OPEN: u8 = 2;
 const HAVE: u8 = 4;
 const SEEN: u8 = 6;
 const JOIN: u8 = 20;
-const OFFER: u8 = 23;
-const CHOOSE: u8 = 24;
-const LOGIN: u8 = 25;
+const OFFER: u8 = 24;
+const CHOOSE: u8 = 25;
+const LOGIN: u8 = 26;
 
 /// Returns the length of the body that follows a length prefix.
 ///
