@@ -45,7 +45,7 @@ publish-check: ## check that every crate can be published; VERIFY= also builds e
 	$(CARGO) publish $(CARGOFLAGS) --workspace --dry-run --allow-dirty $(VERIFY)
 
 demo: needs build ## send one file by TCP and by sabul over an emulated path, with and without loss; page in target/demo.html
-	$(SABUL) demo --page target/demo.html
+	$(SABUL) demo --page $(TARGET_DIR)/demo.html
 
 test: needs format lint unit own-controller interrupted doc ## check format, lints and documentation, run every test without root
 

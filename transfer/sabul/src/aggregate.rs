@@ -59,12 +59,7 @@ impl ChannelStats {
         let mut total = Self::default();
         let share = 1.0 / channels.len().max(1) as f64;
         for channel in channels {
-            total.bytes += channel.bytes;
-            total.packets += channel.packets;
-            total.packets_retransmitted += channel.packets_retransmitted;
-            total.packets_lost += channel.packets_lost;
-            total.packets_overflowed += channel.packets_overflowed;
-            total.packets_refused += channel.packets_refused;
+            total.add_counts(channel);
             total.mtu = total.mtu.max(channel.mtu);
             total.rtt_ms += channel.rtt_ms * share;
             for &(name, part) in &channel.limiter {
@@ -83,6 +78,16 @@ impl ChannelStats {
         let smallest = channels.iter().map(|channel| channel.rtt_ms_min).reduce(f64::min);
         total.rtt_ms_min = smallest.unwrap_or_default();
         total
+    }
+
+    /// Adds the bytes and packets of another channel.
+    pub(crate) fn add_counts(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.packets += other.packets;
+        self.packets_retransmitted += other.packets_retransmitted;
+        self.packets_lost += other.packets_lost;
+        self.packets_overflowed += other.packets_overflowed;
+        self.packets_refused += other.packets_refused;
     }
 
     /// Returns the share of packets lost on the path, in 0..=1.

@@ -343,10 +343,11 @@ impl ReceiverHandle {
 
     /// Returns the buffer of a delivered block; only then may the peer send another block.
     pub(crate) fn recycle(&self, buffer: Vec<u8>) {
-        if let Err(buffer) = self.recycle_to_path(buffer) {
-            self.shared.lock().free.push(buffer);
-            self.shared.wake();
+        if let Some(merge) = &self.merge {
+            return paths::recycle(merge, buffer);
         }
+        self.shared.lock().free.push(buffer);
+        self.shared.wake();
     }
 
     /// Ends the channel after a last ACK, once all needed data has arrived.

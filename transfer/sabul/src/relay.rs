@@ -292,7 +292,7 @@ impl Relay {
                     // Without an application the stream ends at once.
                     let _ = opened.send(self.add(number)?);
                 }
-                DATA if amount <= PIECE => {
+                DATA if (1..=PIECE).contains(&amount) => {
                     let mut bytes = vec![0; amount];
                     from.read_exact(&mut bytes).await.map_err(|_| closed())?;
                     self.deliver(number, bytes)?;

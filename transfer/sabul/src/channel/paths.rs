@@ -38,48 +38,23 @@ pub(super) fn put_back(queue: &mut VecDeque<Vec<u8>>, blocks: impl IntoIterator<
     }
 }
 
-/// Adds the statistics of a path to those of the transfer.
-fn add(total: &mut ChannelStats, path: &ChannelStats) {
-    if total.carrier.is_empty() {
-        total.clone_from(path);
-        return;
-    }
-    total.paths += path.paths;
-    total.bytes += path.bytes;
-    total.packets += path.packets;
-    total.packets_retransmitted += path.packets_retransmitted;
-    total.packets_lost += path.packets_lost;
-    total.packets_overflowed += path.packets_overflowed;
-    total.packets_refused += path.packets_refused;
-    total.rtt_ms_min = total.rtt_ms_min.min(path.rtt_ms_min);
-    total.rtt_ms = total.rtt_ms.max(path.rtt_ms);
-    total.rate_bps = total.rate_bps.zip(path.rate_bps).map(|(one, other)| one + other);
-    total.mtu = total.mtu.min(path.mtu);
-    total.silence = total.silence.min(path.silence);
-    if total.hint.is_none() {
-        total.hint.clone_from(&path.hint);
-    }
-}
-
 /// Statistics of all paths: the counts of all, the other figures of the open ones.
 fn sum(ended: &ChannelStats, open: &BTreeMap<u8, Arc<Shared>>) -> ChannelStats {
-    let mut total = ChannelStats::default();
-    for path in open.values() {
-        add(&mut total, &path.lock().stats);
-    }
-    if total.carrier.is_empty() {
-        return ended.clone();
-    }
-    for (of_open, of_ended) in [
-        (&mut total.bytes, ended.bytes),
-        (&mut total.packets, ended.packets),
-        (&mut total.packets_retransmitted, ended.packets_retransmitted),
-        (&mut total.packets_lost, ended.packets_lost),
-        (&mut total.packets_overflowed, ended.packets_overflowed),
-        (&mut total.packets_refused, ended.packets_refused),
-    ] {
-        *of_open += of_ended;
-    }
+    let of_open = open.values().map(|path| path.lock().stats.clone());
+    // A path without statistics has just opened.
+    let joined = of_open.filter(|stats| !stats.carrier.is_empty()).reduce(|mut total, path| {
+        total.add_counts(&path);
+        total.paths += path.paths;
+        total.rtt_ms_min = total.rtt_ms_min.min(path.rtt_ms_min);
+        total.rtt_ms = total.rtt_ms.max(path.rtt_ms);
+        total.rate_bps = total.rate_bps.zip(path.rate_bps).map(|(one, other)| one + other);
+        total.mtu = total.mtu.min(path.mtu);
+        total.silence = total.silence.min(path.silence);
+        total.hint = total.hint.or(path.hint);
+        total
+    });
+    let mut total = joined.unwrap_or_default();
+    total.add_counts(ended);
     total
 }
 
@@ -116,10 +91,11 @@ impl SenderHandle {
         let state = State { buffers: Some(Buffers::new(memory)), ..State::default() };
         let settings = Some(settings);
         let paths = Arc::new(Mutex::new(SendPaths { settings, ..SendPaths::default() }));
-        let of_waker = Arc::clone(&paths);
+        // A path refers to the queue, so the queue must not keep the paths.
+        let of_waker = Arc::downgrade(&paths);
         let waker = Wake(Arc::new(move || {
-            for path in lock(&of_waker).open.values() {
-                path.wake();
+            if let Some(paths) = of_waker.upgrade() {
+                lock(&paths).open.values().for_each(|path| path.wake());
             }
         }));
         let shared = Shared::new(state, waker);
@@ -153,7 +129,7 @@ impl SenderHandle {
         drop(handed_over(&shared).await);
         let stats = shared.lock().stats.clone();
         let mut paths = lock(paths);
-        add(&mut paths.ended, &stats);
+        paths.ended.add_counts(&stats);
         paths.share_settings();
     }
 
@@ -189,9 +165,12 @@ pub(super) struct Merge {
     /// Number of the next block.
     next: u32,
     /// Blocks behind a missing block, with the path whose room each one uses.
-    waiting: BTreeMap<u32, (Option<u8>, Vec<u8>)>,
+    waiting: BTreeMap<u32, (Option<Arc<Shared>>, Vec<u8>)>,
     /// Paths of the blocks that the application has not returned.
-    delivered: VecDeque<Option<u8>>,
+    delivered: VecDeque<Option<Arc<Shared>>>,
+    /// Blocks that use the room of no path, and the memory for them.
+    without_path: usize,
+    memory: Vec<BlockLoan>,
     open: BTreeMap<u8, Arc<Shared>>,
     ended: ChannelStats,
     deliver: Deliver,
@@ -203,12 +182,20 @@ impl fmt::Debug for Merge {
     }
 }
 
+/// Returns the buffer of a block to its path, which can then receive another block.
+fn give_room(path: &Shared, buffer: Vec<u8>) {
+    path.lock().free.push(buffer);
+    path.wake();
+}
+
 impl Merge {
     fn new(deliver: Deliver) -> Self {
         Self {
             next: 0,
             waiting: BTreeMap::new(),
             delivered: VecDeque::new(),
+            without_path: 0,
+            memory: Vec::new(),
             open: BTreeMap::new(),
             ended: ChannelStats::default(),
             deliver,
@@ -216,16 +203,16 @@ impl Merge {
     }
 
     /// Takes a block that arrived over this path.
-    fn take(&mut self, path: u8, mut block: Vec<u8>) {
+    fn take(&mut self, path: &Arc<Shared>, mut block: Vec<u8>) {
         let Some(number) = number(&block) else {
             // The transfer rejects a block without a number as malformed.
-            return self.pass(Some(path), block);
+            return self.pass(Some(Arc::clone(path)), block);
         };
         block.truncate(block.len() - BLOCK_NUMBER_LEN);
         if number < self.next || self.waiting.contains_key(&number) {
-            return self.give_room(path, block);
+            return give_room(path, block);
         }
-        self.waiting.insert(number, (Some(path), block));
+        self.waiting.insert(number, (Some(Arc::clone(path)), block));
         if number != self.next {
             return self.count_waiting();
         }
@@ -236,44 +223,49 @@ impl Merge {
         self.count_waiting();
     }
 
-    fn pass(&mut self, owner: Option<u8>, block: Vec<u8>) {
+    fn pass(&mut self, owner: Option<Arc<Shared>>, block: Vec<u8>) {
         self.delivered.push_back(owner);
         (self.deliver)(block);
     }
 
     /// Updates the number of waiting blocks of each path, from which the path derives its room.
     fn count_waiting(&self) {
-        for (path, shared) in &self.open {
-            let is_own = |(owner, _): &&(Option<u8>, Vec<u8>)| *owner == Some(*path);
-            shared.lock().waiting = self.waiting.values().filter(is_own).count();
-        }
-    }
-
-    /// Returns the buffer of a block to its path, which can then receive another block.
-    fn give_room(&self, path: u8, buffer: Vec<u8>) {
-        if let Some(shared) = self.open.get(&path) {
-            shared.lock().free.push(buffer);
-            shared.wake();
+        for path in self.open.values() {
+            let owners = self.waiting.values().filter_map(|(owner, _)| owner.as_ref());
+            path.lock().waiting = owners.filter(|owner| Arc::ptr_eq(owner, path)).count();
         }
     }
 
     /// Takes back the buffer of the oldest delivered block.
     fn recycle(&mut self, buffer: Vec<u8>) {
-        if let Some(Some(path)) = self.delivered.pop_front() {
-            self.give_room(path, buffer);
+        match self.delivered.pop_front() {
+            Some(Some(path)) => give_room(&path, buffer),
+            Some(None) => {
+                self.without_path -= 1;
+                if self.without_path == 0 {
+                    self.memory.clear();
+                }
+            }
+            None => {}
         }
     }
 
-    /// Ends a path. The other paths get room for the blocks that it has not delivered: their own room may be full of
-    /// later blocks.
-    fn end(&mut self, path: u8) -> Option<Arc<Shared>> {
+    /// Ends a path. As far as this memory allows, the other paths get room for the blocks that the path has not
+    /// delivered: their own room may be full of later blocks.
+    fn end(&mut self, path: u8, memory: Option<BlockLoan>) -> Option<Arc<Shared>> {
         let shared = self.open.remove(&path)?;
-        let mut owners = Vec::new();
-        for (owner, _) in self.waiting.values_mut() {
-            owners.extend(owner.take());
+        let wanted = self.waiting.values().filter(|(owner, _)| owner.is_some()).count();
+        let mut room = 0;
+        if let Some(mut memory) = memory.filter(|_| wanted > 0) {
+            memory.borrow(wanted.saturating_sub(memory.blocks()));
+            room = wanted.min(memory.blocks());
+            self.memory.push(memory);
         }
+        let owners = self.waiting.values_mut().filter_map(|(owner, _)| owner.take());
+        let owners: Vec<_> = owners.take(room).collect();
+        self.without_path += owners.len();
         for owner in owners {
-            self.give_room(owner, Vec::new());
+            give_room(&owner, Vec::new());
         }
         self.count_waiting();
         self.share_silence(&shared);
@@ -285,6 +277,11 @@ impl Merge {
         let paths = self.open.values().map(|path| path.lock().peer_silence.clone()).collect();
         of.queue().lock().peer_silence.set_paths(paths);
     }
+}
+
+/// Takes back the buffer of the oldest delivered block.
+pub(super) fn recycle(merge: &Mutex<Merge>, buffer: Vec<u8>) {
+    lock(merge).recycle(buffer);
 }
 
 impl ReceiverHandle {
@@ -304,8 +301,8 @@ impl ReceiverHandle {
     ) -> Result<Job, ChannelError> {
         let merge = self.merge.as_ref().ok_or(ChannelError::Broken)?;
         let shared = Shared::of_path(&self.shared, start.socket.waker());
-        let of_path = Arc::clone(merge);
-        let deliver = Box::new(move |block| lock(&of_path).take(path, block));
+        let (into, from) = (Arc::clone(merge), Arc::clone(&shared));
+        let deliver = Box::new(move |block| lock(&into).take(&from, block));
         let reception = Reception::new(memory, deliver);
         // Reports have no path on the control connection.
         let report = Box::new(|_| ());
@@ -321,23 +318,13 @@ impl ReceiverHandle {
         Ok(Job { name: "sabul-recv", endpoint: Box::new(endpoint), shared, on_end })
     }
 
-    /// Ends a path. The sender sends its missing blocks over other paths.
-    pub(crate) fn end_path(&self, path: u8) {
+    /// Ends a path. The sender sends its missing blocks over other paths, which get room from this memory.
+    pub(crate) fn end_path(&self, path: u8, memory: Option<BlockLoan>) {
         let Some(merge) = &self.merge else { return };
-        let Some(shared) = lock(merge).end(path) else { return };
+        let Some(shared) = lock(merge).end(path, memory) else { return };
         shared.stop();
         let stats = shared.lock().stats.clone();
-        add(&mut lock(merge).ended, &stats);
-    }
-
-    pub(super) fn recycle_to_path(&self, buffer: Vec<u8>) -> Result<(), Vec<u8>> {
-        match &self.merge {
-            Some(merge) => {
-                lock(merge).recycle(buffer);
-                Ok(())
-            }
-            None => Err(buffer),
-        }
+        lock(merge).ended.add_counts(&stats);
     }
 
     pub(super) fn sum_of_paths(&self) -> Option<ChannelStats> {
@@ -349,5 +336,88 @@ impl ReceiverHandle {
         for path in self.merge.iter().flat_map(|merge| lock(merge).open.clone().into_values()) {
             path.stop();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::MemoryBudget;
+
+    const BLOCK: u32 = 1 << 16;
+
+    /// Blocks that a merge has delivered.
+    type Delivered = Arc<Mutex<Vec<Vec<u8>>>>;
+
+    /// A merge with these paths, and the delivered blocks.
+    fn merge(paths: u8) -> (Merge, Vec<Arc<Shared>>, Delivered) {
+        let delivered = Delivered::default();
+        let into = Arc::clone(&delivered);
+        let mut merge = Merge::new(Box::new(move |block| lock(&into).push(block)));
+        let queue = Shared::new(State::default(), Wake::none());
+        let shared: Vec<_> = (0..paths).map(|_| Shared::of_path(&queue, Wake::none())).collect();
+        merge.open.extend((0..paths).zip(shared.iter().cloned()));
+        (merge, shared, delivered)
+    }
+
+    fn block(number: u32) -> Vec<u8> {
+        [&b"block"[..], &number.to_be_bytes()].concat()
+    }
+
+    fn room(path: &Shared) -> usize {
+        path.lock().free.len()
+    }
+
+    #[test]
+    fn blocks_are_delivered_in_order_and_once_and_their_room_returns_to_their_path() {
+        let (mut merge, paths, delivered) = merge(2);
+        for (path, number) in [(0, 1), (1, 3), (1, 1), (0, 0), (1, 0), (0, 2), (1, 4)] {
+            merge.take(&paths[path], block(number));
+        }
+        assert_eq!(lock(&delivered).len(), 5);
+        assert_eq!((room(&paths[0]), room(&paths[1])), (0, 2), "of the doubles");
+        for buffer in lock(&delivered).drain(..) {
+            assert_eq!(buffer, b"block");
+            merge.recycle(buffer);
+        }
+        assert_eq!((room(&paths[0]), room(&paths[1])), (3, 4));
+        merge.take(&paths[0], b"ab".to_vec());
+        assert_eq!(lock(&delivered).pop().as_deref(), Some(&b"ab"[..]), "rejected later");
+    }
+
+    #[test]
+    fn after_the_end_of_a_path_the_others_get_room_within_the_memory() {
+        let (mut merge, paths, delivered) = merge(3);
+        let budget = MemoryBudget::of(8 << 20);
+        // Block 0 is missing.
+        (1..=60).for_each(|number| merge.take(&paths[0], block(number)));
+        assert_eq!(paths[0].lock().waiting, 60);
+        merge.end(1, None);
+        assert_eq!(room(&paths[0]), 0, "no memory");
+        let loan = budget.channel(BLOCK).unwrap();
+        merge.end(2, Some(loan));
+        let given = room(&paths[0]);
+        assert!((1..=60).contains(&given), "{given}");
+        assert!(budget.lent() >= given * BLOCK as usize, "{} for {given}", budget.lent());
+        merge.take(&paths[0], block(0));
+        let buffers: Vec<_> = lock(&delivered).drain(..).collect();
+        assert_eq!(buffers.len(), 61);
+        buffers.into_iter().for_each(|buffer| merge.recycle(buffer));
+        assert_eq!(room(&paths[0]), 61, "each block once");
+        assert_eq!(budget.lent(), 0);
+    }
+
+    #[test]
+    fn a_sending_end_returns_its_memory() {
+        let budget = MemoryBudget::of(8 << 20);
+        let settings =
+            RateSettings { policy: sabul_cc::Policy::default(), rate_limit_bps: Some(1_000_000) };
+        let handle = SenderHandle::of_paths(budget.channel(BLOCK).unwrap(), BLOCK, settings);
+        let path = Shared::of_path(&handle.shared, Wake::none());
+        lock(handle.paths.as_ref().unwrap()).open.insert(0, Arc::clone(&path));
+        handle.block(handle.buffer().unwrap()).unwrap();
+        handle.stop();
+        drop((handle, path));
+        assert_eq!(budget.lent(), 0);
     }
 }

@@ -61,8 +61,6 @@ struct PathKeeper {
     memory: Option<BlockLoan>,
     /// State of each path, with the number of its last attempt.
     paths: BTreeMap<u8, (u16, PathState)>,
-    /// Time until which a path must open, until a path has opened.
-    deadline: Option<Instant>,
     path_events: mpsc::UnboundedSender<OfPath>,
     event_sender: mpsc::UnboundedSender<Event>,
 }
@@ -95,7 +93,6 @@ impl Paths {
             handle,
             memory,
             paths: BTreeMap::new(),
-            deadline: Some(Instant::now() + limit),
             path_events: path_events.clone(),
             event_sender,
         };
@@ -123,6 +120,8 @@ impl PathKeeper {
             self.paths.insert(path, (0, opening));
         }
         let mut look = tokio::time::interval(LOOK);
+        // Time until which a path must open, while none is open.
+        let (mut is_open_once, mut deadline) = (false, None);
         let result = loop {
             tokio::select! {
                 event = queue.recv() => {
@@ -139,7 +138,10 @@ impl PathKeeper {
             if self.handle.is_stopped() && self.open_paths() == 0 {
                 break Ok(());
             }
-            if self.deadline.is_some_and(|deadline| deadline < Instant::now()) {
+            let limit = if is_open_once { self.settings.endpoint.timeouts.silence } else { limit };
+            if self.open_paths() > 0 {
+                (is_open_once, deadline) = (true, None);
+            } else if *deadline.get_or_insert_with(|| Instant::now() + limit) < Instant::now() {
                 break Err(ChannelError::NoPath { address: self.peer(), waited: limit });
             }
         };
@@ -183,7 +185,15 @@ impl PathKeeper {
 
     async fn on(&mut self, path: u8, attempt: u16, event: PathEvent) -> Result<(), ChannelError> {
         match event {
-            PathEvent::Opened(open) => self.start(path, attempt, *open)?,
+            PathEvent::Opened(open) => {
+                if let Err(error) = self.start(path, attempt, *open) {
+                    if self.open_paths() == 0 || self.handle.is_stopped() {
+                        return Err(error);
+                    }
+                    info!(transfer = self.settings.number, path, %error, "a path cannot be used");
+                    self.close(path, attempt).await;
+                }
+            }
             PathEvent::Failed(error) => {
                 info!(transfer = self.settings.number, path, %error, "a path cannot be used");
                 self.paths.insert(path, (attempt, PathState::Closed));
@@ -210,7 +220,7 @@ impl PathKeeper {
 
     /// Starts a channel over an open path.
     fn start(&mut self, path: u8, attempt: u16, open: OpenPath) -> Result<(), ChannelError> {
-        let (path_events, is_first) = (self.path_events.clone(), self.deadline.is_some());
+        let path_events = self.path_events.clone();
         let on_end = Box::new(move |result| {
             let _ = path_events.send((path, attempt, PathEvent::Ended(result)));
         });
@@ -232,10 +242,7 @@ impl PathKeeper {
         }?;
         self.cx.machine.run_channel(None, job)?;
         self.paths.insert(path, (attempt, PathState::Open));
-        self.deadline = None;
-        if !is_first || path > 0 {
-            info!(transfer = self.settings.number, path, attempt, %local, "a path is open");
-        }
+        info!(transfer = self.settings.number, path, attempt, %local, "a path is open");
         Ok(())
     }
 
@@ -274,7 +281,7 @@ impl PathKeeper {
     async fn open_again(&mut self, path: u8, attempt: u16) {
         match &self.handle {
             Handle::Sender(handle) => handle.end_path(path).await,
-            Handle::Receiver(handle) => handle.end_path(path),
+            Handle::Receiver(handle) => handle.end_path(path, self.borrow()),
         }
         let next = match attempt.checked_add(1) {
             Some(next) => (next, self.opening(path, next)),
