@@ -142,6 +142,13 @@ async fn connect_as(
     target: &Target<'_>,
     config: ConnectConfig,
 ) -> Result<Session, Error> {
+    if let Some(local) = config.bind.first() {
+        std::net::UdpSocket::bind((*local, 0)).map_err(|error| {
+            Error::Config(format!(
+                "the local address {local} cannot be used: {error}; give an address of this machine"
+            ))
+        })?;
+    }
     let mut rejections = Rejections::new();
     loop {
         let Dialled { stream, peer, took } =
@@ -329,9 +336,7 @@ async fn connect_to_name(address: &str, local: Option<IpAddr>) -> io::Result<Tcp
 async fn connect_from(local: Option<IpAddr>, remote: SocketAddr) -> io::Result<TcpStream> {
     let Some(local) = local else { return TcpStream::connect(remote).await };
     let socket = if remote.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.bind(SocketAddr::new(local, 0)).map_err(|error| {
-        io::Error::new(error.kind(), format!("the local address {local} cannot be used: {error}"))
-    })?;
+    socket.bind(SocketAddr::new(local, 0))?;
     socket.connect(remote).await
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabul::settings::Carrier;
-use sabul::{ConnectConfig, Error, Rate, Report};
+use sabul::{ConnectConfig, Error, Rate, Report, Ticket};
 
 use super::carriers::{Clients, Site, options, run};
 
@@ -118,5 +118,10 @@ fn several_paths_and_a_carrier_or_address_that_excludes_them() {
         )
         .await;
         copy(&site, true, 1_000_000, 0).await.unwrap();
+        // The control connection needs the first address.
+        let config = ConnectConfig::default().bind(vec!["192.0.2.1".parse().unwrap()]);
+        let ticket = Ticket::generate(vec!["127.0.0.1:1".to_owned()], [0; 32]).unwrap();
+        let error = sabul::connect(&ticket, config).await.unwrap_err();
+        assert!(error.to_string().contains("192.0.2.1 cannot be used"), "{error}");
     });
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sabul_wire::control::Message;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::super::context::{Context, Side};
 use super::super::progress::Handle;
@@ -195,7 +195,7 @@ impl PathKeeper {
                 }
             }
             PathEvent::Failed(error) => {
-                info!(transfer = self.settings.number, path, %error, "a path cannot be used");
+                self.report_unusable(path, &error);
                 self.paths.insert(path, (attempt, PathState::Closed));
                 let is_usable = |(_, state): &(u16, PathState)| !matches!(state, PathState::Closed);
                 if !self.paths.values().any(is_usable) {
@@ -216,6 +216,20 @@ impl PathKeeper {
             PathEvent::ClosedByPeer => self.open_again(path, attempt).await,
         }
         Ok(())
+    }
+
+    /// Logs that a path cannot be opened, for the user who named its local address.
+    fn report_unusable(&self, path: u8, error: &Error) {
+        let local = match &self.cx.side {
+            Side::Connector { bind, .. } => bind.get(usize::from(path)),
+            _ => None,
+        };
+        match local {
+            Some(local) => {
+                warn!("no path from {local}: {error}; other paths carry the data");
+            }
+            None => info!(transfer = self.settings.number, path, %error, "a path cannot be used"),
+        }
     }
 
     /// Starts a channel over an open path.
