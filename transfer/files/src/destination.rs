@@ -325,7 +325,7 @@ impl FileSink {
 
     /// Prepares a verified part for its flush, or renames the part if nothing is flushed.
     fn ready(&mut self, part: &mut Part, entry: &Entry) -> Result<Commit, EntryError> {
-        if self.preserve && entry.kind == EntryKind::Stream {
+        if entry.kind == EntryKind::Stream {
             self.lost.add(part.keep_metadata(entry)?);
         }
         if self.sync {
@@ -378,7 +378,7 @@ impl FileSink {
             }
         }
         let mut ready = Vec::new();
-        let written = small::write(&self.pool, created, (self.sync, self.preserve));
+        let written = small::write(&self.pool, created, self.sync);
         for (small::Whole { index, entry, hash, .. }, mut part, result) in written {
             match result {
                 Ok(lost) => {
@@ -485,7 +485,8 @@ impl FileSink {
         self.early_failures.extend(failures);
     }
 
-    /// Sets the metadata of directories; returns the failures.
+    /// Sets the metadata of directories; returns the failures. If nothing but the time is preserved, a directory that
+    /// does not accept a time is no failure: it can belong to another user.
     fn finish_directories(
         &mut self,
         directories: Vec<(u64, RootPath, Entry)>,
@@ -493,9 +494,14 @@ impl FileSink {
         let mut failures = Vec::new();
         // Children first: the parent's mode may prevent access to its children.
         for (index, path, entry) in directories.into_iter().rev() {
+            if !self.preserve {
+                let directory = self.disk.open_dir(&path);
+                let _ = directory.map(|directory| keep_metadata(&*directory, &entry, false));
+                continue;
+            }
             let sync = self.sync;
             let set = |directory: Box<dyn DiskFile>| {
-                let lost = keep_metadata(&*directory, &entry)?;
+                let lost = keep_metadata(&*directory, &entry, true)?;
                 if sync { directory.sync().map(|()| lost) } else { Ok(lost) }
             };
             let result = match self.disk.open_dir(&path) {
@@ -561,9 +567,7 @@ impl Sink for FileSink {
             let device = self.group.expect_in(&path)?;
             self.group.add_folder(index, entry.path.clone(), &path, device);
         }
-        if self.preserve {
-            self.note_directory(index, path, entry);
-        }
+        self.note_directory(index, path, entry);
         self.group.flush_if_full();
         Ok(if is_kept { Commit::Now } else { Commit::Later })
     }
@@ -624,7 +628,7 @@ impl Sink for FileSink {
         let is_empty = part.is_full();
         self.parts.insert(index, part);
         room?;
-        if is_empty && self.preserve {
+        if is_empty {
             let lost = self.part(index)?.keep_metadata(entry)?;
             self.lost.add(lost);
         }
@@ -635,10 +639,10 @@ impl Sink for FileSink {
         if self.small.write(index, content) {
             return Ok(());
         }
-        let (sync, preserve) = (self.sync, self.preserve);
+        let sync = self.sync;
         let part = self.part(index)?;
         part.write(content, sync)?;
-        if preserve && part.is_full() {
+        if part.is_full() {
             let lost = part.keep_metadata(entry)?;
             self.lost.add(lost);
         }

@@ -33,6 +33,12 @@ pub fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[{\\".contains(byte))
 }
 
+/// Returns a pattern that matches only this path.
+pub fn escape(path: &[u8]) -> Vec<u8> {
+    let escape = |&byte: &u8| [b'\\', byte].into_iter().skip(usize::from(!is_pattern(&[byte])));
+    path.iter().flat_map(escape).collect()
+}
+
 /// Result of a pattern search.
 #[derive(Debug)]
 pub(super) enum Matches {

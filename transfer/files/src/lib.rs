@@ -9,6 +9,7 @@
 //! Not here:    network, TLS, an async runtime.
 
 mod archive;
+mod compare;
 mod content;
 mod destination;
 pub mod disk;
@@ -19,14 +20,17 @@ mod have;
 mod journal;
 mod listing;
 mod metadata;
+mod new_metadata;
 mod outlet;
 mod part;
 mod pool;
 mod prefix;
 mod receive;
+mod rename;
 pub mod root;
 mod rules;
 mod scan;
+mod selection;
 mod send;
 mod source;
 mod stdin;
@@ -37,16 +41,20 @@ mod tree;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use compare::{CompareOptions, Comparison, Difference};
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};
 pub use entry_error::{EntryError, MAX_KEPT_FAILURES};
 pub use have::Have;
-pub use listing::{DirectoryListing, ListingStep, NameChange, Planned};
+pub use listing::{DirectoryListing, ListingStep, NameChange, Planned, facts_of};
+pub use new_metadata::set_metadata;
 pub use outlet::{Outlet, Stopped};
 pub use part::SUFFIX as PART_SUFFIX;
 pub use receive::{Commit, CommitResult, Counts, HaveMessages, PROGRESS_INTERVAL, Receiver, Sink};
+pub use rename::rename;
 pub use rules::Rules;
 pub use scan::{Scan, Totals};
-pub use send::{SendOptions, SendSummary, send_files};
+pub use selection::{Selected, Selection};
+pub use send::{SendSummary, send_files};
 pub use source::{Source, SourceSet, origins_of};
 pub use stdin::FLUSH_AFTER;
 pub use stream::{StreamReceiver, StreamSink};

@@ -106,18 +106,21 @@ fn path_of(place: Vec<u8>) -> PathBuf {
 
 /// Converts an entry of the walk to an item of the listing.
 fn seen(found: Found) -> Seen {
-    let Found { entry, failure, owner: (owner, group), .. } = found;
-    let (kind, size) = match entry.kind {
-        EntryKind::File(size) => (SeenKind::File, size),
-        EntryKind::Directory => (SeenKind::Directory, 0),
-        EntryKind::Stream => (SeenKind::Other, 0),
-        EntryKind::SymbolicLink => (SeenKind::Link, 0),
-        // Its content is sent under another name.
-        EntryKind::HardLink => (SeenKind::File, 0),
+    let Found { entry, failure, owner: (owner, group), size, .. } = found;
+    let kind = match entry.kind {
+        EntryKind::File(_) | EntryKind::HardLink => SeenKind::File,
+        EntryKind::Directory => SeenKind::Directory,
+        EntryKind::Stream => SeenKind::Other,
+        EntryKind::SymbolicLink => SeenKind::Link,
     };
     let (mode, modified_ns) = (entry.mode.unwrap_or(0), entry.modified_ns);
     let facts = Facts { kind, size, mode, modified_ns, owner, group };
     Seen { path: entry.path, outcome: failure.map_or(Ok(facts), Err) }
+}
+
+/// The metadata of a local path, if the path exists; links are not followed.
+pub fn facts_of(path: &Path) -> Option<Facts> {
+    Tree::Local.examine(path, LinkTarget::Itself).ok().map(|metadata| facts(&metadata))
 }
 
 fn facts(metadata: &Metadata) -> Facts {
@@ -386,8 +389,12 @@ fn remove(
         return Ok(1);
     }
     if !recursive {
-        let text = format!("'{path}' is a folder; remove it with -r");
-        return Err(Failure::new(FailureCode::Unwritable, text));
+        if disk.names(path).map_err(root_write_failure)?.next().is_some() {
+            let text = format!("'{path}' is a folder and not empty; remove it with -r");
+            return Err(Failure::new(FailureCode::Unwritable, text));
+        }
+        disk.remove_dir(path).map_err(root_write_failure)?;
+        return Ok(1);
     }
     let mut removed = 0;
     let mut todo = vec![path.clone()];

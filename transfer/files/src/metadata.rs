@@ -42,12 +42,16 @@ impl LostMetadata {
     }
 }
 
-/// Sets owner, extended attributes, mode and modification time of a file or folder, as announced.
-/// Failures to set owner or attributes are counted as lost, and are no error.
-pub(super) fn keep_metadata(file: &dyn DiskFile, entry: &Entry) -> io::Result<LostMetadata> {
+/// Sets the announced modification time of a file or folder, and with `preserve` also owner, extended
+/// attributes and mode. Failures to set owner or attributes are counted as lost, and are no error.
+pub(super) fn keep_metadata(
+    file: &dyn DiskFile,
+    entry: &Entry,
+    preserve: bool,
+) -> io::Result<LostMetadata> {
     let mut lost = LostMetadata::default();
-    let mode = entry.mode;
-    if let Some(more) = &entry.more {
+    let mode = entry.mode.filter(|_| preserve);
+    if let Some(more) = entry.more.as_ref().filter(|_| preserve) {
         // The system clears bits when the owner changes, so the mode is set afterwards.
         if let Some(owner) = more.owner {
             keep_owner(file, owner, &mut lost)?;

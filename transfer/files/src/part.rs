@@ -417,16 +417,17 @@ impl Part {
         Ok(())
     }
 
-    /// Sets the announced metadata; returns metadata that was lost.
+    /// Sets the announced time, and all other announced metadata if it is preserved. Returns metadata that was lost.
     pub(super) fn keep_metadata(&mut self, entry: &Entry) -> Result<LostMetadata, EntryError> {
         let Some(file) = &self.file else { return Ok(LostMetadata::default()) };
-        let result = match entry.mode {
+        let preserve = !self.keeps_old;
+        let result = match entry.mode.filter(|_| preserve) {
             Some(mode) if is_kept_name(&self.path) => {
                 self.mode = mode & 0o777;
                 let mode = Some(mode & !0o777 | KEPT_MODE);
-                keep_metadata(&**file, &Entry { mode, ..entry.clone() })
+                keep_metadata(&**file, &Entry { mode, ..entry.clone() }, preserve)
             }
-            _ => keep_metadata(&**file, entry),
+            _ => keep_metadata(&**file, entry, preserve),
         };
         result.map_err(|error| self.entry_error(&error))
     }

@@ -403,18 +403,24 @@ impl RootDir {
         self.resolve("open folder", path, flags, Links::Refuse).map(File::from)
     }
 
-    /// Renames a complete part file atomically to its final name in the same folder; replaces an
-    /// existing file or link.
+    /// Renames a file, link or folder atomically; replaces an existing file or link.
     ///
     /// # Errors
-    /// If the final name is a folder or in another folder, or the system refuses.
-    pub fn rename(&self, part: &RootPath, last: &RootPath) -> Result<(), RootError> {
-        if part.parent() != last.parent() {
-            return Err(RootError::OtherFolder { from: part.to_string(), to: last.to_string() });
-        }
-        self.in_parent("rename to", last, Links::Refuse, |parent, last| {
-            let part = part.name().ok_or(Errno::INVAL)?;
-            rustix::fs::renameat(parent, part, parent, last)
+    /// If the new name is a folder that is not empty, or the system refuses.
+    pub fn rename(&self, from: &RootPath, to: &RootPath) -> Result<(), RootError> {
+        let old_parent =
+            match from.parent() == to.parent() {
+                true => None,
+                false => Some(self.in_parent("rename", from, Links::Refuse, |parent, _| {
+                    rustix::io::dup(parent)
+                })?),
+            };
+        self.in_parent("rename to", to, Links::Refuse, |parent, to| {
+            let from = from.name().ok_or(Errno::INVAL)?;
+            match &old_parent {
+                None => rustix::fs::renameat(parent, from, parent, to),
+                Some(old_parent) => rustix::fs::renameat(old_parent, from, parent, to),
+            }
         })
     }
 

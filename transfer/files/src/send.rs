@@ -35,15 +35,6 @@ const PREFIX_BYTES: u64 = 64 << 20;
 /// How many times a file is read again after its ctime changed.
 const READ_AGAIN_MAX: u32 = 3;
 
-/// Options of a send.
-#[derive(Clone, Copy, Debug)]
-pub struct SendOptions {
-    /// Announce modification times, so that the receiver can keep them. Modes are always announced.
-    pub preserve: bool,
-    /// Size of a block in bytes; not zero.
-    pub block_bytes: usize,
-}
-
 /// Totals of a send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SendSummary {
@@ -68,14 +59,14 @@ impl SendSummary {
     }
 }
 
-/// Sends all content that the receiver does not have; returns once the last block is passed to the
-/// outlet. Unreadable sources are listed in the summary, and the other sources are still sent.
+/// Sends all content that the receiver does not have, in blocks of `block_bytes` (not zero). Returns once the last
+/// block is passed to the outlet. Unreadable sources are listed in the summary, and the other sources are still sent.
 ///
 /// # Errors
 /// If the outlet reports that the transfer is over.
 pub fn send_files(
     set: SourceSet,
-    options: SendOptions,
+    block_bytes: usize,
     mut have: Have,
     outlet: &mut dyn Outlet,
 ) -> Result<SendSummary, Stopped> {
@@ -83,9 +74,8 @@ pub fn send_files(
     let tree = walk.tree().clone();
     let pool = FilePool::for_tree(&tree);
     let mut sender = Sender {
-        options,
         outlet,
-        packer: Packer::new(options.block_bytes),
+        packer: Packer::new(block_bytes),
         announced_bytes: 0,
         summary: SendSummary::default(),
     };
@@ -102,6 +92,9 @@ pub fn send_files(
                     batch.push(found);
                 }
                 Step::Pause if sender.outlet.is_over() => return Err(Stopped),
+                // The next name is not known yet.
+                Step::Pause if walk.is_chosen() && !batch.is_empty() => break false,
+                Step::Pause if walk.is_chosen() => sender.flush()?,
                 Step::Pause => {}
                 Step::End => break true,
             }
@@ -119,7 +112,7 @@ pub fn send_files(
         }
         let mut rest = &batch[..];
         while !rest.is_empty() {
-            let (some, others) = rest.split_at(read_at_once(rest, options.block_bytes));
+            let (some, others) = rest.split_at(read_at_once(rest, block_bytes));
             rest = others;
             let read = |found| is_read_ahead(found, &have).then(|| read_small(found, &tree));
             let read = pool.each(some.iter().collect(), RUN, read);
@@ -308,7 +301,6 @@ fn report_changed(found: &Found, from: u64) {
 }
 
 struct Sender<'a> {
-    options: SendOptions,
     outlet: &'a mut dyn Outlet,
     packer: Packer,
     announced_bytes: u64,
@@ -327,8 +319,7 @@ impl Sender<'_> {
     }
 
     fn announce_found(&mut self, found: &Found) -> Result<u64, Stopped> {
-        let modified_ns = found.entry.modified_ns.filter(|_| self.options.preserve);
-        self.announce(Entry { modified_ns, ..found.entry.clone() })
+        self.announce(found.entry.clone())
     }
 
     /// Sends a small file that was read in advance.

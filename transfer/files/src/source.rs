@@ -30,10 +30,11 @@ use super::have::name_of;
 use super::listing::Planned;
 use super::part::is_reserved;
 use super::rules::Rules;
+use super::selection::{Chosen, Selected, Selection};
 use super::stdin::StdinReader;
 use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
 use crate::disk::Disk;
-use crate::root::FileTime;
+use crate::root::{FileTime, LinkTarget};
 
 /// Entry name of standard input, until the destination sets the name.
 const STDIN_NAME: &[u8] = b"stdin";
@@ -90,7 +91,6 @@ impl Source {
 }
 
 /// All sources of one transfer.
-#[derive(Debug)]
 pub struct SourceSet {
     tree: Tree,
     roots: Vec<PathBuf>,
@@ -102,6 +102,8 @@ pub struct SourceSet {
     are_patterns: bool,
     /// How links are treated. With `Keep`, owners and extended attributes are sent too.
     links: Links,
+    /// Only these entries are sent.
+    selection: Option<Box<dyn Selection>>,
 }
 
 /// Reader of a stream entry.
@@ -110,6 +112,12 @@ pub(super) struct Stream(pub(super) Box<dyn Read + Send>);
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Stream")
+    }
+}
+
+impl std::fmt::Debug for SourceSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SourceSet").field("roots", &self.roots).finish_non_exhaustive()
     }
 }
 
@@ -130,6 +138,7 @@ impl SourceSet {
             range: None,
             are_patterns: false,
             links: Links::Inside,
+            selection: None,
         }
     }
 
@@ -168,16 +177,7 @@ impl SourceSet {
             let path = if path.is_empty() { b".".to_vec() } else { path };
             PathBuf::from(OsString::from_vec(path))
         };
-        Self {
-            tree: Tree::Local,
-            roots: sources.into_iter().map(path).collect(),
-            stream: None,
-            recursive,
-            rules: Rules::default(),
-            range: None,
-            are_patterns: false,
-            links: Links::Inside,
-        }
+        Self::of_paths(sources.into_iter().map(path).collect(), recursive)
     }
 
     /// Short hashes of the sources. A later transfer finds its interrupted predecessor by them.
@@ -219,6 +219,12 @@ impl SourceSet {
     #[must_use]
     pub fn with_links_out(self, is_wanted: bool) -> Self {
         Self { links: if is_wanted { Links::Follow } else { self.links }, ..self }
+    }
+
+    /// Sends only the entries with these names, in this order.
+    #[must_use]
+    pub fn with_selection(self, names: Box<dyn Selection>) -> Self {
+        Self { selection: Some(names), ..self }
     }
 
     /// Lists the entries in order without reading content; standard input is not listed.
@@ -266,11 +272,12 @@ impl SourceSet {
     }
 
     /// Whether everything below the named paths is sent, so that it can be counted ahead: no
-    /// stream, no rules, no range and no patterns.
+    /// stream, no rules, no range, no patterns and no selection.
     pub fn can_be_counted(&self) -> bool {
         let is_name =
             |root: &PathBuf| !self.are_patterns || !glob::is_pattern(root.as_os_str().as_bytes());
         self.stream.is_none()
+            && self.selection.is_none()
             && self.rules.is_empty()
             && self.range.is_none()
             && self.roots.iter().all(is_name)
@@ -287,8 +294,16 @@ impl SourceSet {
 
     /// The walk, and the stream that is sent last.
     pub(super) fn into_parts(self) -> (Walk, Option<(Vec<u8>, Stream)>) {
-        let Self { tree, roots, stream, recursive, rules, range, are_patterns, links } = self;
-        let roots = roots.into();
+        let Self { tree, roots, stream, recursive, rules, range, are_patterns, links, selection } =
+            self;
+        let (chosen, roots) = match selection {
+            None => (None, roots.into()),
+            Some(names) => {
+                let mut chosen = Chosen::new(names);
+                chosen.add(&tree, roots, are_patterns);
+                (Some(chosen), VecDeque::new())
+            }
+        };
         let walk = Walk {
             tree,
             roots,
@@ -299,6 +314,8 @@ impl SourceSet {
             links,
             all: (links == Links::Keep).then(HardLinkIndex::default),
             stack: Vec::new(),
+            chosen,
+            source: None,
             names_held: NAMES_HELD,
             left_out: 0,
             led_out: 0,
@@ -328,6 +345,8 @@ pub(super) struct Found {
     pub(super) failure: Option<Failure>,
     /// Offset of the requested range and size of the whole file, if only a range is sent.
     pub(super) part: Option<(u64, u64)>,
+    /// Size of the file, or length of the text of a link.
+    pub(super) size: u64,
     /// User and group number of the owner.
     pub(super) owner: (u32, u32),
     /// Change time (ctime).
@@ -358,6 +377,10 @@ pub(super) struct Walk {
     /// State for links and hard links, if they are kept.
     all: Option<HardLinkIndex>,
     stack: Vec<Level>,
+    /// The names to send, if not all are sent.
+    chosen: Option<Chosen>,
+    /// The source above the chosen name; `None` if the name is a source itself.
+    source: Option<PathBuf>,
     names_held: usize,
     left_out: u64,
     led_out: u64,
@@ -401,6 +424,16 @@ impl Iterator for Walk {
 impl Walk {
     /// Continues to the next entry, or up to a pause.
     pub(super) fn step(&mut self) -> Step {
+        if let Some(chosen) = &mut self.chosen {
+            return match chosen.next() {
+                Selected::Name(name) => match self.visit_chosen(name) {
+                    Some(found) => Step::Found(found),
+                    None => Step::Pause,
+                },
+                Selected::NotYet => Step::Pause,
+                Selected::End => Step::End,
+            };
+        }
         for _ in 0..PAUSE_AFTER {
             let most = self.room_for_names();
             let Some(level) = self.stack.last_mut() else {
@@ -433,6 +466,35 @@ impl Walk {
             }
         }
         Step::Pause
+    }
+
+    /// Examines the entry of a chosen name.
+    fn visit_chosen(&mut self, name: Vec<u8>) -> Option<Found> {
+        let chosen = self.chosen.as_ref()?;
+        if let Some(failure) = chosen.failure(&name) {
+            return Some(failed(name, PathBuf::new(), failure.clone()));
+        }
+        let mut places = chosen.places(&name);
+        if let Err(error) = RelativePath::new(&*name) {
+            let failure = Failure::new(FailureCode::Unreadable, error.to_string());
+            return Some(failed(name, PathBuf::new(), failure));
+        }
+        if places.len() > 1 {
+            let is_there = |path: &Path| self.tree.examine(path, LinkTarget::Itself).is_ok();
+            let at = places.iter().position(|(path, _)| is_there(path)).unwrap_or_default();
+            places.swap(0, at);
+        }
+        let Some((path, source)) = places.into_iter().next() else {
+            let text = format!("'{}' is in no requested source", Printable(&name));
+            return Some(failed(name, PathBuf::new(), Failure::new(FailureCode::NotFound, text)));
+        };
+        self.source = source;
+        self.visit(path, name)
+    }
+
+    /// Whether only chosen names are sent.
+    pub(super) const fn is_chosen(&self) -> bool {
+        self.chosen.is_some()
     }
 
     /// The tree of the walk.
@@ -474,14 +536,20 @@ impl Walk {
     /// Examines a path; returns `None` for excluded files and part files.
     fn visit(&mut self, path: PathBuf, name: Vec<u8>) -> Option<Found> {
         match self.try_visit(&path, &name) {
-            Ok(Some((kind, Facts { mode, modified_ns, changed, owner, group, .. }, more))) => {
+            Ok(Some((kind, facts, more))) => {
+                let size = match (&facts.kind, &more) {
+                    (FactKind::File(size), _) => *size,
+                    (FactKind::Link, Some(more)) => more.target.len() as u64,
+                    _ => 0,
+                };
+                let Facts { mode, modified_ns, changed, owner, group, .. } = facts;
                 let owner = (owner, group);
                 let (kind, part) = match self.part_of(kind, &path) {
                     Ok(part) => part,
                     Err(failure) => return Some(failed(name, path, failure)),
                 };
                 let entry = Entry { path: name, kind, mode: Some(mode), modified_ns, more };
-                Some(Found { entry, path, failure: None, part, owner, changed })
+                Some(Found { entry, path, failure: None, part, size, owner, changed })
             }
             Ok(None) => None,
             Err(failure) => Some(failed(name, path, failure)),
@@ -489,7 +557,8 @@ impl Walk {
     }
 
     fn try_visit(&mut self, path: &Path, name: &[u8]) -> Result<Option<Visited>, Failure> {
-        let named = self.stack.first().map(|level| &*level.path);
+        let named = self.source.as_deref().or_else(|| self.stack.first().map(|level| &*level.path));
+        let is_below = named.is_some();
         let facts = match self.tree.examine_source(path, named, self.links) {
             Ok(facts) => facts,
             Err(_) if !self.rules.take(name, false) => return Ok(None),
@@ -499,7 +568,7 @@ impl Walk {
             return Ok(None);
         }
         if matches!(facts.kind, FactKind::File(_)) && is_reserved(name) {
-            if !self.stack.is_empty() {
+            if is_below {
                 self.left_out += 1;
                 return Ok(None);
             }
@@ -518,7 +587,9 @@ impl Walk {
         });
         let kind = match facts.kind {
             FactKind::Directory(identity) => {
-                self.enter(path, name.to_vec(), identity)?;
+                if self.chosen.is_none() {
+                    self.enter(path, name.to_vec(), identity)?;
+                }
                 if let Some(more) = &mut more {
                     add_attributes(&*self.tree.open_directory(path)?, path, more)?;
                 }
@@ -619,11 +690,11 @@ fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
     let entry =
         Entry { path: name, kind: EntryKind::File(0), mode: None, modified_ns: None, more: None };
     let changed = FileTime { seconds: 0, nanoseconds: 0 };
-    Found { entry, path, failure: Some(failure), part: None, owner: (0, 0), changed }
+    Found { entry, path, failure: Some(failure), part: None, size: 0, owner: (0, 0), changed }
 }
 
 /// The last component of a path, without trailing slashes.
-fn last_component(path: &[u8]) -> Vec<u8> {
+pub(super) fn last_component(path: &[u8]) -> Vec<u8> {
     path.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty()).unwrap_or(path).to_vec()
 }
 

@@ -71,6 +71,12 @@ pub struct TransferJson {
     pub mtu: u32,
     /// Part of `bytes` that existed from an earlier attempt.
     pub resumed_bytes: u64,
+    /// Number of files that the destination had with the same size and time, and that were not copied.
+    pub skipped_files: u64,
+    /// Bytes of these files.
+    pub skipped_bytes: u64,
+    /// Number of entries that `sync --delete` removed.
+    pub removed: u64,
     /// Number of connections after the first.
     pub reconnects: u64,
     /// Whether every counted file was compared with its hash.

@@ -86,6 +86,8 @@ fn words(order: &Order) -> (&'static str, &'static str) {
         (Purpose::Listing, _) => ("listed", "listing"),
         (Purpose::Removal, _) => ("removed", "removing"),
         (Purpose::Folders, _) => ("made", "making"),
+        (Purpose::Renaming, _) => ("renamed", "renaming"),
+        (Purpose::Metadata, _) => ("set metadata of", "setting metadata of"),
         (_, Direction::Send) => ("sent", "sending"),
         (Purpose::Files, Direction::Receive) => ("received into", "receiving into"),
         (_, Direction::Receive) => ("received", "receiving"),
@@ -100,6 +102,8 @@ pub(crate) fn purpose(purpose: Purpose) -> &'static str {
         Purpose::Listing => "listing",
         Purpose::Removal => "removal",
         Purpose::Folders => "folders",
+        Purpose::Renaming => "renaming",
+        Purpose::Metadata => "metadata",
         _ => "files",
     }
 }

@@ -241,6 +241,7 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                             range: None,
                             archive: false,
                             links_out: false,
+                            selected: false,
                         },
                     )
                 }

@@ -139,6 +139,11 @@ pub(crate) struct Bulk {
 }
 
 impl Bulk {
+    /// Whether the request is over.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.credit.is_closed()
+    }
+
     /// Sends one message and waits for room; for threads, not for tasks. Returns whether the message was queued.
     pub(crate) fn send(&self, message: &Message) -> bool {
         self.control.runtime.block_on(self.send_when_room(message))

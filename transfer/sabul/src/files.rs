@@ -1,7 +1,9 @@
 //! Sources and destinations of files, listings, and include rules.
 
 pub use sabul_files::{Source, SourceSet, Totals};
-pub use sabul_wire::control::{Facts, NotKept, Range, Rule, Seen, SeenKind, Trait, View};
+pub use sabul_wire::control::{
+    Facts, NewMetadata, NotKept, Owner, Range, Rule, Seen, SeenKind, Trait, View,
+};
 
 pub use crate::config::{LocalDestination, RemoteDestination};
 pub use crate::session::{Changed, Listing};

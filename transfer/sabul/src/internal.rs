@@ -3,6 +3,7 @@
 
 pub use sabul_content::{Printable, steers};
 pub use sabul_files::Rules;
+pub use sabul_files::glob::escape as escape_pattern;
 pub use sabul_wire::control::CONTROL_VERSION as PROTOCOL_VERSION;
 
 pub use crate::address::{Host, Location, Remote, Server};
@@ -11,6 +12,13 @@ pub use crate::connector::connect_to;
 pub use crate::descriptors::{LISTENER_FILES_MIN, allow_many_files, files_limit};
 pub use crate::listener::Bound;
 pub use crate::retry::Retry;
+
+/// Comparison of two trees, and selection of the entries to copy.
+pub mod compare {
+    pub use sabul_files::{
+        CompareOptions, Comparison, Difference, Selected, Selection, facts_of, set_metadata,
+    };
+}
 
 /// Sealing of datagrams.
 pub mod seal {

@@ -5,6 +5,7 @@ mod files;
 mod listing;
 mod pending;
 mod requested;
+mod selected;
 mod served;
 mod streams;
 
@@ -29,6 +30,7 @@ use crate::connection::Connection;
 use crate::control::{Control, Ending, Requests, Router};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::machine::thread;
 use crate::seal::Suite;
 use crate::ssh::bridge::Bridge;
 use crate::steer::Steering;
@@ -43,7 +45,8 @@ use requested::RequestedEntries;
 use sabul_files::disk::Disk;
 use sabul_files::root::{RootDir, RootPath};
 use sabul_files::{
-    Destination, FileReceiver, Rules, SourceSet, StreamReceiver, local_destination, origins_of,
+    Destination, FileReceiver, Rules, Selection, SourceSet, StreamReceiver, local_destination,
+    origins_of,
 };
 pub use served::{Order, Purpose, Served, Serving, Started};
 use streams::measure_work;
@@ -189,8 +192,7 @@ impl Session {
         let rules = Rules::new(&options.rules)?;
         let sources = sources.with_rules(rules).with_archive_mode(options.archive_mode);
         let sources = sources.with_links_out(options.links_out);
-        let announce_times = options.preserve || options.archive_mode;
-        let work = Work::Send { set: sources, announce_times, resume };
+        let work = Work::Send { set: sources, resume };
         self.open(Direction::Send, request, options, |_| Ok(work)).await
     }
 
@@ -205,6 +207,32 @@ impl Session {
         recursive: bool,
         destination: LocalDestination,
         options: &TransferOptions,
+    ) -> Result<Transfer, Error> {
+        self.request_files(sources, recursive, destination, options, None).await
+    }
+
+    /// Receives the entries of these sources that `selection` names; a directory comes without its content. The names
+    /// are those that a copy of the sources would announce.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn get_selected(
+        &self,
+        sources: Vec<Vec<u8>>,
+        selection: Box<dyn Selection>,
+        destination: LocalDestination,
+        options: &TransferOptions,
+    ) -> Result<Transfer, Error> {
+        self.request_files(sources, true, destination, options, Some(selection)).await
+    }
+
+    async fn request_files(
+        &self,
+        sources: Vec<Vec<u8>>,
+        recursive: bool,
+        destination: LocalDestination,
+        options: &TransferOptions,
+        selection: Option<Box<dyn Selection>>,
     ) -> Result<Transfer, Error> {
         let is_content = |source: &Vec<u8>| source.ends_with(b"/");
         let needs_directory = sources.len() > 1 || sources.iter().any(is_content);
@@ -239,10 +267,18 @@ impl Session {
         let mut requested = RequestedEntries::new(&sources, recursive, archive);
         let gate = move |entry: &Entry| requested.check(entry);
         let (rules, range) = (options.rules.clone(), options.range);
-        let request =
-            control::Request::Get { sources, recursive, rules, range, archive, links_out };
+        let selected = selection.is_some();
+        let request = control::Request::Get {
+            sources,
+            recursive,
+            rules,
+            range,
+            archive,
+            links_out,
+            selected,
+        };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
-        self.open(Direction::Receive, request, options, |number| {
+        self.open_selected(Direction::Receive, request, options, selection, |number| {
             let writer: Box<dyn Writer> = match prepared {
                 Prepared::Files(disk, destination) => {
                     let receiver = FileReceiver::new(disk, &destination, number);
@@ -268,7 +304,7 @@ impl Session {
     ) -> Result<SendStream, Error> {
         let (pipe, set) = stream::source(self.inner.cx.control.runtime().clone())?;
         let request = control::Request::Stream { name: name.to_owned() };
-        let work = Work::Send { set, announce_times: false, resume: Resume::Never };
+        let work = Work::Send { set, resume: Resume::Never };
         let transfer = self.open(Direction::Send, request, options, |_| Ok(work)).await?;
         Ok(SendStream::new(pipe, transfer))
     }
@@ -316,6 +352,18 @@ impl Session {
         options: &TransferOptions,
         work: impl FnOnce(u32) -> Result<Work, Error>,
     ) -> Result<Transfer, Error> {
+        self.open_selected(direction, request, options, None, work).await
+    }
+
+    /// Opens a transfer, and sends the names of a selection.
+    async fn open_selected(
+        &self,
+        direction: Direction,
+        request: control::Request,
+        options: &TransferOptions,
+        selection: Option<Box<dyn Selection>>,
+        work: impl FnOnce(u32) -> Result<Work, Error>,
+    ) -> Result<Transfer, Error> {
         let mut params = options.channel_params()?;
         if let Side::Connector { bind, through: None, .. } = &self.inner.cx.side
             && bind.len() > 1
@@ -358,6 +406,10 @@ impl Session {
         let carrier = options.carrier_plan(self.inner.cx.side.through().is_some())?;
         self.inner.cx.control.send_request(open)?;
         drop(next_number);
+        if let Some(selection) = selection {
+            let bulk = self.inner.cx.control.bulk(&mailbox);
+            thread("sabul-names", move || selected::send_names(selection, number, &bulk))?;
+        }
         let answer_within = (!is_stream).then_some(self.inner.cx.endpoint.timeouts.accept);
         let plan = Plan {
             is_opener: true,
@@ -407,7 +459,9 @@ impl Session {
             control::Request::Remove { .. } => {
                 Request::Change(ChangeRequest { pending, is_removal: true })
             }
-            control::Request::MakeFolders { .. } => {
+            control::Request::MakeFolders { .. }
+            | control::Request::Rename { .. }
+            | control::Request::SetMetadata { .. } => {
                 Request::Change(ChangeRequest { pending, is_removal: false })
             }
         })

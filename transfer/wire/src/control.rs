@@ -21,7 +21,8 @@ pub use failure::{Failure, FailureCode, FileAction};
 use limits::ITEM;
 pub use limits::{MAX_NAME, MAX_WORD};
 pub use look::{
-    Facts, MAX_PATTERN, MAX_PLACES, MAX_RULES, MAX_SEEN, Range, Rule, Seen, SeenKind, View,
+    Facts, MAX_PATTERN, MAX_PLACES, MAX_RULES, MAX_SEEN, NewMetadata, Range, Rule, Seen, SeenKind,
+    View,
 };
 pub use more::{
     Attribute, Extent, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE,
@@ -29,7 +30,7 @@ pub use more::{
 };
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 11;
+pub const CONTROL_VERSION: u16 = 12;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting other than those of [`MAX_LOGIN`], in bytes.
@@ -42,8 +43,8 @@ pub const MAX_OFFERED: usize = 64;
 pub const MAX_OPEN: usize = 256 << 10;
 /// Longest body of any other message, in bytes: the largest report takes 4.1 kB.
 pub const MAX_SMALL: usize = 8 << 10;
-/// Limit on the [`Message::weight`] of [`Message::Seen`] in flight to the requesting side. Ours: some ten thousand
-/// names per RTT.
+/// Limit on the [`Message::weight`] of [`Message::Seen`] or [`Message::Names`] in flight. Ours: some ten thousand names
+/// per RTT.
 pub const BULK_CREDIT: u32 = 4 << 20;
 /// Longest body of a [`Message::Have`], in bytes.
 pub const MAX_HAVE: usize = 256 << 10;
@@ -56,6 +57,10 @@ pub const MAX_HAVE_FILES: usize = 1000;
 pub const MAX_HAVE_WHOLES: usize = 8000;
 /// Most checkpoints of one file.
 pub const MAX_CHECKPOINTS: usize = 64;
+/// Longest body of a [`Message::Names`], in bytes.
+pub const MAX_NAMES_BODY: usize = 256 << 10;
+/// Most names in one [`Message::Names`].
+pub const MAX_NAMES: usize = 1000;
 /// Most sources of one request.
 pub const MAX_SOURCES: usize = 4096;
 /// Most sources of a [`Request::Put`] for finding partial data.
@@ -200,8 +205,8 @@ pub enum Message {
     Ping,
     /// Immediate answer to a [`Message::Ping`].
     Pong,
-    /// Requesting side to answering side: `weight` of [`Message::Seen`] has been processed, so as much may follow. The
-    /// initial credit is [`BULK_CREDIT`].
+    /// `weight` of [`Message::Seen`] or [`Message::Names`] has been processed, so as much may follow. The initial credit
+    /// is [`BULK_CREDIT`].
     Credit {
         /// Number of the transfer.
         transfer: u32,
@@ -289,6 +294,17 @@ pub enum Message {
         /// Program and version, for logs.
         #[serde(deserialize_with = "bounds::text::<_, MAX_WORD>")]
         software: String,
+    },
+    /// Receiver to sender of a [`Request::Get`] with `selected`: the next entries to send. Needs credit, as
+    /// [`Message::Seen`].
+    Names {
+        /// Number of the transfer.
+        transfer: u32,
+        /// Names as the transfer announces them; at most [`MAX_NAMES`].
+        #[serde(deserialize_with = "bounds::names::<_, MAX_NAMES>")]
+        names: Vec<Vec<u8>>,
+        /// No more names follow.
+        is_last: bool,
     },
 }
 
@@ -383,6 +399,8 @@ pub enum Request {
         archive: bool,
         /// Also follow links that lead out of the sources.
         links_out: bool,
+        /// Send only the entries named by [`Message::Names`], directories without their content.
+        selected: bool,
     },
     /// A byte stream between applications.
     Stream {
@@ -423,6 +441,23 @@ pub enum Request {
         places: Vec<Vec<u8>>,
         /// Also create missing parents, and accept directories that exist.
         parents: bool,
+    },
+    /// Renames a file, link or directory (push); without a channel.
+    Rename {
+        /// Path relative to the root.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
+        from: Vec<u8>,
+        /// New path relative to the root; if it is a directory, the name is kept inside the directory.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
+        to: Vec<u8>,
+        /// Replace a file that has the new path.
+        replace: bool,
+    },
+    /// Sets metadata of files and directories (push); without a channel.
+    SetMetadata {
+        /// The changes; at most [`MAX_PLACES`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_PLACES>")]
+        changes: Vec<NewMetadata>,
     },
 }
 
@@ -583,6 +618,8 @@ impl Open {
             Request::Get { sources, rules, .. } => names(sources) + of_rules(rules),
             Request::Look { places, rules, .. } => names(places) + of_rules(rules),
             Request::Remove { places, .. } | Request::MakeFolders { places, .. } => names(places),
+            Request::Rename { from, to, .. } => from.len() + to.len(),
+            Request::SetMetadata { changes } => changes.iter().map(NewMetadata::weight).sum(),
             Request::Stream { name } => name.len(),
             Request::Measure { .. } => 0,
         };
@@ -642,6 +679,7 @@ impl Message {
                 files.iter().map(Held::weight).sum::<usize>() + WHOLE * wholes.len()
             }
             Self::Seen { entries, .. } => entries.iter().map(Seen::weight).sum(),
+            Self::Names { names, .. } => names.iter().map(|name| ITEM + name.len()).sum(),
             Self::Open(open) => return open.weight(),
             _ => 0,
         };
@@ -676,6 +714,7 @@ pub const fn body_limit(kind: u8) -> usize {
         OPEN => MAX_OPEN,
         SEEN => MAX_MESSAGE,
         HAVE => MAX_HAVE,
+        NAMES => MAX_NAMES_BODY,
         _ => MAX_SMALL,
     }
 }
@@ -690,6 +729,7 @@ const JOIN: u8 = 20;
 const OFFER: u8 = 24;
 const CHOOSE: u8 = 25;
 const LOGIN: u8 = 26;
+const NAMES: u8 = 27;
 
 /// Returns the length of the body that follows a length prefix.
 ///

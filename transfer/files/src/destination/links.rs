@@ -107,7 +107,7 @@ impl FileSink {
             _ => self.make_hard_link(path, there.as_ref(), target)?,
         }
         let found = self.disk.stat(path, LinkTarget::Itself)?;
-        if self.preserve && entry.kind == EntryKind::SymbolicLink {
+        if entry.kind == EntryKind::SymbolicLink {
             self.keep_of_symlink(path, entry, &found);
         }
         Ok(found.id)
@@ -188,7 +188,9 @@ impl FileSink {
     }
 
     fn keep_of_symlink(&mut self, path: &RootPath, entry: &Entry, found: &Metadata) {
-        if let Some(owner) = entry.more.as_ref().and_then(|more| more.owner) {
+        if let Some(owner) =
+            entry.more.as_ref().and_then(|more| more.owner).filter(|_| self.preserve)
+        {
             let now = (found.owner, found.group);
             give(owner, now, &mut self.lost, |user| {
                 self.disk.set_link_owner(path, user, owner.group)

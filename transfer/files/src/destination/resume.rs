@@ -508,7 +508,7 @@ impl FileSink {
         let is_full = part.is_full();
         self.parts.insert(index, part);
         room?;
-        if is_full && self.preserve {
+        if is_full {
             let lost = self.part(index)?.keep_metadata(entry)?;
             self.lost.add(lost);
         }
@@ -569,20 +569,18 @@ impl FileSink {
         entry: &Entry,
     ) -> Option<Result<Commit, EntryError>> {
         let (target, id, _) = self.resume_index.as_mut()?.adopted.remove(&index)?;
-        if self.preserve {
-            // An earlier attempt may have made hard links to the file.
-            let kept = self.disk.open_read(&target).map_err(EntryError::from);
-            let kept = kept.and_then(|file| {
-                let fail = |error: std::io::Error| entry_error(target.as_bytes(), &error);
-                if file.metadata().map_err(fail)?.id != id {
-                    return Err(damaged(&target));
-                }
-                keep_metadata(&*file, entry).map_err(fail)
-            });
-            match kept {
-                Ok(lost) => self.lost.add(lost),
-                Err(entry_error) => return Some(Err(entry_error)),
+        // An earlier attempt may have made hard links to the file.
+        let kept = self.disk.open_read(&target).map_err(EntryError::from);
+        let kept = kept.and_then(|file| {
+            let fail = |error: std::io::Error| entry_error(target.as_bytes(), &error);
+            if file.metadata().map_err(fail)?.id != id {
+                return Err(damaged(&target));
             }
+            keep_metadata(&*file, entry, self.preserve).map_err(fail)
+        });
+        match kept {
+            Ok(lost) => self.lost.add(lost),
+            Err(entry_error) => return Some(Err(entry_error)),
         }
         if !self.sync {
             self.group.note_own(id);

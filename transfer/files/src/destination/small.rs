@@ -126,16 +126,15 @@ pub(super) fn create(
     pool.each(folders, 1, in_folder).into_iter().flatten().collect()
 }
 
-/// Writes content and, with `preserve`, metadata; without `sync` closes the files.
+/// Writes content and metadata; without `sync` closes the files.
 pub(super) fn write(
     pool: &FilePool,
     files: Vec<(Whole, Part)>,
-    (sync, preserve): (bool, bool),
+    sync: bool,
 ) -> Vec<(Whole, Part, Result<LostMetadata, EntryError>)> {
     let write = |(file, mut part): (Whole, Part)| {
         let result = part.write(&file.content, sync).and_then(|()| {
-            let lost =
-                if preserve { part.keep_metadata(&file.entry)? } else { LostMetadata::default() };
+            let lost = part.keep_metadata(&file.entry)?;
             // Some file systems report lost content only on close.
             if sync { Ok(lost) } else { part.close().map(|()| lost) }
         });

@@ -30,13 +30,6 @@ pub enum RootError {
     NotADirectory(String),
     /// The path is neither a regular file nor a folder.
     NotAFile(String),
-    /// A rename from one folder to another.
-    OtherFolder {
-        /// The part file.
-        from: String,
-        /// Its final name.
-        to: String,
-    },
     /// The system returned an error.
     Io {
         /// The failed operation, as a verb.
@@ -73,7 +66,7 @@ impl RootError {
     pub fn reason(&self) -> String {
         let reason = match self {
             Self::Io { source, .. } => return os_text(source),
-            Self::BadName { .. } | Self::OtherFolder { .. } => return self.to_string(),
+            Self::BadName { .. } => return self.to_string(),
             Self::Escapes(_) => "a symbolic link leads out of the served folder; not followed",
             Self::Link(_) => {
                 "a symbolic link is in the way; writing follows none: remove it, or name the place \
@@ -97,7 +90,6 @@ impl RootError {
             | Self::IsADirectory(path)
             | Self::NotADirectory(path)
             | Self::NotAFile(path)
-            | Self::OtherFolder { from: path, .. }
             | Self::Io { path, .. } => path,
         }
     }
@@ -107,9 +99,6 @@ impl fmt::Display for RootError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadName { name, fault } => write!(f, "name '{name}' is refused: {fault}"),
-            Self::OtherFolder { from, to } => {
-                write!(f, "cannot rename {from} to {to}: a part file keeps its folder")
-            }
             Self::Io { operation, path, source } => {
                 write!(f, "cannot {operation} '{path}': {}", os_text(source))
             }

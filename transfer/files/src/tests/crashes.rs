@@ -232,7 +232,7 @@ fn a_small_file_costs_few_disk_calls() {
             disk.put(&path(name), content.as_ref().unwrap()).unwrap();
         }
         let set = SourceSet::in_disk(Arc::new(disk.clone()), vec![b"n".to_vec()], true);
-        assert_eq!(record(set, OPTIONS).1.failures, []);
+        assert_eq!(record(set, BLOCK_BYTES).1.failures, []);
         disk.calls()
     };
     let count = |calls: &[&str], name: &str| calls.iter().filter(|call| **call == name).count();

@@ -110,7 +110,7 @@ fn replace(bits: u32, old: u32, preserve: bool, sync: bool, small: bool) -> fs::
     if rustix::process::geteuid().is_root() {
         chown(&target, Some(1234), Some(2345)).unwrap();
     }
-    let (sent, _) = record(local(&[&source]), OPTIONS);
+    let (sent, _) = record(local(&[&source]), BLOCK_BYTES);
     let destination =
         Destination { into_directory: true, preserve, sync, ..Destination::default() };
     let mut receiver = FileReceiver::new(root_dir(to.path()), &destination, TRANSFER).unwrap();
@@ -158,7 +158,7 @@ fn folders_keep_the_sticky_bit_and_dropped_setuid_bits_are_counted() {
     write(&folder, "f", b"x");
     fs::set_permissions(folder.join("f"), Permissions::from_mode(0o4755)).unwrap();
     fs::set_permissions(&folder, Permissions::from_mode(0o1777)).unwrap();
-    let (sent, _) = record(local(&[&folder]), OPTIONS);
+    let (sent, _) = record(local(&[&folder]), BLOCK_BYTES);
     let mut receiver = receiver(to.path(), "", true);
     replay(sent, &mut receiver);
     assert_eq!(receiver.failures(), []);
@@ -183,8 +183,7 @@ fn send_changed(change: impl FnOnce(&Path) + 'static) -> SendSummary {
         })),
         ..Record::default()
     };
-    let options = SendOptions { preserve: true, block_bytes: 100_000 };
-    send_files(set, options, Have::default(), &mut sent).unwrap()
+    send_files(set, 100_000, Have::default(), &mut sent).unwrap()
 }
 
 /// Rewrites the last half of a file and restores its modification time.
@@ -227,8 +226,7 @@ fn a_source_rewritten_during_reading_is_detected_despite_a_reset_mtime() {
         })),
         ..Record::default()
     };
-    let options = SendOptions { preserve: true, block_bytes: 100_000 };
-    let summary = send_files(local(&[&file]), options, Have::default(), &mut sent).unwrap();
+    let summary = send_files(local(&[&file]), 100_000, Have::default(), &mut sent).unwrap();
     let [(_, failure)] = &summary.failures[..] else { panic!("{:?}", summary.failures) };
     assert_eq!(failure.code, FailureCode::Changed, "{failure}");
 }
@@ -328,7 +326,7 @@ fn links_are_followed_inside_the_source_and_outside_on_request() {
     let folder = from.path().join("d");
     let received = |set: SourceSet| {
         let to = TempDir::new().unwrap();
-        let (sent, summary) = record(set, OPTIONS);
+        let (sent, summary) = record(set, BLOCK_BYTES);
         let mut receiver = receiver(to.path(), "", true);
         replay(sent, &mut receiver);
         let failed = summary.failures.into_iter().map(|(_, failure)| failure.message);

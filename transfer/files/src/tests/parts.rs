@@ -8,7 +8,7 @@ fn content_altered_in_transit_never_gets_its_final_name() {
     let file = write(from.path(), "f", &[1; 2500]);
     let to = TempDir::new().unwrap();
     write(to.path(), "f", b"old");
-    let (mut sent, _) = record(local(&[&file]), OPTIONS);
+    let (mut sent, _) = record(local(&[&file]), BLOCK_BYTES);
     sent.blocks[1][3] ^= 1;
     let mut receiver = receiver(to.path(), "", true);
     let messages = replay(sent, &mut receiver);
@@ -60,7 +60,7 @@ fn part_files_are_skipped_and_cannot_be_requested() {
         local(&[&from.path().join("d")]),
         SourceSet::in_disk(root_dir(from.path()), vec![b"d".to_vec()], true),
     ] {
-        let (sent, summary) = record(set, OPTIONS);
+        let (sent, summary) = record(set, BLOCK_BYTES);
         assert_eq!(summary.failures, []);
         let to = TempDir::new().unwrap();
         let mut receiver = receiver(to.path(), "", true);
@@ -72,7 +72,7 @@ fn part_files_are_skipped_and_cannot_be_requested() {
         local(&[&from.path().join(name)]),
         SourceSet::in_disk(root_dir(from.path()), vec![name.into()], true),
     ] {
-        let (_, summary) = record(set, OPTIONS);
+        let (_, summary) = record(set, BLOCK_BYTES);
         assert_eq!(summary.failures[0].1.code, FailureCode::Refused);
         assert!(summary.failures[0].1.message.contains("under construction"));
     }

@@ -124,8 +124,8 @@ pub(super) fn read_have(receiver: &mut FileReceiver) -> Have {
 
 pub(super) fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usize) -> Attempt {
     let have = read_have(&mut receiver);
-    let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
-    let summary = send_files(set, OPTIONS, have, &mut outlet).unwrap();
+    let mut outlet = Record { block_bytes: BLOCK_BYTES, ..Record::default() };
+    let summary = send_files(set, BLOCK_BYTES, have, &mut outlet).unwrap();
     let sent = outlet.blocks.iter().map(|block| content_bytes(block)).sum();
     let mut error = None;
     let mut at = Duration::ZERO;
@@ -190,7 +190,7 @@ fn a_lost_connection_costs_no_received_data() {
     let files = few();
     let from = source(&files);
     for sync in [true, false] {
-        for blocks in 0..=usize::try_from(total(&files)).unwrap() / OPTIONS.block_bytes {
+        for blocks in 0..=usize::try_from(total(&files)).unwrap() / BLOCK_BYTES {
             let what = format!("lost after {blocks} blocks, sync {sync}");
             let disk = MemoryDisk::new(0);
             let first = attempt_until(&from, &disk, sync, blocks);
@@ -428,9 +428,9 @@ fn a_source_that_shrinks_during_a_resume_fails() {
         let have = read_have(&mut receiver);
         let big = fs::OpenOptions::new().write(true).open(from.path().join("big")).unwrap();
         let set = SourceSet::local(vec![Source::Path(from.path().join("big"))], true).unwrap();
-        let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
+        let mut outlet = Record { block_bytes: BLOCK_BYTES, ..Record::default() };
         outlet.after_first = Some(Box::new(move || big.set_len(left).unwrap()));
-        let summary = send_files(set, OPTIONS, have, &mut outlet).unwrap();
+        let summary = send_files(set, BLOCK_BYTES, have, &mut outlet).unwrap();
         let [(_, failure)] = &summary.failures[..] else { panic!("{:?}", summary.failures) };
         assert_eq!(failure.code, FailureCode::Changed, "{left}: {failure}");
         outlet.blocks.into_iter().for_each(|block| receiver.on_block(block).unwrap());
@@ -450,9 +450,9 @@ fn a_sender_without_the_final_message_resends_nothing() {
             let all = vec![Source::Path(from.path().join("."))];
             SourceSet::local(all, true).unwrap()
         };
-        let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
+        let mut outlet = Record { block_bytes: BLOCK_BYTES, ..Record::default() };
         let have = read_have(&mut receiver);
-        send_files(all(), OPTIONS, have, &mut outlet).unwrap();
+        send_files(all(), BLOCK_BYTES, have, &mut outlet).unwrap();
         outlet.blocks.into_iter().for_each(|block| receiver.on_block(block).unwrap());
         assert!(receiver.finished().is_some() && receiver.awaits_confirmation());
         drop(receiver);
@@ -470,8 +470,8 @@ fn the_rest_of_a_file_is_received_before_held_data_is_read() {
     let mut receiver = receiver_on(&disk, true).unwrap();
     let have = read_have(&mut receiver);
     let set = SourceSet::local(vec![Source::Path(from.path().join("."))], true).unwrap();
-    let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
-    send_files(set, OPTIONS, have, &mut outlet).unwrap();
+    let mut outlet = Record { block_bytes: BLOCK_BYTES, ..Record::default() };
+    send_files(set, BLOCK_BYTES, have, &mut outlet).unwrap();
     receiver.on_block(outlet.blocks.pop_front().unwrap()).unwrap();
     let counts = receiver.counts();
     assert!(counts.bytes > came - CHUNK && counts.resumed > came - 2 * CHUNK, "{counts:?}");

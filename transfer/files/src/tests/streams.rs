@@ -13,12 +13,12 @@ fn a_stream_arrives_as_a_file_or_in_a_writer() {
         };
         let to = TempDir::new().unwrap();
         let mut files = receiver(to.path(), "out", false);
-        replay(record(set(), OPTIONS).0, &mut files);
+        replay(record(set(), BLOCK_BYTES).0, &mut files);
         assert_eq!(files.finished().unwrap().entries, 1);
         assert_eq!(fs::read(to.path().join("out")).unwrap(), &content[..length]);
 
         let mut stream = StreamReceiver::new(Vec::new(), TRANSFER);
-        replay(record(set(), OPTIONS).0, &mut stream);
+        replay(record(set(), BLOCK_BYTES).0, &mut stream);
         let bytes = length as u64;
         let counts = Counts { bytes, entries: 1, files: 1, ..Counts::default() };
         assert_eq!(stream.finished(), Some(counts));
@@ -52,9 +52,9 @@ fn available_stream_data_is_sent_when_the_stream_pauses() {
     let reader = Box::new(Halting(Trickle(io::Cursor::new(content.clone())), false));
     let source = Source::Stream { name: b"stdin".to_vec(), reader };
     let mut sent = Record { may_be_short: true, ..Record::default() };
-    sent.block_bytes = OPTIONS.block_bytes;
+    sent.block_bytes = BLOCK_BYTES;
     let set = SourceSet::local(vec![source], false).unwrap();
-    send_files(set, OPTIONS, Have::default(), &mut sent).unwrap();
+    send_files(set, BLOCK_BYTES, Have::default(), &mut sent).unwrap();
     let lengths: Vec<_> = sent.blocks.iter().map(|block| content_bytes(block)).collect();
     // The name precedes the first piece, and the end follows the last piece.
     assert_eq!((lengths.len(), lengths[1], lengths[17]), (19, 617, 10_000 - 16 * 617));
@@ -73,7 +73,7 @@ fn a_stream_with_a_read_error_fails_and_leaves_no_file() {
     }
     let reader = Box::new(io::Cursor::new([1; 5000]).chain(Broken));
     let set = SourceSet::local(vec![Source::Stream { name: b"s".to_vec(), reader }], false);
-    let (sent, summary) = record(set.unwrap(), OPTIONS);
+    let (sent, summary) = record(set.unwrap(), BLOCK_BYTES);
     assert!(summary.failures[0].1.message.contains("unplugged"));
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
@@ -95,7 +95,7 @@ fn only_one_source_may_be_a_stream_and_it_is_sent_last() {
     assert!(set.needs_directory());
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
-    replay(record(set, OPTIONS).0, &mut receiver);
+    replay(record(set, BLOCK_BYTES).0, &mut receiver);
     assert_eq!(names(to.path()), ["f", "s"]);
 }
 
@@ -105,7 +105,7 @@ fn a_writer_that_fails_is_reported_with_its_cause() {
     let file = write(from.path(), "f", &[0; 5000]);
     let full = File::options().write(true).open("/dev/full").unwrap();
     let mut receiver = StreamReceiver::new(full, TRANSFER);
-    let messages = replay(record(local(&[&file]), OPTIONS).0, &mut receiver);
+    let messages = replay(record(local(&[&file]), BLOCK_BYTES).0, &mut receiver);
     assert!(matches!(&messages[0], Message::EntryFailed { failure, .. }
         if failure.code == FailureCode::NoSpace));
     assert_eq!(receiver.finished().unwrap().failed, 1);
@@ -113,7 +113,7 @@ fn a_writer_that_fails_is_reported_with_its_cause() {
     let (gone, writer) = io::pipe().unwrap();
     drop(gone);
     let mut receiver = StreamReceiver::new(writer, TRANSFER);
-    replay(record(local(&[&file]), OPTIONS).0, &mut receiver);
+    replay(record(local(&[&file]), BLOCK_BYTES).0, &mut receiver);
     assert_eq!(receiver.failures()[0].1.code, FailureCode::Cancelled);
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct Written {
 pub(crate) enum Input {
     /// The next block.
     Block(Vec<u8>),
-    /// The next listed files.
+    /// The next listed files, or the next names of a selection.
     Message(Message),
     /// The sender has confirmed that it received the result.
     Confirmed,
@@ -209,12 +209,12 @@ impl Role {
     pub(super) fn may_receive(self, message: &Message) -> bool {
         match message {
             Message::Totals { .. } | Message::Seen { .. } => self == Self::Receiver,
-            Message::Have { .. }
+            Message::Names { .. }
+            | Message::Have { .. }
             | Message::Progress { .. }
             | Message::EntryFailed { .. }
             | Message::Feedback { .. }
             | Message::Stop { .. }
-            | Message::Credit { .. }
             | Message::Steer { .. }
             | Message::Settled { .. }
             | Message::PathOpen { .. }
@@ -265,7 +265,7 @@ impl Slot {
                 ));
             }
             // A peer that requests files sends its list at once.
-            Message::Have { .. } if self.is_peers => {}
+            Message::Have { .. } | Message::Names { .. } if self.is_peers => {}
             Message::Waiting { .. } => {}
             _ if !self.is_accepted => {
                 return Err(Failure::violation(
@@ -297,7 +297,7 @@ impl Slot {
                     )
                 })?;
             }
-            Message::Seen { .. } => {
+            Message::Seen { .. } | Message::Names { .. } => {
                 self.intake.add(message.weight())?;
                 // A transfer that has just ended accepts nothing more.
                 let _ = self.input.send(Input::Message(message));

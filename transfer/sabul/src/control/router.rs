@@ -309,6 +309,7 @@ impl Router {
             | Message::PathOpen { transfer }
             | Message::PathClosed { transfer, .. }
             | Message::Seen { transfer, .. }
+            | Message::Names { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,
         };

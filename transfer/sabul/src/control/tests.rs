@@ -233,6 +233,7 @@ async fn pending_requests_are_bounded_by_weight() {
         range: None,
         archive: false,
         links_out: false,
+        selected: false,
     };
     for number in (1..512).step_by(2) {
         send(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;
@@ -253,7 +254,7 @@ async fn a_message_that_does_not_match_the_transfer_role_is_a_protocol_error() {
             Message::Feedback { transfer: 1, report: Vec::new() },
             Message::Stop { transfer: 1 },
             Message::Settled { transfer: 1 },
-            Message::Credit { transfer: 1, weight: 0 },
+            Message::Names { transfer: 1, names: Vec::new(), is_last: true },
             Message::Steer { transfer: 1, policy: "low".to_owned(), rate_limit_bps: Some(1) },
             done(1),
         ]

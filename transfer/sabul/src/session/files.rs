@@ -10,6 +10,7 @@ use sabul_files::{Destination, FileReceiver, Rules, SourceSet, local_destination
 use sabul_wire::control::{self, Failure, Open};
 
 use super::pending::Pending;
+use super::selected::ReceivedNames;
 use crate::config::Direction;
 use crate::error::Error;
 use crate::transfer::{Resume, Transfer, Work};
@@ -126,21 +127,34 @@ impl GetRequest {
     }
 
     fn accept_from(
-        self,
+        mut self,
         set: impl FnOnce(Vec<Vec<u8>>, bool) -> SourceSet,
     ) -> Result<Transfer, Error> {
-        let Some(Open {
-            request: control::Request::Get { sources, recursive, rules, range, archive, links_out },
-            ..
-        }) = self.pending.open().cloned()
+        let control = self.pending.cx.control.clone();
+        let Some((Open { request, .. }, mailbox)) = &mut self.pending.parts else {
+            return Err(Error::Cancelled);
+        };
+        let control::Request::Get {
+            sources,
+            recursive,
+            rules,
+            range,
+            archive,
+            links_out,
+            selected,
+        } = request.clone()
         else {
             return Err(Error::Cancelled);
         };
+        let names = selected.then(|| ReceivedNames::new(mailbox, control));
         self.pending.accept(Direction::Send, |_| {
             let set = set(sources, recursive).with_patterns().with_range(range);
             let set = set.with_rules(Rules::new(&rules)?).with_archive_mode(archive);
-            let set = set.with_links_out(links_out);
-            Ok(Work::Send { set, announce_times: true, resume: Resume::Yes })
+            let mut set = set.with_links_out(links_out);
+            if let Some(names) = names {
+                set = set.with_selection(Box::new(names));
+            }
+            Ok(Work::Send { set, resume: Resume::Yes })
         })
     }
 }

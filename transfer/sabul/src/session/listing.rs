@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul_wire::control::{
-    self, Done, Failure, FailureCode, MAX_SEEN, Message, Open, Rule, Seen, View,
+    self, Done, Failure, FailureCode, MAX_SEEN, Message, NewMetadata, Open, Rule, Seen, View,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::machine::thread;
 use crate::transfer::Context;
 use sabul_files::disk::Disk;
-use sabul_files::{DirectoryListing, ListingStep, NameChange};
+use sabul_files::{DirectoryListing, ListingStep, NameChange, rename, set_metadata};
 
 /// Most entries queued for the application.
 const WAITING_MAX: usize = 4096;
@@ -92,6 +92,27 @@ impl Session {
         parents: bool,
     ) -> Result<Changed, Error> {
         self.change(control::Request::MakeFolders { places, parents }).await
+    }
+
+    /// Renames a file, link or directory of the peer in one step. If `to` is a directory, the name is kept inside the
+    /// directory. Without `replace` an existing file stays.
+    ///
+    /// # Errors
+    /// If the name was not changed, the peer does not allow writing or the session is over.
+    pub async fn rename(&self, from: Vec<u8>, to: Vec<u8>, replace: bool) -> Result<(), Error> {
+        let changed = self.change(control::Request::Rename { from, to, replace }).await?;
+        match changed.failures.into_iter().next() {
+            Some((_, failure)) => Err(failure.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets metadata of files and directories of the peer; links are not followed.
+    ///
+    /// # Errors
+    /// If the peer does not allow writing or the session is over.
+    pub async fn set_metadata(&self, changes: Vec<NewMetadata>) -> Result<Changed, Error> {
+        self.change(control::Request::SetMetadata { changes }).await
     }
 
     async fn change(&self, request: control::Request) -> Result<Changed, Error> {
@@ -238,11 +259,11 @@ pub struct ListingRequest {
     pub(super) pending: Pending,
 }
 
-/// Request of the peer to remove files or to create directories.
+/// Request of the peer to remove or rename files, or to create directories.
 #[derive(Debug)]
 pub struct ChangeRequest {
     pub(super) pending: Pending,
-    /// Removal if true; otherwise creation of directories.
+    /// Removal if true; otherwise renaming or creation of directories.
     pub is_removal: bool,
 }
 
@@ -309,12 +330,20 @@ impl ChangeRequest {
     pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
         let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
         let cx = self.pending.cx.clone();
-        let (places, change) = match (open.request, open.direction) {
+        let changes: Vec<Change> = match (open.request, open.direction) {
             (control::Request::Remove { places, recursive }, control::Direction::Push) => {
-                (places, NameChange::Remove { recursive })
+                let change = NameChange::Remove { recursive };
+                places.into_iter().map(|place| Change::Name(place, change)).collect()
             }
             (control::Request::MakeFolders { places, parents }, control::Direction::Push) => {
-                (places, NameChange::Make { parents })
+                let change = NameChange::Make { parents };
+                places.into_iter().map(|place| Change::Name(place, change)).collect()
+            }
+            (control::Request::Rename { from, to, replace }, control::Direction::Push) => {
+                vec![Change::Rename { from, to, replace }]
+            }
+            (control::Request::SetMetadata { changes }, control::Direction::Push) => {
+                changes.into_iter().map(Change::Metadata).collect()
             }
             _ => return turn_away(&cx, &mailbox, other_way()),
         };
@@ -324,8 +353,8 @@ impl ChangeRequest {
         work(&cx, mailbox, block_bytes, move |stop| {
             let is_over = || stop.load(Ordering::Acquire);
             let (mut names, mut failed) = (0, 0);
-            for (at, place) in places.iter().enumerate() {
-                match change.apply(disk.as_deref(), place, &is_over) {
+            for (at, change) in changes.iter().enumerate() {
+                match change.apply(disk.as_deref(), &is_over) {
                     Ok(changed) => names += changed,
                     Err(failure) => {
                         failed += 1;
@@ -351,6 +380,24 @@ impl ChangeRequest {
             }))
         })
         .await
+    }
+}
+
+/// A change of a name or its metadata that the peer requests.
+enum Change {
+    Name(Vec<u8>, NameChange),
+    Rename { from: Vec<u8>, to: Vec<u8>, replace: bool },
+    Metadata(NewMetadata),
+}
+
+impl Change {
+    /// Applies the change; returns the number of names that changed.
+    fn apply(&self, disk: Option<&dyn Disk>, is_over: &dyn Fn() -> bool) -> Result<u64, Failure> {
+        match self {
+            Self::Name(place, change) => change.apply(disk, place, is_over),
+            Self::Rename { from, to, replace } => rename(disk, from, to, *replace).map(|()| 1),
+            Self::Metadata(change) => set_metadata(disk, change).map(|()| 1),
+        }
     }
 }
 

@@ -69,6 +69,10 @@ pub enum Purpose {
     Removal,
     /// Create directories.
     Folders,
+    /// Rename a file or directory.
+    Renaming,
+    /// Set metadata of files or directories.
+    Metadata,
 }
 
 /// Description of a peer's request.
@@ -97,6 +101,10 @@ impl Order {
             control::Request::Look { places, .. }
             | control::Request::Remove { places, .. }
             | control::Request::MakeFolders { places, .. } => places.clone(),
+            control::Request::Rename { from, to, .. } => vec![from.clone(), to.clone()],
+            control::Request::SetMetadata { changes } => {
+                changes.iter().map(|change| change.path.clone()).collect()
+            }
             control::Request::Stream { name } => vec![name.clone().into_bytes()],
             control::Request::Measure { .. } => Vec::new(),
         };
@@ -107,6 +115,8 @@ impl Order {
             control::Request::Look { .. } => Purpose::Listing,
             control::Request::Remove { .. } => Purpose::Removal,
             control::Request::MakeFolders { .. } => Purpose::Folders,
+            control::Request::Rename { .. } => Purpose::Renaming,
+            control::Request::SetMetadata { .. } => Purpose::Metadata,
         };
         Self { direction: Direction::for_acceptor(open.direction), names, purpose }
     }

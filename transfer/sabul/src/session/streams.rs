@@ -29,7 +29,7 @@ impl StreamRequest {
     /// If the peer opened the stream to send, or the session is over.
     pub fn accept_sender(self) -> Result<SendStream, Error> {
         let (pipe, set) = stream::source(self.pending.cx.control.runtime().clone())?;
-        let work = Work::Send { set, announce_times: false, resume: Resume::Never };
+        let work = Work::Send { set, resume: Resume::Never };
         let transfer = self.pending.accept(Direction::Send, |_| Ok(work))?;
         Ok(SendStream::new(pipe, transfer))
     }

@@ -36,7 +36,7 @@ async fn answer_with(session: Session, path: PathBuf) -> Result<Report, Error> {
         panic!("the other end asks for files")
     };
     let set = SourceSet::local(vec![Source::Path(path)], true).unwrap();
-    let work = Work::Send { set, announce_times: false, resume: Resume::Never };
+    let work = Work::Send { set, resume: Resume::Never };
     pending.accept(Direction::Send, |_| Ok(work)).unwrap().finish().await
 }
 

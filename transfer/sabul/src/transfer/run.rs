@@ -40,7 +40,7 @@ use crate::steer::Steering;
 use crate::writers::WriterNote;
 use carrier::{Carriage, Established};
 use paths::Paths;
-use sabul_files::{Counts, Have, SendOptions, SourceSet, Totals};
+use sabul_files::{Counts, Have, SourceSet, Totals};
 use udp::UdpSettings;
 
 /// How long the end of a transfer waits for its writing thread to clean up.
@@ -52,7 +52,6 @@ pub(crate) enum Work {
     /// Send these files or this stream.
     Send {
         set: SourceSet,
-        announce_times: bool,
         /// Whether to resume from the receiver's partial data. For files the receiver sends a list, possibly empty, and
         /// the sender waits for the list; not for a single stream.
         resume: Resume,
@@ -466,10 +465,9 @@ impl Run {
             self.threads.files.take(),
             ReaderTask {
                 source: match work {
-                    Work::Send { set, announce_times, resume } => {
-                        let options = SendOptions { preserve: announce_times, block_bytes };
+                    Work::Send { set, resume } => {
                         let have = if resume == Resume::Yes { have } else { Have::default() };
-                        Some(DataSource::Set(set, options, have))
+                        Some(DataSource::Set(set, block_bytes, have))
                     }
                     Work::SendMeasure(limit) => Some(DataSource::Measure(limit, block_bytes)),
                     Work::Receive(_) | Work::ReceiveMeasure(_) => None,

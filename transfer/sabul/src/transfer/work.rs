@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::machine::{Machine, ReservedThread, on_thread};
 use sabul_files::root::RootPath;
 use sabul_files::{
-    Counts, Have, HaveMessages, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary,
-    Sink, SourceSet, Stopped, send_files,
+    Counts, Have, HaveMessages, Outlet, PROGRESS_INTERVAL, Receiver, SendSummary, Sink, SourceSet,
+    Stopped, send_files,
 };
 
 /// Upper bound of a measurement block's table in bytes: one record of each kind, with a short name.
@@ -71,8 +71,8 @@ impl Outlet for ChannelOutlet {
 
 /// Data source of a reader.
 pub(crate) enum DataSource {
-    /// Files or a stream, without the parts that the receiver has.
-    Set(SourceSet, SendOptions, Have),
+    /// Files or a stream in blocks of this size, without the parts that the receiver has.
+    Set(SourceSet, usize, Have),
     /// Blocks of this size from memory.
     Measure(MeasureLimit, usize),
 }
@@ -89,8 +89,8 @@ impl ReaderTask {
     /// Reads, hashes and queues all data, or returns when the channel is stopped; blocks.
     pub(crate) fn run(mut self) {
         let summary = match self.source.take() {
-            Some(DataSource::Set(set, options, have)) => {
-                send_files(set, options, have, &mut self.outlet).ok()
+            Some(DataSource::Set(set, block_bytes, have)) => {
+                send_files(set, block_bytes, have, &mut self.outlet).ok()
             }
             Some(DataSource::Measure(limit, block_bytes)) => {
                 send_measure(limit, block_bytes, &mut self.outlet)

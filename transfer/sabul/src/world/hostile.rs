@@ -46,6 +46,8 @@ impl HostilePeer {
                 range: None,
                 archive: self.0.random.below(2) == 0,
                 links_out: self.0.random.below(2) == 0,
+                // A reader that waits for names would stop the virtual time.
+                selected: false,
             },
             1 => Request::Stream { name: self.0.text() },
             2 => Request::Measure { bytes: Some(self.0.size()), millis: None },
@@ -83,7 +85,7 @@ impl HostilePeer {
 
     fn message(&mut self) -> Message {
         let transfer = self.0.number();
-        match self.0.random.below(18) {
+        match self.0.random.below(19) {
             0..=2 => self.open(),
             3 => Message::Accept { transfer, block_bytes: 1 << self.0.random.below(32) },
             4..=8 => Message::Progress {
@@ -122,6 +124,10 @@ impl HostilePeer {
             17 => {
                 let entries = (0..self.0.random.below(4)).map(|_| self.seen()).collect();
                 Message::Seen { transfer, entries, is_last: self.0.random.below(2) == 0 }
+            }
+            18 => {
+                let names = (0..self.0.random.below(4)).map(|_| self.0.name()).collect();
+                Message::Names { transfer, names, is_last: self.0.random.below(2) == 0 }
             }
             14 => Message::Welcome { version: 9, suite: 2, software: self.0.text() },
             _ => Message::Cancel { transfer: Some(transfer), failure: self.0.failure() },

@@ -80,12 +80,11 @@ impl Outlet for Script {
 /// Runs the reader of a transfer: reads everything at once, and hands over blocks as buffers become
 /// free.
 pub(crate) async fn run_reader(mut reading: ReaderTask) {
-    let Some(DataSource::Set(set, options, have)) = reading.source.take() else {
+    let Some(DataSource::Set(set, block_bytes, have)) = reading.source.take() else {
         return reading.finish(None);
     };
-    let block_bytes = options.block_bytes;
     let mut script = Script { block_bytes, blocks: Vec::new(), entries: Vec::new(), totals: None };
-    let summary = send_files(set, options, have, &mut script).ok();
+    let summary = send_files(set, block_bytes, have, &mut script).ok();
     for (path, failure) in summary.iter().flat_map(|summary| &summary.failures) {
         reading.outlet.failed(path, failure);
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::limits::{ITEM, MAX_NAME};
-use super::{Failure, bounds};
+use super::{Failure, Owner, bounds};
 
 /// Most paths in one request about files.
 pub const MAX_PLACES: usize = 1024;
@@ -78,6 +78,27 @@ pub enum SeenKind {
     Link,
     /// A device, pipe or socket.
     Other,
+}
+
+/// New metadata of a file or directory that exists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewMetadata {
+    /// Path relative to the root; a symbolic link is not followed.
+    #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
+    pub path: Vec<u8>,
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Modification time in nanoseconds since 1970.
+    pub modified_ns: Option<i64>,
+    /// Owner and group.
+    pub owner: Option<Owner>,
+}
+
+impl NewMetadata {
+    /// Assumed memory use in bytes.
+    pub(super) fn weight(&self) -> usize {
+        ITEM + self.path.len()
+    }
 }
 
 /// One listed name with its metadata.

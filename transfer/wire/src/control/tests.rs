@@ -15,6 +15,7 @@ fn messages_round_trip_behind_their_length() {
         Message::Offer { version: 1, keys: vec![[7; 32], [8; 32]] },
         Message::Choose { key: 1 },
         login(vec![9; 300]),
+        Message::Names { transfer: 3, names: vec![b"a/b".to_vec(), b"c".to_vec()], is_last: true },
         Message::Cancel {
             transfer: None,
             failure: Failure::new(FailureCode::NoSpace, "disk full"),
@@ -57,7 +58,15 @@ fn each_byte_and_item_of_a_request_adds_to_its_weight() {
     let rule = |length| Rule { takes: true, pattern: vec![b'x'; length] };
     let get = |rules| {
         let (sources, recursive, range) = (Vec::new(), false, None);
-        open(Request::Get { sources, recursive, rules, range, archive: false, links_out: false })
+        open(Request::Get {
+            sources,
+            recursive,
+            rules,
+            range,
+            archive: false,
+            links_out: false,
+            selected: false,
+        })
     };
     let with_params = |params: &[(&str, &str)]| {
         let mut open = get(Vec::new());
@@ -136,6 +145,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
             range,
             archive: false,
             links_out: false,
+            selected: false,
         }))
     };
     let params = |count| {
@@ -225,6 +235,7 @@ fn only_certain_message_kinds_may_be_long() {
         Message::Open(open(Request::Stream { name: String::new() })),
         Message::Have { transfer: 0, files: vec![], wholes: vec![], is_last: true },
         Message::Seen { transfer: 0, entries: vec![], is_last: true },
+        Message::Names { transfer: 0, names: vec![vec![b'x'; 250]; MAX_NAMES], is_last: true },
         Message::EntryFailed { transfer: u32::MAX, index: u64::MAX, failure: failure.clone() },
         Message::Cancel { transfer: None, failure },
     ] {
@@ -238,6 +249,7 @@ fn only_certain_message_kinds_may_be_long() {
             Message::Open(_) => MAX_OPEN,
             Message::Seen { .. } => MAX_MESSAGE,
             Message::Have { .. } => MAX_HAVE,
+            Message::Names { .. } => MAX_NAMES_BODY,
             _ => MAX_SMALL,
         };
         assert_eq!(body_limit(body[0]), expected, "{message:?}");
@@ -360,8 +372,9 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                 range,
                 archive: true,
                 links_out: true,
+                selected: true,
             },
-            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1][..],
+            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1, 1][..],
         ),
         (
             Request::Look { places: places.clone(), view: View::Tree, rules },
@@ -369,6 +382,21 @@ fn file_requests_and_answers_have_the_documented_bytes() {
         ),
         (Request::Remove { places: places.clone(), recursive: true }, &[5, 1, 1, b'x', 1]),
         (Request::MakeFolders { places, parents: false }, &[6, 1, 1, b'x', 0]),
+        (
+            Request::Rename { from: b"x".to_vec(), to: b"yz".to_vec(), replace: true },
+            &[7, 1, b'x', 2, b'y', b'z', 1],
+        ),
+        (
+            Request::SetMetadata {
+                changes: vec![NewMetadata {
+                    path: b"x".to_vec(),
+                    mode: Some(0o600),
+                    modified_ns: Some(-1),
+                    owner: Some(Owner { user: 1, group: 2 }),
+                }],
+            },
+            &[8, 1, 1, b'x', 1, 0x80, 0x03, 1, 1, 1, 1, 2],
+        ),
     ] {
         assert_eq!(postcard::to_allocvec(&request).unwrap(), bytes);
     }

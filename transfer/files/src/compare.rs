@@ -1,0 +1,447 @@
+//! Comparison of a source tree with a destination tree, from the listings of both in the order of a walk.
+//!
+//! Both listings are read at the same time, and each difference is returned as soon as it is known.
+//! Not here:    listings ([`super::DirectoryListing`]), the copy of the differences.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+
+use sabul_wire::control::{Facts, Failure, FailureCode, Seen, SeenKind};
+
+/// Which differences count.
+#[derive(Clone, Debug, Default)]
+pub struct CompareOptions {
+    /// Files of equal size are equal, whatever their times.
+    pub size_only: bool,
+    /// A newer file at the destination stays.
+    pub keep_newer: bool,
+    /// Only entries that exist at the destination are copied.
+    pub existing: bool,
+    /// Only entries that do not exist at the destination are copied.
+    pub ignore_existing: bool,
+    /// Times that differ by at most this many nanoseconds are equal.
+    pub window_ns: i64,
+    /// Permission bits count.
+    pub modes: bool,
+    /// Owner and group count.
+    pub owners: bool,
+    /// Directories that exist are compared, too. Otherwise only a missing directory is a difference.
+    pub directories: bool,
+    /// Entries that exist only at the destination are removed later, which changes the times of their directories.
+    pub removes: bool,
+    /// Names of several sources in the order of the walk; empty for a single source.
+    pub order: Vec<Vec<u8>>,
+}
+
+/// An item of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// The entry is missing at the destination, or differs there.
+    Copy {
+        /// Name of the entry.
+        path: Vec<u8>,
+        /// Metadata at the source.
+        source: Facts,
+        /// Metadata at the destination, if the entry exists there.
+        old: Option<Facts>,
+    },
+    /// Only the metadata differs, and the content need not be copied. A directory comes after its content.
+    Adjust {
+        /// Name of the entry.
+        path: Vec<u8>,
+        /// Metadata at the source.
+        source: Facts,
+        /// Metadata at the destination.
+        old: Facts,
+    },
+    /// The entry is equal, or the options exclude its copy.
+    Same {
+        /// Name of the entry.
+        path: Vec<u8>,
+        /// Metadata at the source.
+        source: Facts,
+    },
+    /// The entry exists only at the destination.
+    Extra {
+        /// Name of the entry.
+        path: Vec<u8>,
+        /// Metadata at the destination.
+        old: Facts,
+    },
+    /// The source cannot be read here.
+    SourceFailed(Vec<u8>, Failure),
+    /// The destination cannot be read here, and the source has no such entry.
+    DestinationFailed(Vec<u8>, Failure),
+    /// A listing is not in the order of a walk, so that nothing more can be compared.
+    Disordered(Vec<u8>),
+}
+
+/// A directory that exists at both ends and whose content is being compared.
+#[derive(Debug)]
+struct Open {
+    path: Vec<u8>,
+    source: Facts,
+    old: Facts,
+    is_different: bool,
+}
+
+/// Comparison in progress. `E` is an error of a listing.
+pub struct Comparison<S: Iterator, D: Iterator> {
+    options: CompareOptions,
+    order: WalkOrder,
+    source: Peekable<S>,
+    destination: Peekable<D>,
+    open: Vec<Open>,
+    /// The last name of each listing.
+    last: [Option<Vec<u8>>; 2],
+    is_over: bool,
+}
+
+impl<S: Iterator, D: Iterator> std::fmt::Debug for Comparison<S, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Comparison").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+impl<E, S, D> Comparison<S, D>
+where
+    S: Iterator<Item = Result<Seen, E>>,
+    D: Iterator<Item = Result<Seen, E>>,
+{
+    /// Starts to compare. Both listings have the order of a walk.
+    pub fn new(options: CompareOptions, source: S, destination: D) -> Self {
+        let order = WalkOrder(options.order.iter().cloned().zip(0..).collect());
+        let (source, destination) = (source.peekable(), destination.peekable());
+        let last = [None, None];
+        Self { options, order, source, destination, open: Vec::new(), last, is_over: false }
+    }
+
+    fn step(&mut self) -> Option<Result<Difference, E>> {
+        while !self.is_over {
+            let next = match (self.source.peek(), self.destination.peek()) {
+                (None, None) => return self.close_until(None).map(Ok),
+                (Some(Err(_)), _) => return self.source.next()?.err().map(Err),
+                (_, Some(Err(_))) => return self.destination.next()?.err().map(Err),
+                (Some(Ok(source)), Some(Ok(old))) => self.order.cmp(&source.path, &old.path),
+                (Some(Ok(_)), None) => Ordering::Less,
+                (None, Some(Ok(_))) => Ordering::Greater,
+            };
+            let first = match next {
+                Ordering::Greater => self.destination.peek(),
+                _ => self.source.peek(),
+            };
+            let first = match first {
+                Some(Ok(seen)) => seen.path.clone(),
+                _ => return None,
+            };
+            if let Some(left) = self.close_until(Some(&first)) {
+                return Some(Ok(left));
+            }
+            let source = if next == Ordering::Greater { None } else { self.source.next()?.ok() };
+            let old = if next == Ordering::Less { None } else { self.destination.next()?.ok() };
+            for (at, is_here) in [(0, source.is_some()), (1, old.is_some())] {
+                if is_here && self.is_disordered(at, &first) {
+                    self.is_over = true;
+                    return Some(Ok(Difference::Disordered(first)));
+                }
+            }
+            if let Some(difference) = self.compare(first, source, old) {
+                return Some(Ok(difference));
+            }
+        }
+        None
+    }
+
+    /// Whether a name comes before the last name of its listing. Records the name.
+    fn is_disordered(&mut self, listing: usize, path: &[u8]) -> bool {
+        let last = self.last[listing].replace(path.to_vec());
+        last.is_some_and(|last| self.order.cmp(&last, path) != Ordering::Less)
+    }
+
+    /// Closes a directory that does not contain the path. Returns the directory if it has to be copied.
+    fn close_until(&mut self, path: Option<&[u8]>) -> Option<Difference> {
+        let open = self.open.pop()?;
+        if path.is_some_and(|path| is_below(path, &open.path)) {
+            self.open.push(open);
+            return None;
+        }
+        let Open { path, source, old, is_different } = open;
+        Some(match is_different {
+            true => Difference::Adjust { path, source, old },
+            false => Difference::Same { path, source },
+        })
+    }
+
+    fn compare(
+        &mut self,
+        path: Vec<u8>,
+        source: Option<Seen>,
+        old: Option<Seen>,
+    ) -> Option<Difference> {
+        let old = match old.map(|old| old.outcome) {
+            Some(Err(failure)) if failure.code == FailureCode::NotFound => None,
+            Some(Err(failure)) if source.is_none() => {
+                return Some(Difference::DestinationFailed(path, failure));
+            }
+            old => old.and_then(Result::ok),
+        };
+        let source = match source.map(|source| source.outcome) {
+            Some(Err(failure)) => return Some(Difference::SourceFailed(path, failure)),
+            Some(Ok(source)) => source,
+            None => {
+                let old = old?;
+                if self.options.removes {
+                    self.touch();
+                }
+                return Some(Difference::Extra { path, old });
+            }
+        };
+        let Some(old) = old else {
+            if self.options.existing {
+                return Some(Difference::Same { path, source });
+            }
+            self.touch();
+            return Some(Difference::Copy { path, source, old: None });
+        };
+        let are_directories = [source.kind, old.kind] == [SeenKind::Directory; 2];
+        if are_directories {
+            let is_different = self.options.directories && self.options.differs(&source, &old);
+            self.open.push(Open { path, source, old, is_different });
+            return None;
+        }
+        if self.options.ignore_existing || !self.options.differs(&source, &old) {
+            return Some(Difference::Same { path, source });
+        }
+        let is_newer = old.modified_ns > source.modified_ns && source.kind == old.kind;
+        if self.options.keep_newer && is_newer {
+            return Some(Difference::Same { path, source });
+        }
+        let is_file = [source.kind, old.kind] == [SeenKind::File; 2];
+        if is_file && !self.options.content_differs(&source, &old) {
+            return Some(Difference::Adjust { path, source, old });
+        }
+        self.touch();
+        Some(Difference::Copy { path, source, old: Some(old) })
+    }
+
+    /// Records that the content of the innermost directory changes, and so its time.
+    fn touch(&mut self) {
+        if let Some(open) = self.open.last_mut().filter(|_| self.options.directories) {
+            open.is_different = true;
+        }
+    }
+}
+
+impl CompareOptions {
+    /// Whether an entry needs no copy, if this is its metadata at both ends.
+    pub fn is_same(&self, source: &Facts, old: &Facts) -> bool {
+        let are_directories = [source.kind, old.kind] == [SeenKind::Directory; 2];
+        (are_directories && !self.directories) || !self.differs(source, old)
+    }
+
+    /// Whether kind, size or time differ.
+    fn content_differs(&self, source: &Facts, old: &Facts) -> bool {
+        let is_directory = source.kind == SeenKind::Directory;
+        source.kind != old.kind
+            || (!is_directory && source.size != old.size)
+            || (!self.size_only && !is_same_time(source, old, self.window_ns))
+    }
+
+    fn differs(&self, source: &Facts, old: &Facts) -> bool {
+        self.content_differs(source, old)
+            || (self.modes
+                && source.kind != SeenKind::Link
+                && (source.mode ^ old.mode) & 0o777 != 0)
+            || (self.owners && (source.owner, source.group) != (old.owner, old.group))
+    }
+}
+
+impl<E, S, D> Iterator for Comparison<S, D>
+where
+    S: Iterator<Item = Result<Seen, E>>,
+    D: Iterator<Item = Result<Seen, E>>,
+{
+    type Item = Result<Difference, E>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step()
+    }
+}
+
+/// Whether two times are equal. A time at the destination without a fraction of a second is compared in seconds: its
+/// file system may keep no more.
+fn is_same_time(source: &Facts, old: &Facts, window_ns: i64) -> bool {
+    const SECOND: i64 = 1_000_000_000;
+    match (source.modified_ns, old.modified_ns) {
+        (Some(source), Some(old)) => {
+            source.abs_diff(old) <= window_ns.unsigned_abs()
+                || (old.rem_euclid(SECOND) == 0
+                    && source.div_euclid(SECOND) == old.div_euclid(SECOND))
+        }
+        (source, old) => source == old,
+    }
+}
+
+/// Order of names in a walk: the sources as given, then a directory, its content, and the next name by bytes.
+#[derive(Debug)]
+struct WalkOrder(BTreeMap<Vec<u8>, usize>);
+
+impl WalkOrder {
+    fn cmp(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let rank = |path: &[u8]| {
+            let top = path.split(|&byte| byte == b'/').next().unwrap_or_default();
+            self.0.get(top).copied().unwrap_or(usize::MAX)
+        };
+        let ranks = if self.0.is_empty() { Ordering::Equal } else { rank(a).cmp(&rank(b)) };
+        // No name contains a NUL byte, so a slash that counts as NUL ends the shorter component first.
+        let key = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
+        ranks.then_with(|| a.iter().map(key).cmp(b.iter().map(key)))
+    }
+}
+
+fn is_below(path: &[u8], directory: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    const T: i64 = 1_700_000_000_123_456_789;
+
+    fn seen(path: &str, kind: SeenKind, size: u64, modified_ns: i64) -> Result<Seen, Infallible> {
+        let facts =
+            Facts { kind, size, mode: 0o644, modified_ns: Some(modified_ns), owner: 0, group: 0 };
+        Ok(Seen { path: path.into(), outcome: Ok(facts) })
+    }
+
+    fn file(path: &str, size: u64, modified_ns: i64) -> Result<Seen, Infallible> {
+        seen(path, SeenKind::File, size, modified_ns)
+    }
+
+    fn directory(path: &str, modified_ns: i64) -> Result<Seen, Infallible> {
+        seen(path, SeenKind::Directory, 0, modified_ns)
+    }
+
+    /// Compares and returns one word for each item.
+    fn compare(
+        options: CompareOptions,
+        source: Vec<Result<Seen, Infallible>>,
+        destination: Vec<Result<Seen, Infallible>>,
+    ) -> Vec<String> {
+        let all = Comparison::new(options, source.into_iter(), destination.into_iter());
+        let word = |difference| {
+            let (word, path) = match difference {
+                Ok(Difference::Copy { path, old: None, .. }) => ("new", path),
+                Ok(Difference::Copy { path, .. }) => ("changed", path),
+                Ok(Difference::Adjust { path, .. }) => ("adjust", path),
+                Ok(Difference::Same { path, .. }) => ("same", path),
+                Ok(Difference::Extra { path, .. }) => ("extra", path),
+                Ok(Difference::SourceFailed(path, _)) => ("unreadable", path),
+                Ok(Difference::DestinationFailed(path, _)) => ("unknown", path),
+                Ok(Difference::Disordered(path)) => ("disordered", path),
+            };
+            format!("{word} {}", String::from_utf8(path).unwrap())
+        };
+        all.map(word).collect()
+    }
+
+    #[test]
+    fn each_kind_of_difference_is_found_in_the_order_of_the_walk() {
+        let options = || CompareOptions { directories: true, ..CompareOptions::default() };
+        let source = vec![
+            directory("a", T),
+            file("a/new", 1, T),
+            file("a/same", 1, T),
+            // A name with a byte below the slash comes after the content of the directory.
+            file("a-b", 2, T),
+            file("longer", 3, T),
+            file("newer", 3, T),
+            directory("z", T),
+            file("z/same", 1, T),
+        ];
+        let destination = vec![
+            directory("a", T),
+            file("a/gone", 1, T),
+            file("a/same", 1, T),
+            file("a-b", 2, T),
+            directory("gone", T),
+            file("gone/too", 1, T),
+            file("longer", 2, T),
+            file("newer", 3, T - 1),
+            directory("z", T),
+            file("z/same", 1, T),
+        ];
+        let all = compare(options(), source, destination);
+        let expected = [
+            "extra a/gone",
+            "new a/new",
+            "same a/same",
+            "adjust a",
+            "same a-b",
+            "extra gone",
+            "extra gone/too",
+            "changed longer",
+            "changed newer",
+            "same z/same",
+            "same z",
+        ];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn options_decide_about_times_and_existing_files() {
+        let one = |options: CompareOptions, source_ns, old_ns| {
+            compare(options, vec![file("f", 1, source_ns)], vec![file("f", 1, old_ns)])
+        };
+        let plain = CompareOptions::default;
+        assert_eq!(one(plain(), T, T + 1), ["changed f"]);
+        assert_eq!(one(plain(), T, T / 1_000_000_000 * 1_000_000_000), ["same f"], "whole seconds");
+        assert_eq!(one(plain(), T, (T / 1_000_000_000 + 1) * 1_000_000_000), ["changed f"]);
+        let window = CompareOptions { window_ns: 2_000_000_000, ..plain() };
+        assert_eq!(one(window.clone(), T, T + 2_000_000_000), ["same f"]);
+        assert_eq!(one(window, T, T + 2_000_000_001), ["changed f"]);
+        assert_eq!(one(CompareOptions { size_only: true, ..plain() }, T, 0), ["same f"]);
+        let keep_newer = CompareOptions { keep_newer: true, ..plain() };
+        assert_eq!(one(keep_newer.clone(), T, T + 1), ["same f"]);
+        assert_eq!(one(keep_newer, T, T - 1), ["changed f"]);
+        assert_eq!(one(CompareOptions { ignore_existing: true, ..plain() }, T, 0), ["same f"]);
+        let existing = CompareOptions { existing: true, ..plain() };
+        assert_eq!(compare(existing, vec![file("f", 1, T)], vec![]), ["same f"]);
+    }
+
+    #[test]
+    fn several_sources_are_compared_in_their_own_order() {
+        let order = vec![b"z".to_vec(), b"a".to_vec()];
+        let options = CompareOptions { order, ..CompareOptions::default() };
+        let source = vec![directory("z", T), file("z/1", 1, T), file("a", 1, T)];
+        let destination = vec![directory("z", T), file("z/1", 1, T), file("a", 2, T)];
+        assert_eq!(compare(options, source, destination), ["same z/1", "same z", "changed a"]);
+    }
+
+    #[test]
+    fn a_listing_in_another_order_ends_the_comparison() {
+        let destination = vec![file("b", 1, T), file("a", 1, T), file("c", 1, T)];
+        let all = compare(CompareOptions::default(), vec![file("d", 1, T)], destination);
+        assert_eq!(all, ["extra b", "disordered a"]);
+    }
+
+    #[test]
+    fn failures_of_either_side_are_no_differences() {
+        let failed = |path: &str, code| {
+            Ok(Seen { path: path.into(), outcome: Err(Failure::new(code, "it failed")) })
+        };
+        let source = vec![failed("a", FailureCode::Unreadable), file("b", 1, T), file("c", 1, T)];
+        let destination = vec![
+            file("a", 1, T),
+            failed("b", FailureCode::Unreadable),
+            failed("c", FailureCode::NotFound),
+            failed("d", FailureCode::Unreadable),
+        ];
+        let all = compare(CompareOptions::default(), source, destination);
+        assert_eq!(all, ["unreadable a", "new b", "new c", "unknown d"]);
+    }
+}

@@ -1,0 +1,114 @@
+//! Names of the entries to send, chosen by a comparison of both ends.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use sabul_wire::control::Failure;
+
+use super::glob::{self, Matches};
+use super::source::{is_content, last_component};
+use super::tree::Tree;
+
+/// How long a walk waits for a name before it sends the entries so far.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// Names of the entries to send, as a copy of all sources would name them. A directory is sent without its content.
+pub trait Selection: Send {
+    /// Returns the next name; waits at most some milliseconds.
+    fn next(&mut self) -> Selected;
+}
+
+/// Result of [`Selection::next`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selected {
+    /// The next name.
+    Name(Vec<u8>),
+    /// The next name is not known yet.
+    NotYet,
+    /// There are no more names.
+    End,
+}
+
+impl Selection for Receiver<Vec<u8>> {
+    fn next(&mut self) -> Selected {
+        match self.recv_timeout(WAIT) {
+            Ok(name) => Selected::Name(name),
+            Err(RecvTimeoutError::Timeout) => Selected::NotYet,
+            Err(RecvTimeoutError::Disconnected) => Selected::End,
+        }
+    }
+}
+
+/// The chosen names of a walk, and the sources to which the names belong.
+pub(super) struct Chosen {
+    names: Box<dyn Selection>,
+    /// Sources by the name of their entry.
+    sources: BTreeMap<Vec<u8>, PathBuf>,
+    /// Directories whose content goes to the top level.
+    contents: Vec<PathBuf>,
+    /// Patterns without a match.
+    failures: BTreeMap<Vec<u8>, Failure>,
+}
+
+impl std::fmt::Debug for Chosen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chosen").field("sources", &self.sources).finish_non_exhaustive()
+    }
+}
+
+impl Chosen {
+    pub(super) fn new(names: Box<dyn Selection>) -> Self {
+        Self { names, sources: BTreeMap::new(), contents: Vec::new(), failures: BTreeMap::new() }
+    }
+
+    /// Adds the sources of the walk. With `are_patterns`, a source may be a pattern.
+    pub(super) fn add(&mut self, tree: &Tree, sources: Vec<PathBuf>, are_patterns: bool) {
+        for source in sources {
+            let bytes = source.as_os_str().as_bytes();
+            let matches = match are_patterns && glob::is_pattern(bytes) {
+                true => glob::expand(tree, &source),
+                false => Ok(Matches::Itself),
+            };
+            match matches {
+                Ok(Matches::Several(paths)) => self.add(tree, paths, false),
+                Ok(Matches::Itself) if is_content(bytes) => self.contents.push(source),
+                Ok(Matches::Itself) => {
+                    self.sources.entry(last_component(bytes)).or_insert(source);
+                }
+                Err(failure) => {
+                    self.failures.insert(last_component(bytes), failure);
+                }
+            }
+        }
+    }
+
+    /// Returns the next name.
+    pub(super) fn next(&mut self) -> Selected {
+        self.names.next()
+    }
+
+    /// Returns the reason why no source has this name, if the name is a pattern without a match.
+    pub(super) fn failure(&self, name: &[u8]) -> Option<&Failure> {
+        self.failures.get(name)
+    }
+
+    /// Returns the places where an entry of this name can be, each with the source above; `None` above a source.
+    pub(super) fn places(&self, name: &[u8]) -> Vec<(PathBuf, Option<PathBuf>)> {
+        let (top, below) = match name.iter().position(|&byte| byte == b'/') {
+            Some(slash) => (&name[..slash], Some(&name[slash + 1..])),
+            None => (name, None),
+        };
+        let join = |source: &Path, below: &[u8]| source.join(OsStr::from_bytes(below));
+        let named = self.sources.get(top).map(|source| match below {
+            Some(below) => (join(source, below), Some(source.clone())),
+            None => (source.clone(), None),
+        });
+        let contents =
+            self.contents.iter().map(|source| (join(source, name), Some(source.clone())));
+        named.into_iter().chain(contents).collect()
+    }
+}
