@@ -14,6 +14,7 @@ mod model;
 mod router;
 mod rules;
 mod ssh;
+mod sync;
 mod values;
 
 use std::net::SocketAddr;
@@ -29,8 +30,10 @@ use crate::exit;
 pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
 pub(crate) use channel::{CarrierArg, ChannelArgs};
 pub(crate) use control_socket::{PsArgs, SetArgs};
-pub(crate) use cp::{CpArgs, PolicyArg};
-pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs};
+pub(crate) use cp::{CopyArgs, CpArgs, PolicyArg};
+pub(crate) use files::{
+    CatArgs, LsArgs, MkdirArgs, MvArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs,
+};
 pub(crate) use first::{first_screen, without_far_tips};
 pub(crate) use keys::{
     KeyAddArgs, KeyArgs, KeyCommand, KeyFileArgs, StandingArgs, TicketArgs, TicketCommand,
@@ -43,6 +46,7 @@ pub(crate) use model::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, M
 pub(crate) use router::RouterArgs;
 use sabul_units::parse_bytes;
 pub(crate) use ssh::SshArgs;
+pub(crate) use sync::SyncArgs;
 use values::{ControllerName, parse_memory, parse_param, parse_timeout};
 
 /// Reliable, encrypted bulk transfer over UDP for long and fast paths.
@@ -76,6 +80,10 @@ pub(crate) enum Command {
     ///
     /// The other machine is reached through ssh, or through a `sabul serve` there.
     Cp(CpArgs),
+    /// Make a directory equal to another one, on another machine
+    ///
+    /// Copies only what differs. With --delete, removes what exists only at the destination.
+    Sync(SyncArgs),
     /// List directories on another machine
     Ls(LsArgs),
     /// Show attributes of files on another machine
@@ -84,6 +92,8 @@ pub(crate) enum Command {
     Cat(CatArgs),
     /// Remove files on another machine, if its server permits it
     Rm(RmArgs),
+    /// Rename files or directories on another machine
+    Mv(MvArgs),
     /// Create directories on another machine
     Mkdir(MkdirArgs),
     /// Serve a directory to clients that have a ticket or a key

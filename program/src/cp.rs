@@ -1,20 +1,19 @@
 //! `sabul cp`: copies files to or from another machine.
 
+mod compare;
 mod dry;
+mod plan;
 mod report;
+mod sync;
 mod totals;
 
-use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sabul::files::{LocalDestination, RemoteDestination};
-use sabul::files::{Source, SourceSet};
+use sabul::internal::Retry;
 use sabul::internal::ssh::UploadObserver;
-use sabul::internal::{Location, Remote, Retry, Server};
 use sabul::{Failure, Progress, Report, Session, Transfer, TransferOptions};
 use sabul_content::Printable;
 use sabul_front::control_socket::Job;
@@ -27,7 +26,7 @@ use sabul_front::pipe::Pipe;
 use sabul_front::progress_line::{MinimumRate, carrier_name};
 use sabul_units::{count, show_bytes, show_rate};
 
-use crate::args::CpArgs;
+use crate::args::{CopyArgs, CpArgs, SyncArgs};
 use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, code_of_failures};
@@ -37,7 +36,10 @@ use crate::policy::{self, controller};
 use crate::progress::{Meter, follow};
 use crate::upload::UploadProgress;
 use crate::{control_socket, json, output};
+use compare::{Compared, Comparing};
+use plan::Plan;
 pub(crate) use report::Recorder;
+use sync::Sync;
 use totals::AttemptTotals;
 
 /// Ours: interval between two lines while there is no connection.
@@ -49,17 +51,43 @@ const FAILURES_SHOWN: usize = 20;
 const WORTH_A_WORD: Duration = Duration::from_secs(1);
 
 /// Runs `sabul cp` and returns the exit code.
-pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
-    if let Some(reason) = args.foreign.refusal() {
+pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
+    let CpArgs { again, mut copy, foreign } = args;
+    if let Some(reason) = foreign.refusal() {
         return Err(CliError::usage(reason));
     }
-    args.recursive |= args.archive;
-    if args.dry_run {
-        return dry::run(&args).await;
+    copy.recursive |= copy.archive;
+    if copy.dry_run {
+        return dry::run(&copy).await;
     }
+    let again = again || copy.no_resume;
+    run_with(copy, Selecting { is_all: again, is_dry: false, sync: None }).await
+}
+
+/// Runs `sabul sync` and returns the exit code.
+pub(crate) async fn sync(mut args: SyncArgs) -> Result<u8, CliError> {
+    let sync = Sync::of(&args)?;
+    args.copy.recursive = true;
+    let selecting = Selecting { is_all: false, is_dry: args.copy.dry_run, sync: Some(sync) };
+    run_with(args.copy, selecting).await
+}
+
+/// Selection of the entries to copy.
+#[derive(Debug)]
+struct Selecting {
+    /// Everything is copied.
+    is_all: bool,
+    /// Nothing is changed.
+    is_dry: bool,
+    /// Settings of `sabul sync`.
+    sync: Option<Sync>,
+}
+
+async fn run_with(args: CopyArgs, selecting: Selecting) -> Result<u8, CliError> {
     let nothing = TransferJson::nothing(controller(&args));
     let lines = args.json_lines.then(LineBuilder::default);
     let job = job(&args);
+    let name = if selecting.sync.is_some() { "sync" } else { "cp" };
     let mut outcome = Outcome {
         json: nothing,
         code: exit::DONE,
@@ -68,6 +96,10 @@ pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
         totals: AttemptTotals::default(),
         machines: Machines::default(),
         recorder: None,
+        selecting,
+        compared: Compared::default(),
+        removed: 0,
+        incomplete: None,
     };
     let mut result = copy(&args, &mut outcome).await;
     outcome.json.policy = Some(args.policy.name());
@@ -76,7 +108,8 @@ pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
         outcome.json.errors.push(json::error(error));
     }
     if let Some(recorder) = outcome.recorder.take()
-        && let Err(error) = recorder.finish(&format!("sabul cp {}", title(&args)), &outcome.json)
+        && let Err(error) =
+            recorder.finish(&format!("sabul {name} {}", title(&args)), &outcome.json)
     {
         outcome.json.errors.push(json::error(&error));
         result = result.and(Err(error));
@@ -107,16 +140,23 @@ struct Outcome {
     machines: Machines,
     /// Samples for `--report`.
     recorder: Option<Recorder>,
+    selecting: Selecting,
+    /// Result of the comparison of both ends, from the last attempt.
+    compared: Compared,
+    /// Number of removed entries.
+    removed: u64,
+    /// Reason why entries were not removed or their metadata was not set.
+    incomplete: Option<ErrorJson>,
 }
 
 /// Returns the places of the copy, separated by spaces.
-fn title(args: &CpArgs) -> String {
+fn title(args: &CopyArgs) -> String {
     let places = args.places.iter().map(|place| Printable(place.as_bytes()).to_string());
     places.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the copy as `sabul ps` shows it.
-fn job(args: &CpArgs) -> Job {
+fn job(args: &CopyArgs) -> Job {
     let bps = |rate: Option<sabul_units::Rate>| rate.map(|rate| rate.0);
     Job::new("cp", &title(args)).with_rates(
         args.policy.name(),
@@ -125,8 +165,11 @@ fn job(args: &CpArgs) -> Job {
     )
 }
 
-async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
-    let plan = Plan::of(args)?;
+async fn copy(args: &CopyArgs, outcome: &mut Outcome) -> Result<(), CliError> {
+    let plan = match &outcome.selecting.sync {
+        Some(_) => Plan::of_sync(args)?,
+        None => Plan::of(args)?,
+    };
     outcome.machines = plan.machines();
     sabul::internal::allow_many_files();
     let options = args.channel.transfer_options(controller(args))?;
@@ -205,7 +248,7 @@ fn what_stays(outcome: &Outcome) -> String {
 
 /// Connects and copies; repeats after a lost connection as `--retry` allows.
 async fn attempts(
-    args: &CpArgs,
+    args: &CopyArgs,
     plan: Plan,
     options: &TransferOptions,
     interrupt: &Interrupt,
@@ -239,8 +282,15 @@ async fn attempts(
                     output::note(format_args!("connected to {}", session.peer_addr()));
                 }
                 let pipe = Pipe::closing(pipe_closed);
-                let result =
-                    transfer(args, plan.clone(), &session, options, interrupt, outcome, pipe).await;
+                let mut result =
+                    transfer(args, &plan, &session, options, interrupt, outcome, pipe).await;
+                if result.is_ok() && outcome.compared.conflicts > 0 && outcome.removed > 0 {
+                    // Entries of another kind are removed now.
+                    let (pipe, removed) = (Pipe::closing(pipe_closed), outcome.removed);
+                    let again = transfer(args, &plan, &session, options, interrupt, outcome, pipe);
+                    result = again.await;
+                    outcome.removed += removed;
+                }
                 // Closed in order even after a failure: otherwise the peer reports a broken
                 // connection.
                 session.close().await;
@@ -282,7 +332,7 @@ async fn attempts(
 
 impl Outcome {
     /// Waits for `work` between two attempts and reports meanwhile that there is no connection.
-    async fn meanwhile<T>(&self, args: &CpArgs, work: impl Future<Output = T>) -> T {
+    async fn meanwhile<T>(&self, args: &CopyArgs, work: impl Future<Output = T>) -> T {
         let Some(since) = self.totals.lost_at else { return work.await };
         let meter = Meter::new(args.quiet || args.json_lines, true);
         let mut work = std::pin::pin!(work);
@@ -303,10 +353,51 @@ impl Outcome {
     }
 }
 
+/// A copy that has started.
+enum Started {
+    /// The transfer, and the comparison that selects its entries.
+    Transfer(Transfer, Option<compare::Task>),
+    /// Nothing needs a copy.
+    Nothing(Compared),
+}
+
+/// Compares both ends, if the copy requires it, and starts the transfer.
+async fn start(
+    args: &CopyArgs,
+    plan: &Plan,
+    session: &Session,
+    options: &TransferOptions,
+    selecting: &Selecting,
+    pipe: Pipe,
+) -> Result<Started, CliError> {
+    let comparing = match selecting.order(args, plan) {
+        Some(order) => Comparing::start(args, plan, session, order)?,
+        None => None,
+    };
+    let (names, task) = match comparing {
+        // An upload starts while the destination is still listed; the first name then costs no round trip.
+        Some(comparing) if plan.is_put() && selecting.sync.is_none() => comparing.names_at_once(),
+        Some(comparing) => match comparing.names(selecting.is_dry).await {
+            (Some(names), task) => (Some(names), Some(task)),
+            (None, task) => {
+                match task.await.map_err(|_| CliError::failed("the comparison failed"))? {
+                    Ok(compared) => return Ok(Started::Nothing(compared)),
+                    // The source can be read, but not listed.
+                    Err(error) if selecting.sync.is_none() && error.is_refusal() => (None, None),
+                    Err(error) => return Err(error),
+                }
+            }
+        },
+        None => (None, None),
+    };
+    let transfer = plan.start(session, args.recursive, options, pipe, names).await?;
+    Ok(Started::Transfer(transfer, task))
+}
+
 /// Runs the transfer and records its progress in `outcome`.
 async fn transfer(
-    args: &CpArgs,
-    plan: Plan,
+    args: &CopyArgs,
+    plan: &Plan,
     session: &Session,
     options: &TransferOptions,
     interrupt: &Interrupt,
@@ -315,11 +406,19 @@ async fn transfer(
 ) -> Result<Report, CliError> {
     let mut meter = Meter::new(args.quiet || args.json_lines, args.retry.is_some());
     let started = tokio::select! {
-        started = plan.start(session, args.recursive, options, pipe) => started,
+        started = start(args, plan, session, options, &outcome.selecting, pipe) => started,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
     };
+    let mut comparing = None;
     let result = match started {
-        Ok(mut transfer) => {
+        Ok(Started::Nothing(compared)) => {
+            outcome.compared = compared;
+            let mut report = Report::default();
+            (report.verified, report.durable) = (true, options.sync);
+            Ok(report)
+        }
+        Ok(Started::Transfer(mut transfer, task)) => {
+            comparing = task;
             outcome.job.begins(&transfer);
             let mut minimum = args.min_rate.map(MinimumRate::new);
             let (cc, policy) = (controller(args).to_owned(), args.policy.name().to_owned());
@@ -347,12 +446,43 @@ async fn transfer(
         Err(error) => Err(error),
     };
     meter.clear();
-    result
+    let report = result?;
+    if let Some(task) = comparing {
+        outcome.compared = task.await.map_err(|_| CliError::failed("the comparison failed"))??;
+    }
+    if let Some(sync) = &outcome.selecting.sync {
+        for (path, failure) in outcome.compared.destination_failures.iter().take(FAILURES_SHOWN) {
+            output::error(format_args!("{}: {failure}", Printable(path)));
+            outcome.code = FAILED;
+        }
+        if outcome.selecting.is_dry {
+            return Ok(report);
+        }
+        let changed = tokio::select! {
+            changed = sync.complete(plan, session, &report, &outcome.compared) => changed,
+            () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
+        };
+        match changed {
+            Ok(removed) => outcome.removed = removed,
+            Err(error) if interrupt.is_seen() => return Err(error),
+            // The copy is complete.
+            Err(error) => {
+                output::error(&error);
+                outcome.code = FAILED;
+                outcome.incomplete = Some(json::error(&error));
+            }
+        }
+    }
+    Ok(report)
 }
 
 /// Reports the result of a transfer that reached its end.
-fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &mut Outcome) {
+fn conclude(args: &CopyArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &mut Outcome) {
     outcome.json = TransferJson::of_report(controller(args), report);
+    outcome.json.skipped_files = outcome.compared.same_files;
+    outcome.json.skipped_bytes = outcome.compared.same_bytes;
+    outcome.json.removed = outcome.removed;
+    outcome.json.errors.extend(outcome.incomplete.take());
     if pipe_closed.load(Ordering::Acquire) {
         // The reader of standard output closed the pipe, which is not an error.
         outcome.json.errors.clear();
@@ -362,7 +492,7 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
     outcome.totals.complete(&mut outcome.json);
     let is_all_lost = report.entries == 0 && outcome.code != exit::DONE;
     if !args.quiet && !is_all_lost {
-        output::note(summary(report, &outcome.json));
+        output::note(summary(report, outcome));
         if args.verbose > 0 {
             output::note(path_line(&outcome.json));
         }
@@ -376,7 +506,27 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
 }
 
 /// Formats the summary of a transfer that reached its end: amount, time, rate and failures.
-fn summary(report: &Report, json: &TransferJson) -> String {
+fn summary(report: &Report, outcome: &Outcome) -> String {
+    let (json, compared) = (&outcome.json, &outcome.compared);
+    let mut also = String::new();
+    if compared.same_files > 0 {
+        let (files, bytes) = (count(compared.same_files, "file"), show_bytes(compared.same_bytes));
+        also += &format!("; {files} ({bytes}) there already");
+    }
+    if outcome.removed > 0 {
+        also += &format!("; {} removed", entries(outcome.removed));
+    }
+    if outcome.selecting.is_dry {
+        let (files, bytes) = (count(compared.files, "file"), show_bytes(compared.bytes));
+        let removed = match compared.extras.len() as u64 {
+            0 => String::new(),
+            extras => format!(" and remove {}", entries(extras)),
+        };
+        return format!("dry run: would copy {bytes} in {files}{removed}{also}");
+    }
+    if report.entries == 0 && report.entries_failed == 0 && compared.source_entries > 0 {
+        return format!("nothing to copy{also}");
+    }
     let mut line = format!("{} in {}", show_bytes(json.bytes), count(json.files, "file"));
     if json.resumed_bytes > 0 {
         line += &format!(" ({} resumed)", show_bytes(json.resumed_bytes));
@@ -398,6 +548,7 @@ fn summary(report: &Report, json: &TransferJson) -> String {
     if report.entries_failed > 0 {
         line += &format!("; {} failed", report.entries_failed);
     }
+    line += &also;
     if let Some(carrier) = carrier_name(json.carrier) {
         line += &format!("; over {carrier}: {}", json.carrier_reason);
     } else if json.paths > 1 {
@@ -408,6 +559,10 @@ fn summary(report: &Report, json: &TransferJson) -> String {
         line += &format!("; limited by {shares}");
     }
     line
+}
+
+fn entries(count: u64) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }
 
 /// Formats the line about the path for `--verbose`.
@@ -438,220 +593,5 @@ fn print_failures(failures: &[(Vec<u8>, Failure)], count: u64, outcome: &mut Out
     }
     if count > 0 || !failures.is_empty() {
         outcome.code = code_of_failures(failures.iter().map(|(_, failure)| failure)).max(FAILED);
-    }
-}
-
-/// Sources and destination of a copy.
-#[derive(Clone, Debug)]
-enum Plan {
-    Put { sources: Vec<OsString>, destination: Remote },
-    Get { server: Server, sources: Vec<Vec<u8>>, destination: OsString },
-}
-
-impl Plan {
-    fn of(args: &CpArgs) -> Result<Self, CliError> {
-        let places: Vec<Location> =
-            args.places.iter().map(|place| Location::parse(place)).collect::<Result<_, _>>()?;
-        let (destination, sources) = match places.split_last() {
-            Some((destination, sources)) if !sources.is_empty() => (destination, sources),
-            _ => {
-                return Err(CliError::usage(
-                    "give at least one source and a destination: sabul cp SRC... DST",
-                ));
-            }
-        };
-        match destination {
-            Location::Remote(destination) => {
-                let locals = sources.iter().map(|source| match source {
-                    Location::Local(path) => Ok(path.clone()),
-                    Location::Remote(_) => Err(CliError::usage(
-                        "both sides are remote; copy to this machine first, then to the other one",
-                    )),
-                });
-                let sources = locals.collect::<Result<_, _>>()?;
-                Ok(Self::Put { sources, destination: destination.clone() })
-            }
-            Location::Local(destination) => {
-                let (server, sources) = remote_sources(sources)?;
-                let plan = Self::Get { server, sources, destination: destination.clone() };
-                if plan.writes_stdout() && (args.recursive || sources_count(&plan) > 1) {
-                    return Err(CliError::usage(
-                        "standard output takes a single file; name one source, without -r",
-                    ));
-                }
-                Ok(plan)
-            }
-        }
-    }
-
-    const fn server(&self) -> &Server {
-        match self {
-            Self::Put { destination, .. } => &destination.server,
-            Self::Get { server, .. } => server,
-        }
-    }
-
-    fn reads_stdin(&self) -> bool {
-        matches!(self, Self::Put { sources, .. } if sources.iter().any(|source| source == "-"))
-    }
-
-    fn writes_stdout(&self) -> bool {
-        matches!(self, Self::Get { destination, .. } if destination == "-")
-    }
-
-    /// Returns the names of the two machines.
-    fn machines(&self) -> Machines {
-        let name = match self.server() {
-            Server::Ticket => "the server".to_owned(),
-            Server::Listener(host) => host.name().to_owned(),
-            Server::Ssh(account) => account.clone(),
-        };
-        match self {
-            Self::Put { .. } => Machines { source: None, destination: Some(name) },
-            Self::Get { .. } => Machines { source: Some(name), destination: None },
-        }
-    }
-
-    /// Returns the reason for each local source if no source can be sent; otherwise an empty list.
-    /// Avoids a useless connection.
-    fn none_to_send(&self, args: &CpArgs) -> Result<Vec<(Vec<u8>, Failure)>, CliError> {
-        match self {
-            // Standard input can always be sent.
-            Self::Put { sources, .. } if !self.reads_stdin() => {
-                let set = source_set(sources, args.recursive)?.with_archive_mode(args.archive);
-                Ok(set.none_to_send())
-            }
-            _ => Ok(Vec::new()),
-        }
-    }
-
-    async fn start(
-        self,
-        session: &Session,
-        is_recursive: bool,
-        options: &TransferOptions,
-        pipe: Pipe,
-    ) -> Result<Transfer, CliError> {
-        Ok(match self {
-            Self::Put { sources, destination } => {
-                let sources = source_set(&sources, is_recursive)?;
-                let path = destination.path;
-                let into_directory =
-                    sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
-                let mut destination = RemoteDestination::path(path);
-                destination.into_directory = into_directory;
-                session.put(sources, destination, options).await?
-            }
-            Self::Get { sources, destination, .. } => {
-                let to = if destination == "-" {
-                    LocalDestination::Writer(Box::new(pipe))
-                } else {
-                    let into_directory = is_into(&sources, &destination);
-                    LocalDestination::Path { path: PathBuf::from(destination), into_directory }
-                };
-                session.get(sources, is_recursive, to, options).await?
-            }
-        })
-    }
-}
-
-/// Returns the source set for the paths of the command line.
-fn source_set(sources: &[OsString], is_recursive: bool) -> Result<SourceSet, CliError> {
-    let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
-    SourceSet::local(sources, is_recursive).map_err(|failure| CliError::usage(failure.to_string()))
-}
-
-fn sources_count(plan: &Plan) -> usize {
-    match plan {
-        Plan::Put { sources, .. } => sources.len(),
-        Plan::Get { sources, .. } => sources.len(),
-    }
-}
-
-/// Returns the common server and the paths of remote sources.
-fn remote_sources(sources: &[Location]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
-    let mut server: Option<&Server> = None;
-    let mut paths = Vec::with_capacity(sources.len());
-    for source in sources {
-        let Location::Remote(remote) = source else {
-            return Err(CliError::usage(if server.is_some() {
-                "some sources are remote and some are local; copy them with two commands"
-            } else {
-                "both sides are local; write the remote one as HOST:PATH"
-            }));
-        };
-        if server.is_some_and(|server| *server != remote.server) {
-            return Err(CliError::usage(
-                "the sources are on several hosts; run one command for each host",
-            ));
-        }
-        server = Some(&remote.server);
-        paths.push(remote.path.clone());
-    }
-    let server = server.ok_or_else(|| CliError::usage("give at least one source"))?;
-    Ok((server.clone(), paths))
-}
-
-/// Returns whether a local destination must be a directory.
-fn is_into(sources: &[Vec<u8>], destination: &OsStr) -> bool {
-    sources.len() > 1
-        || sources.iter().any(|source| means_content(source))
-        || destination.as_bytes().ends_with(b"/")
-}
-
-/// Returns whether a remote source means the content of a directory: the root, or a path that ends
-/// in `/`, `.` or `..`.
-fn means_content(path: &[u8]) -> bool {
-    matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-
-    use super::*;
-    use crate::args::{Cli, Command};
-
-    fn plan(words: &[&str]) -> Result<Plan, CliError> {
-        let line = ["sabul", "cp"].iter().chain(words);
-        match Cli::try_parse_from(line).unwrap().command {
-            Command::Cp(args) => Plan::of(&args),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn exactly_one_side_is_remote() {
-        assert!(matches!(plan(&["a", "b", "sabul://h/"]), Ok(Plan::Put { .. })));
-        assert!(matches!(plan(&["sabul://h/a", "sabul://h/b", "."]), Ok(Plan::Get { .. })));
-        assert!(matches!(plan(&["a", "h:"]), Ok(Plan::Put { .. })));
-        assert!(matches!(plan(&["h:a", "h:/b", "."]), Ok(Plan::Get { .. })));
-        for (words, part) in [
-            (&["a", "b"][..], "both sides are local"),
-            (&["sabul://h/a", "sabul://h/b"], "both sides are remote"),
-            (&["sabul://h/a", "b", "c"], "some sources are remote"),
-            (&["a", "sabul://h/b", "c"], "both sides are local"),
-            (&["sabul://h/a", "sabul://i/b", "c"], "several hosts"),
-            (&["sabul://h/a", "h:b", "c"], "several hosts"),
-            (&["h:a", "me@h:b", "c"], "several hosts"),
-            (&["-r", "sabul://h/a", "-"], "standard output"),
-            (&["sabul://h/a", "sabul://h/b", "-"], "standard output"),
-        ] {
-            let error = plan(words).unwrap_err();
-            assert!(error.to_string().contains(part), "{words:?}: {error}");
-            assert_eq!(error.code(), 2);
-        }
-    }
-
-    #[test]
-    fn a_source_that_ends_in_a_slash_means_its_content() {
-        for (path, expected) in
-            [(&b""[..], true), (b"a/", true), (b".", true), (b"a/..", true), (b"a", false)]
-        {
-            assert_eq!(means_content(path), expected, "{path:?}");
-        }
-        use std::os::unix::ffi::OsStringExt as _;
-        let bytes = OsString::from_vec(b"caf\xE9/".to_vec());
-        assert!(means_content(bytes.as_bytes()));
     }
 }

@@ -58,6 +58,11 @@ impl CliError {
         self.failure
     }
 
+    /// Whether the other end does not permit the request.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.failure == Some(FailureCode::Refused)
+    }
+
     /// Returns the exit code.
     pub(crate) const fn code(&self) -> u8 {
         self.end.code()

@@ -4,18 +4,18 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sabul::Session;
 use sabul::files::{Changed, LocalDestination, Range, Seen, View};
 use sabul::internal::ssh::{Bridge, UploadObserver};
 use sabul::internal::{Location, Server};
+use sabul::{Error, Session};
 use sabul_content::Printable;
 use sabul_front::format;
 use sabul_front::json::SeenJson;
 use sabul_front::pipe::Pipe;
 
 use crate::args::{
-    CarrierArg, CatArgs, ChannelArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, SshArgs,
-    StatArgs,
+    CarrierArg, CatArgs, ChannelArgs, LsArgs, MkdirArgs, MvArgs, PlacesArgs, ReachArgs, RmArgs,
+    SshArgs, StatArgs,
 };
 use crate::error::CliError;
 use crate::events::EventFile;
@@ -108,6 +108,35 @@ pub(crate) async fn rm(args: RmArgs) -> Result<u8, CliError> {
     args.at
         .run(&server, async |session| {
             Ok(concluded(&args.at.places, &session.remove(paths, args.recursive).await?))
+        })
+        .await
+}
+
+/// Runs `sabul mv` and returns the exit code.
+pub(crate) async fn mv(args: MvArgs) -> Result<u8, CliError> {
+    let (server, mut paths) = one_server(&args.at.places)?;
+    let (Some(to), false) = (paths.pop(), paths.is_empty()) else {
+        return Err(CliError::usage(
+            "give at least one old name and the new name: sabul mv OLD... NEW",
+        ));
+    };
+    if paths.len() > 1 && !to.is_empty() && !to.ends_with(b"/") {
+        return Err(CliError::usage("several names need a directory; end the last name with '/'"));
+    }
+    args.at
+        .run(&server, async |session| {
+            let mut failures = Vec::new();
+            for from in paths {
+                match session.rename(from, to.clone(), !args.no_clobber).await {
+                    Ok(()) => {}
+                    Err(Error::Failed(failure)) => {
+                        output::error(&failure);
+                        failures.push(failure);
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(code_of_failures(&failures))
         })
         .await
 }

@@ -106,13 +106,18 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Card(args) => card::run(&args),
         Command::Router(args) => router::run(args),
         Command::Cp(args) => {
-            let level = if args.verbose > 1 { output::DEBUG } else { output::WARN };
+            let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
             block_on_at(level, cp::run(args))
+        }
+        Command::Sync(args) => {
+            let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
+            block_on_at(level, cp::sync(args))
         }
         Command::Ls(args) => block_on(files::ls(args)),
         Command::Stat(args) => block_on(files::stat(args)),
         Command::Cat(args) => block_on(files::cat(args)),
         Command::Rm(args) => block_on(files::rm(args)),
+        Command::Mv(args) => block_on(files::mv(args)),
         Command::Mkdir(args) => block_on(files::mkdir(args)),
         Command::Ps(args) => control_socket::list(&args),
         Command::Set(args) => control_socket::set(&args),

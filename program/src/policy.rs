@@ -4,14 +4,14 @@ use sabul::TransferOptions;
 use sabul_lab_cc::registry;
 use sabul_units::Rate;
 
-use crate::args::{CpArgs, PolicyArg};
+use crate::args::{CopyArgs, PolicyArg};
 use crate::error::CliError;
 
 /// Ours: highest accepted rate in bit/s, above the fastest links in use.
 const RATE_MAX: u64 = 1_000_000_000_000;
 /// Returns the name of the congestion controller: `--cc` if given, `fixed` for `--policy fixed`,
 /// otherwise the default, which supports policies.
-pub(crate) fn controller(args: &CpArgs) -> &str {
+pub(crate) fn controller(args: &CopyArgs) -> &str {
     match (&args.channel.cc, args.policy) {
         (Some(name), _) => name,
         (None, PolicyArg::Fixed) => "fixed",
@@ -24,7 +24,7 @@ pub(crate) fn controller(args: &CpArgs) -> &str {
 /// # Errors
 ///
 /// If a rate is out of range or options contradict each other.
-pub(crate) fn apply(args: &CpArgs, options: &mut TransferOptions) -> Result<(), CliError> {
+pub(crate) fn apply(args: &CopyArgs, options: &mut TransferOptions) -> Result<(), CliError> {
     let refuse = |text: String| Err(CliError::usage(text));
     for (flag, rate) in
         [("--bwlimit", args.bwlimit), ("--rate", args.rate), ("--min-rate", args.min_rate)]

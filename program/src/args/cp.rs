@@ -55,6 +55,20 @@ impl PolicyArg {
 #[command(after_help = exit::LIST, after_long_help = exit::below(CP_HELP, exit::LIST))]
 #[command(override_usage = "sabul cp [OPTIONS] SRC... DST")]
 pub(crate) struct CpArgs {
+    /// Copy files that the destination has, too.
+    ///
+    /// Without this flag, a file of the same size and modification time is not copied.
+    #[arg(long)]
+    pub(crate) again: bool,
+    #[command(flatten)]
+    pub(crate) copy: CopyArgs,
+    #[command(flatten)]
+    pub(crate) foreign: ForeignArgs,
+}
+
+/// Arguments of copies, shared by `sabul cp` and `sabul sync`.
+#[derive(Debug, Args)]
+pub(crate) struct CopyArgs {
     /// Sources, then the destination; one side is remote.
     ///
     /// Remote places are `[USER@]HOST:PATH` (through ssh) or `sabul://[HOST[:PORT]]/PATH` (a `sabul
@@ -64,7 +78,7 @@ pub(crate) struct CpArgs {
     /// Copy directories with their content.
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Keep modification times and permission bits.
+    /// Keep permission bits; modification times are always kept.
     #[arg(short, long)]
     pub(crate) preserve: bool,
     /// Archive mode: -r and -p, keep links, owners, xattrs and ACLs.
@@ -142,8 +156,6 @@ pub(crate) struct CpArgs {
     /// Accepted for users of rsync; progress and partial files are always on.
     #[arg(short = 'P', long, alias = "partial", action = ArgAction::Count, hide = true)]
     pub(crate) progress: u8,
-    #[command(flatten)]
-    pub(crate) foreign: ForeignArgs,
     /// Last, for its heading.
     #[command(flatten)]
     pub(crate) ssh: SshArgs,
@@ -158,6 +170,9 @@ A source that ends in '/' means the content of a directory; otherwise the direct
 copied, as in rsync. A destination that is a directory, or ends in '/', receives the sources; \
 otherwise a single source gets the name of the destination. Write './' in front of a local name \
 that contains ':'.
+
+A file that exists at the destination with the same size and modification time is not copied again, except with \
+--again.
 
 A file appears under its final name only when it is complete and verified. A copied file is on the \
 receiver's disk and survives a power failure, except with --no-sync. Incomplete files have names \

@@ -108,6 +108,26 @@ Examples:
   sabul rm host:old.iso
   sabul rm -r sabul://host:4850/old --ticket ticket";
 
+/// Arguments of `sabul mv`.
+#[derive(Debug, Args)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(MV_HELP, exit::LIST))]
+#[command(override_usage = "sabul mv [OPTIONS] OLD... NEW")]
+pub(crate) struct MvArgs {
+    /// Do not replace an existing file.
+    #[arg(short = 'n', long)]
+    pub(crate) no_clobber: bool,
+    /// Last, for its heading.
+    #[command(flatten)]
+    pub(crate) at: PlacesArgs,
+}
+
+const MV_HELP: &str = "\
+Each name changes in one step, on the machine of the files. If NEW is a directory, the names are kept inside it.
+
+Examples:
+  sabul mv host:run7.part host:run7
+  sabul mv host:a.nc host:b.nc host:archive/";
+
 /// Arguments of `sabul mkdir`.
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = exit::below(MKDIR_HELP, exit::LIST))]

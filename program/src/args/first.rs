@@ -12,7 +12,7 @@ const EXAMPLES: &str =
 
 /// All commands in groups.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Copying", &["cp", "ls", "stat", "cat", "rm", "mkdir"]),
+    ("Copying", &["cp", "sync", "ls", "stat", "cat", "mv", "rm", "mkdir"]),
     ("Servers", &["serve", "key", "ticket", "ps", "set", "perf"]),
     ("Laboratory", &["demo", "sim", "lab", "card", "router", "reproduce", "cc", "model"]),
     ("Program", &["schema", "completion", "man", "help"]),
@@ -47,8 +47,7 @@ pub(super) fn template(command: &Command) -> String {
     });
     format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}\n\
-         Options:\n  -h, --help     Print help; 'sabul COMMAND --help' explains a command\n  \
-         -V, --version  Print the version{{after-help}}",
+         Options: -h, --help; -V, --version. 'sabul COMMAND --help' explains a command.{{after-help}}",
         groups.join("\n")
     )
 }

@@ -11,7 +11,7 @@ pub(crate) struct ForeignArgs {
     /// Refused: nothing is removed.
     #[arg(long, hide = true)]
     delete: bool,
-    /// Refused: times are not compared.
+    /// Refused: newer files are replaced.
     #[arg(short = 'u', long, hide = true)]
     update: bool,
 }
@@ -26,11 +26,10 @@ impl ForeignArgs {
             )
         } else if self.delete {
             Some(
-                "--delete: sabul cp removes no files at the destination; leave --delete out, and remove files with \
-                 sabul rm HOST:PATH",
+                "--delete: sabul cp removes no files at the destination; use sabul sync --delete, or leave --delete out",
             )
         } else if self.update {
-            Some("-u: sabul cp does not compare times and sends every file; leave -u out")
+            Some("-u: sabul cp replaces newer files; use sabul sync -u, or leave -u out")
         } else {
             None
         }

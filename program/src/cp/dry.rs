@@ -12,8 +12,8 @@ use sabul_front::dry::{self, Step, StepKind, Sums};
 use sabul_front::json::DryJson;
 use sabul_units::{count, show_bytes};
 
-use super::{Plan, is_into, source_set};
-use crate::args::CpArgs;
+use super::plan::{Plan, is_into, source_set};
+use crate::args::CopyArgs;
 use crate::error::CliError;
 use crate::exit::code_of_failures;
 use crate::files;
@@ -23,7 +23,7 @@ use crate::output;
 use crate::upload::UploadProgress;
 
 /// Runs the dry run and returns the exit code.
-pub(super) async fn run(args: &CpArgs) -> Result<u8, CliError> {
+pub(super) async fn run(args: &CopyArgs) -> Result<u8, CliError> {
     let found = find(args).await;
     let steps = found.as_deref().unwrap_or_default();
     let sums = Sums::of(steps);
@@ -71,7 +71,7 @@ fn print_step(step: &Step, is_json: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
+async fn find(args: &CopyArgs) -> Result<Vec<Step>, CliError> {
     let plan = Plan::of(args)?;
     if plan.reads_stdin() || plan.writes_stdout() {
         return Err(CliError::usage("--dry-run does not support '-'; name files"));
@@ -106,7 +106,7 @@ async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
     Ok(steps)
 }
 
-async fn query_plan(args: &CpArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, CliError> {
+async fn query_plan(args: &CopyArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, CliError> {
     let rules = &args.rules.0;
     Ok(match plan {
         Plan::Put { sources, destination } => {

@@ -20,3 +20,4 @@ mod router;
 mod serve;
 mod sim;
 mod ssh;
+mod sync;

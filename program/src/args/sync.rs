@@ -1,0 +1,64 @@
+//! Arguments of `sabul sync`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::cp::CopyArgs;
+use crate::exit;
+
+/// Arguments of `sabul sync`.
+#[derive(Debug, Args)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(SYNC_HELP, exit::LIST))]
+#[command(override_usage = "sabul sync [OPTIONS] SRC DST")]
+pub(crate) struct SyncArgs {
+    /// Remove entries that exist only at the destination, after the copy.
+    ///
+    /// Nothing is removed if the source is empty or could not be read completely. A removal of more
+    /// than 10 % of the entries or of more than 1000 entries needs --delete-limit.
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Maximum number of entries to remove.
+    #[arg(long, value_name = "N", requires = "delete")]
+    pub(crate) delete_limit: Option<u64>,
+    /// Move entries into this directory instead of removing them.
+    ///
+    /// The directory is on the machine of the destination, and outside the destination.
+    #[arg(long, value_name = "DIR", requires = "delete")]
+    pub(crate) trash: Option<PathBuf>,
+    /// Keep files that are newer at the destination.
+    #[arg(short = 'u', long)]
+    pub(crate) update: bool,
+    /// Do not compare modification times.
+    #[arg(long)]
+    pub(crate) size_only: bool,
+    /// Copy only files that exist at the destination.
+    #[arg(long)]
+    pub(crate) existing: bool,
+    /// Copy only files that do not exist at the destination.
+    #[arg(long)]
+    pub(crate) ignore_existing: bool,
+    /// Times that differ by at most this many seconds are equal.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    pub(crate) modify_window: u32,
+    /// Print a line for each change, as rsync does.
+    #[arg(short, long)]
+    pub(crate) itemize_changes: bool,
+    #[command(flatten)]
+    pub(crate) copy: CopyArgs,
+}
+
+const SYNC_HELP: &str = "\
+SRC and DST are directories, one on this machine and one on another. A SRC that ends in '/' \
+means its content; otherwise the directory itself is created in DST, as in rsync.
+
+Files of equal size and modification time are equal. With -p or -a, permission bits are compared, too; with -a as root, \
+owners. Files, directories and removals obey --exclude and --include, as in `sabul cp`: excluded entries are neither \
+copied nor removed.
+
+With -n nothing changes: each change is printed as rsync prints it (<f.st...... name).
+
+Examples:
+  sabul sync photos/ host:photos
+  sabul sync -a --delete host:/data/run7/ run7
+  sabul sync -n --delete photos/ sabul://host:4850/photos --ticket ticket";

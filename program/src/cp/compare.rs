@@ -1,0 +1,461 @@
+//! Comparison of both ends of a copy. The comparison selects the entries to copy while both ends are still listed.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use sabul::Session;
+use sabul::files::{Facts, Listing, Rule, Seen, SeenKind, View};
+use sabul::internal::compare::{CompareOptions, Comparison, Difference, Selected, Selection};
+use sabul::internal::{Rules, escape_pattern};
+use sabul::{Error, Failure, FailureCode};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::plan::{Plan, is_into, means_content, source_set};
+use crate::args::CopyArgs;
+use crate::error::CliError;
+
+/// Names that wait for the transfer.
+const NAMES_WAITING: usize = 4096;
+/// How long a transfer waits for a name before it sends the entries so far.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// The comparison on its thread.
+pub(super) type Task = JoinHandle<Result<Compared, CliError>>;
+/// Listing of one end.
+type Entries = Box<dyn Iterator<Item = Result<Seen, Error>> + Send>;
+
+/// Counts of a comparison, and the entries that exist only at the destination.
+#[derive(Debug, Default)]
+pub(super) struct Compared {
+    /// Files that need no copy, and their bytes.
+    pub(super) same_files: u64,
+    pub(super) same_bytes: u64,
+    /// Entries to copy; their files and the bytes of these files.
+    pub(super) entries: u64,
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    /// All entries of the source.
+    pub(super) source_entries: u64,
+    /// Parts of the source that could not be listed.
+    pub(super) source_failures: u64,
+    /// All entries of the destination.
+    pub(super) destination_entries: u64,
+    /// Parts of the destination that could not be listed.
+    pub(super) destination_failures: Vec<(Vec<u8>, Failure)>,
+    /// Number of entries that are a directory at one end only. The entry at the destination is removed first.
+    pub(super) conflicts: u64,
+    /// The last of these entries; its content is not copied yet.
+    blocked: Option<Vec<u8>>,
+    /// Entries of which only the metadata differs, with the metadata at the source.
+    pub(super) adjusted: Vec<(Vec<u8>, Facts)>,
+    /// Entries that exist only at the destination, if requested.
+    pub(super) extras: Vec<(Vec<u8>, Facts)>,
+}
+
+/// Called for each difference.
+pub(super) type Observer = Box<dyn FnMut(&Difference) -> Result<(), CliError> + Send>;
+
+/// Settings of a comparison.
+pub(super) struct Order {
+    pub(super) options: CompareOptions,
+    /// Compare as for `sabul sync`: the destination is listed with the rules, and failures of its listing are errors.
+    pub(super) is_sync: bool,
+    /// Keep the entries that exist only at the destination.
+    pub(super) keeps_extras: bool,
+    pub(super) observer: Option<Observer>,
+}
+
+/// A comparison in progress.
+pub(super) struct Comparing {
+    names: Receiver<Vec<u8>>,
+    task: Task,
+}
+
+/// Names of the entries to copy.
+pub(super) struct Names {
+    first: Option<Vec<u8>>,
+    rest: Receiver<Vec<u8>>,
+}
+
+impl Selection for Names {
+    fn next(&mut self) -> Selected {
+        if let Some(name) = self.first.take() {
+            return Selected::Name(name);
+        }
+        match self.rest.recv_timeout(WAIT) {
+            Ok(name) => Selected::Name(name),
+            Err(RecvTimeoutError::Timeout) => Selected::NotYet,
+            Err(RecvTimeoutError::Disconnected) => Selected::End,
+        }
+    }
+}
+
+impl Comparing {
+    /// Starts to list both ends. Returns `None` if a copy of these places cannot be compared.
+    pub(super) fn start(
+        args: &CopyArgs,
+        plan: &Plan,
+        session: &Session,
+        order: Order,
+    ) -> Result<Option<Self>, CliError> {
+        let Some(ends) = Ends::of(args, plan, session, &order)? else { return Ok(None) };
+        let (name_sender, names) = sync_channel(NAMES_WAITING);
+        let runtime = Handle::current();
+        let task = tokio::task::spawn_blocking(move || ends.compare(&runtime, order, &name_sender));
+        Ok(Some(Self { names, task }))
+    }
+
+    /// Returns the names before any is known.
+    pub(super) fn names_at_once(self) -> (Option<Names>, Option<Task>) {
+        (Some(Names { first: None, rest: self.names }), Some(self.task))
+    }
+
+    /// Waits for the first name. Returns all names, or `None` if nothing is to be copied. With `is_dry` nothing is
+    /// copied.
+    pub(super) async fn names(self, is_dry: bool) -> (Option<Names>, Task) {
+        let Self { names, task } = self;
+        let waited = tokio::task::spawn_blocking(move || {
+            if is_dry {
+                names.iter().for_each(drop);
+                return None;
+            }
+            names.recv().ok().map(|first| Names { first: Some(first), rest: names })
+        });
+        (waited.await.ok().flatten(), task)
+    }
+}
+
+/// Both ends of a copy.
+enum Ends {
+    /// Two listings in the order of a walk.
+    Listings { source: Entries, destination: Destination, order: Vec<Vec<u8>> },
+    /// A listing of the source, and lookups of single names at this machine: the destination, and whether it is a
+    /// directory that takes the sources.
+    Lookups { source: Entries, to: OsString, is_into: bool },
+}
+
+/// Listing of the destination.
+enum Destination {
+    Known(Entries),
+    /// The destination may be a directory that takes the only source of this name, or the place of that source.
+    Either {
+        itself: Entries,
+        inside: Entries,
+        name: Vec<u8>,
+    },
+}
+
+impl Ends {
+    fn of(
+        args: &CopyArgs,
+        plan: &Plan,
+        session: &Session,
+        order: &Order,
+    ) -> Result<Option<Self>, CliError> {
+        let runtime = Handle::current();
+        let rules = args.rules.0.clone();
+        let view = match (args.archive, args.recursive) {
+            (true, _) => View::Archive,
+            (_, true) => View::Tree,
+            _ => View::Files,
+        };
+        let list = |places: Vec<Vec<u8>>, view, rules: Vec<Rule>| -> Result<Entries, CliError> {
+            let listing = session.list(places, view, rules)?;
+            Ok(Box::new(Remote { listing, runtime: runtime.clone() }))
+        };
+        let there = if order.is_sync { rules.clone() } else { Vec::new() };
+        match plan {
+            Plan::Put { sources, destination } => {
+                let Some(names) = names_of(sources.iter().map(|source| source.as_bytes())) else {
+                    return Ok(None);
+                };
+                let set = source_set(sources, args.recursive)?
+                    .with_rules(compile(&rules)?)
+                    .with_archive_mode(args.archive)
+                    .with_links_out(args.copy_links);
+                let source: Entries = Box::new(set.plan().map(Ok));
+                let to = &destination.path;
+                let place = |name: &Vec<u8>| escape_pattern(&join(to, name));
+                let places = names.iter().map(place).collect();
+                let inside = list(places, View::Archive, there)?;
+                let is_into = sources.len() > 1
+                    || names[0].is_empty()
+                    || order.is_sync
+                    || to.is_empty()
+                    || to.ends_with(b"/");
+                let destination = match is_into {
+                    true => Destination::Known(inside),
+                    false => Destination::Either {
+                        itself: list(vec![escape_pattern(to)], View::Itself, Vec::new())?,
+                        inside,
+                        name: names[0].clone(),
+                    },
+                };
+                let order = if names.len() > 1 { names } else { Vec::new() };
+                Ok(Some(Self::Listings { source, destination, order }))
+            }
+            Plan::Get { sources, destination, .. } if order.is_sync => {
+                let Some(names) = names_of(sources.iter().map(|source| &source[..])) else {
+                    return Ok(None);
+                };
+                let source = list(sources.clone(), view, rules.clone())?;
+                let to = destination.as_bytes();
+                let places: Vec<OsString> =
+                    names.iter().map(|name| OsString::from_vec(join(to, name))).collect();
+                let set =
+                    source_set(&places, true)?.with_rules(compile(&rules)?).with_archive_mode(true);
+                let destination = Destination::Known(Box::new(set.plan().map(Ok)));
+                Ok(Some(Self::Listings { source, destination, order: Vec::new() }))
+            }
+            Plan::Get { sources, destination, .. } => {
+                let is_into = is_into(sources, destination) || Path::new(destination).is_dir();
+                let may_exist = match names_of(sources.iter().map(|source| &source[..])) {
+                    Some(names) if is_into && !sources.iter().any(|source| is_pattern(source)) => {
+                        names.iter().any(|name| {
+                            let path = join(destination.as_bytes(), name);
+                            Path::new(OsStr::from_bytes(&path)).symlink_metadata().is_ok()
+                        })
+                    }
+                    _ => Path::new(destination).exists(),
+                };
+                if !may_exist {
+                    return Ok(None);
+                }
+                let source = list(sources.clone(), view, rules)?;
+                Ok(Some(Self::Lookups { source, to: destination.clone(), is_into }))
+            }
+        }
+    }
+
+    /// Compares, and sends the names of the entries to copy. Ends early if nobody takes the names.
+    fn compare(
+        self,
+        runtime: &Handle,
+        order: Order,
+        names: &SyncSender<Vec<u8>>,
+    ) -> Result<Compared, CliError> {
+        let _entered = runtime.enter();
+        let Order { mut options, is_sync, keeps_extras, mut observer } = order;
+        let mut compared = Compared::default();
+        let mut take = |difference: Difference| -> Result<bool, CliError> {
+            if let Some(observer) = &mut observer {
+                observer(&difference)?;
+            }
+            let name = match compared.conflict(&difference, is_sync, keeps_extras) {
+                true => None,
+                false => compared.add(difference, is_sync, keeps_extras),
+            };
+            Ok(name.is_none_or(|name| names.send(name).is_ok()))
+        };
+        match self {
+            Self::Listings { source, destination, order } => {
+                options.order = order;
+                let destination = destination.resolve()?;
+                let destination = tolerant(destination, !is_sync);
+                for difference in Comparison::new(options, source, destination) {
+                    if !take(difference?)? {
+                        break;
+                    }
+                }
+            }
+            Self::Lookups { source, to, is_into } => {
+                for seen in source {
+                    let Seen { path, outcome } = seen?;
+                    let difference = match outcome {
+                        Err(failure) => Difference::SourceFailed(path, failure),
+                        Ok(source) => match lookup(&to, is_into, &path) {
+                            Some(old) if options.is_same(&source, &old) => {
+                                Difference::Same { path, source }
+                            }
+                            old => Difference::Copy { path, source, old },
+                        },
+                    };
+                    if !take(difference)? {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(compared)
+    }
+}
+
+impl Destination {
+    fn resolve(self) -> Result<Entries, Error> {
+        match self {
+            Self::Known(entries) => Ok(entries),
+            Self::Either { mut itself, inside, name } => match itself.next() {
+                Some(Ok(Seen { outcome: Ok(facts), .. })) if facts.kind == SeenKind::File => {
+                    Ok(Box::new(std::iter::once(Ok(Seen { path: name, outcome: Ok(facts) }))))
+                }
+                Some(Ok(Seen { outcome: Ok(_), .. })) => Ok(inside),
+                _ => Ok(Box::new(std::iter::empty())),
+            },
+        }
+    }
+}
+
+/// A listing that ends at its first error, if errors do not matter.
+fn tolerant(entries: Entries, is_tolerant: bool) -> Entries {
+    match is_tolerant {
+        true => Box::new(entries.take_while(Result::is_ok)),
+        false => entries,
+    }
+}
+
+impl Compared {
+    /// Whether an entry cannot be copied because it, or its directory, is a directory at one end only.
+    fn conflict(&mut self, difference: &Difference, is_sync: bool, removes: bool) -> bool {
+        let Difference::Copy { path, source, old } = difference else { return false };
+        let is_blocked = |blocked: &Vec<u8>| {
+            path.strip_prefix(&blocked[..]).is_some_and(|rest| rest.starts_with(b"/"))
+        };
+        if self.blocked.as_ref().is_some_and(is_blocked) {
+            self.source_entries += 1;
+            return true;
+        }
+        let is_directory = |facts: &Facts| facts.kind == SeenKind::Directory;
+        let Some(old) = old.filter(|old| is_sync && is_directory(old) != is_directory(source))
+        else {
+            return false;
+        };
+        self.source_entries += 1;
+        self.destination_entries += 1;
+        self.blocked = Some(path.clone());
+        if removes {
+            self.conflicts += 1;
+            self.extras.push((path.clone(), old));
+        } else {
+            let text = "a directory at one end and none at the other; --delete replaces the entry";
+            let failure = Failure::new(FailureCode::Unwritable, text);
+            self.destination_failures.push((path.clone(), failure));
+        }
+        true
+    }
+
+    /// Counts a difference. Returns the name of an entry to copy.
+    fn add(
+        &mut self,
+        difference: Difference,
+        is_sync: bool,
+        keeps_extras: bool,
+    ) -> Option<Vec<u8>> {
+        let is_adjusted = matches!(difference, Difference::Adjust { .. });
+        match difference {
+            Difference::Copy { path, source, old } => {
+                self.source_entries += 1;
+                self.destination_entries += u64::from(old.is_some());
+                self.entries += 1;
+                if source.kind == SeenKind::File {
+                    self.files += 1;
+                    self.bytes += source.size;
+                }
+                Some(path)
+            }
+            Difference::Same { path, source } | Difference::Adjust { path, source, .. } => {
+                self.source_entries += 1;
+                self.destination_entries += 1;
+                if is_adjusted && !is_sync {
+                    // A copy sends the entry again, with all its metadata.
+                    self.entries += 1;
+                    return Some(path);
+                }
+                if source.kind == SeenKind::File {
+                    self.same_files += 1;
+                    self.same_bytes += source.size;
+                }
+                if is_adjusted {
+                    self.adjusted.push((path, source));
+                }
+                None
+            }
+            Difference::Extra { path, old } => {
+                self.destination_entries += 1;
+                if keeps_extras {
+                    self.extras.push((path, old));
+                }
+                None
+            }
+            // The transfer reports the failure.
+            Difference::SourceFailed(path, _) => {
+                self.source_failures += 1;
+                self.entries += 1;
+                Some(path)
+            }
+            Difference::DestinationFailed(path, failure) => {
+                self.destination_failures.push((path, failure));
+                None
+            }
+            Difference::Disordered(path) => {
+                let text = "its directory changed during the listing, or has too many names";
+                let failure = Failure::new(FailureCode::Unreadable, text);
+                self.destination_failures.push((path, failure));
+                self.source_failures += 1;
+                None
+            }
+        }
+    }
+}
+
+/// Listing of the other machine; blocks.
+struct Remote {
+    listing: Listing,
+    runtime: Handle,
+}
+
+impl Iterator for Remote {
+    type Item = Result<Seen, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.runtime.block_on(self.listing.next()).transpose()
+    }
+}
+
+/// Names of these sources in the transfer; empty for the content of a directory. `None` if names can collide.
+fn names_of<'a>(sources: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Vec<u8>>> {
+    let name = |source: &[u8]| match means_content(source) {
+        true => Vec::new(),
+        false => source.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec(),
+    };
+    let names: Vec<Vec<u8>> = sources.map(name).collect();
+    let has_content = names.len() > 1 && names.iter().any(Vec::is_empty);
+    let is_unique = names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    let is_stream = names.iter().any(|name| name == b"-");
+    (is_unique && !has_content && !is_stream && !names.is_empty()).then_some(names)
+}
+
+/// Path of a name in a directory; with an empty name, the content of the directory.
+pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = directory.to_vec();
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend(name);
+    path
+}
+
+fn is_pattern(path: &[u8]) -> bool {
+    escape_pattern(path) != path
+}
+
+/// Metadata of the file at the destination of an entry, if a file is there.
+fn lookup(to: &OsStr, is_into: bool, path: &[u8]) -> Option<Facts> {
+    let below = match is_into {
+        true => Some(path),
+        false => path.iter().position(|&byte| byte == b'/').map(|slash| &path[slash + 1..]),
+    };
+    let place = match below {
+        Some(below) => OsString::from_vec(join(to.as_bytes(), below)),
+        None => to.to_owned(),
+    };
+    sabul::internal::compare::facts_of(Path::new(&place))
+}
+
+fn compile(rules: &[Rule]) -> Result<Rules, CliError> {
+    Rules::new(rules).map_err(|failure| CliError::usage(failure.to_string()))
+}

@@ -1,0 +1,272 @@
+//! Sources and destination of a copy, from the command line.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use sabul::files::{LocalDestination, RemoteDestination, Source, SourceSet};
+use sabul::internal::{Location, Remote, Server};
+use sabul::{Failure, Session, Transfer, TransferOptions};
+use sabul_front::failures::Machines;
+use sabul_front::pipe::Pipe;
+
+use super::compare::Names;
+use crate::args::CopyArgs;
+use crate::error::CliError;
+
+/// Sources and destination of a copy.
+#[derive(Clone, Debug)]
+pub(super) enum Plan {
+    Put { sources: Vec<OsString>, destination: Remote },
+    Get { server: Server, sources: Vec<Vec<u8>>, destination: OsString },
+}
+
+impl Plan {
+    pub(super) fn of(args: &CopyArgs) -> Result<Self, CliError> {
+        let places: Vec<Location> =
+            args.places.iter().map(|place| Location::parse(place)).collect::<Result<_, _>>()?;
+        let (destination, sources) = match places.split_last() {
+            Some((destination, sources)) if !sources.is_empty() => (destination, sources),
+            _ => {
+                return Err(CliError::usage(
+                    "give at least one source and a destination: sabul cp SRC... DST",
+                ));
+            }
+        };
+        match destination {
+            Location::Remote(destination) => {
+                let locals = sources.iter().map(|source| match source {
+                    Location::Local(path) => Ok(path.clone()),
+                    Location::Remote(_) => Err(CliError::usage(
+                        "both sides are remote; copy to this machine first, then to the other one",
+                    )),
+                });
+                let sources = locals.collect::<Result<_, _>>()?;
+                Ok(Self::Put { sources, destination: destination.clone() })
+            }
+            Location::Local(destination) => {
+                let (server, sources) = remote_sources(sources)?;
+                let plan = Self::Get { server, sources, destination: destination.clone() };
+                if plan.writes_stdout() && (args.recursive || sources_count(&plan) > 1) {
+                    return Err(CliError::usage(
+                        "standard output takes a single file; name one source, without -r",
+                    ));
+                }
+                Ok(plan)
+            }
+        }
+    }
+
+    /// Places of `sabul sync`: one source, and a directory that takes the source or its content.
+    pub(super) fn of_sync(args: &CopyArgs) -> Result<Self, CliError> {
+        let [_, _] = &args.places[..] else {
+            return Err(CliError::usage("give one source and one destination: sabul sync SRC DST"));
+        };
+        let mut plan = Self::of(args)?;
+        if plan.reads_stdin() || plan.writes_stdout() {
+            return Err(CliError::usage("sync does not support '-'; name directories"));
+        }
+        match &mut plan {
+            Self::Put { destination, .. } => {
+                if !destination.path.is_empty() && !destination.path.ends_with(b"/") {
+                    destination.path.push(b'/');
+                }
+            }
+            Self::Get { destination, .. } => {
+                if !destination.as_bytes().ends_with(b"/") {
+                    destination.push("/");
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    pub(super) const fn server(&self) -> &Server {
+        match self {
+            Self::Put { destination, .. } => &destination.server,
+            Self::Get { server, .. } => server,
+        }
+    }
+
+    pub(super) fn reads_stdin(&self) -> bool {
+        matches!(self, Self::Put { sources, .. } if sources.iter().any(|source| source == "-"))
+    }
+
+    pub(super) fn writes_stdout(&self) -> bool {
+        matches!(self, Self::Get { destination, .. } if destination == "-")
+    }
+
+    /// Returns the names of the two machines.
+    pub(super) fn machines(&self) -> Machines {
+        let name = match self.server() {
+            Server::Ticket => "the server".to_owned(),
+            Server::Listener(host) => host.name().to_owned(),
+            Server::Ssh(account) => account.clone(),
+        };
+        match self {
+            Self::Put { .. } => Machines { source: None, destination: Some(name) },
+            Self::Get { .. } => Machines { source: Some(name), destination: None },
+        }
+    }
+
+    /// Returns the reason for each local source if no source can be sent; otherwise an empty list.
+    /// Avoids a useless connection.
+    pub(super) fn none_to_send(
+        &self,
+        args: &CopyArgs,
+    ) -> Result<Vec<(Vec<u8>, Failure)>, CliError> {
+        match self {
+            // Standard input can always be sent.
+            Self::Put { sources, .. } if !self.reads_stdin() => {
+                let set = source_set(sources, args.recursive)?.with_archive_mode(args.archive);
+                Ok(set.none_to_send())
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    pub(super) const fn is_put(&self) -> bool {
+        matches!(self, Self::Put { .. })
+    }
+
+    /// Starts the transfer of all entries, or of the selected entries.
+    pub(super) async fn start(
+        &self,
+        session: &Session,
+        is_recursive: bool,
+        options: &TransferOptions,
+        pipe: Pipe,
+        names: Option<Names>,
+    ) -> Result<Transfer, CliError> {
+        Ok(match self {
+            Self::Put { sources, destination } => {
+                let mut sources = source_set(sources, is_recursive)?;
+                let path = destination.path.clone();
+                let into_directory =
+                    sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
+                if let Some(names) = names {
+                    sources = sources.with_selection(Box::new(names));
+                }
+                let mut destination = RemoteDestination::path(path);
+                destination.into_directory = into_directory;
+                session.put(sources, destination, options).await?
+            }
+            Self::Get { sources, destination, .. } => {
+                let sources = sources.clone();
+                let to = if destination == "-" {
+                    LocalDestination::Writer(Box::new(pipe))
+                } else {
+                    let into_directory = is_into(&sources, destination);
+                    LocalDestination::Path { path: PathBuf::from(destination), into_directory }
+                };
+                match names {
+                    Some(names) => {
+                        session.get_selected(sources, Box::new(names), to, options).await?
+                    }
+                    None => session.get(sources, is_recursive, to, options).await?,
+                }
+            }
+        })
+    }
+}
+
+/// Returns the source set for the paths of the command line.
+pub(super) fn source_set(sources: &[OsString], is_recursive: bool) -> Result<SourceSet, CliError> {
+    let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
+    SourceSet::local(sources, is_recursive).map_err(|failure| CliError::usage(failure.to_string()))
+}
+
+fn sources_count(plan: &Plan) -> usize {
+    match plan {
+        Plan::Put { sources, .. } => sources.len(),
+        Plan::Get { sources, .. } => sources.len(),
+    }
+}
+
+/// Returns the common server and the paths of remote sources.
+fn remote_sources(sources: &[Location]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
+    let mut server: Option<&Server> = None;
+    let mut paths = Vec::with_capacity(sources.len());
+    for source in sources {
+        let Location::Remote(remote) = source else {
+            return Err(CliError::usage(if server.is_some() {
+                "some sources are remote and some are local; copy them with two commands"
+            } else {
+                "both sides are local; write the remote one as HOST:PATH"
+            }));
+        };
+        if server.is_some_and(|server| *server != remote.server) {
+            return Err(CliError::usage(
+                "the sources are on several hosts; run one command for each host",
+            ));
+        }
+        server = Some(&remote.server);
+        paths.push(remote.path.clone());
+    }
+    let server = server.ok_or_else(|| CliError::usage("give at least one source"))?;
+    Ok((server.clone(), paths))
+}
+
+/// Returns whether a local destination must be a directory.
+pub(super) fn is_into(sources: &[Vec<u8>], destination: &OsStr) -> bool {
+    sources.len() > 1
+        || sources.iter().any(|source| means_content(source))
+        || destination.as_bytes().ends_with(b"/")
+}
+
+/// Returns whether a remote source means the content of a directory: the root, or a path that ends
+/// in `/`, `.` or `..`.
+pub(super) fn means_content(path: &[u8]) -> bool {
+    matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn plan(words: &[&str]) -> Result<Plan, CliError> {
+        let line = ["sabul", "cp"].iter().chain(words);
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Cp(args) => Plan::of(&args.copy),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn exactly_one_side_is_remote() {
+        assert!(matches!(plan(&["a", "b", "sabul://h/"]), Ok(Plan::Put { .. })));
+        assert!(matches!(plan(&["sabul://h/a", "sabul://h/b", "."]), Ok(Plan::Get { .. })));
+        assert!(matches!(plan(&["a", "h:"]), Ok(Plan::Put { .. })));
+        assert!(matches!(plan(&["h:a", "h:/b", "."]), Ok(Plan::Get { .. })));
+        for (words, part) in [
+            (&["a", "b"][..], "both sides are local"),
+            (&["sabul://h/a", "sabul://h/b"], "both sides are remote"),
+            (&["sabul://h/a", "b", "c"], "some sources are remote"),
+            (&["a", "sabul://h/b", "c"], "both sides are local"),
+            (&["sabul://h/a", "sabul://i/b", "c"], "several hosts"),
+            (&["sabul://h/a", "h:b", "c"], "several hosts"),
+            (&["h:a", "me@h:b", "c"], "several hosts"),
+            (&["-r", "sabul://h/a", "-"], "standard output"),
+            (&["sabul://h/a", "sabul://h/b", "-"], "standard output"),
+        ] {
+            let error = plan(words).unwrap_err();
+            assert!(error.to_string().contains(part), "{words:?}: {error}");
+            assert_eq!(error.code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_source_that_ends_in_a_slash_means_its_content() {
+        for (path, expected) in
+            [(&b""[..], true), (b"a/", true), (b".", true), (b"a/..", true), (b"a", false)]
+        {
+            assert_eq!(means_content(path), expected, "{path:?}");
+        }
+        use std::os::unix::ffi::OsStringExt as _;
+        let bytes = OsString::from_vec(b"caf\xE9/".to_vec());
+        assert!(means_content(bytes.as_bytes()));
+    }
+}

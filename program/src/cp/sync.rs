@@ -1,0 +1,409 @@
+//! `sabul sync`: settings of the comparison, lines about changes, and changes after the copy.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use sabul::files::{Facts, NewMetadata, Owner, SeenKind, View};
+use sabul::internal::compare::{CompareOptions, Difference, facts_of, set_metadata};
+use sabul::internal::escape_pattern;
+use sabul::{Failure, Report, Session};
+use sabul_content::Printable;
+
+use super::Selecting;
+use super::compare::{Compared, Observer, Order, join};
+use super::plan::{Plan, means_content};
+use crate::args::{CopyArgs, SyncArgs};
+use crate::error::CliError;
+use crate::output;
+
+/// Ours: a removal of more entries needs --delete-limit.
+const REMOVED_MAX: u64 = 1000;
+/// Ours: a removal of a larger part of the destination needs --delete-limit.
+const REMOVED_SHARE_MAX: u64 = 10;
+/// Entries and bytes of names in one request.
+const PLACES_AT_ONCE: usize = 1000;
+const BYTES_AT_ONCE: usize = 128 << 10;
+
+/// Settings of `sabul sync`.
+#[derive(Debug)]
+pub(super) struct Sync {
+    options: CompareOptions,
+    delete: bool,
+    delete_limit: Option<u64>,
+    trash: Option<PathBuf>,
+    has_rules: bool,
+    prints: bool,
+}
+
+impl Selecting {
+    /// Settings of the comparison; `None` if everything is copied.
+    pub(super) fn order(&self, args: &CopyArgs, plan: &Plan) -> Option<Order> {
+        let Some(sync) = &self.sync else {
+            let is_kept = args.preserve || args.archive;
+            let options = CompareOptions {
+                modes: is_kept,
+                owners: args.archive && is_root(),
+                directories: true,
+                ..CompareOptions::default()
+            };
+            let order = Order { options, is_sync: false, keeps_extras: false, observer: None };
+            return (!self.is_all).then_some(order);
+        };
+        let (is_put, delete) = (plan.is_put(), sync.delete);
+        let print: Observer = Box::new(move |difference| match line(difference, is_put, delete) {
+            Some(line) => output::print_line(line),
+            None => Ok(()),
+        });
+        Some(Order {
+            options: sync.options.clone(),
+            is_sync: true,
+            keeps_extras: delete,
+            observer: (sync.prints || args.dry_run).then_some(print),
+        })
+    }
+}
+
+impl Sync {
+    /// Reads the settings of the command line.
+    pub(super) fn of(args: &SyncArgs) -> Result<Self, CliError> {
+        let copy = &args.copy;
+        if copy.json && copy.dry_run {
+            return Err(CliError::usage("sync -n prints lines; leave out --json"));
+        }
+        let is_kept = copy.preserve || copy.archive;
+        let options = CompareOptions {
+            size_only: args.size_only,
+            keep_newer: args.update,
+            existing: args.existing,
+            ignore_existing: args.ignore_existing,
+            window_ns: i64::from(args.modify_window) * 1_000_000_000,
+            modes: is_kept,
+            owners: copy.archive && is_root(),
+            directories: true,
+            removes: args.delete,
+            order: Vec::new(),
+        };
+        Ok(Self {
+            options,
+            delete: args.delete,
+            delete_limit: args.delete_limit,
+            trash: args.trash.clone(),
+            has_rules: !copy.rules.0.is_empty(),
+            prints: args.itemize_changes,
+        })
+    }
+
+    /// Checks that the entries that exist only at the destination may be removed.
+    fn check(&self, report: &Report, compared: &Compared) -> Result<(), CliError> {
+        let extras = compared.extras.len() as u64;
+        let refuse = |why: String| Err(CliError::failed(format!("nothing was removed: {why}")));
+        if compared.source_failures > 0 || report.entries_failed > 0 {
+            let failures = compared.source_failures.max(report.entries_failed);
+            return refuse(format!("{failures} entries of the source were not read or copied"));
+        }
+        if compared.source_entries == 0 {
+            return refuse("the source is empty; check the source".to_owned());
+        }
+        let is_much =
+            extras > REMOVED_MAX || extras * 100 > compared.destination_entries * REMOVED_SHARE_MAX;
+        match self.delete_limit {
+            Some(limit) if extras > limit => refuse(format!(
+                "{extras} entries exist only at the destination, more than --delete-limit {limit}"
+            )),
+            None if is_much => refuse(format!(
+                "{extras} of {} entries exist only at the destination, which is more than \
+                 {REMOVED_SHARE_MAX} % or {REMOVED_MAX}; permit it with --delete-limit {extras}",
+                compared.destination_entries
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Completes a copy: removes extra entries, and sets metadata. Returns the number of removed entries.
+    pub(super) async fn complete(
+        &self,
+        plan: &Plan,
+        session: &Session,
+        report: &Report,
+        compared: &Compared,
+    ) -> Result<u64, CliError> {
+        let target = Target::of(plan, session, self.has_rules);
+        let removed = self.remove(&target, report, compared).await;
+        let is_changed = removed.as_ref().is_ok_and(|removed| *removed > 0) || compared.entries > 0;
+        let top = if is_changed { top(plan, session).await? } else { None };
+        let adjusted = self.adjust(&target, compared, top).await;
+        removed.and_then(|removed| adjusted.map(|()| removed))
+    }
+
+    /// Removes the entries that exist only at the destination. Returns the number of removed entries.
+    async fn remove(
+        &self,
+        target: &Target<'_>,
+        report: &Report,
+        compared: &Compared,
+    ) -> Result<u64, CliError> {
+        let extras = &compared.extras;
+        if !self.delete || extras.is_empty() {
+            return Ok(0);
+        }
+        self.check(report, compared)?;
+        if let Some(trash) = &self.trash {
+            target.keep(extras, trash).await?;
+        }
+        target.remove(extras, self.trash.is_some()).await
+    }
+
+    /// Sets the metadata of existing entries, and of the directory itself if its content was synchronised.
+    async fn adjust(
+        &self,
+        target: &Target<'_>,
+        compared: &Compared,
+        top: Option<Facts>,
+    ) -> Result<(), CliError> {
+        let top = top.iter().map(|facts| (target.to.clone(), facts));
+        let entries = compared.adjusted.iter().map(|(path, facts)| (join(&target.to, path), facts));
+        let change = |(path, facts): (Vec<u8>, &Facts)| NewMetadata {
+            path,
+            mode: self.options.modes.then_some(facts.mode & 0o1777),
+            modified_ns: facts.modified_ns.filter(|_| !self.options.size_only),
+            owner: self.options.owners.then_some(Owner { user: facts.owner, group: facts.group }),
+        };
+        target.set_metadata(entries.chain(top).map(change).collect()).await
+    }
+}
+
+impl<'a> Target<'a> {
+    fn of(plan: &Plan, session: &'a Session, has_rules: bool) -> Self {
+        let to = match plan {
+            Plan::Put { destination, .. } => destination.path.clone(),
+            Plan::Get { destination, .. } => destination.as_bytes().to_vec(),
+        };
+        Self { session: plan.is_put().then_some(session), to, has_rules }
+    }
+}
+
+/// The destination, for changes of names and metadata.
+pub(super) struct Target<'a> {
+    /// The other machine, if it has the destination.
+    session: Option<&'a Session>,
+    to: Vec<u8>,
+    /// Some entries can be excluded.
+    has_rules: bool,
+}
+
+impl Target<'_> {
+    /// Removes these entries, the content of a directory before the directory. With `is_moved`, only directories are
+    /// left. Returns the number of removed entries.
+    async fn remove(&self, extras: &[(Vec<u8>, Facts)], is_moved: bool) -> Result<u64, CliError> {
+        let is_left = |facts: &Facts| !is_moved || facts.kind == SeenKind::Directory;
+        let moved = extras.iter().filter(|(_, facts)| !is_left(facts)).count() as u64;
+        let left: Vec<_> = extras.iter().rev().filter(|(_, facts)| is_left(facts)).collect();
+        let places: Vec<Vec<u8>> = left.iter().map(|(path, _)| join(&self.to, path)).collect();
+        let (mut removed, mut failures) = (moved, Vec::new());
+        let mut at = 0;
+        while at < places.len() {
+            let now = &places[at..at + portion(&places[at..], Vec::len)];
+            match self.session {
+                Some(session) => {
+                    let changed = session.remove(now.to_vec(), false).await?;
+                    removed += changed.names;
+                    let failed = changed.failures.into_iter();
+                    failures.extend(failed.map(|(index, failure)| (at + index, failure.message)));
+                }
+                None => {
+                    for (index, place) in now.iter().enumerate() {
+                        match remove_local(Path::new(OsStr::from_bytes(place))) {
+                            Ok(()) => removed += 1,
+                            Err(error) => {
+                                let text = format!("cannot remove '{}': {error}", Printable(place));
+                                failures.push((at + index, text));
+                            }
+                        }
+                    }
+                }
+            }
+            at += now.len();
+        }
+        // A directory with an excluded entry stays.
+        let is_directory = |index: usize| {
+            left.get(index).is_some_and(|(_, facts)| facts.kind == SeenKind::Directory)
+        };
+        failures.retain(|(index, _)| !(self.has_rules && is_directory(*index)));
+        match failures.first() {
+            None => Ok(removed),
+            Some((_, first)) => Err(CliError::failed(format!(
+                "{} of {} extra entries were not removed: {first}",
+                failures.len(),
+                extras.len()
+            ))),
+        }
+    }
+
+    /// Sets metadata, after all other changes.
+    async fn set_metadata(&self, changes: Vec<NewMetadata>) -> Result<(), CliError> {
+        let mut failures = Vec::new();
+        let mut rest = &changes[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(portion(rest, |change| change.path.len()));
+            rest = later;
+            match self.session {
+                Some(session) => {
+                    let changed = session.set_metadata(now.to_vec()).await?;
+                    failures.extend(changed.failures.into_iter().map(|(_, failure)| failure));
+                }
+                None => failures.extend(now.iter().filter_map(|it| set_metadata(None, it).err())),
+            }
+        }
+        match failures.first() {
+            None => Ok(()),
+            Some(first) => Err(CliError::failed(format!(
+                "the metadata of {} of {} entries was not set: {first}",
+                failures.len(),
+                changes.len()
+            ))),
+        }
+    }
+
+    /// Moves files and links below a directory of the destination's machine.
+    async fn keep(&self, extras: &[(Vec<u8>, Facts)], trash: &Path) -> Result<(), CliError> {
+        let trash = trash.as_os_str().as_bytes();
+        let mut made = BTreeSet::new();
+        for (path, facts) in extras {
+            let is_directory = facts.kind == SeenKind::Directory;
+            let folder = if is_directory { Some(&path[..]) } else { parent(path) };
+            let folder = join(trash, folder.unwrap_or_default());
+            if made.insert(folder.clone()) {
+                self.make_folder(folder).await?;
+            }
+            if !is_directory {
+                self.rename(join(&self.to, path), join(trash, path)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn make_folder(&self, folder: Vec<u8>) -> Result<(), CliError> {
+        let fail = |failure: Failure| Err(CliError::from(sabul::Error::from(failure)));
+        match self.session {
+            Some(session) => {
+                let changed = session.make_folders(vec![folder], true).await?;
+                changed.failures.into_iter().next().map_or(Ok(()), |(_, failure)| fail(failure))
+            }
+            None => fs::create_dir_all(OsString::from_vec(folder.clone())).map_err(|error| {
+                CliError::failed(format!("cannot make '{}': {error}", Printable(&folder)))
+            }),
+        }
+    }
+
+    async fn rename(&self, from: Vec<u8>, to: Vec<u8>) -> Result<(), CliError> {
+        match self.session {
+            Some(session) => Ok(session.rename(from, to, true).await?),
+            None => fs::rename(OsStr::from_bytes(&from), OsStr::from_bytes(&to)).map_err(|error| {
+                let (from, to) = (Printable(&from), Printable(&to));
+                CliError::failed(format!("cannot rename '{from}' to '{to}': {error}"))
+            }),
+        }
+    }
+}
+
+/// Metadata of the source, if its content goes to the destination itself.
+async fn top(plan: &Plan, session: &Session) -> Result<Option<Facts>, CliError> {
+    Ok(match plan {
+        Plan::Put { sources, destination } => sources
+            .first()
+            .filter(|source| means_content(source.as_bytes()) && !destination.path.is_empty())
+            .and_then(|source| facts_of(&Path::new(source).join("."))),
+        Plan::Get { sources, .. } => match sources.first() {
+            Some(source) if means_content(source) => {
+                let mut place = escape_pattern(source);
+                place.extend(b"/.");
+                let mut listing = session.list(vec![place], View::Itself, Vec::new())?;
+                listing.next().await?.and_then(|seen| seen.outcome.ok())
+            }
+            _ => None,
+        },
+    })
+}
+
+/// Number of items for one request, of which each has this many bytes.
+fn portion<T>(items: &[T], size: impl Fn(&T) -> usize) -> usize {
+    let mut bytes = 0;
+    let fits = |item: &&T| {
+        bytes += size(item);
+        bytes <= BYTES_AT_ONCE
+    };
+    items.iter().take(PLACES_AT_ONCE).take_while(fits).count().max(1)
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn remove_local(path: &Path) -> std::io::Result<()> {
+    match path.symlink_metadata()?.is_dir() {
+        true => fs::remove_dir(path),
+        false => fs::remove_file(path),
+    }
+}
+
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    path.iter().rposition(|&byte| byte == b'/').map(|slash| &path[..slash])
+}
+
+/// Line about a change, as rsync prints it with -i; `None` if nothing changes.
+fn line(difference: &Difference, is_put: bool, delete: bool) -> Option<String> {
+    let name = |path: &[u8], kind| {
+        let slash = if kind == SeenKind::Directory { "/" } else { "" };
+        format!("{}{slash}", Printable(path))
+    };
+    match difference {
+        Difference::Copy { path, source, old } => {
+            let letter = match source.kind {
+                SeenKind::Directory => 'd',
+                SeenKind::Link => 'L',
+                _ => 'f',
+            };
+            let action = match (source.kind, old) {
+                (SeenKind::File, _) if is_put => '<',
+                (SeenKind::File, _) => '>',
+                _ => 'c',
+            };
+            let changes = match old {
+                Some(old) if old.kind == source.kind => changes(source, old),
+                _ => "+++++++++".to_owned(),
+            };
+            Some(format!("{action}{letter}{changes} {}", name(path, source.kind)))
+        }
+        Difference::Adjust { path, source, old } => {
+            let letter = if source.kind == SeenKind::Directory { 'd' } else { 'f' };
+            let changes = changes(source, old);
+            let has_changes = changes.bytes().any(|letter| letter != b'.');
+            has_changes.then(|| format!(".{letter}{changes} {}", name(path, source.kind)))
+        }
+        Difference::Extra { path, old } if delete => {
+            Some(format!("*deleting   {}", name(path, old.kind)))
+        }
+        _ => None,
+    }
+}
+
+/// Letters for the attributes that change.
+fn changes(source: &Facts, old: &Facts) -> String {
+    let is_file = source.kind == SeenKind::File;
+    let letter = |is_changed, letter| if is_changed { letter } else { '.' };
+    let letters = [
+        '.',
+        letter(is_file && source.size != old.size, 's'),
+        letter(source.modified_ns != old.modified_ns, 't'),
+        letter(source.mode & 0o777 != old.mode & 0o777, 'p'),
+        letter(source.owner != old.owner, 'o'),
+        letter(source.group != old.group, 'g'),
+        '.',
+        '.',
+        '.',
+    ];
+    letters.iter().collect()
+}

@@ -1,0 +1,200 @@
+//! `sabul sync`, files that are there already, and `sabul mv`.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::process::Output;
+
+use crate::common::{Bench, content, expect_code, run, stderr};
+
+const SERVE: [&str; 4] = ["serve", "--root", "root", "--allow-rm"];
+
+fn at(bench: &Bench, arguments: &[&str]) -> Output {
+    run(bench.sabul().args(arguments))
+}
+
+/// Runs a command that must succeed; returns standard output, then the last line of standard error.
+fn done(bench: &Bench, arguments: &[&str]) -> (String, String) {
+    let output = at(bench, arguments);
+    expect_code(&output, 0);
+    let last = stderr(&output).trim_end().lines().last().unwrap_or_default().to_owned();
+    (String::from_utf8_lossy(&output.stdout).into_owned(), last)
+}
+
+/// A bench with a tree beside its root: `src/a/f0` to `src/a/f19`, `src/a/b/big`, `src/c/x` and a link.
+fn with_tree(arguments: &[&str]) -> Bench {
+    let bench = Bench::with(arguments);
+    fs::create_dir_all(bench.path("src/a/b")).unwrap();
+    fs::create_dir_all(bench.path("src/c")).unwrap();
+    for number in 0..20_u8 {
+        fs::write(bench.path(format!("src/a/f{number}")), content(number.into(), 100)).unwrap();
+    }
+    fs::write(bench.path("src/a/b/big"), content(7, 300_000)).unwrap();
+    fs::write(bench.path("src/c/x"), "").unwrap();
+    symlink("f0", bench.path("src/a/link")).unwrap();
+    bench
+}
+
+#[test]
+fn a_second_copy_sends_only_what_has_changed() {
+    let bench = with_tree(&SERVE);
+    let url = bench.url("");
+    let copy = ["cp", "-r", "src", &url, "--json"];
+    let json = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
+    let first = json(&done(&bench, &copy).0);
+    assert_eq!((&first["files"], &first["skipped_files"]), (&23.into(), &0.into()));
+    let again = json(&done(&bench, &copy).0);
+    assert_eq!((&again["files"], &again["skipped_files"]), (&0.into(), &23.into()));
+    assert_eq!(again["skipped_bytes"], 300_000 + 21 * 100);
+    // The same size, and another time.
+    fs::write(bench.path("src/a/f3"), content(99, 100)).unwrap();
+    let third = json(&done(&bench, &copy).0);
+    assert_eq!((&third["files"], &third["skipped_files"]), (&1.into(), &22.into()));
+    assert_eq!(fs::read(bench.root("src/a/f3")).unwrap(), content(99, 100));
+    let all = json(&done(&bench, &[&copy[..], &["--again"]].concat()).0);
+    assert_eq!((&all["files"], &all["skipped_files"]), (&23.into(), &0.into()));
+    // A download, and a single file under another name.
+    let (_, last) = done(&bench, &["cp", "-r", &bench.url("src"), "back/"]);
+    assert!(last.contains("in 23 files"), "{last}");
+    let (_, last) = done(&bench, &["cp", "-r", &bench.url("src"), "back/"]);
+    assert!(last.starts_with("nothing to copy; 23 files"), "{last}");
+    for _ in 0..2 {
+        let (_, _) = done(&bench, &["cp", "src/a/b/big", &bench.url("other")]);
+    }
+    let (_, last) = done(&bench, &["cp", &bench.url("other"), "mine"]);
+    assert!(last.contains("in 1 file"), "{last}");
+    let (_, last) = done(&bench, &["cp", &bench.url("other"), "mine"]);
+    assert!(last.starts_with("nothing to copy; 1 file"), "{last}");
+}
+
+#[test]
+fn modification_times_are_kept_without_any_option() {
+    let bench = with_tree(&SERVE);
+    let time = std::time::UNIX_EPOCH + std::time::Duration::new(1_500_000_000, 5);
+    let times = fs::FileTimes::new().set_modified(time);
+    for name in ["src/a/b/big", "src/a/f1", "src/c"] {
+        fs::File::open(bench.path(name)).unwrap().set_times(times).unwrap();
+    }
+    done(&bench, &["cp", "-r", "src", &bench.url("")]);
+    for name in ["src/a/b/big", "src/a/f1", "src/c"] {
+        assert_eq!(fs::metadata(bench.root(name)).unwrap().modified().unwrap(), time, "{name}");
+    }
+}
+
+#[test]
+fn sync_copies_differences_and_removes_only_with_delete() {
+    let bench = with_tree(&SERVE);
+    let url = bench.url("copy");
+    let sync = ["sync", "-a", "-i", "src/", &url];
+    done(&bench, &sync);
+    assert_eq!(done(&bench, &sync).0, "");
+    fs::remove_file(bench.path("src/a/f7")).unwrap();
+    fs::write(bench.path("src/a/f8"), "longer or shorter").unwrap();
+    fs::set_permissions(bench.path("src/a/f9"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::create_dir(bench.path("src/new")).unwrap();
+    let expected = "<f.st...... a/f8\n.f...p..... a/f9\n.d..t...... a/\ncd+++++++++ new/\n";
+    let inode = |name: &str| fs::metadata(bench.root(name)).unwrap().ino();
+    let before = inode("copy/a/f9");
+    let (dry, last) = done(&bench, &[&sync[..], &["-n", "--delete"]].concat());
+    assert!(dry.contains("*deleting   a/f7\n"), "{dry}");
+    assert!(last.starts_with("dry run: would copy 17 B in 1 file and remove 1 entry"), "{last}");
+    assert!(!bench.root("copy/new").exists());
+    let (changes, _) = done(&bench, &sync);
+    assert_eq!(changes, expected);
+    assert!(bench.root("copy/a/f7").exists() && bench.root("copy/new").is_dir());
+    assert_eq!(fs::metadata(bench.root("copy/a/f9")).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(inode("copy/a/f9"), before, "its content is not sent");
+    let (changes, last) = done(&bench, &[&sync[..], &["--delete"]].concat());
+    assert_eq!(changes, "*deleting   a/f7\n");
+    assert!(last.contains("1 entry removed"), "{last}");
+    assert!(!bench.root("copy/a/f7").exists());
+    let time = |path: std::path::PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    for name in ["", "/a", "/a/b", "/new"] {
+        let (here, there) = (bench.path(format!("src{name}")), bench.root(format!("copy{name}")));
+        assert_eq!(time(here), time(there), "{name}");
+    }
+}
+
+#[test]
+fn a_large_removal_and_an_empty_source_are_refused() {
+    let bench = with_tree(&SERVE);
+    let url = bench.url("copy");
+    done(&bench, &["sync", "-a", "src/", &url]);
+    fs::remove_dir_all(bench.path("src/a")).unwrap();
+    let refused = at(&bench, &["sync", "-a", "--delete", "src/", &url]);
+    expect_code(&refused, 1);
+    assert!(stderr(&refused).contains("--delete-limit 24"), "{}", stderr(&refused));
+    assert!(bench.root("copy/a/f7").exists());
+    let permitted = ["sync", "-a", "--delete", "--delete-limit", "24", "src/", &url];
+    done(&bench, &[&permitted[..], &["--exclude", "/a/f1"]].concat());
+    assert!(bench.root("copy/a/f1").exists() && !bench.root("copy/a/f2").exists());
+    done(&bench, &permitted);
+    assert!(!bench.root("copy/a").exists());
+    fs::remove_dir_all(bench.path("src")).unwrap();
+    fs::create_dir(bench.path("src")).unwrap();
+    let refused = at(&bench, &["sync", "--delete", "--delete-limit", "99", "src/", &url]);
+    expect_code(&refused, 1);
+    assert!(stderr(&refused).contains("the source is empty"), "{}", stderr(&refused));
+    assert!(bench.root("copy/c/x").exists());
+}
+
+#[test]
+fn removed_entries_go_to_the_trash() {
+    let bench = with_tree(&SERVE);
+    done(&bench, &["sync", "-a", "src/", &bench.url("copy")]);
+    fs::remove_dir_all(bench.path("src/a/b")).unwrap();
+    done(&bench, &["sync", "-a", "--delete", "--trash", "trash", "src/", &bench.url("copy")]);
+    assert!(!bench.root("copy/a/b").exists());
+    assert_eq!(fs::read(bench.root("trash/a/b/big")).unwrap(), content(7, 300_000));
+}
+
+#[test]
+fn a_directory_in_place_of_a_file_needs_delete() {
+    let bench = with_tree(&SERVE);
+    let url = bench.url("copy");
+    done(&bench, &["sync", "src/", &url]);
+    fs::remove_file(bench.path("src/a/f1")).unwrap();
+    fs::create_dir(bench.path("src/a/f1")).unwrap();
+    fs::write(bench.path("src/a/f1/inside"), "x").unwrap();
+    let refused = at(&bench, &["sync", "src/", &url]);
+    expect_code(&refused, 1);
+    assert!(stderr(&refused).contains("--delete replaces"), "{}", stderr(&refused));
+    done(&bench, &["sync", "--delete", "src/", &url]);
+    assert_eq!(fs::read(bench.root("copy/a/f1/inside")).unwrap(), b"x");
+}
+
+#[test]
+fn names_that_look_like_patterns_are_taken_literally() {
+    let bench = Bench::with(&SERVE);
+    fs::create_dir_all(bench.path("d[1]")).unwrap();
+    fs::write(bench.path("d[1]/f*"), "x").unwrap();
+    fs::create_dir_all(bench.root("d1")).unwrap();
+    fs::write(bench.root("d1/f2"), "not mine").unwrap();
+    let url = bench.url("d[1]");
+    done(&bench, &["sync", "--delete", "--delete-limit", "9", "d[1]/", &url]);
+    done(&bench, &["sync", "--delete", "--delete-limit", "9", "d[1]/", &url]);
+    assert_eq!(fs::read(bench.root("d1/f2")).unwrap(), b"not mine");
+    assert_eq!(fs::read(bench.root("d[1]/f*")).unwrap(), b"x");
+}
+
+#[test]
+fn mv_renames_on_the_other_machine() {
+    let bench = Bench::with(&["serve", "--root", "root"]);
+    fs::create_dir_all(bench.root("d")).unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(bench.root(name), name).unwrap();
+    }
+    done(&bench, &["mv", &bench.url("a"), &bench.url("a2")]);
+    done(&bench, &["mv", &bench.url("a2"), &bench.url("b"), &bench.url("d/")]);
+    assert_eq!(fs::read(bench.root("d/a2")).unwrap(), b"a");
+    assert_eq!(fs::read(bench.root("d/b")).unwrap(), b"b");
+    let refused = at(&bench, &["mv", "-n", &bench.url("c"), &bench.url("d/b")]);
+    expect_code(&refused, 1);
+    assert_eq!(fs::read(bench.root("d/b")).unwrap(), b"b");
+    done(&bench, &["mv", &bench.url("c"), &bench.url("d/b")]);
+    assert_eq!(fs::read(bench.root("d/b")).unwrap(), b"c");
+    expect_code(&at(&bench, &["mv", &bench.url("none"), &bench.url("x")]), 1);
+    expect_code(&at(&bench, &["mv", &bench.url("d/b"), &bench.url("../out")]), 1);
+    expect_code(&at(&bench, &["mv", &bench.url("d/b")]), 2);
+}
