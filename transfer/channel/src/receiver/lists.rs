@@ -87,3 +87,45 @@ impl Lists {
         Some(Feedback::Missing(missing))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns all reports of a listing as (from, below, number of ranges), and the count of reported
+    /// numbers.
+    fn listed(data: &Sequence, listing: Listing) -> (Vec<(u64, u64, usize)>, u64) {
+        let (mut lists, mut stats) = (Lists::new(), ReceiverStats::default());
+        lists.begin(listing);
+        let reports = std::iter::from_fn(|| lists.next(data, &mut stats)).map(|report| {
+            let Feedback::Missing(list) = report else { panic!("{report:?}") };
+            (list.from.0, list.below.0, list.ranges.len())
+        });
+        (reports.collect(), stats.reported)
+    }
+
+    #[test]
+    fn a_listing_names_each_missing_number_once_in_at_most_the_given_number_of_lists() {
+        // Every odd number below 900 is missing: three lists, the last of 50 ranges.
+        let mut data = Sequence::new();
+        for seq in (0..=900).step_by(2).map(SeqNo) {
+            data.pass_over(seq);
+            data.note(seq);
+        }
+        let whole = Listing { serial: 1, from: 0, below: 900, lists: u32::MAX };
+        let lists = [(0, 400, MAX_RANGES), (400, 800, MAX_RANGES), (800, 900, 50)];
+        assert_eq!(listed(&data, whole), (lists.to_vec(), 450));
+        assert_eq!(listed(&data, Listing { lists: 2, ..whole }), (lists[..2].to_vec(), 400));
+        assert_eq!(listed(&data, Listing { lists: 1, ..whole }), (lists[..1].to_vec(), 200));
+    }
+
+    #[test]
+    fn a_listing_of_an_empty_range_names_no_number() {
+        let mut data = Sequence::new();
+        data.pass_over(SeqNo(10));
+        for at in [0, 5] {
+            let empty = Listing { serial: 1, from: at, below: at, lists: 1 };
+            assert_eq!(listed(&data, empty), (vec![(at, at, 0)], 0));
+        }
+    }
+}

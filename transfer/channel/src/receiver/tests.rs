@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use sabul_wire::ConnectionId;
+
 use super::numbers::REPLAY_WINDOW;
 use super::sequence::HOLES_MAX;
 use super::*;
 use crate::reports::Repeat;
+use crate::rules::RuleSet;
 
 /// Returns a receiver on a path with known losses and no late packets.
 fn receiver(policy: LossPolicy) -> Receiver {
@@ -237,6 +240,44 @@ fn the_first_gaps_of_a_channel_wait_one_rtt_unless_there_are_many() {
 }
 
 #[test]
+fn a_packet_late_by_up_to_a_second_is_measured() {
+    for (late, reported) in [(1000, vec![]), (1001, vec![(3, 3)])] {
+        let mut receiver = receiver(LossPolicy::Current);
+        receiver.seed_rtt(Span::from_millis(400));
+        arrive(&mut receiver, 0, 0, 0);
+        arrive(&mut receiver, 0, 2, 2);
+        assert_eq!(naks(&feedback(&mut receiver, 0)), [(1, 1)]);
+        feedback(&mut receiver, late);
+        arrive(&mut receiver, late, 1, 1);
+        assert_eq!(receiver.stats().late, 1);
+        // A measured late packet gives the next gap a window.
+        arrive(&mut receiver, late, 4, 4);
+        assert_eq!(naks(&feedback(&mut receiver, late)), reported, "{late} ms late");
+    }
+}
+
+#[test]
+fn a_gap_is_reported_even_if_the_receiver_was_not_polled_for_long() {
+    let mut receiver = receiver(LossPolicy::Current);
+    arrive(&mut receiver, 0, 0, 0);
+    arrive(&mut receiver, 0, 2, 2);
+    assert_eq!(naks(&feedback(&mut receiver, 2000)), [(1, 1)]);
+}
+
+#[test]
+fn a_gap_event_is_recorded_only_for_a_gap_with_losses() {
+    let mut receiver = with_rule(LossPolicy::Current, ReportRule::current());
+    receiver.listen();
+    // 1 and 3 are only late; 5 is lost.
+    for number in [0, 2, 4, 1, 3, 6] {
+        arrive(&mut receiver, 0, number, number);
+    }
+    assert_eq!(naks(&feedback(&mut receiver, 125)), [(5, 5)]);
+    let fired: Vec<_> = std::iter::from_fn(|| receiver.next_fired()).map(|it| it.timer).collect();
+    assert_eq!(fired, ["gap", "ack"]);
+}
+
+#[test]
 fn historical_reports_are_sent_without_a_reordering_window() {
     let mut receiver = with_rule(LossPolicy::Historical, ReportRule::sabul2003());
     arrive(&mut receiver, 0, 0, 0);
@@ -266,14 +307,96 @@ fn a_list_that_is_not_full_is_complete() {
 }
 
 #[test]
+fn full_lists_of_losses_continue_after_the_last_listed_number() {
+    let mut receiver = receiver(LossPolicy::Current);
+    for number in (0..=6 * MAX_RANGES as u64).step_by(2) {
+        arrive(&mut receiver, 0, number, number);
+    }
+    let mut lists = Vec::new();
+    for at in 0..4 {
+        let next = 6 * MAX_RANGES as u64 + 1 + at;
+        arrive(&mut receiver, at * 100, next, next);
+        lists.push(acks(&feedback(&mut receiver, at * 100)).remove(0).missing);
+    }
+    let round: BTreeSet<_> = lists[..3].iter().flatten().collect();
+    assert_eq!(round.len(), 3 * MAX_RANGES, "three lists name each range once");
+    assert_eq!(lists[3], lists[0]);
+}
+
+#[test]
+fn a_nak_lists_at_most_200_ranges_in_ascending_order() {
+    let lists = |receiver: &mut Receiver, ms| -> Vec<Vec<u64>> {
+        let reports = feedback(receiver, ms).into_iter();
+        let naks = reports.filter_map(|report| match report {
+            Feedback::Nak(nak) => Some(nak.ranges.iter().map(|range| range.first).collect()),
+            _ => None,
+        });
+        naks.collect()
+    };
+    let mut many = receiver(LossPolicy::Historical);
+    for number in 0..MAX_RANGES as u64 + 2 {
+        arrive_unchecked(&mut many, 2 * number);
+    }
+    let lengths: Vec<_> = lists(&mut many, 0).iter().map(Vec::len).collect();
+    assert_eq!(lengths, [MAX_RANGES, 1]);
+    // The repeat of a loss follows a later loss.
+    let mut repeated = receiver(LossPolicy::Historical);
+    arrive(&mut repeated, 0, 0, 0);
+    arrive(&mut repeated, 0, 2, 2);
+    assert_eq!(lists(&mut repeated, 0), [[1]]);
+    arrive(&mut repeated, 200, 4, 4);
+    assert_eq!(lists(&mut repeated, 200), [[3], [1]]);
+}
+
+#[test]
+fn a_receiver_waits_until_the_next_repeat_is_due() {
+    let mut receiver = receiver(LossPolicy::Historical);
+    for (ms, number) in [(0, 0), (0, 2), (5, 4)] {
+        arrive(&mut receiver, ms, number, number);
+        feedback(&mut receiver, ms);
+    }
+    // An unknown RTT counts as 100 ms; a loss is repeated after two RTTs.
+    assert_eq!(naks(&feedback(&mut receiver, 200)), [(1, 1)]);
+    let wait = Polled::Wait { until: Some(at_ms(205)), because: ReceiverWait::Repeat };
+    assert_eq!(receiver.poll(at_ms(200)), wait);
+}
+
+#[test]
+fn packet_numbers_continue_after_those_of_the_handshake() {
+    let mut receiver = receiver(LossPolicy::Current);
+    receiver.start_after(at_ms(0), PacketNumber(3));
+    assert!((0..=3).all(|number| receiver.is_replayed(PacketNumber(number))));
+    arrive(&mut receiver, 0, 4, 0);
+    let reports = feedback(&mut receiver, 0);
+    assert_eq!((naks(&reports), &acks(&reports)[0].missing[..]), (vec![], &[][..]), "no gap");
+}
+
+#[test]
+fn short_numbers_expand_to_the_nearest_full_numbers() {
+    let mut receiver = receiver(LossPolicy::Current);
+    let (number, seq) = (PacketNumber((1 << 32) + 2), SeqNo((3 << 32) - 2));
+    arrive(&mut receiver, 0, number.0, seq.0);
+    for (number, seq) in [(number.0 - 9, seq.0 - 9), (number.0 + 9, seq.0 + 9)] {
+        let (number, seq) = (PacketNumber(number), SeqNo(seq));
+        let header = DataHeader::new(ConnectionId(1), number, seq, 0, 0);
+        assert_eq!(receiver.expand(&header), (number, seq));
+    }
+}
+
+#[test]
 fn a_number_below_the_replay_window_counts_as_replayed() {
     let mut receiver = receiver(LossPolicy::Current);
     arrive(&mut receiver, 0, 0, 0);
     arrive(&mut receiver, 0, 10, 10);
-    assert!(!receiver.is_replayed(PacketNumber(5)), "missing, and remembered");
-    arrive(&mut receiver, 1, 10 + REPLAY_WINDOW, 11);
-    assert!((0..10).all(|number| receiver.is_replayed(PacketNumber(number))));
+    arrive(&mut receiver, 1, 5 + REPLAY_WINDOW, 11);
+    assert!((0..5).all(|number| receiver.is_replayed(PacketNumber(number))));
+    assert!(!receiver.is_replayed(PacketNumber(5)), "missing, and the last of the window");
     assert!(!receiver.is_replayed(PacketNumber(11)), "missing, and remembered");
+    // Without a further gap, too.
+    arrive(&mut receiver, 2, 6 + REPLAY_WINDOW, 12);
+    assert!(receiver.is_replayed(PacketNumber(5)));
+    arrive(&mut receiver, 3, 7 + REPLAY_WINDOW, 13);
+    assert!(receiver.is_replayed(PacketNumber(5)));
 }
 
 #[test]
@@ -463,4 +586,32 @@ fn losses_are_reported_before_the_syn_report_of_their_interval() {
 #[should_panic(expected = "every zero seconds")]
 fn a_syn_interval_of_zero_panics() {
     with_rule(LossPolicy::Historical, ReportRule::sabul2002(Span::ZERO));
+}
+
+/// Channel rules that list, with each piece, the numbers since the newest list.
+#[derive(Debug)]
+struct ListEach;
+
+impl ReceiverRules for ListEach {
+    fn on_piece(&mut self, context: &mut ReceiverContext<'_>, _number: PacketNumber, seq: SeqNo) {
+        let from = context.listed_below();
+        context.list(lists::Listing { serial: 0, from, below: seq.0, lists: 1 });
+    }
+}
+
+#[test]
+fn channel_rules_can_continue_after_the_newest_list() {
+    static SET: RuleSet = RuleSet { receiver: Some(|| Box::new(ListEach)), ..RuleSet::STANDARD };
+    let rule = ReportRule { rules: &SET, ..ReportRule::current() };
+    let mut receiver = with_rule(LossPolicy::Current, rule);
+    let mut lists = Vec::new();
+    for seq in [2, 5] {
+        arrive(&mut receiver, seq, seq, seq);
+        lists.extend(feedback(&mut receiver, seq).into_iter().filter_map(|report| match report {
+            Feedback::Missing(list) => Some((list.from.0, list.below.0)),
+            _ => None,
+        }));
+    }
+    assert_eq!(lists, [(0, 2), (2, 5)]);
+    assert_eq!(receiver.stats().reported, 4, "0, 1, 3 and 4");
 }
