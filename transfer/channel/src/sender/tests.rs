@@ -6,8 +6,14 @@ use sabul_wire::{Ack, Feedback, Nak, NumberRange};
 
 use super::*;
 
+#[path = "tests/accounting.rs"]
+mod accounting;
+#[path = "tests/controller.rs"]
+mod controller;
 #[path = "tests/false_reports.rs"]
 mod false_reports;
+#[path = "tests/idle.rs"]
+mod idle;
 #[path = "tests/limiters.rs"]
 mod limiters;
 
