@@ -14,7 +14,7 @@ const FIRED_MAX: usize = 1024;
 /// |---|---|---|
 /// | `loss` | sender | `held-losses`: losses held back are passed to the controller |
 /// | `interval` | sender | `interval-over`: an interval of rate control ended |
-/// | `expiry` | sender | `silent`: no report on outstanding data; `nothing-outstanding`: the timer stops |
+/// | `expiry` | sender | `silent`: no report on outstanding data |
 /// | `ping` | sender | `long-unheard`: a ping requests an ACK |
 /// | `ack` | receiver | `due`: an ACK may leave |
 /// | `gap` | receiver | `open-too-long`: missing numbers count as lost |

@@ -374,6 +374,8 @@ impl Sender {
             rules.check_invariants(self.ledger.pieces.range());
         }
         assert!(self.stats.resent <= self.stats.sent);
+        let may_expire = self.silence.expires().is_some();
+        assert!(!may_expire || !self.ledger.pieces.is_empty(), "only outstanding data expires");
     }
 }
 

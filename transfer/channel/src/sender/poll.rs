@@ -107,7 +107,6 @@ impl Sender {
         let (name, why) = match timer {
             Timer::Loss => ("loss", "held-losses"),
             Timer::Interval => ("interval", "interval-over"),
-            Timer::Expiry if self.ledger.pieces.is_empty() => ("expiry", "nothing-outstanding"),
             Timer::Expiry => ("expiry", "silent"),
             Timer::Ping => ("ping", "long-unheard"),
         };
@@ -118,7 +117,6 @@ impl Sender {
                 let is_outstanding = !self.ledger.pieces.is_empty() || self.stream.uncut() > 0;
                 self.rate.advance(now, is_outstanding, self.silence.has_feedback());
             }
-            Timer::Expiry if self.ledger.pieces.is_empty() => self.silence.stop(),
             Timer::Expiry => self.expire(now),
             Timer::Ping => self.control_packets.ping(now),
         }

@@ -94,7 +94,8 @@ impl Silence {
         self.expires = is_outstanding.then_some(expires);
     }
 
-    /// Stops the timer: nothing is outstanding.
+    /// Stops the timer.
+    #[cfg(test)]
     pub(super) const fn stop(&mut self) {
         self.expires = None;
     }
