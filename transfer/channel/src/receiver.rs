@@ -267,7 +267,7 @@ impl Receiver {
             self.note_gap(now, gap);
         }
         self.stats.duplicates += u64::from(!self.data.note(seq));
-        if self.rules.is_some() && self.due(ReceiverWait::Rules).is_some_and(|due| now >= due) {
+        if self.due(ReceiverWait::Rules).is_some_and(|due| now >= due) {
             self.fired.note(now, "rules", "due");
         }
         if let Some((rules, mut context)) = self.rules(now) {
