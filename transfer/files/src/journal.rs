@@ -522,6 +522,7 @@ pub(super) const fn kept_time(time: FileTime) -> (i64, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::memory::MemoryDisk;
 
     fn records() -> Vec<Record> {
         let stamp = Stamp { inode: 2, born_ns: -3 };
@@ -595,5 +596,24 @@ mod tests {
         let cut = encoded(&all[..1]).len();
         assert_eq!(decode(&[&one[..cut], &other[cut..]].concat()).0, all[..1]);
         assert_eq!(decode(b"sabul resume 5\n").1, 0);
+    }
+    #[test]
+    fn records_survive_a_power_cut_after_they_are_synced() {
+        for seed in 0..20 {
+            let disk = MemoryDisk::new(seed);
+            let open = |found: &mut Vec<Record>| {
+                let disk = Arc::new(disk.process());
+                Journal::open(disk, RootPath::root(), vec![[7; 8]], |_, it| found.push(it))
+            };
+            let (mut none, mut found) = (Vec::new(), Vec::new());
+            let mut journal = open(&mut none);
+            records().iter().for_each(|record| journal.note(record));
+            journal.sync();
+            disk.cut_power();
+            open(&mut found);
+            assert_eq!(none, [], "a new journal");
+            let origins = Record::Origins(vec![[7; 8]]);
+            assert_eq!(found, [vec![origins], records()].concat(), "seed {seed}");
+        }
     }
 }
