@@ -224,9 +224,10 @@ impl Pool {
         NoMemory { bytes: self.bytes, lent: state.lent, ends: state.ends }
     }
 
-    /// Free memory for sessions and queues. While no transfer of a peer runs, the memory for one is kept.
+    /// Free memory for sessions and queues. The memory for one transfer of a peer is kept, less what a running
+    /// transfer returns in any case.
     const fn spare(&self, state: &State) -> usize {
-        let kept = if state.accepted == 0 { END_LEAST } else { 0 };
+        let kept = if state.accepted == 0 { END_LEAST } else { END_LEAST - CHANNEL_BYTES };
         self.bytes.saturating_sub(state.lent).saturating_sub(kept)
     }
 

@@ -44,6 +44,18 @@ fn large_loans_shrink_until_every_transfer_has_a_share() {
 }
 
 #[test]
+fn sessions_leave_memory_for_the_next_transfer_of_a_peer_after_a_small_one() {
+    let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
+    let mut small = budget.channel(4096).unwrap();
+    small.give_back(BLOCKS_MIN);
+    let sessions: Vec<_> = std::iter::from_fn(|| budget.session().ok()).collect();
+    drop(small);
+    let next = budget.channel(BLOCK).unwrap();
+    assert!(budget.lent() <= budget.bytes());
+    drop((sessions, next));
+}
+
+#[test]
 fn block_sizes_shrink_before_a_transfer_is_refused() {
     let budget = MemoryBudget::of(64 * MIB);
     let mut loans = Vec::new();
