@@ -44,6 +44,30 @@ fn large_loans_shrink_until_every_transfer_has_a_share() {
 }
 
 #[test]
+fn each_waiting_transfer_counts_for_the_shares_whichever_side_opened_it() {
+    for (own, peers, excess) in [(0, 0, 0), (1, 0, 448), (0, 1, 448), (1, 1, 597), (2, 1, 672)] {
+        let budget = MemoryBudget::of(1024 * MIB);
+        let mut rich = budget.channel(BLOCK).unwrap();
+        while rich.borrow(rich.blocks()) > 0 {}
+        // Less than the reserve is left.
+        let _sessions: Vec<_> = (0..16).map(|_| budget.session().unwrap()).collect();
+        let _own: Vec<_> = (0..own).map(|_| budget.line_up(Initiator::Here)).collect();
+        let _peers: Vec<_> = (0..peers).map(|_| budget.line_up(Initiator::Peer)).collect();
+        // 895 blocks and 384 KiB, less an equal part of 896 MiB.
+        assert_eq!(rich.excess(), excess, "{own} own, {peers} of peers");
+    }
+}
+
+#[test]
+fn there_is_room_for_exactly_the_sessions_that_find_memory() {
+    let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
+    let rooms = (1..).take_while(|count| budget.has_room_for_sessions(*count)).count();
+    let sessions: Vec<_> = std::iter::from_fn(|| budget.session().ok()).collect();
+    assert_eq!(sessions.len(), rooms);
+    assert!(rooms > 200 && !budget.has_room_for_sessions(1));
+}
+
+#[test]
 fn sessions_leave_memory_for_the_next_transfer_of_a_peer_after_a_small_one() {
     let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
     let mut small = budget.channel(4096).unwrap();
