@@ -205,6 +205,7 @@ pub(crate) async fn dial(
     match server {
         Server::Ticket => Ok((channel.connect(None, interrupt, events).await?, None)),
         Server::Listener(host) => Ok((channel.connect(Some(host), interrupt, events).await?, None)),
+        Server::Here => Ok((channel.connect_here().await?, None)),
         Server::Ssh(account) => {
             let order = ssh.order(account, channel.carrier, observer);
             let dialled = channel.connect_by_ssh(&order, interrupt, events).await?;

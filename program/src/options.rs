@@ -1,11 +1,12 @@
 //! Conversion of command line flags into library options, and connecting.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use sabul::internal::Host;
 use sabul::internal::ssh::{self, Dialled, Order};
 use sabul::settings::{MemoryBudget, PathMemory};
-use sabul::{ConnectConfig, Session, Ticket, TransferOptions};
+use sabul::{ConnectConfig, Listener, ListenerConfig, Service, Session, Ticket, TransferOptions};
 use sabul_units::Bytes;
 
 use crate::args::ChannelArgs;
@@ -94,6 +95,22 @@ impl ChannelArgs {
             dialled = ssh::connect(order, self.connect_config(events)) => Ok(dialled?),
             () = interrupt.wait() => Err(interrupted_early()),
         }
+    }
+
+    /// Starts a listener in this process and connects to it, for a copy on this machine.
+    pub(crate) async fn connect_here(&self) -> Result<Session, CliError> {
+        let config = ListenerConfig::new((Ipv4Addr::LOCALHOST, 0).into());
+        let listener = Listener::bind(config).await?;
+        let ticket = listener.ticket().clone();
+        tokio::spawn(async move {
+            let service = Service::default().as_user(true).remove(true);
+            // The connecting end reports failures.
+            if let Ok(session) = listener.accept().await {
+                let _ = session.serve(&service).await;
+            }
+        });
+        let config = ConnectConfig::default().memory(self.connect_config(None).memory);
+        Ok(sabul::connect(&ticket, config).await?)
     }
 
     fn connect_config(&self, events: Option<&EventFile>) -> ConnectConfig {

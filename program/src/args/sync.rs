@@ -49,7 +49,7 @@ pub(crate) struct SyncArgs {
 }
 
 const SYNC_HELP: &str = "\
-SRC and DST are directories, one on this machine and one on another. A SRC that ends in '/' \
+SRC and DST are directories: one on this machine and one on another, or both on this machine. A SRC that ends in '/' \
 means its content; otherwise the directory itself is created in DST, as in rsync.
 
 Files of equal size and modification time are equal. With -p or -a, permission bits are compared, too; with -a as root, \

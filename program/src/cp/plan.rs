@@ -2,11 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sabul::files::{LocalDestination, RemoteDestination, Source, SourceSet};
 use sabul::internal::{Location, Remote, Server};
 use sabul::{Failure, Session, Transfer, TransferOptions};
+use sabul_content::Printable;
 use sabul_front::failures::Machines;
 use sabul_front::pipe::Pipe;
 
@@ -62,7 +63,10 @@ impl Plan {
         let [_, _] = &args.places[..] else {
             return Err(CliError::usage("give one source and one destination: sabul sync SRC DST"));
         };
-        let mut plan = Self::of(args)?;
+        let mut plan = match Self::of_local(args)? {
+            Some(plan) => plan,
+            None => Self::of(args)?,
+        };
         if plan.reads_stdin() || plan.writes_stdout() {
             return Err(CliError::usage("sync does not support '-'; name directories"));
         }
@@ -79,6 +83,26 @@ impl Plan {
             }
         }
         Ok(plan)
+    }
+
+    /// Two directories on this machine.
+    fn of_local(args: &CopyArgs) -> Result<Option<Self>, CliError> {
+        let places: Vec<Location> =
+            args.places.iter().map(|place| Location::parse(place)).collect::<Result<_, _>>()?;
+        let [Location::Local(source), Location::Local(to)] = &places[..] else { return Ok(None) };
+        let is_inside = |to: &Path| match (to.canonicalize(), Path::new(source).canonicalize()) {
+            (Ok(to), Ok(source)) => to.starts_with(source),
+            _ => false,
+        };
+        if Path::new(to).ancestors().take(2).any(is_inside) {
+            return Err(CliError::usage(format!(
+                "the destination '{}' is inside of the source '{}'; choose another destination",
+                Printable(to.as_bytes()),
+                Printable(source.as_bytes())
+            )));
+        }
+        let destination = Remote { server: Server::Here, path: to.as_bytes().to_vec() };
+        Ok(Some(Self::Put { sources: vec![source.clone()], destination }))
     }
 
     pub(super) const fn server(&self) -> &Server {
@@ -102,6 +126,7 @@ impl Plan {
             Server::Ticket => "the server".to_owned(),
             Server::Listener(host) => host.name().to_owned(),
             Server::Ssh(account) => account.clone(),
+            Server::Here => "this machine".to_owned(),
         };
         match self {
             Self::Put { .. } => Machines { source: None, destination: Some(name) },

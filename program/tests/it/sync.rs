@@ -179,6 +179,20 @@ fn names_that_look_like_patterns_are_taken_literally() {
 }
 
 #[test]
+fn two_directories_on_this_machine_are_synchronised() {
+    let bench = with_tree(&SERVE);
+    done(&bench, &["sync", "-a", "src", "here"]);
+    assert_eq!(fs::read(bench.path("here/src/a/b/big")).unwrap(), content(7, 300_000));
+    fs::remove_file(bench.path("src/a/f1")).unwrap();
+    let (_, last) = done(&bench, &["sync", "-a", "--delete", "src/", "here/src"]);
+    assert!(last.contains("1 entry removed"), "{last}");
+    assert!(!bench.path("here/src/a/f1").exists());
+    let refused = at(&bench, &["sync", "src/", "src/a/new"]);
+    expect_code(&refused, 2);
+    assert!(stderr(&refused).contains("inside of the source"), "{}", stderr(&refused));
+}
+
+#[test]
 fn mv_renames_on_the_other_machine() {
     let bench = Bench::with(&["serve", "--root", "root"]);
     fs::create_dir_all(bench.root("d")).unwrap();

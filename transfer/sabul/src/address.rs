@@ -40,6 +40,8 @@ pub enum Server {
     Listener(Host),
     /// A host reached through ssh, as `[user@]host`; an IPv6 address has no brackets.
     Ssh(String),
+    /// This process; no location is parsed as this server.
+    Here,
 }
 
 /// A listener by name or address.
