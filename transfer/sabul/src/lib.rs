@@ -77,6 +77,7 @@ mod connection;
 mod connector;
 mod control;
 mod descriptors;
+mod dial;
 mod endpoint;
 mod error;
 mod events;
