@@ -4,6 +4,7 @@ pub(crate) mod incoming;
 mod socket;
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -16,8 +17,8 @@ use tokio_rustls::TlsStream;
 use crate::relay;
 use crate::timeouts::Timeouts;
 use crate::tls::{
-    CHANNEL_LABEL, ChannelSecrets, JOIN_LABEL, JoinSecrets, LOGIN_LABEL, PROOF_LABEL, TlsError,
-    exporter,
+    CHANNEL_LABEL, ChannelSecrets, JOIN_LABEL, JoinSecrets, LOGIN_LABEL, PROOF_LABEL, RESUME_LABEL,
+    TlsError, exporter,
 };
 use incoming::{Incoming, ReadError};
 
@@ -31,9 +32,14 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
     /// TLS through the connection of ssh.
     Relayed(Box<TlsStream<relay::Stream>>),
+    /// The state of TLS after the end of its TCP connection; only for [`Connection::export`].
+    Closed(Option<Box<rustls::Connection>>),
     /// Simulated connection between two hosts in virtual time.
     #[cfg(test)]
     World(crate::world::Wire),
+    /// Bytes in memory.
+    #[cfg(test)]
+    Pipe(tokio::io::DuplexStream),
 }
 
 impl Connection {
@@ -64,13 +70,30 @@ impl Connection {
         match &mut *self.lock() {
             Stream::Tls(stream) => poll(Pin::new(stream.as_mut())),
             Stream::Relayed(stream) => poll(Pin::new(stream.as_mut())),
+            Stream::Closed(_) => poll(Pin::new(&mut tokio::io::empty())),
             #[cfg(test)]
             Stream::World(wire) => poll(Pin::new(wire)),
+            #[cfg(test)]
+            Stream::Pipe(pipe) => poll(Pin::new(pipe)),
         }
     }
 
     /// Exports bytes that only the two ends of this TLS session can compute.
-    fn export<S, const N: usize>(
+    fn export<const N: usize>(&self, label: &[u8], context: &[u8]) -> Result<[u8; N], TlsError> {
+        match &*self.lock() {
+            Stream::Tls(stream) => Self::export_from(stream, label, context),
+            Stream::Relayed(stream) => Self::export_from(stream, label, context),
+            Stream::Closed(tls) => match tls.as_deref() {
+                Some(rustls::Connection::Client(tls)) => exporter(tls, label, context),
+                Some(rustls::Connection::Server(tls)) => exporter(tls, label, context),
+                None => Err(TlsError::Closed),
+            },
+            #[cfg(test)]
+            _ => Err(TlsError::Other("not simulated".to_owned())),
+        }
+    }
+
+    fn export_from<S, const N: usize>(
         stream: &TlsStream<S>,
         label: &[u8],
         context: &[u8],
@@ -87,60 +110,67 @@ impl Connection {
         transfer: u32,
         changes: u32,
     ) -> Result<ChannelSecrets, TlsError> {
-        let context = ChannelSecrets::context(transfer, changes);
-        match &*self.lock() {
-            Stream::Tls(stream) => {
-                Self::export(stream, CHANNEL_LABEL, &context).map(ChannelSecrets::new)
-            }
-            Stream::Relayed(stream) => {
-                Self::export(stream, CHANNEL_LABEL, &context).map(ChannelSecrets::new)
-            }
-            #[cfg(test)]
-            Stream::World(wire) => Ok(wire.channel_secrets(transfer, changes)),
+        #[cfg(test)]
+        if let Stream::World(wire) = &*self.lock() {
+            return Ok(wire.channel_secrets(transfer, changes));
         }
+        let context = ChannelSecrets::context(transfer, changes);
+        self.export(CHANNEL_LABEL, &context).map(ChannelSecrets::new)
     }
 
     /// Exports the secrets with which further connections join a transfer.
     pub(crate) fn join_secrets(&self, transfer: u32) -> Result<JoinSecrets, TlsError> {
-        let context = transfer.to_be_bytes();
-        match &*self.lock() {
-            Stream::Tls(stream) => Self::export(stream, JOIN_LABEL, &context).map(JoinSecrets::new),
-            Stream::Relayed(stream) => {
-                Self::export(stream, JOIN_LABEL, &context).map(JoinSecrets::new)
-            }
-            #[cfg(test)]
-            Stream::World(_) => Err(TlsError::Other("not simulated".to_owned())),
-        }
+        self.export(JOIN_LABEL, &transfer.to_be_bytes()).map(JoinSecrets::new)
+    }
+
+    /// Exports the secrets with which another connection replaces this one.
+    pub(crate) fn resume_secrets(&self) -> Result<JoinSecrets, TlsError> {
+        self.export(RESUME_LABEL, b"").map(JoinSecrets::new)
     }
 
     /// Exports the value over which the proof of a ticket's secret is computed.
     pub(crate) fn proof_exporter(&self) -> Result<[u8; 32], TlsError> {
-        match &*self.lock() {
-            Stream::Tls(stream) => Self::export(stream, PROOF_LABEL, b""),
-            Stream::Relayed(stream) => Self::export(stream, PROOF_LABEL, b""),
-            #[cfg(test)]
-            Stream::World(wire) => Ok(wire.proof_exporter()),
+        #[cfg(test)]
+        if let Stream::World(wire) = &*self.lock() {
+            return Ok(wire.proof_exporter());
         }
+        self.export(PROOF_LABEL, b"")
     }
 
     /// Exports the value that a key signs.
     pub(crate) fn login_exporter(&self) -> Result<[u8; 32], TlsError> {
+        self.export(LOGIN_LABEL, b"")
+    }
+
+    /// Local address of the TCP connection.
+    pub(crate) fn local_ip(&self) -> Option<IpAddr> {
         match &*self.lock() {
-            Stream::Tls(stream) => Self::export(stream, LOGIN_LABEL, b""),
-            Stream::Relayed(stream) => Self::export(stream, LOGIN_LABEL, b""),
-            #[cfg(test)]
-            Stream::World(_) => Err(TlsError::Other("not simulated".to_owned())),
+            Stream::Tls(stream) => stream.get_ref().0.local_addr().ok().map(|local| local.ip()),
+            _ => None,
         }
+    }
+
+    /// Closes the TCP connection, and keeps the state of TLS for [`Self::export`].
+    pub(crate) fn close_socket(&self) {
+        let mut stream = self.lock();
+        let ended = match std::mem::replace(&mut *stream, Stream::Closed(None)) {
+            Stream::Tls(tls) => match *tls {
+                TlsStream::Client(tls) => rustls::Connection::Client(tls.into_inner().1),
+                TlsStream::Server(tls) => rustls::Connection::Server(tls.into_inner().1),
+            },
+            other => {
+                *stream = other;
+                return;
+            }
+        };
+        *stream = Stream::Closed(Some(Box::new(ended)));
     }
 
     /// Sets TCP keepalive and the TCP user timeout, so that the kernel also detects a dead peer.
     pub(crate) fn watch_over(&self, timeouts: Timeouts) {
-        match &*self.lock() {
-            Stream::Tls(stream) => socket::watch_over(stream.get_ref().0, timeouts),
-            // Pings detect a dead peer.
-            Stream::Relayed(_) => {}
-            #[cfg(test)]
-            Stream::World(_) => {}
+        // Pings detect a dead peer of other connections.
+        if let Stream::Tls(stream) = &*self.lock() {
+            socket::watch_over(stream.get_ref().0, timeouts);
         }
     }
 

@@ -17,11 +17,13 @@ use tracing::{debug, warn};
 
 use crate::config::ConnectConfig;
 use crate::connection::Connection;
+use crate::control::Succession;
 use crate::dial::connect_to_name;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::policy::SendPolicy;
+use crate::redial::Redial;
 use crate::relay::ThroughSsh;
 use crate::seal::Suite;
 use crate::session::{Opening, Session, software};
@@ -44,8 +46,11 @@ pub async fn connect(ticket: &Ticket, config: ConnectConfig) -> Result<Session, 
         return connect_to(address, ticket, config.clone()).await;
     }
     let mut first = None;
+    let credential = Credential::Secret(ticket.secret());
+    let (fingerprint, others) = (ticket.fingerprint(), ticket.addresses());
+    let target = Target { fingerprint, credential, others };
     for address in ticket.addresses() {
-        match connect_to(address, ticket, config.clone()).await {
+        match connect_as(address, &target, config.clone()).await {
             Err(
                 error @ (Error::Unreachable { .. } | Error::NotSabul { .. } | Error::Busy { .. }),
             ) => {
@@ -67,7 +72,8 @@ pub async fn connect_to(
     config: ConnectConfig,
 ) -> Result<Session, Error> {
     let credential = Credential::Secret(ticket.secret());
-    connect_as(address, &Target { fingerprint: ticket.fingerprint(), credential }, config).await
+    let target = Target { fingerprint: ticket.fingerprint(), credential, others: &[] };
+    connect_as(address, &target, config).await
 }
 
 /// Connects to the standing listener at `address` (`host:port`), whose certificate has this fingerprint, by a key that
@@ -83,7 +89,8 @@ pub async fn connect_by_key(
     identities: &Arc<Identities>,
     config: ConnectConfig,
 ) -> Result<Session, Error> {
-    let target = Target { fingerprint: server.0, credential: Credential::Keys(identities) };
+    let credential = Credential::Keys(identities);
+    let target = Target { fingerprint: server.0, credential, others: &[] };
     connect_as(address, &target, config).await
 }
 
@@ -106,6 +113,8 @@ pub async fn fingerprint_at(address: &str, timeout: Duration) -> Result<Fingerpr
 struct Target<'a> {
     fingerprint: [u8; 32],
     credential: Credential<'a>,
+    /// Further addresses of the listener, as `host:port`.
+    others: &'a [String],
 }
 
 /// Proof of the right to connect.
@@ -189,7 +198,7 @@ pub(crate) async fn connect_through(
     let stream = stream.map_err(|_| gone(no_answer(config.timeout * BUSY_TIMEOUTS)))??;
     debug!("control connection, TLS through ssh");
     let credential = Credential::Secret(ticket.secret());
-    let target = Target { fingerprint: ticket.fingerprint(), credential };
+    let target = Target { fingerprint: ticket.fingerprint(), credential, others: &[] };
     start(Connection::relayed(stream), peer, "ssh", &target, Some(through), config).await
 }
 
@@ -218,14 +227,34 @@ async fn start(
         }
     };
     let fingerprint = target.fingerprint;
-    let bind = config.bind.into();
+    let bind: Arc<[IpAddr]> = config.bind.into();
+    let succession = match &through {
+        // The end of ssh is the end of the session.
+        Some(_) => Succession::None,
+        None => {
+            let secrets = connection.resume_secrets();
+            let secrets = secrets.map_err(|error| Error::from_tls(error, address))?;
+            // A name may have other addresses in another network.
+            let addresses = [address].into_iter().chain(target.others.iter().map(String::as_str));
+            let addresses = addresses.map(str::to_owned).collect();
+            let (bind, timeout) = (Arc::clone(&bind), config.timeout);
+            Succession::Dial(Redial::new(peer, addresses, fingerprint, bind, timeout, secrets))
+        }
+    };
     let side = Side::Connector { peer, sockets: config.sockets, fingerprint, bind, through };
     let ConnectConfig { memory, timeouts, events, paths, .. } = config;
     let policy = SendPolicy::default();
     let endpoint = Endpoint::new(Machine::current(), memory, timeouts, policy, None, events, paths);
     let loan = endpoint.memory.session();
     let loan = loan.map_err(|refusal| Error::Config(refusal.to_string()))?;
-    Ok(Session::start(connection, side, peer, endpoint, loan, Opening::of_connector(hello)))
+    Ok(Session::start(
+        connection,
+        side,
+        peer,
+        endpoint,
+        loan,
+        Opening::of_connector(hello, succession),
+    ))
 }
 
 /// Cause of a failed dial.

@@ -1,15 +1,18 @@
-//! Control connection after the handshake: reader task, writer task, and routing of messages to transfers.
+//! Control connection after the handshake: reading, writing, and routing of messages to transfers.
 //!
-//! One task writes and one task reads. Answers about files wait for room in the send queue and for credit of the
+//! One task writes and reads, over one connection after another. Answers about files wait for room in the send queue and for credit of the
 //! requesting side. All other messages are small and rare and never wait, so two sending ends cannot block each other.
 //! The reader never waits for a transfer. All queues are bounded in bytes; a peer that exceeds a bound ends its
 //! session.
 
+mod connections;
 mod ending;
 mod life;
 mod mailbox;
 mod outbox;
+mod reading;
 mod router;
+mod sent;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +29,8 @@ use crate::timeouts::Timeouts;
 use outbox::{NotSent, Outbox};
 
 use crate::connection::Connection;
+use connections::Connections;
+pub(crate) use connections::Succession;
 pub(crate) use ending::Ending;
 pub(crate) use mailbox::{Event, Input, Intake, Mailbox, Role, Written};
 pub(crate) use router::{Requests, Router};
@@ -42,32 +47,23 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Starts the writer and the reader task. The tasks end and close the connection after [`Message::Close`], when
-    /// every [`Control`] is dropped, or when the session is over for another reason. Messages queued before are written
-    /// first; then the returned receiver gets a signal.
+    /// Starts the task of the connections. The task ends and closes the connection after [`Message::Close`], when every
+    /// [`Control`] is dropped, or when the session is over for another reason. Messages queued before are written first;
+    /// then the returned receiver gets a signal.
     pub(crate) fn start(
         connection: Connection,
         router: Arc<Router>,
         timeouts: Timeouts,
         machine: &Machine,
+        succession: Succession,
     ) -> (Self, oneshot::Receiver<()>) {
-        connection.watch_over(timeouts);
         let (outbox, messages) = Outbox::new(Tally::new(&router.memory));
-        let reading = Arc::clone(&router).run(connection.clone(), outbox.downgrade(), timeouts);
-        let mut reader = machine.spawn(reading);
-        let writing = outbox::write_all(connection, messages, Arc::clone(&router), timeouts);
-        let writer = machine.spawn(writing);
         let (done, written) = oneshot::channel();
-        let ended = Arc::clone(&router);
-        machine.spawn(async move {
-            // Closing with unread data would make the peer lose the last messages.
-            let _ = writer.await;
-            let _ = done.send(());
-            if tokio::time::timeout(CLOSE_TIMEOUT, &mut reader).await.is_err() {
-                reader.abort();
-                ended.end(Ending::Gone("nothing more could be written".to_owned()));
-            }
-        });
+        let of_router = Arc::clone(&router);
+        let weak = outbox.downgrade();
+        let connections =
+            Connections::new(connection, of_router, weak, messages, timeouts, succession);
+        machine.spawn(connections.run(done));
         (Self { outbox, router, runtime: Handle::current() }, written)
     }
 

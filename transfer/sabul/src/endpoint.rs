@@ -15,6 +15,7 @@ use crate::joins::Joins;
 use crate::machine::Machine;
 use crate::paths::PathMemory;
 use crate::policy::SendPolicy;
+use crate::resume::Sessions;
 use crate::ssh::bridge::Bridge;
 use crate::timeouts::Timeouts;
 use crate::writers::Writers;
@@ -47,6 +48,8 @@ pub(crate) struct Endpoint {
     file_calls: Arc<Semaphore>,
     /// Transfers that further connections may join.
     pub(crate) joins: Joins,
+    /// Sessions whose control connection can be replaced.
+    pub(crate) sessions: Sessions,
     /// Held while a transfer dials TCP connections.
     pub(crate) dialling: Arc<tokio::sync::Mutex<()>>,
     /// Active writers of files.
@@ -79,6 +82,7 @@ impl Endpoint {
             roots,
             file_calls,
             joins: Joins::default(),
+            sessions: Sessions::default(),
             dialling: Arc::default(),
             writers,
             bridge: Mutex::default(),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustls::ServerConfig;
-use sabul_wire::control::Message;
+use sabul_wire::control::{Failure, FailureCode, Message};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
@@ -31,11 +31,12 @@ use crate::joins::Joining;
 use crate::machine::Machine;
 use crate::path::{Demux, DemuxPort};
 use crate::relay;
+use crate::resume::Resuming;
 use crate::session::Session;
 use crate::ticket::Ticket;
 use crate::tls::{self, ClientHello, Identity, TlsError};
 use admission::{Admission, Verdict};
-use entry::{Greeting, RejectReason, admit, greet};
+use entry::{Greeting, RejectReason, admit, greet, refuse};
 
 /// Interval of the check for connections whose handshake takes too long.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -500,6 +501,22 @@ async fn hand_over(
             match endpoint.joins.join(joining, connection, &endpoint.memory).await {
                 Ok(()) => debug!(%peer, index, count, "a connection joined a transfer"),
                 Err(reason) => debug!(%peer, reason, "a connection was closed"),
+            }
+            return;
+        }
+        Ok(Greeting {
+            connection,
+            exporter,
+            hello: Message::Resume { id, proof, attempt, received },
+        }) => {
+            let resuming = Resuming { id, proof, exporter, attempt, received };
+            match gate.endpoint.sessions.resume(&resuming, connection, peer.ip()) {
+                Ok(()) => info!(%peer, "a connection continues its session"),
+                Err((connection, reason)) => {
+                    info!(%peer, reason, "connection rejected");
+                    let failure = Failure::new(FailureCode::Refused, reason);
+                    refuse(connection, failure, &gate.farewells).await;
+                }
             }
             return;
         }

@@ -27,7 +27,7 @@ use crate::config::{
     TransferOptions, check_params,
 };
 use crate::connection::Connection;
-use crate::control::{Control, Ending, Requests, Router};
+use crate::control::{Control, Ending, Requests, Router, Succession};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::machine::thread;
@@ -110,12 +110,14 @@ pub(crate) struct Opening {
     pub(crate) suite: Option<Suite>,
     /// The peer, if authenticated by a key or a named ticket.
     pub(crate) user: Option<Arc<User>>,
+    /// Source of further control connections.
+    pub(crate) succession: Succession,
 }
 
 impl Opening {
     /// The opening of a connector, which has not chosen anything.
-    pub(crate) const fn of_connector(first: Message) -> Self {
-        Self { first, suite: None, user: None }
+    pub(crate) const fn of_connector(first: Message, succession: Succession) -> Self {
+        Self { first, suite: None, user: None, succession }
     }
 }
 
@@ -136,7 +138,7 @@ impl Session {
         loan: Loan,
         opening: Opening,
     ) -> Self {
-        let Opening { first, suite, user } = opening;
+        let Opening { first, suite, user, succession } = opening;
         let (own_parity, peer_parity) = match side {
             Side::Connector { .. } => (1, 0),
             Side::Listener { .. } => (2, 1),
@@ -145,8 +147,13 @@ impl Session {
         };
         let machine = endpoint.machine.clone();
         let (router, requests) = Router::new(peer_parity, suite, endpoint.memory.clone());
-        let (control, written) =
-            Control::start(connection.clone(), Arc::clone(&router), endpoint.timeouts, &machine);
+        let (control, written) = Control::start(
+            connection.clone(),
+            Arc::clone(&router),
+            endpoint.timeouts,
+            &machine,
+            succession,
+        );
         control.send(first);
         let inner = Inner {
             cx: Context { machine, side, connection, control, router, endpoint, user },

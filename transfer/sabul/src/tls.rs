@@ -39,6 +39,8 @@ pub(crate) const LOGIN_LABEL: &[u8] = b"EXPORTER-sabul-login";
 pub(crate) const CHANNEL_LABEL: &[u8] = b"EXPORTER-sabul-channel";
 /// Exporter label of the secrets of connections that join a transfer; the context is the transfer's number.
 pub(crate) const JOIN_LABEL: &[u8] = b"EXPORTER-sabul-join";
+/// Exporter label of the secret with which a connection replaces the control connection of a session.
+pub(crate) const RESUME_LABEL: &[u8] = b"EXPORTER-sabul-resume";
 /// Longest file of an identity in bytes.
 const IDENTITY_MAX: u64 = 64 << 10;
 /// Name in certificates; not verified, and not sent in the handshake.
@@ -271,7 +273,7 @@ pub fn proof_exporter<Side>(connection: &ConnectionCommon<Side>) -> Result<[u8; 
     exporter(connection, PROOF_LABEL, b"")
 }
 
-/// Identifier and key with which connections join a transfer.
+/// Identifier and key with which connections join a transfer, or replace the control connection of a session.
 pub(crate) struct JoinSecrets {
     pub(crate) id: u64,
     pub(crate) key: [u8; 32],

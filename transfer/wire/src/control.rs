@@ -306,6 +306,28 @@ pub enum Message {
         /// No more names follow.
         is_last: bool,
     },
+    /// Connector to listener, first message of a further TLS connection: the connection replaces the control connection
+    /// of a session.
+    Resume {
+        /// Exported from the first connection of the session; not a secret.
+        id: u64,
+        /// Proof that the connector has the secret of the first connection, bound to this TLS connection.
+        proof: [u8; 32],
+        /// Number of the attempt, from 1. The listener accepts a number once, and none below.
+        attempt: u32,
+        /// Messages that the connector has received in this session.
+        received: u64,
+    },
+    /// Listener to connector, answer to [`Message::Resume`].
+    Resumed {
+        /// Messages that the listener has received in this session.
+        received: u64,
+    },
+    /// Messages that this end has received in this session, so the other end need not keep them. Not counted itself.
+    Received {
+        /// Number of the messages, without the first message of the connector.
+        count: u64,
+    },
 }
 
 /// Partial file at the receiver: a prefix of the content.
@@ -709,7 +731,7 @@ impl Message {
 /// Returns the longest body, in bytes, of a message whose body begins with the byte `kind`; never 0.
 pub const fn body_limit(kind: u8) -> usize {
     match kind {
-        HELLO | WELCOME | JOIN | CHOOSE => MAX_GREETING,
+        HELLO | WELCOME | JOIN | CHOOSE | RESUME | RESUMED => MAX_GREETING,
         OFFER | LOGIN => MAX_LOGIN,
         OPEN => MAX_OPEN,
         SEEN => MAX_MESSAGE,
@@ -730,6 +752,8 @@ const OFFER: u8 = 24;
 const CHOOSE: u8 = 25;
 const LOGIN: u8 = 26;
 const NAMES: u8 = 27;
+const RESUME: u8 = 28;
+const RESUMED: u8 = 29;
 
 /// Returns the length of the body that follows a length prefix.
 ///

@@ -1,6 +1,9 @@
 //! Message framing of the control connection: reads messages and never a byte beyond them.
 
+use std::fmt;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sabul_wire::DecodeError;
 use sabul_wire::control::{Message, body_length, body_limit};
@@ -23,6 +26,22 @@ pub(crate) enum ReadError {
     Malformed(String),
 }
 
+impl ReadError {
+    /// Whether the connection broke, for another reason than an end of the peer's program.
+    pub(crate) fn is_break(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() != io::ErrorKind::UnexpectedEof)
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Malformed(text) => f.write_str(text),
+        }
+    }
+}
+
 /// Reader of messages. Cancel-safe: an interrupted read keeps the bytes received so far.
 #[derive(Debug)]
 pub(crate) struct Incoming<R> {
@@ -31,17 +50,22 @@ pub(crate) struct Incoming<R> {
     /// Number of received bytes in `bytes`.
     filled: usize,
     /// Received bytes in total.
-    seen: u64,
+    seen: Arc<AtomicU64>,
 }
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
     pub(crate) fn new(from: R) -> Self {
-        Self { from, bytes: Vec::new(), filled: 0, seen: 0 }
+        Self::counting(from, Arc::default())
+    }
+
+    /// As [`Self::new`]; adds the received bytes to `seen`.
+    pub(crate) fn counting(from: R, seen: Arc<AtomicU64>) -> Self {
+        Self { from, bytes: Vec::new(), filled: 0, seen }
     }
 
     /// Received bytes so far: an increase shows that the peer is alive, even within a message.
-    pub(crate) const fn seen(&self) -> u64 {
-        self.seen
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
     }
 
     /// Reads the next message, whose body may have at most `limit` bytes; `None` if the stream ends
@@ -81,7 +105,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
                 return if self.filled == 0 { Ok(None) } else { Err(cut_short()) };
             }
             self.filled += read;
-            self.seen += read as u64;
+            self.seen.fetch_add(read as u64, Ordering::Relaxed);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Send queue of the control connection, bounded in bytes, and its writer task, which also sends
-//! pings.
+//! Send queue of the control connection, bounded in bytes, and its writer, which also sends pings.
 
 use std::io;
 use std::sync::Arc;
@@ -10,11 +9,12 @@ use sabul_wire::DecodeError;
 use sabul_wire::control::{Failure, FailureCode, Message};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use super::ending::Ending;
 use super::router::Router;
+use super::sent::{Held, Kept, Sent};
 use crate::budget::{NoMemory, Tally};
 use crate::timeouts::Timeouts;
 
@@ -30,38 +30,38 @@ const ITEM_BYTES: usize = 96;
 const WRITE_BYTES: usize = 64 << 10;
 /// The peer must accept this many bytes within the silence timeout.
 const STEP_BYTES: usize = 16 << 10;
+/// How long the reader may find the reason after a write has failed.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the end of a session waits for its last messages to be written.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An encoded message in the queue, with its queue space.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    bytes: Vec<u8>,
-    is_last: bool,
-    place: Reservation,
+    kept: Kept,
+    /// The peer counts this message.
+    is_counted: bool,
+    place: Place,
 }
 
-/// Queue space of a message. Frees space and memory when the message has been written or dropped.
+/// Queue space of a message. Frees the space when the message has been written or dropped.
 #[derive(Debug)]
-struct Reservation {
-    bytes: usize,
-    memory: Arc<Tally>,
-    kind: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Small(Arc<AtomicUsize>),
+enum Place {
+    Small(usize, Arc<AtomicUsize>),
     Bulk(#[expect(dead_code, reason = "held until the message is written")] OwnedSemaphorePermit),
 }
 
-impl Drop for Reservation {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.memory.remove(self.bytes);
-        if let Kind::Small(backlog) = &self.kind {
-            backlog.fetch_sub(self.bytes, Ordering::AcqRel);
+        if let Self::Small(bytes, backlog) = self {
+            backlog.fetch_sub(*bytes, Ordering::AcqRel);
         }
     }
+}
+
+/// Whether both ends count this message, so that another connection can repeat it.
+fn is_counted(message: &Message) -> bool {
+    !matches!(message, Message::Hello { .. } | Message::Login { .. } | Message::Received { .. })
 }
 
 /// Cause of a message that was not queued.
@@ -128,12 +128,14 @@ impl Outbox {
         bytes.shrink_to_fit();
         let size = bytes.len() + ITEM_BYTES;
         self.memory.add(size).map_err(NotSent::NoMemory)?;
+        let memory = Held::new(size, &self.memory);
         let waiting = self.backlog.fetch_add(size, Ordering::AcqRel);
-        let place = self.place(size, Kind::Small(Arc::clone(&self.backlog)));
+        let place = Place::Small(size, Arc::clone(&self.backlog));
         if waiting + size > BACKLOG_MAX {
             return Err(NotSent::Full);
         }
-        let outgoing = Outgoing { bytes, is_last: *message == Message::Close, place };
+        let kept = Kept::new(bytes, *message == Message::Close, Some(memory));
+        let outgoing = Outgoing { kept, is_counted: is_counted(message), place };
         self.queue.send(outgoing).map_err(|_| NotSent::Gone)
     }
 
@@ -147,14 +149,9 @@ impl Outbox {
         let permit = bulk.acquire_many_owned(size).await.map_err(|_| NotSent::Gone)?;
         let size = bytes.len() + ITEM_BYTES;
         self.memory.add(size).map_err(NotSent::NoMemory)?;
-        let outgoing =
-            Outgoing { bytes, is_last: false, place: self.place(size, Kind::Bulk(permit)) };
+        let kept = Kept::new(bytes, false, Some(Held::new(size, &self.memory)));
+        let outgoing = Outgoing { kept, is_counted: true, place: Place::Bulk(permit) };
         self.queue.send(outgoing).map_err(|_| NotSent::Gone)
-    }
-
-    /// Makes the queue space for bytes that the tally has counted already.
-    fn place(&self, bytes: usize, kind: Kind) -> Reservation {
-        Reservation { bytes, memory: Arc::clone(&self.memory), kind }
     }
 
     /// Bytes of queued small messages.
@@ -179,89 +176,126 @@ fn stuck(limit: Duration) -> Failure {
     Failure::new(FailureCode::Timeout, text)
 }
 
-/// Writes until every [`Outbox`] is dropped, [`Message::Close`] is written, or the session is over.
-/// Then sends the reason, unless the peer has it, and closes.
-pub(super) async fn write_all<W: AsyncWrite + Unpin>(
-    connection: W,
-    mut messages: mpsc::UnboundedReceiver<Outgoing>,
-    router: Arc<Router>,
-    timeouts: Timeouts,
-) {
-    let mut writing = Writing { connection, bytes: Vec::new(), at: 0, timeouts };
-    let ending = tokio::select! {
-        biased;
-        () = router.broken() => None,
-        ending = writing.run(&mut messages, &router) => ending,
-    };
-    if let Some(ending) = ending {
-        router.end(ending);
-    }
-    // Queued messages are useless now. Threads that wait for room return with an error.
-    messages.close();
-    drop(messages);
-    let farewell = async {
-        if let Some(failure) = router.last_words() {
-            let farewell = Message::Cancel { transfer: None, failure };
-            // The message has only short texts.
-            let _ = farewell.encode(&mut writing.bytes);
-        }
-        writing.write_out().await.ok()?;
-        // The shutdown shows the peer that no data was cut off; a peer that is gone does not
-        // matter.
-        writing.connection.shutdown().await.ok()
-    };
-    let _ = timeout(FAREWELL_TIMEOUT, farewell).await;
+/// Result of [`Writing::run`].
+#[derive(Debug)]
+pub(super) enum WriteEnd {
+    /// Every [`Outbox`] is dropped, or [`Message::Close`] is written.
+    Done,
+    /// The session has to end.
+    Failed(Ending),
+    /// The connection failed.
+    Broken(String),
 }
 
-/// Write buffer. Cancel-safe: no data is lost when a call is dropped.
+/// Writer of one connection. Cancel-safe: a dropped call has put every message that it took into [`Sent`].
 #[derive(Debug)]
-struct Writing<W> {
+pub(super) struct Writing<W> {
     connection: W,
     bytes: Vec<u8>,
     /// Number of bytes already written.
     at: usize,
     timeouts: Timeouts,
+    /// Why the connection cannot be written.
+    broken: Option<String>,
 }
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
-    /// Writes messages as they are queued. Returns the reason if the session has to end.
-    async fn run(
+    pub(super) fn new(connection: W, timeouts: Timeouts) -> Self {
+        Self { connection, bytes: Vec::new(), at: 0, timeouts, broken: None }
+    }
+
+    /// Why the connection cannot be written, if a write has failed.
+    pub(super) fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
+    /// Writes the messages of `sent` that this connection has not carried, and then messages as they are queued.
+    pub(super) async fn run(
         &mut self,
         messages: &mut mpsc::UnboundedReceiver<Outgoing>,
+        sent: &mut Sent,
         router: &Router,
-    ) -> Option<Ending> {
+    ) -> WriteEnd {
         let interval = self.timeouts.silence / 3;
         let mut next_ping = Instant::now() + interval;
-        let mut is_last = false;
-        while !is_last {
+        let mut acknowledged = router.acknowledged();
+        let mut acknowledged_at = Instant::now();
+        loop {
+            let count = *acknowledged.borrow_and_update();
+            if let Err(failure) = sent.acknowledge(count) {
+                return WriteEnd::Failed(Ending::Failure(failure));
+            }
+            let mut is_last = sent.gather(&mut self.bytes, WRITE_BYTES);
             // Queue space is freed when the bytes are written.
             let mut places = Vec::new();
-            tokio::select! {
-                biased;
-                first = messages.recv() => {
-                    let mut next = Some(first?);
-                    while let Some(message) = next.take() {
-                        self.bytes.extend(message.bytes);
-                        places.push(message.place);
-                        is_last = message.is_last;
-                        if !is_last && self.bytes.len() < WRITE_BYTES {
-                            next = messages.try_recv().ok();
+            if self.bytes.is_empty() {
+                let limit = acknowledged_at + self.timeouts.silence;
+                tokio::select! {
+                    biased;
+                    first = messages.recv(), if !sent.is_full() => {
+                        let Some(first) = first else { return WriteEnd::Done };
+                        let mut next = Some(first);
+                        while let Some(Outgoing { kept, is_counted, place }) = next.take() {
+                            places.push(place);
+                            is_last = kept.is_last;
+                            if is_counted {
+                                sent.push(kept);
+                                sent.gather(&mut self.bytes, usize::MAX);
+                            } else {
+                                self.bytes.extend(&kept.bytes);
+                            }
+                            if !is_last && self.bytes.len() < WRITE_BYTES && !sent.is_full() {
+                                next = messages.try_recv().ok();
+                            }
                         }
                     }
-                }
-                () = sleep_until(next_ping) => {
-                    next_ping = Instant::now() + interval;
-                    router.count_ping();
-                    encode(&Message::Ping, &mut self.bytes);
+                    // The router lives as long as the writer.
+                    _ = acknowledged.changed() => {
+                        acknowledged_at = Instant::now();
+                        continue;
+                    }
+                    () = sleep_until(next_ping) => {
+                        next_ping = Instant::now() + interval;
+                        router.count_ping();
+                        let mut ping = Vec::new();
+                        encode(&Message::Ping, &mut ping);
+                        sent.push(Kept::new(ping, false, None));
+                        continue;
+                    }
+                    () = sleep_until(limit), if sent.is_full() => {
+                        return WriteEnd::Failed(Ending::Failure(stuck(self.timeouts.silence)));
+                    }
                 }
             }
             match self.write_out().await {
+                Ok(()) if is_last => return WriteEnd::Done,
                 Ok(()) => {}
-                Err(Stopped::Stuck) => return Some(Ending::Failure(stuck(self.timeouts.silence))),
-                Err(Stopped::Broken) => return None,
+                Err(Stopped::Stuck) => {
+                    return WriteEnd::Failed(Ending::Failure(stuck(self.timeouts.silence)));
+                }
+                Err(Stopped::Broken(error)) => {
+                    // The last messages of the peer, with its reason, may still be readable.
+                    self.broken = Some(error.to_string());
+                    sleep(LAST_WORDS_TIMEOUT).await;
+                    return WriteEnd::Broken(error.to_string());
+                }
             }
         }
-        None
+    }
+
+    /// Sends the reason of the end, unless the peer has it, and closes.
+    pub(super) async fn finish(&mut self, router: &Router) {
+        let farewell = async {
+            if let Some(failure) = router.last_words() {
+                let farewell = Message::Cancel { transfer: None, failure };
+                // The message has only short texts.
+                let _ = farewell.encode(&mut self.bytes);
+            }
+            self.write_out().await.ok()?;
+            // The shutdown shows the peer that no data was cut off; a peer that is gone does not matter.
+            self.connection.shutdown().await.ok()
+        };
+        let _ = timeout(FAREWELL_TIMEOUT, farewell).await;
     }
 
     async fn write_out(&mut self) -> Result<(), Stopped> {
@@ -280,7 +314,7 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     debug!(%error, "control connection cannot be written");
-                    return Err(Stopped::Broken);
+                    return Err(Stopped::Broken(error));
                 }
                 Err(_) => return Err(Stopped::Stuck),
             }
@@ -295,8 +329,8 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
 /// Cause of a failed write.
 #[derive(Debug)]
 enum Stopped {
-    /// The connection failed; the reader has the cause.
-    Broken,
+    /// The connection failed.
+    Broken(io::Error),
     /// The peer accepts no data.
     Stuck,
 }

@@ -1,27 +1,24 @@
 //! Routing of received messages to the transfers of a session, and the peer's requests.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabul_wire::control::{
     BULK_CREDIT, CONTROL_VERSION, Direction, Failure, FailureCode, HAVE_WEIGHT_MAX, MAX_MESSAGE,
     Message, Open,
 };
-use tokio::io::AsyncRead;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
 use super::ending::Ending;
-use super::life::Watch;
 use super::mailbox::{Event, Intake, Mailbox, Role, Slot};
 use super::outbox::{NotSent, WeakOutbox, overfull};
+use super::reading::{ReadEnd, Reading};
 use crate::budget::{MemoryBudget, Tally};
-use crate::connection::incoming::Incoming;
 use crate::error::Error;
 use crate::seal::Suite;
-use crate::timeouts::Timeouts;
 
 /// Most concurrent transfers of a peer in one session; the memory budget limits those of the process.
 const PEER_TRANSFERS_MAX: usize = 64;
@@ -62,6 +59,10 @@ pub(crate) struct Router {
     /// The session has ended for another reason than a close.
     broken: watch::Sender<bool>,
     ping_counts: watch::Sender<PingCounts>,
+    /// Bytes received over all connections of the session.
+    pub(super) received_bytes: Arc<AtomicU64>,
+    /// Number of messages that the peer has received.
+    acknowledged: watch::Sender<u64>,
 }
 
 /// Counts of pings and pongs since the beginning of the session.
@@ -110,6 +111,8 @@ impl Router {
             suite: watch::Sender::new(suite),
             broken: watch::Sender::new(false),
             ping_counts: watch::Sender::default(),
+            received_bytes: Arc::default(),
+            acknowledged: watch::Sender::default(),
         });
         (Arc::clone(&router), Requests { queue: opened, router })
     }
@@ -144,6 +147,22 @@ impl Router {
     pub(super) fn count_ping(&self) -> u64 {
         self.ping_counts.send_modify(|ping_counts| ping_counts.pings += 1);
         self.ping_counts.borrow().pings
+    }
+
+    /// Whether the peer has not answered a ping yet.
+    pub(super) fn is_answer_due(&self) -> bool {
+        let counts = *self.ping_counts.borrow();
+        counts.pings > counts.answered
+    }
+
+    /// Bytes received over all connections of the session.
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Number of messages that the peer has received.
+    pub(super) fn acknowledged(&self) -> watch::Receiver<u64> {
+        self.acknowledged.subscribe()
     }
 
     /// Waits until the peer has answered this many pings or the session is over; returns whether it has answered or
@@ -225,50 +244,61 @@ impl Router {
         }
     }
 
-    /// Reads messages until the session ends.
-    pub(super) async fn run<R: AsyncRead + Unpin>(
-        self: Arc<Self>,
-        connection: R,
-        outbox: WeakOutbox,
-        timeouts: Timeouts,
-    ) {
-        let mut incoming = Incoming::new(connection);
-        let mut watch = Watch::new(timeouts, Instant::now());
-        let mut is_closed = false;
-        let ending = loop {
+    /// Reads messages until the session ends or the connection breaks.
+    pub(super) async fn read(
+        self: &Arc<Self>,
+        reading: &mut Reading,
+        outbox: &WeakOutbox,
+    ) -> ReadEnd {
+        loop {
             let message = tokio::select! {
                 biased;
-                message = incoming.next(MAX_MESSAGE) => Some(message),
-                () = sleep_until(watch.next_check()) => None,
+                message = reading.incoming.next(MAX_MESSAGE) => Some(message),
+                () = sleep_until(reading.watch.next_check()) => None,
             };
             let now = Instant::now();
-            if now >= watch.next_check() {
+            if now >= reading.watch.next_check() {
                 let is_busy = !self.lock().slots.is_empty();
-                if let Some(ending) = watch.check(now, incoming.seen(), is_busy) {
-                    break if is_closed { Ending::Closed } else { ending };
+                let ending = reading.watch.check(now, reading.incoming.seen(), is_busy);
+                if let Some(ending) = ending {
+                    return ReadEnd::Ended(if reading.is_closed { Ending::Closed } else { ending });
                 }
             }
-            match message {
-                None => {}
-                Some(Ok(None)) if is_closed => break Ending::Closed,
-                Some(Ok(None)) => break Ending::Gone("it was closed".to_owned()),
-                Some(Err(_)) if is_closed => break Ending::Closed,
-                Some(Err(error)) => break Ending::of(&error),
-                Some(Ok(Some(Message::Close))) => {
-                    is_closed = true;
-                    self.close_requests();
-                }
-                Some(Ok(Some(Message::Cancel { transfer: None, failure }))) => {
-                    break Ending::Reported(failure);
+            let ending = match message {
+                None => continue,
+                Some(Ok(None) | Err(_)) if reading.is_closed => Ending::Closed,
+                Some(Ok(None)) => Ending::Gone("it was closed".to_owned()),
+                Some(Err(error)) if error.is_break() => return ReadEnd::Broken(error.to_string()),
+                Some(Err(error)) => Ending::of(&error),
+                Some(Ok(Some(Message::Received { count }))) => {
+                    self.acknowledged.send_if_modified(|known| {
+                        let is_news = count > *known;
+                        *known = count.max(*known);
+                        is_news
+                    });
+                    continue;
                 }
                 Some(Ok(Some(message))) => {
-                    if let Err(failure) = self.route(message, &outbox) {
-                        break Ending::Failure(failure);
+                    if let Some(count) = reading.count(&message) {
+                        // A peer that does not read has a full queue, and the next answer ends the session.
+                        let _ = answer(outbox, &Message::Received { count });
+                    }
+                    match message {
+                        Message::Close => {
+                            reading.is_closed = true;
+                            self.close_requests();
+                            continue;
+                        }
+                        Message::Cancel { transfer: None, failure } => Ending::Reported(failure),
+                        message => match self.route(message, outbox) {
+                            Ok(()) => continue,
+                            Err(failure) => Ending::Failure(failure),
+                        },
                     }
                 }
-            }
-        };
-        self.end(ending);
+            };
+            return ReadEnd::Ended(ending);
+        }
     }
 
     fn route(self: &Arc<Self>, message: Message, outbox: &WeakOutbox) -> Result<(), Failure> {
@@ -292,6 +322,9 @@ impl Router {
             | Message::Login { .. }
             | Message::Join { .. }
             | Message::Joined
+            | Message::Resume { .. }
+            | Message::Resumed { .. }
+            | Message::Received { .. }
             | Message::Close => {
                 return Err(Failure::violation("the peer sent a greeting during the session"));
             }

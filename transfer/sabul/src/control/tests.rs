@@ -7,26 +7,29 @@ use sabul_wire::control::{
     CONTROL_VERSION, ChannelParams, Direction, Done, Failure, FailureCode, MAX_MESSAGE, Request,
     Seen,
 };
-use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::io::{DuplexStream, duplex, split};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::mailbox::{EVENTS_MAX, Slot};
 use super::router::{EARLY_MAX, REQUESTS_WEIGHT_MAX};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::budget::{END_LEAST, MemoryBudget};
+use crate::connection::Stream;
 use crate::connection::incoming::Incoming;
+use crate::resume::{Resuming, Sessions};
 use crate::seal::Suite;
+use crate::ticket;
+use crate::tls::JoinSecrets;
 
-/// A session endpoint without its socket: the router with both tasks.
+/// A session endpoint without its socket: the router with the task of its connection.
 struct End {
     router: Arc<Router>,
     requests: Requests,
     outbox: Outbox,
-    reader: JoinHandle<()>,
-    writer: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 const LISTENER: u32 = 0;
@@ -38,13 +41,25 @@ fn end(stream: DuplexStream, peer: u32, timeouts: Timeouts) -> End {
 }
 
 fn end_with(stream: DuplexStream, peer: u32, timeouts: Timeouts, memory: &MemoryBudget) -> End {
+    end_of(stream, peer, timeouts, memory, Succession::None)
+}
+
+fn end_of(
+    stream: DuplexStream,
+    peer: u32,
+    timeouts: Timeouts,
+    memory: &MemoryBudget,
+    succession: Succession,
+) -> End {
     let suite = (peer == CONNECTOR).then(|| Suite::preference()[0]);
     let (router, requests) = Router::new(peer, suite, memory.clone());
     let (outbox, messages) = Outbox::new(Tally::new(memory));
-    let (from, to): (ReadHalf<_>, WriteHalf<_>) = split(stream);
-    let reader = tokio::spawn(Arc::clone(&router).run(from, outbox.downgrade(), timeouts));
-    let writing = outbox::write_all(to, messages, Arc::clone(&router), timeouts);
-    End { writer: tokio::spawn(writing), router, requests, outbox, reader }
+    let connection = Connection::over(Stream::Pipe(stream));
+    let weak = outbox.downgrade();
+    let connections =
+        Connections::new(connection, Arc::clone(&router), weak, messages, timeouts, succession);
+    let task = tokio::spawn(connections.run(oneshot::channel().0));
+    End { router, requests, outbox, task }
 }
 
 /// Makes an endpoint, and the peer's side of its connection for the test to use.
@@ -124,8 +139,7 @@ async fn a_silent_peer_ends_the_session_with_a_reason() {
     // The transfers receive the reason, and so does the peer once it resumes.
     let mut mailbox = mailbox;
     assert!(matches!(mailbox.events.recv().await, Some(Event::Ended(Ending::Silent(_)))));
-    end.reader.await.unwrap();
-    end.writer.await.unwrap();
+    end.task.await.unwrap();
     let mut words = Vec::new();
     while let Ok(Some(message)) = Incoming::new(&mut far).next(MAX_MESSAGE).await {
         words.push(message);
@@ -177,7 +191,7 @@ async fn a_peer_that_pings_and_reads_nothing_ends_the_session() {
     });
     let ending = ending(&end).await;
     assert!(matches!(&ending, Ending::Failure(why) if why.message.contains("took nothing")));
-    timeout(Duration::from_secs(10), end.writer).await.expect("the writer leaves").unwrap();
+    timeout(Duration::from_secs(10), end.task).await.expect("the task ends").unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -401,6 +415,92 @@ async fn unread_events_are_bounded() {
     assert_eq!(refused.events.len(), 1);
 }
 
+/// Secrets of a session, and the key in them.
+fn resume_secrets() -> (JoinSecrets, [u8; 32]) {
+    let mut exported = [5; 40];
+    exported[..8].copy_from_slice(&7_u64.to_be_bytes());
+    (JoinSecrets::new(exported), [5; 32])
+}
+
+/// Replaces the connection of an end by a new one, as a connector that has received so many messages. Returns the
+/// connection.
+fn resume(sessions: &Sessions, key: &[u8; 32], attempt: u32, received: u64) -> DuplexStream {
+    let (near, far) = duplex(1 << 20);
+    let exporter = [u8::try_from(attempt).unwrap(); 32];
+    let proof = ticket::proof(key, &exporter);
+    let resuming = Resuming { id: 7, proof, exporter, attempt, received };
+    let connection = Connection::over(Stream::Pipe(near));
+    sessions.resume(&resuming, connection, [192, 0, 2, 1].into()).map_err(|(_, why)| why).unwrap();
+    far
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_connection_continues_with_the_messages_that_did_not_arrive() {
+    let (sessions, memory) = (Sessions::default(), MemoryBudget::of(1 << 30));
+    let (secrets, key) = resume_secrets();
+    let succession = Succession::Wait(sessions.expect(secrets, None));
+    let (near, mut far) = duplex(1 << 20);
+    let end = end_of(near, CONNECTOR, Timeouts::default(), &memory, succession);
+    let mut mailbox = end.router.register(2, Role::Sender).unwrap();
+    mailbox.take_part();
+    for transfer in 10..15 {
+        end.outbox.put(&Message::Stop { transfer }).unwrap();
+    }
+    for index in 0..2 {
+        send(&mut far, progress(2, index)).await;
+    }
+    settle().await;
+    // The connector has read two of the five messages, and its third message is cut off.
+    let mut cut_off = Vec::new();
+    progress(2, 2).encode(&mut cut_off).unwrap();
+    far.write_all(&cut_off[..5]).await.unwrap();
+    settle().await;
+    let mut far = resume(&sessions, &key, 1, 2);
+    for index in 2..4 {
+        send(&mut far, progress(2, index)).await;
+    }
+    settle().await;
+    let mut incoming = Incoming::new(&mut far);
+    assert_eq!(incoming.next(MAX_MESSAGE).await.unwrap(), Some(Message::Resumed { received: 2 }));
+    for transfer in 12..15 {
+        let message = incoming.next(MAX_MESSAGE).await.unwrap();
+        assert_eq!(message, Some(Message::Stop { transfer }));
+    }
+    let mut seen = Vec::new();
+    while let Ok(Event::Control(Message::Progress { bytes, .. })) = mailbox.events.try_recv() {
+        seen.push(bytes);
+    }
+    assert_eq!(seen, [0, 1, 2, 3]);
+    assert!(end.router.ending().is_none());
+    // A connector that counts messages that were never sent ends its session.
+    let _far = resume(&sessions, &key, 2, 100);
+    assert!(protocol_broken(&ending(&end).await));
+    end.task.await.unwrap();
+    assert_eq!(memory.lent(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_without_acknowledgement_are_bounded() {
+    let (near, far) = duplex(16 << 20);
+    let end = end(near, CONNECTOR, Timeouts::default());
+    let (mut far, _unacknowledged) = split(far);
+    let putting = end.outbox.clone();
+    tokio::spawn(async move { while putting.put_bulk(&seen(2, 1000)).await.is_ok() {} });
+    let reading = async {
+        let mut bytes = 0;
+        while let Ok(read) = far.read_buf(&mut Vec::with_capacity(1 << 20)).await {
+            bytes += read;
+            if read == 0 {
+                break;
+            }
+        }
+        bytes
+    };
+    let (ending, bytes) = tokio::join!(ending(&end), reading);
+    assert!(matches!(&ending, Ending::Failure(why) if why.message.contains("took nothing")));
+    assert!((4 << 20..6 << 20).contains(&bytes), "{bytes}");
+}
+
 /// Memory that the endpoint holds for its peer, in bytes, as a generous estimate.
 fn held(end: &End, mailboxes: &[Mailbox]) -> usize {
     let state = end.router.lock();
@@ -452,7 +552,7 @@ async fn queued_messages_borrow_from_the_budget_and_return_it() {
     mailbox.intake.hold(0).unwrap();
     drop((mailbox, far));
     ending(&end).await;
-    timeout(Duration::from_secs(10), end.writer).await.expect("the writer leaves").unwrap();
+    timeout(Duration::from_secs(10), end.task).await.expect("the task ends").unwrap();
     assert_eq!(budget.lent(), 0);
 }
 

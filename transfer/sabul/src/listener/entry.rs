@@ -17,6 +17,7 @@ use tracing::info;
 use super::{FAREWELL_TIMEOUT, Gate};
 use crate::access::User;
 use crate::connection::Connection;
+use crate::control::Succession;
 use crate::seal::Suite;
 use crate::session::{Opening, Session, software};
 use crate::ticket;
@@ -185,8 +186,16 @@ pub(super) async fn admit(
                 suite: suite.code(),
                 software: software(),
             };
-            let opening = Opening { first: welcome, suite: Some(suite), user: user.map(Arc::new) };
-            let endpoint = Arc::clone(&gate.endpoint);
+            let (endpoint, user) = (Arc::clone(&gate.endpoint), user.map(Arc::new));
+            let succession = match connection.is_relayed() {
+                // The end of ssh is the end of the session.
+                true => Succession::None,
+                false => {
+                    let secrets = connection.resume_secrets()?;
+                    Succession::Wait(endpoint.sessions.expect(secrets, user.clone()))
+                }
+            };
+            let opening = Opening { first: welcome, suite: Some(suite), user, succession };
             Ok(Session::start(connection, side, peer, endpoint, loan, opening))
         }
         Err(failure) => {
@@ -247,7 +256,7 @@ async fn by_key(
 }
 
 /// Sends the reason for rejection to a connection.
-async fn refuse(mut connection: Connection, failure: Failure, farewells: &Semaphore) {
+pub(super) async fn refuse(mut connection: Connection, failure: Failure, farewells: &Semaphore) {
     // Connections beyond the limit receive no reason, which saves memory.
     let Ok(_place) = farewells.try_acquire() else { return };
     let farewell = async {

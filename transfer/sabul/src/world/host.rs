@@ -13,6 +13,7 @@ use super::wire::{FaultHandle, Wire};
 use crate::budget::MemoryBudget;
 use crate::config::{LocalDestination, RemoteDestination, Service, TransferOptions};
 use crate::connection::{Connection, Stream};
+use crate::control::Succession;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::machine::Machine;
@@ -156,7 +157,12 @@ impl Server {
             let side = Side::World(end);
             let Ok(loan) = endpoint.memory.session() else { return };
             let session = {
-                let opening = Opening { first: welcome, suite: Some(SUITE), user: None };
+                let opening = Opening {
+                    first: welcome,
+                    suite: Some(SUITE),
+                    user: None,
+                    succession: Succession::None,
+                };
                 Session::start(far, side, peer, endpoint, loan, opening)
             };
             let _ = session.serve_on(Some(disk), &Service::default(), |_| {}).await;
@@ -245,7 +251,7 @@ impl Client {
         let near = Connection::over(Stream::World(near));
         let endpoint = Arc::clone(&process.endpoint);
         let loan = endpoint.memory.session().map_err(|no| Error::Config(no.to_string()))?;
-        let opening = Opening::of_connector(hello);
+        let opening = Opening::of_connector(hello, Succession::None);
         Ok(Session::start(near, Side::World(end), peer, endpoint, loan, opening))
     }
 
