@@ -18,14 +18,34 @@ use sabul::{
     Transfer, TransferOptions,
 };
 use tempfile::TempDir;
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 /// Longer than any test takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Fault of the TCP connections that exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Both ends get a reset.
+    Reset,
+    /// No byte passes any more.
+    Stall,
+}
+
 /// A path that forwards TCP connections, and datagrams while `passes_udp` is set.
 pub(crate) struct Forwarder {
     pub(crate) address: SocketAddr,
+    /// Faults; a connection has those that begin after it.
+    pub(crate) faults: Arc<watch::Sender<Fault>>,
+    /// Further TCP connections are reset.
+    pub(crate) refuses_tcp: Arc<AtomicBool>,
+    /// Number of TCP connections so far.
+    pub(crate) connections: Arc<AtomicUsize>,
+    /// Address from which everything is forwarded. With each change, the datagrams get other ports, as behind a NAT
+    /// that has lost its state.
+    pub(crate) outside: Arc<watch::Sender<IpAddr>>,
     passes_udp: Arc<AtomicBool>,
     /// Number of datagrams to the client that are lost next.
     lost_answers: Arc<AtomicUsize>,
@@ -46,12 +66,21 @@ impl Forwarder {
         };
         let address = tcp.local_addr().unwrap();
         let passes_udp = Arc::new(AtomicBool::new(passes_udp));
+        let faults = Arc::new(watch::Sender::new(Fault::Reset));
+        let outside = Arc::new(watch::Sender::new(target.ip()));
+        let (refuses_tcp, connections) = (Arc::<AtomicBool>::default(), Arc::default());
+        let of_tcp = (Arc::clone(&faults), Arc::clone(&outside), Arc::clone(&refuses_tcp));
+        let count = Arc::<AtomicUsize>::clone(&connections);
         tokio::spawn(async move {
-            while let Ok((mut near, _)) = tcp.accept().await {
-                tokio::spawn(async move {
-                    let mut far = TcpStream::connect(target).await.unwrap();
-                    let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
-                });
+            let (faults, outside, refuses) = of_tcp;
+            while let Ok((near, _)) = tcp.accept().await {
+                if refuses.load(Ordering::Acquire) {
+                    near.set_zero_linger().unwrap();
+                    continue;
+                }
+                count.fetch_add(1, Ordering::AcqRel);
+                let local = *outside.borrow();
+                tokio::spawn(forward_connection(near, target, local, faults.subscribe()));
             }
         });
         let lost_answers = Arc::<AtomicUsize>::default();
@@ -62,8 +91,32 @@ impl Forwarder {
             Arc::clone(&passes_udp),
             Arc::clone(&lost_answers),
             Arc::clone(&clients),
+            outside.subscribe(),
         ));
-        Self { address, passes_udp, lost_answers, clients }
+        #[rustfmt::skip]
+        let path = Self { address, faults, refuses_tcp, connections, outside, passes_udp, lost_answers, clients };
+        path
+    }
+}
+
+async fn forward_connection(
+    mut near: TcpStream,
+    target: SocketAddr,
+    local: IpAddr,
+    mut faults: watch::Receiver<Fault>,
+) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((local, 0).into()).unwrap();
+    let mut far = socket.connect(target).await.unwrap();
+    tokio::select! {
+        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => return,
+        Ok(()) = faults.changed() => {}
+    }
+    if *faults.borrow() == Fault::Stall {
+        std::future::pending::<()>().await;
+    }
+    for socket in [near, far] {
+        socket.set_zero_linger().unwrap();
     }
 }
 
@@ -82,14 +135,19 @@ async fn forward_datagrams(
     passes: Arc<AtomicBool>,
     lost: Arc<AtomicUsize>,
     counts: Clients,
+    mut outside: watch::Receiver<IpAddr>,
 ) {
-    let mut clients = HashMap::<SocketAddr, Arc<UdpSocket>>::new();
+    let mut clients = HashMap::<SocketAddr, (Arc<UdpSocket>, JoinHandle<()>)>::new();
     let mut bytes = vec![0; 1 << 16];
     while let Ok((length, client)) = udp.recv_from(&mut bytes).await {
+        if outside.has_changed().unwrap() {
+            clients.drain().for_each(|(_, (_, answering))| answering.abort());
+        }
         if let Entry::Vacant(place) = clients.entry(client) {
-            let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+            let local = *outside.borrow_and_update();
+            let socket = Arc::new(UdpSocket::bind((local, 0)).await.unwrap());
             socket.connect(target).await.unwrap();
-            tokio::spawn(answer_datagrams(
+            let answering = tokio::spawn(answer_datagrams(
                 Arc::clone(&socket),
                 Arc::clone(&udp),
                 client,
@@ -97,10 +155,10 @@ async fn forward_datagrams(
                 Arc::clone(&lost),
                 Arc::clone(&counts),
             ));
-            place.insert(socket);
+            place.insert((socket, answering));
         }
         if passes.load(Ordering::Acquire) && passes_for(&counts, client) {
-            let _ = clients[&client].send(&bytes[..length]).await;
+            let _ = clients[&client].0.send(&bytes[..length]).await;
         }
     }
 }
@@ -126,7 +184,7 @@ async fn answer_datagrams(
 
 /// A served directory, a directory of the client, and a session over a path between.
 pub(crate) struct Site {
-    root: TempDir,
+    pub(crate) root: TempDir,
     here: TempDir,
     pub(crate) path: Forwarder,
     pub(crate) session: Session,

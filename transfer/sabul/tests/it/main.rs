@@ -1,5 +1,6 @@
 //! Sessions over loopback, hostile peers, changes of running transfers, the public interface.
 
+mod addresses;
 mod api;
 mod carriers;
 mod common;
