@@ -4,6 +4,7 @@
 //! boundary; no call is per packet. The application uses [`SenderHandle`] for a sending endpoint and [`ReceiverHandle`]
 //! for a receiving one.
 
+mod address;
 mod blocks;
 mod buffers;
 pub(crate) mod driver;

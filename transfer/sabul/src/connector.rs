@@ -226,8 +226,10 @@ async fn start(
             login::greeting(&mut connection, address, identities).await?
         }
     };
-    let fingerprint = target.fingerprint;
-    let bind: Arc<[IpAddr]> = config.bind.into();
+    let ConnectConfig { memory, timeouts, events, paths, bind, sockets, timeout, .. } = config;
+    let bind: Arc<[IpAddr]> = bind.into();
+    let policy = SendPolicy::default();
+    let endpoint = Endpoint::new(Machine::current(), memory, timeouts, policy, None, events, paths);
     let succession = match &through {
         // The end of ssh is the end of the session.
         Some(_) => Succession::None,
@@ -237,14 +239,14 @@ async fn start(
             // A name may have other addresses in another network.
             let addresses = [address].into_iter().chain(target.others.iter().map(String::as_str));
             let addresses = addresses.map(str::to_owned).collect();
-            let (bind, timeout) = (Arc::clone(&bind), config.timeout);
-            Succession::Dial(Redial::new(peer, addresses, fingerprint, bind, timeout, secrets))
+            let (bind, changed) = (Arc::clone(&bind), Arc::clone(&endpoint.address_changed));
+            let fingerprint = target.fingerprint;
+            let redial = Redial::new(peer, addresses, fingerprint, bind, timeout, secrets, changed);
+            Succession::Dial(redial)
         }
     };
-    let side = Side::Connector { peer, sockets: config.sockets, fingerprint, bind, through };
-    let ConnectConfig { memory, timeouts, events, paths, .. } = config;
-    let policy = SendPolicy::default();
-    let endpoint = Endpoint::new(Machine::current(), memory, timeouts, policy, None, events, paths);
+    let fingerprint = target.fingerprint;
+    let side = Side::Connector { peer, sockets, fingerprint, bind, through };
     let loan = endpoint.memory.session();
     let loan = loan.map_err(|refusal| Error::Config(refusal.to_string()))?;
     Ok(Session::start(

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use sabul_wire::control::{Failure, FailureCode};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::budget::MemoryBudget;
 use crate::ceiling::Ceiling;
@@ -50,6 +50,8 @@ pub(crate) struct Endpoint {
     pub(crate) joins: Joins,
     /// Sessions whose control connection can be replaced.
     pub(crate) sessions: Sessions,
+    /// Notified when a UDP channel finds that an address has changed.
+    pub(crate) address_changed: Arc<Notify>,
     /// Held while a transfer dials TCP connections.
     pub(crate) dialling: Arc<tokio::sync::Mutex<()>>,
     /// Active writers of files.
@@ -83,6 +85,7 @@ impl Endpoint {
             file_calls,
             joins: Joins::default(),
             sessions: Sessions::default(),
+            address_changed: Arc::default(),
             dialling: Arc::default(),
             writers,
             bridge: Mutex::default(),

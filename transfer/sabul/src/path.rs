@@ -11,6 +11,8 @@
 //! The address of the TCP connection is accepted at once; any other address has to echo a
 //! challenge.
 
+mod sockets;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +33,7 @@ use crate::error::Error;
 use crate::seal::{Opener, Sealer, Suite};
 use crate::source::source;
 use crate::tls::ChannelSecrets;
+use sockets::{Channels, ConnectorSocket, ListenerSocket, Way};
 
 /// How long a connector tries before UDP counts as blocked. Ours: eight hellos.
 pub(crate) const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
@@ -289,8 +292,9 @@ pub(crate) fn connect(
             let sent_at = Duration::from_micros(u64::from_be_bytes(echoed));
             let rtt =
                 start.elapsed().checked_sub(sent_at).map(|rtt| Span::from_micros(micros(rtt)));
+            let way = Way { peer, local, options: options.clone() };
             return Ok(Some(OpenPath {
-                socket: Box::new(socket),
+                socket: Box::new(ConnectorSocket::new(socket, way)),
                 connection,
                 sealer,
                 next_number: number,
@@ -373,6 +377,7 @@ struct DemuxState {
 
 struct DemuxShared {
     socket: UdpSocket,
+    channels: Channels,
     options: SocketOptions,
     state: Mutex<DemuxState>,
     stop: AtomicBool,
@@ -438,6 +443,7 @@ impl DemuxPort {
         let waker = socket.waker();
         let shared = Arc::new(DemuxShared {
             socket,
+            channels: Channels::default(),
             options,
             state: Mutex::default(),
             stop: AtomicBool::new(false),
@@ -501,7 +507,7 @@ impl DemuxShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    fn run(self: &Arc<Self>) {
         let mut buffers = RecvBuffers::default();
         while !self.stop.load(Ordering::Acquire) {
             let received =
@@ -525,10 +531,13 @@ impl DemuxShared {
         }
     }
 
-    /// Processes a datagram of the listener's port. A datagram that is not a hello only costs a
-    /// check of its header.
-    fn take(&self, datagram: Datagram<'_>) {
+    /// Processes a datagram of the listener's port. A datagram of an open channel, from another address than its peer's,
+    /// is for the channel. Any other that is not a hello only costs a check of its header.
+    fn take(self: &Arc<Self>, datagram: Datagram<'_>) {
         let header = Header::decode(datagram.payload).ok();
+        if header.is_some_and(|header| self.channels.pass(header, datagram)) {
+            return;
+        }
         let is_hello = |header: &Header| header.kind == Kind::Hello;
         let hello = header.filter(is_hello).filter(|_| datagram.payload.len() == HELLO_BYTES);
         let Some(hello) = hello else {
@@ -546,7 +555,7 @@ impl DemuxShared {
 
     /// Processes a hello of an expected channel; returns `None` if the hello is not authentic or
     /// its address is not validated.
-    fn handle(&self, state: &mut DemuxState, datagram: Datagram<'_>) -> Option<()> {
+    fn handle(self: &Arc<Self>, state: &mut DemuxState, datagram: Datagram<'_>) -> Option<()> {
         let connection = Header::decode(datagram.payload).ok()?.connection;
         let expected = state.expected.get_mut(&connection.0)?;
         let near = PacketNumber(0);
@@ -568,11 +577,9 @@ impl DemuxShared {
             return None;
         }
         let expected = state.expected.remove(&connection.0)?;
-        let local = local_address(self.socket.local_addr(), datagram.local_ip, datagram.source);
         let options = self.options.clone().with_buffers(expected.buffer_bytes);
-        let opened = UdpSocket::bind(local, &options)
-            .and_then(|socket| socket.connect(datagram.source).map(|()| socket))
-            .map_err(Error::Udp)
+        let opened = self
+            .socket_to(&options, datagram.source, datagram.local_ip)
             .and_then(|socket| match descriptors::shortage(&socket, Purpose::Channel) {
                 None => Ok(socket),
                 Some(text) => Err(Error::Failed(Failure::new(FailureCode::Refused, text))),
@@ -580,7 +587,7 @@ impl DemuxShared {
             .map(|socket| {
                 let _ = socket.send(&answer, answer.len(), None, Ecn::NotEct);
                 OpenPath {
-                    socket: Box::new(socket),
+                    socket: Box::new(ListenerSocket::new(socket, self, connection, options)),
                     connection,
                     sealer: expected.sealer,
                     next_number: expected.next_number,
@@ -592,6 +599,21 @@ impl DemuxShared {
         // The waiting task may have ended meanwhile.
         let _ = expected.done.send(opened);
         Some(())
+    }
+}
+
+impl DemuxShared {
+    /// Opens a socket on the listener's port, connected to `peer`, whose datagrams arrive at `local_ip`.
+    fn socket_to(
+        &self,
+        options: &SocketOptions,
+        peer: SocketAddr,
+        local_ip: Option<IpAddr>,
+    ) -> Result<UdpSocket, Error> {
+        let local = local_address(self.socket.local_addr(), local_ip, peer);
+        UdpSocket::bind(local, options)
+            .and_then(|socket| socket.connect(peer).map(|()| socket))
+            .map_err(Error::Udp)
     }
 }
 
@@ -608,181 +630,5 @@ fn local_address(listener: SocketAddr, arrived: Option<IpAddr>, from: SocketAddr
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SUITE: Suite = Suite::ChaCha20Poly1305;
-    const BUFFER: usize = 1 << 20;
-
-    fn secrets() -> ChannelSecrets {
-        ChannelSecrets { connection_id: 7, to_listener: [1; 32], to_connector: [2; 32] }
-    }
-
-    fn demux() -> (Demux, SocketAddr) {
-        let demux = DemuxPort::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default())
-            .unwrap()
-            .start()
-            .unwrap();
-        let address = demux.shared.socket.local_addr();
-        (demux, address)
-    }
-
-    /// A connector with these secrets that tries for at most three seconds.
-    fn connecting(
-        peer: SocketAddr,
-        secrets: ChannelSecrets,
-    ) -> (thread::JoinHandle<Option<OpenPath>>, Arc<Attempt>) {
-        let stop = Arc::<Attempt>::default();
-        let (flag, late) = (Arc::clone(&stop), Arc::clone(&stop));
-        thread::spawn(move || {
-            thread::sleep(Duration::from_secs(3));
-            late.end();
-        });
-        let run =
-            move || connect(peer, None, &SocketOptions::default(), &secrets, SUITE, &flag).unwrap();
-        (thread::spawn(run), stop)
-    }
-
-    fn wait(expectation: &mut Expectation) -> Option<OpenPath> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let timeout = Duration::from_secs(3);
-        runtime
-            .block_on(async { tokio::time::timeout(timeout, expectation.wait()).await })
-            .ok()
-            .map(|path| path.unwrap())
-    }
-
-    #[test]
-    fn a_hello_from_the_known_address_is_answered_at_once() {
-        let (demux, address) = demux();
-        let mut expected =
-            demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap();
-        let (connector, _stop) = connecting(address, secrets());
-        let far = wait(&mut expected).unwrap();
-        let near = connector.join().unwrap().unwrap();
-        assert_eq!(near.socket.local_addr().port(), far.socket.peer_addr().unwrap().port());
-        assert_eq!(far.socket.local_addr(), address);
-        assert_eq!(
-            (far.next_number, near.largest_opened),
-            (PacketNumber(1), Some(PacketNumber(0)))
-        );
-        assert!(near.rtt.is_some());
-    }
-
-    #[test]
-    fn a_hello_from_another_address_must_echo_a_challenge() {
-        let (demux, address) = demux();
-        let mut expected =
-            demux.expect(&secrets(), SUITE, "192.0.2.1".parse().unwrap(), BUFFER).unwrap();
-        let (connector, _stop) = connecting(address, secrets());
-        let far = wait(&mut expected).unwrap();
-        let near = connector.join().unwrap().unwrap();
-        // One answer with the challenge, and one that accepts its echo.
-        assert_eq!(
-            (far.next_number, near.largest_opened),
-            (PacketNumber(2), Some(PacketNumber(1)))
-        );
-        assert!(near.next_number >= PacketNumber(2));
-    }
-
-    #[test]
-    fn a_hello_that_overtakes_its_request_is_kept() {
-        let (demux, address) = demux();
-        let (connector, _stop) = connecting(address, secrets());
-        while demux.shared.unknown.load(Ordering::Relaxed) == 0 {
-            thread::sleep(Duration::from_millis(1));
-        }
-        let mut expected =
-            demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap();
-        assert!(wait(&mut expected).is_some());
-        assert!(connector.join().unwrap().is_some());
-        assert!(demux.shared.lock().expected.is_empty());
-    }
-
-    #[test]
-    fn a_forged_hello_gets_no_answer_and_changes_nothing() {
-        let (demux, address) = demux();
-        let mut expected =
-            demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap();
-        let forged =
-            ChannelSecrets { connection_id: 7, to_listener: [9; 32], to_connector: [9; 32] };
-        let (forger, stop) = connecting(address, forged);
-        while demux.shared.lock().expected[&7].opener.forged() == 0 {
-            thread::sleep(Duration::from_millis(1));
-        }
-        stop.end();
-        assert!(forger.join().unwrap().is_none());
-        let (connector, _stop) = connecting(address, secrets());
-        assert!(wait(&mut expected).is_some());
-        assert!(connector.join().unwrap().is_some());
-    }
-
-    /// A hello from this host for this unknown channel.
-    fn unexpected(demux: &Demux, host: u32, channel: u64) {
-        let secrets = ChannelSecrets { connection_id: channel, ..secrets() };
-        let mut sealer = Sealer::new(SUITE, secrets.to_listener);
-        let body = [0; HELLO_BYTES - HEADER_LEN - TAG_LEN];
-        let connection = ConnectionId(channel);
-        let hello = seal(&mut sealer, Kind::Hello, connection, PacketNumber(0), &body).unwrap();
-        let source = SocketAddr::new(std::net::Ipv4Addr::from_bits(host).into(), 1);
-        demux.shared.take(Datagram { payload: &hello, source, local_ip: None });
-    }
-
-    #[test]
-    fn unexpected_hellos_use_bounded_memory_with_a_limit_per_host() {
-        let (demux, _) = demux();
-        unexpected(&demux, 1, 7);
-        for channel in 0..1000 {
-            unexpected(&demux, 2, channel + 100);
-        }
-        let channels = || {
-            let state = demux.shared.lock();
-            let headers = state.early.0.iter().map(|early| Header::decode(&early.payload));
-            headers.map(|header| header.unwrap().connection.0).collect::<Vec<_>>()
-        };
-        assert_eq!(channels(), [7, 1096, 1097, 1098, 1099]);
-        for host in 0..1000 {
-            unexpected(&demux, 1000 + host, 5000);
-        }
-        assert_eq!(channels().len(), EARLY_MAX);
-        let _expected = demux.expect(
-            &ChannelSecrets { connection_id: 5000, ..secrets() },
-            SUITE,
-            [127, 0, 0, 1].into(),
-            BUFFER,
-        );
-        assert!(channels().is_empty(), "looked at once and not kept");
-    }
-
-    #[test]
-    fn datagrams_that_are_not_hellos_are_dropped() {
-        let (demux, _) = demux();
-        let source = "192.0.2.1:1".parse().unwrap();
-        let mut hello = vec![0; HELLO_BYTES];
-        let header = Header::new(Kind::Data, ConnectionId(7), PacketNumber(0)).encode();
-        hello[..HEADER_LEN].copy_from_slice(&header);
-        for payload in [&hello[..], &[0xFF; HELLO_BYTES], &[], &hello[..HELLO_BYTES - 1]] {
-            demux.shared.take(Datagram { payload, source, local_ip: None });
-        }
-        assert_eq!(demux.shared.unknown.load(Ordering::Relaxed), 4);
-        assert!(demux.shared.lock().early.0.is_empty());
-    }
-
-    #[test]
-    fn a_link_local_address_keeps_its_scope() {
-        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let local = |arrived: &str, from| {
-            local_address(address("[::]:4850"), Some(arrived.parse().unwrap()), address(from))
-        };
-        assert_eq!(local("fe80::1", "[fe80::2%3]:9"), address("[fe80::1%3]:4850"));
-        assert_eq!(local("2001:db8::1", "[2001:db8::2]:9"), address("[2001:db8::1]:4850"));
-        assert_eq!(local("192.0.2.1", "192.0.2.2:9"), address("192.0.2.1:4850"));
-    }
-
-    #[test]
-    fn a_dropped_expectation_leaves_no_state() {
-        let (demux, _) = demux();
-        drop(demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap());
-        assert!(demux.shared.lock().expected.is_empty());
-    }
-}
+#[path = "path/tests.rs"]
+mod tests;

@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::connection::Connection;
 use crate::dial::{connect_from, first_of, interleaved};
 use crate::tls::{self, JoinSecrets, TlsError};
@@ -25,6 +27,8 @@ pub(crate) struct Redial {
     /// Timeout of each attempt.
     timeout: Duration,
     secrets: JoinSecrets,
+    /// Notified when an address may have changed.
+    pub(crate) address_changed: Arc<Notify>,
 }
 
 /// Whether this machine has the address.
@@ -42,8 +46,9 @@ impl Redial {
         bind: Arc<[IpAddr]>,
         timeout: Duration,
         secrets: JoinSecrets,
+        address_changed: Arc<Notify>,
     ) -> Self {
-        Self { peer, addresses, fingerprint, bind, timeout, secrets }
+        Self { peer, addresses, fingerprint, bind, timeout, secrets, address_changed }
     }
 
     pub(crate) const fn secrets(&self) -> &JoinSecrets {

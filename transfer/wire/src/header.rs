@@ -55,6 +55,10 @@ pub enum Kind {
     ProbeAck = 7,
     /// End of a round: the sender has sent all data that it may send.
     Mark = 8,
+    /// Listener to a new address of the connector; the payload is random.
+    Challenge = 9,
+    /// Connector's answer to a challenge, with its payload; zeros only announce an address.
+    Response = 10,
 }
 
 /// Decoded form of the first 16 bytes of a datagram.
@@ -117,6 +121,8 @@ impl Header {
             6 => Kind::Probe,
             7 => Kind::ProbeAck,
             8 => Kind::Mark,
+            9 => Kind::Challenge,
+            10 => Kind::Response,
             other => return r.fail(Reason::UnknownKind(other)),
         };
         let words = r.u8()?;

@@ -41,6 +41,23 @@ pub(crate) trait Datagrams: Send + Debug {
     fn hint(&self) -> Option<String>;
     /// Random numbers that a peer cannot predict.
     fn random(&self) -> Box<dyn Random + Send>;
+    /// Sends a datagram to another address than the peer's, to validate it.
+    fn challenge(&self, _datagram: &[u8], _to: SocketAddr) -> io::Result<()> {
+        Ok(())
+    }
+    /// Returns a socket to the peer's new address, which has been validated; `None` if there is none.
+    fn toward(&self, _peer: SocketAddr) -> Option<Box<dyn Datagrams>> {
+        None
+    }
+    /// Returns a socket from another local address if the present one is gone, or if the peer is silent and the system
+    /// now prefers another one.
+    fn renewed(&self, _is_silent: bool) -> Option<Box<dyn Datagrams>> {
+        None
+    }
+    /// Address of the peer, if this end is the listener, whose peer may change its address.
+    fn moving_peer(&self) -> Option<SocketAddr> {
+        None
+    }
     /// The simulated socket, in a world in virtual time.
     #[cfg(test)]
     fn in_world(&self) -> Option<&crate::world::Socket> {

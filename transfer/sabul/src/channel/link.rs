@@ -1,5 +1,6 @@
 //! Sealed datagrams of a channel: encrypt and send, receive and decrypt, replay check.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use sabul_udp::SendStatus;
@@ -8,9 +9,11 @@ use sabul_wire::{
     ConnectionId, DATA_HEADER_LEN, DataHeader, HEADER_LEN, Header, Kind, TAG_LEN, congestion_len,
     encode_congestion,
 };
+use tracing::{debug, info};
 
+use super::address::Token;
 use super::driver::Datagrams;
-use super::shared::ChannelError;
+use super::shared::{ChannelError, Shared};
 use crate::seal::{Opener, Sealer};
 
 // Tokio's clock can be virtual but costs a call per packet. Both clocks return the system's monotonic time unless
@@ -135,6 +138,32 @@ impl Link {
         self.sealer.seal(number, &header, body, sealed).map_err(ChannelError::Seal)?;
         let sent = self.socket.send(&self.out, self.out.len());
         sent.map(|outcome| outcome.status).map_err(ChannelError::Io)
+    }
+
+    /// Seals a challenge and sends it to `to`.
+    pub(super) fn send_challenge(
+        &mut self,
+        number: PacketNumber,
+        token: Token,
+        to: SocketAddr,
+    ) -> Result<(), ChannelError> {
+        let header = Header::new(Kind::Challenge, self.connection, number).encode();
+        let mut datagram = [0; HEADER_LEN + size_of::<Token>() + TAG_LEN];
+        datagram[..HEADER_LEN].copy_from_slice(&header);
+        let sealed = &mut datagram[HEADER_LEN..];
+        self.sealer.seal(number, &header, &token, sealed).map_err(ChannelError::Seal)?;
+        debug!(%to, "a datagram came from another address, which gets a challenge");
+        // An address that cannot be reached is no address of the peer.
+        let _ = self.socket.challenge(&datagram, to);
+        Ok(())
+    }
+
+    /// Changes to a socket with other addresses.
+    pub(super) fn change_socket(&mut self, socket: Box<dyn Datagrams>, shared: &Shared) {
+        let (from, to) = (socket.local_addr(), socket.peer_addr());
+        info!(%from, ?to, "the channel has moved to other addresses");
+        shared.set_waker(socket.waker());
+        self.socket = socket;
     }
 
     /// Sends a DATA packet without payload, to carry a congestion header.

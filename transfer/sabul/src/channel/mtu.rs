@@ -106,6 +106,14 @@ impl MtuSearch {
         search
     }
 
+    /// Starts again on another path.
+    pub(super) fn restart(&mut self, now: Instant, local: Option<u32>) {
+        let (is_ipv6, congestion_bytes, seen) =
+            (self.header_bytes == 48, self.congestion_bytes, self.seen);
+        let fresh = Self::new(is_ipv6, local, self.limit);
+        *self = Self { congestion_bytes, seen, proof: (now, seen), ..fresh };
+    }
+
     /// Makes candidates of all sizes above the size in use and below `below`.
     fn list(&mut self, local: Option<u32>, below: u32) {
         let headers = self.header_bytes;

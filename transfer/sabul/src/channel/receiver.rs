@@ -1,5 +1,6 @@
 //! Driver of a receiving endpoint: decrypts DATA into blocks, sends reports, sleeps in between.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use sabul_wire::{
     decode_congestion,
 };
 
+use super::address::{OwnAddress, PeerAddress, Token};
 use super::blocks::{Blocks, Space};
 use super::driver::{ChannelEndpoint, Datagrams, DriveResult, Pause};
 use super::handover::Reception;
-use super::link::{Clock, Link};
+use super::link::{Clock, Entropy, Link};
 use super::room::Room;
 use super::shared::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
 use super::silence::Silence;
@@ -41,6 +43,8 @@ pub(super) struct ReceiverEndpoint {
     on_control: bool,
     room: Room,
     next_number: PacketNumber,
+    peer_address: PeerAddress,
+    own_address: OwnAddress,
     scratch: Vec<u8>,
     /// Largest DATA datagram opened so far, in bytes.
     largest_datagram: usize,
@@ -79,10 +83,12 @@ impl ChannelEndpoint for ReceiverEndpoint {
             }
             let now = self.clock.now();
             for datagram in buffers.datagrams() {
-                self.take_datagram(now, datagram.payload, datagram.ecn == Ecn::Ce)?;
+                let is_marked = datagram.ecn == Ecn::Ce;
+                self.take_datagram(now, datagram.payload, datagram.source, is_marked)?;
             }
         }
         let now = self.clock.now();
+        self.look_at_address(now)?;
         let due = self.send_feedback(now, false)?;
         if let Some(sink) = &self.events {
             while let Some(fired) = self.receiver.next_fired() {
@@ -152,6 +158,8 @@ impl ReceiverEndpoint {
             blocks: Blocks::starting_at(next, params.block_bytes as usize),
             on_control: params.control_feedback,
             next_number: start.next_number,
+            peer_address: PeerAddress::new(start.socket.moving_peer(), start.largest_opened),
+            own_address: OwnAddress::new(start.address_changed),
             link: Link::new(start.socket, start.connection, start.sealer, start.opener),
             receiver,
             clock,
@@ -223,6 +231,7 @@ impl ReceiverEndpoint {
         &mut self,
         now: Instant,
         datagram: &mut [u8],
+        source: SocketAddr,
         is_marked: bool,
     ) -> Result<(), ChannelError> {
         let Ok(header) = Header::decode(datagram) else {
@@ -234,8 +243,10 @@ impl ReceiverEndpoint {
             return Ok(());
         }
         if header.kind == Kind::Data {
-            self.take_data(now, header, datagram, is_marked);
-            return Ok(());
+            return match self.take_data(now, header, datagram, is_marked) {
+                Some(number) => self.note_source(now, source, number),
+                None => Ok(()),
+            };
         }
         let number = self.receiver.expand_number(header.number_low);
         if self.receiver.is_replayed(number) {
@@ -248,6 +259,7 @@ impl ReceiverEndpoint {
         };
         self.receiver.accept(now, &Arrival { number, data: None, is_marked });
         self.last_received = now;
+        let token = body.first_chunk().copied().unwrap_or_default();
         match header.kind {
             Kind::Ack2 => {
                 if let Some(serial) = body.first_chunk::<8>() {
@@ -272,7 +284,60 @@ impl ReceiverEndpoint {
                 let number = self.take_number();
                 self.link.answer_hello(number, body)?;
             }
+            Kind::Challenge => {
+                self.own_address.challenged();
+                self.respond(token)?;
+            }
+            Kind::Response => {
+                if self.peer_address.respond(source, token).is_some()
+                    && let Some(socket) = self.link.socket.toward(source)
+                {
+                    self.link.change_socket(socket, &self.shared);
+                }
+            }
             Kind::Data | Kind::Ack | Kind::Nak | Kind::HelloAck | Kind::ProbeAck => {}
+        }
+        self.note_source(now, source, number)
+    }
+
+    /// Sends a challenge if an authentic datagram came from another address.
+    fn note_source(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        number: PacketNumber,
+    ) -> Result<(), ChannelError> {
+        let Some(token) = self.peer_address.note(now, source, number, &mut Entropy) else {
+            return Ok(());
+        };
+        let number = self.take_number();
+        self.link.send_challenge(number, token, source)
+    }
+
+    /// Answers a challenge; zeros announce the address of this end.
+    fn respond(&mut self, token: Token) -> Result<(), ChannelError> {
+        let number = self.take_number();
+        self.link.send_control(Kind::Response, number, &token).map(drop)
+    }
+
+    /// Changes to another local address if the present one is gone, and announces the address to a silent sender.
+    fn look_at_address(&mut self, now: Instant) -> Result<(), ChannelError> {
+        if self.link.socket.moving_peer().is_some() {
+            return Ok(());
+        }
+        let silence = match self.blocks_out {
+            0 => now.since(self.last_received),
+            // The sender owes nothing.
+            _ => Span::ZERO,
+        };
+        if let Some(is_silent) = self.own_address.look(now, silence, false)
+            && let Some(socket) = self.link.socket.renewed(is_silent)
+        {
+            self.link.change_socket(socket, &self.shared);
+            self.own_address.changed(now);
+        }
+        if self.own_address.announces(now, silence) {
+            self.respond(Token::default())?;
         }
         Ok(())
     }
@@ -283,10 +348,17 @@ impl ReceiverEndpoint {
         number
     }
 
-    fn take_data(&mut self, now: Instant, front: Header, datagram: &[u8], is_marked: bool) {
+    /// Processes a DATA packet. Returns its number if the packet is authentic.
+    fn take_data(
+        &mut self,
+        now: Instant,
+        front: Header,
+        datagram: &[u8],
+        is_marked: bool,
+    ) -> Option<PacketNumber> {
         let Ok(header) = DataHeader::after(front, datagram) else {
             self.link.refused += 1;
-            return;
+            return None;
         };
         let (number, seq) = self.receiver.expand(&header);
         let length = datagram.len() - DATA_OVERHEAD - usize::from(header.congestion_len);
@@ -301,10 +373,10 @@ impl ReceiverEndpoint {
                 let arrival = Arrival { number, data: None, is_marked };
                 self.receiver.handle_probe(now, &arrival, congestion.as_ref());
                 self.last_received = now;
-            } else {
-                self.link.refused += 1;
+                return Some(number);
             }
-            return;
+            self.link.refused += 1;
+            return None;
         }
         let space = match self.receiver.admit(number, seq, header.block, header.offset, length) {
             Admission::Refused(_) => Space::Refused,
@@ -319,11 +391,11 @@ impl ReceiverEndpoint {
         };
         let Some(space) = space else {
             self.link.refused += 1;
-            return;
+            return None;
         };
         if self.link.opener.open(number, aad, sealed, space).is_err() {
             self.link.refused += 1;
-            return;
+            return None;
         }
         let bytes = u32::try_from(length).unwrap_or(0);
         self.receiver.accept(now, &Arrival { number, data: Some((seq, bytes)), is_marked });
@@ -342,6 +414,7 @@ impl ReceiverEndpoint {
                 (self.deliver)(block);
             }
         }
+        Some(number)
     }
 
     /// Sends due reports and returns the time of the next one; `is_last` adds a final ACK.

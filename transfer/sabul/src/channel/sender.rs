@@ -1,6 +1,10 @@
 //! Driver of a sending endpoint: reads reports, sends sealed DATA batches, sleeps in between.
 
+mod address;
+mod share;
+
 use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,15 +22,13 @@ use sabul_wire::{
 };
 use tracing::debug;
 
-use super::buffers::Buffers;
+use super::address::{OwnAddress, PeerAddress};
 use super::driver::{ChannelEndpoint, Datagrams, DriveResult, Pause};
 use super::handover::Reception;
-use super::link::{Clock, Link, ReplayWindow};
+use super::link::{Clock, Entropy, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
 use super::paths;
-use super::shared::{
-    ChannelError, ChannelStart, ChannelStats, RateSettings, Shared, State, reporting,
-};
+use super::shared::{ChannelError, ChannelStart, ChannelStats, RateSettings, Shared, reporting};
 use super::silence::Silence;
 use crate::ceiling::Member;
 use crate::events::TransferEventSink;
@@ -42,10 +44,6 @@ const BLOCK_LIMIT_START: u32 = 4;
 /// Hint for users when no router answers the controller.
 const NO_ROUTER: &str = "no router of the path answered the controller, or the bottleneck has no such router; \
                          the transfer continued with sabul2026";
-/// Blocks that one of several paths takes before they are due; a path that takes more than it needs delays the transfer.
-const AHEAD_OF_PATH: usize = 2;
-/// A block of a path is late after this time and twice the time that the fastest of the other paths needs for a block.
-const LATE: Span = Span::from_millis(500);
 /// Update interval of the statistics for the application.
 const STATS_INTERVAL: Span = Span::from_millis(20);
 
@@ -116,6 +114,10 @@ pub(super) struct SenderEndpoint {
     /// A sealed packet that did not fit `batch` and starts the next batch.
     next_batch: Batch,
     is_blocked: bool,
+    /// The last send found no way to the peer.
+    is_unreachable: bool,
+    peer_address: PeerAddress,
+    own_address: OwnAddress,
     silence: Silence,
     /// Since when blocks wait for an acknowledgement.
     busy_since: Option<Instant>,
@@ -157,6 +159,7 @@ impl ChannelEndpoint for SenderEndpoint {
         if self.silence.is_over(now, self.sender.last_received(), !self.is_complete) {
             return Err(ChannelError::Silent(self.silence.limit().into()));
         }
+        self.look_at_address(now)?;
         self.probe(now)?;
         let wait = self.transmit()?;
         if let Some(sink) = &self.events {
@@ -311,6 +314,7 @@ impl SenderEndpoint {
         };
         sender.start_at_block(first_block);
         let hint = start.socket.hint();
+        let peer_address = PeerAddress::new(start.socket.moving_peer(), start.largest_opened);
         let mut endpoint = Self {
             replay: ReplayWindow::after(start.largest_opened),
             link: Link::new(start.socket, start.connection, start.sealer, start.opener),
@@ -328,6 +332,9 @@ impl SenderEndpoint {
             batch: Batch::default(),
             next_batch: Batch::default(),
             is_blocked: false,
+            is_unreachable: false,
+            peer_address,
+            own_address: OwnAddress::new(start.address_changed),
             silence: Silence::new(start.silence, clock.now()),
             busy_since: None,
             is_complete: false,
@@ -403,39 +410,6 @@ impl SenderEndpoint {
         Ok(is_finished)
     }
 
-    /// Whether one of several paths takes another block: it has sent its blocks, and none of them is late.
-    fn takes_block(&self) -> bool {
-        self.sender.uncut_blocks() < AHEAD_OF_PATH && !self.path_blocks.is_late
-    }
-
-    /// Puts a copy of a block into the queue that another path delivers sooner. Returns whether the queue has a copy.
-    fn share_blocks(&mut self, now: Instant, state: &mut State) -> bool {
-        let own = self.link.connection;
-        let others = state.block_times.iter().filter(|(path, _)| **path != own);
-        let late = others.map(|(_, time)| *time).min().map(|time| LATE + time * 2);
-        let is_late = |taken: &Instant| late.is_some_and(|late| now.since(*taken) > late);
-        let path_blocks = &mut self.path_blocks;
-        path_blocks.is_late = path_blocks.taken_at.front().is_some_and(is_late);
-        let late = path_blocks.taken_at.iter().take_while(|taken| is_late(taken)).count();
-        // At the end of the blocks a path without blocks takes those that another path has not sent completely.
-        let is_end = state.is_finished && state.outgoing.is_empty();
-        let uncut = self.sender.uncut_blocks();
-        let is_idle = std::mem::replace(&mut state.is_path_idle, is_end && uncut == 0);
-        let rest = if is_idle && is_end { self.blocks.len() - uncut } else { self.blocks.len() };
-        let mut wanted = (0..late).chain(rest..self.blocks.len());
-        let has_copy = |block: &Vec<u8>| path_blocks.copied.contains(&paths::number(block));
-        let Some(index) = wanted.find(|&index| !has_copy(&self.blocks[index])) else {
-            return false;
-        };
-        let Some(mut copy) = state.buffers.as_mut().and_then(Buffers::take_for_copy) else {
-            return false;
-        };
-        copy.extend_from_slice(&self.blocks[index]);
-        path_blocks.copied.insert(paths::number(&copy));
-        paths::put_back(&mut state.outgoing, [copy]);
-        true
-    }
-
     /// Applies new settings. The policy is forwarded only if it changed, because setting it resets the controller.
     fn steer(&mut self, now: Instant, settings: RateSettings) {
         if self.policy != settings.policy {
@@ -497,13 +471,18 @@ impl SenderEndpoint {
         while self.link.socket.recv(buffers).map_err(ChannelError::Io)? > 0 {
             let now = self.clock.now();
             for datagram in buffers.datagrams() {
-                self.take_datagram(now, datagram.payload)?;
+                self.take_datagram(now, datagram.payload, datagram.source)?;
             }
         }
         Ok(())
     }
 
-    fn take_datagram(&mut self, now: Instant, datagram: &mut [u8]) -> Result<(), ChannelError> {
+    fn take_datagram(
+        &mut self,
+        now: Instant,
+        datagram: &mut [u8],
+        source: SocketAddr,
+    ) -> Result<(), ChannelError> {
         let Ok(header) = Header::decode(datagram) else {
             self.link.refused += 1;
             return Ok(());
@@ -517,8 +496,9 @@ impl SenderEndpoint {
             return Ok(());
         };
         self.replay.note(number);
+        let token = body.first_chunk().copied().unwrap_or_default();
         match header.kind {
-            Kind::Ack | Kind::Nak => self.take_feedback(now, body),
+            Kind::Ack | Kind::Nak => self.take_feedback(now, body)?,
             Kind::ProbeAck => {
                 if let Some(size) = body.first_chunk::<4>()
                     && self.mtu.confirmed(now, u32::from_be_bytes(*size))
@@ -526,13 +506,28 @@ impl SenderEndpoint {
                     debug!(mtu = self.mtu.packet(), "packets of this size pass");
                     self.sender.set_payload_bytes(self.mtu.payload());
                 }
-                Ok(())
             }
             Kind::Hello => {
                 let answer = self.sender.take_number();
-                self.link.answer_hello(answer, body)
+                self.link.answer_hello(answer, body)?;
             }
-            Kind::HelloAck | Kind::Data | Kind::Ack2 | Kind::Probe | Kind::Mark => Ok(()),
+            Kind::Challenge => {
+                self.own_address.challenged();
+                self.respond(token)?;
+            }
+            Kind::Response => {
+                if let Some(change) = self.peer_address.respond(source, token)
+                    && let Some(socket) = self.link.socket.toward(source)
+                {
+                    self.link.change_socket(socket, &self.shared);
+                    self.start_path(now, change);
+                }
+            }
+            Kind::HelloAck | Kind::Data | Kind::Ack2 | Kind::Probe | Kind::Mark => {}
+        }
+        match self.peer_address.note(now, source, number, &mut Entropy) {
+            Some(token) => self.challenge(source, token),
+            None => Ok(()),
         }
     }
 
@@ -715,6 +710,7 @@ impl SenderEndpoint {
             SendStatus::WouldBlock => self.is_blocked = true,
             // The path is down for now, or its MTU fell: the packets count as lost.
             status => {
+                self.is_unreachable |= status == SendStatus::Unreachable;
                 if status == SendStatus::TooLarge {
                     self.shrink(u32::try_from(self.batch.segment).unwrap_or(u32::MAX));
                 }

@@ -10,7 +10,7 @@ use sabul_channel::ReportRule;
 use sabul_units::{PacketNumber, Span};
 use sabul_wire::control::ChannelParams;
 use sabul_wire::{ConnectionId, LossPolicy};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::buffers::Buffers;
 use super::driver::{Datagrams, Wake};
@@ -51,6 +51,8 @@ pub(crate) struct ChannelStart {
     pub(crate) path: Option<PathTo>,
     /// Time after which a silent peer that owes data or reports counts as gone.
     pub(crate) silence: Span,
+    /// Notified when this end finds that its address has changed.
+    pub(crate) address_changed: Arc<Notify>,
 }
 
 /// Statistics of a channel.

@@ -21,6 +21,7 @@ fn params(controller: &str) -> ChannelParams {
 
 fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> ChannelStart {
     ChannelStart {
+        address_changed: Arc::default(),
         path: None,
         ceiling: None,
         events: None,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_wire::control::{Failure, MAX_GREETING, Message};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::{debug, info};
 
@@ -189,7 +189,7 @@ impl Connections {
                 ReadEnd::Ended(ending) => Stop::Over(Some(ending)),
                 ReadEnd::Broken(why) => Stop::Broken(why),
             },
-            next = succession.beside(connection, router) => Stop::Replaced(next),
+            next = succession.beside(connection, router, outbox) => Stop::Replaced(next),
         };
         // The kernel reports an error once: after a failed write the reader finds the end of the stream.
         match (stop, writing.broken()) {
@@ -290,13 +290,13 @@ impl Connections {
 
 impl Succession {
     /// Returns another connection while the present one still seems to exist.
-    async fn beside(&mut self, present: &Connection, router: &Router) -> Next {
+    async fn beside(&mut self, present: &Connection, router: &Router, outbox: &WeakOutbox) -> Next {
         // Before that, the listener has no session. The router lives as long as this call.
         let _ = router.suite().wait_for(Option::is_some).await;
         match self {
             Self::None => std::future::pending().await,
             Self::Dial(redial) => loop {
-                suspect(present, router).await;
+                suspect(present, router, outbox, &redial.address_changed).await;
                 let bytes = router.received_bytes();
                 debug!("no answer on the control connection; dialling another one");
                 let is_needed = || router.received_bytes() == bytes;
@@ -312,12 +312,28 @@ impl Succession {
     }
 }
 
-/// Waits until the connection has not answered for [`SUSPECT_AFTER`], or its local address is gone.
-async fn suspect(connection: &Connection, router: &Router) {
+/// Waits until the connection has not answered for [`SUSPECT_AFTER`], or its local address is gone. A change of an address
+/// that a UDP channel found causes a ping.
+async fn suspect(
+    connection: &Connection,
+    router: &Router,
+    outbox: &WeakOutbox,
+    address_changed: &Notify,
+) {
     let local = connection.local_ip();
     let mut silent_since = None::<(Instant, u64)>;
     loop {
-        sleep_until(Instant::now() + LOOK).await;
+        tokio::select! {
+            biased;
+            () = address_changed.notified() => {
+                if !router.is_answer_due() && let Some(outbox) = outbox.upgrade() {
+                    router.count_ping();
+                    // A queue without room is full of messages that show the same.
+                    let _ = outbox.put(&Message::Ping);
+                }
+            }
+            () = sleep_until(Instant::now() + LOOK) => {}
+        }
         if local.is_some_and(|local| !is_local(local)) {
             return;
         }

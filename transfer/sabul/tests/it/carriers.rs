@@ -46,6 +46,9 @@ pub(crate) struct Forwarder {
     /// Address from which everything is forwarded. With each change, the datagrams get other ports, as behind a NAT
     /// that has lost its state.
     pub(crate) outside: Arc<watch::Sender<IpAddr>>,
+    /// Sockets of an observer, who sends a copy of each datagram of the client from the next of them before the datagram
+    /// itself arrives; with the number of copies so far.
+    pub(crate) observer: Arc<Mutex<(Vec<std::net::UdpSocket>, usize)>>,
     passes_udp: Arc<AtomicBool>,
     /// Number of datagrams to the client that are lost next.
     lost_answers: Arc<AtomicUsize>,
@@ -85,6 +88,7 @@ impl Forwarder {
         });
         let lost_answers = Arc::<AtomicUsize>::default();
         let clients = Clients::default();
+        let observer = Arc::<Mutex<(Vec<std::net::UdpSocket>, usize)>>::default();
         tokio::spawn(forward_datagrams(
             Arc::new(udp),
             target,
@@ -92,9 +96,10 @@ impl Forwarder {
             Arc::clone(&lost_answers),
             Arc::clone(&clients),
             outside.subscribe(),
+            Arc::clone(&observer),
         ));
         #[rustfmt::skip]
-        let path = Self { address, faults, refuses_tcp, connections, outside, passes_udp, lost_answers, clients };
+        let path = Self { address, faults, refuses_tcp, connections, outside, observer, passes_udp, lost_answers, clients };
         path
     }
 }
@@ -136,6 +141,7 @@ async fn forward_datagrams(
     lost: Arc<AtomicUsize>,
     counts: Clients,
     mut outside: watch::Receiver<IpAddr>,
+    observer: Arc<Mutex<(Vec<std::net::UdpSocket>, usize)>>,
 ) {
     let mut clients = HashMap::<SocketAddr, (Arc<UdpSocket>, JoinHandle<()>)>::new();
     let mut bytes = vec![0; 1 << 16];
@@ -156,6 +162,13 @@ async fn forward_datagrams(
                 Arc::clone(&counts),
             ));
             place.insert((socket, answering));
+        }
+        {
+            let (sockets, copies) = &mut *observer.lock().unwrap();
+            if !sockets.is_empty() {
+                let _ = sockets[*copies % sockets.len()].send_to(&bytes[..length], target);
+                *copies += 1;
+            }
         }
         if passes.load(Ordering::Acquire) && passes_for(&counts, client) {
             let _ = clients[&client].0.send(&bytes[..length]).await;
@@ -214,11 +227,18 @@ impl Site {
     }
 
     /// Starts the upload of a new file.
-    async fn begin(&self, bytes: usize, options: &TransferOptions) -> Transfer {
+    pub(crate) async fn begin(&self, bytes: usize, options: &TransferOptions) -> Transfer {
         let source = self.here.path().join("up");
         fs::write(&source, content(bytes)).unwrap();
         let to = RemoteDestination::path("up");
         self.session.put(SourceSet::path(&source), to, options).await.unwrap()
+    }
+
+    /// Starts the download of a new file.
+    pub(crate) async fn begin_get(&self, bytes: usize, options: &TransferOptions) -> Transfer {
+        fs::write(self.root.path().join("down"), content(bytes)).unwrap();
+        let to = LocalDestination::path(self.here.path().join("down"));
+        self.session.get(vec![b"down".to_vec()], false, to, options).await.unwrap()
     }
 
     /// Uploads a new file and checks the copy.

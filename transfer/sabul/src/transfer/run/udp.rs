@@ -56,6 +56,7 @@ impl UdpSettings {
             largest_opened: path.largest_opened,
             rtt: path.rtt,
             silence: endpoint.timeouts.silence.into(),
+            address_changed: Arc::clone(&endpoint.address_changed),
             events: endpoint.events.clone().map(|sink| sink.of_transfer(number)),
             params,
             policy,

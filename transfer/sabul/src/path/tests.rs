@@ -1,0 +1,233 @@
+//! Tests of the opening of paths, over loopback.
+
+use super::*;
+
+const SUITE: Suite = Suite::ChaCha20Poly1305;
+const BUFFER: usize = 1 << 20;
+
+fn secrets() -> ChannelSecrets {
+    ChannelSecrets { connection_id: 7, to_listener: [1; 32], to_connector: [2; 32] }
+}
+
+fn demux() -> (Demux, SocketAddr) {
+    let demux = DemuxPort::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default())
+        .unwrap()
+        .start()
+        .unwrap();
+    let address = demux.shared.socket.local_addr();
+    (demux, address)
+}
+
+/// A connector with these secrets that tries for at most three seconds.
+fn connecting(
+    peer: SocketAddr,
+    secrets: ChannelSecrets,
+) -> (thread::JoinHandle<Option<OpenPath>>, Arc<Attempt>) {
+    let stop = Arc::<Attempt>::default();
+    let (flag, late) = (Arc::clone(&stop), Arc::clone(&stop));
+    thread::spawn(move || {
+        thread::sleep(Duration::from_secs(3));
+        late.end();
+    });
+    let run =
+        move || connect(peer, None, &SocketOptions::default(), &secrets, SUITE, &flag).unwrap();
+    (thread::spawn(run), stop)
+}
+
+fn wait(expectation: &mut Expectation) -> Option<OpenPath> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let timeout = Duration::from_secs(3);
+    runtime
+        .block_on(async { tokio::time::timeout(timeout, expectation.wait()).await })
+        .ok()
+        .map(|path| path.unwrap())
+}
+
+#[test]
+fn a_hello_from_the_known_address_is_answered_at_once() {
+    let (demux, address) = demux();
+    let mut expected =
+        demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap();
+    let (connector, _stop) = connecting(address, secrets());
+    let far = wait(&mut expected).unwrap();
+    let near = connector.join().unwrap().unwrap();
+    assert_eq!(near.socket.local_addr().port(), far.socket.peer_addr().unwrap().port());
+    assert_eq!(far.socket.local_addr(), address);
+    assert_eq!((far.next_number, near.largest_opened), (PacketNumber(1), Some(PacketNumber(0))));
+    assert!(near.rtt.is_some());
+}
+
+#[test]
+fn a_hello_from_another_address_must_echo_a_challenge() {
+    let (demux, address) = demux();
+    let mut expected =
+        demux.expect(&secrets(), SUITE, "192.0.2.1".parse().unwrap(), BUFFER).unwrap();
+    let (connector, _stop) = connecting(address, secrets());
+    let far = wait(&mut expected).unwrap();
+    let near = connector.join().unwrap().unwrap();
+    // One answer with the challenge, and one that accepts its echo.
+    assert_eq!((far.next_number, near.largest_opened), (PacketNumber(2), Some(PacketNumber(1))));
+    assert!(near.next_number >= PacketNumber(2));
+}
+
+#[test]
+fn a_hello_that_overtakes_its_request_is_kept() {
+    let (demux, address) = demux();
+    let (connector, _stop) = connecting(address, secrets());
+    while demux.shared.unknown.load(Ordering::Relaxed) == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut expected =
+        demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap();
+    assert!(wait(&mut expected).is_some());
+    assert!(connector.join().unwrap().is_some());
+    assert!(demux.shared.lock().expected.is_empty());
+}
+
+#[test]
+fn a_forged_hello_gets_no_answer_and_changes_nothing() {
+    let (demux, address) = demux();
+    let mut expected =
+        demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap();
+    let forged = ChannelSecrets { connection_id: 7, to_listener: [9; 32], to_connector: [9; 32] };
+    let (forger, stop) = connecting(address, forged);
+    while demux.shared.lock().expected[&7].opener.forged() == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    stop.end();
+    assert!(forger.join().unwrap().is_none());
+    let (connector, _stop) = connecting(address, secrets());
+    assert!(wait(&mut expected).is_some());
+    assert!(connector.join().unwrap().is_some());
+}
+
+/// A hello from this host for this unknown channel.
+fn unexpected(demux: &Demux, host: u32, channel: u64) {
+    let secrets = ChannelSecrets { connection_id: channel, ..secrets() };
+    let mut sealer = Sealer::new(SUITE, secrets.to_listener);
+    let body = [0; HELLO_BYTES - HEADER_LEN - TAG_LEN];
+    let connection = ConnectionId(channel);
+    let hello = seal(&mut sealer, Kind::Hello, connection, PacketNumber(0), &body).unwrap();
+    let source = SocketAddr::new(std::net::Ipv4Addr::from_bits(host).into(), 1);
+    demux.shared.take(Datagram { payload: &hello, source, local_ip: None });
+}
+
+#[test]
+fn unexpected_hellos_use_bounded_memory_with_a_limit_per_host() {
+    let (demux, _) = demux();
+    unexpected(&demux, 1, 7);
+    for channel in 0..1000 {
+        unexpected(&demux, 2, channel + 100);
+    }
+    let channels = || {
+        let state = demux.shared.lock();
+        let headers = state.early.0.iter().map(|early| Header::decode(&early.payload));
+        headers.map(|header| header.unwrap().connection.0).collect::<Vec<_>>()
+    };
+    assert_eq!(channels(), [7, 1096, 1097, 1098, 1099]);
+    for host in 0..1000 {
+        unexpected(&demux, 1000 + host, 5000);
+    }
+    assert_eq!(channels().len(), EARLY_MAX);
+    let _expected = demux.expect(
+        &ChannelSecrets { connection_id: 5000, ..secrets() },
+        SUITE,
+        [127, 0, 0, 1].into(),
+        BUFFER,
+    );
+    assert!(channels().is_empty(), "looked at once and not kept");
+}
+
+#[test]
+fn datagrams_that_are_not_hellos_are_dropped() {
+    let (demux, _) = demux();
+    let source = "192.0.2.1:1".parse().unwrap();
+    let mut hello = vec![0; HELLO_BYTES];
+    let header = Header::new(Kind::Data, ConnectionId(7), PacketNumber(0)).encode();
+    hello[..HEADER_LEN].copy_from_slice(&header);
+    for payload in [&hello[..], &[0xFF; HELLO_BYTES], &[], &hello[..HELLO_BYTES - 1]] {
+        demux.shared.take(Datagram { payload, source, local_ip: None });
+    }
+    assert_eq!(demux.shared.unknown.load(Ordering::Relaxed), 4);
+    assert!(demux.shared.lock().early.0.is_empty());
+}
+
+#[test]
+fn a_link_local_address_keeps_its_scope() {
+    let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let local = |arrived: &str, from| {
+        local_address(address("[::]:4850"), Some(arrived.parse().unwrap()), address(from))
+    };
+    assert_eq!(local("fe80::1", "[fe80::2%3]:9"), address("[fe80::1%3]:4850"));
+    assert_eq!(local("2001:db8::1", "[2001:db8::2]:9"), address("[2001:db8::1]:4850"));
+    assert_eq!(local("192.0.2.1", "192.0.2.2:9"), address("192.0.2.1:4850"));
+}
+
+#[test]
+fn a_dropped_expectation_leaves_no_state() {
+    let (demux, _) = demux();
+    drop(demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap());
+    assert!(demux.shared.lock().expected.is_empty());
+}
+
+#[test]
+fn datagrams_of_an_open_channel_from_another_address_reach_it_within_bounds() {
+    let (demux, address) = demux();
+    let mut expected =
+        demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap();
+    let (connector, _stop) = connecting(address, secrets());
+    let far = wait(&mut expected).unwrap();
+    let near = connector.join().unwrap().unwrap();
+    let source: SocketAddr = "127.0.0.9:7".parse().unwrap();
+    let datagram = |channel, length| {
+        let header = Header::new(Kind::Data, ConnectionId(channel), PacketNumber(0)).encode();
+        [&header[..], &vec![0; length]].concat()
+    };
+    let pass = |channel, length| {
+        let payload = &datagram(channel, length)[..];
+        demux.shared.take(Datagram { payload, source, local_ip: None });
+    };
+    let received = |socket: &dyn Datagrams| {
+        let mut buffers = RecvBuffers::new(32);
+        let mut count = 0;
+        while socket.recv(&mut buffers).unwrap() > 0 {
+            count += buffers.datagrams().filter(|datagram| datagram.source == source).count();
+        }
+        count
+    };
+    pass(8, 100);
+    (0..1000).for_each(|_| pass(7, 100));
+    assert_eq!(received(&*far.socket), 64);
+    (0..1000).for_each(|_| pass(7, 60_000));
+    assert_eq!(received(&*far.socket), 3);
+    assert_eq!(demux.shared.unknown.load(Ordering::Relaxed), 1, "of another channel");
+    // The channel of a new socket is the same.
+    let moved = far.socket.toward(near.socket.local_addr()).unwrap();
+    pass(7, 100);
+    assert_eq!(received(&*moved), 1);
+    drop((far, moved));
+    pass(7, 100);
+    assert_eq!(demux.shared.unknown.load(Ordering::Relaxed), 2, "a closed channel");
+}
+
+#[test]
+fn a_connector_keeps_its_socket_while_its_address_exists() {
+    let way = |local: Option<IpAddr>| Way {
+        peer: "127.0.0.1:9".parse().unwrap(),
+        local,
+        options: SocketOptions::default(),
+    };
+    let socket = |way: Way| {
+        let socket = socket_to(way.peer, way.local, &way.options).unwrap();
+        ConnectorSocket::new(socket, way)
+    };
+    assert!(socket(way(None)).renewed(true).is_none());
+    // The user has chosen another address than the system would.
+    assert!(socket(way(Some([127, 0, 0, 7].into()))).renewed(true).is_none());
+    // The system prefers another address than that of this socket.
+    let other = Way { local: None, ..way(None) };
+    let bound = socket_to(other.peer, Some([127, 0, 0, 7].into()), &other.options).unwrap();
+    let moved = ConnectorSocket::new(bound, other);
+    assert!(moved.renewed(false).is_none());
+    assert!(moved.renewed(true).is_some(), "after silence");
+}
