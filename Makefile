@@ -95,6 +95,7 @@ scripts-lab: $(PROGRAM)
 	tests/ssh.sh
 	tests/failing-disk.sh
 	tests/others.sh
+	tests/addresses.sh
 
 cuts: build ## interrupt copies between namespaces, KILLS=200 CUTS=50; needs root and iproute2; half an hour
 	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)
