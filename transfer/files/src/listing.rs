@@ -83,7 +83,7 @@ impl DirectoryListing {
             None => SourceSet::as_user(places, recursive),
         };
         let set = set.with_rules(rules).with_patterns().with_archive_mode(view == View::Archive);
-        Ok(Self(ListingKind::Copy(Box::new(set.into_parts().0))))
+        Ok(Self(ListingKind::Copy(Box::new(set.into_listing()))))
     }
 
     /// Continues to the next item, or up to a pause.

@@ -43,6 +43,10 @@ const STDIN_NAME: &[u8] = b"stdin";
 /// hold a hundredth of it. Ours: some 5 MB of typical names.
 const NAMES_HELD: usize = 100_000;
 
+/// As [`NAMES_HELD`], for a listing, whose order must be the same at both ends. Ours: some 100 MB of typical names, and
+/// only for directories with so many.
+const NAMES_LISTED: usize = 2_000_000;
+
 /// Reason why a directory is not sent.
 const NOT_RECURSIVE: &str = "is a directory; copy it with -r";
 
@@ -229,7 +233,14 @@ impl SourceSet {
 
     /// Lists the entries in order without reading content; standard input is not listed.
     pub fn plan(self) -> Planned {
-        Planned { walk: self.into_parts().0 }
+        Planned { walk: self.into_listing() }
+    }
+
+    /// The walk of a listing.
+    pub(super) fn into_listing(self) -> Walk {
+        let (mut walk, _) = self.into_parts();
+        walk.names_held = NAMES_LISTED;
+        walk
     }
 
     /// Failures by source, if no source can be sent because it does not exist or is a directory
