@@ -46,7 +46,7 @@ pub(crate) use model::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, M
 pub(crate) use router::RouterArgs;
 use sabul_units::parse_bytes;
 pub(crate) use ssh::SshArgs;
-pub(crate) use sync::SyncArgs;
+pub(crate) use sync::{SyncArgs, VerifyArgs};
 use values::{ControllerName, parse_memory, parse_param, parse_timeout};
 
 /// Reliable, encrypted bulk transfer over UDP for long and fast paths.
@@ -84,6 +84,8 @@ pub(crate) enum Command {
     ///
     /// Copies only what differs. With --delete, removes what exists only at the destination.
     Sync(SyncArgs),
+    /// Compare two directories by content, without copying
+    Verify(VerifyArgs),
     /// List directories on another machine
     Ls(LsArgs),
     /// Show attributes of files on another machine

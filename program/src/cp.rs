@@ -6,6 +6,7 @@ mod plan;
 mod report;
 mod sync;
 mod totals;
+mod verify;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
@@ -36,11 +37,12 @@ use crate::policy::{self, controller};
 use crate::progress::{Meter, follow};
 use crate::upload::UploadProgress;
 use crate::{control_socket, json, output};
-use compare::{Compared, Comparing};
+use compare::{Compared, Comparing, ListedArgs};
 use plan::Plan;
 pub(crate) use report::Recorder;
 use sync::Sync;
 use totals::AttemptTotals;
+pub(crate) use verify::run as verify;
 
 /// Ours: interval between two lines while there is no connection.
 const LINE_INTERVAL: Duration = Duration::from_millis(1800);
@@ -70,6 +72,14 @@ pub(crate) async fn sync(mut args: SyncArgs) -> Result<u8, CliError> {
     args.copy.recursive = true;
     let selecting = Selecting { is_all: false, is_dry: args.copy.dry_run, sync: Some(sync) };
     run_with(args.copy, selecting).await
+}
+
+impl CopyArgs {
+    /// Which entries of the sources are listed.
+    fn listed(&self) -> ListedArgs<'_> {
+        let &Self { recursive, archive, copy_links, .. } = self;
+        ListedArgs { recursive, archive, copy_links, rules: &self.rules.0 }
+    }
 }
 
 /// Selection of the entries to copy.
@@ -371,7 +381,7 @@ async fn start(
     pipe: Pipe,
 ) -> Result<Started, CliError> {
     let comparing = match selecting.order(args, plan) {
-        Some(order) => Comparing::start(args, plan, session, order)?,
+        Some(order) => Comparing::start(&args.listed(), plan, session, order)?,
         None => None,
     };
     let (names, task) = match comparing {

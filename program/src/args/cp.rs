@@ -87,6 +87,11 @@ pub(crate) struct CopyArgs {
     /// far as the receiver permits. A line at the end reports attributes that were not kept.
     #[arg(short, long)]
     pub(crate) archive: bool,
+    /// Compare existing files by content, not by modification time.
+    ///
+    /// Both ends read and hash all files.
+    #[arg(short, long)]
+    pub(crate) checksum: bool,
     /// Follow symbolic links that lead out of the sources.
     ///
     /// Without this flag, such links are reported as failures. Links inside the sources are always

@@ -1,10 +1,13 @@
 //! Arguments of `sabul sync`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::cp::CopyArgs;
+use super::files::ReachArgs;
+use super::rules::RulesArgs;
 use crate::exit;
 
 /// Arguments of `sabul sync`.
@@ -47,6 +50,39 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) copy: CopyArgs,
 }
+
+/// Arguments of `sabul verify`.
+#[derive(Debug, Args)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(VERIFY_HELP, exit::LIST))]
+#[command(override_usage = "sabul verify [OPTIONS] SRC DST")]
+pub(crate) struct VerifyArgs {
+    /// Two directories, as for `sabul sync`.
+    #[arg(required = true, num_args = 2, value_name = "PLACE")]
+    pub(crate) places: Vec<OsString>,
+    /// Compare links as links, and permission bits.
+    #[arg(short, long)]
+    pub(crate) archive: bool,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
+    /// Print one JSON document (`sabul schema verify`).
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print differences and errors only.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Last, for its heading.
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+}
+
+const VERIFY_HELP: &str = "\
+Both ends read all their files and compare sizes and BLAKE3 hashes. Nothing is copied. A SRC that ends in '/' means its \
+content, as in `sabul sync`. Modification times are not compared. Each difference is a line: `missing`, `differs` or \
+`extra` (only at DST). The exit code is 5 if anything differs.
+
+Examples:
+  sabul verify photos/ host:photos
+  sabul verify -a --json host:/data/run7/ run7";
 
 const SYNC_HELP: &str = "\
 SRC and DST are directories: one on this machine and one on another, or both on this machine. A SRC that ends in '/' \

@@ -16,11 +16,12 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::plan::{Plan, is_into, means_content, source_set};
-use crate::args::CopyArgs;
 use crate::error::CliError;
 
 /// Names that wait for the transfer.
 const NAMES_WAITING: usize = 4096;
+/// Failures of the source that are kept.
+const ERRORS_KEPT: usize = 1000;
 /// How long a transfer waits for a name before it sends the entries so far.
 const WAIT: Duration = Duration::from_millis(20);
 
@@ -43,6 +44,8 @@ pub(super) struct Compared {
     pub(super) source_entries: u64,
     /// Parts of the source that could not be listed.
     pub(super) source_failures: u64,
+    /// The first of these, with their reasons.
+    pub(super) source_errors: Vec<(Vec<u8>, Failure)>,
     /// All entries of the destination.
     pub(super) destination_entries: u64,
     /// Parts of the destination that could not be listed.
@@ -65,9 +68,19 @@ pub(super) struct Order {
     pub(super) options: CompareOptions,
     /// Compare as for `sabul sync`: the destination is listed with the rules, and failures of its listing are errors.
     pub(super) is_sync: bool,
+    /// Links at the destination count as their targets.
+    pub(super) follows_links: bool,
     /// Keep the entries that exist only at the destination.
     pub(super) keeps_extras: bool,
     pub(super) observer: Option<Observer>,
+}
+
+/// Which entries of the source are listed.
+pub(super) struct ListedArgs<'a> {
+    pub(super) recursive: bool,
+    pub(super) archive: bool,
+    pub(super) copy_links: bool,
+    pub(super) rules: &'a [Rule],
 }
 
 /// A comparison in progress.
@@ -98,7 +111,7 @@ impl Selection for Names {
 impl Comparing {
     /// Starts to list both ends. Returns `None` if a copy of these places cannot be compared.
     pub(super) fn start(
-        args: &CopyArgs,
+        args: &ListedArgs<'_>,
         plan: &Plan,
         session: &Session,
         order: Order,
@@ -152,23 +165,25 @@ enum Destination {
 
 impl Ends {
     fn of(
-        args: &CopyArgs,
+        args: &ListedArgs<'_>,
         plan: &Plan,
         session: &Session,
         order: &Order,
     ) -> Result<Option<Self>, CliError> {
         let runtime = Handle::current();
-        let rules = args.rules.0.clone();
+        let (rules, hashes) = (args.rules.to_vec(), order.options.content);
         let view = match (args.archive, args.recursive) {
             (true, _) => View::Archive,
             (_, true) => View::Tree,
             _ => View::Files,
         };
         let list = |places: Vec<Vec<u8>>, view, rules: Vec<Rule>| -> Result<Entries, CliError> {
-            let listing = session.list(places, view, rules)?;
+            let is_copy = !matches!(view, View::Itself);
+            let listing = session.list_hashed(places, view, rules, hashes && is_copy)?;
             Ok(Box::new(Remote { listing, runtime: runtime.clone() }))
         };
         let there = if order.is_sync { rules.clone() } else { Vec::new() };
+        let there_view = if order.follows_links { View::Tree } else { View::Archive };
         match plan {
             Plan::Put { sources, destination } => {
                 let Some(names) = names_of(sources.iter().map(|source| source.as_bytes())) else {
@@ -178,20 +193,22 @@ impl Ends {
                     .with_rules(compile(&rules)?)
                     .with_archive_mode(args.archive)
                     .with_links_out(args.copy_links);
-                let source: Entries = Box::new(set.plan().map(Ok));
+                let source: Entries = Box::new(set.plan_hashed(hashes).map(Ok));
                 let to = &destination.path;
                 let place = |name: &Vec<u8>| escape_pattern(&join(to, name));
                 let places = names.iter().map(place).collect();
-                let inside = list(places, View::Archive, there)?;
+                let inside = list(places, there_view, there)?;
                 let is_into = sources.len() > 1
                     || names[0].is_empty()
                     || order.is_sync
                     || to.is_empty()
                     || to.ends_with(b"/");
+                // Only a listing of a copy has hashes. Only its first item is used.
+                let itself = if hashes { View::Archive } else { View::Itself };
                 let destination = match is_into {
                     true => Destination::Known(inside),
                     false => Destination::Either {
-                        itself: list(vec![escape_pattern(to)], View::Itself, Vec::new())?,
+                        itself: list(vec![escape_pattern(to)], itself, Vec::new())?,
                         inside,
                         name: names[0].clone(),
                     },
@@ -207,9 +224,10 @@ impl Ends {
                 let to = destination.as_bytes();
                 let places: Vec<OsString> =
                     names.iter().map(|name| OsString::from_vec(join(to, name))).collect();
-                let set =
-                    source_set(&places, true)?.with_rules(compile(&rules)?).with_archive_mode(true);
-                let destination = Destination::Known(Box::new(set.plan().map(Ok)));
+                let set = source_set(&places, true)?
+                    .with_rules(compile(&rules)?)
+                    .with_archive_mode(!order.follows_links);
+                let destination = Destination::Known(Box::new(set.plan_hashed(hashes).map(Ok)));
                 Ok(Some(Self::Listings { source, destination, order: Vec::new() }))
             }
             Plan::Get { sources, destination, .. } => {
@@ -240,7 +258,7 @@ impl Ends {
         names: &SyncSender<Vec<u8>>,
     ) -> Result<Compared, CliError> {
         let _entered = runtime.enter();
-        let Order { mut options, is_sync, keeps_extras, mut observer } = order;
+        let Order { mut options, is_sync, keeps_extras, mut observer, .. } = order;
         let mut compared = Compared::default();
         let mut take = |difference: Difference| -> Result<bool, CliError> {
             if let Some(observer) = &mut observer {
@@ -268,7 +286,7 @@ impl Ends {
                     let Seen { path, outcome } = seen?;
                     let difference = match outcome {
                         Err(failure) => Difference::SourceFailed(path, failure),
-                        Ok(source) => match lookup(&to, is_into, &path) {
+                        Ok(source) => match lookup(&to, is_into, &path, options.content) {
                             Some(old) if options.is_same(&source, &old) => {
                                 Difference::Same { path, source }
                             }
@@ -382,8 +400,11 @@ impl Compared {
                 None
             }
             // The transfer reports the failure.
-            Difference::SourceFailed(path, _) => {
+            Difference::SourceFailed(path, failure) => {
                 self.source_failures += 1;
+                if self.source_errors.len() < ERRORS_KEPT {
+                    self.source_errors.push((path.clone(), failure));
+                }
                 self.entries += 1;
                 Some(path)
             }
@@ -444,7 +465,7 @@ fn is_pattern(path: &[u8]) -> bool {
 }
 
 /// Metadata of the file at the destination of an entry, if a file is there.
-fn lookup(to: &OsStr, is_into: bool, path: &[u8]) -> Option<Facts> {
+fn lookup(to: &OsStr, is_into: bool, path: &[u8], hashes: bool) -> Option<Facts> {
     let below = match is_into {
         true => Some(path),
         false => path.iter().position(|&byte| byte == b'/').map(|slash| &path[slash + 1..]),
@@ -453,7 +474,7 @@ fn lookup(to: &OsStr, is_into: bool, path: &[u8]) -> Option<Facts> {
         Some(below) => OsString::from_vec(join(to.as_bytes(), below)),
         None => to.to_owned(),
     };
-    sabul::internal::compare::facts_of(Path::new(&place))
+    sabul::internal::compare::facts_of(Path::new(&place), hashes)
 }
 
 fn compile(rules: &[Rule]) -> Result<Rules, CliError> {

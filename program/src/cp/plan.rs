@@ -24,8 +24,12 @@ pub(super) enum Plan {
 
 impl Plan {
     pub(super) fn of(args: &CopyArgs) -> Result<Self, CliError> {
+        Self::of_places(&args.places, args.recursive)
+    }
+
+    fn of_places(places: &[OsString], is_recursive: bool) -> Result<Self, CliError> {
         let places: Vec<Location> =
-            args.places.iter().map(|place| Location::parse(place)).collect::<Result<_, _>>()?;
+            places.iter().map(|place| Location::parse(place)).collect::<Result<_, _>>()?;
         let (destination, sources) = match places.split_last() {
             Some((destination, sources)) if !sources.is_empty() => (destination, sources),
             _ => {
@@ -48,7 +52,7 @@ impl Plan {
             Location::Local(destination) => {
                 let (server, sources) = remote_sources(sources)?;
                 let plan = Self::Get { server, sources, destination: destination.clone() };
-                if plan.writes_stdout() && (args.recursive || sources_count(&plan) > 1) {
+                if plan.writes_stdout() && (is_recursive || sources_count(&plan) > 1) {
                     return Err(CliError::usage(
                         "standard output takes a single file; name one source, without -r",
                     ));
@@ -60,13 +64,7 @@ impl Plan {
 
     /// Places of `sabul sync`: one source, and a directory that takes the source or its content.
     pub(super) fn of_sync(args: &CopyArgs) -> Result<Self, CliError> {
-        let [_, _] = &args.places[..] else {
-            return Err(CliError::usage("give one source and one destination: sabul sync SRC DST"));
-        };
-        let mut plan = match Self::of_local(args)? {
-            Some(plan) => plan,
-            None => Self::of(args)?,
-        };
+        let mut plan = Self::of_two(&args.places, args.recursive)?;
         if plan.reads_stdin() || plan.writes_stdout() {
             return Err(CliError::usage("sync does not support '-'; name directories"));
         }
@@ -85,10 +83,21 @@ impl Plan {
         Ok(plan)
     }
 
+    /// One source and one destination; both may be on this machine.
+    pub(super) fn of_two(places: &[OsString], is_recursive: bool) -> Result<Self, CliError> {
+        let [_, _] = places else {
+            return Err(CliError::usage("give one source and one destination"));
+        };
+        match Self::of_local(places)? {
+            Some(plan) => Ok(plan),
+            None => Self::of_places(places, is_recursive),
+        }
+    }
+
     /// Two directories on this machine.
-    fn of_local(args: &CopyArgs) -> Result<Option<Self>, CliError> {
+    fn of_local(places: &[OsString]) -> Result<Option<Self>, CliError> {
         let places: Vec<Location> =
-            args.places.iter().map(|place| Location::parse(place)).collect::<Result<_, _>>()?;
+            places.iter().map(|place| Location::parse(place)).collect::<Result<_, _>>()?;
         let [Location::Local(source), Location::Local(to)] = &places[..] else { return Ok(None) };
         let is_inside = |to: &Path| match (to.canonicalize(), Path::new(source).canonicalize()) {
             (Ok(to), Ok(source)) => to.starts_with(source),

@@ -44,12 +44,19 @@ impl Selecting {
         let Some(sync) = &self.sync else {
             let is_kept = args.preserve || args.archive;
             let options = CompareOptions {
+                content: args.checksum,
                 modes: is_kept,
                 owners: args.archive && is_root(),
                 directories: true,
                 ..CompareOptions::default()
             };
-            let order = Order { options, is_sync: false, keeps_extras: false, observer: None };
+            let order = Order {
+                options,
+                is_sync: false,
+                follows_links: false,
+                keeps_extras: false,
+                observer: None,
+            };
             return (!self.is_all).then_some(order);
         };
         let (is_put, delete) = (plan.is_put(), sync.delete);
@@ -60,6 +67,7 @@ impl Selecting {
         Some(Order {
             options: sync.options.clone(),
             is_sync: true,
+            follows_links: false,
             keeps_extras: delete,
             observer: (sync.prints || args.dry_run).then_some(print),
         })
@@ -76,6 +84,7 @@ impl Sync {
         let is_kept = copy.preserve || copy.archive;
         let options = CompareOptions {
             size_only: args.size_only,
+            content: copy.checksum,
             keep_newer: args.update,
             existing: args.existing,
             ignore_existing: args.ignore_existing,
@@ -315,7 +324,7 @@ async fn top(plan: &Plan, session: &Session) -> Result<Option<Facts>, CliError> 
         Plan::Put { sources, destination } => sources
             .first()
             .filter(|source| means_content(source.as_bytes()) && !destination.path.is_empty())
-            .and_then(|source| facts_of(&Path::new(source).join("."))),
+            .and_then(|source| facts_of(&Path::new(source).join("."), false)),
         Plan::Get { sources, .. } => match sources.first() {
             Some(source) if means_content(source) => {
                 let mut place = escape_pattern(source);

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::process::Output;
 
+use crate::common::schema::expect;
 use crate::common::{Bench, content, expect_code, run, stderr};
 
 const SERVE: [&str; 4] = ["serve", "--root", "root", "--allow-rm"];
@@ -176,6 +177,44 @@ fn names_that_look_like_patterns_are_taken_literally() {
     done(&bench, &["sync", "--delete", "--delete-limit", "9", "d[1]/", &url]);
     assert_eq!(fs::read(bench.root("d1/f2")).unwrap(), b"not mine");
     assert_eq!(fs::read(bench.root("d[1]/f*")).unwrap(), b"x");
+}
+
+#[test]
+fn verify_finds_each_difference_in_content() {
+    let bench = with_tree(&SERVE);
+    let url = bench.url("copy");
+    let verify = ["verify", "src/", &url];
+    done(&bench, &["sync", "-a", "src/", &url]);
+    let (_, last) = done(&bench, &verify);
+    assert!(last.starts_with("23 files"), "{last}");
+    // Another content with the size and time of the source.
+    let time = fs::metadata(bench.path("src/a/f3")).unwrap().modified().unwrap();
+    fs::write(bench.root("copy/a/f3"), content(99, 100)).unwrap();
+    fs::File::open(bench.root("copy/a/f3")).unwrap().set_modified(time).unwrap();
+    fs::remove_file(bench.root("copy/a/f4")).unwrap();
+    fs::write(bench.root("copy/mine"), "x").unwrap();
+    let differs = at(&bench, &verify);
+    expect_code(&differs, 5);
+    let lines = String::from_utf8_lossy(&differs.stdout).into_owned();
+    assert_eq!(lines, "differs  a/f3\nmissing  a/f4\nextra    mine\n");
+    let json = at(&bench, &[&verify[..], &["--json"]].concat());
+    expect(&serde_json::from_slice(&json.stdout).unwrap(), "verify");
+    // Size and time do not show the difference, but -c does.
+    done(&bench, &["cp", "-r", "src/", &url]);
+    assert_eq!(fs::read(bench.root("copy/a/f3")).unwrap(), content(99, 100));
+    let (_, last) = done(&bench, &["cp", "-rc", "src/", &url]);
+    assert!(last.contains("in 1 file"), "{last}");
+    assert_eq!(fs::read(bench.root("copy/a/f3")).unwrap(), content(3, 100));
+    let (_, last) = done(&bench, &["cp", "-c", "src/a/f5", &bench.url("copy/a/f5")]);
+    assert!(last.starts_with("nothing to copy; 1 file"), "{last}");
+    fs::File::open(bench.root("copy/a/f5")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    let (_, last) = done(&bench, &["sync", "-c", "src/", &url]);
+    assert!(last.starts_with("nothing to copy"), "{last}");
+    let (here, there) = (bench.path("src/a/f5"), bench.root("copy/a/f5"));
+    let time = |path| fs::metadata(path).unwrap().modified().unwrap();
+    assert_eq!(time(here), time(there), "only the time is set");
+    let (_, last) = done(&bench, &["verify", &bench.url("copy/a/"), "src/a"]);
+    assert!(last.starts_with("22 files"), "{last}");
 }
 
 #[test]

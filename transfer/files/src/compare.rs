@@ -14,6 +14,8 @@ use sabul_wire::control::{Facts, Failure, FailureCode, Seen, SeenKind};
 pub struct CompareOptions {
     /// Files of equal size are equal, whatever their times.
     pub size_only: bool,
+    /// Files of equal size are equal if their hashes are, whatever their times.
+    pub content: bool,
     /// A newer file at the destination stays.
     pub keep_newer: bool,
     /// Only entries that exist at the destination are copied.
@@ -240,16 +242,25 @@ impl CompareOptions {
         (are_directories && !self.directories) || !self.differs(source, old)
     }
 
-    /// Whether kind, size or time differ.
+    /// Whether kind, size, and hash or time differ.
     fn content_differs(&self, source: &Facts, old: &Facts) -> bool {
         let is_directory = source.kind == SeenKind::Directory;
+        let is_file = source.kind == SeenKind::File;
         source.kind != old.kind
             || (!is_directory && source.size != old.size)
-            || (!self.size_only && !is_same_time(source, old, self.window_ns))
+            || match self.content && is_file {
+                true => source.hash.is_none() || source.hash != old.hash,
+                false => self.time_differs(source, old),
+            }
+    }
+
+    fn time_differs(&self, source: &Facts, old: &Facts) -> bool {
+        !self.size_only && !is_same_time(source, old, self.window_ns)
     }
 
     fn differs(&self, source: &Facts, old: &Facts) -> bool {
         self.content_differs(source, old)
+            || self.time_differs(source, old)
             || (self.modes
                 && source.kind != SeenKind::Link
                 && (source.mode ^ old.mode) & 0o777 != 0)
@@ -313,8 +324,15 @@ mod tests {
     const T: i64 = 1_700_000_000_123_456_789;
 
     fn seen(path: &str, kind: SeenKind, size: u64, modified_ns: i64) -> Result<Seen, Infallible> {
-        let facts =
-            Facts { kind, size, mode: 0o644, modified_ns: Some(modified_ns), owner: 0, group: 0 };
+        let facts = Facts {
+            kind,
+            size,
+            mode: 0o644,
+            modified_ns: Some(modified_ns),
+            owner: 0,
+            group: 0,
+            hash: None,
+        };
         Ok(Seen { path: path.into(), outcome: Ok(facts) })
     }
 
@@ -411,6 +429,20 @@ mod tests {
         assert_eq!(one(CompareOptions { ignore_existing: true, ..plain() }, T, 0), ["same f"]);
         let existing = CompareOptions { existing: true, ..plain() };
         assert_eq!(compare(existing, vec![file("f", 1, T)], vec![]), ["same f"]);
+    }
+
+    #[test]
+    fn with_hashes_the_content_decides_and_times_are_adjusted() {
+        let options = CompareOptions { content: true, ..CompareOptions::default() };
+        let hashed = |modified_ns, hash: u8| {
+            let mut seen = file("f", 1, modified_ns).unwrap();
+            seen.outcome = seen.outcome.map(|facts| Facts { hash: Some([hash; 32]), ..facts });
+            vec![Ok(seen)]
+        };
+        assert_eq!(compare(options.clone(), hashed(T, 1), hashed(T, 1)), ["same f"]);
+        assert_eq!(compare(options.clone(), hashed(T, 1), hashed(T, 2)), ["changed f"]);
+        assert_eq!(compare(options.clone(), hashed(T, 1), hashed(0, 1)), ["adjust f"]);
+        assert_eq!(compare(options, hashed(T, 1), vec![file("f", 1, T)]), ["changed f"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Directory listings without reading content; also makes folders and removes files.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use sabul_content::Printable;
 use sabul_wire::control::{EntryKind, Facts, Failure, FailureCode, Rule, Seen, SeenKind, View};
 
-use super::entry_error::root_write_failure;
+use super::entry_error::{read_failure, root_write_failure};
 use super::glob::{self, Matches};
 use super::rules::Rules;
 use super::source::{Found, SourceSet, Step, Walk};
@@ -19,17 +20,23 @@ use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootLink, RootPath};
 /// Maximum number of names held while a folder is listed or removed. Ours: some 5 MB.
 const NAMES_HELD: usize = 100_000;
 
+/// Bytes of a file that are read at once to hash them.
+const HASHED_AT_ONCE: usize = 1 << 20;
+
 /// Entries that a copy of local files would send, in order.
 #[derive(Debug)]
 pub struct Planned {
     pub(super) walk: Walk,
+    /// Read and hash the content of files.
+    pub(super) hashes: bool,
 }
 
 impl Iterator for Planned {
     type Item = Seen;
 
     fn next(&mut self) -> Option<Seen> {
-        self.walk.next().map(seen)
+        let found = self.walk.next()?;
+        Some(seen(found, self.hashes.then(|| self.walk.tree())))
     }
 }
 
@@ -41,8 +48,8 @@ pub struct DirectoryListing(ListingKind);
 enum ListingKind {
     /// A plain listing; symbolic links are shown as links.
     PathWalk(PathWalk),
-    /// Entries that a copy would send.
-    Copy(Box<Walk>),
+    /// Entries that a copy would send, with hashes if the flag is set.
+    Copy(Box<Walk>, bool),
 }
 
 /// Result of a step of a listing.
@@ -66,6 +73,7 @@ impl DirectoryListing {
         places: Vec<Vec<u8>>,
         view: View,
         rules: &[Rule],
+        hashes: bool,
     ) -> Result<Self, Failure> {
         let rules = Rules::new(rules)?;
         let recursive = match view {
@@ -83,15 +91,15 @@ impl DirectoryListing {
             None => SourceSet::as_user(places, recursive),
         };
         let set = set.with_rules(rules).with_patterns().with_archive_mode(view == View::Archive);
-        Ok(Self(ListingKind::Copy(Box::new(set.into_listing()))))
+        Ok(Self(ListingKind::Copy(Box::new(set.into_listing()), hashes)))
     }
 
     /// Continues to the next item, or up to a pause.
     pub fn step(&mut self) -> ListingStep {
         match &mut self.0 {
             ListingKind::PathWalk(places) => places.step(),
-            ListingKind::Copy(walk) => match walk.step() {
-                Step::Found(found) => ListingStep::Seen(seen(found)),
+            ListingKind::Copy(walk, hashes) => match walk.step() {
+                Step::Found(found) => ListingStep::Seen(seen(found, hashes.then(|| walk.tree()))),
                 Step::Pause => ListingStep::Pause,
                 Step::End => ListingStep::End,
             },
@@ -104,9 +112,9 @@ fn path_of(place: Vec<u8>) -> PathBuf {
     OsString::from_vec(place).into()
 }
 
-/// Converts an entry of the walk to an item of the listing.
-fn seen(found: Found) -> Seen {
-    let Found { entry, failure, owner: (owner, group), size, .. } = found;
+/// Converts an entry of the walk to an item of the listing. With `tree`, the content of a file is hashed.
+fn seen(found: Found, tree: Option<&Tree>) -> Seen {
+    let Found { entry, mut failure, owner: (owner, group), size, path, .. } = found;
     let kind = match entry.kind {
         EntryKind::File(_) | EntryKind::HardLink => SeenKind::File,
         EntryKind::Directory => SeenKind::Directory,
@@ -114,13 +122,43 @@ fn seen(found: Found) -> Seen {
         EntryKind::SymbolicLink => SeenKind::Link,
     };
     let (mode, modified_ns) = (entry.mode.unwrap_or(0), entry.modified_ns);
-    let facts = Facts { kind, size, mode, modified_ns, owner, group };
+    let mut hash = None;
+    if let Some(tree) = tree.filter(|_| failure.is_none() && kind == SeenKind::File) {
+        match hash_of(tree, &path) {
+            Ok(found) => hash = Some(found),
+            Err(error) => failure = Some(error),
+        }
+    }
+    let facts = Facts { kind, size, mode, modified_ns, owner, group, hash };
     Seen { path: entry.path, outcome: failure.map_or(Ok(facts), Err) }
 }
 
-/// The metadata of a local path, if the path exists; links are not followed.
-pub fn facts_of(path: &Path) -> Option<Facts> {
-    Tree::Local.examine(path, LinkTarget::Itself).ok().map(|metadata| facts(&metadata))
+/// The metadata of a local path, if the path exists; links are not followed. With `hashes`, the content of a file is
+/// hashed.
+pub fn facts_of(path: &Path, hashes: bool) -> Option<Facts> {
+    let found = facts(&Tree::Local.examine(path, LinkTarget::Itself).ok()?);
+    let is_hashed = hashes && found.kind == SeenKind::File;
+    let hash = is_hashed.then(|| hash_of(&Tree::Local, path).ok()).flatten();
+    Some(Facts { hash, ..found })
+}
+
+/// BLAKE3 hash of the content of a file.
+fn hash_of(tree: &Tree, path: &Path) -> Result<[u8; 32], Failure> {
+    let file = tree.open(path)?;
+    let (mut hasher, mut content, mut at) = (blake3::Hasher::new(), Vec::new(), 0);
+    loop {
+        content.clear();
+        content.reserve_exact(HASHED_AT_ONCE);
+        match file.read_at(&mut content, at) {
+            Ok(0) => return Ok(*hasher.finalize().as_bytes()),
+            Ok(_) => {
+                hasher.update(&content);
+                at += content.len() as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(read_failure(path.as_os_str().as_bytes(), &error)),
+        }
+    }
 }
 
 fn facts(metadata: &Metadata) -> Facts {
@@ -131,7 +169,7 @@ fn facts(metadata: &Metadata) -> Facts {
         Kind::Other => SeenKind::Other,
     };
     let &Metadata { size, mode, mtime, owner, group, .. } = metadata;
-    Facts { kind, size, mode, modified_ns: modified_ns(mtime), owner, group }
+    Facts { kind, size, mode, modified_ns: modified_ns(mtime), owner, group, hash: None }
 }
 
 /// A walk that follows only links that were named.

@@ -233,7 +233,12 @@ impl SourceSet {
 
     /// Lists the entries in order without reading content; standard input is not listed.
     pub fn plan(self) -> Planned {
-        Planned { walk: self.into_listing() }
+        Planned { walk: self.into_listing(), hashes: false }
+    }
+
+    /// As [`Self::plan`]; reads and hashes the content of files, if `hashes` is true.
+    pub fn plan_hashed(self, hashes: bool) -> Planned {
+        Planned { walk: self.into_listing(), hashes }
     }
 
     /// The walk of a listing.

@@ -91,6 +91,7 @@ mod tests {
             modified_ns: Some(1_795_401_956_000_000_000),
             owner: 0,
             group: 100,
+            hash: None,
         };
         assert_eq!(bits(&some), "drwxr-xr-t");
         assert_eq!(time(some.modified_ns).unwrap(), "2026-11-23 02:45:56Z");

@@ -132,6 +132,25 @@ impl ErrorJson {
     }
 }
 
+/// Result of `verify --json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VerifyJson {
+    /// Number of files with equal content.
+    pub files: u64,
+    /// Bytes of these files.
+    pub bytes: u64,
+    /// Number of entries of the source that differ or are missing at the destination.
+    pub different: u64,
+    /// Number of entries that exist only at the destination.
+    pub extra: u64,
+    /// Whether both trees are equal and were read completely.
+    pub verified: bool,
+    /// Exit code of the program.
+    pub exit: u8,
+    /// Entries that could not be read.
+    pub errors: Vec<ErrorJson>,
+}
+
 /// One entry on another machine: a line of `ls --json` and `stat --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SeenJson {

@@ -447,6 +447,8 @@ pub enum Request {
         /// Include and exclude rules of a copy; at most [`MAX_RULES`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_RULES>")]
         rules: Vec<Rule>,
+        /// Read and hash the content of regular files, for the views of a copy.
+        hashes: bool,
     },
     /// Removes files, links and directories (push); without a channel.
     Remove {

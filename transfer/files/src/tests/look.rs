@@ -21,7 +21,8 @@ fn disk() -> MemoryDisk {
 /// All names below the root, as listed.
 fn names(disk: &MemoryDisk) -> Vec<String> {
     let disk = Arc::new(disk.clone());
-    let mut listing = DirectoryListing::new(Some(disk), vec![Vec::new()], View::All, &[]).unwrap();
+    let mut listing =
+        DirectoryListing::new(Some(disk), vec![Vec::new()], View::All, &[], false).unwrap();
     let mut names = Vec::new();
     loop {
         match listing.step() {

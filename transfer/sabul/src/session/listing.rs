@@ -25,7 +25,7 @@ const WAITING_MAX: usize = 4096;
 /// A message is sent once its entries take about this many bytes.
 const BATCH_BYTES: usize = 128 << 10;
 /// Most bytes of an entry besides its path; a failure takes more.
-const SEEN_BYTES: usize = 64;
+const SEEN_BYTES: usize = 96;
 
 /// Entries of a listing at the peer, one by one. Dropping the value cancels the listing.
 #[derive(Debug)]
@@ -65,7 +65,21 @@ impl Session {
         view: View,
         rules: Vec<Rule>,
     ) -> Result<Listing, Error> {
-        let request = control::Request::Look { places, view, rules };
+        self.list_hashed(places, view, rules, false)
+    }
+
+    /// As [`Self::list`]; with `hashes` the peer reads and hashes the content of the files of a copy.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    pub fn list_hashed(
+        &self,
+        places: Vec<Vec<u8>>,
+        view: View,
+        rules: Vec<Rule>,
+        hashes: bool,
+    ) -> Result<Listing, Error> {
+        let request = control::Request::Look { places, view, rules, hashes };
         let mailbox = self.send_request(Direction::Receive, request)?;
         let (entry_sender, entries) = mpsc::channel(WAITING_MAX);
         let control = self.inner.cx.control.clone();
@@ -272,12 +286,12 @@ impl ListingRequest {
     pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
         let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
         let cx = self.pending.cx.clone();
-        let (control::Request::Look { places, view, rules }, control::Direction::Pull) =
+        let (control::Request::Look { places, view, rules, hashes }, control::Direction::Pull) =
             (open.request, open.direction)
         else {
             return turn_away(&cx, &mailbox, other_way());
         };
-        let directory_listing = match DirectoryListing::new(disk, places, view, &rules) {
+        let directory_listing = match DirectoryListing::new(disk, places, view, &rules, hashes) {
             Ok(directory_listing) => directory_listing,
             Err(failure) => return turn_away(&cx, &mailbox, failure),
         };

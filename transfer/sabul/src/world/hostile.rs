@@ -29,6 +29,7 @@ impl HostilePeer {
             modified_ns: None,
             owner: 0,
             group: 0,
+            hash: None,
         };
         let is_there = self.0.random.below(2) == 0;
         Seen {

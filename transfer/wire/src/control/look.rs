@@ -65,6 +65,8 @@ pub struct Facts {
     pub owner: u32,
     /// Group id.
     pub group: u32,
+    /// BLAKE3 hash of the content of a regular file, if the listing was requested with hashes.
+    pub hash: Option<[u8; 32]>,
 }
 
 /// Kind of a directory entry.

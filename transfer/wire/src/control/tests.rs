@@ -121,6 +121,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
             places: vec![Vec::new(); sources],
             view: View::All,
             rules,
+            hashes: false,
         }))
     };
     let seen = |count, length| {
@@ -347,6 +348,7 @@ fn file_requests_and_answers_have_the_documented_bytes() {
         modified_ns: Some(-1),
         owner: 1,
         group: 2,
+        hash: None,
     };
     let entries = vec![
         Seen { path: b"a".to_vec(), outcome: Ok(facts) },
@@ -355,7 +357,7 @@ fn file_requests_and_answers_have_the_documented_bytes() {
     let seen = Message::Seen { transfer: 3, entries, is_last: true };
     let expected = [
         &[6, 3, 2][..],
-        &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2],
+        &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2, 0],
         &[1, b'b', 1, 4, 2, b'n', b'o'],
         &[1],
     ];
@@ -377,8 +379,8 @@ fn file_requests_and_answers_have_the_documented_bytes() {
             &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1, 1][..],
         ),
         (
-            Request::Look { places: places.clone(), view: View::Tree, rules },
-            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o'],
+            Request::Look { places: places.clone(), view: View::Tree, rules, hashes: true },
+            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1],
         ),
         (Request::Remove { places: places.clone(), recursive: true }, &[5, 1, 1, b'x', 1]),
         (Request::MakeFolders { places, parents: false }, &[6, 1, 1, b'x', 0]),
