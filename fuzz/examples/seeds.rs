@@ -197,6 +197,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     range: Some(Range { offset: 300, length: Some(5) }),
                     archive: true,
                     links_out: true,
+                    selected: true,
                 },
             )?,
         ),
@@ -204,7 +205,12 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             "open-look",
             open(
                 Direction::Pull,
-                Request::Look { places: vec![b"d/*.nc".to_vec()], view: View::Tree, rules },
+                Request::Look {
+                    places: vec![b"d/*.nc".to_vec()],
+                    view: View::Tree,
+                    rules,
+                    hashes: true,
+                },
             )?,
         ),
         (
