@@ -159,6 +159,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
         modified_ns: Some(-1),
         owner: 1000,
         group: 100,
+        hash: None,
     };
     let failure = Failure::new(FailureCode::NotFound, "nothing there");
     Ok(vec![
@@ -210,6 +211,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     view: View::Tree,
                     rules,
                     hashes: true,
+                    literal: true,
                 },
             )?,
         ),

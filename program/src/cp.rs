@@ -109,7 +109,7 @@ async fn run_with(args: CopyArgs, selecting: Selecting) -> Result<u8, CliError> 
         selecting,
         compared: Compared::default(),
         removed: 0,
-        incomplete: None,
+        incomplete: Vec::new(),
     };
     let mut result = copy(&args, &mut outcome).await;
     outcome.json.policy = Some(args.policy.name());
@@ -156,7 +156,7 @@ struct Outcome {
     /// Number of removed entries.
     removed: u64,
     /// Reason why entries were not removed or their metadata was not set.
-    incomplete: Option<ErrorJson>,
+    incomplete: Vec<ErrorJson>,
 }
 
 /// Returns the places of the copy, separated by spaces.
@@ -294,12 +294,23 @@ async fn attempts(
                 let pipe = Pipe::closing(pipe_closed);
                 let mut result =
                     transfer(args, &plan, &session, options, interrupt, outcome, pipe).await;
-                if result.is_ok() && outcome.compared.conflicts > 0 && outcome.removed > 0 {
+                if let Ok(first) = &result
+                    && outcome.compared.conflicts > 0
+                    && outcome.removed > 0
+                {
+                    let first = first.clone();
                     // Entries of another kind are removed now.
                     let (pipe, removed) = (Pipe::closing(pipe_closed), outcome.removed);
                     let again = transfer(args, &plan, &session, options, interrupt, outcome, pipe);
-                    result = again.await;
-                    outcome.removed += removed;
+                    result = again.await.and_then(|second| {
+                        outcome.removed += removed;
+                        match outcome.compared.conflicts {
+                            0 => Ok(sum(first, second)),
+                            left => Err(CliError::failed(format!(
+                                "{left} entries of another kind at the destination were not replaced"
+                            ))),
+                        }
+                    });
                 }
                 // Closed in order even after a failure: otherwise the peer reports a broken
                 // connection.
@@ -456,16 +467,23 @@ async fn transfer(
         Err(error) => Err(error),
     };
     meter.clear();
-    let report = result?;
+    let mut report = result?;
     if let Some(task) = comparing {
         outcome.compared = task.await.map_err(|_| CliError::failed("the comparison failed"))??;
     }
+    // Entries that were not listed are failures of the copy.
+    report.entries_failed += outcome.compared.source_failures;
+    report.failures.append(&mut outcome.compared.source_errors);
+    let failures = std::mem::take(&mut outcome.compared.destination_failures);
+    print_failures(&failures, failures.len() as u64, outcome);
+    let failures = failures.iter().map(|(path, why)| ErrorJson::of_entry(path, why));
+    outcome.incomplete.extend(failures);
     if let Some(sync) = &outcome.selecting.sync {
-        for (path, failure) in outcome.compared.destination_failures.iter().take(FAILURES_SHOWN) {
-            output::error(format_args!("{}: {failure}", Printable(path)));
-            outcome.code = FAILED;
-        }
         if outcome.selecting.is_dry {
+            if let Err(error) = sync.check(&report, &outcome.compared) {
+                output::error(&error);
+                outcome.code = FAILED;
+            }
             return Ok(report);
         }
         let changed = tokio::select! {
@@ -479,11 +497,22 @@ async fn transfer(
             Err(error) => {
                 output::error(&error);
                 outcome.code = FAILED;
-                outcome.incomplete = Some(json::error(&error));
+                outcome.incomplete.push(json::error(&error));
             }
         }
     }
     Ok(report)
+}
+
+/// Report of two transfers of one copy.
+fn sum(first: Report, mut second: Report) -> Report {
+    second.bytes += first.bytes;
+    second.bytes_resumed += first.bytes_resumed;
+    second.bytes_durable += first.bytes_durable;
+    second.entries += first.entries;
+    second.files += first.files;
+    second.elapsed += first.elapsed;
+    second
 }
 
 /// Reports the result of a transfer that reached its end.
@@ -492,7 +521,7 @@ fn conclude(args: &CopyArgs, report: &Report, pipe_closed: &AtomicBool, outcome:
     outcome.json.skipped_files = outcome.compared.same_files;
     outcome.json.skipped_bytes = outcome.compared.same_bytes;
     outcome.json.removed = outcome.removed;
-    outcome.json.errors.extend(outcome.incomplete.take());
+    outcome.json.errors.append(&mut outcome.incomplete);
     if pipe_closed.load(Ordering::Acquire) {
         // The reader of standard output closed the pipe, which is not an error.
         outcome.json.errors.clear();

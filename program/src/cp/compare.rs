@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use sabul::Session;
 use sabul::files::{Facts, Listing, Rule, Seen, SeenKind, View};
+use sabul::internal::Rules;
 use sabul::internal::compare::{CompareOptions, Comparison, Difference, Selected, Selection};
-use sabul::internal::{Rules, escape_pattern};
 use sabul::{Error, Failure, FailureCode};
+use sabul_content::RelativePath;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -40,7 +41,7 @@ pub(super) struct Compared {
     pub(super) entries: u64,
     pub(super) files: u64,
     pub(super) bytes: u64,
-    /// All entries of the source.
+    /// All entries of the source, without a named directory itself.
     pub(super) source_entries: u64,
     /// Parts of the source that could not be listed.
     pub(super) source_failures: u64,
@@ -146,7 +147,7 @@ impl Comparing {
 /// Both ends of a copy.
 enum Ends {
     /// Two listings in the order of a walk.
-    Listings { source: Entries, destination: Destination, order: Vec<Vec<u8>> },
+    Listings { source: Entries, destination: Destination, order: Vec<Vec<u8>>, tops: u64 },
     /// A listing of the source, and lookups of single names at this machine: the destination, and whether it is a
     /// directory that takes the sources.
     Lookups { source: Entries, to: OsString, is_into: bool },
@@ -177,9 +178,14 @@ impl Ends {
             (_, true) => View::Tree,
             _ => View::Files,
         };
-        let list = |places: Vec<Vec<u8>>, view, rules: Vec<Rule>| -> Result<Entries, CliError> {
+        let list = |places: Vec<Vec<u8>>,
+                    view,
+                    rules: Vec<Rule>,
+                    is_literal|
+         -> Result<Entries, CliError> {
             let is_copy = !matches!(view, View::Itself);
-            let listing = session.list_hashed(places, view, rules, hashes && is_copy)?;
+            let listing =
+                session.list_for_copy(places, view, rules, (hashes && is_copy, is_literal))?;
             Ok(Box::new(Remote { listing, runtime: runtime.clone() }))
         };
         let there = if order.is_sync { rules.clone() } else { Vec::new() };
@@ -195,9 +201,9 @@ impl Ends {
                     .with_links_out(args.copy_links);
                 let source: Entries = Box::new(set.plan_hashed(hashes).map(Ok));
                 let to = &destination.path;
-                let place = |name: &Vec<u8>| escape_pattern(&join(to, name));
+                let place = |name: &Vec<u8>| join(to, name);
                 let places = names.iter().map(place).collect();
-                let inside = list(places, there_view, there)?;
+                let inside = list(places, there_view, there, true)?;
                 let is_into = sources.len() > 1
                     || names[0].is_empty()
                     || order.is_sync
@@ -208,19 +214,22 @@ impl Ends {
                 let destination = match is_into {
                     true => Destination::Known(inside),
                     false => Destination::Either {
-                        itself: list(vec![escape_pattern(to)], itself, Vec::new())?,
+                        itself: list(vec![to.clone()], itself, Vec::new(), true)?,
                         inside,
                         name: names[0].clone(),
                     },
                 };
+                let tops = tops_of(&names);
                 let order = if names.len() > 1 { names } else { Vec::new() };
-                Ok(Some(Self::Listings { source, destination, order }))
+                Ok(Some(Self::Listings { source, destination, order, tops }))
             }
+            // A listing does not follow links that lead out of the sources.
+            Plan::Get { .. } if args.copy_links => Ok(None),
             Plan::Get { sources, destination, .. } if order.is_sync => {
                 let Some(names) = names_of(sources.iter().map(|source| &source[..])) else {
                     return Ok(None);
                 };
-                let source = list(sources.clone(), view, rules.clone())?;
+                let source = list(sources.clone(), view, rules.clone(), false)?;
                 let to = destination.as_bytes();
                 let places: Vec<OsString> =
                     names.iter().map(|name| OsString::from_vec(join(to, name))).collect();
@@ -228,7 +237,8 @@ impl Ends {
                     .with_rules(compile(&rules)?)
                     .with_archive_mode(!order.follows_links);
                 let destination = Destination::Known(Box::new(set.plan_hashed(hashes).map(Ok)));
-                Ok(Some(Self::Listings { source, destination, order: Vec::new() }))
+                let tops = tops_of(&names);
+                Ok(Some(Self::Listings { source, destination, order: Vec::new(), tops }))
             }
             Plan::Get { sources, destination, .. } => {
                 let is_into = is_into(sources, destination) || Path::new(destination).is_dir();
@@ -244,9 +254,17 @@ impl Ends {
                 if !may_exist {
                     return Ok(None);
                 }
-                let source = list(sources.clone(), view, rules)?;
+                let source = list(sources.clone(), view, rules, false)?;
                 Ok(Some(Self::Lookups { source, to: destination.clone(), is_into }))
             }
+        }
+    }
+
+    /// Number of sources that are entries themselves.
+    fn tops(&self) -> u64 {
+        match self {
+            Self::Listings { tops, .. } => *tops,
+            Self::Lookups { .. } => 0,
         }
     }
 
@@ -260,6 +278,7 @@ impl Ends {
         let _entered = runtime.enter();
         let Order { mut options, is_sync, keeps_extras, mut observer, .. } = order;
         let mut compared = Compared::default();
+        let tops = self.tops();
         let mut take = |difference: Difference| -> Result<bool, CliError> {
             if let Some(observer) = &mut observer {
                 observer(&difference)?;
@@ -271,7 +290,7 @@ impl Ends {
             Ok(name.is_none_or(|name| names.send(name).is_ok()))
         };
         match self {
-            Self::Listings { source, destination, order } => {
+            Self::Listings { source, destination, order, .. } => {
                 options.order = order;
                 let destination = destination.resolve()?;
                 let destination = tolerant(destination, !is_sync);
@@ -286,9 +305,16 @@ impl Ends {
                     let Seen { path, outcome } = seen?;
                     let difference = match outcome {
                         Err(failure) => Difference::SourceFailed(path, failure),
+                        Ok(_) if RelativePath::new(&*path).is_err() => {
+                            let text = "the peer lists an invalid name";
+                            Difference::SourceFailed(
+                                path,
+                                Failure::new(FailureCode::Protocol, text),
+                            )
+                        }
                         Ok(source) => match lookup(&to, is_into, &path, options.content) {
                             Some(old) if options.is_same(&source, &old) => {
-                                Difference::Same { path, source }
+                                Difference::Same { path, source, is_there: true }
                             }
                             old => Difference::Copy { path, source, old },
                         },
@@ -299,6 +325,7 @@ impl Ends {
                 }
             }
         }
+        compared.source_entries = compared.source_entries.saturating_sub(tops);
         Ok(compared)
     }
 }
@@ -375,7 +402,11 @@ impl Compared {
                 }
                 Some(path)
             }
-            Difference::Same { path, source } | Difference::Adjust { path, source, .. } => {
+            Difference::Same { is_there: false, .. } => {
+                self.source_entries += 1;
+                None
+            }
+            Difference::Same { path, source, .. } | Difference::Adjust { path, source, .. } => {
                 self.source_entries += 1;
                 self.destination_entries += 1;
                 if is_adjusted && !is_sync {
@@ -399,17 +430,18 @@ impl Compared {
                 }
                 None
             }
-            // The transfer reports the failure.
             Difference::SourceFailed(path, failure) => {
                 self.source_failures += 1;
                 if self.source_errors.len() < ERRORS_KEPT {
-                    self.source_errors.push((path.clone(), failure));
+                    self.source_errors.push((path, failure));
                 }
-                self.entries += 1;
-                Some(path)
+                None
             }
             Difference::DestinationFailed(path, failure) => {
-                self.destination_failures.push((path, failure));
+                // Without a removal, nothing depends on the entry.
+                if keeps_extras {
+                    self.destination_failures.push((path, failure));
+                }
                 None
             }
             Difference::Disordered(path) => {
@@ -437,6 +469,10 @@ impl Iterator for Remote {
     }
 }
 
+fn tops_of(names: &[Vec<u8>]) -> u64 {
+    names.iter().filter(|name| !name.is_empty()).count() as u64
+}
+
 /// Names of these sources in the transfer; empty for the content of a directory. `None` if names can collide.
 fn names_of<'a>(sources: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Vec<u8>>> {
     let name = |source: &[u8]| match means_content(source) {
@@ -460,8 +496,8 @@ pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-fn is_pattern(path: &[u8]) -> bool {
-    escape_pattern(path) != path
+pub(super) fn is_pattern(path: &[u8]) -> bool {
+    sabul::internal::escape_pattern(path) != path
 }
 
 /// Metadata of the file at the destination of an entry, if a file is there.

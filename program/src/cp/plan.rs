@@ -11,7 +11,7 @@ use sabul_content::Printable;
 use sabul_front::failures::Machines;
 use sabul_front::pipe::Pipe;
 
-use super::compare::Names;
+use super::compare::{Names, is_pattern};
 use crate::args::CopyArgs;
 use crate::error::CliError;
 
@@ -65,6 +65,16 @@ impl Plan {
     /// Places of `sabul sync`: one source, and a directory that takes the source or its content.
     pub(super) fn of_sync(args: &CopyArgs) -> Result<Self, CliError> {
         let mut plan = Self::of_two(&args.places, args.recursive)?;
+        if let Self::Get { sources, .. } = &plan {
+            if args.copy_links {
+                return Err(CliError::usage(
+                    "sync does not support -L for downloads; leave out -L",
+                ));
+            }
+            if sources.iter().any(|source| is_pattern(source)) {
+                return Err(CliError::usage("sync does not support patterns; name one directory"));
+            }
+        }
         if plan.reads_stdin() || plan.writes_stdout() {
             return Err(CliError::usage("sync does not support '-'; name directories"));
         }
@@ -103,7 +113,9 @@ impl Plan {
             (Ok(to), Ok(source)) => to.starts_with(source),
             _ => false,
         };
-        if Path::new(to).ancestors().take(2).any(is_inside) {
+        let absolute = std::path::absolute(to).unwrap_or_else(|_| PathBuf::from(to));
+        let above = absolute.ancestors().find(|above| above.exists());
+        if above.is_some_and(is_inside) {
             return Err(CliError::usage(format!(
                 "the destination '{}' is inside of the source '{}'; choose another destination",
                 Printable(to.as_bytes()),
@@ -195,7 +207,9 @@ impl Plan {
                 };
                 match names {
                     Some(names) => {
-                        session.get_selected(sources, Box::new(names), to, options).await?
+                        session
+                            .get_selected(sources, is_recursive, Box::new(names), to, options)
+                            .await?
                     }
                     None => session.get(sources, is_recursive, to, options).await?,
                 }

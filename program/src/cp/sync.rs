@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use sabul::files::{Facts, NewMetadata, Owner, SeenKind, View};
-use sabul::internal::compare::{CompareOptions, Difference, facts_of, set_metadata};
+use sabul::internal::compare::{CompareOptions, Difference, facts_of, rename, set_metadata};
 use sabul::internal::escape_pattern;
-use sabul::{Failure, Report, Session};
+use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
 
 use super::Selecting;
@@ -26,6 +27,8 @@ const REMOVED_SHARE_MAX: u64 = 10;
 /// Entries and bytes of names in one request.
 const PLACES_AT_ONCE: usize = 1000;
 const BYTES_AT_ONCE: usize = 128 << 10;
+/// Files of one name that the trash keeps.
+const KEPT_OF_A_NAME: u32 = 1000;
 
 /// Settings of `sabul sync`.
 #[derive(Debug)]
@@ -48,6 +51,7 @@ impl Selecting {
                 modes: is_kept,
                 owners: args.archive && is_root(),
                 directories: true,
+                copies_disordered: true,
                 ..CompareOptions::default()
             };
             let order = Order {
@@ -59,16 +63,18 @@ impl Selecting {
             };
             return (!self.is_all).then_some(order);
         };
-        let (is_put, delete) = (plan.is_put(), sync.delete);
-        let print: Observer = Box::new(move |difference| match line(difference, is_put, delete) {
-            Some(line) => output::print_line(line),
-            None => Ok(()),
-        });
+        let is_put = plan.is_put();
+        let options = sync.options.clone();
+        let print: Observer =
+            Box::new(move |difference| match line(difference, &options, is_put) {
+                Some(line) => output::print_line(line),
+                None => Ok(()),
+            });
         Some(Order {
             options: sync.options.clone(),
             is_sync: true,
             follows_links: false,
-            keeps_extras: delete,
+            keeps_extras: sync.delete,
             observer: (sync.prints || args.dry_run).then_some(print),
         })
     }
@@ -80,6 +86,9 @@ impl Sync {
         let copy = &args.copy;
         if copy.json && copy.dry_run {
             return Err(CliError::usage("sync -n prints lines; leave out --json"));
+        }
+        if args.itemize_changes && (copy.json || copy.json_lines) {
+            return Err(CliError::usage("-i prints lines; leave out --json and --json-lines"));
         }
         let is_kept = copy.preserve || copy.archive;
         let options = CompareOptions {
@@ -93,6 +102,8 @@ impl Sync {
             owners: copy.archive && is_root(),
             directories: true,
             removes: args.delete,
+            extras: args.delete,
+            copies_disordered: false,
             order: Vec::new(),
         };
         Ok(Self {
@@ -106,7 +117,10 @@ impl Sync {
     }
 
     /// Checks that the entries that exist only at the destination may be removed.
-    fn check(&self, report: &Report, compared: &Compared) -> Result<(), CliError> {
+    pub(super) fn check(&self, report: &Report, compared: &Compared) -> Result<(), CliError> {
+        if !self.delete || compared.extras.is_empty() {
+            return Ok(());
+        }
         let extras = compared.extras.len() as u64;
         let refuse = |why: String| Err(CliError::failed(format!("nothing was removed: {why}")));
         if compared.source_failures > 0 || report.entries_failed > 0 {
@@ -220,7 +234,10 @@ impl Target<'_> {
                     let changed = session.remove(now.to_vec(), false).await?;
                     removed += changed.names;
                     let failed = changed.failures.into_iter();
-                    failures.extend(failed.map(|(index, failure)| (at + index, failure.message)));
+                    let failed = failed.map(|(index, failure)| {
+                        (at + index, failure.message, failure.code == FailureCode::Refused)
+                    });
+                    failures.extend(failed);
                 }
                 None => {
                     for (index, place) in now.iter().enumerate() {
@@ -228,7 +245,8 @@ impl Target<'_> {
                             Ok(()) => removed += 1,
                             Err(error) => {
                                 let text = format!("cannot remove '{}': {error}", Printable(place));
-                                failures.push((at + index, text));
+                                let is_filled = error.kind() == ErrorKind::DirectoryNotEmpty;
+                                failures.push((at + index, text, is_filled));
                             }
                         }
                     }
@@ -240,10 +258,12 @@ impl Target<'_> {
         let is_directory = |index: usize| {
             left.get(index).is_some_and(|(_, facts)| facts.kind == SeenKind::Directory)
         };
-        failures.retain(|(index, _)| !(self.has_rules && is_directory(*index)));
+        failures.retain(|(index, _, is_filled)| {
+            !(self.has_rules && *is_filled && is_directory(*index))
+        });
         match failures.first() {
             None => Ok(removed),
-            Some((_, first)) => Err(CliError::failed(format!(
+            Some((_, first, _)) => Err(CliError::failed(format!(
                 "{} of {} extra entries were not removed: {first}",
                 failures.len(),
                 extras.len()
@@ -288,10 +308,23 @@ impl Target<'_> {
                 self.make_folder(folder).await?;
             }
             if !is_directory {
-                self.rename(join(&self.to, path), join(trash, path)).await?;
+                self.keep_file(&join(&self.to, path), join(trash, path)).await?;
             }
         }
         Ok(())
+    }
+
+    /// Moves a file. An earlier file of the same name in the trash stays: the new file gets a number.
+    async fn keep_file(&self, from: &[u8], to: Vec<u8>) -> Result<(), CliError> {
+        let mut result = self.rename(from.to_vec(), to.clone()).await;
+        for number in 1..KEPT_OF_A_NAME {
+            if !result.as_ref().is_err_and(|error| error.is_existing()) {
+                break;
+            }
+            let numbered = [&to[..], format!(".~{number}~").as_bytes()].concat();
+            result = self.rename(from.to_vec(), numbered).await;
+        }
+        result
     }
 
     async fn make_folder(&self, folder: Vec<u8>) -> Result<(), CliError> {
@@ -309,11 +342,8 @@ impl Target<'_> {
 
     async fn rename(&self, from: Vec<u8>, to: Vec<u8>) -> Result<(), CliError> {
         match self.session {
-            Some(session) => Ok(session.rename(from, to, true).await?),
-            None => fs::rename(OsStr::from_bytes(&from), OsStr::from_bytes(&to)).map_err(|error| {
-                let (from, to) = (Printable(&from), Printable(&to));
-                CliError::failed(format!("cannot rename '{from}' to '{to}': {error}"))
-            }),
+            Some(session) => Ok(session.rename(from, to, false).await?),
+            None => Ok(rename(&from, &to).map_err(sabul::Error::from)?),
         }
     }
 }
@@ -363,7 +393,7 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// Line about a change, as rsync prints it with -i; `None` if nothing changes.
-fn line(difference: &Difference, is_put: bool, delete: bool) -> Option<String> {
+fn line(difference: &Difference, options: &CompareOptions, is_put: bool) -> Option<String> {
     let name = |path: &[u8], kind| {
         let slash = if kind == SeenKind::Directory { "/" } else { "" };
         format!("{}{slash}", Printable(path))
@@ -381,18 +411,18 @@ fn line(difference: &Difference, is_put: bool, delete: bool) -> Option<String> {
                 _ => 'c',
             };
             let changes = match old {
-                Some(old) if old.kind == source.kind => changes(source, old),
+                Some(old) if old.kind == source.kind => changes(source, old, options),
                 _ => "+++++++++".to_owned(),
             };
             Some(format!("{action}{letter}{changes} {}", name(path, source.kind)))
         }
         Difference::Adjust { path, source, old } => {
             let letter = if source.kind == SeenKind::Directory { 'd' } else { 'f' };
-            let changes = changes(source, old);
+            let changes = changes(source, old, options);
             let has_changes = changes.bytes().any(|letter| letter != b'.');
             has_changes.then(|| format!(".{letter}{changes} {}", name(path, source.kind)))
         }
-        Difference::Extra { path, old } if delete => {
+        Difference::Extra { path, old } if options.removes => {
             Some(format!("*deleting   {}", name(path, old.kind)))
         }
         _ => None,
@@ -400,16 +430,16 @@ fn line(difference: &Difference, is_put: bool, delete: bool) -> Option<String> {
 }
 
 /// Letters for the attributes that change.
-fn changes(source: &Facts, old: &Facts) -> String {
+fn changes(source: &Facts, old: &Facts, options: &CompareOptions) -> String {
     let is_file = source.kind == SeenKind::File;
     let letter = |is_changed, letter| if is_changed { letter } else { '.' };
     let letters = [
         '.',
         letter(is_file && source.size != old.size, 's'),
-        letter(source.modified_ns != old.modified_ns, 't'),
-        letter(source.mode & 0o777 != old.mode & 0o777, 'p'),
-        letter(source.owner != old.owner, 'o'),
-        letter(source.group != old.group, 'g'),
+        letter(!options.size_only && source.modified_ns != old.modified_ns, 't'),
+        letter(options.modes && source.mode & 0o777 != old.mode & 0o777, 'p'),
+        letter(options.owners && source.owner != old.owner, 'o'),
+        letter(options.owners && source.group != old.group, 'g'),
         '.',
         '.',
         '.',

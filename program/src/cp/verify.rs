@@ -37,6 +37,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
         content: true,
         // Times are not compared.
         size_only: true,
+        extras: true,
         modes: is_archive,
         ..CompareOptions::default()
     };

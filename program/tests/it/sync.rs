@@ -166,6 +166,55 @@ fn a_directory_in_place_of_a_file_needs_delete() {
 }
 
 #[test]
+fn entries_that_cannot_be_read_are_failures() {
+    let bench = with_tree(&SERVE);
+    symlink(".", bench.path("src/c/self")).unwrap();
+    for arguments in [["cp", "-r"], ["sync", "-p"]] {
+        let failed = at(&bench, &[&arguments[..], &["src", &bench.url("copy/")]].concat());
+        expect_code(&failed, 1);
+        assert!(stderr(&failed).contains("self"), "{}", stderr(&failed));
+        assert!(bench.root("copy/src/a/f1").exists() && !bench.root("copy/src/c/self").exists());
+    }
+    // A directory without -r beside a file.
+    let failed = at(&bench, &["cp", "src/a/f1", "src/a/b", &bench.url("flat/")]);
+    expect_code(&failed, 1);
+    assert!(stderr(&failed).contains("copy it with -r"), "{}", stderr(&failed));
+    assert!(bench.root("flat/f1").exists() && !bench.root("flat/b").exists());
+    // Nothing is removed then.
+    fs::write(bench.root("copy/src/mine"), "x").unwrap();
+    let failed = at(&bench, &["sync", "--delete", "src", &bench.url("copy")]);
+    expect_code(&failed, 1);
+    assert!(bench.root("copy/src/mine").exists());
+}
+
+#[test]
+fn an_empty_source_without_a_slash_removes_nothing() {
+    let bench = with_tree(&SERVE);
+    done(&bench, &["sync", "src", &bench.url("copy")]);
+    fs::remove_dir_all(bench.path("src")).unwrap();
+    fs::create_dir(bench.path("src")).unwrap();
+    let delete = ["sync", "--delete", "--delete-limit", "999", "src", &bench.url("copy")];
+    let refused = at(&bench, &delete);
+    expect_code(&refused, 1);
+    assert!(stderr(&refused).contains("the source is empty"), "{}", stderr(&refused));
+    assert!(bench.root("copy/src/a/f1").exists());
+}
+
+#[test]
+fn the_trash_keeps_earlier_files_of_a_name() {
+    let bench = with_tree(&SERVE);
+    let url = bench.url("copy");
+    for text in ["first", "second"] {
+        fs::write(bench.path("src/a/gone"), text).unwrap();
+        done(&bench, &["sync", "src/", &url]);
+        fs::remove_file(bench.path("src/a/gone")).unwrap();
+        done(&bench, &["sync", "--delete", "--trash", "trash", "src/", &url]);
+    }
+    assert_eq!(fs::read(bench.root("trash/a/gone")).unwrap(), b"first");
+    assert_eq!(fs::read(bench.root("trash/a/gone.~1~")).unwrap(), b"second");
+}
+
+#[test]
 fn names_that_look_like_patterns_are_taken_literally() {
     let bench = Bench::with(&SERVE);
     fs::create_dir_all(bench.path("d[1]")).unwrap();

@@ -32,6 +32,11 @@ pub struct CompareOptions {
     pub directories: bool,
     /// Entries that exist only at the destination are removed later, which changes the times of their directories.
     pub removes: bool,
+    /// The comparison goes on after the end of the source, for the entries that exist only at the destination.
+    pub extras: bool,
+    /// If a listing is not in the order of a walk, all further entries of the source are copied. Otherwise the
+    /// comparison ends.
+    pub copies_disordered: bool,
     /// Names of several sources in the order of the walk; empty for a single source.
     pub order: Vec<Vec<u8>>,
 }
@@ -63,6 +68,8 @@ pub enum Difference {
         path: Vec<u8>,
         /// Metadata at the source.
         source: Facts,
+        /// The entry exists at the destination.
+        is_there: bool,
     },
     /// The entry exists only at the destination.
     Extra {
@@ -98,6 +105,10 @@ pub struct Comparison<S: Iterator, D: Iterator> {
     /// The last name of each listing.
     last: [Option<Vec<u8>>; 2],
     is_over: bool,
+    /// The destination is not compared any more.
+    is_source_only: bool,
+    /// A directory at one end only that stays as it is.
+    kept: Option<Vec<u8>>,
 }
 
 impl<S: Iterator, D: Iterator> std::fmt::Debug for Comparison<S, D> {
@@ -116,13 +127,36 @@ where
         let order = WalkOrder(options.order.iter().cloned().zip(0..).collect());
         let (source, destination) = (source.peekable(), destination.peekable());
         let last = [None, None];
-        Self { options, order, source, destination, open: Vec::new(), last, is_over: false }
+        Self {
+            options,
+            order,
+            source,
+            destination,
+            open: Vec::new(),
+            last,
+            is_over: false,
+            is_source_only: false,
+            kept: None,
+        }
     }
 
     fn step(&mut self) -> Option<Result<Difference, E>> {
         while !self.is_over {
+            if self.is_source_only {
+                let seen = match self.source.next()? {
+                    Ok(seen) => seen,
+                    Err(error) => return Some(Err(error)),
+                };
+                match self.compare(seen.path.clone(), Some(seen), None) {
+                    Some(difference) => return Some(Ok(difference)),
+                    None => continue,
+                }
+            }
             let next = match (self.source.peek(), self.destination.peek()) {
                 (None, None) => return self.close_until(None).map(Ok),
+                (None, Some(Ok(_))) if !self.options.extras => {
+                    return self.close_until(None).map(Ok);
+                }
                 (Some(Err(_)), _) => return self.source.next()?.err().map(Err),
                 (_, Some(Err(_))) => return self.destination.next()?.err().map(Err),
                 (Some(Ok(source)), Some(Ok(old))) => self.order.cmp(&source.path, &old.path),
@@ -143,9 +177,19 @@ where
             let source = if next == Ordering::Greater { None } else { self.source.next()?.ok() };
             let old = if next == Ordering::Less { None } else { self.destination.next()?.ok() };
             for (at, is_here) in [(0, source.is_some()), (1, old.is_some())] {
-                if is_here && self.is_disordered(at, &first) {
+                if !is_here || !self.is_disordered(at, &first) {
+                    continue;
+                }
+                if !self.options.copies_disordered {
                     self.is_over = true;
                     return Some(Ok(Difference::Disordered(first)));
+                }
+                self.is_source_only = true;
+            }
+            if self.is_source_only {
+                match source.and_then(|seen| self.compare(first, Some(seen), None)) {
+                    Some(difference) => return Some(Ok(difference)),
+                    None => continue,
                 }
             }
             if let Some(difference) = self.compare(first, source, old) {
@@ -171,7 +215,7 @@ where
         let Open { path, source, old, is_different } = open;
         Some(match is_different {
             true => Difference::Adjust { path, source, old },
-            false => Difference::Same { path, source },
+            false => Difference::Same { path, source, is_there: true },
         })
     }
 
@@ -181,12 +225,19 @@ where
         source: Option<Seen>,
         old: Option<Seen>,
     ) -> Option<Difference> {
+        if self.kept.as_ref().is_some_and(|kept| is_below(&path, kept)) {
+            return None;
+        }
+        let mut is_unknown = false;
         let old = match old.map(|old| old.outcome) {
             Some(Err(failure)) if failure.code == FailureCode::NotFound => None,
             Some(Err(failure)) if source.is_none() => {
                 return Some(Difference::DestinationFailed(path, failure));
             }
-            old => old.and_then(Result::ok),
+            old => {
+                is_unknown = matches!(old, Some(Err(_)));
+                old.and_then(Result::ok)
+            }
         };
         let source = match source.map(|source| source.outcome) {
             Some(Err(failure)) => return Some(Difference::SourceFailed(path, failure)),
@@ -200,8 +251,11 @@ where
             }
         };
         let Some(old) = old else {
-            if self.options.existing {
-                return Some(Difference::Same { path, source });
+            if is_unknown && self.options.ignore_existing {
+                return Some(Difference::Same { path, source, is_there: true });
+            }
+            if !is_unknown && self.options.existing {
+                return Some(Difference::Same { path, source, is_there: false });
             }
             self.touch();
             return Some(Difference::Copy { path, source, old: None });
@@ -213,11 +267,12 @@ where
             return None;
         }
         if self.options.ignore_existing || !self.options.differs(&source, &old) {
-            return Some(Difference::Same { path, source });
+            self.kept = (source.kind != old.kind).then(|| path.clone());
+            return Some(Difference::Same { path, source, is_there: true });
         }
         let is_newer = old.modified_ns > source.modified_ns && source.kind == old.kind;
         if self.options.keep_newer && is_newer {
-            return Some(Difference::Same { path, source });
+            return Some(Difference::Same { path, source, is_there: true });
         }
         let is_file = [source.kind, old.kind] == [SeenKind::File; 2];
         if is_file && !self.options.content_differs(&source, &old) {
@@ -250,6 +305,8 @@ impl CompareOptions {
             || (!is_directory && source.size != old.size)
             || match self.content && is_file {
                 true => source.hash.is_none() || source.hash != old.hash,
+                // Two link texts of equal length differ only in their times here.
+                false if source.kind == SeenKind::Link => source.modified_ns != old.modified_ns,
                 false => self.time_differs(source, old),
             }
     }
@@ -350,6 +407,7 @@ mod tests {
         source: Vec<Result<Seen, Infallible>>,
         destination: Vec<Result<Seen, Infallible>>,
     ) -> Vec<String> {
+        let options = CompareOptions { extras: true, ..options };
         let all = Comparison::new(options, source.into_iter(), destination.into_iter());
         let word = |difference| {
             let (word, path) = match difference {
@@ -457,8 +515,21 @@ mod tests {
     #[test]
     fn a_listing_in_another_order_ends_the_comparison() {
         let destination = vec![file("b", 1, T), file("a", 1, T), file("c", 1, T)];
-        let all = compare(CompareOptions::default(), vec![file("d", 1, T)], destination);
+        let plain = CompareOptions { extras: true, ..CompareOptions::default() };
+        let all = compare(plain.clone(), vec![file("d", 1, T)], destination);
         assert_eq!(all, ["extra b", "disordered a"]);
+        let destination = vec![file("b", 1, T), file("a", 1, T), file("c", 1, T)];
+        let source = vec![file("c", 1, T), file("d", 1, T)];
+        let options = CompareOptions { copies_disordered: true, extras: true, ..plain };
+        assert_eq!(compare(options, source, destination), ["extra b", "new c", "new d"]);
+    }
+
+    #[test]
+    fn an_existing_entry_of_another_kind_stays_with_ignore_existing() {
+        let options = || CompareOptions { ignore_existing: true, ..CompareOptions::default() };
+        let tree = || vec![directory("a", T), file("a/x", 1, T)];
+        assert_eq!(compare(options(), vec![file("a", 1, T)], tree()), ["same a"]);
+        assert_eq!(compare(options(), tree(), vec![file("a", 1, T)]), ["same a"]);
     }
 
     #[test]

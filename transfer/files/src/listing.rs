@@ -64,7 +64,8 @@ pub enum ListingStep {
 }
 
 impl DirectoryListing {
-    /// Starts a listing below a root, or of local files if `disk` is `None`.
+    /// Starts a listing below a root, or of local files if `disk` is `None`; with hashes of the files of a copy, and
+    /// without patterns, if so requested.
     ///
     /// # Errors
     /// If a rule is invalid.
@@ -73,7 +74,7 @@ impl DirectoryListing {
         places: Vec<Vec<u8>>,
         view: View,
         rules: &[Rule],
-        hashes: bool,
+        (hashes, literal): (bool, bool),
     ) -> Result<Self, Failure> {
         let rules = Rules::new(rules)?;
         let recursive = match view {
@@ -81,7 +82,8 @@ impl DirectoryListing {
             View::Tree | View::Archive => true,
             View::Itself | View::Content | View::All => {
                 let tree = disk.map_or(Tree::Local, Tree::Disk);
-                let todo = places.into_iter().rev().map(|place| Task::Place(path_of(place), true));
+                let todo =
+                    places.into_iter().rev().map(|place| Task::Place(path_of(place), !literal));
                 let todo = todo.collect();
                 return Ok(Self(ListingKind::PathWalk(PathWalk { tree, view, todo })));
             }
@@ -90,7 +92,8 @@ impl DirectoryListing {
             Some(disk) => SourceSet::in_disk(disk, places, recursive),
             None => SourceSet::as_user(places, recursive),
         };
-        let set = set.with_rules(rules).with_patterns().with_archive_mode(view == View::Archive);
+        let set = set.with_rules(rules).with_archive_mode(view == View::Archive);
+        let set = if literal { set } else { set.with_patterns() };
         Ok(Self(ListingKind::Copy(Box::new(set.into_listing()), hashes)))
     }
 
@@ -429,7 +432,7 @@ fn remove(
     if !recursive {
         if disk.names(path).map_err(root_write_failure)?.next().is_some() {
             let text = format!("'{path}' is a folder and not empty; remove it with -r");
-            return Err(Failure::new(FailureCode::Unwritable, text));
+            return Err(Failure::new(FailureCode::Refused, text));
         }
         disk.remove_dir(path).map_err(root_write_failure)?;
         return Ok(1);

@@ -605,6 +605,11 @@ impl Walk {
             FactKind::Directory(identity) => {
                 if self.chosen.is_none() {
                     self.enter(path, name.to_vec(), identity)?;
+                } else if !self.recursive {
+                    return Err(unreadable(path, NOT_RECURSIVE));
+                } else {
+                    // The content is not sent, but must be readable.
+                    drop(self.tree.list(path)?);
                 }
                 if let Some(more) = &mut more {
                     add_attributes(&*self.tree.open_directory(path)?, path, more)?;

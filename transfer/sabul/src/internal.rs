@@ -18,6 +18,16 @@ pub mod compare {
     pub use sabul_files::{
         CompareOptions, Comparison, Difference, Selected, Selection, facts_of, set_metadata,
     };
+
+    use sabul_wire::control::Failure;
+
+    /// Renames a local file; an existing file stays.
+    ///
+    /// # Errors
+    /// If the name was not changed.
+    pub fn rename(from: &[u8], to: &[u8]) -> Result<(), Failure> {
+        sabul_files::rename(None, from, to, false)
+    }
 }
 
 /// Sealing of datagrams.

@@ -226,11 +226,12 @@ impl Session {
     pub async fn get_selected(
         &self,
         sources: Vec<Vec<u8>>,
+        recursive: bool,
         selection: Box<dyn Selection>,
         destination: LocalDestination,
         options: &TransferOptions,
     ) -> Result<Transfer, Error> {
-        self.request_files(sources, true, destination, options, Some(selection)).await
+        self.request_files(sources, recursive, destination, options, Some(selection)).await
     }
 
     async fn request_files(

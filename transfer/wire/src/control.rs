@@ -449,6 +449,8 @@ pub enum Request {
         rules: Vec<Rule>,
         /// Read and hash the content of regular files, for the views of a copy.
         hashes: bool,
+        /// No path is a pattern.
+        literal: bool,
     },
     /// Removes files, links and directories (push); without a channel.
     Remove {

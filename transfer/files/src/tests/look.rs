@@ -22,7 +22,8 @@ fn disk() -> MemoryDisk {
 fn names(disk: &MemoryDisk) -> Vec<String> {
     let disk = Arc::new(disk.clone());
     let mut listing =
-        DirectoryListing::new(Some(disk), vec![Vec::new()], View::All, &[], false).unwrap();
+        DirectoryListing::new(Some(disk), vec![Vec::new()], View::All, &[], (false, false))
+            .unwrap();
     let mut names = Vec::new();
     loop {
         match listing.step() {

@@ -65,21 +65,22 @@ impl Session {
         view: View,
         rules: Vec<Rule>,
     ) -> Result<Listing, Error> {
-        self.list_hashed(places, view, rules, false)
+        self.list_for_copy(places, view, rules, (false, false))
     }
 
-    /// As [`Self::list`]; with `hashes` the peer reads and hashes the content of the files of a copy.
+    /// As [`Self::list`]. With `hashes` the peer reads and hashes the content of the files of a copy; with `literal` no
+    /// path is a pattern.
     ///
     /// # Errors
     /// As [`Self::list`].
-    pub fn list_hashed(
+    pub fn list_for_copy(
         &self,
         places: Vec<Vec<u8>>,
         view: View,
         rules: Vec<Rule>,
-        hashes: bool,
+        (hashes, literal): (bool, bool),
     ) -> Result<Listing, Error> {
-        let request = control::Request::Look { places, view, rules, hashes };
+        let request = control::Request::Look { places, view, rules, hashes, literal };
         let mailbox = self.send_request(Direction::Receive, request)?;
         let (entry_sender, entries) = mpsc::channel(WAITING_MAX);
         let control = self.inner.cx.control.clone();
@@ -286,15 +287,18 @@ impl ListingRequest {
     pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
         let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
         let cx = self.pending.cx.clone();
-        let (control::Request::Look { places, view, rules, hashes }, control::Direction::Pull) =
-            (open.request, open.direction)
+        let (
+            control::Request::Look { places, view, rules, hashes, literal },
+            control::Direction::Pull,
+        ) = (open.request, open.direction)
         else {
             return turn_away(&cx, &mailbox, other_way());
         };
-        let directory_listing = match DirectoryListing::new(disk, places, view, &rules, hashes) {
-            Ok(directory_listing) => directory_listing,
-            Err(failure) => return turn_away(&cx, &mailbox, failure),
-        };
+        let directory_listing =
+            match DirectoryListing::new(disk, places, view, &rules, (hashes, literal)) {
+                Ok(directory_listing) => directory_listing,
+                Err(failure) => return turn_away(&cx, &mailbox, failure),
+            };
         let (bulk, transfer) = (cx.control.bulk(&mailbox), mailbox.number);
         let block_bytes = open.channel.block_bytes;
         drop(self);

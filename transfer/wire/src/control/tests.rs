@@ -122,6 +122,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
             view: View::All,
             rules,
             hashes: false,
+            literal: false,
         }))
     };
     let seen = |count, length| {
@@ -379,8 +380,14 @@ fn file_requests_and_answers_have_the_documented_bytes() {
             &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1, 1][..],
         ),
         (
-            Request::Look { places: places.clone(), view: View::Tree, rules, hashes: true },
-            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1],
+            Request::Look {
+                places: places.clone(),
+                view: View::Tree,
+                rules,
+                hashes: true,
+                literal: false,
+            },
+            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 0],
         ),
         (Request::Remove { places: places.clone(), recursive: true }, &[5, 1, 1, b'x', 1]),
         (Request::MakeFolders { places, parents: false }, &[6, 1, 1, b'x', 0]),
