@@ -563,7 +563,8 @@ fn summary(report: &Report, outcome: &Outcome) -> String {
         };
         return format!("dry run: would copy {bytes} in {files}{removed}{also}");
     }
-    if report.entries == 0 && report.entries_failed == 0 && compared.same_files > 0 {
+    let is_compared = outcome.selecting.sync.is_some() || compared.same_files > 0;
+    if is_compared && report.entries == 0 && report.entries_failed == 0 {
         return format!("nothing to copy{also}");
     }
     let mut line = format!("{} in {}", show_bytes(json.bytes), count(json.files, "file"));

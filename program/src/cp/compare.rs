@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use sabul::Session;
 use sabul::files::{Facts, Listing, Rule, Seen, SeenKind, View};
 use sabul::internal::Rules;
-use sabul::internal::compare::{CompareOptions, Comparison, Difference, Selected, Selection};
+use sabul::internal::compare::{
+    CompareOptions, Comparison, Difference, Selected, Selection, Skipped,
+};
 use sabul::{Error, Failure, FailureCode};
 use sabul_content::RelativePath;
 use tokio::runtime::Handle;
@@ -19,8 +22,8 @@ use tokio::task::JoinHandle;
 use super::plan::{Plan, is_into, means_content, source_set};
 use crate::error::CliError;
 
-/// Names that wait for the transfer.
-const NAMES_WAITING: usize = 4096;
+/// Names that wait for the transfer. Ours: some MB; a smaller comparison ends at once, so that the totals are known.
+const NAMES_WAITING: usize = 65_536;
 /// Failures of the source that are kept.
 const ERRORS_KEPT: usize = 1000;
 /// How long a transfer waits for a name before it sends the entries so far.
@@ -87,6 +90,7 @@ pub(super) struct ListedArgs<'a> {
 /// A comparison in progress.
 pub(super) struct Comparing {
     names: Receiver<Vec<u8>>,
+    skipped: Arc<Skipped>,
     task: Task,
 }
 
@@ -94,6 +98,8 @@ pub(super) struct Comparing {
 pub(super) struct Names {
     first: Option<Vec<u8>>,
     rest: Receiver<Vec<u8>>,
+    /// Entries that need no copy.
+    pub(super) skipped: Arc<Skipped>,
 }
 
 impl Selection for Names {
@@ -120,25 +126,32 @@ impl Comparing {
         let Some(ends) = Ends::of(args, plan, session, &order)? else { return Ok(None) };
         let (name_sender, names) = sync_channel(NAMES_WAITING);
         let runtime = Handle::current();
-        let task = tokio::task::spawn_blocking(move || ends.compare(&runtime, order, &name_sender));
-        Ok(Some(Self { names, task }))
+        let skipped = Arc::<Skipped>::default();
+        let count = Arc::clone(&skipped);
+        let task = tokio::task::spawn_blocking(move || {
+            let compared = ends.compare(&runtime, order, &name_sender, &count);
+            count.finish();
+            compared
+        });
+        Ok(Some(Self { names, skipped, task }))
     }
 
     /// Returns the names before any is known.
     pub(super) fn names_at_once(self) -> (Option<Names>, Option<Task>) {
-        (Some(Names { first: None, rest: self.names }), Some(self.task))
+        let Self { names: rest, skipped, task } = self;
+        (Some(Names { first: None, rest, skipped }), Some(task))
     }
 
     /// Waits for the first name. Returns all names, or `None` if nothing is to be copied. With `is_dry` nothing is
     /// copied.
     pub(super) async fn names(self, is_dry: bool) -> (Option<Names>, Task) {
-        let Self { names, task } = self;
+        let Self { names, skipped, task } = self;
         let waited = tokio::task::spawn_blocking(move || {
             if is_dry {
                 names.iter().for_each(drop);
                 return None;
             }
-            names.recv().ok().map(|first| Names { first: Some(first), rest: names })
+            names.recv().ok().map(|first| Names { first: Some(first), rest: names, skipped })
         });
         (waited.await.ok().flatten(), task)
     }
@@ -199,7 +212,7 @@ impl Ends {
                     .with_rules(compile(&rules)?)
                     .with_archive_mode(args.archive)
                     .with_links_out(args.copy_links);
-                let source: Entries = Box::new(set.plan_hashed(hashes).map(Ok));
+                let source: Entries = Box::new(set.plan_compared(hashes).map(Ok));
                 let to = &destination.path;
                 let place = |name: &Vec<u8>| join(to, name);
                 let places = names.iter().map(place).collect();
@@ -236,7 +249,7 @@ impl Ends {
                 let set = source_set(&places, true)?
                     .with_rules(compile(&rules)?)
                     .with_archive_mode(!order.follows_links);
-                let destination = Destination::Known(Box::new(set.plan_hashed(hashes).map(Ok)));
+                let destination = Destination::Known(Box::new(set.plan_compared(hashes).map(Ok)));
                 let tops = tops_of(&names);
                 Ok(Some(Self::Listings { source, destination, order: Vec::new(), tops }))
             }
@@ -274,6 +287,7 @@ impl Ends {
         runtime: &Handle,
         order: Order,
         names: &SyncSender<Vec<u8>>,
+        skipped: &Skipped,
     ) -> Result<Compared, CliError> {
         let _entered = runtime.enter();
         let Order { mut options, is_sync, keeps_extras, mut observer, .. } = order;
@@ -283,10 +297,14 @@ impl Ends {
             if let Some(observer) = &mut observer {
                 observer(&difference)?;
             }
+            let size = difference.source_size();
             let name = match compared.conflict(&difference, is_sync, keeps_extras) {
                 true => None,
                 false => compared.add(difference, is_sync, keeps_extras),
             };
+            if let (None, Some(size)) = (&name, size) {
+                skipped.add(size);
+            }
             Ok(name.is_none_or(|name| names.send(name).is_ok()))
         };
         match self {

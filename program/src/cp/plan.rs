@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sabul::files::{LocalDestination, RemoteDestination, Source, SourceSet};
 use sabul::internal::{Location, Remote, Server};
@@ -191,7 +192,8 @@ impl Plan {
                 let into_directory =
                     sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
                 if let Some(names) = names {
-                    sources = sources.with_selection(Box::new(names));
+                    let skipped = Arc::clone(&names.skipped);
+                    sources = sources.with_selection(Box::new(names), Some(skipped));
                 }
                 let mut destination = RemoteDestination::path(path);
                 destination.into_directory = into_directory;

@@ -86,6 +86,19 @@ pub enum Difference {
     Disordered(Vec<u8>),
 }
 
+impl Difference {
+    /// Bytes of the entry at the source; `None` if the source has no such entry.
+    pub fn source_size(&self) -> Option<u64> {
+        match self {
+            Self::Copy { source, .. } | Self::Adjust { source, .. } | Self::Same { source, .. } => {
+                Some(if source.kind == SeenKind::File { source.size } else { 0 })
+            }
+            Self::SourceFailed(..) => Some(0),
+            Self::Extra { .. } | Self::DestinationFailed(..) | Self::Disordered(_) => None,
+        }
+    }
+}
+
 /// A directory that exists at both ends and whose content is being compared.
 #[derive(Debug)]
 struct Open {

@@ -53,7 +53,7 @@ pub use receive::{Commit, CommitResult, Counts, HaveMessages, PROGRESS_INTERVAL,
 pub use rename::rename;
 pub use rules::Rules;
 pub use scan::{Scan, Totals};
-pub use selection::{Selected, Selection};
+pub use selection::{Selected, Selection, Skipped};
 pub use send::{SendSummary, send_files};
 pub use source::{Source, SourceSet, origins_of};
 pub use stdin::FLUSH_AFTER;

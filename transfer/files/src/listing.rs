@@ -94,7 +94,8 @@ impl DirectoryListing {
         };
         let set = set.with_rules(rules).with_archive_mode(view == View::Archive);
         let set = if literal { set } else { set.with_patterns() };
-        Ok(Self(ListingKind::Copy(Box::new(set.into_listing()), hashes)))
+        // Literal places are those of a destination, which nobody reads.
+        Ok(Self(ListingKind::Copy(Box::new(set.into_listing(!literal)), hashes)))
     }
 
     /// Continues to the next item, or up to a pause.

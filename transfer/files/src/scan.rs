@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::part::is_reserved;
+use super::selection::Skipped;
 use super::source::{SourceSet, is_content};
 use super::tree::{FactKind, Facts, Links, Tree};
 use crate::system::thread;
@@ -32,6 +33,8 @@ const DIRECTORIES_MAX: usize = 100_000;
 #[derive(Debug)]
 pub struct Scan {
     shared: Arc<Shared>,
+    /// Entries that the copy leaves out.
+    skipped: Option<Arc<Skipped>>,
 }
 
 /// Entries and bytes to send, as counted so far.
@@ -116,15 +119,18 @@ impl Scan {
             // Fewer threads take longer; without any thread, totals come from the walk alone.
             let _ = thread("sabul-scan", move || shared.run());
         }
-        Self { shared }
+        Self { shared, skipped: set.skipped() }
     }
 
     /// The count so far.
     pub fn totals(&self) -> Totals {
         // Read the flag first: if it is set, the counts read afterwards are final.
         let is_all = self.shared.is_done.load(Ordering::Acquire);
-        let entries = self.shared.entries.load(Ordering::Relaxed);
-        Totals { entries, bytes: self.shared.bytes.load(Ordering::Relaxed), is_all }
+        let skipped = self.skipped.as_ref().map(|skipped| skipped.counts());
+        let (left_out, bytes_left_out, is_compared) = skipped.unwrap_or((0, 0, true));
+        let entries = self.shared.entries.load(Ordering::Relaxed).saturating_sub(left_out);
+        let bytes = self.shared.bytes.load(Ordering::Relaxed).saturating_sub(bytes_left_out);
+        Totals { entries, bytes, is_all: is_all && is_compared }
     }
 }
 
@@ -298,6 +304,7 @@ mod tests {
     use std::path::Path;
     use std::time::{Duration, Instant};
 
+    use super::super::selection::{Selected, Selection};
     use super::super::source::Source;
     use super::*;
     use crate::disk::{Disk, DiskFile, Names};
@@ -342,6 +349,30 @@ mod tests {
         std::os::unix::fs::symlink(path.join("x"), path.join("a/link")).unwrap();
         std::os::unix::fs::symlink("nowhere", path.join("a/broken")).unwrap();
         folder
+    }
+
+    #[test]
+    fn totals_leave_out_entries_that_a_comparison_skips() {
+        struct Nothing;
+        impl Selection for Nothing {
+            fn next(&mut self) -> Selected {
+                Selected::End
+            }
+        }
+        let folder = tree();
+        let path = folder.path().join("tree/many");
+        let skipped = Arc::<Skipped>::default();
+        let set = local(&[&path], true);
+        let set = set.with_selection(Box::new(Nothing), Some(Arc::clone(&skipped)));
+        assert!(set.can_be_counted());
+        skipped.add(299);
+        let scan = Scan::start(&set);
+        while scan.totals().entries < 300 {
+            assert!(!scan.totals().is_all, "the comparison goes on");
+            std::thread::yield_now();
+        }
+        skipped.finish();
+        assert_eq!(totals(&set), Totals { entries: 300, bytes: 298 * 299 / 2, is_all: true });
     }
 
     #[test]

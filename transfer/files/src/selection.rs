@@ -4,17 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sabul_wire::control::Failure;
 
 use super::glob::{self, Matches};
 use super::source::{is_content, last_component};
 use super::tree::Tree;
-
-/// How long a walk waits for a name before it sends the entries so far.
-const WAIT: Duration = Duration::from_millis(20);
 
 /// Names of the entries to send, as a copy of all sources would name them. A directory is sent without its content.
 pub trait Selection: Send {
@@ -33,13 +29,32 @@ pub enum Selected {
     End,
 }
 
-impl Selection for Receiver<Vec<u8>> {
-    fn next(&mut self) -> Selected {
-        match self.recv_timeout(WAIT) {
-            Ok(name) => Selected::Name(name),
-            Err(RecvTimeoutError::Timeout) => Selected::NotYet,
-            Err(RecvTimeoutError::Disconnected) => Selected::End,
-        }
+/// Entries that a comparison has found to need no copy, so that the totals of a copy do not count them.
+#[derive(Debug, Default)]
+pub struct Skipped {
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    is_complete: AtomicBool,
+}
+
+impl Skipped {
+    /// Counts an entry of this size.
+    pub fn add(&self, bytes: u64) {
+        self.entries.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Marks the end of the comparison.
+    pub fn finish(&self) {
+        self.is_complete.store(true, Ordering::Release);
+    }
+
+    /// Entries and bytes so far, and whether these are all.
+    pub(super) fn counts(&self) -> (u64, u64, bool) {
+        // Read the flag first: if it is set, the counts read afterwards are final.
+        let is_complete = self.is_complete.load(Ordering::Acquire);
+        let (entries, bytes) = (&self.entries, &self.bytes);
+        (entries.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed), is_complete)
     }
 }
 

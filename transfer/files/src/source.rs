@@ -30,7 +30,7 @@ use super::have::name_of;
 use super::listing::Planned;
 use super::part::is_reserved;
 use super::rules::Rules;
-use super::selection::{Chosen, Selected, Selection};
+use super::selection::{Chosen, Selected, Selection, Skipped};
 use super::stdin::StdinReader;
 use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
 use crate::disk::Disk;
@@ -108,6 +108,8 @@ pub struct SourceSet {
     links: Links,
     /// Only these entries are sent.
     selection: Option<Box<dyn Selection>>,
+    /// Entries that the selection leaves out, if they are counted.
+    skipped: Option<Arc<Skipped>>,
 }
 
 /// Reader of a stream entry.
@@ -143,6 +145,7 @@ impl SourceSet {
             are_patterns: false,
             links: Links::Inside,
             selection: None,
+            skipped: None,
         }
     }
 
@@ -225,27 +228,33 @@ impl SourceSet {
         Self { links: if is_wanted { Links::Follow } else { self.links }, ..self }
     }
 
-    /// Sends only the entries with these names, in this order.
+    /// Sends only the entries with these names, in this order. With the entries that are left out, the totals of the
+    /// others can be counted ahead.
     #[must_use]
-    pub fn with_selection(self, names: Box<dyn Selection>) -> Self {
-        Self { selection: Some(names), ..self }
+    pub fn with_selection(self, names: Box<dyn Selection>, skipped: Option<Arc<Skipped>>) -> Self {
+        Self { selection: Some(names), skipped, ..self }
     }
 
     /// Lists the entries in order without reading content; standard input is not listed.
     pub fn plan(self) -> Planned {
-        Planned { walk: self.into_listing(), hashes: false }
+        Planned { walk: self.into_listing(true), hashes: false }
     }
 
-    /// As [`Self::plan`]; reads and hashes the content of files, if `hashes` is true.
-    pub fn plan_hashed(self, hashes: bool) -> Planned {
-        Planned { walk: self.into_listing(), hashes }
+    /// As [`Self::plan`], for a comparison: files are not opened, except to hash their content if `hashes` is true.
+    pub fn plan_compared(self, hashes: bool) -> Planned {
+        Planned { walk: self.into_listing(false), hashes }
     }
 
-    /// The walk of a listing.
-    pub(super) fn into_listing(self) -> Walk {
+    /// The walk of a listing. With `opens`, a file that cannot be opened is a failure.
+    pub(super) fn into_listing(self, opens: bool) -> Walk {
         let (mut walk, _) = self.into_parts();
-        walk.names_held = NAMES_LISTED;
+        (walk.names_held, walk.opens) = (NAMES_LISTED, opens);
         walk
+    }
+
+    /// Entries that the selection leaves out, if they are counted.
+    pub(super) fn skipped(&self) -> Option<Arc<Skipped>> {
+        self.skipped.clone()
     }
 
     /// Failures by source, if no source can be sent because it does not exist or is a directory
@@ -288,12 +297,12 @@ impl SourceSet {
     }
 
     /// Whether everything below the named paths is sent, so that it can be counted ahead: no
-    /// stream, no rules, no range, no patterns and no selection.
+    /// stream, no rules, no range, no patterns, and no selection that does not count the entries it leaves out.
     pub fn can_be_counted(&self) -> bool {
         let is_name =
             |root: &PathBuf| !self.are_patterns || !glob::is_pattern(root.as_os_str().as_bytes());
         self.stream.is_none()
-            && self.selection.is_none()
+            && (self.selection.is_none() || self.skipped.is_some())
             && self.rules.is_empty()
             && self.range.is_none()
             && self.roots.iter().all(is_name)
@@ -310,8 +319,18 @@ impl SourceSet {
 
     /// The walk, and the stream that is sent last.
     pub(super) fn into_parts(self) -> (Walk, Option<(Vec<u8>, Stream)>) {
-        let Self { tree, roots, stream, recursive, rules, range, are_patterns, links, selection } =
-            self;
+        let Self {
+            tree,
+            roots,
+            stream,
+            recursive,
+            rules,
+            range,
+            are_patterns,
+            links,
+            selection,
+            ..
+        } = self;
         let (chosen, roots) = match selection {
             None => (None, roots.into()),
             Some(names) => {
@@ -332,6 +351,7 @@ impl SourceSet {
             stack: Vec::new(),
             chosen,
             source: None,
+            opens: true,
             names_held: NAMES_HELD,
             left_out: 0,
             led_out: 0,
@@ -397,6 +417,8 @@ pub(super) struct Walk {
     chosen: Option<Chosen>,
     /// The source above the chosen name; `None` if the name is a source itself.
     source: Option<PathBuf>,
+    /// Files are opened, to check that they can be read.
+    opens: bool,
     names_held: usize,
     left_out: u64,
     led_out: u64,
@@ -611,11 +633,12 @@ impl Walk {
                     // The content is not sent, but must be readable.
                     drop(self.tree.list(path)?);
                 }
-                if let Some(more) = &mut more {
+                if let Some(more) = more.as_mut().filter(|_| self.opens) {
                     add_attributes(&*self.tree.open_directory(path)?, path, more)?;
                 }
                 EntryKind::Directory
             }
+            FactKind::File(size) if !self.opens => EntryKind::File(size),
             FactKind::File(size) => {
                 // Opened now, so that an unreadable file costs a message and not its size in zeros.
                 // Closed again, so that a batch may exceed the limit of open files.

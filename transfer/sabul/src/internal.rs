@@ -16,7 +16,8 @@ pub use crate::retry::Retry;
 /// Comparison of two trees, and selection of the entries to copy.
 pub mod compare {
     pub use sabul_files::{
-        CompareOptions, Comparison, Difference, Selected, Selection, facts_of, set_metadata,
+        CompareOptions, Comparison, Difference, Selected, Selection, Skipped, facts_of,
+        set_metadata,
     };
 
     use sabul_wire::control::Failure;

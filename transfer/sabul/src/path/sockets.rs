@@ -72,6 +72,47 @@ impl Channels {
     }
 }
 
+/// The methods of [`Datagrams`] that a socket with an address of its own does not change.
+macro_rules! pass_to_socket {
+    () => {
+        fn send(&self, datagrams: &[u8], segment: usize) -> io::Result<SendOutcome> {
+            Datagrams::send(&self.socket, datagrams, segment)
+        }
+
+        fn wait(&self, wait: Wait, timeout: Duration) -> io::Result<()> {
+            Datagrams::wait(&self.socket, wait, timeout)
+        }
+
+        fn waker(&self) -> Wake {
+            Datagrams::waker(&self.socket)
+        }
+
+        fn overflow_drops(&self) -> u64 {
+            Datagrams::overflow_drops(&self.socket)
+        }
+
+        fn path_mtu(&self) -> Option<u32> {
+            self.socket.path_mtu()
+        }
+
+        fn local_addr(&self) -> SocketAddr {
+            self.socket.local_addr()
+        }
+
+        fn peer_addr(&self) -> Option<SocketAddr> {
+            self.socket.peer_addr()
+        }
+
+        fn hint(&self) -> Option<String> {
+            self.socket.hint()
+        }
+
+        fn random(&self) -> Box<dyn Random + Send> {
+            self.socket.random()
+        }
+    };
+}
+
 /// Socket of a channel of a listener.
 #[derive(Debug)]
 pub(super) struct ListenerSocket {
@@ -128,9 +169,7 @@ impl ListenerSocket {
 }
 
 impl Datagrams for ListenerSocket {
-    fn send(&self, datagrams: &[u8], segment: usize) -> io::Result<SendOutcome> {
-        Datagrams::send(&self.socket, datagrams, segment)
-    }
+    pass_to_socket!();
 
     fn recv(&self, buffers: &mut RecvBuffers) -> io::Result<usize> {
         if self.inbox.has_any.load(Ordering::Acquire) {
@@ -140,38 +179,6 @@ impl Datagrams for ListenerSocket {
             }
         }
         self.socket.recv(buffers)
-    }
-
-    fn wait(&self, wait: Wait, timeout: Duration) -> io::Result<()> {
-        Datagrams::wait(&self.socket, wait, timeout)
-    }
-
-    fn waker(&self) -> Wake {
-        Datagrams::waker(&self.socket)
-    }
-
-    fn overflow_drops(&self) -> u64 {
-        Datagrams::overflow_drops(&self.socket)
-    }
-
-    fn path_mtu(&self) -> Option<u32> {
-        self.socket.path_mtu()
-    }
-
-    fn local_addr(&self) -> SocketAddr {
-        self.socket.local_addr()
-    }
-
-    fn peer_addr(&self) -> Option<SocketAddr> {
-        self.socket.peer_addr()
-    }
-
-    fn hint(&self) -> Option<String> {
-        self.socket.hint()
-    }
-
-    fn random(&self) -> Box<dyn Random + Send> {
-        self.socket.random()
     }
 
     fn challenge(&self, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
@@ -231,44 +238,10 @@ impl ConnectorSocket {
 }
 
 impl Datagrams for ConnectorSocket {
-    fn send(&self, datagrams: &[u8], segment: usize) -> io::Result<SendOutcome> {
-        Datagrams::send(&self.socket, datagrams, segment)
-    }
+    pass_to_socket!();
 
     fn recv(&self, buffers: &mut RecvBuffers) -> io::Result<usize> {
         self.socket.recv(buffers)
-    }
-
-    fn wait(&self, wait: Wait, timeout: Duration) -> io::Result<()> {
-        Datagrams::wait(&self.socket, wait, timeout)
-    }
-
-    fn waker(&self) -> Wake {
-        Datagrams::waker(&self.socket)
-    }
-
-    fn overflow_drops(&self) -> u64 {
-        Datagrams::overflow_drops(&self.socket)
-    }
-
-    fn path_mtu(&self) -> Option<u32> {
-        self.socket.path_mtu()
-    }
-
-    fn local_addr(&self) -> SocketAddr {
-        self.socket.local_addr()
-    }
-
-    fn peer_addr(&self) -> Option<SocketAddr> {
-        self.socket.peer_addr()
-    }
-
-    fn hint(&self) -> Option<String> {
-        self.socket.hint()
-    }
-
-    fn random(&self) -> Box<dyn Random + Send> {
-        self.socket.random()
     }
 
     fn renewed(&self, is_silent: bool) -> Option<Box<dyn Datagrams>> {

@@ -152,7 +152,7 @@ impl GetRequest {
             let set = set.with_rules(Rules::new(&rules)?).with_archive_mode(archive);
             let mut set = set.with_links_out(links_out);
             if let Some(names) = names {
-                set = set.with_selection(Box::new(names));
+                set = set.with_selection(Box::new(names), None);
             }
             Ok(Work::Send { set, resume: Resume::Yes })
         })
