@@ -157,7 +157,7 @@ check "where only ssh answers, ssh carries the data" 0 'over ssh: no other port 
 same "the file is there" big "$work/home/up"
 check "and back" 0 'over ssh' "$sabul" cp walled:up down
 same "the file is back" big down
-check "with the carrier in JSON" 0 '"carrier": ?"ssh"' "$sabul" cp --json --carrier ssh walled:up down
+check "with the carrier in JSON" 0 '"carrier": ?"ssh"' "$sabul" cp --again --json --carrier ssh walled:up down
 check "a folder goes through ssh" 0 '50 files.*over ssh' "$sabul" cp -r tree walled:wall/
 check "a folder comes back through ssh" 0 'over ssh' "$sabul" cp -r walled:wall/tree wall
 check "the folders are the same" 0 '' diff -r tree wall
