@@ -44,9 +44,10 @@ pub(crate) use lab::{
 };
 pub(crate) use model::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
 pub(crate) use router::RouterArgs;
+pub(crate) use rules::RulesArgs;
 use sabul_units::parse_bytes;
 pub(crate) use ssh::SshArgs;
-pub(crate) use sync::{SyncArgs, VerifyArgs};
+pub(crate) use sync::{ApplyArgs, SyncArgs, VerifyArgs};
 use values::{ControllerName, parse_memory, parse_param, parse_timeout};
 
 /// Reliable, encrypted bulk transfer over UDP for long and fast paths.
@@ -84,6 +85,8 @@ pub(crate) enum Command {
     ///
     /// Copies only what differs. With --delete, removes what exists only at the destination.
     Sync(SyncArgs),
+    /// Carry out a plan of `sabul sync -n --plan`
+    Apply(ApplyArgs),
     /// Compare two directories by content, without copying
     Verify(VerifyArgs),
     /// List directories on another machine

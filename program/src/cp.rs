@@ -3,12 +3,14 @@
 mod compare;
 mod dry;
 mod plan;
+mod plan_file;
 mod report;
 mod sync;
 mod totals;
 mod verify;
 
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,7 +29,7 @@ use sabul_front::pipe::Pipe;
 use sabul_front::progress_line::{MinimumRate, carrier_name};
 use sabul_units::{count, show_bytes, show_rate};
 
-use crate::args::{CopyArgs, CpArgs, SyncArgs};
+use crate::args::{ApplyArgs, CopyArgs, CpArgs, SyncArgs};
 use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, code_of_failures};
@@ -63,18 +65,52 @@ pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
         return dry::run(&copy).await;
     }
     let again = again || copy.no_resume;
-    run_with(copy, Selecting { is_all: again, is_dry: false, sync: None }).await
+    run_with("cp", copy, Selecting { is_all: again, is_dry: false, sync: None }).await
 }
 
 /// Runs `sabul sync` and returns the exit code.
 pub(crate) async fn sync(mut args: SyncArgs) -> Result<u8, CliError> {
-    let sync = Sync::of(&args)?;
     args.copy.recursive = true;
-    let selecting = Selecting { is_all: false, is_dry: args.copy.dry_run, sync: Some(sync) };
-    run_with(args.copy, selecting).await
+    let sync = Sync::of(&args)?;
+    run_sync("sync", args.copy, sync).await
+}
+
+/// Runs `sabul apply` and returns the exit code.
+pub(crate) async fn apply(args: ApplyArgs) -> Result<u8, CliError> {
+    let copy = args.copy;
+    copy.refuse_options_of_plans()?;
+    let [path] = &copy.places[..] else {
+        return Err(CliError::usage("give one plan file: sabul apply PLAN"));
+    };
+    let (args, planned) = plan_file::read(Path::new(&path.clone()), copy)?;
+    let sync = Sync::of(&args)?.with_plan(planned);
+    run_sync("apply", args.copy, sync).await
+}
+
+async fn run_sync(name: &'static str, copy: CopyArgs, sync: Sync) -> Result<u8, CliError> {
+    let selecting = Selecting { is_all: false, is_dry: copy.dry_run, sync: Some(sync) };
+    run_with(name, copy, selecting).await
 }
 
 impl CopyArgs {
+    /// A plan has the options of its comparison.
+    fn refuse_options_of_plans(&self) -> Result<(), CliError> {
+        let &Self { archive, preserve, checksum, copy_links, .. } = self;
+        let flags = [
+            (archive, "-a"),
+            (preserve, "-p"),
+            (checksum, "-c"),
+            (copy_links, "-L"),
+            (!self.rules.0.is_empty(), "--exclude and --include"),
+        ];
+        match flags.iter().find(|(is_given, _)| *is_given) {
+            Some((_, flag)) => Err(CliError::usage(format!(
+                "the plan decides about {flag}; give the option to 'sabul sync -n --plan'"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Which entries of the sources are listed.
     fn listed(&self) -> ListedArgs<'_> {
         let &Self { recursive, archive, copy_links, .. } = self;
@@ -93,11 +129,14 @@ struct Selecting {
     sync: Option<Sync>,
 }
 
-async fn run_with(args: CopyArgs, selecting: Selecting) -> Result<u8, CliError> {
+async fn run_with(
+    name: &'static str,
+    args: CopyArgs,
+    selecting: Selecting,
+) -> Result<u8, CliError> {
     let nothing = TransferJson::nothing(controller(&args));
     let lines = args.json_lines.then(LineBuilder::default);
     let job = job(&args);
-    let name = if selecting.sync.is_some() { "sync" } else { "cp" };
     let mut outcome = Outcome {
         json: nothing,
         code: exit::DONE,
@@ -474,7 +513,10 @@ async fn transfer(
     // Entries that were not listed are failures of the copy.
     report.entries_failed += outcome.compared.source_failures;
     report.failures.append(&mut outcome.compared.source_errors);
-    let failures = std::mem::take(&mut outcome.compared.destination_failures);
+    let mut failures = std::mem::take(&mut outcome.compared.destination_failures);
+    failures.append(&mut outcome.compared.refused);
+    // A second transfer of the same copy compares again.
+    failures.retain(|(path, why)| !outcome.incomplete.contains(&ErrorJson::of_entry(path, why)));
     print_failures(&failures, failures.len() as u64, outcome);
     let failures = failures.iter().map(|(path, why)| ErrorJson::of_entry(path, why));
     outcome.incomplete.extend(failures);
@@ -484,6 +526,7 @@ async fn transfer(
                 output::error(&error);
                 outcome.code = FAILED;
             }
+            sync.finish_plan()?;
             return Ok(report);
         }
         let changed = tokio::select! {

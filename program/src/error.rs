@@ -29,6 +29,11 @@ impl CliError {
         Self::of(ErrorKind::Failure, message)
     }
 
+    /// Error of a file that differs from its hash.
+    pub(crate) fn unverified(message: impl Into<String>) -> Self {
+        Self::of(ErrorKind::Verification, message)
+    }
+
     /// Error of a transfer below the minimum rate.
     pub(crate) fn too_slow(message: impl Into<String>) -> Self {
         Self { end: End::Slow, message: message.into(), failure: None }

@@ -113,6 +113,10 @@ fn run(command: Command) -> Result<u8, CliError> {
             let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
             block_on_at(level, cp::sync(args))
         }
+        Command::Apply(args) => {
+            let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
+            block_on_at(level, cp::apply(args))
+        }
         Command::Verify(args) => block_on(cp::verify(args)),
         Command::Ls(args) => block_on(files::ls(args)),
         Command::Stat(args) => block_on(files::stat(args)),

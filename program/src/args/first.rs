@@ -12,7 +12,7 @@ const EXAMPLES: &str =
 
 /// All commands in groups.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Copying", &["cp", "sync", "verify", "ls", "stat", "cat", "mv", "rm", "mkdir"]),
+    ("Copying", &["cp", "sync", "apply", "verify", "ls", "stat", "cat", "mv", "rm", "mkdir"]),
     ("Servers", &["serve", "key", "ticket", "ps", "set", "perf"]),
     ("Laboratory", &["demo", "sim", "lab", "card", "router", "reproduce", "cc", "model"]),
     ("Program", &["schema", "completion", "man", "help"]),

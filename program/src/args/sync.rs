@@ -47,6 +47,18 @@ pub(crate) struct SyncArgs {
     /// Print a line for each change, as rsync does.
     #[arg(short, long)]
     pub(crate) itemize_changes: bool,
+    /// Write the changes into this file, for `sabul apply`.
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    pub(crate) plan: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) copy: CopyArgs,
+}
+
+/// Arguments of `sabul apply`.
+#[derive(Debug, Args)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(APPLY_HELP, exit::LIST))]
+#[command(override_usage = "sabul apply [OPTIONS] PLAN")]
+pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) copy: CopyArgs,
 }
@@ -75,6 +87,18 @@ pub(crate) struct VerifyArgs {
     pub(crate) reach: ReachArgs,
 }
 
+const APPLY_HELP: &str = "\
+PLAN is a file of `sabul sync -n --plan PLAN`. The plan has the places, the filters and the options of the comparison; \
+all other options are those of this command, such as --ticket, --ssh and --bwlimit.
+
+Both ends are listed again. An entry that changed since the plan was made is not touched, and the exit code is 1. Other \
+entries are copied, set or removed as planned. Changes that are not in the plan are not made. After an interruption, \
+the same command continues.
+
+Examples:
+  sabul sync -n --delete --plan p.jsonl photos/ host:photos
+  sabul apply p.jsonl";
+
 const VERIFY_HELP: &str = "\
 Both ends read all their files and compare sizes and BLAKE3 hashes. Nothing is copied. A SRC that ends in '/' means its \
 content, as in `sabul sync`. Modification times are not compared. Each difference is a line: `missing`, `differs` or \
@@ -97,4 +121,5 @@ With -n nothing changes: each change is printed as rsync prints it (<f.st...... 
 Examples:
   sabul sync photos/ host:photos
   sabul sync -a --delete host:/data/run7/ run7
-  sabul sync -n --delete photos/ sabul://host:4850/photos --ticket ticket";
+  sabul sync -n --delete photos/ sabul://host:4850/photos --ticket ticket
+  sabul sync -n --plan p.jsonl photos/ host:photos    then: sabul apply p.jsonl";

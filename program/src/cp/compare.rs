@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::plan::{Plan, is_into, means_content, source_set};
+use super::plan_file::{Planned, Verdict};
 use crate::error::CliError;
 
 /// Names that wait for the transfer. Ours: some MB; a smaller comparison ends at once, so that the totals are known.
@@ -58,6 +59,8 @@ pub(super) struct Compared {
     pub(super) conflicts: u64,
     /// The last of these entries; its content is not copied yet.
     blocked: Option<Vec<u8>>,
+    /// Changes of a plan that cannot be made.
+    pub(super) refused: Vec<(Vec<u8>, Failure)>,
     /// Entries of which only the metadata differs, with the metadata at the source.
     pub(super) adjusted: Vec<(Vec<u8>, Facts)>,
     /// Entries that exist only at the destination, if requested.
@@ -77,6 +80,8 @@ pub(super) struct Order {
     /// Keep the entries that exist only at the destination.
     pub(super) keeps_extras: bool,
     pub(super) observer: Option<Observer>,
+    /// Only the changes of this plan are made.
+    pub(super) planned: Option<Planned>,
 }
 
 /// Which entries of the source are listed.
@@ -290,10 +295,18 @@ impl Ends {
         skipped: &Skipped,
     ) -> Result<Compared, CliError> {
         let _entered = runtime.enter();
-        let Order { mut options, is_sync, keeps_extras, mut observer, .. } = order;
+        let Order { mut options, is_sync, keeps_extras, mut observer, mut planned, .. } = order;
         let mut compared = Compared::default();
         let tops = self.tops();
         let mut take = |difference: Difference| -> Result<bool, CliError> {
+            if let Some(planned) = &mut planned {
+                let verdict = planned.verdict(&difference);
+                if verdict != Verdict::Permitted {
+                    compared.leave(&difference, verdict);
+                    skipped.add(difference.source_size().unwrap_or(0));
+                    return Ok(true);
+                }
+            }
             if let Some(observer) = &mut observer {
                 observer(&difference)?;
             }
@@ -344,6 +357,9 @@ impl Ends {
             }
         }
         compared.source_entries = compared.source_entries.saturating_sub(tops);
+        if let Some(planned) = &planned {
+            compared.refused.extend(planned.missing());
+        }
         Ok(compared)
     }
 }
@@ -399,6 +415,22 @@ impl Compared {
             self.destination_failures.push((path.clone(), failure));
         }
         true
+    }
+
+    /// Counts a difference that is left as it is.
+    fn leave(&mut self, difference: &Difference, verdict: Verdict) {
+        let (path, is_source, is_old) = match difference {
+            Difference::Copy { path, old, .. } => (path, true, old.is_some()),
+            Difference::Adjust { path, .. } | Difference::Same { path, .. } => (path, true, true),
+            Difference::Extra { path, .. } => (path, false, true),
+            _ => return,
+        };
+        self.source_entries += u64::from(is_source);
+        self.destination_entries += u64::from(is_old);
+        if let Verdict::Changed(why) = verdict {
+            let text = format!("{why}; make a new plan");
+            self.refused.push((path.clone(), Failure::new(FailureCode::Changed, text)));
+        }
     }
 
     /// Counts a difference. Returns the name of an entry to copy.

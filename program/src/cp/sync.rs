@@ -6,6 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use sabul::files::{Facts, NewMetadata, Owner, SeenKind, View};
 use sabul::internal::compare::{CompareOptions, Difference, facts_of, rename, set_metadata};
@@ -16,6 +17,7 @@ use sabul_content::Printable;
 use super::Selecting;
 use super::compare::{Compared, Observer, Order, join};
 use super::plan::{Plan, means_content};
+use super::plan_file::{PlanWriter, Planned};
 use crate::args::{CopyArgs, SyncArgs};
 use crate::error::CliError;
 use crate::output;
@@ -39,6 +41,10 @@ pub(super) struct Sync {
     trash: Option<PathBuf>,
     has_rules: bool,
     prints: bool,
+    /// The plan file to write.
+    writer: Option<Arc<Mutex<Option<PlanWriter>>>>,
+    /// The plan to carry out.
+    planned: Option<Planned>,
 }
 
 impl Selecting {
@@ -60,22 +66,32 @@ impl Selecting {
                 follows_links: false,
                 keeps_extras: false,
                 observer: None,
+                planned: None,
             };
             return (!self.is_all).then_some(order);
         };
         let is_put = plan.is_put();
         let options = sync.options.clone();
-        let print: Observer =
-            Box::new(move |difference| match line(difference, &options, is_put) {
+        let writer = sync.writer.clone();
+        let print: Observer = Box::new(move |difference| {
+            if let Some(writer) = &writer
+                && let Ok(mut writer) = writer.lock()
+                && let Some(writer) = &mut *writer
+            {
+                writer.add(difference, options.removes)?;
+            }
+            match line(difference, &options, is_put) {
                 Some(line) => output::print_line(line),
                 None => Ok(()),
-            });
+            }
+        });
         Some(Order {
             options: sync.options.clone(),
             is_sync: true,
             follows_links: false,
             keeps_extras: sync.delete,
             observer: (sync.prints || args.dry_run).then_some(print),
+            planned: sync.planned.clone(),
         })
     }
 }
@@ -90,6 +106,8 @@ impl Sync {
         if args.itemize_changes && (copy.json || copy.json_lines) {
             return Err(CliError::usage("-i prints lines; leave out --json and --json-lines"));
         }
+        let writer = args.plan.as_ref().map(|path| PlanWriter::new(path, args)).transpose()?;
+        let writer = writer.map(|writer| Arc::new(Mutex::new(Some(writer))));
         let is_kept = copy.preserve || copy.archive;
         let options = CompareOptions {
             size_only: args.size_only,
@@ -113,7 +131,20 @@ impl Sync {
             trash: args.trash.clone(),
             has_rules: !copy.rules.0.is_empty(),
             prints: args.itemize_changes,
+            writer,
+            planned: None,
         })
+    }
+
+    /// Makes only the changes of this plan.
+    pub(super) fn with_plan(self, planned: Planned) -> Self {
+        Self { planned: Some(planned), ..self }
+    }
+
+    /// Completes the plan file, if requested.
+    pub(super) fn finish_plan(&self) -> Result<(), CliError> {
+        let writer = self.writer.as_ref().and_then(|writer| writer.lock().ok()?.take());
+        writer.map_or(Ok(()), PlanWriter::finish)
     }
 
     /// Checks that the entries that exist only at the destination may be removed.

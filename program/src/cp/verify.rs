@@ -47,6 +47,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
         keeps_extras: true,
         follows_links: !args.archive,
         observer: Some(Box::new(print)),
+        planned: None,
     };
     let listed = ListedArgs {
         recursive: true,

@@ -1,6 +1,7 @@
 //! The program from a user's view: commands, output, exit codes, files, sandbox.
 
 mod addresses;
+mod apply;
 mod archive;
 mod card;
 mod cli;

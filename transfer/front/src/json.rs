@@ -106,7 +106,7 @@ pub struct TransferJson {
 }
 
 /// One error.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ErrorJson {
     /// File or directory; null if the error concerns the whole command.
     pub path: Option<String>,
