@@ -11,9 +11,9 @@ use sabul::Ticket;
 use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
 use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{
-    Attribute, ChannelParams, Checkpoint, Direction, Done, Entry, EntryKind, Extent, Facts,
-    Failure, FailureCode, Held, Message, More, NotKept, Open, Owner, Range, Request, Rule, Seen,
-    SeenKind, Trait, View, Whole,
+    Attribute, ChannelParams, Checkpoint, Chunking, Direction, Done, Entry, EntryKind, Extent,
+    Facts, Failure, FailureCode, Held, Message, More, NotKept, Open, Owner, Range, Request, Rule,
+    Seen, SeenKind, Trait, View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -213,6 +213,13 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     hashes: true,
                     literal: true,
                 },
+            )?,
+        ),
+        (
+            "open-hash",
+            open(
+                Direction::Pull,
+                Request::Hash { place: b"d/f".to_vec(), chunking: Chunking::Content },
             )?,
         ),
         (

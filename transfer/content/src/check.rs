@@ -3,6 +3,7 @@
 use sabul_wire::Printable;
 use sabul_wire::control::{Attribute, Entry, EntryKind, MAX_ATTRIBUTE_BYTES, More};
 
+use crate::kept::kept_ranges;
 use crate::layout::Layout;
 use crate::path::RelativePath;
 
@@ -54,6 +55,9 @@ fn flaw_of_more(entry: &Entry, more: &More) -> Option<String> {
         if Layout::with_holes(size, data).is_none() {
             return Some(format!("the hole map of '{name}' is invalid"));
         }
+    }
+    if kept_ranges(entry).is_none() {
+        return Some(format!("the kept ranges of '{name}' are invalid"));
     }
     let bad = |it: &&Attribute| !is_copied_attribute(&it.name);
     if let Some(attribute) = more.attributes.iter().find(bad) {

@@ -7,6 +7,7 @@
 
 mod assembler;
 mod check;
+mod kept;
 mod layout;
 mod packer;
 mod path;
@@ -14,6 +15,7 @@ mod tree;
 
 pub use assembler::{Assembler, AssemblerWait, Checkpoints, Op, Rejection, Step};
 pub use check::is_copied_attribute;
+pub use kept::kept_ranges;
 pub use layout::Layout;
 pub use packer::Packer;
 pub use path::{MAX_COMPONENT, MAX_PATH, PathError, PathFlaw, RelativePath};

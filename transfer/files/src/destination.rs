@@ -22,6 +22,7 @@ use std::time::Duration;
 use sabul_content::{Checkpoints, Printable, Tree};
 use sabul_wire::control::{Checkpoint, Entry, EntryKind, Failure, FailureCode, NotKept};
 
+use super::base::refuse_kept;
 use super::entry_error::{
     EntryError, MAX_KEPT_FAILURES, entry_error, root_write_failure, write_failure,
 };
@@ -65,6 +66,8 @@ pub struct Destination {
     /// Identifiers of the sources, as returned by [`SourceSet::origins`](super::SourceSet::origins); empty if
     /// unknown. An interrupted transfer is resumed only if it has one of these sources.
     pub origins: Vec<[u8; 8]>,
+    /// The sender may read files here, so a file may take ranges from the file that it replaces.
+    pub may_keep: bool,
 }
 
 impl FileReceiver {
@@ -85,6 +88,7 @@ impl FileReceiver {
             pool,
             place,
             preserve: destination.preserve,
+            may_keep: destination.may_keep,
             sync: destination.sync,
             read_back: destination.read_back && destination.sync,
             parts: BTreeMap::new(),
@@ -153,6 +157,7 @@ pub struct FileSink {
     pool: Arc<FilePool>,
     place: Place,
     preserve: bool,
+    may_keep: bool,
     sync: bool,
     read_back: bool,
     /// Part files whose content is not verified yet, by index.
@@ -617,6 +622,7 @@ impl Sink for FileSink {
 
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), EntryError> {
         let target = self.place.target(entry)?;
+        refuse_kept(entry, &target, self.may_keep)?;
         self.drop_resumable(entry);
         if self.small.begin(index, entry, &target, self.small_max()) {
             return Ok(());
@@ -628,6 +634,7 @@ impl Sink for FileSink {
         let is_empty = part.is_full();
         self.parts.insert(index, part);
         room?;
+        self.part(index)?.begin_delta()?;
         if is_empty {
             let lost = self.part(index)?.keep_metadata(entry)?;
             self.lost.add(lost);
@@ -660,6 +667,11 @@ impl Sink for FileSink {
             return Ok(Commit::Later);
         }
         let mut part = self.parts.remove(&index).ok_or_else(|| not_created(index))?;
+        if let Err(entry_error) = part.check_kept() {
+            part.remove(&*self.disk);
+            self.durable_bytes.gone(index);
+            return Err(entry_error);
+        }
         let noted = match &mut self.resume_index {
             Some(resume_index) if part.noted.number.is_some() => {
                 // Noted before the rename, so that an attempt after a crash finds the file by either name.

@@ -9,8 +9,10 @@
 //! Not here:    network, TLS, an async runtime.
 
 mod archive;
+mod base;
 mod compare;
 mod content;
+mod delta;
 mod destination;
 pub mod disk;
 mod entry_error;
@@ -42,6 +44,7 @@ mod tree;
 pub mod testing;
 
 pub use compare::{CompareOptions, Comparison, Difference};
+pub use delta::{Chunked, DELTA_FROM, Matches, NewFile};
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};
 pub use entry_error::{EntryError, MAX_KEPT_FAILURES};
 pub use have::Have;

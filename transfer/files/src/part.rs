@@ -17,6 +17,7 @@ use sabul_content::{Layout, Tree};
 use sabul_wire::control::{Checkpoint, Entry, Failure, FailureCode};
 use tracing::{debug, info};
 
+use super::base::Base;
 use super::entry_error::{EntryError, entry_error};
 use super::journal::is_journal;
 use super::metadata::{LostMetadata, keep_metadata};
@@ -118,6 +119,8 @@ pub(super) struct Part {
     old: Option<Metadata>,
     /// State of the part in the journal.
     pub(super) noted: Noted,
+    /// Source of the kept ranges, if only changed ranges are sent.
+    base: Option<Base>,
 }
 
 /// State of a part in the journal.
@@ -151,6 +154,7 @@ impl Part {
             return Err(Failure::new(FailureCode::Refused, message).into());
         }
         let fail = |error: io::Error| entry_error(target.as_bytes(), &error);
+        let mut base = Base::of(disk, &target, entry)?;
         let keeps_old = !preserve || entry.mode.is_none();
         let old = replaced(disk, &target, keeps_old);
         // Users without access to the old file have no access to the part.
@@ -179,12 +183,15 @@ impl Part {
             #[rustfmt::skip]
             let mut part = Self {
                 path, target, id, file, size, layout, written, reserved, step, handed_over, prefix, mode, keeps_old,
-                old, noted, read_back: None,
+                old, noted, read_back: None, base: None,
             };
             // A concurrent cleanup may have found the part before it was locked, and may remove it. Some file systems
             // report no names for any file; there the name itself is looked up.
             if lock != Lock::Busy && (names > 0 || part.has_its_name(disk)?) {
-                part.leave_hole()?;
+                match base.take() {
+                    Some(base) => part.base = Some(base),
+                    None => part.leave_hole()?,
+                }
                 return Ok(part);
             }
         }
@@ -233,6 +240,7 @@ impl Part {
             keeps_old,
             old,
             noted: Noted::default(),
+            base: None,
         };
         part.resume_from(checkpoints)?;
         part.require_its_name(disk)?;
@@ -392,12 +400,35 @@ impl Part {
     /// Moves to the file offset of the next byte; a hole remains in between, and the file gets its correct length.
     fn leave_hole(&mut self) -> Result<(), EntryError> {
         let (place, _) = self.layout.place(self.written);
-        match &mut self.file {
-            Some(file) if self.layout.has_holes() => {
+        match (&mut self.file, &mut self.base) {
+            (Some(file), Some(base)) => base
+                .copy(&mut **file, place)
+                .map_err(|error| entry_error(self.target.as_bytes(), &error)),
+            (Some(file), None) if self.layout.has_holes() => {
                 file.resume_at(place).map_err(|error| entry_error(self.target.as_bytes(), &error))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether only the changed ranges of the file are sent.
+    pub(super) const fn is_delta(&self) -> bool {
+        self.base.is_some()
+    }
+
+    /// Copies the kept ranges before the first sent range.
+    pub(super) fn begin_delta(&mut self) -> Result<(), EntryError> {
+        if self.is_delta() { self.leave_hole() } else { Ok(()) }
+    }
+
+    /// Checks that the kept ranges have the announced hash.
+    pub(super) fn check_kept(&self) -> Result<(), EntryError> {
+        let Some(base) = self.base.as_ref().filter(|base| !base.is_right()) else { return Ok(()) };
+        let reason = format!(
+            "{} bytes of the old file differ from the compared file; copy the file again",
+            base.kept_bytes()
+        );
+        Err(Failure::of_file(FailureCode::Changed, "write", &self.target, reason).into())
     }
 
     fn reserve(&mut self, end: u64) -> Result<(), EntryError> {
@@ -505,7 +536,12 @@ impl Part {
         let (Some(hash), Some(file)) = (self.read_back, &self.file) else { return Ok(()) };
         file.drop_cache();
         let found = hash_of(&**file, &self.layout, self.written);
-        if found.map_err(|error| self.entry_error(&error))? == (self.written, hash) {
+        let is_right = found.map_err(|error| self.entry_error(&error))? == (self.written, hash);
+        let is_kept_right = match &self.base {
+            Some(base) => base.is_right_in(&**file).map_err(|error| self.entry_error(&error))?,
+            None => true,
+        };
+        if is_right && is_kept_right {
             return Ok(());
         }
         Err(differs_on_disk(&self.target))

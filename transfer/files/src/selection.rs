@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use sabul_wire::control::Failure;
+use sabul_wire::control::{Delta, Failure};
 
 use super::glob::{self, Matches};
 use super::source::{is_content, last_component};
@@ -23,6 +23,8 @@ pub trait Selection: Send {
 pub enum Selected {
     /// The next name.
     Name(Vec<u8>),
+    /// The next name, of a file of which the receiver has an old version.
+    Changed(Vec<u8>, Box<Delta>),
     /// The next name is not known yet.
     NotYet,
     /// There are no more names.
@@ -41,6 +43,11 @@ impl Skipped {
     /// Counts an entry of this size.
     pub fn add(&self, bytes: u64) {
         self.entries.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes of an entry that is sent.
+    pub fn add_bytes(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 

@@ -20,10 +20,11 @@ use std::sync::Arc;
 
 use sabul_content::{Printable, RelativePath};
 use sabul_wire::control::{
-    Entry, EntryKind, Failure, FailureCode, MAX_ORIGINS, More, Owner, Range,
+    Delta, Entry, EntryKind, Failure, FailureCode, MAX_ORIGINS, More, Owner, Range,
 };
 
 use super::archive::{HardLinkIndex, add_attributes};
+use super::delta::version_of;
 use super::entry_error::read_failure;
 use super::glob;
 use super::have::name_of;
@@ -389,6 +390,19 @@ pub(super) struct Found {
     pub(super) changed: FileTime,
 }
 
+impl Found {
+    /// Sends only the changed ranges, if this is the version of the file that was compared.
+    fn with_delta(mut self, delta: Delta) -> Self {
+        let EntryKind::File(size) = self.entry.kind else { return self };
+        let more = self.entry.more.get_or_insert_default();
+        let is_version = version_of(size, self.entry.modified_ns, self.changed) == delta.version;
+        if is_version && self.failure.is_none() && self.part.is_none() && more.data.is_none() {
+            (more.data, more.kept) = (Some(delta.data), Some(delta.kept));
+        }
+        self
+    }
+}
+
 /// Result of a step of a walk.
 #[derive(Debug)]
 pub(super) enum Step {
@@ -466,6 +480,10 @@ impl Walk {
             return match chosen.next() {
                 Selected::Name(name) => match self.visit_chosen(name) {
                     Some(found) => Step::Found(found),
+                    None => Step::Pause,
+                },
+                Selected::Changed(name, delta) => match self.visit_chosen(name) {
+                    Some(found) => Step::Found(found.with_delta(*delta)),
                     None => Step::Pause,
                 },
                 Selected::NotYet => Step::Pause,

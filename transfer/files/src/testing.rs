@@ -2,7 +2,9 @@
 //! the crates above. Only compiled for tests.
 
 use sabul_units::{Random as _, SeededRandom};
-use sabul_wire::control::{Attribute, Entry, EntryKind, Extent, Failure, FailureCode, More, Owner};
+use sabul_wire::control::{
+    Attribute, Entry, EntryKind, Extent, Failure, FailureCode, Kept, More, Moved, Owner,
+};
 
 pub use crate::disk::memory::{Fault, MemoryDisk};
 
@@ -94,12 +96,19 @@ impl HostileValues {
         let extents =
             (0..self.random.below(4)).map(|_| Extent { offset: self.size(), bytes: self.size() });
         let data: Vec<Extent> = extents.collect();
+        let moved = (0..self.random.below(3)).map(|_| Moved {
+            to: self.size(),
+            from: self.size(),
+            bytes: self.size(),
+        });
+        let kept = Kept { hash: [3; 32], moved: moved.collect() };
         More {
             owner: (self.random.below(2) == 0).then_some(Owner { user, group: 0 }),
             target: if self.random.below(3) == 0 { Vec::new() } else { self.name() },
             attributes,
             attributes_left: self.number(),
             data: (self.random.below(4) == 0).then_some(data),
+            kept: (self.random.below(4) == 0).then_some(kept),
         }
     }
 }

@@ -16,11 +16,12 @@ pub use crate::retry::Retry;
 /// Comparison of two trees, and selection of the entries to copy.
 pub mod compare {
     pub use sabul_files::{
-        CompareOptions, Comparison, Difference, Selected, Selection, Skipped, facts_of,
-        set_metadata,
+        Chunked, CompareOptions, Comparison, DELTA_FROM, Difference, Matches, NewFile, Selected,
+        Selection, Skipped, facts_of, set_metadata,
     };
 
     use sabul_wire::control::Failure;
+    pub use sabul_wire::control::{Chunking, Delta};
 
     /// Renames a local file; an existing file stays.
     ///

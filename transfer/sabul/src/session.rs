@@ -1,6 +1,7 @@
 //! Session between two authenticated ends, and its transfers.
 
 mod answered;
+mod chunks;
 mod files;
 mod listing;
 mod pending;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabul_keys::Right;
+use sabul_units::Rate;
 use sabul_wire::control::{self, Entry, Failure, FailureCode, Message, Open};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -171,6 +173,11 @@ impl Session {
         self.inner.peer
     }
 
+    /// Returns the rate at which an earlier transfer sent to the peer, if known.
+    pub fn known_rate(&self) -> Option<Rate> {
+        self.inner.cx.endpoint.paths.of(self.inner.peer.ip()).facts().map(|facts| facts.rate)
+    }
+
     /// Returns the user of a key or named ticket by which a listener authenticated the peer; `None` for a ticket of one
     /// run. [`Session::serve`] applies the limits of the user.
     pub fn user(&self) -> Option<&User> {
@@ -256,6 +263,7 @@ impl Session {
             resume,
             read_back,
             origins,
+            may_keep: true,
         };
         let writes_files = !matches!(destination, LocalDestination::Writer(_));
         let prepared = self.inner.cx.machine.block(move || match destination {
@@ -463,7 +471,12 @@ impl Session {
                 Request::Stream(StreamRequest { name, direction, pending })
             }
             control::Request::Measure { .. } => Request::Measure(MeasureRequest { pending }),
-            control::Request::Look { .. } => Request::Look(ListingRequest { pending }),
+            control::Request::Look { hashes, .. } => {
+                Request::Look(ListingRequest { pending, reads_content: hashes })
+            }
+            control::Request::Hash { .. } => {
+                Request::Look(ListingRequest { pending, reads_content: true })
+            }
             control::Request::Remove { .. } => {
                 Request::Change(ChangeRequest { pending, is_removal: true })
             }
@@ -712,6 +725,7 @@ impl Request {
             Self::Change(request) if request.is_removal => Right::Remove,
             Self::Change(_) => Right::Write,
             Self::Get(_) => Right::Read,
+            Self::Look(request) if request.reads_content => Right::Read,
             Self::Look(_) => Right::List,
             Self::Measure(_) | Self::Stream(_) => Right::Measure,
         };
@@ -733,7 +747,7 @@ impl Request {
             Self::Put(PutRequest { pending })
             | Self::Get(GetRequest { pending })
             | Self::Measure(MeasureRequest { pending })
-            | Self::Look(ListingRequest { pending })
+            | Self::Look(ListingRequest { pending, .. })
             | Self::Change(ChangeRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         };
@@ -745,7 +759,7 @@ impl Request {
             Self::Put(PutRequest { pending })
             | Self::Get(GetRequest { pending })
             | Self::Measure(MeasureRequest { pending })
-            | Self::Look(ListingRequest { pending })
+            | Self::Look(ListingRequest { pending, .. })
             | Self::Change(ChangeRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         }

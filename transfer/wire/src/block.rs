@@ -16,9 +16,9 @@ use crate::control::{Entry, Failure};
 
 /// Bytes of a block besides its data and its table.
 pub const BLOCK_END: usize = 4;
-/// Longest record, in bytes. Ours: the largest entry has two names of 4096 bytes, 2^17 bytes of attributes, and 4096
-/// extents of 20 bytes.
-pub const MAX_RECORD: usize = 256 << 10;
+/// Longest record, in bytes. Ours: the largest entry has two names of 4096 bytes, 2^17 bytes of attributes, 32,768
+/// extents of 20 bytes, and 4096 moved ranges of 30 bytes.
+pub const MAX_RECORD: usize = 960 << 10;
 /// Longest [`Record::Part`] including its length, in bytes.
 pub const MAX_PART: usize = 32;
 
@@ -175,8 +175,8 @@ fn missing(bytes: &[u8]) -> Result<Option<usize>, DecodeError> {
 mod tests {
     use super::*;
     use crate::control::{
-        Attribute, EntryKind, Extent, FailureCode, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES,
-        MAX_EXTENTS, MAX_NAME, More, Owner,
+        Attribute, EntryKind, Extent, FailureCode, Kept, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES,
+        MAX_DELTA_EXTENTS, MAX_MOVED, MAX_NAME, More, Moved, Owner,
     };
 
     fn entry(path: &[u8], more: Option<More>) -> Entry {
@@ -200,12 +200,14 @@ mod tests {
         let value = MAX_ATTRIBUTE_BYTES / MAX_ATTRIBUTES - 6;
         let attribute = Attribute { name: b"user.x".to_vec(), value: vec![1; value] };
         let extent = Extent { offset: u64::MAX, bytes: u64::MAX };
+        let moved = Moved { to: u64::MAX, from: u64::MAX, bytes: u64::MAX };
         let more = More {
             owner: Some(Owner { user: u32::MAX, group: u32::MAX }),
             target: vec![b't'; MAX_NAME],
             attributes: vec![attribute; MAX_ATTRIBUTES],
             attributes_left: u32::MAX,
-            data: Some(vec![extent; MAX_EXTENTS]),
+            data: Some(vec![extent; MAX_DELTA_EXTENTS]),
+            kept: Some(Kept { hash: [1; 32], moved: vec![moved; MAX_MOVED] }),
         };
         Record::Entry(entry(&[b'n'; MAX_NAME], Some(more)))
     }
@@ -281,8 +283,8 @@ mod tests {
     fn an_invalid_record_is_refused_without_allocation() {
         for bad in [
             &[0][..],
-            // 2^18 + 1 bytes, 2^21 and more.
-            &[0x81, 0x80, 0x10],
+            // 960 KiB + 1 byte, 2^21 and more.
+            &[0x81, 0x80, 0x3C],
             &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F],
             // An unknown kind; one byte too many; one byte too few.
             &[1, 4],

@@ -9,6 +9,7 @@
 //! module does not.
 
 mod bounds;
+mod delta;
 mod failure;
 mod limits;
 mod look;
@@ -17,9 +18,17 @@ mod more;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{DecodeError, Reason};
+pub use delta::{
+    Chunk, Chunking, ChunksEnd, Delta, Kept, MAX_CHUNKS, MAX_DELTA_EXTENTS, MAX_MOVED, Moved,
+};
 pub use failure::{Failure, FailureCode, FileAction};
+#[cfg(test)]
+use limits::HELLO;
 use limits::ITEM;
-pub use limits::{MAX_NAME, MAX_WORD};
+pub use limits::{
+    MAX_CHUNKS_BODY, MAX_GREETING, MAX_HAVE, MAX_LOGIN, MAX_MESSAGE, MAX_NAME, MAX_NAMES_BODY,
+    MAX_OPEN, MAX_SMALL, MAX_WORD, body_limit,
+};
 pub use look::{
     Facts, MAX_PATTERN, MAX_PLACES, MAX_RULES, MAX_SEEN, NewMetadata, Range, Rule, Seen, SeenKind,
     View,
@@ -30,24 +39,13 @@ pub use more::{
 };
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 12;
-/// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
-pub const MAX_MESSAGE: usize = 1 << 20;
-/// Longest body of a greeting other than those of [`MAX_LOGIN`], in bytes.
-pub const MAX_GREETING: usize = 1 << 10;
-/// Longest body of an offer of keys or of a login, in bytes: the signature of an RSA key of 8192 bits takes 2.2 kB.
-pub const MAX_LOGIN: usize = 4 << 10;
+pub const CONTROL_VERSION: u16 = 13;
 /// Most keys that a connector offers.
 pub const MAX_OFFERED: usize = 64;
-/// Longest body of a request, in bytes. Ours: 4096 sources of 60 bytes each.
-pub const MAX_OPEN: usize = 256 << 10;
-/// Longest body of any other message, in bytes: the largest report takes 4.1 kB.
-pub const MAX_SMALL: usize = 8 << 10;
-/// Limit on the [`Message::weight`] of [`Message::Seen`] or [`Message::Names`] in flight. Ours: some ten thousand names
+/// Limit on the [`Message::weight`] of [`Message::Seen`], [`Message::Chunks`], [`Message::Names`] or [`Message::Delta`]
+/// in flight. Ours: some ten thousand names
 /// per RTT.
 pub const BULK_CREDIT: u32 = 4 << 20;
-/// Longest body of a [`Message::Have`], in bytes.
-pub const MAX_HAVE: usize = 256 << 10;
 /// Most [`Message::weight`] of all [`Message::Have`] of a transfer. Ours: ten million small files; files beyond this
 /// limit are sent again.
 pub const HAVE_WEIGHT_MAX: u32 = 256 << 20;
@@ -57,8 +55,6 @@ pub const MAX_HAVE_FILES: usize = 1000;
 pub const MAX_HAVE_WHOLES: usize = 8000;
 /// Most checkpoints of one file.
 pub const MAX_CHECKPOINTS: usize = 64;
-/// Longest body of a [`Message::Names`], in bytes.
-pub const MAX_NAMES_BODY: usize = 256 << 10;
 /// Most names in one [`Message::Names`].
 pub const MAX_NAMES: usize = 1000;
 /// Most sources of one request.
@@ -205,7 +201,7 @@ pub enum Message {
     Ping,
     /// Immediate answer to a [`Message::Ping`].
     Pong,
-    /// `weight` of [`Message::Seen`] or [`Message::Names`] has been processed, so as much may follow. The initial credit
+    /// `weight` of messages that need credit has been processed, so as much may follow. The initial credit
     /// is [`BULK_CREDIT`].
     Credit {
         /// Number of the transfer.
@@ -327,6 +323,28 @@ pub enum Message {
     Received {
         /// Number of the messages, without the first message of the connector.
         count: u64,
+    },
+    /// Answer to [`Request::Hash`]: the next chunks of the file.
+    Chunks {
+        /// Number of the request.
+        transfer: u32,
+        /// The chunks; at most [`MAX_CHUNKS`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_CHUNKS>")]
+        chunks: Vec<Chunk>,
+        /// No more chunks follow.
+        end: Option<ChunksEnd>,
+    },
+    /// Receiver to sender of a [`Request::Get`] with `selected`: the next entry to send, of which the receiver has an
+    /// old file. If the file is not the compared version any more, it is sent completely. Needs credit, as
+    /// [`Message::Seen`].
+    Delta {
+        /// Number of the transfer.
+        transfer: u32,
+        /// Name as the transfer announces it.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
+        name: Vec<u8>,
+        /// The ranges.
+        delta: Delta,
     },
 }
 
@@ -485,6 +503,14 @@ pub enum Request {
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_PLACES>")]
         changes: Vec<NewMetadata>,
     },
+    /// Lists the chunks of a file (pull); without a channel.
+    Hash {
+        /// Path relative to the root; not a pattern.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
+        place: Vec<u8>,
+        /// Division of the file.
+        chunking: Chunking,
+    },
 }
 
 /// Settings of a channel's sender; chosen by the side that opens.
@@ -551,7 +577,8 @@ impl Entry {
     /// Assumed memory use of an entry with an empty name, in bytes.
     pub const WEIGHT: usize = ITEM;
 
-    /// Number of content bytes in the transfer, if known; for a file with holes, the bytes of its data only.
+    /// Number of content bytes in the transfer, if known; for a file with holes or kept ranges, the bytes of its data
+    /// only.
     pub fn stream_bytes(&self) -> Option<u64> {
         match self.more.as_ref().and_then(|more| more.data.as_ref()) {
             // Overflowing sums are rejected where entries are checked.
@@ -647,6 +674,7 @@ impl Open {
             Request::Rename { from, to, .. } => from.len() + to.len(),
             Request::SetMetadata { changes } => changes.iter().map(NewMetadata::weight).sum(),
             Request::Stream { name } => name.len(),
+            Request::Hash { place, .. } => place.len(),
             Request::Measure { .. } => 0,
         };
         let params = self.channel.controller_params.iter();
@@ -706,6 +734,8 @@ impl Message {
             }
             Self::Seen { entries, .. } => entries.iter().map(Seen::weight).sum(),
             Self::Names { names, .. } => names.iter().map(|name| ITEM + name.len()).sum(),
+            Self::Chunks { chunks, .. } => chunks.len() * size_of::<Chunk>(),
+            Self::Delta { name, delta, .. } => name.len() + delta.weight(),
             Self::Open(open) => return open.weight(),
             _ => 0,
         };
@@ -731,33 +761,6 @@ impl Message {
         }
     }
 }
-
-/// Returns the longest body, in bytes, of a message whose body begins with the byte `kind`; never 0.
-pub const fn body_limit(kind: u8) -> usize {
-    match kind {
-        HELLO | WELCOME | JOIN | CHOOSE | RESUME | RESUMED => MAX_GREETING,
-        OFFER | LOGIN => MAX_LOGIN,
-        OPEN => MAX_OPEN,
-        SEEN => MAX_MESSAGE,
-        HAVE => MAX_HAVE,
-        NAMES => MAX_NAMES_BODY,
-        _ => MAX_SMALL,
-    }
-}
-
-/// Positions of variants in [`Message`]; postcard writes the position as the first byte.
-const HELLO: u8 = 0;
-const WELCOME: u8 = 1;
-const OPEN: u8 = 2;
-const HAVE: u8 = 4;
-const SEEN: u8 = 6;
-const JOIN: u8 = 20;
-const OFFER: u8 = 24;
-const CHOOSE: u8 = 25;
-const LOGIN: u8 = 26;
-const NAMES: u8 = 27;
-const RESUME: u8 = 28;
-const RESUMED: u8 = 29;
 
 /// Returns the length of the body that follows a length prefix.
 ///

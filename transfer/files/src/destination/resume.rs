@@ -107,7 +107,8 @@ impl ResumeIndex {
 
     /// Whether a checkpoint is due for a part.
     pub(super) fn wants_checkpoint(&self, part: &Part, now: Duration) -> bool {
-        let Some(size) = part.size().filter(|_| self.can_note() && !part.is_full()) else {
+        let can_note = self.can_note() && !part.is_full() && !part.is_delta();
+        let Some(size) = part.size().filter(|_| can_note) else {
             return false;
         };
         let new = part.written() - part.noted.bytes;
@@ -143,7 +144,8 @@ impl ResumeIndex {
         commit: Commit,
     ) {
         // An empty file costs no more to send than to report.
-        if !self.can_note() || part.size().is_none() || part.written() == 0 {
+        // A file with kept ranges is complete: a later attempt finds that both ends are equal.
+        if !self.can_note() || part.size().is_none() || part.written() == 0 || part.is_delta() {
             return;
         }
         let (target, layout) = (part.target().clone(), part.layout().clone());

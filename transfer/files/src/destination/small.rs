@@ -59,6 +59,9 @@ impl SmallFiles {
     ) -> bool {
         let bytes = entry.stream_bytes().filter(|bytes| *bytes <= most);
         let (EntryKind::File(_), Some(bytes)) = (entry.kind, bytes) else { return false };
+        if entry.more.as_ref().is_some_and(|more| more.kept.is_some()) {
+            return false;
+        }
         let content = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
         self.incoming = Some(IncomingFile { index, target: target.clone(), content });
         true

@@ -68,6 +68,7 @@ pub(super) fn receiver_of(
         resume: true,
         read_back,
         origins: origins.to_vec(),
+        may_keep: true,
     };
     let mut receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
     let mut resume_index = ResumeIndex::new(origins);

@@ -208,8 +208,11 @@ impl Role {
     /// Whether a correct peer sends this message to a side with this role.
     pub(super) fn may_receive(self, message: &Message) -> bool {
         match message {
-            Message::Totals { .. } | Message::Seen { .. } => self == Self::Receiver,
+            Message::Totals { .. } | Message::Seen { .. } | Message::Chunks { .. } => {
+                self == Self::Receiver
+            }
             Message::Names { .. }
+            | Message::Delta { .. }
             | Message::Have { .. }
             | Message::Progress { .. }
             | Message::EntryFailed { .. }
@@ -265,7 +268,8 @@ impl Slot {
                 ));
             }
             // A peer that requests files sends its list at once.
-            Message::Have { .. } | Message::Names { .. } if self.is_peers => {}
+            Message::Have { .. } | Message::Names { .. } | Message::Delta { .. }
+                if self.is_peers => {}
             Message::Waiting { .. } => {}
             _ if !self.is_accepted => {
                 return Err(Failure::violation(
@@ -297,7 +301,10 @@ impl Slot {
                     )
                 })?;
             }
-            Message::Seen { .. } | Message::Names { .. } => {
+            Message::Seen { .. }
+            | Message::Chunks { .. }
+            | Message::Names { .. }
+            | Message::Delta { .. } => {
                 self.intake.add(message.weight())?;
                 // A transfer that has just ended accepts nothing more.
                 let _ = self.input.send(Input::Message(message));

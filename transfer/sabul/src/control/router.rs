@@ -343,6 +343,8 @@ impl Router {
             | Message::PathClosed { transfer, .. }
             | Message::Seen { transfer, .. }
             | Message::Names { transfer, .. }
+            | Message::Chunks { transfer, .. }
+            | Message::Delta { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,
         };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use sabul_files::disk::Disk;
 use sabul_files::{Destination, FileReceiver, Rules, SourceSet, local_destination};
+use sabul_keys::Right;
 use sabul_wire::control::{self, Failure, Open};
 
 use super::pending::Pending;
@@ -82,12 +83,22 @@ impl PutRequest {
         else {
             return Err(Error::Cancelled);
         };
+        // A user who may not read could otherwise guess content.
+        let may_keep = self.pending.user().is_none_or(|user| user.grant.rights.allow(Right::Read));
         // A sender that does not resume ignores the reported partial data.
         let resume = true;
         let open = move || {
             let (disk, path) = place(destination, into_directory)?;
-            let destination =
-                Destination { path, into_directory, preserve, sync, resume, read_back, origins };
+            let destination = Destination {
+                path,
+                into_directory,
+                preserve,
+                sync,
+                resume,
+                read_back,
+                origins,
+                may_keep,
+            };
             FileReceiver::new(disk, &destination, transfer)
         };
         let receiver = self.pending.cx.endpoint.file_call(open).await.and_then(|opened| opened);

@@ -10,6 +10,7 @@ use sabul_wire::control::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+use super::chunks::send_chunks;
 use super::pending::Pending;
 use super::{Session, take_number};
 use crate::config::{Direction, TransferOptions};
@@ -18,10 +19,10 @@ use crate::error::Error;
 use crate::machine::thread;
 use crate::transfer::Context;
 use sabul_files::disk::Disk;
-use sabul_files::{DirectoryListing, ListingStep, NameChange, rename, set_metadata};
+use sabul_files::{Chunked, DirectoryListing, ListingStep, NameChange, rename, set_metadata};
 
 /// Most entries queued for the application.
-const WAITING_MAX: usize = 4096;
+pub(super) const WAITING_MAX: usize = 4096;
 /// A message is sent once its entries take about this many bytes.
 const BATCH_BYTES: usize = 128 << 10;
 /// Most bytes of an entry besides its path; a failure takes more.
@@ -84,7 +85,7 @@ impl Session {
         let mailbox = self.send_request(Direction::Receive, request)?;
         let (entry_sender, entries) = mpsc::channel(WAITING_MAX);
         let control = self.inner.cx.control.clone();
-        self.inner.cx.machine.spawn(listen(mailbox, control, entry_sender));
+        self.inner.cx.machine.spawn(listen(mailbox, control, entry_sender, unpack));
         Ok(Listing { entries })
     }
 
@@ -149,7 +150,7 @@ impl Session {
     }
 
     /// Sends a request without a channel.
-    fn send_request(
+    pub(super) fn send_request(
         &self,
         direction: Direction,
         request: control::Request,
@@ -185,11 +186,22 @@ async fn next_event(mailbox: &mut Mailbox) -> Result<Message, Error> {
     }
 }
 
+/// Returns the entries of an answer, and whether they are the last; `None` for other messages.
+type Unpack<T> = fn(Message) -> Option<(Vec<T>, bool)>;
+
+fn unpack(message: Message) -> Option<(Vec<Seen>, bool)> {
+    match message {
+        Message::Seen { entries, is_last, .. } => Some((entries, is_last)),
+        _ => None,
+    }
+}
+
 /// Forwards entries until the end of the listing or until the application drops the [`Listing`].
-async fn listen(
+pub(super) async fn listen<T: Send + 'static>(
     mut mailbox: Mailbox,
     control: Control,
-    entry_sender: mpsc::Sender<Result<Seen, Error>>,
+    entry_sender: mpsc::Sender<Result<T, Error>>,
+    unpack: Unpack<T>,
 ) {
     let number = mailbox.number;
     let (nothing, gone) = std::sync::mpsc::channel();
@@ -199,7 +211,7 @@ async fn listen(
         (Arc::clone(&mailbox.intake), entry_sender.clone(), control.clone());
     let (over, mut is_over) = oneshot::channel();
     let spawned = thread("sabul-list", move || {
-        let _ = over.send(hand_on(&inputs, number, &intake, &back, &thread_sender));
+        let _ = over.send(hand_on(&inputs, number, &intake, &back, &thread_sender, unpack));
     });
     let result = match spawned {
         Err(error) => Err(error),
@@ -233,12 +245,13 @@ async fn listen(
 }
 
 /// Forwards entries until the last; blocks while the application is slow.
-fn hand_on(
+fn hand_on<T>(
     inputs: &std::sync::mpsc::Receiver<Input>,
     transfer: u32,
     intake: &Intake,
     control: &Control,
-    entry_sender: &mpsc::Sender<Result<Seen, Error>>,
+    entry_sender: &mpsc::Sender<Result<T, Error>>,
+    unpack: Unpack<T>,
 ) -> Result<(), Error> {
     loop {
         let message = match inputs.recv() {
@@ -247,20 +260,16 @@ fn hand_on(
             Ok(Input::Stop | Input::Confirmed) | Err(_) => return Ok(()),
         };
         let weight = message.weight();
-        match message {
-            Message::Seen { entries, is_last, .. } => {
-                for seen in entries {
-                    // Fails if the application dropped the listing; `listen` then ends this thread.
-                    let _ = entry_sender.blocking_send(Ok(seen));
-                }
-                if is_last {
-                    return Ok(());
-                }
-            }
-            _ => {
-                let text = "the peer answered a request for a listing with a transfer";
-                return Err(Failure::violation(text).into());
-            }
+        let Some((entries, is_last)) = unpack(message) else {
+            let text = "the peer answered a request for a listing with a transfer";
+            return Err(Failure::violation(text).into());
+        };
+        for entry in entries {
+            // Fails if the application dropped the listing; `listen` then ends this thread.
+            let _ = entry_sender.blocking_send(Ok(entry));
+        }
+        if is_last {
+            return Ok(());
         }
         if let Some(weight) = intake.work_off(weight) {
             control.send(Message::Credit { transfer, weight });
@@ -268,10 +277,12 @@ fn hand_on(
     }
 }
 
-/// Request of the peer for a listing.
+/// Request of the peer for a listing, or for the chunks of a file.
 #[derive(Debug)]
 pub struct ListingRequest {
     pub(super) pending: Pending,
+    /// The answer depends on the content of files.
+    pub(super) reads_content: bool,
 }
 
 /// Request of the peer to remove or rename files, or to create directories.
@@ -287,6 +298,25 @@ impl ListingRequest {
     pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
         let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
         let cx = self.pending.cx.clone();
+        if let (control::Request::Hash { place, chunking }, control::Direction::Pull) =
+            (&open.request, open.direction)
+        {
+            let (place, chunking) = (place.clone(), *chunking);
+            let opened = cx.endpoint.file_call(move || Chunked::open(disk, place)).await;
+            let file = match opened.and_then(|opened| opened) {
+                Ok(file) => file,
+                Err(failure) => return turn_away(&cx, &mailbox, failure),
+            };
+            let (bulk, transfer) = (cx.control.bulk(&mailbox), mailbox.number);
+            let block_bytes = open.channel.block_bytes;
+            drop(self);
+            return work(&cx, mailbox, block_bytes, move |stop| {
+                let sent = send_chunks(&file, chunking, transfer, &bulk, stop);
+                let failed = |failure| Message::Cancel { transfer: Some(transfer), failure };
+                sent.err().map(failed)
+            })
+            .await;
+        }
         let (
             control::Request::Look { places, view, rules, hashes, literal },
             control::Direction::Pull,

@@ -21,7 +21,7 @@ pub(super) struct ReceivedNames {
     inputs: std::sync::mpsc::Receiver<Input>,
     intake: Arc<Intake>,
     control: Control,
-    names: VecDeque<Vec<u8>>,
+    names: VecDeque<Selected>,
     /// Weight of the message that `names` came with.
     weight: u32,
     is_last: bool,
@@ -56,8 +56,8 @@ impl ReceivedNames {
 impl Selection for ReceivedNames {
     fn next(&mut self) -> Selected {
         loop {
-            if let Some(name) = self.names.pop_front() {
-                return Selected::Name(name);
+            if let Some(next) = self.names.pop_front() {
+                return next;
             }
             self.return_credit();
             if self.is_last {
@@ -70,9 +70,15 @@ impl Selection for ReceivedNames {
                 Err(RecvTimeoutError::Timeout) => return Selected::NotYet,
             };
             self.weight = message.weight();
-            if let Message::Names { names, is_last, .. } = message {
-                self.names = names.into();
-                self.is_last = is_last;
+            match message {
+                Message::Names { names, is_last, .. } => {
+                    self.names = names.into_iter().map(Selected::Name).collect();
+                    self.is_last = is_last;
+                }
+                Message::Delta { name, delta, .. } => {
+                    self.names = [Selected::Changed(name, Box::new(delta))].into();
+                }
+                _ => {}
             }
         }
     }
@@ -87,6 +93,17 @@ pub(super) fn send_names(mut selection: Box<dyn Selection>, transfer: u32, bulk:
                 bytes += name.len();
                 names.push(name);
                 (names.len() == MAX_NAMES || bytes >= BATCH_BYTES, false)
+            }
+            Selected::Changed(name, delta) => {
+                // Names before the delta keep their place.
+                let before = std::mem::take(&mut names);
+                bytes = 0;
+                let before = Message::Names { transfer, names: before, is_last: false };
+                let delta = Message::Delta { transfer, name, delta: *delta };
+                if !bulk.send(&before) || !bulk.send(&delta) {
+                    return;
+                }
+                (false, false)
             }
             Selected::NotYet if bulk.is_closed() => return,
             Selected::NotYet => (!names.is_empty(), false),

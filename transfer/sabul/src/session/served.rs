@@ -105,6 +105,7 @@ impl Order {
             control::Request::SetMetadata { changes } => {
                 changes.iter().map(|change| change.path.clone()).collect()
             }
+            control::Request::Hash { place, .. } => vec![place.clone()],
             control::Request::Stream { name } => vec![name.clone().into_bytes()],
             control::Request::Measure { .. } => Vec::new(),
         };
@@ -112,7 +113,7 @@ impl Order {
             control::Request::Put { .. } | control::Request::Get { .. } => Purpose::Files,
             control::Request::Measure { .. } => Purpose::Measurement,
             control::Request::Stream { .. } => Purpose::Stream,
-            control::Request::Look { .. } => Purpose::Listing,
+            control::Request::Look { .. } | control::Request::Hash { .. } => Purpose::Listing,
             control::Request::Remove { .. } => Purpose::Removal,
             control::Request::MakeFolders { .. } => Purpose::Folders,
             control::Request::Rename { .. } => Purpose::Renaming,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sabul_files::testing::{HOSTILE_FOLDER, HostileValues};
 use sabul_units::Random;
 use sabul_wire::control::{
-    CONTROL_VERSION, ChannelParams, Checkpoint, Direction, Facts, Held, Message, Open, Request,
-    Seen, SeenKind, Whole,
+    CONTROL_VERSION, ChannelParams, Checkpoint, Chunk, ChunksEnd, Delta, Direction, Extent, Facts,
+    Held, Kept, Message, Moved, Open, Request, Seen, SeenKind, Whole,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -36,6 +36,15 @@ impl HostilePeer {
             path: self.0.name(),
             outcome: if is_there { Ok(facts) } else { Err(self.0.failure()) },
         }
+    }
+
+    fn delta(&mut self) -> Delta {
+        let extent = Extent { offset: self.0.size(), bytes: self.0.size() };
+        let moved = Moved { to: self.0.size(), from: self.0.size(), bytes: self.0.size() };
+        let count = |random: u64| usize::try_from(random).unwrap_or(0);
+        let data = vec![extent; count(self.0.random.below(3))];
+        let moved = vec![moved; count(self.0.random.below(3))];
+        Delta { version: [8; 16], data, kept: Kept { hash: [7; 32], moved } }
     }
 
     fn request(&mut self) -> Request {
@@ -86,7 +95,7 @@ impl HostilePeer {
 
     fn message(&mut self) -> Message {
         let transfer = self.0.number();
-        match self.0.random.below(19) {
+        match self.0.random.below(21) {
             0..=2 => self.open(),
             3 => Message::Accept { transfer, block_bytes: 1 << self.0.random.below(32) },
             4..=8 => Message::Progress {
@@ -130,6 +139,14 @@ impl HostilePeer {
                 let names = (0..self.0.random.below(4)).map(|_| self.0.name()).collect();
                 Message::Names { transfer, names, is_last: self.0.random.below(2) == 0 }
             }
+            19 => {
+                let chunk = Chunk { bytes: self.0.random.below(9) as u32, hash: [7; 16] };
+                let chunks = vec![chunk; self.0.random.below(4) as usize];
+                let last = ChunksEnd { size: self.0.size(), version: [8; 16] };
+                let end = (self.0.random.below(2) == 0).then_some(last);
+                Message::Chunks { transfer, chunks, end }
+            }
+            20 => Message::Delta { transfer, name: self.0.name(), delta: self.delta() },
             14 => Message::Welcome { version: 9, suite: 2, software: self.0.text() },
             _ => Message::Cancel { transfer: Some(transfer), failure: self.0.failure() },
         }

@@ -1,8 +1,54 @@
 //! Limits shared by all parts of messages.
 
+/// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
+pub const MAX_MESSAGE: usize = 1 << 20;
+/// Longest body of a greeting other than those of [`MAX_LOGIN`], in bytes.
+pub const MAX_GREETING: usize = 1 << 10;
+/// Longest body of an offer of keys or of a login, in bytes: the signature of an RSA key of 8192 bits takes 2.2 kB.
+pub const MAX_LOGIN: usize = 4 << 10;
+/// Longest body of a request, in bytes. Ours: 4096 sources of 60 bytes each.
+pub const MAX_OPEN: usize = 256 << 10;
+/// Longest body of any other message, in bytes: the largest report takes 4.1 kB.
+pub const MAX_SMALL: usize = 8 << 10;
+/// Longest body of a [`Have`](super::Message::Have), in bytes.
+pub const MAX_HAVE: usize = 256 << 10;
+/// Longest body of a [`Names`](super::Message::Names), in bytes.
+pub const MAX_NAMES_BODY: usize = 256 << 10;
+/// Longest body of a [`Chunks`](super::Message::Chunks), in bytes.
+pub const MAX_CHUNKS_BODY: usize = 128 << 10;
 /// Longest path of a file, in bytes; the limit of Linux.
 pub const MAX_NAME: usize = 4096;
 /// Longest name or value of a setting, and longest name of a program, in bytes.
 pub const MAX_WORD: usize = 256;
 /// Assumed memory use of each list item besides its bytes.
 pub(super) const ITEM: usize = 96;
+
+/// Returns the longest body, in bytes, of a message whose body begins with the byte `kind`; never 0.
+pub const fn body_limit(kind: u8) -> usize {
+    match kind {
+        HELLO | WELCOME | JOIN | CHOOSE | RESUME | RESUMED => MAX_GREETING,
+        OFFER | LOGIN => MAX_LOGIN,
+        OPEN => MAX_OPEN,
+        SEEN | DELTA => MAX_MESSAGE,
+        CHUNKS => MAX_CHUNKS_BODY,
+        HAVE => MAX_HAVE,
+        NAMES => MAX_NAMES_BODY,
+        _ => MAX_SMALL,
+    }
+}
+
+/// Positions of variants in [`super::Message`]; postcard writes the position as the first byte.
+pub(super) const HELLO: u8 = 0;
+const WELCOME: u8 = 1;
+const OPEN: u8 = 2;
+const HAVE: u8 = 4;
+const SEEN: u8 = 6;
+const JOIN: u8 = 20;
+const OFFER: u8 = 24;
+const CHOOSE: u8 = 25;
+const LOGIN: u8 = 26;
+const NAMES: u8 = 27;
+const RESUME: u8 = 28;
+const RESUMED: u8 = 29;
+const CHUNKS: u8 = 31;
+const DELTA: u8 = 32;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::bounds;
+use super::delta::{Kept, MAX_DELTA_EXTENTS};
 use super::limits::{ITEM, MAX_NAME, MAX_WORD};
 
 /// Most extended attributes of one entry.
@@ -13,7 +14,7 @@ pub const MAX_ATTRIBUTE_NAME: usize = 255;
 pub const MAX_ATTRIBUTE_VALUE: usize = 64 << 10;
 /// Most bytes of names and values of one entry's attributes. Ours: twice the longest value.
 pub const MAX_ATTRIBUTE_BYTES: usize = 128 << 10;
-/// Most data extents of one sparse file. Ours: a map of 64 KiB in memory; of a file with more extents, the smallest
+/// Most data extents that a sender reports for a sparse file. Ours: a map of 64 KiB in memory; of a file with more extents, the smallest
 /// holes are sent as zeros.
 pub const MAX_EXTENTS: usize = 4096;
 /// Most kinds of lost metadata in one [`super::Done`].
@@ -32,9 +33,11 @@ pub struct More {
     pub attributes: Vec<Attribute>,
     /// Number of attributes that were too many or too long to be sent.
     pub attributes_left: u32,
-    /// Data extents of a sparse file, ascending; `None` for a file without holes.
-    #[serde(deserialize_with = "bounds::optional_list::<_, _, MAX_EXTENTS>")]
+    /// Extents of a file whose bytes are sent, ascending; `None` for all bytes. The other ranges are holes, or `kept`.
+    #[serde(deserialize_with = "bounds::optional_list::<_, _, MAX_DELTA_EXTENTS>")]
     pub data: Option<Vec<Extent>>,
+    /// The ranges between the extents come from the receiver's old file.
+    pub kept: Option<Kept>,
 }
 
 /// Numeric ids of owner and group.
@@ -72,7 +75,8 @@ impl More {
         let attributes = self.attributes.iter();
         let attributes: usize = attributes.map(|it| ITEM + it.name.len() + it.value.len()).sum();
         let data = self.data.as_ref().map_or(0, Vec::len) * size_of::<Extent>();
-        2 * ITEM + self.target.len() + attributes + data
+        let kept = self.kept.as_ref().map_or(0, Kept::weight);
+        2 * ITEM + self.target.len() + attributes + data + kept
     }
 }
 

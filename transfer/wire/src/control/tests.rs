@@ -224,6 +224,15 @@ fn an_announced_count_without_items_allocates_nothing() {
     }
 }
 
+fn largest_delta() -> Delta {
+    let moved = Moved { to: u64::MAX, from: u64::MAX, bytes: u64::MAX };
+    Delta {
+        version: [1; 16],
+        data: vec![Extent { offset: u64::MAX, bytes: u64::MAX }; MAX_DELTA_EXTENTS],
+        kept: Kept { hash: [1; 32], moved: vec![moved; MAX_MOVED] },
+    }
+}
+
 #[test]
 fn only_certain_message_kinds_may_be_long() {
     assert_eq!(body_limit(HELLO), MAX_GREETING);
@@ -238,6 +247,12 @@ fn only_certain_message_kinds_may_be_long() {
         Message::Have { transfer: 0, files: vec![], wholes: vec![], is_last: true },
         Message::Seen { transfer: 0, entries: vec![], is_last: true },
         Message::Names { transfer: 0, names: vec![vec![b'x'; 250]; MAX_NAMES], is_last: true },
+        Message::Chunks {
+            transfer: u32::MAX,
+            chunks: vec![Chunk { bytes: u32::MAX, hash: [1; 16] }; MAX_CHUNKS],
+            end: Some(ChunksEnd { size: u64::MAX, version: [1; 16] }),
+        },
+        Message::Delta { transfer: u32::MAX, name: vec![b'x'; MAX_NAME], delta: largest_delta() },
         Message::EntryFailed { transfer: u32::MAX, index: u64::MAX, failure: failure.clone() },
         Message::Cancel { transfer: None, failure },
     ] {
@@ -249,7 +264,8 @@ fn only_certain_message_kinds_may_be_long() {
             }
             Message::Offer { .. } | Message::Login { .. } => MAX_LOGIN,
             Message::Open(_) => MAX_OPEN,
-            Message::Seen { .. } => MAX_MESSAGE,
+            Message::Seen { .. } | Message::Delta { .. } => MAX_MESSAGE,
+            Message::Chunks { .. } => MAX_CHUNKS_BODY,
             Message::Have { .. } => MAX_HAVE,
             Message::Names { .. } => MAX_NAMES_BODY,
             _ => MAX_SMALL,
@@ -406,6 +422,7 @@ fn file_requests_and_answers_have_the_documented_bytes() {
             },
             &[8, 1, 1, b'x', 1, 0x80, 0x03, 1, 1, 1, 1, 2],
         ),
+        (Request::Hash { place: b"x".to_vec(), chunking: Chunking::Content }, &[9, 1, b'x', 1]),
     ] {
         assert_eq!(postcard::to_allocvec(&request).unwrap(), bytes);
     }
@@ -427,22 +444,27 @@ fn optional_entry_fields_have_the_documented_bytes() {
         attributes: vec![Attribute { name: b"user.x".to_vec(), value: vec![7] }],
         attributes_left: 2,
         data: Some(vec![Extent { offset: 300, bytes: 4 }]),
+        kept: Some(Kept { hash: [7; 32], moved: vec![Moved { to: 1, from: 300, bytes: 2 }] }),
     };
     let link = More { target: b"t".to_vec(), ..More::default() };
     for (entry, bytes) in [
-        (entry(EntryKind::File(9), None), &[1, b'a', 0, 9, 0, 0, 0][..]),
+        (entry(EntryKind::File(9), None), vec![1, b'a', 0, 9, 0, 0, 0]),
         (
             entry(EntryKind::File(9), Some(all)),
-            &[
-                1, b'a', 0, 9, 0, 0, 1, 1, 0xE8, 0x07, 5, 0, 1, 6, b'u', b's', b'e', b'r', b'.',
-                b'x', 1, 7, 2, 1, 1, 0xAC, 0x02, 4,
-            ],
+            [
+                &[1, b'a', 0, 9, 0, 0, 1, 1, 0xE8, 0x07, 5, 0, 1, 6][..],
+                b"user.x",
+                &[1, 7, 2, 1, 1, 0xAC, 0x02, 4, 1],
+                &[7; 32],
+                &[1, 1, 0xAC, 0x02, 2],
+            ]
+            .concat(),
         ),
         (
             entry(EntryKind::SymbolicLink, Some(link.clone())),
-            &[1, b'a', 3, 0, 0, 1, 0, 1, b't', 0, 0, 0],
+            vec![1, b'a', 3, 0, 0, 1, 0, 1, b't', 0, 0, 0, 0],
         ),
-        (entry(EntryKind::HardLink, Some(link)), &[1, b'a', 4, 0, 0, 1, 0, 1, b't', 0, 0, 0]),
+        (entry(EntryKind::HardLink, Some(link)), vec![1, b'a', 4, 0, 0, 1, 0, 1, b't', 0, 0, 0, 0]),
     ] {
         assert_eq!(postcard::to_allocvec(&entry).unwrap(), bytes, "{entry:?}");
     }
@@ -475,12 +497,17 @@ fn entries_over_their_limits_are_refused() {
         let extent = Extent { offset: u64::MAX, bytes: 1 };
         with(More { data: Some(vec![extent; count]), ..More::default() })
     };
+    let moved = |count| {
+        let moved = vec![Moved { to: u64::MAX, from: 0, bytes: 1 }; count];
+        with(More { kept: Some(Kept { hash: [7; 32], moved }), ..More::default() })
+    };
     for (fits, goes_beyond) in [
         (attributes(MAX_ATTRIBUTES, 6, 9), attributes(MAX_ATTRIBUTES + 1, 6, 9)),
         (attributes(1, MAX_ATTRIBUTE_NAME, 0), attributes(1, MAX_ATTRIBUTE_NAME + 1, 0)),
         (attributes(1, 6, MAX_ATTRIBUTE_VALUE), attributes(1, 6, MAX_ATTRIBUTE_VALUE + 1)),
         (target(MAX_NAME), target(MAX_NAME + 1)),
-        (data(MAX_EXTENTS), data(MAX_EXTENTS + 1)),
+        (data(MAX_DELTA_EXTENTS), data(MAX_DELTA_EXTENTS + 1)),
+        (moved(MAX_MOVED), moved(MAX_MOVED + 1)),
     ] {
         assert_eq!(record(&fits), Ok(Some(fits.clone())));
         let Record::Entry(entry) = &fits else { unreachable!("it is one") };
@@ -488,6 +515,6 @@ fn entries_over_their_limits_are_refused() {
         assert!(record(&goes_beyond).is_err(), "{goes_beyond:?}");
     }
     // A list of extents whose claimed length is its limit, with nothing after the length.
-    let cut = [15, 0, 1, b'a', 0, 9, 0, 0, 1, 0, 0, 0, 0, 1, 0x80, 0x20];
+    let cut = [16, 0, 1, b'a', 0, 9, 0, 0, 1, 0, 0, 0, 0, 1, 0x80, 0x80, 0x02];
     assert!(Records::default().next(&mut &cut[..]).is_err());
 }
