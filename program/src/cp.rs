@@ -1,7 +1,9 @@
 //! `sabul cp`: copies files to or from another machine.
 
 mod compare;
+mod delta;
 mod dry;
+mod names;
 mod plan;
 mod plan_file;
 mod report;
@@ -40,6 +42,7 @@ use crate::progress::{Meter, follow};
 use crate::upload::UploadProgress;
 use crate::{control_socket, json, output};
 use compare::{Compared, Comparing, ListedArgs};
+use delta::Deltas;
 use plan::Plan;
 pub(crate) use report::Recorder;
 use sync::Sync;
@@ -77,12 +80,12 @@ pub(crate) async fn sync(mut args: SyncArgs) -> Result<u8, CliError> {
 
 /// Runs `sabul apply` and returns the exit code.
 pub(crate) async fn apply(args: ApplyArgs) -> Result<u8, CliError> {
-    let copy = args.copy;
-    copy.refuse_options_of_plans()?;
-    let [path] = &copy.places[..] else {
+    args.copy.refuse_options_of_plans()?;
+    let [path] = &args.copy.places[..] else {
         return Err(CliError::usage("give one plan file: sabul apply PLAN"));
     };
-    let (args, planned) = plan_file::read(Path::new(&path.clone()), copy)?;
+    let path = path.clone();
+    let (args, planned) = plan_file::read(Path::new(&path), args)?;
     let sync = Sync::of(&args)?.with_plan(planned);
     run_sync("apply", args.copy, sync).await
 }
@@ -431,7 +434,12 @@ async fn start(
     pipe: Pipe,
 ) -> Result<Started, CliError> {
     let comparing = match selecting.order(args, plan) {
-        Some(order) => Comparing::start(&args.listed(), plan, session, order)?,
+        Some(mut order) => {
+            let has_deltas = selecting.sync.as_ref().is_some_and(Sync::has_deltas);
+            let has_deltas = has_deltas && !selecting.is_dry;
+            order.deltas = has_deltas.then(|| Deltas::of(plan, session)).flatten();
+            Comparing::start(&args.listed(), plan, session, order)?
+        }
         None => None,
     };
     let (names, task) = match comparing {
@@ -564,6 +572,7 @@ fn conclude(args: &CopyArgs, report: &Report, pipe_closed: &AtomicBool, outcome:
     outcome.json.skipped_files = outcome.compared.same_files;
     outcome.json.skipped_bytes = outcome.compared.same_bytes;
     outcome.json.removed = outcome.removed;
+    outcome.json.kept_bytes = outcome.compared.kept_bytes;
     outcome.json.errors.append(&mut outcome.incomplete);
     if pipe_closed.load(Ordering::Acquire) {
         // The reader of standard output closed the pipe, which is not an error.
@@ -594,6 +603,14 @@ fn summary(report: &Report, outcome: &Outcome) -> String {
     if compared.same_files > 0 {
         let (files, bytes) = (count(compared.same_files, "file"), show_bytes(compared.same_bytes));
         also += &format!("; {files} ({bytes}) there already");
+    }
+    if compared.deltas > 0 {
+        let (files, bytes) = (count(compared.deltas, "file"), show_bytes(compared.kept_bytes));
+        also += &format!("; {bytes} of {files} kept from the old versions");
+    }
+    if compared.whole > 0 {
+        let files = count(compared.whole, "file");
+        also += &format!("; {files} sent completely, faster than a comparison");
     }
     if outcome.removed > 0 {
         also += &format!("; {} removed", entries(outcome.removed));

@@ -47,6 +47,11 @@ pub(crate) struct SyncArgs {
     /// Print a line for each change, as rsync does.
     #[arg(short, long)]
     pub(crate) itemize_changes: bool,
+    /// Send changed files completely, also large ones.
+    ///
+    /// Without this flag, only the changed ranges of files from 8 MiB on are sent to another machine.
+    #[arg(short = 'W', long)]
+    pub(crate) whole_file: bool,
     /// Write the changes into this file, for `sabul apply`.
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     pub(crate) plan: Option<PathBuf>,
@@ -59,6 +64,9 @@ pub(crate) struct SyncArgs {
 #[command(after_help = exit::LIST, after_long_help = exit::below(APPLY_HELP, exit::LIST))]
 #[command(override_usage = "sabul apply [OPTIONS] PLAN")]
 pub(crate) struct ApplyArgs {
+    /// Send changed files completely, also large ones.
+    #[arg(short = 'W', long)]
+    pub(crate) whole_file: bool,
     #[command(flatten)]
     pub(crate) copy: CopyArgs,
 }

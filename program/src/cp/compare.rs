@@ -1,25 +1,23 @@
 //! Comparison of both ends of a copy. The comparison selects the entries to copy while both ends are still listed.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sabul::Session;
 use sabul::files::{Facts, Listing, Rule, Seen, SeenKind, View};
 use sabul::internal::Rules;
-use sabul::internal::compare::{
-    CompareOptions, Comparison, Difference, Selected, Selection, Skipped,
-};
+use sabul::internal::compare::{CompareOptions, Comparison, Difference, Selected, Skipped};
 use sabul::{Error, Failure, FailureCode};
 use sabul_content::RelativePath;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::plan::{Plan, is_into, means_content, source_set};
+use super::delta::Deltas;
+use super::names::{Names, is_pattern, join, names_of};
+use super::plan::{Plan, is_into, source_set};
 use super::plan_file::{Planned, Verdict};
 use crate::error::CliError;
 
@@ -27,8 +25,6 @@ use crate::error::CliError;
 const NAMES_WAITING: usize = 65_536;
 /// Failures of the source that are kept.
 const ERRORS_KEPT: usize = 1000;
-/// How long a transfer waits for a name before it sends the entries so far.
-const WAIT: Duration = Duration::from_millis(20);
 
 /// The comparison on its thread.
 pub(super) type Task = JoinHandle<Result<Compared, CliError>>;
@@ -45,6 +41,11 @@ pub(super) struct Compared {
     pub(super) entries: u64,
     pub(super) files: u64,
     pub(super) bytes: u64,
+    /// Files that are sent as deltas, and the bytes of these files that are not sent.
+    pub(super) deltas: u64,
+    pub(super) kept_bytes: u64,
+    /// Changed large files that are sent completely because the path is faster than a comparison.
+    pub(super) whole: u64,
     /// All entries of the source, without a named directory itself.
     pub(super) source_entries: u64,
     /// Parts of the source that could not be listed.
@@ -82,6 +83,8 @@ pub(super) struct Order {
     pub(super) observer: Option<Observer>,
     /// Only the changes of this plan are made.
     pub(super) planned: Option<Planned>,
+    /// Changed files are sent as deltas.
+    pub(super) deltas: Option<Deltas>,
 }
 
 /// Which entries of the source are listed.
@@ -94,30 +97,9 @@ pub(super) struct ListedArgs<'a> {
 
 /// A comparison in progress.
 pub(super) struct Comparing {
-    names: Receiver<Vec<u8>>,
+    names: Receiver<Selected>,
     skipped: Arc<Skipped>,
     task: Task,
-}
-
-/// Names of the entries to copy.
-pub(super) struct Names {
-    first: Option<Vec<u8>>,
-    rest: Receiver<Vec<u8>>,
-    /// Entries that need no copy.
-    pub(super) skipped: Arc<Skipped>,
-}
-
-impl Selection for Names {
-    fn next(&mut self) -> Selected {
-        if let Some(name) = self.first.take() {
-            return Selected::Name(name);
-        }
-        match self.rest.recv_timeout(WAIT) {
-            Ok(name) => Selected::Name(name),
-            Err(RecvTimeoutError::Timeout) => Selected::NotYet,
-            Err(RecvTimeoutError::Disconnected) => Selected::End,
-        }
-    }
 }
 
 impl Comparing {
@@ -247,7 +229,8 @@ impl Ends {
                 let Some(names) = names_of(sources.iter().map(|source| &source[..])) else {
                     return Ok(None);
                 };
-                let source = list(sources.clone(), view, rules.clone(), false)?;
+                // A literal place is listed without opening its files.
+                let source = list(sources.clone(), view, rules.clone(), true)?;
                 let to = destination.as_bytes();
                 let places: Vec<OsString> =
                     names.iter().map(|name| OsString::from_vec(join(to, name))).collect();
@@ -291,11 +274,12 @@ impl Ends {
         self,
         runtime: &Handle,
         order: Order,
-        names: &SyncSender<Vec<u8>>,
+        names: &SyncSender<Selected>,
         skipped: &Skipped,
     ) -> Result<Compared, CliError> {
         let _entered = runtime.enter();
-        let Order { mut options, is_sync, keeps_extras, mut observer, mut planned, .. } = order;
+        let Order { mut options, is_sync, keeps_extras, .. } = order;
+        let (mut observer, mut planned, mut deltas) = (order.observer, order.planned, order.deltas);
         let mut compared = Compared::default();
         let tops = self.tops();
         let mut take = |difference: Difference| -> Result<bool, CliError> {
@@ -311,6 +295,10 @@ impl Ends {
                 observer(&difference)?;
             }
             let size = difference.source_size();
+            let changed = match &difference {
+                Difference::Copy { source, old: Some(old), .. } => Some((*source, *old)),
+                _ => None,
+            };
             let name = match compared.conflict(&difference, is_sync, keeps_extras) {
                 true => None,
                 false => compared.add(difference, is_sync, keeps_extras),
@@ -318,7 +306,19 @@ impl Ends {
             if let (None, Some(size)) = (&name, size) {
                 skipped.add(size);
             }
-            Ok(name.is_none_or(|name| names.send(name).is_ok()))
+            let Some(name) = name else { return Ok(true) };
+            let delta = deltas.as_mut().zip(changed);
+            let delta = delta.and_then(|(deltas, (source, old))| deltas.find(&name, &source, &old));
+            let selected = match delta {
+                Some((delta, kept)) => {
+                    compared.deltas += 1;
+                    compared.kept_bytes += kept;
+                    skipped.add_bytes(kept);
+                    Selected::Changed(name, delta)
+                }
+                None => Selected::Name(name),
+            };
+            Ok(names.send(selected).is_ok())
         };
         match self {
             Self::Listings { source, destination, order, .. } => {
@@ -357,6 +357,7 @@ impl Ends {
             }
         }
         compared.source_entries = compared.source_entries.saturating_sub(tops);
+        compared.whole = deltas.map_or(0, |deltas| deltas.whole);
         if let Some(planned) = &planned {
             compared.refused.extend(planned.missing());
         }
@@ -521,33 +522,6 @@ impl Iterator for Remote {
 
 fn tops_of(names: &[Vec<u8>]) -> u64 {
     names.iter().filter(|name| !name.is_empty()).count() as u64
-}
-
-/// Names of these sources in the transfer; empty for the content of a directory. `None` if names can collide.
-fn names_of<'a>(sources: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Vec<u8>>> {
-    let name = |source: &[u8]| match means_content(source) {
-        true => Vec::new(),
-        false => source.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec(),
-    };
-    let names: Vec<Vec<u8>> = sources.map(name).collect();
-    let has_content = names.len() > 1 && names.iter().any(Vec::is_empty);
-    let is_unique = names.iter().collect::<BTreeSet<_>>().len() == names.len();
-    let is_stream = names.iter().any(|name| name == b"-");
-    (is_unique && !has_content && !is_stream && !names.is_empty()).then_some(names)
-}
-
-/// Path of a name in a directory; with an empty name, the content of the directory.
-pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = directory.to_vec();
-    if !path.is_empty() && !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    path.extend(name);
-    path
-}
-
-pub(super) fn is_pattern(path: &[u8]) -> bool {
-    sabul::internal::escape_pattern(path) != path
 }
 
 /// Metadata of the file at the destination of an entry, if a file is there.

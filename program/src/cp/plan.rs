@@ -12,7 +12,7 @@ use sabul_content::Printable;
 use sabul_front::failures::Machines;
 use sabul_front::pipe::Pipe;
 
-use super::compare::{Names, is_pattern};
+use super::names::{Names, is_pattern, means_content};
 use crate::args::CopyArgs;
 use crate::error::CliError;
 
@@ -264,12 +264,6 @@ pub(super) fn is_into(sources: &[Vec<u8>], destination: &OsStr) -> bool {
         || destination.as_bytes().ends_with(b"/")
 }
 
-/// Returns whether a remote source means the content of a directory: the root, or a path that ends
-/// in `/`, `.` or `..`.
-pub(super) fn means_content(path: &[u8]) -> bool {
-    matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -306,17 +300,5 @@ mod tests {
             assert!(error.to_string().contains(part), "{words:?}: {error}");
             assert_eq!(error.code(), 2);
         }
-    }
-
-    #[test]
-    fn a_source_that_ends_in_a_slash_means_its_content() {
-        for (path, expected) in
-            [(&b""[..], true), (b"a/", true), (b".", true), (b"a/..", true), (b"a", false)]
-        {
-            assert_eq!(means_content(path), expected, "{path:?}");
-        }
-        use std::os::unix::ffi::OsStringExt as _;
-        let bytes = OsString::from_vec(b"caf\xE9/".to_vec());
-        assert!(means_content(bytes.as_bytes()));
     }
 }

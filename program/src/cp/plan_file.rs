@@ -17,7 +17,7 @@ use sabul_content::Tree;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use crate::args::{CopyArgs, RulesArgs, SyncArgs};
+use crate::args::{ApplyArgs, CopyArgs, RulesArgs, SyncArgs};
 use crate::error::CliError;
 
 /// Version of the format.
@@ -192,9 +192,10 @@ impl PlanWriter {
     }
 }
 
-/// Reads a plan. Returns the command that made the plan, with the other options of `copy`, and the changes.
-pub(super) fn read(path: &Path, copy: CopyArgs) -> Result<(SyncArgs, Planned), CliError> {
+/// Reads a plan. Returns the command that made the plan, with the other options of `args`, and the changes.
+pub(super) fn read(path: &Path, args: ApplyArgs) -> Result<(SyncArgs, Planned), CliError> {
     let shown = path.display();
+    let ApplyArgs { whole_file, copy } = args;
     let text = std::fs::read(path)
         .map_err(|error| CliError::usage(format!("cannot read the plan {shown}: {error}")))?;
     let again = "make a new plan with 'sabul sync -n --plan FILE'";
@@ -235,7 +236,8 @@ pub(super) fn read(path: &Path, copy: CopyArgs) -> Result<(SyncArgs, Planned), C
     if changes != foot.changes {
         return Err(damaged("the number of changes does not match"));
     }
-    let args = head.into_args(copy).ok_or_else(|| damaged("a path or rule is invalid"))?;
+    let args =
+        head.into_args(copy, whole_file).ok_or_else(|| damaged("a path or rule is invalid"))?;
     Ok((args, planned))
 }
 
@@ -269,7 +271,7 @@ impl Head {
         })
     }
 
-    fn into_args(self, copy: CopyArgs) -> Option<SyncArgs> {
+    fn into_args(self, copy: CopyArgs, whole_file: bool) -> Option<SyncArgs> {
         let rule = |line: RuleLine| {
             let (takes, pattern) = match line {
                 RuleLine::Include(pattern) => (true, pattern),
@@ -295,6 +297,7 @@ impl Head {
             modify_window: self.modify_window,
             itemize_changes: copy.verbose > 0,
             plan: None,
+            whole_file,
             copy: CopyArgs {
                 places: vec![place(self.from)?, place(self.to)?],
                 recursive: true,
@@ -442,7 +445,7 @@ fn absolute(place: &OsStr) -> Result<Name, CliError> {
             let folder = std::env::current_dir().map_err(|error| {
                 CliError::failed(format!("cannot find the current directory: {error}"))
             })?;
-            super::compare::join(folder.as_os_str().as_bytes(), path.as_bytes())
+            super::names::join(folder.as_os_str().as_bytes(), path.as_bytes())
         }
         _ => place.as_bytes().to_vec(),
     };

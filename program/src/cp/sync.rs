@@ -15,8 +15,9 @@ use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
 
 use super::Selecting;
-use super::compare::{Compared, Observer, Order, join};
-use super::plan::{Plan, means_content};
+use super::compare::{Compared, Observer, Order};
+use super::names::{join, means_content};
+use super::plan::Plan;
 use super::plan_file::{PlanWriter, Planned};
 use crate::args::{CopyArgs, SyncArgs};
 use crate::error::CliError;
@@ -39,6 +40,7 @@ pub(super) struct Sync {
     delete: bool,
     delete_limit: Option<u64>,
     trash: Option<PathBuf>,
+    whole_file: bool,
     has_rules: bool,
     prints: bool,
     /// The plan file to write.
@@ -67,6 +69,7 @@ impl Selecting {
                 keeps_extras: false,
                 observer: None,
                 planned: None,
+                deltas: None,
             };
             return (!self.is_all).then_some(order);
         };
@@ -92,6 +95,7 @@ impl Selecting {
             keeps_extras: sync.delete,
             observer: (sync.prints || args.dry_run).then_some(print),
             planned: sync.planned.clone(),
+            deltas: None,
         })
     }
 }
@@ -129,11 +133,17 @@ impl Sync {
             delete: args.delete,
             delete_limit: args.delete_limit,
             trash: args.trash.clone(),
+            whole_file: args.whole_file,
             has_rules: !copy.rules.0.is_empty(),
             prints: args.itemize_changes,
             writer,
             planned: None,
         })
+    }
+
+    /// Whether only the changed ranges of large files are sent.
+    pub(super) const fn has_deltas(&self) -> bool {
+        !self.whole_file
     }
 
     /// Makes only the changes of this plan.

@@ -48,6 +48,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
         follows_links: !args.archive,
         observer: Some(Box::new(print)),
         planned: None,
+        deltas: None,
     };
     let listed = ListedArgs {
         recursive: true,

@@ -7,6 +7,7 @@ mod card;
 mod cli;
 mod common;
 mod control_socket;
+mod delta;
 mod files;
 mod json;
 mod keys;

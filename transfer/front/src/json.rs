@@ -75,6 +75,8 @@ pub struct TransferJson {
     pub skipped_files: u64,
     /// Bytes of these files.
     pub skipped_bytes: u64,
+    /// Bytes of changed files that the receiver took from its old files, instead of receiving them.
+    pub kept_bytes: u64,
     /// Number of entries that `sync --delete` removed.
     pub removed: u64,
     /// Number of connections after the first.

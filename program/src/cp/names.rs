@@ -1,0 +1,80 @@
+//! Names of entries: of sources, in directories, and of the entries to copy.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use sabul::internal::compare::{Selected, Selection, Skipped};
+
+/// How long a transfer waits for a name before it sends the entries so far.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// Names of the entries to copy.
+pub(super) struct Names {
+    pub(super) first: Option<Selected>,
+    pub(super) rest: Receiver<Selected>,
+    /// Entries that need no copy.
+    pub(super) skipped: Arc<Skipped>,
+}
+
+impl Selection for Names {
+    fn next(&mut self) -> Selected {
+        if let Some(first) = self.first.take() {
+            return first;
+        }
+        match self.rest.recv_timeout(WAIT) {
+            Ok(selected) => selected,
+            Err(RecvTimeoutError::Timeout) => Selected::NotYet,
+            Err(RecvTimeoutError::Disconnected) => Selected::End,
+        }
+    }
+}
+
+/// Names of these sources in the transfer; empty for the content of a directory. `None` if names can collide.
+pub(super) fn names_of<'a>(sources: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Vec<u8>>> {
+    let name = |source: &[u8]| match means_content(source) {
+        true => Vec::new(),
+        false => source.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec(),
+    };
+    let names: Vec<Vec<u8>> = sources.map(name).collect();
+    let has_content = names.len() > 1 && names.iter().any(Vec::is_empty);
+    let is_unique = names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    let is_stream = names.iter().any(|name| name == b"-");
+    (is_unique && !has_content && !is_stream && !names.is_empty()).then_some(names)
+}
+
+/// Path of a name in a directory; with an empty name, the content of the directory.
+pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = directory.to_vec();
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend(name);
+    path
+}
+
+pub(super) fn is_pattern(path: &[u8]) -> bool {
+    sabul::internal::escape_pattern(path) != path
+}
+
+/// Returns whether a remote source means the content of a directory: the root, or a path that ends
+/// in `/`, `.` or `..`.
+pub(super) fn means_content(path: &[u8]) -> bool {
+    matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_ends_in_a_slash_means_its_content() {
+        for (path, expected) in
+            [(&b""[..], true), (b"a/", true), (b".", true), (b"a/..", true), (b"a", false)]
+        {
+            assert_eq!(means_content(path), expected, "{path:?}");
+        }
+        assert!(means_content(b"caf\xE9/"));
+    }
+}

@@ -1,0 +1,101 @@
+//! Deltas: `sabul sync` sends only the changed ranges of large files.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::common::{Bench, content, expect_code, run};
+
+const SIZE: usize = 20_000_000;
+
+/// A bench with equal files `src/big` and `root/copy/big`.
+fn with_big() -> Bench {
+    let bench = Bench::with(&["serve", "--root", "root"]);
+    fs::create_dir(bench.path("src")).unwrap();
+    fs::create_dir(bench.root("copy")).unwrap();
+    write(&bench.path("src/big"), &content(1, SIZE), 1);
+    write(&bench.root("copy/big"), &content(1, SIZE), 1);
+    bench
+}
+
+/// Writes a file with a time of its own, so that a comparison finds the change.
+fn write(path: &Path, content: &[u8], time: u64) {
+    fs::write(path, content).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(1_600_000_000 + time)).unwrap();
+}
+
+/// Runs `sync` with JSON; returns the new bytes and the kept bytes.
+fn sync(bench: &Bench, arguments: &[&str]) -> (u64, u64) {
+    let output = run(bench.sabul().args(["sync", "--json"]).args(arguments));
+    expect_code(&output, 0);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["verified"], &json["durable"]), (&true.into(), &true.into()));
+    (json["bytes"].as_u64().unwrap(), json["kept_bytes"].as_u64().unwrap())
+}
+
+/// The content of the big file after each kind of change, and the most bytes that may be sent.
+fn changes() -> Vec<(Vec<u8>, u64)> {
+    let old = content(1, SIZE);
+    let mut pages = old.clone();
+    for page in 0..20 {
+        pages[page * 1_000_000 + 5000] ^= 1;
+    }
+    let mut run = old.clone();
+    run[7_000_000..7_200_000].fill(9);
+    vec![
+        (pages, 20 * 16_384),
+        (run, 200_000 + 2 * 16_384),
+        (content(2, 1_000_000).into_iter().chain(old.iter().copied()).collect(), 1_300_000),
+        ([&old[..9_000_000], &old[9_500_000..]].concat(), 300_000),
+        (old[..12_000_000].to_vec(), 16_384),
+        ([&old[..], b"more"].concat(), 16_384),
+        (content(3, SIZE), SIZE as u64),
+    ]
+}
+
+#[test]
+fn only_the_changed_ranges_of_a_large_file_are_sent() {
+    let bench = with_big();
+    let there = bench.url("copy");
+    for (number, (new, most)) in changes().into_iter().enumerate() {
+        for is_push in [true, false] {
+            let (source, destination) = match is_push {
+                true => (bench.path("src/big"), bench.root("copy/big")),
+                false => (bench.root("copy/big"), bench.path("src/big")),
+            };
+            write(&destination, &content(1, SIZE), 1);
+            write(&source, &new, 100 + number as u64);
+            let places = match is_push {
+                true => ["src/".to_owned(), there.clone()],
+                false => [format!("{there}/"), "src".to_owned()],
+            };
+            let (sent, kept) = sync(&bench, &[&places[0], &places[1]]);
+            assert!(fs::read(&destination).unwrap() == new, "{number} {is_push}");
+            assert!(sent <= most, "{number} {is_push}: {sent} bytes of at most {most}");
+            assert_eq!(sent + kept, new.len() as u64, "{number} {is_push}");
+            assert_eq!(sync(&bench, &[&places[0], &places[1]]), (0, 0), "{number} {is_push}");
+        }
+    }
+}
+
+#[test]
+fn whole_files_are_sent_on_request_and_between_local_directories() {
+    let bench = with_big();
+    let mut new = content(1, SIZE);
+    new[5] ^= 1;
+    write(&bench.path("src/big"), &new, 2);
+    assert_eq!(sync(&bench, &["-W", "src/", &bench.url("copy")]), (SIZE as u64, 0));
+    new[7] ^= 1;
+    write(&bench.path("src/big"), &new, 3);
+    assert_eq!(sync(&bench, &["src/", "root/copy"]), (SIZE as u64, 0));
+    new[9] ^= 1;
+    write(&bench.path("src/big"), &new, 4);
+    let (sent, _) = sync(&bench, &["--read-back", "src/", &bench.url("copy")]);
+    assert_eq!(sent, 16_384);
+    assert!(fs::read(bench.root("copy/big")).unwrap() == new);
+}
