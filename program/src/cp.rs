@@ -3,10 +3,12 @@
 mod compare;
 mod delta;
 mod dry;
+mod moves;
 mod names;
 mod plan;
 mod plan_file;
 mod report;
+mod sides;
 mod sync;
 mod totals;
 mod verify;
@@ -45,6 +47,7 @@ use compare::{Compared, Comparing, ListedArgs};
 use delta::Deltas;
 use plan::Plan;
 pub(crate) use report::Recorder;
+use sides::Sides;
 use sync::Sync;
 use totals::AttemptTotals;
 pub(crate) use verify::run as verify;
@@ -438,6 +441,9 @@ async fn start(
             let has_deltas = selecting.sync.as_ref().is_some_and(Sync::has_deltas);
             let has_deltas = has_deltas && !selecting.is_dry;
             order.deltas = has_deltas.then(|| Deltas::of(plan, session)).flatten();
+            let has_moves = selecting.sync.as_ref().is_some_and(Sync::has_moves);
+            let has_moves = has_moves && !selecting.is_dry;
+            order.moves = has_moves.then(|| Sides::of(plan, session));
             Comparing::start(&args.listed(), plan, session, order)?
         }
         None => None,
@@ -573,6 +579,7 @@ fn conclude(args: &CopyArgs, report: &Report, pipe_closed: &AtomicBool, outcome:
     outcome.json.skipped_bytes = outcome.compared.same_bytes;
     outcome.json.removed = outcome.removed;
     outcome.json.kept_bytes = outcome.compared.kept_bytes;
+    outcome.json.moved_files = outcome.compared.moved_files;
     outcome.json.errors.append(&mut outcome.incomplete);
     if pipe_closed.load(Ordering::Acquire) {
         // The reader of standard output closed the pipe, which is not an error.
@@ -603,6 +610,11 @@ fn summary(report: &Report, outcome: &Outcome) -> String {
     if compared.same_files > 0 {
         let (files, bytes) = (count(compared.same_files, "file"), show_bytes(compared.same_bytes));
         also += &format!("; {files} ({bytes}) there already");
+    }
+    if compared.moved_files > 0 {
+        let (files, bytes) =
+            (count(compared.moved_files, "file"), show_bytes(compared.moved_bytes));
+        also += &format!("; {files} ({bytes}) renamed");
     }
     if compared.deltas > 0 {
         let (files, bytes) = (count(compared.deltas, "file"), show_bytes(compared.kept_bytes));

@@ -16,9 +16,11 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::delta::Deltas;
+use super::moves::{self, Named};
 use super::names::{Names, is_pattern, join, names_of};
 use super::plan::{Plan, is_into, source_set};
 use super::plan_file::{Planned, Verdict};
+use super::sides::Sides;
 use crate::error::CliError;
 
 /// Names that wait for the transfer. Ours: some MB; a smaller comparison ends at once, so that the totals are known.
@@ -46,6 +48,9 @@ pub(super) struct Compared {
     pub(super) kept_bytes: u64,
     /// Changed large files that are sent completely because the path is faster than a comparison.
     pub(super) whole: u64,
+    /// Files that were renamed at the destination, and their bytes.
+    pub(super) moved_files: u64,
+    pub(super) moved_bytes: u64,
     /// All entries of the source, without a named directory itself.
     pub(super) source_entries: u64,
     /// Parts of the source that could not be listed.
@@ -85,6 +90,8 @@ pub(super) struct Order {
     pub(super) planned: Option<Planned>,
     /// Changed files are sent as deltas.
     pub(super) deltas: Option<Deltas>,
+    /// Moved files are renamed at the destination.
+    pub(super) moves: Option<Sides>,
 }
 
 /// Which entries of the source are listed.
@@ -151,6 +158,19 @@ enum Ends {
     /// A listing of the source, and lookups of single names at this machine: the destination, and whether it is a
     /// directory that takes the sources.
     Lookups { source: Entries, to: OsString, is_into: bool },
+}
+
+/// Choice of the entries to copy from the differences.
+struct Chooser<'a> {
+    order: Order,
+    names: &'a SyncSender<Selected>,
+    /// Entries that need no copy.
+    skipped: &'a Skipped,
+    compared: Compared,
+    /// New files that the destination may have under another name.
+    waiting: Vec<Named>,
+    /// The destination has no entries.
+    is_first_copy: bool,
 }
 
 /// Listing of the destination.
@@ -278,55 +298,26 @@ impl Ends {
         skipped: &Skipped,
     ) -> Result<Compared, CliError> {
         let _entered = runtime.enter();
-        let Order { mut options, is_sync, keeps_extras, .. } = order;
-        let (mut observer, mut planned, mut deltas) = (order.observer, order.planned, order.deltas);
-        let mut compared = Compared::default();
         let tops = self.tops();
-        let mut take = |difference: Difference| -> Result<bool, CliError> {
-            if let Some(planned) = &mut planned {
-                let verdict = planned.verdict(&difference);
-                if verdict != Verdict::Permitted {
-                    compared.leave(&difference, verdict);
-                    skipped.add(difference.source_size().unwrap_or(0));
-                    return Ok(true);
-                }
-            }
-            if let Some(observer) = &mut observer {
-                observer(&difference)?;
-            }
-            let size = difference.source_size();
-            let changed = match &difference {
-                Difference::Copy { source, old: Some(old), .. } => Some((*source, *old)),
-                _ => None,
-            };
-            let name = match compared.conflict(&difference, is_sync, keeps_extras) {
-                true => None,
-                false => compared.add(difference, is_sync, keeps_extras),
-            };
-            if let (None, Some(size)) = (&name, size) {
-                skipped.add(size);
-            }
-            let Some(name) = name else { return Ok(true) };
-            let delta = deltas.as_mut().zip(changed);
-            let delta = delta.and_then(|(deltas, (source, old))| deltas.find(&name, &source, &old));
-            let selected = match delta {
-                Some((delta, kept)) => {
-                    compared.deltas += 1;
-                    compared.kept_bytes += kept;
-                    skipped.add_bytes(kept);
-                    Selected::Changed(name, delta)
-                }
-                None => Selected::Name(name),
-            };
-            Ok(names.send(selected).is_ok())
+        let is_sync = order.is_sync;
+        let mut options = order.options.clone();
+        let mut chooser = Chooser {
+            order,
+            names,
+            skipped,
+            compared: Compared::default(),
+            waiting: Vec::new(),
+            is_first_copy: true,
         };
         match self {
             Self::Listings { source, destination, order, .. } => {
                 options.order = order;
                 let destination = destination.resolve()?;
-                let destination = tolerant(destination, !is_sync);
+                let mut destination = tolerant(destination, !is_sync).peekable();
+                let first = destination.peek();
+                chooser.is_first_copy = !matches!(first, Some(Ok(Seen { outcome: Ok(_), .. })));
                 for difference in Comparison::new(options, source, destination) {
-                    if !take(difference?)? {
+                    if !chooser.take(difference?)? {
                         break;
                     }
                 }
@@ -350,15 +341,97 @@ impl Ends {
                             old => Difference::Copy { path, source, old },
                         },
                     };
-                    if !take(difference)? {
+                    if !chooser.take(difference)? {
                         break;
                     }
                 }
             }
         }
+        chooser.finish(tops)
+    }
+}
+
+impl Chooser<'_> {
+    /// Takes the next difference; returns false if nobody takes the names.
+    fn take(&mut self, difference: Difference) -> Result<bool, CliError> {
+        let Self { order, compared, skipped, .. } = self;
+        if let Some(planned) = &mut order.planned {
+            let verdict = planned.verdict(&difference);
+            if verdict != Verdict::Permitted {
+                compared.leave(&difference, verdict);
+                skipped.add(difference.source_size().unwrap_or(0));
+                return Ok(true);
+            }
+        }
+        if let Some(observer) = &mut order.observer {
+            observer(&difference)?;
+        }
+        let size = difference.source_size();
+        let copied = match &difference {
+            Difference::Copy { source, old, .. } => Some((*source, *old)),
+            _ => None,
+        };
+        let name = match compared.conflict(&difference, order.is_sync, order.keeps_extras) {
+            true => None,
+            false => compared.add(difference, order.is_sync, order.keeps_extras),
+        };
+        if let (None, Some(size)) = (&name, size) {
+            skipped.add(size);
+        }
+        let Some(name) = name else { return Ok(true) };
+        match copied {
+            Some((source, None)) if self.may_be_moved(&source) => {
+                self.waiting.push((name, source));
+                Ok(true)
+            }
+            Some((source, Some(old))) => Ok(self.send_changed(name, &source, &old)),
+            _ => Ok(self.names.send(Selected::Name(name)).is_ok()),
+        }
+    }
+
+    /// Whether a new file waits for the end of the comparison, because the destination may have the file elsewhere.
+    fn may_be_moved(&self, source: &Facts) -> bool {
+        self.order.moves.is_some()
+            && !self.is_first_copy
+            && self.waiting.len() < moves::WAITING_MAX
+            && source.kind == SeenKind::File
+            && source.size >= moves::MOVED_FROM
+    }
+
+    /// Sends the name of a file that exists at the destination; returns false if nobody takes the names.
+    fn send_changed(&mut self, name: Vec<u8>, source: &Facts, old: &Facts) -> bool {
+        let delta = self.order.deltas.as_mut().and_then(|deltas| deltas.find(&name, source, old));
+        let selected = match delta {
+            Some((delta, kept)) => {
+                self.compared.deltas += 1;
+                self.compared.kept_bytes += kept;
+                self.skipped.add_bytes(kept);
+                Selected::Changed(name, delta)
+            }
+            None => Selected::Name(name),
+        };
+        self.names.send(selected).is_ok()
+    }
+
+    /// Renames moved files, and sends the names of the other new files.
+    fn finish(mut self, tops: u64) -> Result<Compared, CliError> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        if let Some(sides) = &self.order.moves {
+            for (path, facts) in moves::carry_out(sides, &mut waiting, &mut self.compared.extras) {
+                self.compared.moved(facts.size);
+                self.skipped.add(facts.size);
+                self.compared.adjusted.push((path, facts));
+            }
+        }
+        for (name, _) in waiting {
+            if self.names.send(Selected::Name(name)).is_err() {
+                break;
+            }
+        }
+        let Self { mut compared, order, .. } = self;
         compared.source_entries = compared.source_entries.saturating_sub(tops);
-        compared.whole = deltas.map_or(0, |deltas| deltas.whole);
-        if let Some(planned) = &planned {
+        compared.whole = order.deltas.map_or(0, |deltas| deltas.whole);
+        if let Some(planned) = &order.planned {
             compared.refused.extend(planned.missing());
         }
         Ok(compared)
@@ -416,6 +489,15 @@ impl Compared {
             self.destination_failures.push((path.clone(), failure));
         }
         true
+    }
+
+    /// Counts a new file that was renamed instead of copied.
+    fn moved(&mut self, bytes: u64) {
+        self.moved_files += 1;
+        self.moved_bytes += bytes;
+        self.entries -= 1;
+        self.files -= 1;
+        self.bytes -= bytes;
     }
 
     /// Counts a difference that is left as it is.

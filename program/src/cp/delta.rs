@@ -1,16 +1,14 @@
 //! Deltas of changed files: the ranges of a large file that its old version at the destination does not have.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::time::Instant;
 
 use sabul::files::{Facts, SeenKind};
 use sabul::internal::Server;
 use sabul::internal::compare::{Chunked, Chunking, DELTA_FROM, Delta, Matches, NewFile};
 use sabul::{Error, FailureCode, Session};
-use tokio::runtime::Handle;
 
-use super::names::{join, means_content};
 use super::plan::Plan;
+use super::sides::Sides;
 
 /// Ours: with at least this share of the new file kept in place, moved content is not searched. In percent.
 const IN_PLACE_MIN: u64 = 90;
@@ -19,13 +17,7 @@ const KEPT_MIN: u64 = 5;
 
 /// Finds the deltas of a copy.
 pub(super) struct Deltas {
-    session: Session,
-    runtime: Handle,
-    new: NewFile,
-    /// Sources with the names of their entries; an empty name means the content of a directory.
-    sources: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Directory that takes the sources.
-    to: Vec<u8>,
+    sides: Sides,
     /// The other machine does not list chunks for this user.
     is_refused: bool,
     /// Rate of the path in earlier transfers, in bytes/s.
@@ -42,27 +34,8 @@ impl Deltas {
         if *plan.server() == Server::Here {
             return None;
         }
-        let name = |source: &[u8]| match means_content(source) {
-            true => Vec::new(),
-            false => source.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec(),
-        };
-        let named = |source: &[u8]| (source.to_vec(), name(source));
-        let (new, sources, to) = match plan {
-            Plan::Put { sources, destination } => {
-                let sources = sources.iter().map(|source| named(source.as_bytes())).collect();
-                (NewFile::Here, sources, destination.path.clone())
-            }
-            Plan::Get { sources, destination, .. } => {
-                let sources = sources.iter().map(|source| named(source)).collect();
-                (NewFile::AtPeer, sources, destination.as_bytes().to_vec())
-            }
-        };
         Some(Self {
-            session: session.clone(),
-            runtime: Handle::current(),
-            new,
-            sources,
-            to,
+            sides: Sides::of(plan, session),
             is_refused: false,
             path_rate: session.known_rate().map(|rate| rate.0 as f64 / 8.0),
             read_rate: None,
@@ -81,8 +54,8 @@ impl Deltas {
         if self.is_refused || !is_large(source) || !is_large(old) {
             return None;
         }
-        let (source_place, old_place) = (self.source_place(path)?, join(&self.to, path));
-        let (here, there) = match self.new {
+        let (source_place, old_place) = (self.sides.source(path)?, self.sides.destination(path));
+        let (here, there) = match self.sides.new {
             NewFile::Here => (source_place, old_place),
             NewFile::AtPeer => (old_place, source_place),
         };
@@ -108,7 +81,7 @@ impl Deltas {
         if kept < share(source.size, KEPT_MIN) {
             return None;
         }
-        let delta = file.delta(self.new, best).ok()??;
+        let delta = file.delta(self.sides.new, best).ok()??;
         Some((Box::new(delta), kept))
     }
 
@@ -123,26 +96,13 @@ impl Deltas {
 
     /// Compares a file with the file of the other machine; `None` if that is not possible.
     fn compare(&mut self, file: &Chunked, there: &[u8], chunking: Chunking) -> Option<Matches> {
-        let result = self.session.chunks(there.to_vec(), chunking).and_then(|mut chunks| {
-            file.compare(chunking, self.new, || self.runtime.block_on(chunks.next()))
+        let result = self.sides.session.chunks(there.to_vec(), chunking).and_then(|mut chunks| {
+            file.compare(chunking, self.sides.new, || self.sides.runtime.block_on(chunks.next()))
         });
         if let Err(Error::Failed(failure)) = &result {
             self.is_refused |= failure.code == FailureCode::Refused;
         }
         result.ok()
-    }
-
-    /// Place of an entry at the source.
-    fn source_place(&self, path: &[u8]) -> Option<Vec<u8>> {
-        self.sources.iter().find_map(|(place, name)| {
-            if name.is_empty() {
-                return Some(join(place, path));
-            }
-            match path.strip_prefix(&name[..])? {
-                [] => Some(place.clone()),
-                rest => Some(join(place, rest.strip_prefix(b"/")?)),
-            }
-        })
     }
 }
 

@@ -70,6 +70,7 @@ impl Selecting {
                 observer: None,
                 planned: None,
                 deltas: None,
+                moves: None,
             };
             return (!self.is_all).then_some(order);
         };
@@ -96,6 +97,7 @@ impl Selecting {
             observer: (sync.prints || args.dry_run).then_some(print),
             planned: sync.planned.clone(),
             deltas: None,
+            moves: None,
         })
     }
 }
@@ -144,6 +146,11 @@ impl Sync {
     /// Whether only the changed ranges of large files are sent.
     pub(super) const fn has_deltas(&self) -> bool {
         !self.whole_file
+    }
+
+    /// Whether moved files are searched: only if the old names are removed.
+    pub(super) const fn has_moves(&self) -> bool {
+        self.delete
     }
 
     /// Makes only the changes of this plan.

@@ -49,6 +49,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
         observer: Some(Box::new(print)),
         planned: None,
         deltas: None,
+        moves: None,
     };
     let listed = ListedArgs {
         recursive: true,

@@ -1,4 +1,4 @@
-//! Deltas: `sabul sync` sends only the changed ranges of large files.
+//! `sabul sync` sends only the changed ranges of large files, and renames moved files.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -98,4 +98,59 @@ fn whole_files_are_sent_on_request_and_between_local_directories() {
     let (sent, _) = sync(&bench, &["--read-back", "src/", &bench.url("copy")]);
     assert_eq!(sent, 16_384);
     assert!(fs::read(bench.root("copy/big")).unwrap() == new);
+}
+
+/// Runs `sync -a --delete` with JSON; returns the new bytes, and the numbers of renamed and removed entries.
+fn mirror(bench: &Bench, from: &str, to: &str) -> (u64, u64, u64) {
+    let limit = ["-a", "--delete", "--delete-limit", "99", "--json"];
+    let output = run(bench.sabul().arg("sync").args(limit).args([from, to]));
+    expect_code(&output, 0);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let number = |name: &str| json[name].as_u64().unwrap();
+    (number("bytes"), number("moved_files"), number("removed"))
+}
+
+fn rsync_finds_nothing(bench: &Bench, one: &Path, other: &Path) {
+    let slash = |path: &Path| format!("{}/", path.display());
+    let mut rsync = std::process::Command::new("rsync");
+    rsync.args(["-n", "-a", "--delete", "-i"]).args([slash(one), slash(other)]);
+    match rsync.current_dir(bench.path("")).output() {
+        Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout), ""),
+        Err(_) => eprintln!("rsync is not installed: the times of directories are not compared"),
+    }
+}
+
+#[test]
+fn moved_files_are_renamed_at_the_destination() {
+    let bench = Bench::with(&["serve", "--root", "root", "--allow-rm"]);
+    let (here, there) = (bench.path("src"), bench.root("copy"));
+    fs::create_dir_all(here.join("old/deep")).unwrap();
+    for number in 0..9_u8 {
+        let folder = if number % 2 == 0 { "old" } else { "old/deep" };
+        let place = here.join(format!("{folder}/{number}"));
+        write(&place, &content(number.into(), 200_000), 7);
+    }
+    fs::write(here.join("old/small"), "small").unwrap();
+    let url = bench.url("copy");
+    mirror(&bench, "src/", &url);
+    for (from, to, is_push) in [("old", "new", true), ("new", "newer", false)] {
+        let (changed, other) = if is_push { (&here, &there) } else { (&there, &here) };
+        fs::create_dir(changed.join("below")).unwrap();
+        fs::rename(changed.join(from), changed.join("below").join(to)).unwrap();
+        // Another content of the same size and time is no moved file.
+        let place = changed.join(format!("below/{to}/4"));
+        write(&place, &content(100, 200_000), 7);
+        let (source, destination) = match is_push {
+            true => ("src/".to_owned(), url.clone()),
+            false => (format!("{url}/"), "src".to_owned()),
+        };
+        let (bytes, moved, _) = mirror(&bench, &source, &destination);
+        assert_eq!((bytes, moved), (200_005, 8), "push {is_push}");
+        rsync_finds_nothing(&bench, changed, other);
+        fs::rename(changed.join("below").join(to), changed.join(to)).unwrap();
+        fs::remove_dir(changed.join("below")).unwrap();
+        write(&changed.join(to).join("4"), &content(4, 200_000), 7);
+        mirror(&bench, &source, &destination);
+        rsync_finds_nothing(&bench, changed, other);
+    }
 }

@@ -77,6 +77,8 @@ pub struct TransferJson {
     pub skipped_bytes: u64,
     /// Bytes of changed files that the receiver took from its old files, instead of receiving them.
     pub kept_bytes: u64,
+    /// Files that `sync --delete` renamed at the destination, instead of copying and removing them.
+    pub moved_files: u64,
     /// Number of entries that `sync --delete` removed.
     pub removed: u64,
     /// Number of connections after the first.

@@ -1,0 +1,62 @@
+//! The two ends of a compared copy: where an entry is at the source, and where at the destination.
+
+use std::os::unix::ffi::OsStrExt as _;
+
+use sabul::Session;
+use sabul::internal::compare::NewFile;
+use tokio::runtime::Handle;
+
+use super::names::{join, means_content};
+use super::plan::Plan;
+
+/// Places of entries at both ends, and the session to the other end.
+#[derive(Clone)]
+pub(super) struct Sides {
+    pub(super) session: Session,
+    pub(super) runtime: Handle,
+    /// Which end has the source.
+    pub(super) new: NewFile,
+    /// Sources with the names of their entries; an empty name means the content of a directory.
+    sources: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Directory that takes the sources.
+    to: Vec<u8>,
+}
+
+impl Sides {
+    pub(super) fn of(plan: &Plan, session: &Session) -> Self {
+        let name = |source: &[u8]| match means_content(source) {
+            true => Vec::new(),
+            false => source.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec(),
+        };
+        let named = |source: &[u8]| (source.to_vec(), name(source));
+        let (new, sources, to) = match plan {
+            Plan::Put { sources, destination } => {
+                let sources = sources.iter().map(|source| named(source.as_bytes())).collect();
+                (NewFile::Here, sources, destination.path.clone())
+            }
+            Plan::Get { sources, destination, .. } => {
+                let sources = sources.iter().map(|source| named(source)).collect();
+                (NewFile::AtPeer, sources, destination.as_bytes().to_vec())
+            }
+        };
+        Self { session: session.clone(), runtime: Handle::current(), new, sources, to }
+    }
+
+    /// Place of an entry at the destination.
+    pub(super) fn destination(&self, path: &[u8]) -> Vec<u8> {
+        join(&self.to, path)
+    }
+
+    /// Place of an entry at the source.
+    pub(super) fn source(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.sources.iter().find_map(|(place, name)| {
+            if name.is_empty() {
+                return Some(join(place, path));
+            }
+            match path.strip_prefix(&name[..])? {
+                [] => Some(place.clone()),
+                rest => Some(join(place, rest.strip_prefix(b"/")?)),
+            }
+        })
+    }
+}
