@@ -72,7 +72,7 @@ fn candidates(new: &[Named], extras: &[Named]) -> Vec<Move> {
             .unwrap_or(same.len().checked_sub(1)?);
         Some(Move { from: same.remove(at).to_vec(), to: path.clone() })
     };
-    new.iter().filter_map(|named| find(named)).collect()
+    new.iter().filter_map(&mut find).collect()
 }
 
 fn name(path: &[u8]) -> &[u8] {
