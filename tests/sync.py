@@ -28,6 +28,9 @@ def name(draw):
 
 def write(path, draw):
     size = draw.choice([0, 1, 100, 5000, 70_000, 300_000])
+    if draw.random() < 0.04:
+        # Large enough for a delta.
+        size = draw.randint(8 << 20, 10 << 20)
     path.write_bytes(draw.randbytes(size))
     if draw.random() < 0.5:
         # Whole seconds, as some file systems keep.
@@ -76,6 +79,8 @@ def change(root, draw, count):
         elif kind == 3 and path.is_file():
             with path.open("ab") as file:
                 file.write(b"more")
+            if draw.random() < 0.3:
+                path.write_bytes(b"in front" + path.read_bytes())
         elif kind == 4:
             new = path.with_name(name(draw))
             if not os.path.lexists(new):
@@ -92,8 +97,17 @@ def change(root, draw, count):
                 path.mkdir()
                 write(path / name(draw), draw)
         elif path.is_file():
-            # The same size and another content.
-            path.write_bytes(draw.randbytes(path.stat().st_size))
+            # The same size and another content; of a large file only pages, or a front that moved to the end.
+            content = path.read_bytes()
+            if len(content) < 1 << 20:
+                content = draw.randbytes(len(content))
+            elif draw.random() < 0.5:
+                content = content[12_345:] + content[:12_345]
+            else:
+                content = bytearray(content)
+                for _ in range(5):
+                    content[draw.randrange(len(content))] ^= 1
+            path.write_bytes(content)
 
 
 def run(command, timeout=120):
@@ -125,6 +139,8 @@ class Case:
             time.sleep(self.draw.random() * 0.25)
             running.kill()
             running.wait()
+            # The server notices the end of the connection.
+            time.sleep(0.3)
         done = run(command)
         assert done.returncode == 0, (done.returncode, done.stdout.decode())
         return done.stdout.decode().strip().splitlines()[-1]

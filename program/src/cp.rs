@@ -45,10 +45,11 @@ use crate::upload::UploadProgress;
 use crate::{control_socket, json, output};
 use compare::{Compared, Comparing, ListedArgs};
 use delta::Deltas;
+use names::Names;
 use plan::Plan;
 pub(crate) use report::Recorder;
 use sides::Sides;
-use sync::Sync;
+use sync::{Sync, Tops};
 use totals::AttemptTotals;
 pub(crate) use verify::run as verify;
 
@@ -455,6 +456,11 @@ async fn start(
             (Some(names), task) => (Some(names), Some(task)),
             (None, task) => {
                 match task.await.map_err(|_| CliError::failed("the comparison failed"))? {
+                    // A transfer without entries removes the journal of an interrupted one.
+                    Ok(compared) if compared.has_journal && !selecting.is_dry => {
+                        let done = tokio::spawn(std::future::ready(Ok(compared)));
+                        (Some(Names::none()), Some(done))
+                    }
                     Ok(compared) => return Ok(Started::Nothing(compared)),
                     // The source can be read, but not listed.
                     Err(error) if selecting.sync.is_none() && error.is_refusal() => (None, None),
@@ -479,6 +485,9 @@ async fn transfer(
     pipe: Pipe,
 ) -> Result<Report, CliError> {
     let mut meter = Meter::new(args.quiet || args.json_lines, args.retry.is_some());
+    // Beside the comparison, so that this costs no round trip.
+    let is_sync = outcome.selecting.sync.is_some() && !outcome.selecting.is_dry;
+    let tops = is_sync.then(|| tokio::spawn(Tops::read(plan.clone(), session.clone())));
     let started = tokio::select! {
         started = start(args, plan, session, options, &outcome.selecting, pipe) => started,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
@@ -535,16 +544,19 @@ async fn transfer(
     let failures = failures.iter().map(|(path, why)| ErrorJson::of_entry(path, why));
     outcome.incomplete.extend(failures);
     if let Some(sync) = &outcome.selecting.sync {
-        if outcome.selecting.is_dry {
+        let Some(tops) = tops else {
             if let Err(error) = sync.check(&report, &outcome.compared) {
                 output::error(&error);
                 outcome.code = FAILED;
             }
             sync.finish_plan()?;
             return Ok(report);
-        }
+        };
         let changed = tokio::select! {
-            changed = sync.complete(plan, session, &report, &outcome.compared) => changed,
+            changed = async {
+                let tops = tops.await.map_err(|_| CliError::failed("the comparison failed"))??;
+                sync.complete(plan, session, &report, &outcome.compared, tops).await
+            } => changed,
             () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
         };
         match changed {
@@ -569,6 +581,9 @@ fn sum(first: Report, mut second: Report) -> Report {
     second.entries += first.entries;
     second.files += first.files;
     second.elapsed += first.elapsed;
+    second.waited += first.waited;
+    let moved = second.elapsed.saturating_sub(second.waited).as_secs_f64().max(1e-9);
+    second.goodput_bps = second.bytes.saturating_sub(second.bytes_resumed) as f64 * 8.0 / moved;
     second
 }
 

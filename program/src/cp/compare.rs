@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use sabul::Session;
 use sabul::files::{Facts, Listing, Rule, Seen, SeenKind, View};
 use sabul::internal::Rules;
-use sabul::internal::compare::{CompareOptions, Comparison, Difference, Selected, Skipped};
+use sabul::internal::compare::{
+    CompareOptions, Comparison, Difference, Selected, Skipped, is_journal,
+};
 use sabul::{Error, Failure, FailureCode};
 use sabul_content::RelativePath;
 use tokio::runtime::Handle;
@@ -65,6 +67,8 @@ pub(super) struct Compared {
     pub(super) conflicts: u64,
     /// The last of these entries; its content is not copied yet.
     blocked: Option<Vec<u8>>,
+    /// The destination has the journal of an interrupted transfer.
+    pub(super) has_journal: bool,
     /// Changes of a plan that cannot be made.
     pub(super) refused: Vec<(Vec<u8>, Failure)>,
     /// Entries of which only the metadata differs, with the metadata at the source.
@@ -355,6 +359,14 @@ impl Chooser<'_> {
     /// Takes the next difference; returns false if nobody takes the names.
     fn take(&mut self, difference: Difference) -> Result<bool, CliError> {
         let Self { order, compared, skipped, .. } = self;
+        match &difference {
+            Difference::SourceFailed(path, _) if is_journal(path) => return Ok(true),
+            Difference::DestinationFailed(path, _) if is_journal(path) => {
+                compared.has_journal = true;
+                return Ok(true);
+            }
+            _ => {}
+        }
         if let Some(planned) = &mut order.planned {
             let verdict = planned.verdict(&difference);
             if verdict != Verdict::Permitted {

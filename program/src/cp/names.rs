@@ -18,6 +18,14 @@ pub(super) struct Names {
     pub(super) skipped: Arc<Skipped>,
 }
 
+impl Names {
+    /// No entries.
+    pub(super) fn none() -> Self {
+        let (_, rest) = std::sync::mpsc::sync_channel(0);
+        Self { first: None, rest, skipped: Arc::default() }
+    }
+}
+
 impl Selection for Names {
     fn next(&mut self) -> Selected {
         if let Some(first) = self.first.take() {

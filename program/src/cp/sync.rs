@@ -200,11 +200,17 @@ impl Sync {
         session: &Session,
         report: &Report,
         compared: &Compared,
+        tops: Tops,
     ) -> Result<u64, CliError> {
         let target = Target::of(plan, session, self.has_rules);
         let removed = self.remove(&target, report, compared).await;
-        let is_changed = removed.as_ref().is_ok_and(|removed| *removed > 0) || compared.entries > 0;
-        let top = if is_changed { top(plan, session).await? } else { None };
+        let is_changed = removed.as_ref().is_ok_and(|removed| *removed > 0)
+            || compared.entries + compared.moved_files > 0
+            || compared.has_journal;
+        let is_equal = |source: &Facts| {
+            tops.destination.is_some_and(|destination| self.options.is_same(source, &destination))
+        };
+        let top = tops.source.filter(|source| is_changed || !is_equal(source));
         let adjusted = self.adjust(&target, compared, top).await;
         removed.and_then(|removed| adjusted.map(|()| removed))
     }
@@ -396,23 +402,41 @@ impl Target<'_> {
     }
 }
 
-/// Metadata of the source, if its content goes to the destination itself.
-async fn top(plan: &Plan, session: &Session) -> Result<Option<Facts>, CliError> {
-    Ok(match plan {
-        Plan::Put { sources, destination } => sources
-            .first()
-            .filter(|source| means_content(source.as_bytes()) && !destination.path.is_empty())
-            .and_then(|source| facts_of(&Path::new(source).join("."), false)),
-        Plan::Get { sources, .. } => match sources.first() {
-            Some(source) if means_content(source) => {
-                let mut place = escape_pattern(source);
-                place.extend(b"/.");
-                let mut listing = session.list(vec![place], View::Itself, Vec::new())?;
-                listing.next().await?.and_then(|seen| seen.outcome.ok())
-            }
-            _ => None,
-        },
-    })
+/// Metadata of the two directories of which the content is synchronised; `None` if a directory is missing, or is an
+/// entry itself.
+#[derive(Debug, Default)]
+pub(super) struct Tops {
+    source: Option<Facts>,
+    destination: Option<Facts>,
+}
+
+impl Tops {
+    /// Reads the metadata of both ends.
+    pub(super) async fn read(plan: Plan, session: Session) -> Result<Self, CliError> {
+        let there = async |place: &[u8]| -> Result<Option<Facts>, CliError> {
+            let mut place = escape_pattern(place);
+            place.extend(b"/.");
+            let mut listing = session.list(vec![place], View::Itself, Vec::new())?;
+            Ok(listing.next().await?.and_then(|seen| seen.outcome.ok()))
+        };
+        let here = |place: &OsStr| facts_of(&Path::new(place).join("."), false);
+        Ok(match &plan {
+            Plan::Put { sources, destination } => match sources.first() {
+                Some(source)
+                    if means_content(source.as_bytes()) && !destination.path.is_empty() =>
+                {
+                    Self { source: here(source), destination: there(&destination.path).await? }
+                }
+                _ => Self::default(),
+            },
+            Plan::Get { sources, destination, .. } => match sources.first() {
+                Some(source) if means_content(source) => {
+                    Self { source: there(source).await?, destination: here(destination) }
+                }
+                _ => Self::default(),
+            },
+        })
+    }
 }
 
 /// Number of items for one request, of which each has this many bytes.

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use fastcdc::v2020::StreamCDC;
 use sabul_wire::control::{
-    Chunk, Chunking, ChunksEnd, Delta, Extent, Failure, Kept, MAX_DELTA_EXTENTS, MAX_MOVED, Moved,
+    Chunk, Chunking, ChunksEnd, Delta, Entry, EntryKind, Extent, Failure, Kept, MAX_DELTA_EXTENTS,
+    MAX_MOVED, Moved,
 };
 
 use super::entry_error::read_failure;
@@ -64,11 +65,23 @@ pub enum NewFile {
 }
 
 /// Version of a file: changes with size, modification time and change time.
-pub(super) fn version_of(size: u64, modified_ns: Option<i64>, changed: FileTime) -> [u8; 16] {
+fn version_of(size: u64, modified_ns: Option<i64>, changed: FileTime) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&size.to_le_bytes()).update(&modified_ns.unwrap_or(i64::MIN).to_le_bytes());
     hasher.update(&changed.seconds.to_le_bytes()).update(&changed.nanoseconds.to_le_bytes());
     front(&hasher.finalize())
+}
+
+/// Announces only the changed ranges of a file, if this is the version that was compared.
+pub(super) fn apply_delta(delta: Delta, entry: &mut Entry, changed: FileTime) {
+    let EntryKind::File(size) = entry.kind else { return };
+    if version_of(size, entry.modified_ns, changed) != delta.version {
+        return;
+    }
+    let more = entry.more.get_or_insert_default();
+    if more.data.is_none() {
+        (more.data, more.kept) = (Some(delta.data), Some(delta.kept));
+    }
 }
 
 fn front(hash: &blake3::Hash) -> [u8; 16] {

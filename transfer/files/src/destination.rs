@@ -8,6 +8,7 @@
 mod claims;
 mod durable;
 mod links;
+mod place;
 mod resume;
 mod small;
 
@@ -23,16 +24,16 @@ use sabul_content::{Checkpoints, Printable, Tree};
 use sabul_wire::control::{Checkpoint, Entry, EntryKind, Failure, FailureCode, NotKept};
 
 use super::base::refuse_kept;
-use super::entry_error::{
-    EntryError, MAX_KEPT_FAILURES, entry_error, root_write_failure, write_failure,
-};
+use super::entry_error::{EntryError, MAX_KEPT_FAILURES, entry_error, write_failure};
 use super::group::{Group, Verified};
 use super::metadata::{LostMetadata, keep_metadata};
 use super::part::{Part, reclaim};
 use super::pool::{FilePool, SMALL_BYTES};
 use super::receive::{Commit, CommitResult, Left, Receiver, Sink};
 use crate::disk::{Disk, DiskFile};
-use crate::root::{Kind, LinkTarget, RootDir, RootError, RootLink, RootPath};
+use crate::root::{RootDir, RootLink, RootPath};
+pub use place::Destination;
+use place::{Place, make_all};
 pub(super) use resume::ResumeIndex;
 
 /// Maximum memory in bytes of directories that wait for their metadata, except directories in use. Ours: beyond this,
@@ -46,30 +47,6 @@ const SEARCHED_MAX: usize = 4096;
 /// Receiver of entries into a directory tree.
 pub type FileReceiver = Receiver<FileSink>;
 
-/// Destination path and write options.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Destination {
-    /// Path relative to the root; empty for the root itself.
-    pub path: Vec<u8>,
-    /// Treat the path as a directory and create the directory if missing; a trailing `/` has the same effect.
-    /// Otherwise entries go into the path if it is a directory, and replace its name if not.
-    pub into_directory: bool,
-    /// Keep modification times and permission bits, including the sticky bit of directories, but without setuid and
-    /// setgid. Otherwise a replaced file passes on owner, group and mode, and the umask applies to new files.
-    pub preserve: bool,
-    /// Flush each file to the disk before its rename, and flush its name before the file counts as kept.
-    pub sync: bool,
-    /// Keep partial content if the transfer is interrupted, and resume content of an earlier transfer.
-    pub resume: bool,
-    /// Read written content back from the disk and verify it before the rename; only with `sync`.
-    pub read_back: bool,
-    /// Identifiers of the sources, as returned by [`SourceSet::origins`](super::SourceSet::origins); empty if
-    /// unknown. An interrupted transfer is resumed only if it has one of these sources.
-    pub origins: Vec<[u8; 8]>,
-    /// The sender may read files here, so a file may take ranges from the file that it replaces.
-    pub may_keep: bool,
-}
-
 impl FileReceiver {
     /// Creates a receiver for a destination below the root of `disk`.
     ///
@@ -80,7 +57,10 @@ impl FileReceiver {
         destination: &Destination,
         transfer: u32,
     ) -> Result<Self, Failure> {
-        let place = Place::resolve(&*disk, destination)?;
+        let origins = &destination.origins;
+        let place = Place::resolve(&*disk, destination, |path| {
+            resume::interrupted_head(&*disk, path, origins)
+        })?;
         let pool = Arc::new(FilePool::for_disk(&*disk));
         let sink = FileSink {
             group: Group::new(Arc::clone(&disk), Arc::clone(&pool)),
@@ -191,125 +171,6 @@ pub struct FileSink {
     pub(crate) resume_index: Option<ResumeIndex>,
     /// Time since the channel was opened.
     now: Duration,
-}
-
-/// Mapping from entry names to paths below the root.
-#[derive(Debug)]
-enum Place {
-    /// Entries go below this directory.
-    Inside(RootPath),
-    /// The path replaces the first component, which must be equal for all entries.
-    Instead { path: RootPath, first: Option<Vec<u8>> },
-    /// An unfinished earlier attempt created this folder in place of `head`. Entries below `head` continue there;
-    /// other entries go inside the folder.
-    Interrupted { path: RootPath, head: Vec<u8> },
-}
-
-impl Place {
-    fn resolve(disk: &dyn Disk, destination: &Destination) -> Result<Self, Failure> {
-        let bytes = &destination.path;
-        let names = bytes.split(|&byte| byte == b'/');
-        let path = RootPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
-            .map_err(root_write_failure)?;
-        let shown = disk.shown(&path);
-        let fail = |error: RootError| EntryError::from(error).at(Some(shown.clone()));
-        let is_directory_wanted = destination.into_directory || bytes.ends_with(b"/");
-        match disk.stat(&path, LinkTarget::Follow) {
-            Ok(metadata) if metadata.kind == Kind::Directory => {
-                let may_be_begun = destination.resume && !is_directory_wanted;
-                let head = may_be_begun
-                    .then(|| resume::interrupted_head(disk, &path, &destination.origins))
-                    .flatten();
-                Ok(match head {
-                    Some(head) => Self::Interrupted { path, head },
-                    None => Self::Inside(path),
-                })
-            }
-            Ok(_) if is_directory_wanted => Err(fail(RootError::NotADirectory(path.to_string()))),
-            Ok(metadata) if metadata.kind == Kind::Other => {
-                Err(fail(RootError::NotAFile(path.to_string())))
-            }
-            Err(error) if error.is_not_found() && is_directory_wanted => {
-                make_all(disk, &path).map_err(fail)?;
-                Ok(Self::Inside(path))
-            }
-            Err(error) if !error.is_not_found() => Err(fail(error)),
-            Ok(_) | Err(_) => Ok(Self::Instead { path, first: None }),
-        }
-    }
-
-    /// The path of an entry below the root.
-    fn target(&mut self, entry: &Entry) -> Result<RootPath, Failure> {
-        let mut names = entry.path.split(|&byte| byte == b'/');
-        let start = match self {
-            Self::Inside(directory) => directory.clone(),
-            Self::Instead { path, first } => {
-                let head = names.next().unwrap_or_default();
-                if first.get_or_insert_with(|| head.to_vec()) != head {
-                    let message = format!(
-                        "'{path}' is no directory, so only one source can go there; \
-                         '{}' is another",
-                        Printable(&entry.path)
-                    );
-                    return Err(Failure::new(FailureCode::Unwritable, message));
-                }
-                path.clone()
-            }
-            Self::Interrupted { path, head }
-                if entry.path.split(|&b| b == b'/').next() == Some(head) =>
-            {
-                names.next();
-                path.clone()
-            }
-            Self::Interrupted { path, .. } => path.clone(),
-        };
-        names.try_fold(start, |path, name| path.join(name)).map_err(root_write_failure)
-    }
-
-    /// The path at which an entry with this name would be written.
-    fn target_path(&self, entry: &[u8]) -> Option<RootPath> {
-        let mut names = entry.split(|&byte| byte == b'/');
-        let start = match self {
-            Self::Inside(directory) => directory.clone(),
-            Self::Instead { path, .. } => {
-                names.next();
-                path.clone()
-            }
-            Self::Interrupted { path, head }
-                if entry.split(|&b| b == b'/').next() == Some(head) =>
-            {
-                names.next();
-                path.clone()
-            }
-            Self::Interrupted { path, .. } => path.clone(),
-        };
-        names.try_fold(start, |path, name| path.join(name)).ok()
-    }
-
-    /// The folder that contains all entries.
-    fn folder(&self) -> RootPath {
-        match self {
-            Self::Inside(directory) => directory.clone(),
-            Self::Instead { path, .. } | Self::Interrupted { path, .. } => {
-                path.parent().unwrap_or(RootPath::root())
-            }
-        }
-    }
-}
-
-/// Creates a folder and its missing parents; returns whether the folder was missing.
-fn make_all(disk: &dyn Disk, path: &RootPath) -> Result<bool, RootError> {
-    match disk.create_dir(path) {
-        Err(error) if error.is_not_found() => {}
-        result => return result,
-    }
-    let mut above = RootPath::root();
-    let mut is_new = false;
-    for name in path.components() {
-        above = above.join(name)?;
-        is_new = disk.create_dir(&above)?;
-    }
-    Ok(is_new)
 }
 
 impl FileSink {

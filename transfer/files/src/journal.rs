@@ -115,8 +115,9 @@ impl Record {
     }
 }
 
-/// Whether a file name is that of a journal.
-pub(super) fn is_journal(name: &[u8]) -> bool {
+/// Whether a path has the name of a journal.
+pub fn is_journal(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let number = name.strip_prefix(b".resume-").and_then(|name| name.strip_suffix(SUFFIX));
     number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }

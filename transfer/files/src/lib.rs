@@ -48,6 +48,7 @@ pub use delta::{Chunked, DELTA_FROM, Matches, NewFile};
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};
 pub use entry_error::{EntryError, MAX_KEPT_FAILURES};
 pub use have::Have;
+pub use journal::is_journal;
 pub use listing::{DirectoryListing, ListingStep, NameChange, Planned, facts_of};
 pub use new_metadata::set_metadata;
 pub use outlet::{Outlet, Stopped};

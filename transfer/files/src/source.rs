@@ -20,14 +20,15 @@ use std::sync::Arc;
 
 use sabul_content::{Printable, RelativePath};
 use sabul_wire::control::{
-    Delta, Entry, EntryKind, Failure, FailureCode, MAX_ORIGINS, More, Owner, Range,
+    Entry, EntryKind, Failure, FailureCode, MAX_ORIGINS, More, Owner, Range,
 };
 
 use super::archive::{HardLinkIndex, add_attributes};
-use super::delta::version_of;
+use super::delta::apply_delta;
 use super::entry_error::read_failure;
 use super::glob;
 use super::have::name_of;
+use super::journal::is_journal;
 use super::listing::Planned;
 use super::part::is_reserved;
 use super::rules::Rules;
@@ -47,6 +48,9 @@ const NAMES_HELD: usize = 100_000;
 /// As [`NAMES_HELD`], for a listing, whose order must be the same at both ends. Ours: some 100 MB of typical names, and
 /// only for directories with so many.
 const NAMES_LISTED: usize = 2_000_000;
+
+/// Reason why a journal is reported.
+const JOURNAL: &str = "journal of an interrupted transfer";
 
 /// Reason why a directory is not sent.
 const NOT_RECURSIVE: &str = "is a directory; copy it with -r";
@@ -249,7 +253,7 @@ impl SourceSet {
     /// The walk of a listing. With `opens`, a file that cannot be opened is a failure.
     pub(super) fn into_listing(self, opens: bool) -> Walk {
         let (mut walk, _) = self.into_parts();
-        (walk.names_held, walk.opens) = (NAMES_LISTED, opens);
+        (walk.names_held, walk.opens, walk.shows_journals) = (NAMES_LISTED, opens, !opens);
         walk
     }
 
@@ -353,6 +357,7 @@ impl SourceSet {
             chosen,
             source: None,
             opens: true,
+            shows_journals: false,
             names_held: NAMES_HELD,
             left_out: 0,
             led_out: 0,
@@ -390,19 +395,6 @@ pub(super) struct Found {
     pub(super) changed: FileTime,
 }
 
-impl Found {
-    /// Sends only the changed ranges, if this is the version of the file that was compared.
-    fn with_delta(mut self, delta: Delta) -> Self {
-        let EntryKind::File(size) = self.entry.kind else { return self };
-        let more = self.entry.more.get_or_insert_default();
-        let is_version = version_of(size, self.entry.modified_ns, self.changed) == delta.version;
-        if is_version && self.failure.is_none() && self.part.is_none() && more.data.is_none() {
-            (more.data, more.kept) = (Some(delta.data), Some(delta.kept));
-        }
-        self
-    }
-}
-
 /// Result of a step of a walk.
 #[derive(Debug)]
 pub(super) enum Step {
@@ -433,6 +425,8 @@ pub(super) struct Walk {
     source: Option<PathBuf>,
     /// Files are opened, to check that they can be read.
     opens: bool,
+    /// Journals of interrupted transfers are reported as failures.
+    shows_journals: bool,
     names_held: usize,
     left_out: u64,
     led_out: u64,
@@ -483,7 +477,12 @@ impl Walk {
                     None => Step::Pause,
                 },
                 Selected::Changed(name, delta) => match self.visit_chosen(name) {
-                    Some(found) => Step::Found(found.with_delta(*delta)),
+                    Some(mut found) => {
+                        if found.failure.is_none() && found.part.is_none() {
+                            apply_delta(*delta, &mut found.entry, found.changed);
+                        }
+                        Step::Found(found)
+                    }
                     None => Step::Pause,
                 },
                 Selected::NotYet => Step::Pause,
@@ -624,6 +623,9 @@ impl Walk {
             return Ok(None);
         }
         if matches!(facts.kind, FactKind::File(_)) && is_reserved(name) {
+            if is_below && self.shows_journals && is_journal(name) {
+                return Err(Failure::new(FailureCode::Refused, JOURNAL));
+            }
             if is_below {
                 self.left_out += 1;
                 return Ok(None);

@@ -17,7 +17,7 @@ pub use crate::retry::Retry;
 pub mod compare {
     pub use sabul_files::{
         Chunked, CompareOptions, Comparison, DELTA_FROM, Difference, Matches, NewFile, Selected,
-        Selection, Skipped, facts_of, set_metadata,
+        Selection, Skipped, facts_of, is_journal, set_metadata,
     };
 
     use sabul_wire::control::Failure;
