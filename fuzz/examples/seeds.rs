@@ -206,7 +206,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             "open-look",
             open(
                 Direction::Pull,
-                Request::Look {
+                Request::List {
                     places: vec![b"d/*.nc".to_vec()],
                     view: View::Tree,
                     rules,

@@ -59,7 +59,7 @@ const LINE_INTERVAL: Duration = Duration::from_millis(1800);
 const FAILURES_SHOWN: usize = 20;
 
 /// Ours: shorter transfers do not report their limiter.
-const WORTH_A_WORD: Duration = Duration::from_secs(1);
+const LIMITER_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs `sabul cp` and returns the exit code.
 pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
@@ -682,7 +682,7 @@ fn summary(report: &Report, outcome: &Outcome) -> String {
         line += &format!("; over {} paths", json.paths);
     }
     let shares = limiter::listed(json.limiter.iter().map(|(name, share)| (name.as_str(), *share)));
-    if !shares.is_empty() && json.seconds >= WORTH_A_WORD.as_secs_f64() {
+    if !shares.is_empty() && json.seconds >= LIMITER_AFTER.as_secs_f64() {
         line += &format!("; limited by {shares}");
     }
     line

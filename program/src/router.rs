@@ -14,7 +14,7 @@ use crate::output;
 use crate::stop::Stop;
 
 /// Polling interval for signals.
-const TURN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Runs `sabul router` and returns the exit code.
@@ -29,7 +29,7 @@ pub(crate) fn run(args: RouterArgs) -> Result<u8, CliError> {
     output::note("forwarding");
     let mut due = Instant::now() + SECOND;
     while !stop.is_requested() && session.is_running() {
-        std::thread::sleep(TURN);
+        std::thread::sleep(POLL_INTERVAL);
         if Instant::now() < due {
             continue;
         }

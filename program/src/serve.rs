@@ -27,7 +27,7 @@ use crate::{block_on, control_socket, json, output, paths};
 const CLEAN_UP: Duration = Duration::from_secs(3);
 /// Ours: time that a server started by ssh waits without a session. ssh may not detect that its
 /// client is gone.
-const ALONE: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs `sabul serve` and returns the exit code. Must be called while the process has a single
 /// thread.
@@ -289,7 +289,7 @@ impl Answering {
                     }
                 }
                 Some(_) = sessions.join_next() => {}
-                () = tokio::time::sleep(ALONE), if self.log.is_silent() && sessions.is_empty() => break,
+                () = tokio::time::sleep(IDLE_TIMEOUT), if self.log.is_silent() && sessions.is_empty() => break,
             }
         }
         let were_cut_off = !sessions.is_empty();

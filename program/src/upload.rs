@@ -14,7 +14,7 @@ use crate::{json, output};
 /// Interval between two lines without a terminal, and between two lines of JSON.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Ours: no time estimate is shown before this; the first second's rate is not representative.
-const FORESEEABLE: Duration = Duration::from_secs(1);
+const ESTIMATE_AFTER: Duration = Duration::from_secs(1);
 
 /// Shows the progress of the upload on standard error, or prints JSON Lines.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl UploadObserver for UploadProgress {
 fn line(host: &str, sent: u64, total: u64, elapsed: Duration) -> String {
     let mut line =
         format!("sending sabul to {host}: {:.1} of {}", sent as f64 / 1e6, megabytes(total));
-    if elapsed >= FORESEEABLE && (1..total).contains(&sent) {
+    if elapsed >= ESTIMATE_AFTER && (1..total).contains(&sent) {
         let left = elapsed.as_secs_f64() * (total - sent) as f64 / sent as f64;
         let left = Duration::from_secs_f64(left.ceil()).as_secs();
         line += &format!(", {}:{:02} left", left / 60, left % 60);

@@ -1,7 +1,7 @@
 //! Program with additional controllers, good and broken. All commands accept these controllers, and
 //! a fault ends the run with the controller's name.
 //!
-//! This file is both that program and its tests: with [`PLAY`] in the environment it is the
+//! This file is both that program and its tests: with [`RUN_PROGRAM`] in the environment it is the
 //! program. A lab starts its own program again, so both must be one executable.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
@@ -22,7 +22,7 @@ use tempfile::{TempDir, tempdir};
 use common::{Bench, content, expect_code, run, stderr};
 
 /// Environment variable that selects the program instead of the tests.
-const PLAY: &str = "SABUL_TEST_PLAYS_PROGRAM";
+const RUN_PROGRAM: &str = "SABUL_TEST_PLAYS_PROGRAM";
 
 // ---- the program --------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ const PARAMS: &[ParamSpec] = &[
         .source("made up"),
 ];
 
-const STURDY: Entry =
+const VALID: Entry =
     Entry::new("sturdy", Family::Window, |values, _| Ok(Box::new(Same::new(values))))
         .summary("Always the same window")
         .source("made up for a test")
@@ -44,13 +44,9 @@ const STURDY: Entry =
         .without_loss_response();
 
 static ADDED: [Entry; 3] = [
-    STURDY,
-    Entry {
-        name: "wild",
-        build: |values, _| Ok(Box::new(Same::broken(values, "panic"))),
-        ..STURDY
-    },
-    Entry { name: "shut", build: |values, _| Ok(Box::new(Same::broken(values, "shut"))), ..STURDY },
+    VALID,
+    Entry { name: "wild", build: |values, _| Ok(Box::new(Same::broken(values, "panic"))), ..VALID },
+    Entry { name: "shut", build: |values, _| Ok(Box::new(Same::broken(values, "shut"))), ..VALID },
 ];
 
 #[derive(Debug)]
@@ -119,7 +115,7 @@ const TESTS: &[(&str, fn())] = &[
 ];
 
 fn main() -> ExitCode {
-    match env::var(PLAY).as_deref() {
+    match env::var(RUN_PROGRAM).as_deref() {
         Ok("nonsense") => return sabul_program::run_with(registry::ENTRIES),
         Ok(_) => return sabul_program::run_with(&ADDED),
         Err(_) => {}
@@ -136,7 +132,7 @@ fn main() -> ExitCode {
 
 fn program() -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.env(PLAY, "1").env_remove("SABUL_TICKET_FILE").env_remove("RUST_BACKTRACE");
+    command.env(RUN_PROGRAM, "1").env_remove("SABUL_TICKET_FILE").env_remove("RUST_BACKTRACE");
     command.stdin(Stdio::null());
     command
 }
@@ -315,7 +311,7 @@ fn a_fault_ends_a_transfer() {
 }
 
 fn a_program_that_adds_nonsense_does_not_start() {
-    let output = run(program().env(PLAY, "nonsense").args(["cc", "list"]));
+    let output = run(program().env(RUN_PROGRAM, "nonsense").args(["cc", "list"]));
     expect_code(&output, 2);
     assert!(stderr(&output).contains("a name that no other controller has"), "{}", stderr(&output));
 }

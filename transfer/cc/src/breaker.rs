@@ -20,7 +20,7 @@ use crate::tfrc::{self, LossIntervals};
 
 /// Ours: more loss than any working congestion control has for a second. CUBIC has 6 % with two packets per
 /// RTT, and at such rates the TCP-friendly rate equals CUBIC's.
-const HEAVY: f64 = 0.03;
+const LOSS_MAX: f64 = 0.03;
 /// Ours: how long loss must be heavy, in time, rounds and lost packets, before the breaker acts.
 const HEAVY_TIME: Span = Span::from_secs(1);
 const HEAVY_ROUNDS: u32 = 4;
@@ -134,7 +134,7 @@ impl Breaker {
             rate: arrived / elapsed,
             packets: arrived + lost,
             lost,
-            is_heavy: lost > HEAVY * (arrived + lost),
+            is_heavy: lost > LOSS_MAX * (arrived + lost),
             is_queued,
         })
     }
@@ -263,7 +263,7 @@ mod tests {
             rate: (packets - lost) / RTT,
             packets,
             lost,
-            is_heavy: lost > HEAVY * packets,
+            is_heavy: lost > LOSS_MAX * packets,
             is_queued,
         }
     }

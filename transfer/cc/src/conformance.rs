@@ -22,8 +22,8 @@ use crate::params::Unit;
 use path::{Change, PACKET, Path, Trace, illegal, moment, run};
 
 /// Number of random event sequences, and events in each sequence.
-const SHAKES: u64 = 50;
-const SHAKE_FACTS: u32 = 400;
+const SEQUENCES: u64 = 50;
+const SEQUENCE_EVENTS: u32 = 400;
 
 /// Violation of a rule by a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub fn check(entry: &Entry) -> Vec<Violation> {
         illegal.is_none(),
         illegal.unwrap_or_default(),
     );
-    let shaken = (0..SHAKES).find_map(|seed| shake(&mut build(), seed));
+    let shaken = (0..SEQUENCES).find_map(|seed| shake(&mut build(), seed));
     found.rule(
         "any order of any facts leaves legal limits",
         shaken.is_none(),
@@ -240,7 +240,7 @@ fn last_second(tenths: &[u64]) -> u64 {
 fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
     let mut rng = SeededRandom::new(seed).fork("shake");
     let (mut now, mut next, mut total) = (Instant::ZERO, 0u64, 0u64);
-    (0..SHAKE_FACTS).find_map(|step| {
+    (0..SEQUENCE_EVENTS).find_map(|step| {
         // Powers of two up to 2^31, so that small numbers are as likely as large numbers.
         let (kind, scale) = (rng.below(9), 1 << rng.below(32));
         let mut draw = || rng.below(scale);

@@ -95,13 +95,13 @@ pub struct Panic {
 pub type Catch = fn(work: &mut dyn FnMut()) -> Result<(), Panic>;
 
 /// The program's own catcher; set at most once.
-static CATCH: OnceLock<Catch> = OnceLock::new();
+static CATCHER: OnceLock<Catch> = OnceLock::new();
 
 /// Sets the catcher for panics of controllers, such as a panic hook that also records the source
 /// location, in place of [`catch_panic`]. Returns false if a catcher was set before; the first
 /// stays.
 pub fn catch_panics_with(catch: Catch) -> bool {
-    CATCH.set(catch).is_ok()
+    CATCHER.set(catch).is_ok()
 }
 
 /// Runs the work and catches its panic. Only the message is returned.
@@ -117,7 +117,7 @@ pub fn catch_panic(work: &mut dyn FnMut()) -> Result<(), Panic> {
 #[inline]
 fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let (mut work, mut result) = (Some(work), None);
-    let catch = CATCH.get().copied().unwrap_or(catch_panic);
+    let catch = CATCHER.get().copied().unwrap_or(catch_panic);
     let ended = catch(&mut || result = work.take().map(|work| work()));
     match (ended, result) {
         (Ok(()), Some(result)) => Ok(result),

@@ -416,7 +416,7 @@ impl Sabul2026 {
         {
             // All flows of this kind see the overflow and drain together.
             self.start_drain(epoch, cx);
-            self.competitor.forget_drain();
+            self.competitor.clear_drain();
         } else {
             self.state = State::Stabilize(1);
         }

@@ -260,8 +260,8 @@ impl Receiver {
         self.stats.marked += u64::from(arrival.is_marked);
         // An ACK is due even where the data is a duplicate: the ACK that would have prevented the
         // duplicate may have been lost.
-        if self.rules.as_ref().is_none_or(|rules| rules.wants_ack(self.stats.packets)) {
-            self.acks.want();
+        if self.rules.as_ref().is_none_or(|rules| rules.needs_ack(self.stats.packets)) {
+            self.acks.need();
         }
         if let Some(gap) = self.data.pass_over(seq) {
             self.note_gap(now, gap);
@@ -288,7 +288,7 @@ impl Receiver {
         if let Some(header) = header {
             self.echoes.note(arrival.number, header);
         }
-        self.acks.want_now(now);
+        self.acks.need_now(now);
     }
 
     /// Records the congestion header of a packet just [accepted](Self::accept). Call once per
@@ -331,7 +331,7 @@ impl Receiver {
         // The tail is lost or late.
         let tail = self.data.pass_over(mark.end);
         // Where nothing is missing, the sender waits only for this ACK.
-        self.acks.want_now(now);
+        self.acks.need_now(now);
         if let Some((rules, mut context)) = self.rules(now) {
             rules.on_mark(&mut context, mark, tail);
         }
@@ -362,7 +362,7 @@ impl Receiver {
     /// Processes an ACK2: the ACK of this serial number has arrived; zero requests an ACK at once.
     pub fn handle_ack2(&mut self, now: Instant, serial: u64) {
         if serial == 0 {
-            self.acks.want_now(now);
+            self.acks.need_now(now);
         } else if let Some((sent_at, listed)) = self.acks.confirm(serial) {
             self.rtt.note(now.since(sent_at));
             self.numbers.confirm(&listed);
@@ -373,7 +373,7 @@ impl Receiver {
     pub const fn open_to(&mut self, limit: u32) {
         if limit > self.block_limit {
             self.block_limit = limit;
-            self.acks.want();
+            self.acks.need();
         }
     }
 

@@ -148,7 +148,7 @@ pub trait ReceiverRules: fmt::Debug + Send {
         false
     }
     /// Returns whether the newest packet, number `packets` to arrive, requests an ACK.
-    fn wants_ack(&self, _packets: u64) -> bool {
+    fn needs_ack(&self, _packets: u64) -> bool {
         true
     }
     /// Handles newly missing numbers.

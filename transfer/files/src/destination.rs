@@ -466,9 +466,9 @@ impl Sink for FileSink {
         self.read_back_resumed(index)
     }
 
-    fn wants_checkpoint(&self, index: u64) -> bool {
+    fn needs_checkpoint(&self, index: u64) -> bool {
         self.resume_index.as_ref().is_some_and(|resume_index| {
-            self.parts.get(&index).is_some_and(|part| resume_index.wants_checkpoint(part, self.now))
+            self.parts.get(&index).is_some_and(|part| resume_index.needs_checkpoint(part, self.now))
         })
     }
 

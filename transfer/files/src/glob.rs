@@ -18,7 +18,7 @@ use super::tree::Tree;
 use crate::root::{Kind, LinkTarget};
 
 /// Maximum number of names that a search examines. Ours: seconds on a usual disk.
-const LOOKED_MAX: usize = 1_000_000;
+const EXAMINED_MAX: usize = 1_000_000;
 /// Maximum number of matches of a pattern. Ours: for more, copy the directory.
 const MATCHES_MAX: usize = 100_000;
 /// Maximum memory of the matches in bytes.
@@ -123,7 +123,7 @@ struct Search<'a> {
     matches: Vec<PathBuf>,
     /// Bytes of paths in memory.
     held: usize,
-    looked: usize,
+    examined: usize,
     deadline: Instant,
     /// Only folders match, and their content is meant.
     wants_content: bool,
@@ -143,7 +143,7 @@ impl<'a> Search<'a> {
             todo: vec![(PathBuf::from(start), 0)],
             matches: Vec::new(),
             held: 0,
-            looked: 0,
+            examined: 0,
             deadline: Instant::now() + TIME_MAX,
             wants_content: pattern.ends_with(b"/"),
             parts,
@@ -186,11 +186,11 @@ impl<'a> Search<'a> {
         let mut found = Vec::new();
         for name in children {
             let name = name?;
-            self.looked += 1;
-            if self.looked > LOOKED_MAX {
-                return Err(self.too_much(&format!("it leads past more than {LOOKED_MAX} names")));
+            self.examined += 1;
+            if self.examined > EXAMINED_MAX {
+                return Err(self.too_much(&format!("it leads past more than {EXAMINED_MAX} names")));
             }
-            if self.looked.is_multiple_of(256) && Instant::now() > self.deadline {
+            if self.examined.is_multiple_of(256) && Instant::now() > self.deadline {
                 let seconds = TIME_MAX.as_secs();
                 return Err(self.too_much(&format!("the search takes more than {seconds} s")));
             }

@@ -26,9 +26,9 @@ use crate::disk::{Disk, DiskFile, Lock};
 use crate::root::{FileId, FileTime, LinkTarget, RootError, RootPath};
 
 /// Magic bytes at the start; the number is the format version.
-const HEAD: &[u8] = b"sabul resume 4\n";
+const MAGIC: &[u8] = b"sabul resume 4\n";
 /// Length of a record before its body, in bytes.
-const FRONT: usize = 4 + CHECK;
+const HEADER_BYTES: usize = 4 + CHECK;
 const CHECK: usize = 8;
 /// Maximum body length in bytes; fits a path and an extent map.
 const BODY_MAX: usize = 128 << 10;
@@ -176,13 +176,13 @@ impl<R: FnMut(&mut Vec<u8>, u64) -> io::Result<usize>> Reading<R> {
         let bytes = Vec::with_capacity(READ_BYTES);
         let (at, next, is_end, length, check) = (0, 0, false, 0, [0; CHECK]);
         let mut reading = Self { read, bytes, at, next, is_end, length, check };
-        while !reading.is_end && reading.bytes.len() < HEAD.len() {
+        while !reading.is_end && reading.bytes.len() < MAGIC.len() {
             reading.fill()?;
         }
-        let is_journal = reading.bytes.starts_with(HEAD);
-        let is_begun = HEAD.starts_with(&reading.bytes);
+        let is_journal = reading.bytes.starts_with(MAGIC);
+        let is_begun = MAGIC.starts_with(&reading.bytes);
         if is_journal {
-            (reading.at, reading.length) = (HEAD.len(), HEAD.len() as u64);
+            (reading.at, reading.length) = (MAGIC.len(), MAGIC.len() as u64);
         } else {
             reading.is_end = true;
             reading.bytes.clear();
@@ -208,7 +208,7 @@ impl<R: FnMut(&mut Vec<u8>, u64) -> io::Result<usize>> Reading<R> {
                 self.check = check;
                 return Ok(Some(record));
             }
-            if self.is_end || rest.len() >= FRONT + BODY_MAX {
+            if self.is_end || rest.len() >= HEADER_BYTES + BODY_MAX {
                 return Ok(None);
             }
             self.fill()?;
@@ -224,7 +224,7 @@ fn decode_one(bytes: &[u8], before: [u8; CHECK]) -> Option<(Record, usize, [u8; 
     if check(before, body) != *found {
         return None;
     }
-    Some((postcard::from_bytes(body).ok()?, FRONT + length, *found))
+    Some((postcard::from_bytes(body).ok()?, HEADER_BYTES + length, *found))
 }
 
 /// A journal that this transfer has locked.
@@ -402,7 +402,7 @@ impl Journal {
     fn append(&mut self, record: &Record) -> io::Result<()> {
         let Some(open) = self.open.first_mut() else { return Ok(()) };
         if open.length_before == 0 && open.check == [0; CHECK] && self.pending.is_empty() {
-            self.pending.extend(HEAD);
+            self.pending.extend(MAGIC);
             let origins = Record::Origins(self.origins.clone());
             let check = encode(&origins, open.check, &mut self.pending);
             open.check = check.ok_or(io::ErrorKind::InvalidInput)?;
@@ -550,7 +550,7 @@ mod tests {
     }
 
     fn encoded(records: &[Record]) -> Vec<u8> {
-        let mut out = HEAD.to_vec();
+        let mut out = MAGIC.to_vec();
         records.iter().fold([0; CHECK], |check, it| encode(it, check, &mut out).unwrap());
         out
     }

@@ -13,7 +13,7 @@ use crate::root::FileTime;
 const OWNERS: u32 = 0o600;
 /// Bits that are never kept: setuid and setgid. The sticky bit of files is not kept either; it has
 /// no meaning there.
-const LENDING: u32 = 0o6000;
+const SETID: u32 = 0o6000;
 /// The sticky bit of a folder, which stops users from renaming or removing files of others.
 const STICKY: u32 = 0o1000;
 
@@ -76,7 +76,7 @@ pub(super) fn keep_metadata(
     }
     if let Some(mode) = mode {
         let is_directory = entry.kind == EntryKind::Directory;
-        let dropped = if is_directory { LENDING } else { LENDING | STICKY };
+        let dropped = if is_directory { SETID } else { SETID | STICKY };
         if mode & dropped != 0 {
             lost.note(Trait::Bits, 1, "they lend rights");
         }

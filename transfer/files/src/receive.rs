@@ -166,7 +166,7 @@ pub trait Sink {
     }
 
     /// Whether a checkpoint is due for an entry.
-    fn wants_checkpoint(&self, _index: u64) -> bool {
+    fn needs_checkpoint(&self, _index: u64) -> bool {
         false
     }
 
@@ -606,7 +606,7 @@ impl<S: Sink> Receiver<S> {
                 let block = self.block.as_ref().expect("a write is about the current block");
                 self.content.add(range.len() as u64, &mut self.counts);
                 self.sink.write(index, entry, &block[range]).and_then(|()| {
-                    let is_due = self.sink.wants_checkpoint(index);
+                    let is_due = self.sink.needs_checkpoint(index);
                     if let Some((_, checkpoints)) =
                         is_due.then(|| self.assembler.checkpoints()).flatten()
                     {

@@ -20,7 +20,7 @@ use crate::system::thread;
 
 /// Number of parallel lookups. Ours: a network disk with 1 ms latency answers 32 000 lookups a
 /// second.
-const LOOKS_MAX: usize = 32;
+const LOOKUPS_MAX: usize = 32;
 /// Number of names in a portion, the unit of work of a thread.
 const NAMES_AT_ONCE: usize = 64;
 /// Maximum number of waiting portions; beyond this, the thread that lists names also looks them up.
@@ -102,7 +102,7 @@ impl Scan {
         let portions =
             names.chunks(NAMES_AT_ONCE).map(|names| Portion { of: None, names: names.to_vec() });
         let work = Work { portions: portions.collect(), ..Work::default() };
-        let threads = if set.is_recursive() { LOOKS_MAX } else { work.portions.len() };
+        let threads = if set.is_recursive() { LOOKUPS_MAX } else { work.portions.len() };
         let shared = Arc::new(Shared {
             tree: set.tree().clone(),
             is_recursive: set.is_recursive(),
@@ -114,7 +114,7 @@ impl Scan {
             is_over: AtomicBool::new(false),
             is_done: AtomicBool::new(false),
         });
-        for _ in 0..threads.clamp(1, LOOKS_MAX) {
+        for _ in 0..threads.clamp(1, LOOKUPS_MAX) {
             let shared = Arc::clone(&shared);
             // Fewer threads take longer; without any thread, totals come from the walk alone.
             let _ = thread("sabul-scan", move || shared.run());

@@ -3,7 +3,7 @@
 mod all;
 mod crashes;
 mod hostile;
-mod look;
+mod listing;
 mod owners;
 mod parts;
 mod resume;

@@ -19,7 +19,7 @@ const SPECIAL: &str = "a device, pipe or socket; only files and directories are 
 
 /// Minimum size of a file that is checked for holes. Ours: for smaller files, the check costs as
 /// much as sending the zeros.
-const HOLES_FROM: u64 = 64 << 10;
+const HOLE_FILE_MIN: u64 = 64 << 10;
 
 /// Iterator over the names in a directory.
 pub(super) type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
@@ -264,7 +264,7 @@ impl Facts {
 
     /// Whether the file may be sparse, so that its data extents should be queried.
     pub(super) fn may_have_holes(&self) -> bool {
-        matches!(self.kind, FactKind::File(size) if size >= HOLES_FROM && self.allocated < size)
+        matches!(self.kind, FactKind::File(size) if size >= HOLE_FILE_MIN && self.allocated < size)
     }
 }
 

@@ -6,7 +6,7 @@
 //! Trust:       the directory belongs to its user alone (0700, checked, for root too), and no other user
 //!              can replace it (`ownership`). The socket refuses all users except its own and root. Texts of
 //!              an answer are escaped on input.
-//! Bounds:      `GUESTS_MAX` clients at a time, [`messages::REQUEST_MAX`] bytes and `TIMEOUT` for each.
+//! Bounds:      `CLIENTS_MAX` clients at a time, [`messages::REQUEST_MAX`] bytes and `TIMEOUT` for each.
 
 pub mod client;
 mod folder;
@@ -29,7 +29,7 @@ use messages::{Answer, REQUEST_MAX, Request};
 
 /// Ours: maximum number of clients served at the same time. Further clients wait in the socket's
 /// backlog.
-const GUESTS_MAX: usize = 4;
+const CLIENTS_MAX: usize = 4;
 /// Ours: time for one request and its answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Ours: pause after a failed accept.
@@ -81,10 +81,10 @@ impl Drop for ControlSocket {
 }
 
 async fn answer_all(listener: UnixListener, job: Job) {
-    let places = Arc::new(Semaphore::new(GUESTS_MAX));
+    let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let Ok((guest, _)) = listener.accept().await else {
+        let Ok((client, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
@@ -92,22 +92,22 @@ async fn answer_all(listener: UnixListener, job: Job) {
         tokio::spawn(async move {
             let _place = place;
             // A client that disconnects needs no answer.
-            let _ = tokio::time::timeout(TIMEOUT, answer(guest, &job)).await;
+            let _ = tokio::time::timeout(TIMEOUT, answer(client, &job)).await;
         });
     }
 }
 
 /// Serves one client.
-async fn answer(mut guest: UnixStream, job: &Job) -> io::Result<()> {
-    let who = guest.peer_cred()?.uid();
+async fn answer(mut client: UnixStream, job: &Job) -> io::Result<()> {
+    let who = client.peer_cred()?.uid();
     if who != 0 && who != geteuid().as_raw() {
         return Ok(());
     }
-    let (read, mut write) = guest.split();
+    let (read, mut write) = client.split();
     let mut line = Vec::new();
     BufReader::new(read.take(REQUEST_MAX)).read_until(b'\n', &mut line).await?;
     let answer = match serde_json::from_slice(&line) {
-        Ok(Request::Look) => Answer::Job(job.report()),
+        Ok(Request::Report) => Answer::Job(job.report()),
         Ok(Request::Set(change)) => match job.set(&change) {
             Ok(()) => Answer::Job(job.report()),
             Err(why) => Answer::Refused(why),

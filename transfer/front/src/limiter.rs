@@ -3,7 +3,7 @@
 use sabul::ChannelStats;
 
 /// Ours: smaller shares of the time are not reported.
-const NOTABLE: f64 = 0.01;
+const SHARE_MIN: f64 = 0.01;
 
 /// For each name in [`ChannelStats::limiter`]: explanation, and advice.
 pub const MEANINGS: &[(&str, &str, &str)] = &[
@@ -73,7 +73,7 @@ pub fn advice(channel: &ChannelStats) -> Option<String> {
 }
 
 fn sorted<'a>(shares: impl Iterator<Item = (&'a str, f64)>) -> Vec<(&'a str, f64)> {
-    let mut shares: Vec<_> = shares.filter(|(_, share)| *share >= NOTABLE).collect();
+    let mut shares: Vec<_> = shares.filter(|(_, share)| *share >= SHARE_MIN).collect();
     shares.sort_by(|one, other| other.1.total_cmp(&one.1));
     shares
 }

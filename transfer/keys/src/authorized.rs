@@ -23,9 +23,9 @@ use crate::guard::{self, FileError, Others};
 /// Longest file in bytes; 50 000 RSA keys.
 const FILE_MAX: u64 = 32 << 20;
 /// A file that changed so shortly before it was read is read again: the clock of file times is coarse.
-const SETTLED: Duration = Duration::from_secs(2);
+const TIME_RESOLUTION: Duration = Duration::from_secs(2);
 /// Options of sshd that restrict only what sabul does not offer.
-const HARMLESS: [&str; 6] = [
+const IGNORED_OPTIONS: [&str; 6] = [
     "no-pty",
     "no-user-rc",
     "no-agent-forwarding",
@@ -114,7 +114,7 @@ impl AuthorizedKeys {
 fn version(path: &Path) -> Option<Version> {
     let facts = std::fs::metadata(path).ok()?;
     let age = |time| SystemTime::now().duration_since(time).ok();
-    let is_settled = facts.modified().ok().and_then(age).is_some_and(|age| age >= SETTLED);
+    let is_settled = facts.modified().ok().and_then(age).is_some_and(|age| age >= TIME_RESOLUTION);
     is_settled.then(|| Version {
         inode: (facts.dev(), facts.ino()),
         size: facts.size(),
@@ -194,7 +194,7 @@ fn parse_line(line: &str) -> Result<Option<KeyLine>, String> {
         let name = name.to_ascii_lowercase();
         let is_known = match &value {
             Some(value) => grant.set(&name, value)?,
-            None => HARMLESS.contains(&name.as_str()),
+            None => IGNORED_OPTIONS.contains(&name.as_str()),
         };
         if !is_known {
             return Err(format!(

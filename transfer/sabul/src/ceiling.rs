@@ -1,8 +1,9 @@
 //! Shared rate limit of all transfers that a process sends, or of all that it receives.
 //!
 //! Source:      ours; max-min fair shares, as fair queueing would give.
-//! Model:       each end reports its use once per [`UPDATE_INTERVAL`]. An end that used less than [`HUNGRY`] of its share is
-//!              granted 1.5 times its use. The rest is divided equally among the other ends, including newcomers.
+//! Model:       each end reports its use once per [`UPDATE_INTERVAL`]. An end that used less than [`USED_PART`] of its
+//!              share is granted 1.5 times its use. The rest is divided equally among the other ends, including
+//!              newcomers.
 //! Invariants:  the shares never sum to more than the ceiling; a share is never zero.
 //! Bounds:      an end applies a smaller share at its next update. Until then the sum may exceed the ceiling by a
 //!              newcomer's share. A receiver forwards the share to its sender, which takes one RTT more.
@@ -16,13 +17,13 @@ use sabul_units::{Instant, Rate, Span};
 
 /// Update interval. Ours: long compared with a sender's bursts, short compared with human perception.
 const UPDATE_INTERVAL: Span = Span::from_millis(100);
-/// An end that used this part of its share could use more. Ours: packets, batches and timers cost a sender a few
+/// An end that used at least this part of its share could use more. Ours: packets, batches and timers cost a sender a few
 /// percent.
-const HUNGRY: f64 = 0.8;
-/// Grant of a less hungry end, as a multiple of its use.
+const USED_PART: f64 = 0.8;
+/// Grant of an end that used less than [`USED_PART`] of its share, as a multiple of its use.
 const HEADROOM: f64 = 1.5;
 /// An idle end keeps this fraction (1/n) of an equal share, to show renewed demand.
-const LEAST_PART: f64 = 8.0;
+const LEAST_DIVISOR: f64 = 8.0;
 
 /// Rate limit in bit/s of all transfers that this process sends at the same time, or of all that it receives; clones
 /// share the limit.
@@ -91,9 +92,9 @@ impl Ceiling {
         let key = state.next_key;
         state.next_key += 1;
         state.members.insert(key, Need::All);
-        let part_bps = state.part(key);
+        let share_bps = state.share(key);
         drop(state);
-        Member { ceiling: self.clone(), key, part_bps, last: None }
+        Member { ceiling: self.clone(), key, share_bps, last: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -104,9 +105,9 @@ impl Ceiling {
 impl State {
     /// Share of this endpoint in bit/s: its demand, or an equal part of the rest.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the ceiling")]
-    fn part(&self, key: u64) -> Option<u64> {
+    fn share(&self, key: u64) -> Option<u64> {
         let total = self.total_bps? as f64;
-        let least = total / self.members.len().max(1) as f64 / LEAST_PART;
+        let least = total / self.members.len().max(1) as f64 / LEAST_DIVISOR;
         let bound = |need: &Need| match *need {
             Need::All => f64::INFINITY,
             Need::Some(bps) => bps.max(least),
@@ -133,15 +134,15 @@ impl State {
 pub(crate) struct Member {
     ceiling: Ceiling,
     key: u64,
-    part_bps: Option<u64>,
+    share_bps: Option<u64>,
     /// Time of the last update, and the bytes sent by then.
     last: Option<(Instant, u64)>,
 }
 
 impl Member {
     /// Share of the endpoint in bit/s; `None` without a limit.
-    pub(crate) const fn part_bps(&self) -> Option<u64> {
-        self.part_bps
+    pub(crate) const fn share_bps(&self) -> Option<u64> {
+        self.share_bps
     }
 
     /// Reports the total bytes sent or received; returns whether the share has changed.
@@ -156,16 +157,16 @@ impl Member {
         }
         self.last = Some((now, sent_bytes));
         let used = sent_bytes.saturating_sub(before) as f64 * 8.0 / time.as_secs_f64();
-        let need = match self.part_bps {
-            Some(part) if used < HUNGRY * part as f64 => Need::Some(used * HEADROOM),
+        let need = match self.share_bps {
+            Some(share) if used < USED_PART * share as f64 => Need::Some(used * HEADROOM),
             _ => Need::All,
         };
         let mut state = self.ceiling.lock();
         state.members.insert(self.key, need);
-        let part_bps = state.part(self.key);
+        let share_bps = state.share(self.key);
         drop(state);
-        let has_changed = self.part_bps != part_bps;
-        self.part_bps = part_bps;
+        let has_changed = self.share_bps != share_bps;
+        self.share_bps = share_bps;
         has_changed
     }
 }
@@ -183,7 +184,7 @@ mod tests {
     const MBPS: u64 = 1_000_000;
 
     /// Runs endpoints that use their shares up to `wants` Mb/s; returns their last rates in Mb/s.
-    fn share(ceiling: &Ceiling, rounds: u64, wants: &[u64]) -> Vec<u64> {
+    fn shares(ceiling: &Ceiling, rounds: u64, wants: &[u64]) -> Vec<u64> {
         let mut members: Vec<Member> = wants.iter().map(|_| ceiling.join()).collect();
         let mut sent = vec![0; wants.len()];
         for round in 0..rounds {
@@ -192,24 +193,24 @@ mod tests {
                 member.update(now, sent[at]);
             }
             for (at, member) in members.iter().enumerate() {
-                sent[at] += part(member).min(wants[at] * MBPS) / 80;
+                sent[at] += share_of(member).min(wants[at] * MBPS) / 80;
             }
         }
-        let all: u64 = members.iter().map(part).sum();
+        let all: u64 = members.iter().map(share_of).sum();
         assert!(all <= ceiling.total_bps().unwrap(), "{all}");
-        members.iter().zip(wants).map(|(it, want)| part(it).min(want * MBPS) / MBPS).collect()
+        members.iter().zip(wants).map(|(it, want)| share_of(it).min(want * MBPS) / MBPS).collect()
     }
 
-    fn part(member: &Member) -> u64 {
-        member.part_bps().unwrap()
+    fn share_of(member: &Member) -> u64 {
+        member.share_bps().unwrap()
     }
 
     #[test]
     fn unused_shares_are_divided_equally_among_the_other_transfers() {
         let ceiling = Ceiling::new(Rate(100 * MBPS));
-        assert_eq!(share(&ceiling, 10, &[1000]), [100]);
-        assert_eq!(share(&ceiling, 20, &[1000; 4]), [25; 4]);
-        let parts = share(&ceiling, 40, &[1000, 1000, 10]);
+        assert_eq!(shares(&ceiling, 10, &[1000]), [100]);
+        assert_eq!(shares(&ceiling, 20, &[1000; 4]), [25; 4]);
+        let parts = shares(&ceiling, 40, &[1000, 1000, 10]);
         assert_eq!((parts[2], parts[0]), (10, parts[1]), "{parts:?}");
         assert!((40..=45).contains(&parts[0]), "10 of 100, and half as much again: {parts:?}");
     }
@@ -224,18 +225,18 @@ mod tests {
             let now = Instant::ZERO + Span::from_millis(update * 100);
             one.update(now, ones);
             other.update(now, others);
-            ones += part(&one) / 80;
+            ones += share_of(&one) / 80;
             // Idle for two seconds.
             if !(20..40).contains(&update) {
-                others += part(&other) / 80;
+                others += share_of(&other) / 80;
             }
-            least = least.min(part(&other));
+            least = least.min(share_of(&other));
         }
         assert!(least <= 7 * MBPS, "what it did not need went elsewhere: {least}");
-        assert_eq!((part(&one), part(&other)), (50 * MBPS, 50 * MBPS));
+        assert_eq!((share_of(&one), share_of(&other)), (50 * MBPS, 50 * MBPS));
         drop(one);
         other.update(Instant::ZERO + Span::from_millis(6000), others);
-        assert_eq!(part(&other), 100 * MBPS, "who is gone leaves all");
+        assert_eq!(share_of(&other), 100 * MBPS, "an end that is dropped frees its share");
     }
 
     #[test]
@@ -243,12 +244,12 @@ mod tests {
         let ceiling = Ceiling::new(Rate(0));
         assert_eq!(ceiling.total_bps(), Some(1));
         let mut member = ceiling.join();
-        assert_eq!(part(&member), 1);
+        assert_eq!(share_of(&member), 1);
         ceiling.set(Some(Rate(8 * MBPS)));
-        assert!(!member.update(Instant::ZERO, 0), "the first look begins the time");
+        assert!(!member.update(Instant::ZERO, 0), "the first update begins the interval");
         assert!(!member.update(Instant::ZERO + Span::from_millis(50), 0));
         assert!(member.update(Instant::ZERO + Span::from_millis(100), 1000));
-        assert_eq!(part(&member), 8 * MBPS);
+        assert_eq!(share_of(&member), 8 * MBPS);
         assert!(ceiling == ceiling.clone() && ceiling != Ceiling::new(Rate(8 * MBPS)));
     }
 
@@ -256,14 +257,14 @@ mod tests {
     fn an_unset_ceiling_does_not_limit_rates() {
         let ceiling = Ceiling::open();
         let (mut one, other) = (ceiling.join(), ceiling.join());
-        assert_eq!((one.part_bps(), other.part_bps()), (None, None));
+        assert_eq!((one.share_bps(), other.share_bps()), (None, None));
         assert!(!one.update(Instant::ZERO, 0));
         assert!(!one.update(Instant::ZERO + Span::from_millis(100), 1 << 40));
         ceiling.set(Some(Rate(100 * MBPS)));
         assert!(one.update(Instant::ZERO + Span::from_millis(200), 1 << 41));
-        assert_eq!(part(&one), 50 * MBPS, "as much as whoever has said nothing yet");
+        assert_eq!(share_of(&one), 50 * MBPS, "as much as an end without a report");
         ceiling.set(None);
         assert!(one.update(Instant::ZERO + Span::from_millis(300), 1 << 41));
-        assert_eq!((one.part_bps(), ceiling.total_bps()), (None, None));
+        assert_eq!((one.share_bps(), ceiling.total_bps()), (None, None));
     }
 }

@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Highest limit that this process requests. A much higher limit would slow down programs that close every descriptor
 /// they could have inherited.
-const WANTED: u64 = 65_536;
+const LIMIT_MAX: u64 = 65_536;
 /// Descriptors reserved for files of running transfers.
 const FOR_FILES: u64 = 64;
 /// Fraction (1/n) of the limit reserved for channels and files of existing sessions.
@@ -32,7 +32,7 @@ pub(crate) enum Purpose {
 /// of a program. Has no effect if raising is not permitted.
 pub fn allow_many_files() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
+    let wanted = maximum.map_or(LIMIT_MAX, |maximum| maximum.min(LIMIT_MAX));
     if current.is_some_and(|current| current < wanted) {
         // If this fails, a later error shows which file exceeded the limit.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });

@@ -41,11 +41,11 @@ use entry::{Greeting, RejectReason, admit, greet, refuse};
 /// Interval of the check for connections whose handshake takes too long.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes of a rejected connection that are read and dropped; sabul's ClientHello has about 1500.
-const SCRAP_BYTES: usize = 4096;
+const DISCARDED_MAX: usize = 4096;
 /// Concurrent handshakes that use a processor.
 const HANDSHAKE_PROCESSORS: usize = 1;
 /// Connections with a wrong secret that receive the reason at the same time; further ones are closed without a reason.
-const FAREWELLS_MAX: usize = 64;
+const REJECTIONS_MAX: usize = 64;
 /// Timeout for sending the reason.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause after a failed `accept`, and least interval between log messages about failures.
@@ -162,7 +162,7 @@ impl Bound {
                 config.events.clone(),
                 config.paths.clone(),
             ),
-            farewells: Semaphore::new(FAREWELLS_MAX),
+            farewells: Semaphore::new(REJECTIONS_MAX),
         };
         let gate = Arc::new(gate);
         let acceptor = tokio::spawn(accept_all(tcp, Arc::clone(&gate), accepted.clone()));
@@ -294,10 +294,10 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
                     Ok((stream, peer)) => {
                         let crowded = descriptors::shortage(&stream, Purpose::Session);
                         if crowded.is_some() {
-                            turn_away(stream);
+                            close_rejected(stream);
                             crowded
                         } else if !gate.endpoint.memory.has_room_for_sessions(1 + greetings.len()) {
-                            turn_away(stream);
+                            close_rejected(stream);
                             Some("memory is short".to_owned())
                         } else {
                             match handshakes.call(peer) {
@@ -311,7 +311,7 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
                                 }
                                 Err(reason) => {
                                     debug!(%peer, reason, "connection rejected");
-                                    turn_away(stream);
+                                    close_rejected(stream);
                                 }
                             }
                             None
@@ -342,13 +342,13 @@ struct NewConnection {
 }
 
 /// Sends a busy message if that needs no waiting, and closes the connection. The connector retries.
-fn turn_away(stream: TcpStream) {
+fn close_rejected(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
         // Neither call blocks. A connector that misses the message finds its connection closed.
         let _ = io::Write::write(&mut stream, &tls::BUSY);
         // Bytes that were not read would make the kernel reset the connection. The kernel would not send a lost busy
         // message again after a reset.
-        let mut scrap = [0; SCRAP_BYTES];
+        let mut scrap = [0; DISCARDED_MAX];
         let _ = io::Read::read(&mut stream, &mut scrap);
     }
 }
@@ -465,7 +465,7 @@ async fn greet_and_hand_over(
     // Until this end has sent its first byte, an evicted connection receives the busy message.
     let ready = tokio::select! {
         biased;
-        () = caller.evicted.notified() => return turn_away(stream),
+        () = caller.evicted.notified() => return close_rejected(stream),
         ready = line_up(&mut stream, &caller) => ready,
     };
     let handshake =

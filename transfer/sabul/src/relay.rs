@@ -32,7 +32,7 @@ const PIECE: usize = 64 << 10;
 const WINDOW_MIN: usize = 256 << 10;
 const WINDOW_MAX: usize = 8 << 20;
 /// A window that arrives within this time grows.
-const FAST: Duration = Duration::from_secs(1);
+const GROWTH_TIME: Duration = Duration::from_secs(1);
 /// Most streams at the same time.
 const STREAMS_MAX: usize = 64;
 /// Longest time that a relay waits for the end of its streams before the pipe is closed.
@@ -43,7 +43,7 @@ const FRAMES: usize = 4;
 const OPEN: u8 = 0;
 const DATA: u8 = 1;
 const END: u8 = 2;
-const MORE: u8 = 3;
+const CREDIT: u8 = 3;
 
 /// Streams over a pair of pipes. Clones share the streams.
 #[derive(Clone, Debug)]
@@ -257,7 +257,7 @@ impl Relay {
             used += bytes.len();
             in_window += bytes.len();
             if in_window >= window {
-                if since.elapsed() < FAST && window < WINDOW_MAX {
+                if since.elapsed() < GROWTH_TIME && window < WINDOW_MAX {
                     used += window;
                     window *= 2;
                 }
@@ -267,7 +267,7 @@ impl Relay {
                 if let Some(entry) = self.lock().open.get_mut(&number) {
                     entry.expected += used;
                 }
-                self.send(number, MORE, used).await?;
+                self.send(number, CREDIT, used).await?;
                 used = 0;
             }
         }
@@ -302,7 +302,7 @@ impl Relay {
                         entry.inbox = None;
                     }
                 }
-                MORE => {
+                CREDIT => {
                     if let Some(entry) = self.lock().open.get(&number) {
                         entry.permitted.send_modify(|until| *until += amount as u64);
                     }

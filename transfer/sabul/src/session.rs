@@ -57,7 +57,7 @@ pub use streams::{MeasureRequest, StreamRequest};
 /// Most concurrent file requests of a peer that [`Session::serve`] runs.
 const FILE_TRANSFERS_MAX: usize = 16;
 /// Polling interval of the first transfer in the queue for memory: the limit of open files may have grown.
-const MEMORY_LOOK: Duration = Duration::from_secs(1);
+const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long [`Session::close`] waits until the last message is written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -417,7 +417,7 @@ impl Session {
             request,
             channel: params.clone(),
         };
-        let steering = Steering::wanted(options.policy, options.rate_limit.map(|rate| rate.0));
+        let steering = Steering::requested(options.policy, options.rate_limit.map(|rate| rate.0));
         let is_stream = matches!(open.request, control::Request::Stream { .. });
         let carrier = options.carrier_plan(self.inner.cx.side.through().is_some())?;
         self.inner.cx.control.send_request(open)?;
@@ -454,7 +454,7 @@ impl Session {
                     return Err(ending.to_error());
                 }
                 () = place.notified() => {}
-                () = tokio::time::sleep(MEMORY_LOOK) => {}
+                () = tokio::time::sleep(MEMORY_INTERVAL) => {}
             }
         }
     }
@@ -471,11 +471,11 @@ impl Session {
                 Request::Stream(StreamRequest { name, direction, pending })
             }
             control::Request::Measure { .. } => Request::Measure(MeasureRequest { pending }),
-            control::Request::Look { hashes, .. } => {
-                Request::Look(ListingRequest { pending, reads_content: hashes })
+            control::Request::List { hashes, .. } => {
+                Request::List(ListingRequest { pending, reads_content: hashes })
             }
             control::Request::Hash { .. } => {
-                Request::Look(ListingRequest { pending, reads_content: true })
+                Request::List(ListingRequest { pending, reads_content: true })
             }
             control::Request::Remove { .. } => {
                 Request::Change(ChangeRequest { pending, is_removal: true })
@@ -667,7 +667,7 @@ pub enum Request {
     /// Run a measurement.
     Measure(MeasureRequest),
     /// List files here.
-    Look(ListingRequest),
+    List(ListingRequest),
     /// Remove files or create directories here.
     Change(ChangeRequest),
 }
@@ -705,7 +705,7 @@ impl Request {
             other => other,
         };
         let transfer = match (this, disk) {
-            (Self::Look(request), disk) => return request.answer(disk).await.map(|()| None),
+            (Self::List(request), disk) => return request.answer(disk).await.map(|()| None),
             (Self::Change(request), disk) => return request.answer(disk).await.map(|()| None),
             (Self::Put(request), Some(disk)) => request.accept_in(disk).await?,
             (Self::Put(request), None) => request.accept_as_user().await?,
@@ -725,8 +725,8 @@ impl Request {
             Self::Change(request) if request.is_removal => Right::Remove,
             Self::Change(_) => Right::Write,
             Self::Get(_) => Right::Read,
-            Self::Look(request) if request.reads_content => Right::Read,
-            Self::Look(_) => Right::List,
+            Self::List(request) if request.reads_content => Right::Read,
+            Self::List(_) => Right::List,
             Self::Measure(_) | Self::Stream(_) => Right::Measure,
         };
         let user = self.pending().user()?;
@@ -747,7 +747,7 @@ impl Request {
             Self::Put(PutRequest { pending })
             | Self::Get(GetRequest { pending })
             | Self::Measure(MeasureRequest { pending })
-            | Self::Look(ListingRequest { pending, .. })
+            | Self::List(ListingRequest { pending, .. })
             | Self::Change(ChangeRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         };
@@ -759,7 +759,7 @@ impl Request {
             Self::Put(PutRequest { pending })
             | Self::Get(GetRequest { pending })
             | Self::Measure(MeasureRequest { pending })
-            | Self::Look(ListingRequest { pending, .. })
+            | Self::List(ListingRequest { pending, .. })
             | Self::Change(ChangeRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         }

@@ -33,7 +33,7 @@ pub(crate) struct Steering {
 }
 
 impl Steering {
-    pub(crate) const fn wanted(policy: Policy, rate_limit_bps: Option<u64>) -> Self {
+    pub(crate) const fn requested(policy: Policy, rate_limit_bps: Option<u64>) -> Self {
         Self {
             policy,
             wanted: rate_limit_bps,
@@ -46,7 +46,11 @@ impl Steering {
 
     /// Settings of a transfer opened by the peer: the limit in its request, and the limit of this end's owner.
     pub(crate) const fn from_peer(rate_limit_bps: Option<u64>, allowed_bps: Option<u64>) -> Self {
-        Self { announced: rate_limit_bps, allowed: allowed_bps, ..Self::wanted(Policy::Fair, None) }
+        Self {
+            announced: rate_limit_bps,
+            allowed: allowed_bps,
+            ..Self::requested(Policy::Fair, None)
+        }
     }
 
     /// Returns these settings within the limits of the peer's user.
@@ -135,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_lowest_rate_limit_of_any_side_applies() {
-        let mut steering = Steering::wanted(Policy::Low, Some(9));
+        let mut steering = Steering::requested(Policy::Low, Some(9));
         assert_eq!(steering.limit_bps(), Some(9));
         steering.take("high", Some(5)).unwrap();
         assert_eq!((steering.policy, steering.limit_bps()), (Policy::High, Some(5)));
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_receiving_client_sets_the_rate_limit_but_not_the_policy() {
-        let mut steering = Steering::wanted(Policy::Low, Some(9));
+        let mut steering = Steering::requested(Policy::Low, Some(9));
         steering.take_limit(Some(5)).unwrap();
         assert_eq!((steering.policy, steering.limit_bps()), (Policy::Low, Some(5)));
         assert!(steering.take_limit(Some(0)).is_err());

@@ -27,7 +27,7 @@ pub const CONGESTION_MAGIC: u16 = 0x5CC1;
 /// Layout version of this build.
 pub const CONGESTION_VERSION: u8 = 1;
 /// Bytes before the fields of the form.
-const FRONT: usize = 8;
+const HEADER_BYTES: usize = 8;
 /// Offset of the check.
 const CHECK: usize = 4;
 /// Unit of [`CongestionHeader::queued`] on the wire: 16 bits reach about one second.
@@ -35,7 +35,7 @@ const QUEUED_UNIT: Span = Span::from_micros(16);
 
 /// Length in bytes of a congestion header of this form, a multiple of four.
 pub const fn congestion_len(form: CongestionForm) -> usize {
-    FRONT
+    HEADER_BYTES
         + match form {
             CongestionForm::Xcp => 20,
             CongestionForm::Rcp | CongestionForm::PiqiRcp => 12,
@@ -67,8 +67,8 @@ pub fn encode_congestion(header: &CongestionHeader, out: &mut [u8]) {
     out[3] = header.routers;
     out[CHECK..6].fill(0);
     let queued = u16::try_from(header.queued.0 / QUEUED_UNIT.0).unwrap_or(u16::MAX);
-    out[6..FRONT].copy_from_slice(&queued.to_be_bytes());
-    let mut w = Writer(&mut out[FRONT..]);
+    out[6..HEADER_BYTES].copy_from_slice(&queued.to_be_bytes());
+    let mut w = Writer(&mut out[HEADER_BYTES..]);
     match header.fields {
         CongestionFields::Xcp { rtt, interval, delta } => {
             w.put(micros(rtt).to_be_bytes());

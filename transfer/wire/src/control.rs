@@ -12,7 +12,7 @@ mod bounds;
 mod delta;
 mod failure;
 mod limits;
-mod look;
+mod listing;
 mod more;
 
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub use limits::{
     MAX_CHUNKS_BODY, MAX_GREETING, MAX_HAVE, MAX_LOGIN, MAX_MESSAGE, MAX_NAME, MAX_NAMES_BODY,
     MAX_OPEN, MAX_SMALL, MAX_WORD, body_limit,
 };
-pub use look::{
+pub use listing::{
     Facts, MAX_PATTERN, MAX_PLACES, MAX_RULES, MAX_SEEN, NewMetadata, Range, Rule, Seen, SeenKind,
     View,
 };
@@ -456,7 +456,7 @@ pub enum Request {
         millis: Option<u64>,
     },
     /// Lists these paths (pull); without a channel.
-    Look {
+    List {
         /// Paths, as the sources of [`Request::Get`]; at most [`MAX_PLACES`].
         #[serde(deserialize_with = "bounds::names::<_, MAX_PLACES>")]
         places: Vec<Vec<u8>>,
@@ -669,7 +669,7 @@ impl Open {
         let request = match &self.request {
             Request::Put { destination, origins, .. } => destination.len() + 8 * origins.len(),
             Request::Get { sources, rules, .. } => names(sources) + of_rules(rules),
-            Request::Look { places, rules, .. } => names(places) + of_rules(rules),
+            Request::List { places, rules, .. } => names(places) + of_rules(rules),
             Request::Remove { places, .. } | Request::MakeFolders { places, .. } => names(places),
             Request::Rename { from, to, .. } => from.len() + to.len(),
             Request::SetMetadata { changes } => changes.iter().map(NewMetadata::weight).sum(),

@@ -99,12 +99,12 @@ impl SenderRules for Sender {
 struct Receiver;
 
 impl ReceiverRules for Receiver {
-    fn wants_ack(&self, packets: u64) -> bool {
+    fn needs_ack(&self, packets: u64) -> bool {
         packets.is_multiple_of(PACKETS)
     }
     /// Starts a report where the last one ended; begins again at the end.
     fn on_piece(&mut self, context: &mut ReceiverContext<'_>, _number: PacketNumber, _seq: SeqNo) {
-        if !self.wants_ack(context.packets()) {
+        if !self.needs_ack(context.packets()) {
             return;
         }
         let (first, below) = (context.data.complete().0, context.data.next().0);

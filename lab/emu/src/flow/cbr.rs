@@ -33,7 +33,7 @@ const BURST: Span = Span::from_millis(1);
 /// Shortest sleep: shorter sleeps cost more processor time than the smoother packets are worth.
 const TICK: Span = Span::from_micros(75);
 /// Longest sleep, and so the longest delay of an order to quit.
-const NAP_MAX: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// Time for which the far end lets packets gather: at 10 Gb/s 1.3 MB, below the receive buffer.
 const GATHER: Duration = Duration::from_millis(1);
 
@@ -239,7 +239,7 @@ impl Sending<'_> {
             let next = self.copies.iter().map(|copy| copy.schedule.wake);
             let next = next.chain(traffic.next_at()).min().unwrap_or(stop).min(stop);
             let nap = next.since(self.clock.now());
-            std::thread::sleep(Duration::from(nap).min(NAP_MAX));
+            std::thread::sleep(Duration::from(nap).min(PAUSE_MAX));
         }
         Ok(())
     }
@@ -325,7 +325,7 @@ fn drain(task: &Task, socket: &UdpSocket, cbr: &Cbr, clock: Clock) -> std::io::R
                 }
             }
         }
-        socket.wait(Wait::READABLE, Some(NAP_MAX))?;
+        socket.wait(Wait::READABLE, Some(PAUSE_MAX))?;
         std::thread::sleep(GATHER);
     }
     Ok(())

@@ -16,7 +16,7 @@ use sabul_units::{Instant, Random, SeededRandom, Span};
 use crate::net::Body;
 
 /// A batch ends when the next packet is more than this time behind, as at the real receiving end.
-/// (`NAP_MAX` there)
+/// (`PAUSE_MAX` there)
 const GATHER: Span = Span::from_micros(300);
 /// Intended lateness of the real sender's wake-ups, plus the lateness of a timer. (`BATCH_TIME` there)
 const LATE_MAX: Span = Span::from_micros(500);

@@ -91,7 +91,7 @@ impl CompetitorDetector {
 
     /// Discards the newest drain: it followed an overflow, after which loss-based flows send less,
     /// too.
-    pub(super) const fn forget_drain(&mut self) {
+    pub(super) const fn clear_drain(&mut self) {
         self.drain = None;
     }
 

@@ -23,7 +23,7 @@ const BASE_MIN: f64 = 1e-6;
 const RESOLUTION: f64 = ACK_INTERVAL_MIN.as_nanos() as f64 / 1e9;
 /// Ours: period for a smallest RTT, so that flows with long and with short RTTs measure the same
 /// queue.
-const SPELL: Span = Span::from_millis(30);
+const MIN_PERIOD: Span = Span::from_millis(30);
 /// Ours: the shortest queue covers the last one to two of these periods.
 const LOWS: Span = Span::from_millis(1500);
 /// Ours: the longest queue covers the last one to two of these periods.
@@ -141,7 +141,7 @@ impl Spells {
     fn note(&mut self, rtt: f64, now: Instant) {
         if now >= self.ends {
             self.end();
-            self.ends = now + SPELL;
+            self.ends = now + MIN_PERIOD;
         }
         self.least = self.least.min(rtt);
     }
@@ -310,7 +310,7 @@ impl Path {
         let base = self.base();
         // A period's smallest RTT is stale where the RTT is much shorter than the period.
         let before =
-            if SPELL.as_secs_f64() <= 2.0 * base { self.spells.before } else { f64::INFINITY };
+            if MIN_PERIOD.as_secs_f64() <= 2.0 * base { self.spells.before } else { f64::INFINITY };
         let least = self.newest.iter().copied().fold(before, f64::min);
         if least.is_finite() { (least - base).max(0.0) } else { 0.0 }
     }

@@ -462,7 +462,7 @@ impl Bbr3 {
     }
 
     fn enter_down(&mut self, cx: &mut Context<'_>) {
-        self.losses.forget();
+        self.losses.clear();
         // [BBR3 §5.3.3.8]
         self.probe.rounds = f64::from(u8::from(cx.random.below(2) == 1));
         self.probe.wait = PROBE_WAIT + Span::from_nanos(cx.random.below(PROBE_WAIT_MORE_NS));
@@ -473,7 +473,7 @@ impl Bbr3 {
     }
 
     const fn enter_refill(&mut self) {
-        self.forget_short_term();
+        self.clear_short_term();
         self.probe.up_rounds = 0;
         self.probe.acked = 0.0;
         self.probe.was_precautionary = false;
@@ -490,7 +490,7 @@ impl Bbr3 {
         self.raise_slope();
     }
 
-    const fn forget_short_term(&mut self) {
+    const fn clear_short_term(&mut self) {
         (self.bounds.bw_short, self.bounds.inflight_short) = (f64::INFINITY, f64::INFINITY);
     }
 
@@ -518,7 +518,7 @@ impl Bbr3 {
         if *is_round_over && now > end {
             self.rtt.probed(now);
             self.window.cwnd = self.window.cwnd.max(self.window.before);
-            self.forget_short_term();
+            self.clear_short_term();
             if self.full.is_reached {
                 self.enter_down(cx);
                 self.state = State::Cruise;

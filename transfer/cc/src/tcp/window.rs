@@ -187,7 +187,7 @@ impl Window {
         if self.recover.is_some_and(|recover| loss.first_lost <= recover) {
             return false;
         }
-        self.forget_if_open();
+        self.clear_if_open();
         self.recover = Some(loss.largest_sent);
         self.state = State::Recovery;
         true
@@ -211,7 +211,7 @@ impl Window {
     /// [RFC5681 §3.1] Sets the window to one packet; a repeated timeout without feedback keeps the
     /// threshold.
     pub fn time_out(&mut self, beta: f64) {
-        self.forget_if_open();
+        self.clear_if_open();
         if self.state != State::Silent {
             self.set_ssthresh(beta);
         }
@@ -220,7 +220,7 @@ impl Window {
     }
 
     /// Drops the undo state if no recovery is in progress.
-    fn forget_if_open(&mut self) {
+    fn clear_if_open(&mut self) {
         if self.state == State::Open {
             self.before = None;
         }

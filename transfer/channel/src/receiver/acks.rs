@@ -43,12 +43,12 @@ impl Acks {
     }
 
     /// Requests an ACK at the next regular time.
-    pub(super) const fn want(&mut self) {
+    pub(super) const fn need(&mut self) {
         self.is_wanted = true;
     }
 
     /// Requests an ACK at once.
-    pub(super) const fn want_now(&mut self, now: Instant) {
+    pub(super) const fn need_now(&mut self, now: Instant) {
         self.is_wanted = true;
         self.next = now;
     }

@@ -37,7 +37,7 @@ impl ReceiverContext<'_> {
 
     /// Requests an ACK at once.
     pub const fn ack_now(&mut self) {
-        self.acks.want_now(self.now);
+        self.acks.need_now(self.now);
     }
 
     /// Sends a report, after those that already wait.

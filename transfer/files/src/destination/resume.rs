@@ -106,7 +106,7 @@ impl ResumeIndex {
     }
 
     /// Whether a checkpoint is due for a part.
-    pub(super) fn wants_checkpoint(&self, part: &Part, now: Duration) -> bool {
+    pub(super) fn needs_checkpoint(&self, part: &Part, now: Duration) -> bool {
         let can_note = self.can_note() && !part.is_full() && !part.is_delta();
         let Some(size) = part.size().filter(|_| can_note) else {
             return false;

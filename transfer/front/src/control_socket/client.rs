@@ -98,7 +98,7 @@ fn sockets(named: Option<&Path>) -> (Vec<(u32, PathBuf)>, Vec<io::Error>) {
 
 /// Queries all sockets. Processes that ended meanwhile are left out.
 pub(super) fn query_all(sockets: Vec<(u32, PathBuf)>) -> Vec<(u32, io::Result<Answer>)> {
-    let answers = sockets.into_iter().map(|(pid, path)| (pid, query(&path, &Request::Look)));
+    let answers = sockets.into_iter().map(|(pid, path)| (pid, query(&path, &Request::Report)));
     let is_over = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
     };

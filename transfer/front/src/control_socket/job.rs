@@ -13,7 +13,7 @@ use crate::json::{SCHEMA, rate_bps};
 use crate::served;
 
 /// Ours: maximum length of the description, in characters.
-const WHAT_MAX: usize = 300;
+const DESCRIPTION_MAX: usize = 300;
 /// Ours: maximum number of transfers of a server in one answer, which bounds the size of the
 /// answer.
 const RUNNING_MAX: usize = 50;
@@ -66,7 +66,7 @@ impl Job {
     pub fn new(command: &'static str, what: &str) -> Self {
         let state = State {
             command,
-            what: what.chars().take(WHAT_MAX).collect(),
+            what: what.chars().take(DESCRIPTION_MAX).collect(),
             started: Instant::now(),
             transfers: Vec::new(),
             policy: None,

@@ -14,7 +14,8 @@ pub const ANSWER_MAX: u64 = 1 << 16;
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Request {
     /// Report the current state.
-    Look,
+    #[serde(rename = "look")]
+    Report,
     /// Change settings.
     Set(Change),
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixStream as Guest;
+use std::os::unix::net::UnixStream as Connected;
 
 use sabul::settings::Ceiling;
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ async fn request(socket: &ControlSocket, query: Request) -> Answer {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_command_is_listed_and_changed_and_its_socket_is_removed() {
     let (folder, socket, ceilings) = socket();
-    let Answer::Job(job) = request(&socket, Request::Look).await else { panic!("refused") };
+    let Answer::Job(job) = request(&socket, Request::Report).await else { panic!("refused") };
     assert_eq!((job.pid, job.command.as_str()), (std::process::id(), "serve"));
     assert_eq!((job.rate_limit_total_bps, job.sessions), (None, Some(0)));
     let change = Change { rate_limit_total_bps: Some(50_000_000), ..Change::default() };
@@ -53,21 +53,22 @@ async fn a_running_command_is_listed_and_changed_and_its_socket_is_removed() {
 async fn invalid_requests_are_answered_and_do_not_block_others() {
     let (_folder, socket, _) = socket();
     for invalid in [&b"\n"[..], b"{}\n", b"{\"ask\":\"dance\"}\n", b"\xff\xfe\n", &[b'['; 4096]] {
-        let mut guest = Guest::connect(&socket.socket).unwrap();
-        guest.write_all(invalid).unwrap();
+        let mut client = Connected::connect(&socket.socket).unwrap();
+        client.write_all(invalid).unwrap();
         let mut answer = String::new();
-        guest.read_to_string(&mut answer).unwrap();
+        client.read_to_string(&mut answer).unwrap();
         assert!(
             answer.contains("refused") && answer.contains("cannot read the request"),
             "{answer}"
         );
     }
     // Clients that send nothing; the server disconnects them after a time.
-    let silent: Vec<_> = (0..GUESTS_MAX).map(|_| Guest::connect(&socket.socket).unwrap()).collect();
+    let silent: Vec<_> =
+        (0..CLIENTS_MAX).map(|_| Connected::connect(&socket.socket).unwrap()).collect();
     let mut answer = None;
     for _ in 0..20 {
         let socket = socket.socket.clone();
-        let query = tokio::task::spawn_blocking(move || client::query(&socket, &Request::Look));
+        let query = tokio::task::spawn_blocking(move || client::query(&socket, &Request::Report));
         answer = query.await.unwrap().ok();
         if answer.is_some() {
             break;
@@ -150,15 +151,16 @@ async fn answers_from_a_desk_are_escaped_for_the_terminal() {
         };
         let answers = [Answer::Job(job), Answer::Refused("\x1b[2Jno".to_owned())];
         for answer in answers {
-            let mut guest = fake.accept().unwrap().0;
-            let _ = guest.read(&mut [0; 4096]);
+            let mut client = fake.accept().unwrap().0;
+            let _ = client.read(&mut [0; 4096]);
             let answer = serde_json::to_string(&answer).unwrap() + "\n";
-            guest.write_all(answer.as_bytes()).unwrap();
+            client.write_all(answer.as_bytes()).unwrap();
         }
     });
     let path = socket.clone();
-    let answers =
-        tokio::task::spawn_blocking(move || [(); 2].map(|()| client::query(&path, &Request::Look)));
+    let answers = tokio::task::spawn_blocking(move || {
+        [(); 2].map(|()| client::query(&path, &Request::Report))
+    });
     let [job, refused] = answers.await.unwrap();
     let (Answer::Job(job), Answer::Refused(why)) = (job.unwrap(), refused.unwrap()) else {
         panic!("not as it was answered")

@@ -1,4 +1,4 @@
-//! Addresses of a channel that change: validation of a new address of the peer, and the look at the own one.
+//! Addresses of a channel that change: validation of a new address of the peer, and checks of the own one.
 //!
 //! Source:      [RFC9000 §9], with the roles of the two ends fixed: only connectors change their address.
 //! Model:       a listener accepts authentic datagrams from any address. The newest one from another address makes that
@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 
 /// Least time between two challenges of a channel. Ours: a lost challenge costs a tenth of a second.
 pub(super) const CHALLENGE_GAP: Span = Span::from_millis(100);
-/// Interval of the look at the local address.
-const LOOK: Span = Span::from_millis(500);
+/// Interval of the checks of the local address.
+const CHECK_INTERVAL: Span = Span::from_millis(500);
 /// Silence after which a connector announces its address, and the least interval of announcements: a NAT may have lost its
 /// state, and then only a datagram of the connector opens a way back.
 const ANNOUNCE_AFTER: Span = Span::from_millis(300);
@@ -94,10 +94,10 @@ impl PeerAddress {
     }
 }
 
-/// When a connector looks at its own address, and announces it.
+/// Times at which a connector checks its own address and announces the address.
 #[derive(Debug)]
 pub(super) struct OwnAddress {
-    next_look: Instant,
+    next_check: Instant,
     next_announcement: Option<Instant>,
     /// Notified of each change.
     change: Arc<Notify>,
@@ -105,24 +105,24 @@ pub(super) struct OwnAddress {
 
 impl OwnAddress {
     pub(super) const fn new(change: Arc<Notify>) -> Self {
-        Self { next_look: Instant::ZERO, next_announcement: None, change }
+        Self { next_check: Instant::ZERO, next_announcement: None, change }
     }
 
-    /// Whether a look is due; `is_unreachable` after a send that failed. Returns whether the peer is silent for so long
+    /// Whether a check is due; `is_unreachable` after a send that failed. Returns whether the peer is silent for so long
     /// that the address which the system prefers counts.
-    pub(super) fn look(
+    pub(super) fn check(
         &mut self,
         now: Instant,
         silence: Span,
         is_unreachable: bool,
     ) -> Option<bool> {
         if is_unreachable {
-            self.next_look = self.next_look.min(now + CHALLENGE_GAP);
+            self.next_check = self.next_check.min(now + CHALLENGE_GAP);
         }
-        if now < self.next_look {
+        if now < self.next_check {
             return None;
         }
-        self.next_look = now + LOOK;
+        self.next_check = now + CHECK_INTERVAL;
         Some(silence > SILENT)
     }
 

@@ -47,7 +47,7 @@ const CHECK_SLOW: Span = Span::from_millis(500);
 /// [RFC8899 §5.1.1] PMTU_RAISE_TIMER: larger sizes are probed again after this time.
 const RAISE_AFTER: Span = Span::from_secs(600);
 /// Ours: a size that has just failed is not probed for this time.
-const COOL_DOWN: Span = Span::from_secs(60);
+const RETRY_AFTER: Span = Span::from_secs(60);
 
 /// Counts of the sender's DATA packets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -265,7 +265,7 @@ impl MtuSearch {
         self.datagram = size;
         self.list(Some(failed), failed);
         self.next_round = now;
-        self.raise_at = Some(now + COOL_DOWN);
+        self.raise_at = Some(now + RETRY_AFTER);
         (self.proof, self.check) = ((now, self.seen), None);
     }
 }

@@ -23,11 +23,11 @@ use super::silence::Silence;
 use crate::events::TransferEventSink;
 
 /// Update interval of the application's statistics and of the socket's drop count.
-const HOUSEKEEPING: Span = Span::from_millis(5);
+const STATS_INTERVAL: Span = Span::from_millis(5);
 /// Reports are also sent over the control connection once UDP has confirmed no report for this long.
 const BACKUP_AFTER: Span = Span::from_secs(1);
 /// Longest pause to gather packets: at 1 Gb/s this is 40 kB, far below any socket buffer.
-const NAP_MAX: Span = Span::from_micros(300);
+const PAUSE_MAX: Span = Span::from_micros(300);
 /// Receive calls between two reads of the clock.
 const RECEIVES_PER_CALL: usize = 4;
 
@@ -88,7 +88,7 @@ impl ChannelEndpoint for ReceiverEndpoint {
             }
         }
         let now = self.clock.now();
-        self.look_at_address(now)?;
+        self.check_address(now)?;
         let due = self.send_feedback(now, false)?;
         if let Some(sink) = &self.events {
             while let Some(fired) = self.receiver.next_fired() {
@@ -103,7 +103,7 @@ impl ChannelEndpoint for ReceiverEndpoint {
             return Ok(DriveResult::Again);
         }
         // Gathers a few packets: one wake-up per packet would cost more than its processing.
-        let rest = self.receiver.rtt().map(|rtt| now + (rtt.min / 16).min(NAP_MAX));
+        let rest = self.receiver.rtt().map(|rtt| now + (rtt.min / 16).min(PAUSE_MAX));
         let idle = now + Span::from_millis(100);
         let until = due.map_or(idle, |due| due.min(idle));
         Ok(DriveResult::Wait(Pause { rest, wait: Wait::READABLE, until }))
@@ -185,7 +185,7 @@ impl ReceiverEndpoint {
     fn exchange(&mut self, now: Instant) -> bool {
         let is_due = now >= self.next_housekeeping;
         if is_due {
-            self.next_housekeeping = now + HOUSEKEEPING;
+            self.next_housekeeping = now + STATS_INTERVAL;
             self.receiver.note_overflow(self.link.socket.overflow_drops());
         }
         let shared = Arc::clone(&self.shared);
@@ -321,7 +321,7 @@ impl ReceiverEndpoint {
     }
 
     /// Changes to another local address if the present one is gone, and announces the address to a silent sender.
-    fn look_at_address(&mut self, now: Instant) -> Result<(), ChannelError> {
+    fn check_address(&mut self, now: Instant) -> Result<(), ChannelError> {
         if self.link.socket.moving_peer().is_some() {
             return Ok(());
         }
@@ -330,7 +330,7 @@ impl ReceiverEndpoint {
             // The sender owes nothing.
             _ => Span::ZERO,
         };
-        if let Some(is_silent) = self.own_address.look(now, silence, false)
+        if let Some(is_silent) = self.own_address.check(now, silence, false)
             && let Some(socket) = self.link.socket.renewed(is_silent)
         {
             self.link.change_socket(socket, &self.shared);

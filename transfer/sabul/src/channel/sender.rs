@@ -129,7 +129,7 @@ pub(super) struct SenderEndpoint {
     /// Rate limit of this transfer, in bit/s.
     limit_bps: Option<u64>,
     /// Share of the rate limit of all transfers.
-    part: Option<Member>,
+    share: Option<Member>,
     /// Store of the measured path parameters.
     path: Option<PathTo>,
 }
@@ -159,7 +159,7 @@ impl ChannelEndpoint for SenderEndpoint {
         if self.silence.is_over(now, self.sender.last_received(), !self.is_complete) {
             return Err(ChannelError::Silent(self.silence.limit().into()));
         }
-        self.look_at_address(now)?;
+        self.check_address(now)?;
         self.probe(now)?;
         let wait = self.transmit()?;
         if let Some(sink) = &self.events {
@@ -342,7 +342,7 @@ impl SenderEndpoint {
             hint,
             events: start.events,
             limit_bps: params.rate_limit_bps,
-            part: start.ceiling.map(|ceiling| ceiling.join()),
+            share: start.ceiling.map(|ceiling| ceiling.join()),
             path: start.path,
         };
         endpoint.limit_rate();
@@ -369,7 +369,7 @@ impl SenderEndpoint {
             self.publish(now);
         }
         let sent = self.sender.stats().sent * self.sender.packet_bytes().0;
-        if self.part.as_mut().is_some_and(|part| part.update(now, sent)) {
+        if self.share.as_mut().is_some_and(|share| share.update(now, sent)) {
             self.limit_rate();
         }
         Ok(is_finished)
@@ -422,7 +422,7 @@ impl SenderEndpoint {
 
     /// Applies the lower of the transfer's own limit and its share of the common limit.
     fn limit_rate(&mut self) {
-        let limits = [self.limit_bps, self.part.as_ref().and_then(Member::part_bps)];
+        let limits = [self.limit_bps, self.share.as_ref().and_then(Member::share_bps)];
         self.sender.limit_rate(limits.into_iter().flatten().min().map(Rate));
     }
 

@@ -36,9 +36,9 @@ pub(super) use sender::send;
 /// Interval of statistics, limits and room.
 const TICK: Duration = Duration::from_millis(20);
 /// How long a failed connection waits for the end of the transfer: the peer may be done already.
-const FAREWELL: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest time without a header on a connection: an idle end shows that it lives.
-const LIFE_SIGN: Duration = Duration::from_millis(500);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(500);
 /// Bytes of the header of a block, and of an acknowledgement.
 const HEADER: usize = 8;
 
@@ -143,7 +143,7 @@ async fn run(
             });
             return Ok(DriverEnd::HandOver);
         }
-        if let Some((error, _)) = failure.take_if(|(_, since)| since.elapsed() >= FAREWELL) {
+        if let Some((error, _)) = failure.take_if(|(_, since)| since.elapsed() >= END_TIMEOUT) {
             return Err(error);
         }
         tokio::select! {

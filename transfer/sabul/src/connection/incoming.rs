@@ -10,7 +10,7 @@ use sabul_wire::control::{Message, body_length, body_limit};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Bytes of length and kind of a message, needed before the rest is read.
-const FRONT: usize = 5;
+const HEADER_BYTES: usize = 5;
 /// Initial buffer size in bytes; the buffer grows with the received bytes, not with the announced
 /// length.
 const ROOM_MIN: usize = 1 << 10;
@@ -73,9 +73,9 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     pub(crate) async fn next(&mut self, limit: usize) -> Result<Option<Message>, ReadError> {
         let bad = |error: DecodeError| ReadError::Malformed(error.to_string());
         loop {
-            let front = &self.bytes[..self.filled.min(FRONT)];
+            let front = &self.bytes[..self.filled.min(HEADER_BYTES)];
             let length = match front.split_first_chunk::<4>() {
-                None => FRONT,
+                None => HEADER_BYTES,
                 Some((length, kind)) => {
                     let length = body_length(*length).map_err(bad)?;
                     // Checked even before the kind is known: a message with too large a length is
@@ -88,7 +88,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
                     4 + length
                 }
             };
-            if self.filled >= FRONT && self.filled == length {
+            if self.filled >= HEADER_BYTES && self.filled == length {
                 let message = Message::decode_body(&self.bytes[4..length]).map_err(bad)?;
                 self.filled = 0;
                 self.bytes.truncate(ROOM_KEPT);

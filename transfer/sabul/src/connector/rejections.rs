@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Most attempts at a program that only closes connections, which takes less than two seconds. Ours: a listener that is
 /// busy sends a message, which gets lost only if a packet does.
-const HANG_UPS_MAX: u32 = 6;
+const CLOSED_ATTEMPTS_MAX: u32 = 6;
 /// How long a listener that has proved to be one is dialled while it is busy. Ours: it is alive, and it serves a
 /// thousand waiting connectors within a few minutes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -34,8 +34,8 @@ pub(super) const BUSY_TIMEOUTS: u32 = 3;
 /// time that a listener under load gives a connector.
 const SLOW: Duration = Duration::from_secs(1);
 /// Time of the first message to the user, and interval of further ones.
-const FIRST_WORD: Duration = Duration::from_secs(1);
-const WORD_INTERVAL: Duration = Duration::from_secs(60);
+const MESSAGE_AFTER: Duration = Duration::from_secs(1);
+const MESSAGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Way in which an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Rejections {
             hang_ups: 0,
             answered: began,
             is_listener: false,
-            next_word: began + FIRST_WORD,
+            next_word: began + MESSAGE_AFTER,
             first: None,
         }
     }
@@ -131,7 +131,7 @@ impl Rejections {
         let goes_on = match rejection {
             Rejection::Final => false,
             Rejection::Silent => self.is_listener && self.answered.elapsed() < SILENCE_MAX,
-            Rejection::Closed => self.is_listener || self.hang_ups < HANG_UPS_MAX,
+            Rejection::Closed => self.is_listener || self.hang_ups < CLOSED_ATTEMPTS_MAX,
             Rejection::Busy | Rejection::Unanswered => true,
         };
         if !goes_on {
@@ -159,7 +159,7 @@ impl Rejections {
         if !self.is_listener || now < self.next_word {
             return None;
         }
-        self.next_word = now + WORD_INTERVAL;
+        self.next_word = now + MESSAGE_INTERVAL;
         let left = BUSY_TIMEOUT.saturating_sub(now - self.began).as_secs().div_ceil(60);
         let count = self.rejected;
         Some(format!(
@@ -213,7 +213,7 @@ mod tests {
     async fn a_program_that_only_closes_connections_gets_few_attempts() {
         let (attempts, took, error) =
             until_the_end(&mut Rejections::new(), Rejection::Closed).await;
-        assert_eq!(attempts, HANG_UPS_MAX);
+        assert_eq!(attempts, CLOSED_ATTEMPTS_MAX);
         assert!(took < Duration::from_secs(2), "{took:?}");
         assert!(matches!(error, Error::NotSabul { .. }), "{error:?}");
     }
@@ -251,7 +251,7 @@ mod tests {
         while rejections.began.elapsed() < Duration::from_secs(150) {
             let pause = rejections.next(Rejection::Busy, failed(Rejection::Busy), ADDRESS).unwrap();
             words += u32::from(rejections.word(ADDRESS).is_some());
-            assert!(words == 0 || rejections.began.elapsed() >= FIRST_WORD);
+            assert!(words == 0 || rejections.began.elapsed() >= MESSAGE_AFTER);
             tokio::time::sleep(pause).await;
         }
         assert_eq!(words, 3);

@@ -32,8 +32,8 @@ use crate::timeouts::Timeouts;
 /// Time without any byte while an answer to a ping is due, after which another connection is dialled. Ours: no path that
 /// works is silent for so long; a connection too many costs a handshake.
 const SUSPECT_AFTER: Duration = Duration::from_secs(3);
-/// Interval of the look at answers and at the local address.
-const LOOK: Duration = Duration::from_millis(500);
+/// Interval of the checks of answers and of the local address.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause between attempts to dial; doubles up to the maximum.
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -332,7 +332,7 @@ async fn suspect(
                     let _ = outbox.put(&Message::Ping);
                 }
             }
-            () = sleep_until(Instant::now() + LOOK) => {}
+            () = sleep_until(Instant::now() + CHECK_INTERVAL) => {}
         }
         if local.is_some_and(|local| !is_local(local)) {
             return;

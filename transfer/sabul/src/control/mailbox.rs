@@ -151,7 +151,7 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     /// Records that this side has accepted: from now on the peer may send more than a refusal.
-    pub(crate) fn take_part(&self) {
+    pub(crate) fn mark_accepted(&self) {
         if let Some(slot) = self.router.lock().slots.get_mut(&self.number) {
             slot.is_accepted = true;
         }

@@ -31,7 +31,7 @@ const WRITE_BYTES: usize = 64 << 10;
 /// The peer must accept this many bytes within the silence timeout.
 const STEP_BYTES: usize = 16 << 10;
 /// How long the reader may find the reason after a write has failed.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the end of a session waits for its last messages to be written.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -276,7 +276,7 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
                 Err(Stopped::Broken(error)) => {
                     // The last messages of the peer, with its reason, may still be readable.
                     self.broken = Some(error.to_string());
-                    sleep(LAST_WORDS_TIMEOUT).await;
+                    sleep(REASON_TIMEOUT).await;
                     return WriteEnd::Broken(error.to_string());
                 }
             }
@@ -286,7 +286,7 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
     /// Sends the reason of the end, unless the peer has it, and closes.
     pub(super) async fn finish(&mut self, router: &Router) {
         let farewell = async {
-            if let Some(failure) = router.last_words() {
+            if let Some(failure) = router.final_failure() {
                 let farewell = Message::Cancel { transfer: None, failure };
                 // The message has only short texts.
                 let _ = farewell.encode(&mut self.bytes);

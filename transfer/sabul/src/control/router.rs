@@ -177,7 +177,7 @@ impl Router {
     }
 
     /// Failure to report to the peer at the end.
-    pub(super) fn last_words(&self) -> Option<Failure> {
+    pub(super) fn final_failure(&self) -> Option<Failure> {
         match self.ending()? {
             Ending::Closed | Ending::Gone(_) | Ending::Reported(_) => None,
             ending => ending.failure(),

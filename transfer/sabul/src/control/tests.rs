@@ -442,7 +442,7 @@ async fn another_connection_continues_with_the_messages_that_did_not_arrive() {
     let (near, mut far) = duplex(1 << 20);
     let end = end_of(near, CONNECTOR, Timeouts::default(), &memory, succession);
     let mut mailbox = end.router.register(2, Role::Sender).unwrap();
-    mailbox.take_part();
+    mailbox.mark_accepted();
     for transfer in 10..15 {
         end.outbox.put(&Message::Stop { transfer }).unwrap();
     }
@@ -535,7 +535,7 @@ async fn queued_messages_borrow_from_the_budget_and_return_it() {
     let (near, mut far) = duplex(1 << 10);
     let end = end_with(near, CONNECTOR, Timeouts::default(), &budget);
     let mailbox = end.router.register(2, Role::Receiver).unwrap();
-    mailbox.take_part();
+    mailbox.mark_accepted();
     for _ in 0..100 {
         end.outbox.put(&Message::Feedback { transfer: 2, report: vec![1; 4000] }).unwrap();
     }
@@ -565,7 +565,7 @@ async fn a_session_without_memory_for_its_queues_ends_with_a_reason() {
     let (near, mut far) = duplex(1 << 20);
     let end = end_with(near, CONNECTOR, Timeouts::default(), &budget);
     let mailbox = end.router.register(2, Role::Receiver).unwrap();
-    mailbox.take_part();
+    mailbox.mark_accepted();
     send(&mut far, seen(2, 1000)).await;
     let ending = ending(&end).await;
     assert!(
@@ -590,7 +590,7 @@ async fn no_stream_of_messages_takes_more_than_the_budget() {
             .map(|(number, role)| end.router.register(number, role).unwrap())
             .collect();
         for mailbox in &mailboxes {
-            mailbox.take_part();
+            mailbox.mark_accepted();
         }
         // One kind repeated, or a mixture without messages that end the session at once.
         let favourite = any_message(&mut rng);

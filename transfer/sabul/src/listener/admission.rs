@@ -38,7 +38,7 @@ const GREETING_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 /// RTT; without this time, 64 simultaneous connections from one address would evict each other.
 const SILENT_MIN: Duration = Duration::from_millis(250);
 /// Number of connections from which the timeout becomes shorter.
-const CROWD_FROM: usize = SLOTS / 8;
+const CROWDED_MIN: usize = SLOTS / 8;
 /// Handshakes per source: interval and burst. Also the rate of evictions within one source.
 const SOURCE_RATE: Rate = Rate { interval: Duration::from_millis(4), burst: 64 };
 /// Handshakes in total.
@@ -221,9 +221,9 @@ impl Admission {
 
     /// Current timeout of a handshake.
     fn greeting_timeout(&self) -> Duration {
-        let crowd = self.callers.len().saturating_sub(CROWD_FROM);
+        let crowd = self.callers.len().saturating_sub(CROWDED_MIN);
         let crowd = u32::try_from(crowd).unwrap_or(u32::MAX);
-        let range = u32::try_from(SLOTS - CROWD_FROM).unwrap_or(u32::MAX);
+        let range = u32::try_from(SLOTS - CROWDED_MIN).unwrap_or(u32::MAX);
         GREETING_TIMEOUT_MAX
             - (GREETING_TIMEOUT_MAX - GREETING_TIMEOUT_MIN) * crowd.min(range) / range
     }
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(admission.greeting_timeout(), GREETING_TIMEOUT_MIN);
         assert!(admission.sweep(now + millis(1_999)).is_empty());
         assert_eq!(admission.sweep(now + millis(2_000)).len(), SLOTS);
-        let half = crowded(now, (SLOTS + CROWD_FROM) / 2).greeting_timeout();
+        let half = crowded(now, (SLOTS + CROWDED_MIN) / 2).greeting_timeout();
         assert_eq!(half, (GREETING_TIMEOUT_MAX + GREETING_TIMEOUT_MIN) / 2);
     }
 

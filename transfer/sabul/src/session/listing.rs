@@ -81,7 +81,7 @@ impl Session {
         rules: Vec<Rule>,
         (hashes, literal): (bool, bool),
     ) -> Result<Listing, Error> {
-        let request = control::Request::Look { places, view, rules, hashes, literal };
+        let request = control::Request::List { places, view, rules, hashes, literal };
         let mailbox = self.send_request(Direction::Receive, request)?;
         let (entry_sender, entries) = mpsc::channel(WAITING_MAX);
         let control = self.inner.cx.control.clone();
@@ -305,7 +305,7 @@ impl ListingRequest {
             let opened = cx.endpoint.file_call(move || Chunked::open(disk, place)).await;
             let file = match opened.and_then(|opened| opened) {
                 Ok(file) => file,
-                Err(failure) => return turn_away(&cx, &mailbox, failure),
+                Err(failure) => return refuse(&cx, &mailbox, failure),
             };
             let (bulk, transfer) = (cx.control.bulk(&mailbox), mailbox.number);
             let block_bytes = open.channel.block_bytes;
@@ -318,16 +318,16 @@ impl ListingRequest {
             .await;
         }
         let (
-            control::Request::Look { places, view, rules, hashes, literal },
+            control::Request::List { places, view, rules, hashes, literal },
             control::Direction::Pull,
         ) = (open.request, open.direction)
         else {
-            return turn_away(&cx, &mailbox, other_way());
+            return refuse(&cx, &mailbox, other_way());
         };
         let directory_listing =
             match DirectoryListing::new(disk, places, view, &rules, (hashes, literal)) {
                 Ok(directory_listing) => directory_listing,
-                Err(failure) => return turn_away(&cx, &mailbox, failure),
+                Err(failure) => return refuse(&cx, &mailbox, failure),
             };
         let (bulk, transfer) = (cx.control.bulk(&mailbox), mailbox.number);
         let block_bytes = open.channel.block_bytes;
@@ -393,7 +393,7 @@ impl ChangeRequest {
             (control::Request::SetMetadata { changes }, control::Direction::Push) => {
                 changes.into_iter().map(Change::Metadata).collect()
             }
-            _ => return turn_away(&cx, &mailbox, other_way()),
+            _ => return refuse(&cx, &mailbox, other_way()),
         };
         let (control, transfer) = (cx.control.clone(), mailbox.number);
         let block_bytes = open.channel.block_bytes;
@@ -454,7 +454,7 @@ fn other_way() -> Failure {
 }
 
 /// Refuses the request.
-fn turn_away(cx: &Context, mailbox: &Mailbox, failure: Failure) -> Result<(), Error> {
+fn refuse(cx: &Context, mailbox: &Mailbox, failure: Failure) -> Result<(), Error> {
     let transfer = Some(mailbox.number);
     cx.control.send(Message::Cancel { transfer, failure: failure.clone() });
     Err(failure.into())
@@ -469,16 +469,16 @@ async fn work(
     work: impl FnOnce(&AtomicBool) -> Option<Message> + Send + 'static,
 ) -> Result<(), Error> {
     let transfer = mailbox.number;
-    mailbox.take_part();
+    mailbox.mark_accepted();
     cx.control.send(Message::Accept { transfer, block_bytes });
     let stop = Arc::<AtomicBool>::default();
     let (over, mut is_over) = oneshot::channel();
     let stopped = Arc::clone(&stop);
-    let spawned = thread("sabul-look", move || {
+    let spawned = thread("sabul-list", move || {
         let _ = over.send(work(&stopped));
     });
     if let Err(error) = spawned {
-        return turn_away(cx, &mailbox, Failure::from(&error));
+        return refuse(cx, &mailbox, Failure::from(&error));
     }
     loop {
         tokio::select! {
@@ -490,7 +490,7 @@ async fn work(
                 }
                 Err(_) => {
                     let text = "a fault of this program ended the request";
-                    turn_away(cx, &mailbox, Failure::new(FailureCode::Internal, text))
+                    refuse(cx, &mailbox, Failure::new(FailureCode::Internal, text))
                 }
             },
             message = next_event(&mut mailbox) => if let Err(error) = message {

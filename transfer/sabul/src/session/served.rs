@@ -98,7 +98,7 @@ impl Order {
         let names = match &open.request {
             control::Request::Put { destination, .. } => vec![destination.clone()],
             control::Request::Get { sources, .. } => sources.clone(),
-            control::Request::Look { places, .. }
+            control::Request::List { places, .. }
             | control::Request::Remove { places, .. }
             | control::Request::MakeFolders { places, .. } => places.clone(),
             control::Request::Rename { from, to, .. } => vec![from.clone(), to.clone()],
@@ -113,7 +113,7 @@ impl Order {
             control::Request::Put { .. } | control::Request::Get { .. } => Purpose::Files,
             control::Request::Measure { .. } => Purpose::Measurement,
             control::Request::Stream { .. } => Purpose::Stream,
-            control::Request::Look { .. } | control::Request::Hash { .. } => Purpose::Listing,
+            control::Request::List { .. } | control::Request::Hash { .. } => Purpose::Listing,
             control::Request::Remove { .. } => Purpose::Removal,
             control::Request::MakeFolders { .. } => Purpose::Folders,
             control::Request::Rename { .. } => Purpose::Renaming,

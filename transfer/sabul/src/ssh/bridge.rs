@@ -9,7 +9,7 @@ use super::lines::Lines;
 use crate::relay::Tasks;
 
 /// Ours: time for ssh to exit after the end of its input.
-const FAREWELL: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Running ssh with a sabul server at its far end. Dropping it kills ssh; [`Bridge::close`] ends
 /// both in order.
@@ -49,6 +49,6 @@ impl Bridge {
             child.wait().await
         };
         // Dropping the child kills a process that does not exit in time.
-        let _ = tokio::time::timeout(FAREWELL, ending).await;
+        let _ = tokio::time::timeout(EXIT_TIMEOUT, ending).await;
     }
 }

@@ -30,7 +30,7 @@ use crate::ticket::Ticket;
 use sabul_files::os_text;
 
 /// Delay between connection attempts to several addresses of a host [RFC8305 §8].
-const STAGGER: Duration = Duration::from_millis(250);
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Ours: time until a session goes through ssh, if no port of the host answers.
 const DIRECT: Duration = Duration::from_secs(3);
 /// Ours: bytes of the program that are sent between two progress reports.
@@ -431,7 +431,7 @@ async fn how_it_ended(child: &mut Child) -> (Option<i32>, String) {
     }
 }
 
-/// Returns the first session that succeeds. Attempts start [`STAGGER`] apart and run in parallel.
+/// Returns the first session that succeeds. Attempts start [`ATTEMPT_DELAY`] apart and run in parallel.
 async fn first_that_answers(
     addresses: &[String],
     ticket: &Ticket,
@@ -441,7 +441,7 @@ async fn first_that_answers(
     for (turn, address) in (0u32..).zip(addresses) {
         let (address, ticket, config) = (address.clone(), ticket.clone(), config.clone());
         dialling.spawn(async move {
-            tokio::time::sleep(STAGGER * turn).await;
+            tokio::time::sleep(ATTEMPT_DELAY * turn).await;
             (turn, connect_to(&address, &ticket, config).await)
         });
     }

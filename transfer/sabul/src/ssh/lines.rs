@@ -17,7 +17,7 @@ const BEFORE_MAX: usize = 1 << 20;
 /// Ours: number of foreign lines kept for error messages.
 const TAIL_LINES: usize = 5;
 /// Ours: maximum length of each kept line, in characters.
-const TAIL_SIGNS: usize = 200;
+const TAIL_LINE_MAX: usize = 200;
 
 /// Parsed line of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     }
 
     fn keep(&mut self, text: &str) {
-        let line: String = text.trim().replace('\t', " ").chars().take(TAIL_SIGNS).collect();
+        let line: String = text.trim().replace('\t', " ").chars().take(TAIL_LINE_MAX).collect();
         if line.is_empty() {
             return;
         }

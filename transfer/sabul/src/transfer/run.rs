@@ -46,7 +46,7 @@ use udp::UdpSettings;
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which a receiver updates its share of the common rate limit. Ours: the update interval of the ceiling.
-const PART_INTERVAL: Duration = Duration::from_millis(100);
+const SHARE_INTERVAL: Duration = Duration::from_millis(100);
 /// Task of this side in a transfer.
 pub(crate) enum Work {
     /// Send these files or this stream.
@@ -217,11 +217,11 @@ impl Run {
             _ => None,
         };
         if !is_opener {
-            self.mailbox.take_part();
+            self.mailbox.mark_accepted();
             let (transfer, block_bytes) = (self.mailbox.number, params.block_bytes);
             self.cx.control.send(Message::Accept { transfer, block_bytes });
         }
-        let part = self.take_part_of_all(&work);
+        let share = self.join_common_limit(&work);
         if let Work::Receive(writer) = work {
             work = Work::Receive(report_resumable(self.cx.clone(), writer).await?);
         }
@@ -253,10 +253,10 @@ impl Run {
         };
         let mut report = match work {
             Work::Send { .. } | Work::SendMeasure(_) => self.send(start, memory, work).await?,
-            Work::Receive(writer) => self.receive(start, memory, writer, part).await?,
+            Work::Receive(writer) => self.receive(start, memory, writer, share).await?,
             Work::ReceiveMeasure(limit) => {
                 let counter = Counter::new(self.mailbox.number, limit);
-                self.receive(start, memory, Box::new(counter), part).await?
+                self.receive(start, memory, Box::new(counter), share).await?
             }
         };
         report.verified &= !is_measure;
@@ -362,22 +362,27 @@ impl Run {
 
     /// Joins the common rate limit of received transfers, if any, and announces limits of the peer's user. A sender that opened the transfer receives its share
     /// directly after the acceptance, so the sender does not start faster.
-    fn take_part_of_all(&mut self, work: &Work) -> Option<Member> {
+    fn join_common_limit(&mut self, work: &Work) -> Option<Member> {
         let receives = matches!(work, Work::Receive(_) | Work::ReceiveMeasure(_));
-        let part = self.cx.endpoint.receiving.as_ref().filter(|_| receives).map(Ceiling::join);
-        let part_bps = part.as_ref().and_then(Member::part_bps);
-        if part.is_some() {
-            self.steering.allow(part_bps);
+        let share = self.cx.endpoint.receiving.as_ref().filter(|_| receives).map(Ceiling::join);
+        let share_bps = share.as_ref().and_then(Member::share_bps);
+        if share.is_some() {
+            self.steering.allow(share_bps);
         }
-        if receives && !self.is_opener && (part_bps.is_some() || self.steering.has_grant()) {
+        if receives && !self.is_opener && (share_bps.is_some() || self.steering.has_grant()) {
             self.steered = Some(Steered::Peer);
             self.steer();
         }
-        part
+        share
     }
 
     /// Updates the share of this transfer, and sends a changed share to the sender.
-    fn update_part(&mut self, part: Option<&mut Member>, handle: &ReceiverHandle, began: Instant) {
+    fn update_share(
+        &mut self,
+        share: Option<&mut Member>,
+        handle: &ReceiverHandle,
+        began: Instant,
+    ) {
         let stats = handle.stats();
         let now = sabul_units::Instant::ZERO + Span::from(began.elapsed());
         // Includes headers, as senders count.
@@ -385,10 +390,10 @@ impl Run {
             "tcp" => with_headers(stats.bytes),
             _ => stats.packets * u64::from(stats.mtu),
         };
-        if let Some(part) = part
-            && part.update(now, received)
+        if let Some(share) = share
+            && share.update(now, received)
         {
-            self.steering.allow(part.part_bps());
+            self.steering.allow(share.share_bps());
             self.steer();
         }
     }
@@ -567,7 +572,7 @@ impl Run {
         start: Start,
         memory: BlockLoan,
         mut writer: Box<dyn Writer>,
-        part: Option<Member>,
+        share: Option<Member>,
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
         let params = start.params();
@@ -637,7 +642,7 @@ impl Run {
             },
         );
         let result = match spawned {
-            Ok(()) => self.wait_for_written(&handle, part, gone_writer).await,
+            Ok(()) => self.wait_for_written(&handle, share, gone_writer).await,
             Err(error) => Err(error),
         };
         handle.stop();
@@ -650,12 +655,12 @@ impl Run {
     async fn wait_for_written(
         &mut self,
         handle: &ReceiverHandle,
-        mut part: Option<Member>,
+        mut share: Option<Member>,
         gone_writer: oneshot::Receiver<()>,
     ) -> Result<Report, Error> {
         let began = Instant::now();
         let carried = Handle::Receiver(handle.clone());
-        let mut interval = tokio::time::interval(PART_INTERVAL);
+        let mut interval = tokio::time::interval(SHARE_INTERVAL);
         loop {
             let event = tokio::select! {
                 event = self.next_event() => {
@@ -663,8 +668,8 @@ impl Run {
                     self.change_carrier(&carried);
                     event
                 }
-                _ = interval.tick(), if part.is_some() => {
-                    self.update_part(part.as_mut(), handle, began);
+                _ = interval.tick(), if share.is_some() => {
+                    self.update_share(share.as_mut(), handle, began);
                     continue;
                 }
             };

@@ -29,7 +29,7 @@ use sabul_files::testing::MemoryDisk;
 /// Memory budget of a process, in bytes.
 const MEMORY: usize = 64 << 20;
 /// Duration of a server restart.
-const DOWNTIME: Duration = Duration::from_millis(1500);
+const RESTART_TIME: Duration = Duration::from_millis(1500);
 const SUITE: Suite = Suite::Aes128Gcm;
 
 /// A process: its tasks, and its view of the disk.
@@ -115,7 +115,7 @@ impl Server {
             process.is_up = false;
             lock(&self.faults).push(process.tasks.clone());
         }
-        sleep(DOWNTIME).await;
+        sleep(RESTART_TIME).await;
         lock(&self.process).is_up = true;
     }
 

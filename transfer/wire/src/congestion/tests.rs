@@ -75,7 +75,7 @@ fn the_congestion_header_layout_is_byte_exact() {
         0xA1, 0xA2, 0xA3, 0xA4, 0xB1, 0xB2, 0xB3, 0xB4, // controlling, suggested
         0x01, 0x02, 0x00, 0x00, // round, reserved
     ];
-    assert_eq!(bytes[FRONT..], golden);
+    assert_eq!(bytes[HEADER_BYTES..], golden);
 }
 
 #[test]

@@ -116,8 +116,8 @@ fn unbounded(message: &Message) -> Vec<u8> {
 #[test]
 fn messages_over_their_limits_are_refused_at_both_ends() {
     let rule = |length| Rule { takes: true, pattern: vec![b'*'; length] };
-    let look = |sources, rules| {
-        Message::Open(open(Request::Look {
+    let list = |sources, rules| {
+        Message::Open(open(Request::List {
             places: vec![Vec::new(); sources],
             view: View::All,
             rules,
@@ -185,9 +185,9 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
         (have(MAX_HAVE_FILES, 1), have(MAX_HAVE_FILES + 1, 1)),
         (have(1, MAX_CHECKPOINTS), have(1, MAX_CHECKPOINTS + 1)),
         (wholes(MAX_HAVE_WHOLES), wholes(MAX_HAVE_WHOLES + 1)),
-        (look(MAX_PLACES, vec![]), look(MAX_PLACES + 1, vec![])),
-        (look(1, vec![rule(1); MAX_RULES]), look(1, vec![rule(1); MAX_RULES + 1])),
-        (look(1, vec![rule(MAX_PATTERN)]), look(1, vec![rule(MAX_PATTERN + 1)])),
+        (list(MAX_PLACES, vec![]), list(MAX_PLACES + 1, vec![])),
+        (list(1, vec![rule(1); MAX_RULES]), list(1, vec![rule(1); MAX_RULES + 1])),
+        (list(1, vec![rule(MAX_PATTERN)]), list(1, vec![rule(MAX_PATTERN + 1)])),
         (seen(MAX_SEEN, 9), seen(MAX_SEEN + 1, 9)),
         (seen(1, MAX_NAME), seen(1, MAX_NAME + 1)),
         (remove(MAX_PLACES), remove(MAX_PLACES + 1)),
@@ -396,7 +396,7 @@ fn file_requests_and_answers_have_the_documented_bytes() {
             &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1, 1][..],
         ),
         (
-            Request::Look {
+            Request::List {
                 places: places.clone(),
                 view: View::Tree,
                 rules,

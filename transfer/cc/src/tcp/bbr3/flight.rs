@@ -70,7 +70,7 @@ impl LossRound {
     }
 
     /// Discards losses and samples so far.
-    pub(super) const fn forget(&mut self) {
+    pub(super) const fn clear(&mut self) {
         (self.lost, self.bw_latest, self.inflight_latest) = (0.0, 0.0, 0.0);
     }
 }

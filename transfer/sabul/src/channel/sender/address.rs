@@ -34,14 +34,14 @@ impl SenderEndpoint {
     }
 
     /// Changes to another local address if the present one is gone, and announces the address.
-    pub(super) fn look_at_address(&mut self, now: Instant) -> Result<(), ChannelError> {
+    pub(super) fn check_address(&mut self, now: Instant) -> Result<(), ChannelError> {
         if self.link.socket.moving_peer().is_some() {
             return Ok(());
         }
         let is_unreachable = std::mem::take(&mut self.is_unreachable);
         let last = self.busy_since.map(|since| since.max(self.sender.last_received()));
         let silence = last.map_or(Span::ZERO, |last| now.since(last));
-        if let Some(is_silent) = self.own_address.look(now, silence, is_unreachable)
+        if let Some(is_silent) = self.own_address.check(now, silence, is_unreachable)
             && let Some(socket) = self.link.socket.renewed(is_silent)
         {
             self.link.change_socket(socket, &self.shared);

@@ -13,7 +13,9 @@ use super::super::handover::{DriverEnd, Reception};
 use super::super::link::Clock;
 use super::super::room::Room;
 use super::super::shared::{ChannelError, ChannelStats, Deliver, Shared};
-use super::{END, HEADER, LIFE_SIGN, Progress, TcpStart, closed, header, pair, run, silent};
+use super::{
+    END, HEADER, KEEPALIVE_INTERVAL, Progress, TcpStart, closed, header, pair, run, silent,
+};
 use crate::connection::Connection;
 
 /// Bytes of a block read at once.
@@ -97,7 +99,7 @@ async fn write_acks(
     mut acks: watch::Receiver<(u32, u32)>,
 ) -> Result<(), ChannelError> {
     acks.mark_changed();
-    while !matches!(tokio::time::timeout(LIFE_SIGN, acks.changed()).await, Ok(Err(_))) {
+    while !matches!(tokio::time::timeout(KEEPALIVE_INTERVAL, acks.changed()).await, Ok(Err(_))) {
         let (next, limit) = *acks.borrow_and_update();
         connection.write_all(&header(next, limit)).await.map_err(ChannelError::Tcp)?;
         connection.flush().await.map_err(ChannelError::Tcp)?;

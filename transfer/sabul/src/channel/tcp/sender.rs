@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use super::super::handover::DriverEnd;
 use super::super::link::Clock;
 use super::super::shared::{ChannelError, ChannelStats, Shared};
-use super::{END, HEADER, LIFE_SIGN, Progress, TcpStart, header, pair, run, silent, with_headers};
+use super::{
+    END, HEADER, KEEPALIVE_INTERVAL, Progress, TcpStart, header, pair, run, silent, with_headers,
+};
 use crate::ceiling::Member;
 use crate::connection::Connection;
 
@@ -97,7 +99,7 @@ struct FlowState {
     pace: Pace,
     /// Rate limit of this transfer, in bit/s.
     limit_bps: Option<u64>,
-    part: Option<Member>,
+    share: Option<Member>,
     last_ack: Instant,
     /// The receiver has sent its numbers.
     is_answered: bool,
@@ -140,7 +142,7 @@ pub(in super::super) async fn send(
             delivered: 0,
             pace: Pace::new(start.rate_limit_bps),
             limit_bps: start.rate_limit_bps,
-            part: start.ceiling.map(|ceiling| ceiling.join()),
+            share: start.ceiling.map(|ceiling| ceiling.join()),
             last_ack: Instant::now(),
             is_answered: false,
             end: End::No,
@@ -161,7 +163,7 @@ pub(in super::super) async fn send(
     state.bytes_before = state.stats.bytes;
     let mut own = flow.lock();
     state.limit_before = own.limit;
-    own.part = None;
+    own.share = None;
     drop(own);
     drop(state);
     result
@@ -169,7 +171,7 @@ pub(in super::super) async fn send(
 
 async fn write_blocks(mut connection: Connection, flow: Arc<Flow>) -> Result<(), ChannelError> {
     loop {
-        let next = tokio::time::timeout(LIFE_SIGN, flow.next_block());
+        let next = tokio::time::timeout(KEEPALIVE_INTERVAL, flow.next_block());
         let Ok(next) = next.await else {
             connection.write_all(&header(0, 0)).await.map_err(ChannelError::Tcp)?;
             connection.flush().await.map_err(ChannelError::Tcp)?;
@@ -368,11 +370,11 @@ impl Flow {
             flow.limit_bps = settings.rate_limit_bps;
         }
         let sent = flow.sent;
-        let part_bps = flow.part.as_mut().and_then(|part| {
-            part.update(now, sent);
-            part.part_bps()
+        let share_bps = flow.share.as_mut().and_then(|share| {
+            share.update(now, sent);
+            share.share_bps()
         });
-        flow.pace.limit_bps = [flow.limit_bps, part_bps].into_iter().flatten().min();
+        flow.pace.limit_bps = [flow.limit_bps, share_bps].into_iter().flatten().min();
         let limit = match () {
             () if flow.pace.next > Instant::now() && flow.pace.limit_bps.is_some() => Limit::Cap,
             () if has_blocks && taken >= flow.limit => Limit::Destination,

@@ -14,7 +14,7 @@ use super::super::context::{Context, Side};
 use super::super::progress::Handle;
 use super::Run;
 use super::open::{internal, reopen_path};
-use super::udp::{LOOK, Task, is_silent};
+use super::udp::{CHECK_INTERVAL, Task, is_silent};
 use crate::channel::driver::Job;
 use crate::channel::{ChannelStart, ChannelStats, TcpStart};
 use crate::config::Carrier;
@@ -25,10 +25,10 @@ use crate::joins::{self, Way};
 use crate::path::{OpenPath, PendingPath};
 
 /// Time after the acceptance until TCP is tried beside UDP. [RFC 8305 §5] gives the same time to an address.
-pub(super) const HEAD_START: Duration = Duration::from_millis(250);
+pub(super) const TCP_DELAY: Duration = Duration::from_millis(250);
 /// Time that UDP has to come back once the TCP connections are ready: after an outage of the whole path, both work
 /// again.
-const SECOND_CHANCE: Duration = Duration::from_millis(700);
+const UDP_RETURN_TIMEOUT: Duration = Duration::from_millis(700);
 /// Pause after a failed attempt to dial.
 const RETRY: Duration = Duration::from_secs(1);
 /// Time that TCP carries the blocks before UDP is tried again; four times as long after each change, up to the
@@ -154,12 +154,12 @@ impl Dialler {
             let mut attempt = first_attempt;
             loop {
                 attempt += 1;
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(CHECK_INTERVAL).await;
                 if !is_silent() {
                     continue;
                 }
                 let is_needed = async || {
-                    tokio::time::sleep(SECOND_CHANCE).await;
+                    tokio::time::sleep(UDP_RETURN_TIMEOUT).await;
                     is_silent()
                 };
                 match self.dial(attempt, is_needed).await {
@@ -221,7 +221,7 @@ impl Run {
     }
 
     /// Carrier that this side wants.
-    pub(super) fn wanted_carrier(&self) -> Carrier {
+    pub(super) fn requested_carrier(&self) -> Carrier {
         if self.cx.side.through().is_some() { Carrier::Ssh } else { self.carrier.carrier }
     }
 
@@ -240,7 +240,7 @@ impl Run {
         let number = self.mailbox.number;
         let dialler =
             Dialler::new(&self.cx, number, self.tcp_connections(), &self.mailbox.event_sender);
-        let dialler = dialler.filter(|_| self.wanted_carrier() == Carrier::Auto);
+        let dialler = dialler.filter(|_| self.requested_carrier() == Carrier::Auto);
         let handle = handle.clone();
         let first_attempt = (self.carriage.changes + 1) * ATTEMPTS;
         self.carriage.task = dialler.map(|dialler| {
@@ -256,7 +256,7 @@ impl Run {
         self.carriage.changes += 1;
         let changes = self.carriage.changes;
         let is_connector = matches!(cx.side, Side::Connector { .. });
-        if is_connector && self.wanted_carrier() != Carrier::Auto {
+        if is_connector && self.requested_carrier() != Carrier::Auto {
             return;
         }
         let pause = UDP_PAUSE * 4_u32.saturating_pow(changes - 1).min(1000);

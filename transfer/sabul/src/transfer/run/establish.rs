@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::super::context::Side;
 use super::Run;
-use super::carrier::{Dialler, Established, FirstCarrier, HEAD_START};
+use super::carrier::{Dialler, Established, FirstCarrier, TCP_DELAY};
 use super::open::open_path;
 use crate::config::Carrier;
 use crate::control::Event;
@@ -41,7 +41,7 @@ impl Run {
         // Without an acceptance there is no path either, so the UDP timeout starts with the acceptance.
         let answer_within = if is_accepted { Some(limit) } else { answer_within };
         let mut deadline = answer_within.map(|time| Instant::now() + time);
-        let (first, carrier) = (FirstCarrier::default(), self.wanted_carrier());
+        let (first, carrier) = (FirstCarrier::default(), self.requested_carrier());
         let dialler = Dialler::new(&cx, number, self.tcp_connections(), &self.mailbox.event_sender);
         let mut dialler = dialler.filter(|_| carrier != Carrier::Udp && !tries_paths);
         let tries_udp =
@@ -63,8 +63,8 @@ impl Run {
                     return Ok((Established::Udp(Box::new(path)), accepted));
                 }
                 if dialler.is_some() && dial_at.is_none() {
-                    let head_start = if tries_udp { HEAD_START } else { Duration::ZERO };
-                    dial_at = Some(Instant::now() + head_start);
+                    let delay = if tries_udp { TCP_DELAY } else { Duration::ZERO };
+                    dial_at = Some(Instant::now() + delay);
                 }
             }
             let is_dialling = _dialling.is_some();

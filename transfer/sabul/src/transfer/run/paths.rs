@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 use super::super::context::{Context, Side};
 use super::super::progress::Handle;
 use super::open::path_of_attempt;
-use super::udp::{LOOK, Task, UdpSettings, is_unanswered};
+use super::udp::{CHECK_INTERVAL, Task, UdpSettings, is_unanswered};
 use crate::budget::BlockLoan;
 use crate::channel::ChannelError;
 use crate::control::Event;
@@ -119,7 +119,7 @@ impl PathKeeper {
             let opening = self.opening(path, 0);
             self.paths.insert(path, (0, opening));
         }
-        let mut look = tokio::time::interval(LOOK);
+        let mut check = tokio::time::interval(CHECK_INTERVAL);
         // Time until which a path must open, while none is open.
         let (mut is_open_once, mut deadline) = (false, None);
         let result = loop {
@@ -133,7 +133,7 @@ impl PathKeeper {
                         break Err(error);
                     }
                 }
-                _ = look.tick() => self.close_unanswered().await,
+                _ = check.tick() => self.close_unanswered().await,
             }
             if self.handle.is_stopped() && self.open_paths() == 0 {
                 break Ok(());

@@ -11,8 +11,8 @@ use crate::channel::{ChannelStart, ChannelStats};
 use crate::endpoint::Endpoint;
 use crate::path::OpenPath;
 
-/// Interval of the look at UDP.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// Interval of the checks of UDP.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Silence of UDP after which another carrier is tried in a running transfer; at least [`SILENT_RTTS`] RTTs.
 const SILENT: Duration = Duration::from_secs(1);
 const SILENT_RTTS: f64 = 4.0;
