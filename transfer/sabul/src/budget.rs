@@ -13,7 +13,7 @@
 //!              While no transfer of a peer runs, there is memory for one, so the queue always advances.
 //! Not here:    how much an end needs (`channel/room.rs`, `channel.rs`).
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 mod line;
 mod machine;
@@ -23,6 +23,7 @@ use sabul_units::Bytes;
 use sabul_wire::control::{Failure, FailureCode};
 
 use crate::descriptors;
+use crate::lock::lock;
 use line::Line;
 pub(crate) use line::{Initiator, QueuePosition};
 pub(crate) use tally::Tally;
@@ -217,7 +218,7 @@ impl MemoryBudget {
 
 impl Pool {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn refusal(&self, state: &State) -> NoMemory {

@@ -11,9 +11,11 @@
 //!              reaches the sender (`steer.rs`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use sabul_units::{Instant, Rate, Span};
+
+use crate::lock::lock;
 
 /// Update interval. Ours: long compared with a sender's bursts, short compared with human perception.
 const UPDATE_INTERVAL: Span = Span::from_millis(100);
@@ -98,7 +100,7 @@ impl Ceiling {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 }
 

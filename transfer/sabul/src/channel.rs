@@ -20,12 +20,13 @@ mod shared;
 mod silence;
 mod tcp;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
 use self::driver::{Job, Wake};
 use crate::budget::BlockLoan;
+use crate::lock::wait;
 use buffers::Buffers;
 use handover::{HandedOver, Reception};
 use paths::{Merge, SendPaths};
@@ -121,7 +122,7 @@ impl SenderHandle {
                 return Ok(buffer);
             }
             state.is_awaited = true;
-            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.shared.changed, state);
         }
     }
 

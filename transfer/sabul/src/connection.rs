@@ -6,7 +6,7 @@ mod socket;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use sabul_wire::control::Message;
@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
+use crate::lock::lock;
 use crate::relay;
 use crate::timeouts::Timeouts;
 use crate::tls::{
@@ -62,7 +63,7 @@ impl Connection {
     }
 
     fn lock(&self) -> MutexGuard<'_, Stream> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Calls `poll` with the underlying stream.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use sabul_wire::control::{Failure, FailureCode};
@@ -12,6 +12,7 @@ use crate::budget::MemoryBudget;
 use crate::ceiling::Ceiling;
 use crate::events::EventSink;
 use crate::joins::Joins;
+use crate::lock::lock;
 use crate::machine::Machine;
 use crate::paths::PathMemory;
 use crate::policy::SendPolicy;
@@ -95,7 +96,7 @@ impl Endpoint {
     /// Opens the directory to serve; concurrent users of the same path share one descriptor.
     pub(crate) async fn open_root(&self, root: &Path) -> Result<Arc<RootDir>, Failure> {
         let known = {
-            let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut roots = lock(&self.roots);
             roots.retain(|_, root_dir| root_dir.strong_count() > 0);
             roots.get(root).and_then(Weak::upgrade)
         };
@@ -107,7 +108,7 @@ impl Endpoint {
             .file_call(move || RootDir::open(&path, RootLink::Follow))
             .await?
             .map_err(|error| Failure::new(FailureCode::Unwritable, error.to_string()))?;
-        let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut roots = lock(&self.roots);
         // Another session may have opened the same root in the meantime.
         if let Some(root_dir) = roots.get(root).and_then(Weak::upgrade) {
             return Ok(root_dir);

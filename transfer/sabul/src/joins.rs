@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sabul_wire::control::{MAX_JOINING, Message};
@@ -22,6 +22,7 @@ use crate::budget::{Loan, MemoryBudget};
 use crate::connection::Connection;
 use crate::control::Event;
 use crate::error::Error;
+use crate::lock::lock;
 use crate::relay::Relay;
 use crate::ticket;
 use crate::tls::{self, JoinSecrets, TlsError};
@@ -86,7 +87,7 @@ pub(crate) struct Joining {
 
 impl Joins {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Expected>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Lets connections join a transfer. When all have joined, the transfer gets [`Event::Joined`].

@@ -87,6 +87,7 @@ pub mod internal;
 mod joins;
 pub mod keys;
 mod listener;
+mod lock;
 mod machine;
 mod path;
 mod paths;

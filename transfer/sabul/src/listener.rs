@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -28,6 +28,7 @@ use crate::descriptors::{self, Purpose};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::joins::Joining;
+use crate::lock::lock;
 use crate::machine::Machine;
 use crate::path::{Demux, DemuxPort};
 use crate::relay;
@@ -376,11 +377,11 @@ impl Handshakes {
     }
 
     fn admission(&self) -> MutexGuard<'_, Admission> {
-        self.admission.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.admission)
     }
 
     fn evictions(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Notify>>> {
-        self.evictions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.evictions)
     }
 
     /// Admits a connection or returns the reason for rejection.

@@ -16,7 +16,7 @@ mod sockets;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,7 @@ use tracing::{debug, warn};
 use crate::channel::driver::Datagrams;
 use crate::descriptors::{self, Purpose};
 use crate::error::Error;
+use crate::lock::{lock, wait};
 use crate::seal::{Opener, Sealer, Suite};
 use crate::source::source;
 use crate::tls::ChannelSecrets;
@@ -79,7 +80,7 @@ impl PendingPath {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<OpenPath>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Takes the path for an endpoint.
@@ -226,7 +227,7 @@ impl Attempt {
     }
 
     fn lock(&self) -> MutexGuard<'_, AttemptState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Waits while the attempt is paused. Returns whether it was paused, or `None` if it is over.
@@ -234,7 +235,7 @@ impl Attempt {
         let mut state = self.lock();
         let was_held = state.is_held;
         while state.is_held && !state.is_over {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.changed, state);
         }
         (!state.is_over).then_some(was_held)
     }
@@ -504,7 +505,7 @@ impl Drop for Demux {
 
 impl DemuxShared {
     fn lock(&self) -> MutexGuard<'_, DemuxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn run(self: &Arc<Self>) {

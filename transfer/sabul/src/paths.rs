@@ -8,11 +8,13 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use sabul_cc::PathFacts;
 use sabul_units::{Rate, Span};
+
+use crate::lock::lock;
 
 /// Ours: the number of peers that a busy server has in a while; each takes about 100 bytes.
 const PEERS_MAX: usize = 4096;
@@ -84,7 +86,7 @@ impl PathMemory {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, KnownPath>> {
         // After a panic elsewhere the map is still valid.
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.paths)
     }
 }
 

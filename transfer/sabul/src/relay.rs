@@ -14,13 +14,15 @@ mod stream;
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 pub(crate) use stream::Stream;
 
@@ -146,7 +148,7 @@ impl Relay {
     }
 
     fn lock(&self) -> MutexGuard<'_, Streams> {
-        self.0.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.streams)
     }
 
     /// Opens a stream to the peer.

@@ -8,13 +8,14 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use tokio::sync::mpsc;
 
 use crate::access::User;
 use crate::connection::Connection;
+use crate::lock::lock;
 use crate::ticket;
 use crate::tls::JoinSecrets;
 
@@ -73,7 +74,7 @@ impl Registration {
 
 impl Sessions {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Lets connections replace the control connection of a session.

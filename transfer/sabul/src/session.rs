@@ -12,7 +12,7 @@ mod streams;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sabul_keys::Right;
@@ -32,6 +32,7 @@ use crate::connection::Connection;
 use crate::control::{Control, Ending, Requests, Router, Succession};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::lock::lock;
 use crate::machine::thread;
 use crate::seal::Suite;
 use crate::ssh::bridge::Bridge;
@@ -402,7 +403,7 @@ impl Session {
         let memory = self.memory(params.block_bytes).await?;
         params.block_bytes = memory.block_bytes();
         let next_number = &self.inner.next_number;
-        let mut next_number = next_number.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next_number = lock(next_number);
         let number = take_number(&mut next_number)?;
         let work = work(number)?;
         let mailbox = self.inner.cx.router.register(number, direction.role())?;
@@ -622,14 +623,14 @@ impl Session {
     }
 
     fn bridge(&self) -> MutexGuard<'_, Option<Bridge>> {
-        self.inner.cx.endpoint.bridge.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.cx.endpoint.bridge)
     }
 
     /// Closes the session and notifies the peer. Running transfers are cancelled.
     pub async fn close(self) {
         self.inner.cx.control.send(Message::Close);
         self.inner.cx.router.end(Ending::Closed);
-        let written = self.inner.written.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let written = lock(&self.inner.written).take();
         if let Some(written) = written {
             // A peer that no longer reads does not need the message.
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, written).await;

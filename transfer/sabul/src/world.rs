@@ -18,9 +18,11 @@ mod swarm;
 mod wire;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::task::{AbortHandle, JoinHandle};
+
+use crate::lock::lock;
 
 pub(crate) use net::{End, Socket};
 pub(crate) use run::{run_channel, run_reader, run_writer};
@@ -63,7 +65,7 @@ impl Tasks {
         if self.0.is_dead.load(Ordering::Acquire) {
             handle.abort();
         }
-        let mut handles = self.0.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = lock(&self.0.handles);
         handles.retain(|handle| !handle.is_finished());
         handles.push(handle.abort_handle());
         handle
@@ -73,7 +75,7 @@ impl Tasks {
     /// visible effect, so the host is disconnected first.
     pub(crate) fn kill(&self) {
         self.0.is_dead.store(true, Ordering::Release);
-        let handles = self.0.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = lock(&self.0.handles);
         for handle in handles.iter() {
             handle.abort();
         }

@@ -8,7 +8,7 @@
 //! Not here:    the locks (`files/journal.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::channel::{ChannelError, PeerSilence};
 use crate::control::Event;
+use crate::lock::lock;
 use sabul_files::root::RootPath;
 
 /// Longest wait of a new writer, and its polling interval. Ours: flushing takes a second of disk time, or much longer
@@ -73,7 +74,7 @@ pub(crate) struct Writers {
 impl Writers {
     /// Registers a writer.
     pub(crate) fn note(&self, note: WriterNote) {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = lock(&self.notes);
         notes.retain(WriterNote::is_there);
         notes.push(note);
     }
@@ -82,7 +83,7 @@ impl Writers {
     /// directory that does not stop soon waits for its sender's confirmation; that wait is then ended.
     pub(crate) async fn make_way(&self, folder: Option<&RootPath>) {
         let mut leaving: Vec<WriterNote> = {
-            let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+            let notes = lock(&self.notes);
             notes.iter().filter(|note| note.is_in_the_way(folder)).cloned().collect()
         };
         leaving.iter().filter(|note| !note.is_leaving()).for_each(WriterNote::supersede);

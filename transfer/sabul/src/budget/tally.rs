@@ -1,9 +1,10 @@
 //! Byte counter with borrowed memory, for needs that vary in small steps: queues of the control
 //! connection, and entries that wait for their content.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{MemoryBudget, NoMemory, Pool};
+use crate::lock::lock;
 
 /// Bytes that each tally may hold without borrowing; part of the loan of its session or channel
 /// endpoint.
@@ -63,7 +64,7 @@ impl Tally {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sabul_wire::control::BLOCK_NUMBER_LEN;
 
@@ -24,6 +24,7 @@ use super::shared::{
 };
 use super::{ReceiverHandle, SenderHandle, handed_over, receiver, sender};
 use crate::budget::BlockLoan;
+use crate::lock::lock;
 
 /// Returns the number at the end of a block.
 pub(super) fn number(block: &[u8]) -> Option<u32> {
@@ -56,10 +57,6 @@ fn sum(ended: &ChannelStats, open: &BTreeMap<u8, Arc<Shared>>) -> ChannelStats {
     let mut total = joined.unwrap_or_default();
     total.add_counts(ended);
     total
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Open paths of a sending end.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sabul_cc::Policy;
@@ -19,6 +19,7 @@ use super::handover::HandedOver;
 pub(crate) use super::handover::{Deliver, OnEnd};
 use crate::ceiling::Ceiling;
 use crate::events::TransferEventSink;
+use crate::lock::lock;
 use crate::paths::PathTo;
 use crate::seal::{Opener, Sealer};
 
@@ -171,7 +172,7 @@ pub(crate) struct PeerSilence {
 impl PeerSilence {
     /// Returns the silence, accurate to 0.2 s; of several paths the shortest.
     pub(crate) fn silence(&self) -> Duration {
-        let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let paths = lock(&self.paths);
         let least = paths.iter().map(Self::silence).min();
         least.unwrap_or_else(|| Duration::from_millis(self.silence_ms.load(Ordering::Relaxed)))
     }
@@ -183,7 +184,7 @@ impl PeerSilence {
 
     /// Replaces the paths.
     pub(super) fn set_paths(&self, paths: Vec<Self>) {
-        *self.paths.lock().unwrap_or_else(PoisonError::into_inner) = paths;
+        *lock(&self.paths) = paths;
     }
 }
 
@@ -220,16 +221,16 @@ impl Shared {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // After a panic elsewhere the queues are still valid.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn wake(&self) {
-        self.waker.lock().unwrap_or_else(PoisonError::into_inner).wake();
+        lock(&self.waker).wake();
     }
 
     /// Sets the waker of the next carrier.
     pub(super) fn set_waker(&self, waker: Wake) {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = waker;
+        *lock(&self.waker) = waker;
     }
 
     pub(crate) fn stop(&self) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use sabul_wire::control::{
     BULK_CREDIT, CONTROL_VERSION, Direction, Failure, FailureCode, HAVE_WEIGHT_MAX, MAX_MESSAGE,
@@ -18,6 +18,7 @@ use super::outbox::{NotSent, WeakOutbox, overfull};
 use super::reading::{ReadEnd, Reading};
 use crate::budget::{MemoryBudget, Tally};
 use crate::error::Error;
+use crate::lock::lock;
 use crate::seal::Suite;
 
 /// Most concurrent transfers of a peer in one session; the memory budget limits those of the process.
@@ -118,7 +119,7 @@ impl Router {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, RouterState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The suite of the session's channels, once known.

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use sabul_udp::{Ecn, RecvBuffers, SendOutcome, SocketOptions, UdpSocket, Wait};
@@ -19,16 +19,13 @@ use tracing::debug;
 
 use super::{Datagram, DemuxShared, socket_to};
 use crate::channel::driver::{Datagrams, Wake};
+use crate::lock::lock;
 use crate::redial::is_local;
 
 /// Most datagrams from other addresses that wait for a channel, and most bytes of them before the last; further ones are
 /// dropped. Ours: enough to find the newest one in a flood of DATA, and little beside the blocks of a channel.
 const WAITING_MAX: usize = 64;
 const WAITING_BYTES_MAX: usize = 128 << 10;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A datagram from another address than that of the peer.
 #[derive(Debug)]

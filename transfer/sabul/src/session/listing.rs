@@ -16,6 +16,7 @@ use super::{Session, take_number};
 use crate::config::{Direction, TransferOptions};
 use crate::control::{Bulk, Control, Event, Input, Intake, Mailbox};
 use crate::error::Error;
+use crate::lock::lock;
 use crate::machine::thread;
 use crate::transfer::Context;
 use sabul_files::disk::Disk;
@@ -159,7 +160,7 @@ impl Session {
         let channel = TransferOptions::default().channel_params()?;
         let cx = &self.inner.cx;
         let next_number = &self.inner.next_number;
-        let mut next_number = next_number.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut next_number = lock(next_number);
         let transfer = take_number(&mut next_number)?;
         let mailbox = cx.router.register(transfer, direction.role())?;
         let direction = direction.for_opener();

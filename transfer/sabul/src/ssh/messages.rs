@@ -1,12 +1,14 @@
 //! Standard error of ssh: forwarded to the user; its last bytes are kept.
 
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
+
+use crate::lock::lock;
 
 /// Ours: number of bytes kept.
 const KEPT: usize = 4096;
@@ -35,7 +37,7 @@ impl Messages {
                 while let Ok(length @ 1..) = from.read(&mut buffer).await {
                     // ssh continues even if standard error has no reader.
                     let _ = std::io::stderr().write_all(&buffer[..length]);
-                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut kept = lock(&kept);
                     kept.extend_from_slice(&buffer[..length]);
                     let old = kept.len().saturating_sub(KEPT);
                     kept.drain(..old);
@@ -50,7 +52,7 @@ impl Messages {
         if let Some(reader) = &mut self.reader {
             let _ = tokio::time::timeout(REST, reader).await;
         }
-        is_refusal(&self.tail.lock().unwrap_or_else(PoisonError::into_inner))
+        is_refusal(&lock(&self.tail))
     }
 }
 

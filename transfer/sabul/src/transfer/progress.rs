@@ -1,7 +1,7 @@
 //! Progress and result of a transfer, shared between its threads and the application.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::channel::{ChannelStats, ReceiverHandle, SenderHandle};
 use crate::error::Error;
+use crate::lock::lock;
 use sabul_files::{Counts, Totals};
 
 /// Most intervals in a report; longer transfers have longer intervals.
@@ -251,7 +252,7 @@ impl SharedProgress {
     }
 
     fn lock(&self) -> MutexGuard<'_, ProgressState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn touch(&self) {

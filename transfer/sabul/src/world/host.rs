@@ -1,6 +1,6 @@
 //! Simulated hosts: a process with tasks and a disk, which can be killed and restarted.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sabul_units::Bytes;
@@ -16,6 +16,7 @@ use crate::connection::{Connection, Stream};
 use crate::control::Succession;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::lock::lock;
 use crate::machine::Machine;
 use crate::paths::PathMemory;
 use crate::policy::SendPolicy;
@@ -81,10 +82,6 @@ pub(super) struct Server {
     /// The disk, independent of processes.
     disk: MemoryDisk,
     faults: Mutex<Vec<Tasks>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Server {

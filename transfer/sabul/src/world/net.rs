@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sabul_net::{Link, LinkConfig};
@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::channel::driver::{Datagrams, Wake};
+use crate::lock::lock;
 use crate::path::OpenPath;
 use crate::seal::{Opener, Sealer, Suite};
 use crate::tls::ChannelSecrets;
@@ -100,7 +101,7 @@ impl Net {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 
     fn now(&self) -> LinkInstant {
@@ -138,8 +139,7 @@ impl Net {
                     *last ^= 1;
                 }
                 if let Some(inbox) = sockets.get(&(connection, role)) {
-                    let mut datagrams =
-                        inbox.datagrams.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut datagrams = lock(&inbox.datagrams);
                     datagrams.push_back(bytes);
                     inbox.ready.notify_one();
                 }
@@ -295,7 +295,7 @@ impl Datagrams for Socket {
     }
 
     fn recv(&self, buffers: &mut RecvBuffers) -> io::Result<usize> {
-        let mut waiting = self.inbox.datagrams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.inbox.datagrams);
         Ok(buffers.fill(address(self.role.other()), std::iter::from_fn(|| waiting.pop_front())))
     }
 

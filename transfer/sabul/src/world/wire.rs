@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use crate::lock::lock;
 use crate::tls::ChannelSecrets;
 
 /// Maximum number of bytes in transit per direction; beyond this, the writer blocks.
@@ -31,10 +32,6 @@ struct Pipe {
 }
 
 type Shared = Arc<Mutex<Pipe>>;
-
-fn lock(pipe: &Shared) -> MutexGuard<'_, Pipe> {
-    pipe.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// One end of a connection.
 #[derive(Debug)]

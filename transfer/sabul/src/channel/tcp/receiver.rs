@@ -1,7 +1,7 @@
 //! Receiving end: puts blocks in order, delivers them, and announces room.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sabul_units::{Instant, Span};
@@ -17,6 +17,7 @@ use super::{
     END, HEADER, KEEPALIVE_INTERVAL, Progress, TcpStart, closed, header, pair, run, silent,
 };
 use crate::connection::Connection;
+use crate::lock::lock;
 
 /// Bytes of a block read at once.
 const SLICE: usize = 16 << 10;
@@ -156,7 +157,7 @@ async fn skip(connection: &mut Connection, mut length: usize) -> Result<(), Chan
 
 impl Intake {
     fn lock(&self) -> MutexGuard<'_, Option<IntakeState>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn note_life(&self) {

@@ -1,7 +1,7 @@
 //! Sending end: takes blocks from the queue of the transfer and keeps them until they are acknowledged.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::ceiling::Member;
 use crate::connection::Connection;
+use crate::lock::lock;
 
 /// Bytes handed to a connection at once; the unit of pacing.
 const SLICE: usize = 64 << 10;
@@ -210,7 +211,7 @@ async fn read_acks(mut connection: Connection, flow: Arc<Flow>) -> Result<(), Ch
 
 impl Flow {
     fn lock(&self) -> MutexGuard<'_, FlowState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Waits for the next block that the receiver has room for, or for the end of the blocks.
