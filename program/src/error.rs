@@ -63,11 +63,6 @@ impl CliError {
         self.failure
     }
 
-    /// Whether a name exists already.
-    pub(crate) fn is_existing(&self) -> bool {
-        self.failure == Some(FailureCode::Unwritable) && self.to_string().contains("' exists;")
-    }
-
     /// Whether the other end does not permit the request.
     pub(crate) fn is_refusal(&self) -> bool {
         self.failure == Some(FailureCode::Refused)

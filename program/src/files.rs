@@ -129,7 +129,7 @@ pub(crate) async fn mv(args: MvArgs) -> Result<u8, CliError> {
             for from in paths {
                 match session.rename(from, to.clone(), !args.no_clobber).await {
                     Ok(()) => {}
-                    Err(Error::Failed(failure)) => {
+                    Err(Error::Exists(failure) | Error::Failed(failure)) => {
                         output::error(&failure);
                         failures.push(failure);
                     }

@@ -372,13 +372,13 @@ impl Target<'_> {
     async fn keep_file(&self, from: &[u8], to: Vec<u8>) -> Result<(), CliError> {
         let mut result = self.rename(from.to_vec(), to.clone()).await;
         for number in 1..KEPT_OF_A_NAME {
-            if !result.as_ref().is_err_and(|error| error.is_existing()) {
+            if !matches!(result, Err(sabul::Error::Exists(_))) {
                 break;
             }
             let numbered = [&to[..], format!(".~{number}~").as_bytes()].concat();
             result = self.rename(from.to_vec(), numbered).await;
         }
-        result
+        Ok(result?)
     }
 
     async fn make_folder(&self, folder: Vec<u8>) -> Result<(), CliError> {
@@ -394,10 +394,10 @@ impl Target<'_> {
         }
     }
 
-    async fn rename(&self, from: Vec<u8>, to: Vec<u8>) -> Result<(), CliError> {
+    async fn rename(&self, from: Vec<u8>, to: Vec<u8>) -> Result<(), sabul::Error> {
         match self.session {
-            Some(session) => Ok(session.rename(from, to, false).await?),
-            None => Ok(rename(&from, &to).map_err(sabul::Error::from)?),
+            Some(session) => session.rename(from, to, false).await,
+            None => Ok(rename(&from, &to)?),
         }
     }
 }

@@ -121,7 +121,8 @@ pub(super) fn read_failure(path: &[u8], error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => FailureCode::NotFound,
         _ => FailureCode::Unreadable,
     };
-    Failure::of_file(code, "read", Printable(path), os_text(error))
+    let advice = if code == FailureCode::NotFound { "; check the name" } else { "" };
+    Failure::of_file(code, "read", Printable(path), os_text(error) + advice)
 }
 
 /// Failure of reading a path below a root.
@@ -131,7 +132,8 @@ pub(super) fn root_read_failure(error: RootError) -> Failure {
         _ if error.is_not_found() => FailureCode::NotFound,
         _ => FailureCode::Unreadable,
     };
-    Failure::of_file(code, "read", error.path(), error.reason())
+    let advice = if code == FailureCode::NotFound { "; check the name" } else { "" };
+    Failure::of_file(code, "read", error.path(), format!("{}{advice}", error.reason()))
 }
 
 /// Failure of writing a path below a root.

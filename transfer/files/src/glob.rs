@@ -103,7 +103,7 @@ pub(super) fn expand(tree: &Tree, pattern: &Path) -> Result<Matches, Failure> {
     let mut search = Search::new(tree, pattern.as_os_str().as_bytes())?;
     search.run()?;
     if search.matches.is_empty() {
-        let text = format!("nothing is called '{}'", pattern.display());
+        let text = format!("no file matches '{}'; check the name or pattern", pattern.display());
         return Err(Failure::new(FailureCode::NotFound, text));
     }
     Ok(Matches::Several(search.matches))

@@ -60,7 +60,7 @@ fn rename_in(
         to = to.join(name).map_err(root_write_failure)?;
     }
     if !replace && kind(&to).is_ok() {
-        return Err(exists(to.as_bytes()));
+        return Err(Failure::existing(Printable(to.as_bytes())));
     }
     disk.rename(&from, &to).map_err(root_write_failure)?;
     for path in [&to, &from] {
@@ -83,7 +83,7 @@ fn rename_as_user(from: &[u8], to: &[u8], name: &[u8], replace: bool) -> Result<
         to.push(OsStr::from_bytes(name));
     }
     if !replace && fs::symlink_metadata(&to).is_ok() {
-        return Err(exists(to.as_os_str().as_bytes()));
+        return Err(Failure::existing(Printable(to.as_os_str().as_bytes())));
     }
     fs::rename(from, &to).map_err(fail)?;
     for path in [&to, from] {
@@ -95,12 +95,12 @@ fn rename_as_user(from: &[u8], to: &[u8], name: &[u8], replace: bool) -> Result<
 }
 
 fn missing(path: &[u8]) -> Failure {
-    Failure::of_file(FailureCode::NotFound, "rename", Printable(path), "no such file or directory")
-}
-
-fn exists(path: &[u8]) -> Failure {
-    let text = format!("'{}' exists; leave out -n to replace it", Printable(path));
-    Failure::new(FailureCode::Unwritable, text)
+    Failure::of_file(
+        FailureCode::NotFound,
+        "rename",
+        Printable(path),
+        "no such file or directory; check the name",
+    )
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ fn wait<T>(future: impl Future<Output = T>) -> Result<T, Error> {
     }
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(THREADS).thread_name("sabul").enable_all().build();
-    let runtime = runtime.map_err(|source| Error::Io { action: "start a runtime", source })?;
+    let runtime = runtime.map_err(Error::io("start a runtime"))?;
     // If another thread was faster, its runtime is used and this runtime is dropped.
     Ok(RUNTIME.get_or_init(|| runtime).block_on(future))
 }

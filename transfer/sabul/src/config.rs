@@ -509,10 +509,7 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
         )));
     }
     if !(1..=MAX_PATHS).contains(&params.paths) {
-        return Err(Error::Config(format!(
-            "{} paths are not possible: choose from 1 to {MAX_PATHS} local addresses",
-            params.paths
-        )));
+        return Err(too_many_paths(params.paths.into()));
     }
     if params.paths > 1 && params.control_feedback {
         return Err(Error::Config(
@@ -522,6 +519,13 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
         ));
     }
     check_rate_limit(params.rate_limit_bps)
+}
+
+/// Error of a transfer over this number of paths.
+pub(crate) fn too_many_paths(count: usize) -> Error {
+    let text =
+        format!("{count} paths are not possible: choose from 1 to {MAX_PATHS} local addresses");
+    Error::Config(text)
 }
 
 /// Rejects a controller that this end does not have; only senders need the controller.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use sabul_files::os_text;
-use sabul_udp::UdpError;
+use sabul_udp::{UdpError, bind_advice};
 use sabul_wire::control::{Failure, FailureCode};
 
 use crate::channel::ChannelError;
@@ -59,6 +59,8 @@ pub enum Error {
     NoSpace(String),
     /// No permission at the destination.
     Permission(String),
+    /// The destination exists already and may not be replaced.
+    Exists(Failure),
     /// Another failure, detected here or reported by the peer.
     Failed(Failure),
     /// A server could not be started or reached through ssh.
@@ -72,12 +74,19 @@ pub enum Error {
     },
     /// A user on either side stopped the operation.
     Cancelled,
+    /// A TCP port could not be opened.
+    Listen {
+        /// Requested address.
+        address: SocketAddr,
+        /// Error of the operating system.
+        source: io::Error,
+    },
     /// A UDP socket could not be opened or connected.
     Udp(UdpError),
     /// The operating system refused an operation.
     Io {
-        /// The attempted action.
-        action: &'static str,
+        /// The attempted action, with its object.
+        action: String,
         /// Error of the operating system.
         source: io::Error,
     },
@@ -149,7 +158,7 @@ impl Error {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Ssh { kind, .. } => *kind,
-            Self::Udp(_) | Self::Io { .. } => ErrorKind::Failure,
+            Self::Listen { .. } | Self::Udp(_) | Self::Io { .. } => ErrorKind::Failure,
             _ => ErrorKind::of(self.code()),
         }
     }
@@ -167,9 +176,11 @@ impl Error {
             Self::Verification(_) => FailureCode::Verification,
             Self::NoSpace(_) => FailureCode::NoSpace,
             Self::Permission(_) => FailureCode::Permission,
-            Self::Failed(failure) => failure.code,
+            Self::Exists(failure) | Self::Failed(failure) => failure.code,
             Self::Cancelled => FailureCode::Cancelled,
-            Self::Ssh { .. } | Self::Udp(_) | Self::Io { .. } => FailureCode::Internal,
+            Self::Ssh { .. } | Self::Listen { .. } | Self::Udp(_) | Self::Io { .. } => {
+                FailureCode::Internal
+            }
         }
     }
 
@@ -177,9 +188,14 @@ impl Error {
     pub(crate) fn socket_error(&self) -> Option<&io::Error> {
         match self {
             Self::Udp(error) => Some(error.io_error()),
-            Self::Io { source, .. } => Some(source),
+            Self::Listen { source, .. } | Self::Io { source, .. } => Some(source),
             _ => None,
         }
+    }
+
+    /// Converts an error of the operating system; `action` names the attempt with its object.
+    pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { action: action.into(), source }
     }
 
     /// Converts an error of the TLS handshake with the listener at `address`.
@@ -237,8 +253,14 @@ impl fmt::Display for Error {
                 waited.as_secs_f64(),
                 address.port()
             ),
-            Self::Failed(failure) => failure.fmt(f),
+            Self::Exists(failure) | Self::Failed(failure) => failure.fmt(f),
             Self::Cancelled => f.write_str("the transfer was cancelled"),
+            Self::Listen { address, source } => write!(
+                f,
+                "cannot listen on TCP address {address}: {}{}",
+                os_text(source),
+                bind_advice(source.kind())
+            ),
             Self::Udp(error) => error.fmt(f),
             Self::Io { action, source } => write!(f, "cannot {action}: {}", os_text(source)),
         }
@@ -248,9 +270,11 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Unreachable { source, .. } | Self::Io { source, .. } => Some(source),
+            Self::Unreachable { source, .. }
+            | Self::Listen { source, .. }
+            | Self::Io { source, .. } => Some(source),
             Self::Udp(error) => Some(error),
-            Self::Failed(failure) => Some(failure),
+            Self::Exists(failure) | Self::Failed(failure) => Some(failure),
             _ => None,
         }
     }
@@ -260,7 +284,7 @@ impl std::error::Error for Error {
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
         match error {
-            Error::Failed(failure) => failure.clone(),
+            Error::Exists(failure) | Error::Failed(failure) => failure.clone(),
             _ => Self::new(error.code(), error.to_string()),
         }
     }
@@ -276,6 +300,7 @@ impl From<Failure> for Error {
             FailureCode::BadSetting => Self::Config(failure.message),
             FailureCode::Timeout => Self::PeerGone(failure.message),
             FailureCode::Cancelled => Self::Cancelled,
+            _ if failure.is_existing() => Self::Exists(failure),
             _ => Self::Failed(failure),
         }
     }
@@ -287,7 +312,7 @@ impl From<ChannelError> for Error {
             ChannelError::Silent(_) | ChannelError::Tcp(_) => Self::PeerGone(error.to_string()),
             ChannelError::NoPath { address, waited } => Self::UdpBlocked { address, waited },
             ChannelError::Path(text) => Self::Config(text),
-            ChannelError::Io(source) => Self::Io { action: "use the UDP socket", source },
+            ChannelError::Io(source) => Self::io("use the UDP socket of a transfer")(source),
             ChannelError::Stopped => Self::Cancelled,
             ChannelError::Config(error) => error.into(),
             ChannelError::Peer(_)

@@ -106,12 +106,8 @@ impl Bound {
 
     fn at(config: ListenerConfig) -> Result<Self, Error> {
         let (tcp, udp) = bind_both(&config)?;
-        let address =
-            tcp.local_addr().map_err(|source| Error::Io { action: "learn the port", source })?;
-        let internal = |error: TlsError| Error::Io {
-            action: "make an identity",
-            source: io::Error::other(error),
-        };
+        let address = bound_address(&tcp)?;
+        let internal = |error: TlsError| Error::io("make an identity")(io::Error::other(error));
         let identity = match &config.standing {
             Some(standing) => Arc::clone(&standing.identity),
             None => Arc::new(Identity::generate().map_err(internal)?),
@@ -143,8 +139,7 @@ impl Bound {
     /// If a thread cannot be started, or the runtime rejects the port.
     pub fn listen(self) -> Result<Listener, Error> {
         let Self { config, tcp, udp, address, ticket, tls } = self;
-        let tcp = TcpListener::from_std(tcp)
-            .map_err(|source| Error::Io { action: "listen on TCP", source })?;
+        let tcp = TcpListener::from_std(tcp).map_err(|source| Error::Listen { address, source })?;
         let demux = udp.start()?;
         let (accepted, sessions) = mpsc::channel(SESSIONS_WAITING);
         let gate = Gate {
@@ -254,10 +249,9 @@ fn is_ipv6_missing(error: &io::Error) -> bool {
 fn bind_both(config: &ListenerConfig) -> Result<(std::net::TcpListener, DemuxPort), Error> {
     let mut attempt = 1;
     loop {
-        let tcp = listen_on(config.address)
-            .map_err(|source| Error::Io { action: "listen on TCP", source })?;
-        let address =
-            tcp.local_addr().map_err(|source| Error::Io { action: "learn the port", source })?;
+        let address = config.address;
+        let tcp = listen_on(address).map_err(|source| Error::Listen { address, source })?;
+        let address = bound_address(&tcp)?;
         match DemuxPort::bind(address, &config.sockets) {
             Ok(udp) => return Ok((tcp, udp)),
             Err(error) if config.address.port() != 0 || attempt >= PORT_ATTEMPTS => {
@@ -266,6 +260,10 @@ fn bind_both(config: &ListenerConfig) -> Result<(std::net::TcpListener, DemuxPor
             Err(_) => attempt += 1,
         }
     }
+}
+
+fn bound_address(tcp: &std::net::TcpListener) -> Result<SocketAddr, Error> {
+    tcp.local_addr().map_err(Error::io("read the address of the TCP socket"))
 }
 
 /// Binds a non-blocking TCP port, as tokio requires.

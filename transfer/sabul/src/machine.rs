@@ -123,7 +123,7 @@ pub(crate) fn on_thread(
 ) -> Result<(), Error> {
     // Jobs report their end when they are dropped, so a panic is reported too.
     start(reserved, name, move || drop(panic::catch_unwind(AssertUnwindSafe(run))))
-        .map_err(|source| Error::Io { action: "start a thread", source })
+        .map_err(Error::io(format!("start the thread {name}")))
 }
 
 fn start(

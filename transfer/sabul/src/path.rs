@@ -190,9 +190,8 @@ fn send_hello(
     let mut body = [0; HELLO_BYTES - HEADER_LEN - TAG_LEN];
     body[..8].copy_from_slice(&challenge);
     body[8..16].copy_from_slice(&micros(elapsed).to_be_bytes());
-    let datagram = seal(sealer, Kind::Hello, connection, number, &body).map_err(|error| {
-        Error::Io { action: "seal a packet", source: std::io::Error::other(error) }
-    })?;
+    let datagram = seal(sealer, Kind::Hello, connection, number, &body)
+        .map_err(|error| Error::io("seal a packet")(std::io::Error::other(error)))?;
     // A failed send is not fatal: the next hello may pass.
     if let Err(error) = socket.send(&datagram, datagram.len(), None, Ecn::NotEct) {
         debug!(%error, "a hello was not sent");
@@ -251,7 +250,7 @@ pub(crate) fn connect(
     suite: Suite,
     attempt: &Attempt,
 ) -> Result<Option<OpenPath>, Error> {
-    let io = |action| move |source| Error::Io { action, source };
+    let io = |action| move |source| Error::io(format!("{action} {peer}"))(source);
     let socket = socket_to(peer, local, options)?;
     let connection = ConnectionId(secrets.connection_id);
     let mut sealer = Sealer::new(suite, secrets.to_listener);
@@ -274,8 +273,8 @@ pub(crate) fn connect(
             gap = (gap * 2).min(HELLO_GAP_MAX);
         }
         let timeout = next_hello.saturating_duration_since(Instant::now());
-        socket.wait(Wait::READABLE, Some(timeout)).map_err(io("wait for UDP packets"))?;
-        if socket.recv(&mut buffers).map_err(io("receive UDP packets"))? == 0 {
+        socket.wait(Wait::READABLE, Some(timeout)).map_err(io("wait for UDP packets from"))?;
+        if socket.recv(&mut buffers).map_err(io("receive UDP packets from"))? == 0 {
             continue;
         }
         for datagram in buffers.datagrams() {
@@ -454,7 +453,7 @@ impl DemuxPort {
         thread::Builder::new()
             .name("sabul-demux".to_owned())
             .spawn(move || served.run())
-            .map_err(|source| Error::Io { action: "start a thread", source })?;
+            .map_err(Error::io("start the thread sabul-demux"))?;
         Ok(Demux { shared, waker })
     }
 }
@@ -469,9 +468,8 @@ impl Demux {
         buffer_bytes: usize,
     ) -> Result<Expectation, Error> {
         let mut challenge = [0; 8];
-        aws_lc_rs::rand::fill(&mut challenge).map_err(|_| Error::Io {
-            action: "get randomness",
-            source: std::io::Error::other("the system gives none"),
+        aws_lc_rs::rand::fill(&mut challenge).map_err(|_| {
+            Error::io("get random bytes")(std::io::Error::other("the system returns no bytes"))
         })?;
         // Zero means no challenge.
         challenge[0] |= 1;

@@ -26,7 +26,7 @@ use crate::access::User;
 use crate::budget::{BlockLoan, Initiator, Loan};
 use crate::config::{
     Carrier, Direction, LocalDestination, MeasureLimit, RemoteDestination, Service,
-    TransferOptions, check_params,
+    TransferOptions, check_params, too_many_paths,
 };
 use crate::connection::Connection;
 use crate::control::{Control, Ending, Requests, Router, Succession};
@@ -392,7 +392,7 @@ impl Session {
                     bind.len()
                 )));
             }
-            params.paths = u8::try_from(bind.len()).unwrap_or(u8::MAX);
+            params.paths = u8::try_from(bind.len()).map_err(|_| too_many_paths(bind.len()))?;
             params.block_bytes = params.block_bytes.min(BLOCK_BYTES_OF_PATHS);
             check_params(&params)?;
         }

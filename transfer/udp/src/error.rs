@@ -46,15 +46,20 @@ impl UdpError {
     }
 }
 
+/// Advice to a user after an address could not be bound or connected, with a leading semicolon; empty without advice.
+pub const fn bind_advice(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrInUse => "; choose another port or end the program that holds it",
+        io::ErrorKind::AddrNotAvailable => "; choose an address of this machine",
+        io::ErrorKind::PermissionDenied => "; choose a port above 1023 or run with the right",
+        io::ErrorKind::NetworkUnreachable => "; check this machine's routes to that address",
+        _ => "",
+    }
+}
+
 impl fmt::Display for UdpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let advice = match self.io_error().kind() {
-            io::ErrorKind::AddrInUse => "; choose another port or end the program that holds it",
-            io::ErrorKind::AddrNotAvailable => "; choose an address of this machine",
-            io::ErrorKind::PermissionDenied => "; choose a port above 1023 or run with the right",
-            io::ErrorKind::NetworkUnreachable => "; check this machine's routes to that address",
-            _ => "",
-        };
+        let advice = bind_advice(self.io_error().kind());
         match self {
             Self::Bind { address, source } => {
                 write!(f, "cannot bind UDP address {address}: {source}{advice}")

@@ -36,7 +36,7 @@ mod sockopt;
 mod wait;
 
 pub use ecn::Ecn;
-pub use error::UdpError;
+pub use error::{UdpError, bind_advice};
 pub use options::{Capabilities, SocketOptions};
 pub use recv::{Datagram, MAX_BATCH, RecvBuffers};
 pub use send::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, SendOutcome, SendStatus};

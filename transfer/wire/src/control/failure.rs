@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{MAX_TEXT, bounds};
 
+/// End of the text about a file that may not be replaced.
+const EXISTS: &str = " exists; leave out -n to replace it";
+
 /// Cause of a failure, in a form that crosses the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -125,6 +128,16 @@ impl Failure {
         Self::new(FailureCode::Protocol, message)
     }
 
+    /// Makes the failure of an action that may not replace the file at this printable path.
+    pub fn existing(path: impl fmt::Display) -> Self {
+        Self::new(FailureCode::Unwritable, format!("'{path}'{EXISTS}"))
+    }
+
+    /// Returns whether [`Self::existing`] made this failure, here or at the peer.
+    pub fn is_existing(&self) -> bool {
+        self.code == FailureCode::Unwritable && self.message.ends_with(EXISTS)
+    }
+
     /// Returns the parts of a text made by [`Self::of_file`].
     pub fn file_action(&self) -> Option<FileAction<'_>> {
         let (action, rest) = self.message.strip_prefix("cannot ")?.split_once(" '")?;
@@ -167,6 +180,8 @@ mod tests {
             assert_eq!(failure.file_action(), Some(parts), "{failure}");
             assert!(failure.names_file("other"));
         }
+        assert!(Failure::existing("a").is_existing());
+        assert!(!Failure::new(FailureCode::Unwritable, "'a' exists").is_existing());
         let other = Failure::new(FailureCode::Changed, "'a' grew");
         assert_eq!(other.file_action(), None);
         assert_eq!(other.on_machine("far"), "'far:a' grew");

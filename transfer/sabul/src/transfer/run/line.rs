@@ -42,7 +42,7 @@ impl Run {
                 Err(Wait::Thread(source)) => {
                     let alone = self.cx.endpoint.memory.ends() == 0;
                     if alone && began.elapsed() > THREAD_TIMEOUT {
-                        return Err(Error::Io { action: "start a thread", source });
+                        return Err(Error::io("start the threads of a transfer")(source));
                     }
                     // Without the pause, the memory that the attempt returned would wake this task at once.
                     tokio::time::sleep(THREAD_PAUSE).await;
