@@ -35,7 +35,7 @@ def copy(program, home, source):
             if time.monotonic() > deadline:
                 raise SystemExit(f"{program} serve did not start")
             time.sleep(0.01)
-        # What earlier runs left to write does not count.
+        # Writing that earlier runs left behind does not count.
         os.sync()
         began = time.monotonic()
         subprocess.run([program, "cp", "-q", "-r", "--fresh", "--ticket", ticket, source, "sabul:///"], check=True, timeout=120, **quiet)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is handed out: for each target a static program, as a tarball and as a Debian package, with their hashes.
+# Release files: for each target a static program, as a tarball and as a Debian package, with their hashes.
 #
 # packaging/dist.sh OUT TARGET...; needs the targets of rustup and for each of them a C compiler with musl's headers,
 # which it names where there is none. CC_<target> and CARGO_TARGET_<TARGET>_LINKER name others.

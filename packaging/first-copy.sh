@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The first five minutes of somebody new: two clean Debian machines, from the package to a first verified copy over a
-# real sshd, one command each, with the time that each takes. What it prints is the transcript.
+# Test of a first installation: two clean Debian machines, from the package to a first verified copy over a real sshd.
+# Each step is one command. The output is a transcript with the time of each command.
 #
 # packaging/first-copy.sh FILE; FILE is a Debian package, or a program as `cargo install` leaves it. Needs root and
 # debootstrap, or BASE, a Debian root with openssh-server and openssh-client, which is copied.
@@ -37,7 +37,7 @@ for host in near far; do
     ln -s pts/ptmx "$root/dev/ptmx"
     echo "127.0.0.1 far" >>"$root/etc/hosts"
 done
-# What everybody has who uses ssh: a key that the other machine knows.
+# The usual setup of a user of ssh: a key that the other machine accepts.
 mkdir -p -m 700 "$WORK"/{near,far}/root/.ssh
 ssh-keygen -q -t ed25519 -N '' -f "$WORK/near/root/.ssh/id_ed25519"
 cp "$WORK/near/root/.ssh/id_ed25519.pub" "$WORK/far/root/.ssh/authorized_keys"

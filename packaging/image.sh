@@ -43,7 +43,7 @@ layer() { # FOLDER
 if [ -n "$base" ]; then
     name=sabul-lab
     layer "$base"
-    # What `sabul lab` needs of the machine; the engine gives it: --cap-add, --device.
+    # Capabilities and devices that `sabul lab` needs; the engine grants them by --cap-add and --device.
     run='"Cmd":["/bin/bash"],"WorkingDir":"/root","Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],"Labels":{"sabul.needs":"--cap-add SYS_ADMIN --cap-add NET_ADMIN --device /dev/net/tun"}'
 else
     name=sabul

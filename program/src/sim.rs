@@ -39,7 +39,7 @@ pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
             let folder = runs::folder(dir, index, count);
             match result {
                 Ok(finished) => runs::write(&folder, run, finished)?,
-                Err(_) => runs::forget(&folder)?,
+                Err(_) => runs::remove_manifest(&folder)?,
             }
         }
     }

@@ -75,7 +75,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
         findings.extend(house::check_size(file));
         findings.extend(house::check_machine_paths(file));
         findings.extend(house::check_reminders(file));
-        findings.extend(words::check_openings(file));
+        findings.extend(words::check_sentences(file));
     }
     findings.extend(policy::check_policy(packages, files));
     findings.extend(policy::check_oldest_rust(packages, files));

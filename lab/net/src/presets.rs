@@ -131,7 +131,7 @@ pub fn presets() -> Vec<PathPreset> {
             "low orbit: 15 Mb/s up, 150 Mb/s down, 33 ms round trip that moves by 7 ms, 0.1 s of \
              silence every 15 s, 0.4 % loss",
             "Round trip: 33 ms, Starlink's median of the United States at peak hours (SpaceX, March \
-             2024). Of that, up to 14 ms of jitter each way: two packets in turn differ by 7/15 × \
+             2024). Up to 14 ms of it are jitter, each way: two packets in turn differ by 7/15 × \
              14 = 6.5 ms on average, near the 6.7 ms that Huston measured (A transport protocol's \
              view of Starlink, APNIC, 17 May 2024). Reconfiguration every 15 s: A Multifaceted Look \
              at Starlink Performance, arXiv:2310.09242. Loss: Huston has 1 to 2 % that is no \

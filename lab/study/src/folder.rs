@@ -18,7 +18,7 @@ impl<'a> Folder<'a> {
     /// Starts to fill an existing folder. Removes the manifest of an earlier experiment, because
     /// its results are no longer complete.
     pub(crate) fn begin(dir: &'a Path) -> io::Result<Self> {
-        forget(dir)?;
+        remove_manifest(dir)?;
         Ok(Self { dir, files: Vec::new() })
     }
 
@@ -49,7 +49,7 @@ impl<'a> Folder<'a> {
 }
 
 /// Removes the manifest, so that the folder no longer counts as results.
-pub(crate) fn forget(dir: &Path) -> io::Result<()> {
+pub(crate) fn remove_manifest(dir: &Path) -> io::Result<()> {
     remove(&dir.join(MANIFEST))
 }
 
@@ -79,8 +79,8 @@ mod tests {
         folder.remove_others(&["a.txt", "b.txt", "c.txt"]).unwrap();
         assert!(!has("a.txt") && has("b.txt"));
         folder.end(|files| Ok(files.join(","))).unwrap();
-        forget(dir.path()).unwrap();
-        forget(dir.path()).unwrap();
+        remove_manifest(dir.path()).unwrap();
+        remove_manifest(dir.path()).unwrap();
         assert!(!has(MANIFEST));
     }
 }

@@ -264,8 +264,8 @@ fn write_files(
 ///
 /// # Errors
 /// If the manifest cannot be removed.
-pub fn forget(dir: &Path) -> Result<(), Error> {
-    folder::forget(dir).map_err(|error| cannot_write(dir, &error))
+pub fn remove_manifest(dir: &Path) -> Result<(), Error> {
+    folder::remove_manifest(dir).map_err(|error| cannot_write(dir, &error))
 }
 
 /// Writes the page and the table of all runs of a sweep.

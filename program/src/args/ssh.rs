@@ -56,7 +56,7 @@ impl SshArgs {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "clap wants a result")]
+#[expect(clippy::unnecessary_wraps, reason = "clap requires a result")]
 fn parse_push(file: &str) -> Result<Push, Infallible> {
     Ok(if file.is_empty() { Push::Own } else { Push::File(file.into()) })
 }

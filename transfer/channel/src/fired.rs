@@ -84,7 +84,7 @@ mod tests {
             log.note(Instant::ZERO + Span::from_millis(n), "expiry", "silent");
         }
         let first = log.next().unwrap();
-        assert_eq!(first.at, Instant::ZERO + Span::from_millis(1), "the oldest is forgotten");
+        assert_eq!(first.at, Instant::ZERO + Span::from_millis(1), "the oldest is dropped");
         assert_eq!(
             first.to_json("flow:a"),
             r#"{"t_s":0.001000,"source":"flow:a","event":"timer","timer":"expiry","why":"silent"}"#

@@ -12,7 +12,7 @@ pub const MEANINGS: &[(&str, &str, &str)] = &[
     (
         "cap",
         "a configured rate limit: --bwlimit, --rate, a server's --bwlimit-total",
-        "raise that rate, if more is wanted",
+        "raise that rate, if more is needed",
     ),
     (
         "path",

@@ -139,7 +139,7 @@ pub struct ProgressJson {
     pub is_total_certain: bool,
     /// Content that arrived since the last line, in bit/s.
     pub goodput_bps: f64,
-    /// Time for which the peer has owed an answer over UDP, in seconds.
+    /// Time for which an answer of the peer over UDP has been due, in seconds.
     pub silence_s: f64,
     /// Smoothed RTT in milliseconds.
     pub rtt_ms: f64,

@@ -68,7 +68,7 @@ impl Rights {
         Ok(rights)
     }
 
-    /// Returns whether the set has this right. Who may read may list.
+    /// Returns whether the set has this right. The right to read includes the right to list.
     pub fn allow(self, right: Right) -> bool {
         let has =
             |wanted: Right| Right::ALL.iter().zip(self.0).any(|(it, has)| has && *it == wanted);

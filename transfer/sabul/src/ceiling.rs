@@ -185,22 +185,26 @@ mod tests {
 
     const MBPS: u64 = 1_000_000;
 
-    /// Runs endpoints that use their shares up to `wants` Mb/s; returns their last rates in Mb/s.
-    fn shares(ceiling: &Ceiling, rounds: u64, wants: &[u64]) -> Vec<u64> {
-        let mut members: Vec<Member> = wants.iter().map(|_| ceiling.join()).collect();
-        let mut sent = vec![0; wants.len()];
+    /// Runs endpoints that use their shares up to `demands` Mb/s; returns their last rates in Mb/s.
+    fn shares(ceiling: &Ceiling, rounds: u64, demands: &[u64]) -> Vec<u64> {
+        let mut members: Vec<Member> = demands.iter().map(|_| ceiling.join()).collect();
+        let mut sent = vec![0; demands.len()];
         for round in 0..rounds {
             let now = Instant::ZERO + Span::from_millis(round * 100);
             for (at, member) in members.iter_mut().enumerate() {
                 member.update(now, sent[at]);
             }
             for (at, member) in members.iter().enumerate() {
-                sent[at] += share_of(member).min(wants[at] * MBPS) / 80;
+                sent[at] += share_of(member).min(demands[at] * MBPS) / 80;
             }
         }
         let all: u64 = members.iter().map(share_of).sum();
         assert!(all <= ceiling.total_bps().unwrap(), "{all}");
-        members.iter().zip(wants).map(|(it, want)| share_of(it).min(want * MBPS) / MBPS).collect()
+        members
+            .iter()
+            .zip(demands)
+            .map(|(it, demand)| share_of(it).min(demand * MBPS) / MBPS)
+            .collect()
     }
 
     fn share_of(member: &Member) -> u64 {

@@ -9,7 +9,7 @@
 //!     above:                 16
 //!     and before any loss at least cwnd / 20
 //! On a loss event:  W = cwnd, or 0.9 cwnd if it was below W; cwnd = 0.8 × flight, half of it up to 14
-//! On a timeout:     W is forgotten
+//! On a timeout:     W is cleared
 //! States, invariants:   `window`.
 
 use sabul_cc::registry::{Entry, Family};

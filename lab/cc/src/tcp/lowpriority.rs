@@ -27,9 +27,9 @@ use super::highspeed::HighSpeed;
 const INFERENCE_ROUNDS: u64 = 3;
 /// [TCPLP] Weight of a new delay in the average.
 const AVERAGE_WEIGHT: f64 = 0.125;
-/// DEV-031: a receiver may delay an ACK until the next packet, which is no delay of the path. Of
-/// this many samples in a row, one was not delayed. In smaller windows the next packet is too far
-/// away for such samples.
+/// DEV-031: a receiver may delay an ACK until the next packet, which is no delay of the path. At
+/// least one sample of this many in a row was not delayed. In smaller windows the next packet is
+/// too far away for such samples.
 const SAMPLES: usize = 2;
 const WINDOW_MIN: f64 = 4.0;
 
@@ -66,7 +66,7 @@ struct Delays {
 }
 
 impl Delays {
-    const fn forget(&mut self) {
+    const fn clear(&mut self) {
         self.recent = [f64::INFINITY; SAMPLES];
         self.average = None;
     }
@@ -153,7 +153,7 @@ impl<L: Law> Law for LowPriority<L> {
         let cwnd = window.cwnd();
         if window.is_recovering() {
             // The window has just shrunk; the queue drains and fills again.
-            return self.delays.forget();
+            return self.delays.clear();
         }
         if !self.is_congested(acked, cwnd, &rtt) {
             return;
@@ -169,7 +169,7 @@ impl<L: Law> Law for LowPriority<L> {
         }
         self.inference_until = Some(cx.now + rtt.smoothed * INFERENCE_ROUNDS);
         self.first_after = acked.next;
-        self.delays.forget();
+        self.delays.clear();
     }
 
     fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context<'_>) -> f64 {
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn early_indications_drain_the_queue_of_slow_start() {
         let mut driven = measured(1000.0, NewReno);
-        driven.law.delays.forget();
+        driven.law.delays.clear();
         arrive(&mut driven, 1..=2, Span::ZERO, SLOW);
         assert_eq!(driven.limits().window.unwrap().0, 500);
         arrive(&mut driven, 1003..=1004, SLOW, SLOW);

@@ -210,7 +210,7 @@ const SENDER_EVENTS: [Act<Talk>; 4] = [
 
 fn sender_table() -> String {
     let mut text = String::from(
-        "What a sender does: rules | state | event | what leaves | what it waits for then\n",
+        "Actions of a sender: rules | state | event | sent packets | condition of the next action\n",
     );
     for (rules, cc, policy) in RULES {
         for (state, reach) in SENDER_STATES {
@@ -342,7 +342,7 @@ const RECEIVER_EVENTS: [Act<Inlet>; 8] = [
 
 fn receiver_table() -> String {
     let mut text = String::from(
-        "What a receiver does: rules | state | event | reports within 20 ms | whether it then has \
+        "Actions of a receiver: rules | state | event | reports within 20 ms | whether it then has \
          something to wait for\n",
     );
     for (rules, cc, policy) in RULES {

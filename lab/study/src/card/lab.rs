@@ -19,9 +19,9 @@ use sabul_units::count;
 
 /// Explains which processor time is counted and which is not.
 pub(super) const COST: &str = "Processor time is that of the threads of the flows' hosts, system calls \
-    included, all flows together; 100 % is one processor. What the kernel does as packets come in, TCP's \
-    answers to acknowledgements among it, is not attributed to anybody and not in it: numbers of the \
-    kernel's TCP are too small by that. MHz/Mbps is the share of a processor × its clock ÷ goodput.";
+    included, all flows together; 100 % is one processor. The kernel's work for arriving packets, including \
+    TCP's answers to acknowledgements, belongs to no thread and is not counted: numbers of the kernel's \
+    TCP are too small by that. MHz/Mbps is the share of a processor × its clock ÷ goodput.";
 
 /// Lab-specific part of a card.
 #[derive(Clone, Debug, Serialize)]
@@ -89,8 +89,8 @@ impl LabPart {
             })
             .table();
         let text = format!(
-            "Measured on {}. Before each run its path is calibrated. Of an invalid run nothing is \
-             shown: {INVALID}.",
+            "Measured on {}. Before each run its path is calibrated. An invalid run shows no \
+             results: {INVALID}.",
             self.machine.line(),
         );
         Section::new("Machine and validity", text).with_item(Item::Table(table))

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rival_is_forgotten_after_half_a_minute_without_evidence() {
+    fn a_rival_is_removed_after_half_a_minute_without_evidence() {
         let mut competitor = CompetitorDetector::none();
         (0..3).for_each(|n| drain(&mut competitor, 3 * n, 0.02));
         drain(&mut competitor, 30, 0.006);

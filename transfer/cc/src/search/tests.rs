@@ -25,7 +25,7 @@ fn a_train_that_arrives_in_batches_is_timed_from_its_head() {
         search.on_ack(&acked, &Context::without_chance(&moment));
         search.estimate
     };
-    // 32 packets arrive at once. Of the next 128 the first 45 arrive together, the others 1 ms later: 83
+    // 32 packets arrive at once. The first 45 of the next 128 arrive together, the others 1 ms later: 83
     // × 12 000 bit in a millisecond.
     assert_eq!(ack(32, 32, 50.0), None);
     assert_eq!(ack(77, 160, 151.0), None);

@@ -1,7 +1,7 @@
 //! ACK timer, and a log of ACKs until the sender confirms them.
 //!
 //! Source: [SABUL §II-C]: an ACK each SYN interval when something new has arrived.
-//! States:      nothing new ⇄ wanted, until the next may leave
+//! States:      nothing new ⇄ needed, until the next may leave
 
 use std::collections::VecDeque;
 
@@ -66,7 +66,7 @@ impl Acks {
         self.overflowed > self.overflow_reported
     }
 
-    /// When the next ACK leaves, if an ACK is wanted.
+    /// When the next ACK leaves, if an ACK is needed.
     pub(super) fn due(&self) -> Option<Instant> {
         self.is_wanted.then_some(self.next)
     }
@@ -84,7 +84,7 @@ impl Acks {
         self.serial
     }
 
-    /// Processes a confirmation: forgets older ACKs and returns when this ACK left and its list.
+    /// Processes a confirmation: removes older ACKs and returns when this ACK left and its list.
     pub(super) fn confirm(&mut self, serial: u64) -> Option<(Instant, Vec<NumberRange>)> {
         while self.log.front().is_some_and(|logged| logged.serial <= serial) {
             let logged = self.log.pop_front()?;

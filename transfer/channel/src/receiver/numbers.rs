@@ -12,7 +12,7 @@ use sabul_wire::{LossPolicy, MAX_RANGES, NumberRange};
 use super::reorder::Gaps;
 use crate::interval_set::IntervalSet;
 
-/// Ours: packet numbers this far below the largest are forgotten and count as replayed.
+/// Ours: packet numbers this far below the largest are dropped and count as replayed.
 pub(crate) const REPLAY_WINDOW: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -73,11 +73,11 @@ impl Numbers {
         }
         if number.0 > expected {
             let gap = NumberRange { first: expected, last: number.0 - 1 };
-            let forgotten = number.0.saturating_sub(REPLAY_WINDOW);
+            let dropped = number.0.saturating_sub(REPLAY_WINDOW);
             self.missing.insert(gap);
-            self.missing.remove_below(forgotten);
+            self.missing.remove_below(dropped);
             if self.policy == LossPolicy::Current {
-                self.unconfirmed.remove_below(forgotten);
+                self.unconfirmed.remove_below(dropped);
                 self.gaps.open(now, gap);
             }
         }

@@ -77,7 +77,7 @@ impl Gaps {
             return true;
         };
         if gap.first > number.0 {
-            // Reported long ago, and forgotten since.
+            // Reported long ago, and removed since.
             return true;
         }
         self.advance(now);

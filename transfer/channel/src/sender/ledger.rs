@@ -133,7 +133,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets everything before `seq`, which has arrived.
+    /// Removes everything before `seq`, which has arrived.
     pub(super) fn acknowledge(&mut self, seq: SeqNo) {
         self.pieces.acknowledge(seq);
         self.loss_list.remove_below(seq.0);
@@ -232,7 +232,7 @@ impl Pieces {
         let rest = piece.range.shorten(most);
         Some((piece.range, rest))
     }
-    /// Forgets everything before `seq`.
+    /// Removes everything before `seq`.
     pub(super) fn acknowledge(&mut self, seq: SeqNo) {
         let count = seq.0.saturating_sub(self.first.0).min(self.ring.len() as u64);
         self.ring.drain(..usize::try_from(count).unwrap_or(self.ring.len()));
@@ -325,7 +325,7 @@ impl Numbers {
     pub(super) const fn named(&self) -> u64 {
         self.named
     }
-    /// Forgets the oldest transmissions up to `largest` that carry no unacknowledged data.
+    /// Removes the oldest transmissions up to `largest` that carry no unacknowledged data.
     pub(super) fn trim(&mut self, largest: PacketNumber, acknowledged: SeqNo) {
         while let Some(sent) = self.ring.front() {
             if self.first > largest || sent.seq.is_some_and(|seq| seq >= acknowledged) {

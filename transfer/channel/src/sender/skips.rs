@@ -27,7 +27,7 @@ use crate::receiver::reorder::WINDOW_MAX;
 const DISTANCE_MIN: u64 = 256;
 /// Ours: the distance doubles each time up to this.
 const DISTANCE_MAX: u64 = 1 << 16;
-/// A receiver may have forgotten missing numbers that are this far behind.
+/// A receiver may have dropped missing numbers that are this far behind.
 const WATCH_NUMBERS: u64 = REPLAY_WINDOW;
 
 /// Ours: rounds of full lists without the watched number. For an honest peer all these ACKs must be
@@ -67,7 +67,7 @@ pub(super) struct Skips {
 }
 
 /// Count of missing numbers that the peer reported within the last one to two [`REPLAY_WINDOW`]s.
-/// Lists hold no older numbers, because receivers forget them.
+/// Lists hold no older numbers, because receivers drop them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Named {
     /// Index of the window that contains the next number to be sent.

@@ -137,7 +137,7 @@ impl OwnAddress {
         self.change.notify_one();
     }
 
-    /// Whether an announcement is due, after this silence of a peer that owes something.
+    /// Whether an announcement is due, after this silence of a peer from which a packet is due.
     pub(super) fn announces(&mut self, now: Instant, silence: Span) -> bool {
         let is_due = self.next_announcement.is_some_and(|due| now >= due);
         if silence < ANNOUNCE_AFTER && !is_due {

@@ -95,7 +95,7 @@ impl ChannelEndpoint for ReceiverEndpoint {
                 sink.fired(self.clock.start_moment(), fired);
             }
         }
-        // While the application processes blocks, the sender owes nothing.
+        // While the application processes blocks, no packet of the sender is due.
         if self.silence.is_over(now, self.last_received, self.blocks_out == 0) {
             return Err(ChannelError::Silent(self.silence.limit().into()));
         }
@@ -327,7 +327,7 @@ impl ReceiverEndpoint {
         }
         let silence = match self.blocks_out {
             0 => now.since(self.last_received),
-            // The sender owes nothing.
+            // No packet of the sender is due.
             _ => Span::ZERO,
         };
         if let Some(is_silent) = self.own_address.check(now, silence, false)

@@ -155,7 +155,7 @@ impl ChannelEndpoint for SenderEndpoint {
             self.remember();
             self.is_complete = true;
         }
-        // A peer that has everything owes nothing on UDP: its result arrives on the control connection.
+        // From a peer that has everything, nothing is due on UDP: its result arrives on the control connection.
         if self.silence.is_over(now, self.sender.last_received(), !self.is_complete) {
             return Err(ChannelError::Silent(self.silence.limit().into()));
         }

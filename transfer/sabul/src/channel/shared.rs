@@ -50,7 +50,7 @@ pub(crate) struct ChannelStart {
     pub(crate) ceiling: Option<Ceiling>,
     /// Path parameters of earlier transfers; also stores those of this transfer.
     pub(crate) path: Option<PathTo>,
-    /// Time after which a silent peer that owes data or reports counts as gone.
+    /// Time after which a peer counts as gone whose data or reports are due.
     pub(crate) silence: Span,
     /// Notified when this end finds that its address has changed.
     pub(crate) address_changed: Arc<Notify>,

@@ -20,7 +20,7 @@ impl Silence {
         Self { limit, since: now, looked_at: now }
     }
 
-    /// Whether a peer whose last packet came at `received` counts as gone; `is_due` says whether the peer owes a packet.
+    /// Whether a peer whose last packet came at `received` counts as gone; `is_due` if a packet of the peer is due.
     /// Packets queued in the socket must be read before the call.
     pub(super) fn is_over(&mut self, now: Instant, received: Instant, is_due: bool) -> bool {
         if !is_due || now.since(self.looked_at) > PAUSE_MIN {

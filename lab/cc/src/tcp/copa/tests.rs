@@ -113,7 +113,7 @@ fn a_loss_counts_only_in_the_competitive_mode_or_above_thirty_per_cent() {
 }
 
 #[test]
-fn the_base_rtt_is_forgotten_after_ten_seconds() {
+fn the_base_rtt_expires_after_ten_seconds() {
     let mut copa = steady(50.0);
     for tenth in 1..=99 {
         arrive(&mut copa, 2, RTT * tenth, Span::from_millis(150));

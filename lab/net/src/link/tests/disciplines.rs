@@ -196,7 +196,7 @@ fn red_marks_ecn_capable_packets_instead_of_dropping() {
 
 #[test]
 fn after_an_idle_period_flows_count_as_new() {
-    // The flow spends more than its credits; once the link rests, the debt is forgotten.
+    // The flow spends more than its credits; once the link rests, the debt is cleared.
     let mut link = link(with(Discipline::FqCodel(FqCodel::default())));
     for round in 0..3 {
         let start = us(round * 1_000);

@@ -21,7 +21,7 @@ fn blocks_are_counted_from_the_first_block_of_the_channel() {
 }
 
 #[test]
-fn settled_packet_numbers_are_forgotten() {
+fn settled_packet_numbers_are_removed() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.push_block(10_000);
     drain(&mut sender, at_ms(0));

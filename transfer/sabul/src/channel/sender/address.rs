@@ -24,7 +24,7 @@ impl SenderEndpoint {
         self.link.send_control(Kind::Response, number, &token).map(drop)
     }
 
-    /// Forgets the measurements of the old path, unless only a port has changed [RFC9000 §9.4].
+    /// Clears the measurements of the old path, unless only a port has changed [RFC9000 §9.4].
     pub(super) fn start_path(&mut self, now: Instant, change: Change) {
         if change == Change::Host {
             self.sender.set_policy(now, self.policy);

@@ -220,7 +220,7 @@ impl Run {
         if is_one { 1 } else { self.carrier.connections }
     }
 
-    /// Carrier that this side wants.
+    /// Carrier that this side has requested.
     pub(super) fn requested_carrier(&self) -> Carrier {
         if self.cx.side.through().is_some() { Carrier::Ssh } else { self.carrier.carrier }
     }
