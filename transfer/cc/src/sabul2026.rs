@@ -76,7 +76,8 @@ const OMEGA_MIN: f64 = 0.0003;
 const OMEGA_MAX: f64 = 0.008;
 const OMEGA_BASE_PART: f64 = 1.0 / 8.0;
 const OMEGA_QUEUE_PART: f64 = 1.0 / 4.0;
-/// Ours: base RTT in seconds up to which late ACKs hold back packets; above, the window allows for up to half of the rest.
+/// Ours: base RTT in seconds up to which late ACKs hold back packets; above, the window allows for up to half of the
+/// rest.
 const LATE_BASE: f64 = 0.004;
 /// Ours: largest number of flows counted, which bounds the queue; [FRCC] has no bound.
 const COUNT_MAX: f64 = 256.0;

@@ -38,12 +38,12 @@ const TRAIN_BLIND: Span = Span::from_millis(8);
 const WINDOW_MIN: u64 = 4;
 /// Ours: bound where nothing slows packets down; the flow window is smaller.
 const WINDOW_MAX: u64 = 1 << 24;
-/// Least packets between two ACKs for an arrival rate. On a path with losses also this part of a train: retransmissions arrive
-/// between two trains, and their rate says nothing.
+/// Least packets between two ACKs for an arrival rate. On a path with losses also this part of a train: retransmissions
+/// arrive between two trains, and their rate says nothing.
 const SAMPLE_PACKETS: u64 = 16;
 const SAMPLE_OF_TRAIN: u64 = 16;
-/// Ours: an estimate over less time may be the clock of a host, because hosts hand over packets in batches. REFUTED is the
-/// largest ratio of such an estimate to the bound of a later train; other flows may exceed the link for a moment.
+/// Ours: an estimate over less time may be the clock of a host, because hosts hand over packets in batches. REFUTED is
+/// the largest ratio of such an estimate to the bound of a later train; other flows may exceed the link for a moment.
 const SHORT: Span = Span::from_micros(600);
 const REFUTED: f64 = 1.3;
 /// Queueing delay that ends the fill: this part of the smallest RTT, at least the floor.

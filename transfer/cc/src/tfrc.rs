@@ -1,6 +1,7 @@
 //! TCP-friendly rate: the throughput equation and the average loss interval.
 //!
-//! Source: [RFC5348 §3.1], [RFC5348 §5.4]. The rate is that of a Reno flow with the same RTT and the same rate of loss events.
+//! Source: [RFC5348 §3.1], [RFC5348 §5.4]. The rate is that of a Reno flow with the same RTT and the same rate of loss
+//! events.
 //! Model:       rate = 1 / (R sqrt(2p/3) + 12 R sqrt(3p/8) p (1 + 32 p²))  packets a second   [RFC5348 §3.1]
 //!              p    = 1 / weighted mean of the last eight loss intervals                    [RFC5348 §5.4]
 //! Invariants:  the rate falls as p or R grows; an average interval is at least one packet.

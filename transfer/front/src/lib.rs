@@ -1,6 +1,7 @@
-//! User-facing side of copies, for any program: dry runs ([`dry`]), progress ([`progress_line`]), limiters ([`limiter`]), listings of remote files ([`format`](mod@format)), the cache of
-//! known paths ([`paths`]), server logs ([`served`]), the control socket of running commands
-//! ([`control_socket`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
+//! User-facing side of copies, for any program: dry runs ([`dry`]), progress ([`progress_line`]), limiters
+//! ([`limiter`]), listings of remote files ([`format`](mod@format)), the cache of known paths ([`paths`]), server logs
+//! ([`served`]), the control socket of running commands ([`control_socket`]), and all of that for programs ([`json`],
+//! [`lines`], [`schema`]).
 
 pub mod control_socket;
 pub mod dry;

@@ -5,7 +5,8 @@
 //! siege callers ADDR RATE SECONDS        RATE silent connections per second, held open
 //! siege garbage ADDR MBPS SECONDS        random datagrams to the UDP port
 //! siege sources|refused|told TICKET SECONDS   a ticket holder that repeats requests with too many sources,
-//!                                        requests whose refusals it does not read, or unrequested lists of failed files
+//!                                        requests whose refusals it does not read, or unrequested lists of failed
+//!                                        files
 //! ```
 //! For your own servers only: the tool holds thousands of connections and sends messages that no honest peer sends.
 

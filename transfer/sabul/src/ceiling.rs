@@ -19,8 +19,8 @@ use crate::lock::lock;
 
 /// Update interval. Ours: long compared with a sender's bursts, short compared with human perception.
 const UPDATE_INTERVAL: Span = Span::from_millis(100);
-/// An end that used at least this part of its share could use more. Ours: packets, batches and timers cost a sender a few
-/// percent.
+/// An end that used at least this part of its share could use more. Ours: packets, batches and timers cost a sender a
+/// few percent.
 const USED_PART: f64 = 0.8;
 /// Grant of an end that used less than [`USED_PART`] of its share, as a multiple of its use.
 const HEADROOM: f64 = 1.5;

@@ -315,7 +315,8 @@ pub struct Service {
     pub remove: bool,
     /// Allow measurements.
     pub measure: bool,
-    /// Read each received file back from the disk before the file gets its name, also if the peer does not request that.
+    /// Read each received file back from the disk before the file gets its name, also if the peer does not request
+    /// that.
     pub read_back: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Control connection after the handshake: reading, writing, and routing of messages to transfers.
 //!
-//! One task writes and reads, over one connection after another. Answers about files wait for room in the send queue and for credit of the
-//! requesting side. All other messages are small and rare and never wait, so two sending ends cannot block each other.
-//! The reader never waits for a transfer. All queues are bounded in bytes; a peer that exceeds a bound ends its
-//! session.
+//! One task writes and reads, over one connection after another. Answers about files wait for room in the send queue
+//! and for credit of the requesting side. All other messages are small and rare and never wait, so two sending ends
+//! cannot block each other. The reader never waits for a transfer. All queues are bounded in bytes; a peer that exceeds
+//! a bound ends its session.
 
 mod connections;
 mod ending;

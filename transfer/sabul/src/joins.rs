@@ -4,7 +4,8 @@
 //! further connection has the identifier, and a proof of the key over a value exported from that connection. So only
 //! the connector of the session can join, and a proof is valid on one connection. The connector commits later: it may
 //! find meanwhile that it needs no further connection.
-//! Invariants:  a transfer gets its connections once, when all of them have joined; each borrows the memory of a session.
+//! Invariants:  a transfer gets its connections once, when all of them have joined; each borrows the memory of a
+//!              session.
 
 use std::collections::HashMap;
 use std::fmt;

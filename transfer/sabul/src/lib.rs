@@ -54,8 +54,8 @@
 //! | [`Error`], [`ErrorKind`], [`Failure`], [`FailureCode`] | errors, and failures of single files |
 //! | [`Rate`], [`Bytes`] | units of settings |
 //!
-//! Types that may grow are `#[non_exhaustive]`. Make settings with `new` or `default`, and change them by the methods with the names of
-//! their fields.
+//! Types that may grow are `#[non_exhaustive]`. Make settings with `new` or `default`, and change them by the methods
+//! with the names of their fields.
 //!
 //! # Runtime
 //!

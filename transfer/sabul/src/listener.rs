@@ -85,8 +85,9 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Binds the port for TCP and UDP and makes a new ticket, and a new identity unless the listener has standing access. The kernel queues connections from now
-    /// on. If the address is `[::]` and the machine has no IPv6 (`EAFNOSUPPORT`, `EADDRNOTAVAIL`), binds all IPv4 addresses.
+    /// Binds the port for TCP and UDP and makes a new ticket, and a new identity unless the listener has standing
+    /// access. The kernel queues connections from now on. If the address is `[::]` and the machine has no IPv6
+    /// (`EAFNOSUPPORT`, `EADDRNOTAVAIL`), binds all IPv4 addresses.
     ///
     /// # Errors
     /// If the port is not free for both, or an address to advertise is invalid.
@@ -532,8 +533,8 @@ async fn hand_over(
     }
 }
 
-/// Waits for the first message of a connection and then for its turn. The handshake may use a processor while the permit
-/// is held.
+/// Waits for the first message of a connection and then for its turn. The handshake may use a processor while the
+/// permit is held.
 async fn line_up<'a>(
     stream: &mut TcpStream,
     caller: &'a Caller,

@@ -530,8 +530,8 @@ impl DemuxShared {
         }
     }
 
-    /// Processes a datagram of the listener's port. A datagram of an open channel, from another address than its peer's,
-    /// is for the channel. Any other that is not a hello only costs a check of its header.
+    /// Processes a datagram of the listener's port. A datagram of an open channel, from another address than its
+    /// peer's, is for the channel. Any other that is not a hello only costs a check of its header.
     fn take(self: &Arc<Self>, datagram: Datagram<'_>) {
         let header = Header::decode(datagram.payload).ok();
         if header.is_some_and(|header| self.channels.pass(header, datagram)) {

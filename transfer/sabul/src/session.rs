@@ -497,7 +497,8 @@ impl Session {
         self.serve_with_observer(service, |_| {}).await
     }
 
-    /// As [`Self::serve`]; also calls `observe` at the start and end of each transfer, and for each other failed request.
+    /// As [`Self::serve`]; also calls `observe` at the start and end of each transfer, and for each other failed
+    /// request.
     ///
     /// # Errors
     /// As [`Self::serve`].

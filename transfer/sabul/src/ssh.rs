@@ -144,8 +144,8 @@ impl Ssh {
         Ok(self)
     }
 
-    /// Chooses the way of the session. [`Carrier::Ssh`] goes through the connection of ssh; `Auto` does so if no port of
-    /// [`Self::ports`] answers within 3 s. `Udp` and `Tcp` need a reachable port.
+    /// Chooses the way of the session. [`Carrier::Ssh`] goes through the connection of ssh; `Auto` does so if no port
+    /// of [`Self::ports`] answers within 3 s. `Udp` and `Tcp` need a reachable port.
     #[must_use]
     pub fn carrier(mut self, carrier: Carrier) -> Self {
         self.order.carrier = carrier;

@@ -31,8 +31,8 @@ pub(super) struct LossTest {
 }
 
 impl LossTest {
-    /// Returns the test after an epoch that still reports on packets from before the test; the most of the epochs before
-    /// is the reference.
+    /// Returns the test after an epoch that still reports on packets from before the test; the most of the epochs
+    /// before is the reference.
     pub(super) fn settle(self, epoch: &Epoch) -> Self {
         Self {
             settles_left: self.settles_left - 1,

@@ -40,8 +40,8 @@ const RETEST_INTERVAL: Span = Span::from_secs(10);
 /// Ours: losses that a test must be able to detect, and epochs after which a test ends undecided.
 const OBSERVED_MIN: f64 = 8.0;
 const EPOCHS_MAX: u32 = 6;
-/// Ours: losses without a queue are random, among many flows too, if this part of the losses stays while the rate falls to
-/// this part. CUBIC flows on a queue of one packet fall to a half.
+/// Ours: losses without a queue are random, among many flows too, if this part of the losses stays while the rate falls
+/// to this part. CUBIC flows on a queue of one packet fall to a half.
 const PROOF_RATE: f64 = 0.25;
 const PROOF_LOST: f64 = 0.5;
 /// Ours: weight of the newest overflow in the delay of a full queue.

@@ -32,8 +32,8 @@ fn a_train_that_arrives_in_batches_is_timed_from_its_head() {
     assert_eq!(ack(160, 400, 152.0), Some(Rate(996_000_000)));
 }
 
-/// A search on a path of 100 ms, and a closure that passes ACKs: total, cumulative and next number, arrival in ms, losses
-/// before.
+/// A search on a path of 100 ms, and a closure that passes ACKs: total, cumulative and next number, arrival in ms,
+/// losses before.
 fn searching() -> impl FnMut(u64, u64, u64, f64, u64) -> RateSearchView {
     let rtt = Span::from_millis(100);
     let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };

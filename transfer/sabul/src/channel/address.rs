@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 pub(super) const CHALLENGE_GAP: Span = Span::from_millis(100);
 /// Interval of the checks of the local address.
 const CHECK_INTERVAL: Span = Span::from_millis(500);
-/// Silence after which a connector announces its address, and the least interval of announcements: a NAT may have lost its
-/// state, and then only a datagram of the connector opens a way back.
+/// Silence after which a connector announces its address, and the least interval of announcements: a NAT may have lost
+/// its state, and then only a datagram of the connector opens a way back.
 const ANNOUNCE_AFTER: Span = Span::from_millis(300);
 /// Silence after which the local address that the system prefers counts.
 const SILENT: Span = Span::from_secs(1);
@@ -108,8 +108,8 @@ impl OwnAddress {
         Self { next_check: Instant::ZERO, next_announcement: None, change }
     }
 
-    /// Whether a check is due; `is_unreachable` after a send that failed. Returns whether the peer is silent for so long
-    /// that the address which the system prefers counts.
+    /// Whether a check is due; `is_unreachable` after a send that failed. Returns whether the peer is silent for so
+    /// long that the address which the system prefers counts.
     pub(super) fn check(
         &mut self,
         now: Instant,

@@ -4,9 +4,10 @@
 //!              one RTT lets a sender double its rate in each RTT without waiting.
 //! Model:       an interval is one RTT, at least 20 ms, so that a short path has room for the pauses of a disk. The
 //!              room doubles when the blocks returned within one interval exceed half of the room, and when data
-//!              behind missing packets do: a block returns after its last retransmission. The room halves when, for some seconds, no interval had an eighth of the room. While others wait for memory, the room
-//!              falls to this end's share. Blocks count when the application returns them, not when they arrive: a
-//!              larger room does not help a slow disk.
+//!              behind missing packets do: a block returns after its last retransmission. The room halves when, for
+//!              some seconds, no interval had an eighth of the room. While others wait for memory, the room falls to
+//!              this end's share. Blocks count when the application returns them, not when they arrive: a larger room
+//!              does not help a slow disk.
 //! Invariants:  announced blocks that have not returned never exceed the lent blocks; an announcement is never
 //!              withdrawn.
 //! Not here:    the buffers themselves (`blocks.rs`).
@@ -81,7 +82,8 @@ impl Room {
         self.memory.blocks().saturating_sub(started.saturating_sub(self.returned) as usize)
     }
 
-    /// Adjusts the room to the rate of returned blocks and to the memory. Data behind missing packets fill `held` blocks.
+    /// Adjusts the room to the rate of returned blocks and to the memory. Data behind missing packets fill `held`
+    /// blocks.
     pub(super) fn review(&mut self, now: Instant, rtt: Option<Span>, held: usize) {
         let (since, before) = self.interval;
         let came = (self.returned - before) as usize;

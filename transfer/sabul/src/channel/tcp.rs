@@ -78,7 +78,8 @@ enum Progress {
     Drained,
 }
 
-/// Share of the content that TLS, TCP and IP headers add, in 1/1024: 52 bytes in each packet of 1500, 22 in each record.
+/// Share of the content that TLS, TCP and IP headers add, in 1/1024: 52 bytes in each packet of 1500, 22 in each
+/// record.
 const HEADERS_1024: u64 = 38;
 
 /// Bytes on the path for this content, with all headers.

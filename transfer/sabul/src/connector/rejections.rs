@@ -1,8 +1,8 @@
 //! Decision of a connector whose attempt failed: whether the listener was busy, and when the next attempt starts.
 //!
-//! A listener under load sends a busy message, or closes the connection before it has accepted the ticket. The connector
-//! then dials again with growing random pauses. A program that only closes connections may be no listener. It gets few
-//! attempts, while a listener that has proved to be one gets many.
+//! A listener under load sends a busy message, or closes the connection before it has accepted the ticket. The
+//! connector then dials again with growing random pauses. A program that only closes connections may be no listener. It
+//! gets few attempts, while a listener that has proved to be one gets many.
 //!
 //! Source:      ours.
 //! Not here:    sockets; dialling is in `connector.rs`.
@@ -107,8 +107,8 @@ impl Rejections {
         }
     }
 
-    /// Returns whether the listener may be busy, so that it may close a connection whose handshake took this long on this
-    /// side. The connector then waits for the listener's answer.
+    /// Returns whether the listener may be busy, so that it may close a connection whose handshake took this long on
+    /// this side. The connector then waits for the listener's answer.
     pub(super) fn is_answer_due(&self, handshake: Duration) -> bool {
         self.rejected > 0 || handshake >= SLOW
     }

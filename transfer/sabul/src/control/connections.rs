@@ -1,9 +1,9 @@
 //! Connections that carry the control messages of a session, one after another.
 //!
-//! A session outlives its connection. When the connection breaks, the connector dials another one, and each end says how
-//! many messages it has received; the other end repeats the rest. A connector also dials beside a connection that does
-//! not answer, or whose local address is gone, and changes when the new connection is ready. A connection that the peer
-//! has closed (FIN) is no break, because the peer's program has ended.
+//! A session outlives its connection. When the connection breaks, the connector dials another one, and each end says
+//! how many messages it has received; the other end repeats the rest. A connector also dials beside a connection that
+//! does not answer, or whose local address is gone, and changes when the new connection is ready. A connection that the
+//! peer has closed (FIN) is no break, because the peer's program has ended.
 //! States:      Carrying --break--> Waiting --connection within the silence timeout--> Carrying
 //!              Carrying --another connection is ready--> Carrying
 //! Invariants:  each counted message is processed once, in order.
@@ -29,8 +29,8 @@ use crate::resume::{Registration, Successor};
 use crate::ticket;
 use crate::timeouts::Timeouts;
 
-/// Time without any byte while an answer to a ping is due, after which another connection is dialled. Ours: no path that
-/// works is silent for so long; a connection too many costs a handshake.
+/// Time without any byte while an answer to a ping is due, after which another connection is dialled. Ours: no path
+/// that works is silent for so long; a connection too many costs a handshake.
 const SUSPECT_AFTER: Duration = Duration::from_secs(3);
 /// Interval of the checks of answers and of the local address.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -312,8 +312,8 @@ impl Succession {
     }
 }
 
-/// Waits until the connection has not answered for [`SUSPECT_AFTER`], or its local address is gone. A change of an address
-/// that a UDP channel found causes a ping.
+/// Waits until the connection has not answered for [`SUSPECT_AFTER`], or its local address is gone. A change of an
+/// address that a UDP channel found causes a ping.
 async fn suspect(
     connection: &Connection,
     router: &Router,

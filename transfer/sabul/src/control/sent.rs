@@ -7,8 +7,8 @@ use sabul_wire::control::Failure;
 
 use crate::budget::Tally;
 
-/// Most bytes of kept messages; the writer then waits for the peer. Ours: as much as the credit for answers about files,
-/// so an acknowledgement each RTT suffices.
+/// Most bytes of kept messages; the writer then waits for the peer. Ours: as much as the credit for answers about
+/// files, so an acknowledgement each RTT suffices.
 const KEPT_MAX: usize = 4 << 20;
 /// Received messages and bytes after which the peer gets an acknowledgement. Ours: a percent of [`KEPT_MAX`].
 pub(super) const UNACKNOWLEDGED_MAX: u64 = 64;

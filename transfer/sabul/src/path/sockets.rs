@@ -1,8 +1,8 @@
 //! Sockets of a channel whose peer, or whose own machine, changes its address.
 //!
-//! The channel of a listener has a socket connected to the connector. Its datagrams from another address therefore arrive
-//! at the socket of the port, which passes them on by their connection id. The channel decrypts them and decides. A
-//! connector looks whether its local address still exists, and opens another socket if not.
+//! The channel of a listener has a socket connected to the connector. Its datagrams from another address therefore
+//! arrive at the socket of the port, which passes them on by their connection id. The channel decrypts them and
+//! decides. A connector looks whether its local address still exists, and opens another socket if not.
 //! Not here:    the challenge (`channel/address.rs`).
 
 use std::collections::{HashMap, VecDeque};
@@ -22,8 +22,8 @@ use crate::channel::driver::{Datagrams, Wake};
 use crate::lock::lock;
 use crate::redial::is_local;
 
-/// Most datagrams from other addresses that wait for a channel, and most bytes of them before the last; further ones are
-/// dropped. Ours: enough to find the newest one in a flood of DATA, and little beside the blocks of a channel.
+/// Most datagrams from other addresses that wait for a channel, and most bytes of them before the last; further ones
+/// are dropped. Ours: enough to find the newest one in a flood of DATA, and little beside the blocks of a channel.
 const WAITING_MAX: usize = 64;
 const WAITING_BYTES_MAX: usize = 128 << 10;
 

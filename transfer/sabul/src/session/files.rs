@@ -23,8 +23,8 @@ pub struct PutRequest {
 }
 
 impl PutRequest {
-    /// Reads each file back from the disk before the file gets its name, also if the peer does not request that. Implies
-    /// the flush to the disk.
+    /// Reads each file back from the disk before the file gets its name, also if the peer does not request that.
+    /// Implies the flush to the disk.
     #[must_use]
     pub fn reading_back(mut self) -> Self {
         if let Some((open, _)) = &mut self.pending.parts

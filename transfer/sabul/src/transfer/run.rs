@@ -374,8 +374,8 @@ impl Run {
         }
     }
 
-    /// Joins the common rate limit of received transfers, if any, and announces limits of the peer's user. A sender that
-    /// opened the transfer receives its share directly after the acceptance, so the sender does not start faster.
+    /// Joins the common rate limit of received transfers, if any, and announces limits of the peer's user. A sender
+    /// that opened the transfer receives its share directly after the acceptance, so the sender does not start faster.
     fn join_common_limit(&mut self, work: &Work) -> Option<Member> {
         let receives = matches!(work, Work::Receive(_) | Work::ReceiveMeasure(_));
         let share = self.cx.endpoint.receiving.as_ref().filter(|_| receives).map(Ceiling::join);

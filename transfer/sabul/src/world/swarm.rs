@@ -3,8 +3,8 @@
 //! Checked throughout: a final name leads to the complete content of a version sent under that
 //! name; no task panics; every transfer ends within its time limit, with success or a reason.
 //! Checked at the end: entries reported as complete survive a power failure. After the last fault,
-//! the same transfers succeed and leave no partial files. Leftovers of other users stay as they are. `SABUL_WORLD_SEED=n` runs one seed,
-//! `SABUL_WORLD_SEEDS=n` runs the first n.
+//! the same transfers succeed and leave no partial files. Leftovers of other users stay as they are.
+//! `SABUL_WORLD_SEED=n` runs one seed, `SABUL_WORLD_SEEDS=n` runs the first n.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

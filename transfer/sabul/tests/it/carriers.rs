@@ -46,8 +46,8 @@ pub(crate) struct Forwarder {
     /// Address from which everything is forwarded. With each change, the datagrams get other ports, as behind a NAT
     /// that has lost its state.
     pub(crate) outside: Arc<watch::Sender<IpAddr>>,
-    /// Sockets of an observer, who sends a copy of each datagram of the client from the next of them before the datagram
-    /// itself arrives; with the number of copies so far.
+    /// Sockets of an observer, who sends a copy of each datagram of the client from the next of them before the
+    /// datagram itself arrives; with the number of copies so far.
     pub(crate) observer: Arc<Mutex<(Vec<std::net::UdpSocket>, usize)>>,
     passes_udp: Arc<AtomicBool>,
     /// Number of datagrams to the client that are lost next.

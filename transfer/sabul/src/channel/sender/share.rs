@@ -7,7 +7,8 @@ use super::super::paths;
 use super::super::shared::State;
 use super::SenderEndpoint;
 
-/// Blocks that one of several paths takes before they are due; a path that takes more than it needs delays the transfer.
+/// Blocks that one of several paths takes before they are due; a path that takes more than it needs delays the
+/// transfer.
 const AHEAD_OF_PATH: usize = 2;
 /// A block of a path is late after this time and twice the time that the fastest of the other paths needs for a block.
 const LATE: Span = Span::from_millis(500);

@@ -309,8 +309,8 @@ impl Run {
         }
     }
 
-    /// Changes the carrier if another one is ready. The change itself runs beside this task, because it may have to wait
-    /// until all blocks of the present carrier have arrived.
+    /// Changes the carrier if another one is ready. The change itself runs beside this task, because it may have to
+    /// wait until all blocks of the present carrier have arrived.
     pub(super) fn change_carrier(&mut self, handle: &Handle) {
         let Some(params) = self.carriage.params.clone() else { return };
         if let Some(connections) = self.carriage.joined.take() {

@@ -1,4 +1,5 @@
-//! Receiving side of a transfer: list of partial data, channel and writing thread, until the sender confirms the result.
+//! Receiving side of a transfer: list of partial data, channel and writing thread, until the sender confirms the
+//! result.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
