@@ -1,7 +1,7 @@
 //! Event log of a controller: changes of its limits, with reasons.
 //!
-//! A callback produces an event if the controller recorded a [`Reason`], if its phase or its hold
-//! changed, or if a loss or a timeout changed its limits. Nothing is recorded without a listener.
+//! A callback produces an event if the controller recorded a [`Reason`], or if its phase or hold changed. A loss or
+//! timeout that changed its limits does so too. Nothing is recorded without a listener.
 //! The text of an event is one line with columns separated by one blank ([`COLUMNS`]):
 //!
 //! ```text

@@ -1,8 +1,8 @@
 //! Flow window of the sender. [SABUL §II-D]
 //!
-//! The tightest of three bounds applies: the configured number of packets, the blocks for which the
-//! receiver has room, and a bound on packets in flight that shrinks when the receiver's own socket
-//! overflows. Through the last bound a slow receiver slows the sender by flow control, never by
+//! The tightest of three bounds applies: the configured number of packets, the blocks for which the receiver has
+//! room, and a bound on packets in flight. The last bound shrinks when the receiver's own socket overflows. Through
+//! the last bound a slow receiver slows the sender by flow control, never by
 //! congestion control. The published growth from one packet is the slow start of `sabul2003`.
 
 use sabul_units::{Instant, Packets, Span};

@@ -1,7 +1,7 @@
 //! Receiving end of a channel: admits packets, tracks losses and schedules reports.
 //!
-//! Source: [SABUL §II-C, §II-D]: an ACK each SYN interval when something new arrived, a NAK at once
-//! on a gap, ranges compressed, a loss reported again after k × RTT with k = 2, 3, … [`ReportRule`]
+//! Source: [SABUL §II-C, §II-D]: an ACK each SYN interval when something new arrived, and a NAK at once on a gap,
+//! with compressed ranges. A loss is reported again after k × RTT with k = 2, 3, … [`ReportRule`]
 //! holds the differences of 2002.
 //!
 //! Two loss policies. *Historical* reports data sequence numbers as published. *Current* reports

@@ -8,8 +8,8 @@
 //! A leftover part is used only if this user owns it and no other user may write to it. Content that another user left
 //! or may change later is never used. A kept part has mode 0600 until it gets its final name.
 //!
-//! A part that is worth resuming is kept: it is renamed to a name that marks it as kept, and its progress is in the
-//! journal of its transfer (`journal.rs`). If its writer dies or gives up, the part stays for [`KEPT_AGE_MIN`].
+//! A part that is worth resuming is kept: the part gets a name that marks it as kept. Its progress is in the journal
+//! of its transfer (`journal.rs`). If its writer dies or gives up, the part stays for [`KEPT_AGE_MIN`].
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Thread pool for file system calls on many small files.
 //!
-//! A small file costs a handful of calls, and each call may wait: for the disk if not cached, for
-//! the network on a network file system, else for a processor. So work on many files is spread over
+//! A small file costs a handful of calls, and each call may wait. Calls wait for the disk if not cached, for the
+//! network on a network file system, else for a processor. So work on many files is spread over
 //! several threads, and the caller blocks until all of it is done. The caller processes the results
 //! in one place and in order.
 

@@ -5,8 +5,8 @@
 //! transfer runs. On Linux the kernel confines each resolution (`openat2`); elsewhere the path is
 //! walked name by name without following links.
 //!
-//! Reading follows symbolic links that stay inside. Writing follows no links: a link in place of a
-//! folder or a part file is an error, and a link under a final name is replaced, not followed.
+//! Reading follows symbolic links that stay inside. Writing follows no links. A link in place of a folder or a part
+//! file is an error. A link under a final name is replaced, not followed.
 //!
 //! The same type is used for a served folder and for the destination of a local copy; only the
 //! root's own name may be treated differently ([`RootLink`]).

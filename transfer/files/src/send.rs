@@ -1,7 +1,7 @@
 //! File sender: announces, reads, hashes and packs entries in one pass over the bytes.
 //!
-//! Names, content and hashes are packed into blocks without gaps: a block may hold the tail of one
-//! file, many small files, and the head of the next file.
+//! Names, content and hashes are packed into blocks without gaps. A block may hold the tail of one file, many small
+//! files, and the head of the next file.
 
 use std::convert::Infallible;
 use std::io::{self, Read};

@@ -1,8 +1,8 @@
 //! UDP sockets of sabul: batches, offload, buffers and waiting.
 //!
-//! Only this crate has code for one operating system, and only this crate has `unsafe` code. On
-//! Linux it uses segmentation offload (GSO), receive offload (GRO), many datagrams per system call,
-//! a counter of drops in the receive buffer, and sleeps of nanosecond resolution. Other Unix
+//! Only this crate has code for one operating system, and only this crate has `unsafe` code. On Linux it uses
+//! segmentation offload (GSO), receive offload (GRO) and many datagrams per system call. The receive buffer counts
+//! its drops, and sleeps have nanosecond resolution. Other Unix
 //! systems have the same interface at the speed of plain system calls; [`Capabilities`] shows the
 //! missing features.
 //!

@@ -1,5 +1,5 @@
-//! Response of a window controller to regular losses, for comparison with published figures: mean
-//! window at a given loss rate, part of the window left by one loss, and recovery time.
+//! Response of a window controller to regular losses, for comparison with published figures. The figures are the mean
+//! window at a loss rate, the part of the window left by one loss, and the recovery time.
 
 use sabul_units::{Instant, Packets, Span};
 

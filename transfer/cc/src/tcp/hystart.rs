@@ -1,9 +1,9 @@
 //! HyStart++: ends slow start when the delay rises, before a loss.
 //!
 //! Source: [RFC9406 §4].
-//! Model:       a round ends when all packets sent at its start have arrived. If the smallest RTT
-//!              of a round exceeds that of the previous round by an eighth (4 ms to 16 ms), slow
-//!              start grows four times slower for five rounds and then ends. If the delay falls
+//! Model:       a round ends when all packets sent at its start have arrived. The smallest RTT of a round may exceed
+//!              that of the previous round by an eighth (4 ms to 16 ms). Slow start then grows four times slower for
+//!              five rounds and ends. If the delay falls
 //!              again, full speed resumes.
 //! States:      Full <--delay rises | falls--> Conservative --five rounds--> (over)
 //! Not here:    the window itself (`cubic`).

@@ -4,9 +4,8 @@
 //! no rate before the first answer of a router. Between two packets more than a round trip apart,
 //! such a flow also receives nothing new.
 //! Model:       one probe before the first data. Data waits for the answer at most `longest` (a
-//!              round trip and four deviations). Later, a probe leaves when neither data nor a
-//!              probe has left for max(round trip, a quarter of the inter-packet gap), and only in
-//!              gaps longer than that time.
+//!              round trip and four deviations). Later, a probe leaves when neither data nor a probe has left for
+//!              max(round trip, a quarter of the inter-packet gap). Shorter gaps have no probe.
 //! Invariants:  flows whose packets have no congestion header send no probes and wait for no
 //!              answer.
 

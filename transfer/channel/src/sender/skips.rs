@@ -1,9 +1,9 @@
 //! Detection of optimistic ACKs by skipped packet numbers.
 //!
 //! A peer that acknowledges packets it did not receive makes the controller send ever faster. The
-//! sender therefore skips numbers at random; such a peer cannot detect them. An honest receiver
-//! lists each skipped number as missing: at the latest [`WINDOW_MAX`] after a larger number
-//! arrived, and then in every list until a list is confirmed. Suppose a packet left that much later
+//! sender therefore skips numbers at random; such a peer cannot detect them. An honest receiver lists each skipped
+//! number as missing, at the latest [`WINDOW_MAX`] after a larger number arrived. The number is then in every list
+//! until a list is confirmed. Suppose a packet left that much later
 //! than the first ACK above the skipped number. An ACK that covers this packet with a complete
 //! list, but without the skipped number, is suspect, and a few in a row make the peer suspect. Two
 //! skipped numbers in a row prove a false acknowledgement. \[RFC9000 §21.4\]

@@ -1,8 +1,8 @@
 //! Path MTU discovery: padded probes of all likely sizes at once.
 //!
 //! After [RFC8899]. The packet size grows when a probe of a larger size is acknowledged. The size shrinks when the path
-//! is a black hole for it [RFC8899 §4.3]: no packet of this size arrives any more, and probes of a smaller size are
-//! acknowledged while probes of the present size are not. Packet loss alone never shrinks the size, however high.
+//! is a black hole for it [RFC8899 §4.3]: no packet of this size arrives any more. Probes of a smaller size are then
+//! acknowledged, and probes of the present size are not. Packet loss alone never shrinks the size, however high.
 //! Probes carry no data, and their loss is no congestion signal.
 //! States:      searching → settled → (raise timer) searching; any → checking → settled, or fallen and searching below
 //!              the size that failed

@@ -3,8 +3,8 @@
 //! Source:      ours; [SABUL §IV] names striped file transfer as a use.
 //! Model:       the sender appends to each block its number in the transfer. A channel takes the next block of the
 //!              queue when it has sent its last one, so each channel carries blocks in proportion to its rate. Blocks
-//!              of a channel that ends return to the queue. A block that its channel has not delivered in time, or the
-//!              last blocks of the transfer, are sent a second time over a channel that is faster. The receiver
+//!              of a channel that ends return to the queue. A faster channel sends a block again that its channel has
+//!              not delivered in time. The same holds for the last blocks of the transfer. The receiver
 //!              delivers blocks in the order of their numbers, and drops a block that arrives twice.
 //! Invariants:  an undelivered block is in the queue, or one open channel sends it; a block that waits for another
 //!              path uses room of the path over which it arrived.

@@ -1,10 +1,10 @@
 //! Receive window auto-tuning: the announced room grows with the data rate, within the lent memory.
 //!
-//! Source:      ours, like the receive buffer auto-tuning of TCP: room for twice the data that the application took in
-//!              one RTT lets a sender double its rate in each RTT without waiting.
+//! Source:      ours, like the receive buffer auto-tuning of TCP. There is room for twice the data that the
+//!              application took in one RTT, so a sender can double its rate in each RTT.
 //! Model:       an interval is one RTT, at least 20 ms, so that a short path has room for the pauses of a disk. The
-//!              room doubles when the blocks returned within one interval exceed half of the room, and when data
-//!              behind missing packets do: a block returns after its last retransmission. The room halves when, for
+//!              room doubles when the blocks returned within one interval exceed half of the room. Data behind
+//!              missing packets count too: a block returns after its last retransmission. The room halves when, for
 //!              some seconds, no interval had an eighth of the room. While others wait for memory, the room falls to
 //!              this end's share. Blocks count when the application returns them, not when they arrive: a larger room
 //!              does not help a slow disk.

@@ -5,12 +5,12 @@
 //! | state | function | what happens | next |
 //! | --- | --- | --- | --- |
 //! | queued | `wait_in_line` | wait for memory and threads; only an end that did not open the transfer | accepted |
-//! | accepted | `execute` | send `Accept`, if the peer opened; a receiver of files sends its list of partial data | opening |
+//! | accepted | `execute` | send `Accept`, if the peer opened; send the list of partial data, for received files | opening |
 //! | opening | `establish` | wait for the peer's acceptance and for the first carrier | starting |
 //! | starting | `send` | start the channel, wait for the receiver's list of files, start the reading thread | sending |
 //! | starting | `receive` | start the channel and the writing thread | receiving |
 //! | sending | `wait_for_done` | wait for `Done`, the reader, the channel, and for files `Settled` | ended |
-//! | receiving | `wait_for_written` | wait for the writer, send `Done`, for files wait for confirmation, send `Settled` | ended |
+//! | receiving | `wait_for_written` | send `Done` after the writer's result; for files wait for the sender; send `Settled` | ended |
 //! | ended | `start` | after a failure send `Cancel`; free the number of the transfer; publish the result | |
 //!
 //! From every state, `Cancel` of the peer, the end of the session, an abort or a failed channel lead to ended with an

@@ -1,8 +1,8 @@
 //! Opening of a transfer: the peer's acceptance, and the carrier that opens first.
 //!
 //! States:      three values advance independently of each other.
-//!              [`Answer`]: due, then queued (any number of times), then accepted; an end that did not open the transfer
-//!              begins with accepted.
+//!              [`Answer`]: due, then queued (any number of times), then accepted. An end that did not open the
+//!              transfer begins with accepted.
 //!              [`Udp`]: opening, then open; unused and paths do not change.
 //!              [`Tcp`]: ready, then delayed from the acceptance on, then dialling; unused does not change.
 //! Invariants:  no carrier is returned before the acceptance; the end that returns UDP has chosen UDP, so no attempt to
