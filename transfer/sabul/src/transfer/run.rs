@@ -237,7 +237,7 @@ impl Run {
         }
         let share = self.join_common_limit(&work);
         if let Work::Receive(writer) = work {
-            work = Work::Receive(self.report_resumable(writer).await?);
+            work = Work::Receive(Self::report_resumable(self.cx.clone(), writer).await?);
         }
         let tries_paths = params.paths > 1;
         let (established, accepted) = self.establish(is_opener, answer_within, tries_paths).await?;

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
+use super::super::context::Context;
 use super::super::progress::{Handle, Report};
 use super::super::work::{EndSignal, Writer, WriterTask, micros};
 use super::{CLEANUP_TIMEOUT, Run, Start, Steered};
@@ -226,17 +227,17 @@ impl Run {
 
     /// Sends the list of partial data from earlier attempts, while the path is being opened.
     pub(super) async fn report_resumable(
-        &mut self,
+        cx: Context,
         mut writer: Box<dyn Writer>,
     ) -> Result<Box<dyn Writer>, Error> {
-        self.cx.endpoint.writers.make_way(writer.folder().as_ref()).await;
-        let result = self.cx.machine.block(move || {
+        cx.endpoint.writers.make_way(writer.folder().as_ref()).await;
+        let result = cx.machine.block(move || {
             let messages = writer.have();
             (writer, messages)
         });
         let (writer, messages) = result.await.ok_or(Error::Cancelled)?;
         for message in messages.into_iter().flatten() {
-            if !self.cx.control.send_when_room(&message).await {
+            if !cx.control.send_when_room(&message).await {
                 break;
             }
         }
