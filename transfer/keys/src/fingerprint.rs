@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use aws_lc_rs::digest;
-use data_encoding::BASE64_NOPAD;
+use data_encoding::{BASE64, BASE64_NOPAD};
 
 /// SHA-256 of a user's public key in ssh's encoding, or of a server's certificate. The text is `SHA256:` and base64
 /// without padding, as `ssh-keygen -l` prints fingerprints.
@@ -16,6 +16,12 @@ impl Fingerprint {
     pub fn of(blob: &[u8]) -> Self {
         let hash = digest::digest(&digest::SHA256, blob);
         Self(hash.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+
+    /// Returns the fingerprint of a public key as a line of ssh; `None` if the line has another form.
+    pub fn of_line(line: &str) -> Option<Self> {
+        let blob = BASE64.decode(line.split(' ').nth(1)?.as_bytes()).ok()?;
+        Some(Self::of(&blob))
     }
 }
 

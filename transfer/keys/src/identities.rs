@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use data_encoding::BASE64;
 use ssh_key::PublicKey;
 use ssh_key::public::KeyData;
 
@@ -10,6 +11,7 @@ use crate::agent::{Agent, AgentKey};
 use crate::fingerprint::Fingerprint;
 use crate::private::SecretKey;
 use crate::signature::{envelope, signed_data};
+use crate::wire::Reader;
 
 /// Default key files below `~/.ssh`, in order.
 const DEFAULT_FILES: [&str; 3] = ["id_ed25519", "id_ecdsa", "id_rsa"];
@@ -100,6 +102,30 @@ impl Identities {
     /// Returns the fingerprints of the keys, in the order of preference.
     pub fn fingerprints(&self) -> Vec<Fingerprint> {
         self.list.iter().map(|identity| identity.fingerprint).collect()
+    }
+
+    /// Returns the public key at this index as a line of ssh: kind, and key in base64.
+    pub fn public_line(&self, index: usize) -> Option<String> {
+        let public = &self.list.get(index)?.public;
+        let kind = Reader(public).string()?;
+        Some(format!("{} {}", String::from_utf8_lossy(kind), BASE64.encode(public)))
+    }
+
+    /// Adds the key of a private key file without a passphrase, if the file can be used.
+    pub fn add_key_file(&mut self, file: &Path) {
+        self.add_file(file);
+    }
+
+    /// Adds a P-256 key in PKCS #8, such as that of a server's certificate. Returns whether the key can be used.
+    pub fn add_p256(&mut self, pkcs8: &[u8], name: &str) -> bool {
+        let Some(key) = SecretKey::p256(pkcs8) else { return false };
+        self.add(key.public.clone(), name.to_owned(), Signer::File(Box::new(key)));
+        true
+    }
+
+    /// Returns whether no key was found.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
     /// Returns why keys of the usual places are not in the list.

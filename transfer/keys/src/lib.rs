@@ -9,6 +9,7 @@
 //! Not here: the connection and its messages (`sabul`).
 
 mod agent;
+mod armor;
 mod authorized;
 mod expiry;
 mod fingerprint;
@@ -22,6 +23,7 @@ mod signature;
 mod tickets;
 mod wire;
 
+pub use armor::{armored, from_armor};
 pub use authorized::{AuthorizedKeys, KeyLine};
 pub use expiry::Expiry;
 pub use fingerprint::Fingerprint;
@@ -35,3 +37,5 @@ pub use tickets::{NamedTicket, NamedTickets};
 
 /// Namespace of the signatures that begin a session.
 pub const SESSION_NAMESPACE: &str = "sabul-session@v1";
+/// Namespace of the signatures of receipts.
+pub const RECEIPT_NAMESPACE: &str = "sabul-receipt@v1";

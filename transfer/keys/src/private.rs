@@ -8,6 +8,7 @@ use std::path::Path;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeyPair as RsaKeyPair;
+use aws_lc_rs::signature::KeyPair as _;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
     ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, RSA_PKCS1_SHA512,
@@ -78,6 +79,17 @@ impl SecretKey {
         let body = Zeroizing::new(body);
         let decoded = BASE64.decode(body.as_bytes()).map_err(|_| Unusable::Format)?;
         Self::parse(&Zeroizing::new(decoded))
+    }
+
+    /// Reads a P-256 key in PKCS #8.
+    pub(crate) fn p256(pkcs8: &[u8]) -> Option<Self> {
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8).ok()?;
+        let kind = b"ecdsa-sha2-nistp256";
+        let mut public = Vec::new();
+        for part in [&kind[..], b"nistp256", pair.public_key().as_ref()] {
+            put(&mut public, part);
+        }
+        Some(Self { public, pair: Pair::Ecdsa(pair, kind.to_vec()) })
     }
 
     /// Reads the decoded content of a file.

@@ -14,6 +14,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-content", Some(&["sabul-units", "sabul-wire"])),
     ("sabul-files", Some(&["sabul-units", "sabul-wire", "sabul-content"])),
     ("sabul-keys", Some(&["sabul-units", "sabul-cc"])),
+    ("sabul-receipt", Some(&["sabul-keys"])),
     ("sabul-udp", Some(&["sabul-units"])),
     (
         "sabul",
@@ -25,6 +26,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "sabul-content",
             "sabul-files",
             "sabul-keys",
+            "sabul-receipt",
             "sabul-udp",
         ]),
     ),

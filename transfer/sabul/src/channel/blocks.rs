@@ -156,7 +156,8 @@ impl Blocks {
             slot.prefix += length;
             loop {
                 let touching = slot.beyond.iter().next();
-                let Some(range) = touching.filter(|range| range.first == slot.prefix.into()) else {
+                let Some(range) = touching.filter(|range| range.first == u64::from(slot.prefix))
+                else {
                     break;
                 };
                 slot.prefix += u32::try_from(range.count()).unwrap_or(0);
