@@ -12,8 +12,8 @@ use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
 use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{
     Attribute, ChannelParams, Checkpoint, Chunking, Direction, Done, Entry, EntryKind, Extent,
-    Facts, Failure, FailureCode, Held, Message, More, NotKept, Open, Owner, Range, Request, Rule,
-    Seen, SeenKind, Trait, View, Whole,
+    Facts, Failure, FailureCode, HashedFile, Held, Message, More, NotKept, Open, Owner, Part,
+    Range, Request, Rule, Seen, SeenKind, ToHash, Trait, View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -203,6 +203,35 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             )?,
         ),
         (
+            "open-attest",
+            open(
+                Direction::Pull,
+                Request::Attest {
+                    part: Part::Receiver,
+                    places: vec![b"to".to_vec()],
+                    archive: true,
+                    signed: true,
+                },
+            )?,
+        ),
+        (
+            "to-hash",
+            message(&Message::ToHash {
+                transfer: 3,
+                files: vec![ToHash { path: b"b".to_vec(), name: b"a".to_vec(), bytes: 300 }],
+                is_last: true,
+            })?,
+        ),
+        (
+            "hashed",
+            message(&Message::Hashed {
+                transfer: 3,
+                files: vec![Ok(HashedFile { bytes: 300, sha256: [1; 32], blake3: [2; 32] })],
+            })?,
+        ),
+        ("statement", message(&Message::Statement { transfer: 3, text: b"{}".to_vec() })?),
+        ("signed", message(&Message::Signed { transfer: 3, signature: vec![7; 80] })?),
+        (
             "open-look",
             open(
                 Direction::Pull,
@@ -261,6 +290,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                 files: 2,
                 elapsed_us: 900,
                 cpu_us: 80,
+                in_place: true,
                 not_kept: vec![NotKept {
                     what: Trait::Owner,
                     count: 3,

@@ -446,6 +446,10 @@ impl Sink for FileSink {
         self.lost.list()
     }
 
+    fn in_place(&self) -> bool {
+        !matches!(self.place, Place::Inside(_))
+    }
+
     fn shown(&self, path: &[u8]) -> Option<String> {
         self.place.target_path(path).map(|place| self.disk.shown(&place))
     }

@@ -9,6 +9,7 @@
 //! Not here:    network, TLS, an async runtime.
 
 mod archive;
+mod attest;
 mod base;
 mod compare;
 mod content;
@@ -43,6 +44,7 @@ mod tree;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use attest::{ReceivedFiles, SentFiles};
 pub use compare::{CompareOptions, Comparison, Difference};
 pub use delta::{Chunked, DELTA_FROM, Matches, NewFile};
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};

@@ -120,6 +120,11 @@ pub trait Sink {
         Vec::new()
     }
 
+    /// Whether the name of the destination took the place of the name of the source.
+    fn in_place(&self) -> bool {
+        false
+    }
+
     /// Starts a file or stream.
     ///
     /// # Errors
@@ -455,6 +460,11 @@ impl<S: Sink> Receiver<S> {
     /// Metadata that was lost of entries that are otherwise complete.
     pub fn not_kept(&self) -> Vec<NotKept> {
         self.sink.not_kept()
+    }
+
+    /// Whether the name of the destination took the place of the name of the source.
+    pub fn in_place(&self) -> bool {
+        self.sink.in_place()
     }
 
     /// Entries and bytes announced so far, and whether these are the totals.

@@ -524,7 +524,7 @@ impl Walk {
     }
 
     /// Examines the entry of a chosen name.
-    fn visit_chosen(&mut self, name: Vec<u8>) -> Option<Found> {
+    pub(super) fn visit_chosen(&mut self, name: Vec<u8>) -> Option<Found> {
         let chosen = self.chosen.as_ref()?;
         if let Some(failure) = chosen.failure(&name) {
             return Some(failed(name, PathBuf::new(), failure.clone()));

@@ -88,6 +88,7 @@ fn words(order: &Order) -> (&'static str, &'static str) {
         (Purpose::Folders, _) => ("made", "making"),
         (Purpose::Renaming, _) => ("renamed", "renaming"),
         (Purpose::Metadata, _) => ("set metadata of", "setting metadata of"),
+        (Purpose::Receipt, _) => ("signed a receipt of", "signing a receipt of"),
         (_, Direction::Send) => ("sent", "sending"),
         (Purpose::Files, Direction::Receive) => ("received into", "receiving into"),
         (_, Direction::Receive) => ("received", "receiving"),
@@ -104,6 +105,7 @@ pub(crate) fn purpose(purpose: Purpose) -> &'static str {
         Purpose::Folders => "folders",
         Purpose::Renaming => "renaming",
         Purpose::Metadata => "metadata",
+        Purpose::Receipt => "receipt",
         _ => "files",
     }
 }

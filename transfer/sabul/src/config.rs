@@ -4,10 +4,12 @@ use std::fmt;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_cc::{Policy, registry};
 use sabul_channel::rules::{RuleSet, find as find_rules, of_code};
+use sabul_receipt::Signer;
 use sabul_udp::SocketOptions;
 use sabul_units::{Bytes, Rate};
 use sabul_wire::control::{self, ChannelParams, MAX_JOINING, MAX_PATHS, Range, Rule};
@@ -269,7 +271,7 @@ pub enum LocalDestination {
     Writer(Box<dyn Write + Send>),
     /// A directory on the disk of a simulated host.
     #[cfg(test)]
-    Disk(std::sync::Arc<dyn sabul_files::disk::Disk>, Vec<u8>),
+    Disk(Arc<dyn sabul_files::disk::Disk>, Vec<u8>),
 }
 
 impl LocalDestination {
@@ -318,9 +320,30 @@ pub struct Service {
     /// Read each received file back from the disk before the file gets its name, also if the peer does not request
     /// that.
     pub read_back: bool,
+    /// Signatures of receipts.
+    pub signing: Signing,
 }
 
-setters!(Service { as_user: bool, read_only: bool, remove: bool, measure: bool, read_back: bool });
+/// Whether a listener signs receipts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Signing {
+    /// Receipts are refused.
+    #[default]
+    Never,
+    /// Receipts are signed with this key.
+    Key(Arc<Signer>),
+    /// There is no key; the text tells the peer how to make one.
+    Missing(String),
+}
+
+setters!(Service {
+    as_user: bool,
+    read_only: bool,
+    remove: bool,
+    measure: bool,
+    read_back: bool,
+    signing: Signing,
+});
 
 impl Service {
     /// Returns these permissions with this directory, in which files are read and written.

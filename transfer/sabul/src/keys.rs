@@ -20,6 +20,17 @@ pub use sabul_keys::{
     write_private,
 };
 
+/// Verifies a signature of a receipt, and returns the fingerprint of its key.
+///
+/// # Errors
+/// If the signature is not by its key over this text.
+pub fn verify_receipt(
+    text: &[u8],
+    signature: &[u8],
+) -> Result<Fingerprint, sabul_keys::SignatureError> {
+    sabul_keys::verify(sabul_keys::RECEIPT_NAMESPACE, text, signature)
+}
+
 pub use crate::access::{StandingAccess, User};
 pub use crate::connector::{connect_by_key as connect, fingerprint_at};
 pub use crate::tls::Identity as ServerIdentity;

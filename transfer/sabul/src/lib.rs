@@ -92,6 +92,7 @@ mod machine;
 mod path;
 mod paths;
 mod policy;
+pub mod receipts;
 mod redial;
 mod relay;
 mod resume;

@@ -2,6 +2,6 @@
 //! [`Session::serve_with_observer`](crate::Session::serve_with_observer).
 
 pub use crate::session::{
-    ChangeRequest, GetRequest, ListingRequest, MeasureRequest, Order, Purpose, PutRequest, Request,
-    ServeSummary, Served, Serving, Started, StreamRequest,
+    AttestRequest, ChangeRequest, GetRequest, ListingRequest, MeasureRequest, Order, Purpose,
+    PutRequest, Request, ServeSummary, Served, Serving, Started, StreamRequest,
 };

@@ -1,6 +1,7 @@
 //! Session between two authenticated ends, and its transfers.
 
 mod answered;
+mod attest;
 mod chunks;
 mod files;
 mod listing;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use sabul_keys::Right;
 use sabul_units::Rate;
-use sabul_wire::control::{self, Entry, Failure, FailureCode, Message, Open};
+use sabul_wire::control::{self, Entry, Failure, FailureCode, Message, Open, Part};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info};
@@ -41,6 +42,7 @@ use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{
     self, Context, Plan, Report, Resume, Side, Transfer, TransferHandle, Work, Writer,
 };
+pub use attest::{AttestRequest, Attestation, AttestedFiles};
 pub use files::{GetRequest, PutRequest};
 pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
 use pending::{Pending, refused};
@@ -478,6 +480,9 @@ impl Session {
             control::Request::Hash { .. } => {
                 Request::List(ListingRequest { pending, reads_content: true })
             }
+            control::Request::Attest { part, .. } => {
+                Request::Attest(AttestRequest { pending, part })
+            }
             control::Request::Remove { .. } => {
                 Request::Change(ChangeRequest { pending, is_removal: true })
             }
@@ -672,6 +677,8 @@ pub enum Request {
     List(ListingRequest),
     /// Remove files or create directories here.
     Change(ChangeRequest),
+    /// Hash files here and sign a statement about them.
+    Attest(AttestRequest),
 }
 
 impl Request {
@@ -686,6 +693,9 @@ impl Request {
         let refusal = match &self {
             Self::Put(_) | Self::Change(_) if service.read_only => {
                 "the listener only lets files be read"
+            }
+            Self::Attest(AttestRequest { part: Part::Receiver, .. }) if service.read_only => {
+                "the listener only lets files be read, so it is no receiver"
             }
             _ if is_of_files && disk.is_none() && !service.as_user => {
                 "the listener serves no files"
@@ -709,6 +719,9 @@ impl Request {
         let transfer = match (this, disk) {
             (Self::List(request), disk) => return request.answer(disk).await.map(|()| None),
             (Self::Change(request), disk) => return request.answer(disk).await.map(|()| None),
+            (Self::Attest(request), disk) => {
+                return request.answer(disk, &service.signing).await.map(|()| None);
+            }
             (Self::Put(request), Some(disk)) => request.accept_in(disk).await?,
             (Self::Put(request), None) => request.accept_as_user().await?,
             (Self::Get(request), Some(disk)) => request.accept_in(disk)?,
@@ -722,25 +735,25 @@ impl Request {
 
     /// Returns the reason why the peer's user may not make this request.
     fn denied(&self) -> Option<String> {
-        let right = match self {
-            Self::Put(_) => Right::Write,
-            Self::Change(request) if request.is_removal => Right::Remove,
-            Self::Change(_) => Right::Write,
-            Self::Get(_) => Right::Read,
-            Self::List(request) if request.reads_content => Right::Read,
-            Self::List(_) => Right::List,
-            Self::Measure(_) | Self::Stream(_) => Right::Measure,
+        let rights: &[Right] = match self {
+            Self::Put(_) => &[Right::Write],
+            Self::Change(request) if request.is_removal => &[Right::Remove],
+            Self::Change(_) => &[Right::Write],
+            Self::Get(_) | Self::Attest(AttestRequest { part: Part::Sender, .. }) => &[Right::Read],
+            Self::List(request) if request.reads_content => &[Right::Read],
+            Self::List(_) => &[Right::List],
+            // The hashes of files are also part of a listing.
+            Self::Attest(_) => &[Right::Write, Right::List],
+            Self::Measure(_) | Self::Stream(_) => &[Right::Measure],
         };
         let user = self.pending().user()?;
-        let is_denied = !user.grant.rights.allow(right);
-        is_denied.then(|| {
-            format!(
-                "{} has the rights '{}' and not '{}' here; contact the listener's administrator",
-                user.name,
-                user.grant.rights,
-                right.name()
-            )
-        })
+        let right = rights.iter().find(|right| !user.grant.rights.allow(**right))?;
+        Some(format!(
+            "{} has the rights '{}' and not '{}' here; contact the listener's administrator",
+            user.name,
+            user.grant.rights,
+            right.name()
+        ))
     }
 
     /// Refuses the request; the peer receives `reason`.
@@ -751,6 +764,7 @@ impl Request {
             | Self::Measure(MeasureRequest { pending })
             | Self::List(ListingRequest { pending, .. })
             | Self::Change(ChangeRequest { pending, .. })
+            | Self::Attest(AttestRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         };
         pending.refuse(refused(reason));
@@ -763,6 +777,7 @@ impl Request {
             | Self::Measure(MeasureRequest { pending })
             | Self::List(ListingRequest { pending, .. })
             | Self::Change(ChangeRequest { pending, .. })
+            | Self::Attest(AttestRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         }
     }

@@ -110,6 +110,11 @@ impl Identity {
         sabul_keys::write_private(path, pem.as_bytes())
     }
 
+    /// Adds the key of the certificate to keys that can sign.
+    pub(crate) fn add_to(&self, identities: &mut sabul_keys::Identities) -> bool {
+        identities.add_p256(self.key.secret_pkcs8_der(), "key of this server")
+    }
+
     /// SHA-256 of the certificate (DER), as in a ticket.
     pub fn fingerprint(&self) -> [u8; 32] {
         fingerprint(&self.certificate)

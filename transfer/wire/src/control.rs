@@ -8,7 +8,9 @@
 //! not support the version answers [`Message::Cancel`] and closes. The session checks the order of messages; this
 //! module does not.
 
+mod attest;
 mod bounds;
+mod channel;
 mod delta;
 mod failure;
 mod limits;
@@ -18,6 +20,8 @@ mod more;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{DecodeError, Reason};
+pub use attest::{HashedFile, Part, ToHash};
+pub use channel::ChannelParams;
 pub use delta::{
     Chunk, Chunking, ChunksEnd, Delta, Kept, MAX_CHUNKS, MAX_DELTA_EXTENTS, MAX_MOVED, Moved,
 };
@@ -27,7 +31,7 @@ use limits::HELLO;
 use limits::ITEM;
 pub use limits::{
     MAX_CHUNKS_BODY, MAX_GREETING, MAX_HAVE, MAX_LOGIN, MAX_MESSAGE, MAX_NAME, MAX_NAMES_BODY,
-    MAX_OPEN, MAX_SMALL, MAX_WORD, body_limit,
+    MAX_OPEN, MAX_SMALL, MAX_STATEMENT, MAX_WORD, body_limit,
 };
 pub use listing::{
     Facts, MAX_PATTERN, MAX_PLACES, MAX_RULES, MAX_SEEN, NewMetadata, Range, Rule, Seen, SeenKind,
@@ -71,8 +75,6 @@ pub const MAX_JOINING: u8 = 16;
 pub const MAX_PATHS: u8 = 16;
 /// Bytes of the number at the end of each block of a transfer with several paths; big-endian.
 pub const BLOCK_NUMBER_LEN: usize = 4;
-/// Most parameters of a controller.
-const MAX_PARAMS: usize = 64;
 /// Most cipher suites that a connector offers.
 const MAX_SUITES: usize = 16;
 
@@ -346,6 +348,41 @@ pub enum Message {
         /// The ranges.
         delta: Delta,
     },
+    /// Opener of a [`Request::Attest`]: the next files to hash. Needs credit, as [`Message::Seen`].
+    ToHash {
+        /// Number of the request.
+        transfer: u32,
+        /// The files; at most [`MAX_NAMES`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_NAMES>")]
+        files: Vec<ToHash>,
+        /// No more files follow.
+        is_last: bool,
+    },
+    /// Answer to [`Message::ToHash`]: hashes in the order of the files. Needs credit, as [`Message::Seen`].
+    Hashed {
+        /// Number of the request.
+        transfer: u32,
+        /// The hashes, or the reason of each failure; at most [`MAX_NAMES`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_NAMES>")]
+        files: Vec<Result<HashedFile, Failure>>,
+    },
+    /// After the last [`Message::Hashed`]: the answering side's own part of the statement. Then from the opener: the whole
+    /// statement, which the answering side checks and signs. Needs credit, as [`Message::Seen`].
+    Statement {
+        /// Number of the request.
+        transfer: u32,
+        /// Text in JSON.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_STATEMENT>")]
+        text: Vec<u8>,
+    },
+    /// Answer to the whole [`Message::Statement`], and the last message of the request.
+    Signed {
+        /// Number of the request.
+        transfer: u32,
+        /// SSHSIG in binary form.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_LOGIN>")]
+        signature: Vec<u8>,
+    },
 }
 
 /// Partial file at the receiver: a prefix of the content.
@@ -511,50 +548,19 @@ pub enum Request {
         /// Division of the file.
         chunking: Chunking,
     },
-}
-
-/// Settings of a channel's sender; chosen by the side that opens.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChannelParams {
-    /// Name of the congestion controller.
-    #[serde(deserialize_with = "bounds::text::<_, MAX_WORD>")]
-    pub controller: String,
-    /// Its parameters as `key`, `value` texts.
-    #[serde(deserialize_with = "bounds::pairs::<_, MAX_PARAMS>")]
-    pub controller_params: Vec<(String, String)>,
-    /// Bytes of one block; a power of two.
-    pub block_bytes: u32,
-    /// Flow window: most bytes sent and not yet acknowledged.
-    pub window_bytes: u64,
-    /// Upper limit of the rate, in bit/s.
-    pub rate_limit_bps: Option<u64>,
-    /// Largest IP packet to probe for, in bytes.
-    pub mtu_max: Option<u32>,
-    /// Code of the rules for losses and reports: 0 standard, 1 with data sequence numbers as in the papers, from 2 on
-    /// those of other algorithms. Earlier versions had a boolean here and reject values above 1.
-    pub rules: u8,
-    /// Carry reports on the control connection, as in the papers.
-    pub control_feedback: bool,
-    /// Number of UDP paths that carry the blocks at the same time, 1 to [`MAX_PATHS`]. With more than one, each block
-    /// ends with its number in the transfer, of [`BLOCK_NUMBER_LEN`] bytes.
-    pub paths: u8,
-}
-
-impl ChannelParams {
-    /// Settings for this controller without parameters and limits: blocks of 1 MiB, a window of 64 MiB, standard rules.
-    pub fn new(controller: &str) -> Self {
-        Self {
-            controller: controller.to_owned(),
-            controller_params: Vec::new(),
-            block_bytes: 1 << 20,
-            window_bytes: 64 << 20,
-            rate_limit_bps: None,
-            mtu_max: None,
-            rules: 0,
-            control_feedback: false,
-            paths: 1,
-        }
-    }
+    /// Hashes files of a copy for a receipt, and signs a statement about these files (pull); without a channel.
+    Attest {
+        /// Part of the answering side in the copy.
+        part: Part,
+        /// For the sender, the sources as in [`Request::Get`]; for the receiver, the directory that the paths of the files
+        /// start at. At most [`MAX_SOURCES`].
+        #[serde(deserialize_with = "bounds::names::<_, MAX_SOURCES>")]
+        places: Vec<Vec<u8>>,
+        /// For the sender, archive mode: links are not followed.
+        archive: bool,
+        /// The answering side signs a statement.
+        signed: bool,
+    },
 }
 
 /// One file, directory, link or stream.
@@ -645,6 +651,8 @@ pub struct Done {
     pub elapsed_us: u64,
     /// CPU time of the receiving process during the transfer, in microseconds.
     pub cpu_us: u64,
+    /// The name of the destination took the place of the name of the source.
+    pub in_place: bool,
     /// Metadata of arrived entries that could not be preserved; at most [`MAX_NOT_KEPT`].
     #[serde(deserialize_with = "bounds::list::<_, _, MAX_NOT_KEPT>")]
     pub not_kept: Vec<NotKept>,
@@ -670,7 +678,9 @@ impl Open {
             Request::Put { destination, origins, .. } => destination.len() + 8 * origins.len(),
             Request::Get { sources, rules, .. } => names(sources) + of_rules(rules),
             Request::List { places, rules, .. } => names(places) + of_rules(rules),
-            Request::Remove { places, .. } | Request::MakeFolders { places, .. } => names(places),
+            Request::Remove { places, .. }
+            | Request::MakeFolders { places, .. }
+            | Request::Attest { places, .. } => names(places),
             Request::Rename { from, to, .. } => from.len() + to.len(),
             Request::SetMetadata { changes } => changes.iter().map(NewMetadata::weight).sum(),
             Request::Stream { name } => name.len(),
@@ -736,6 +746,13 @@ impl Message {
             Self::Names { names, .. } => names.iter().map(|name| ITEM + name.len()).sum(),
             Self::Chunks { chunks, .. } => chunks.len() * size_of::<Chunk>(),
             Self::Delta { name, delta, .. } => name.len() + delta.weight(),
+            Self::ToHash { files, .. } => files.iter().map(ToHash::weight).sum(),
+            Self::Hashed { files, .. } => {
+                let text = |failure: &Failure| failure.message.len();
+                files.iter().map(|file| ITEM + file.as_ref().err().map_or(0, text)).sum()
+            }
+            Self::Statement { text, .. } => text.len(),
+            Self::Signed { signature, .. } => signature.len(),
             Self::Open(open) => return open.weight(),
             _ => 0,
         };

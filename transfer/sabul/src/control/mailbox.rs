@@ -57,6 +57,8 @@ pub(crate) struct Written {
     pub(crate) counts: Counts,
     /// Time from the opening of the channel to the last byte.
     pub(crate) elapsed: Duration,
+    /// The name of the destination took the place of the name of the source.
+    pub(crate) in_place: bool,
     /// Metadata of arrived entries that could not be preserved.
     pub(crate) not_kept: Vec<NotKept>,
     /// The writer waits for confirmation that the sender has received the result.
@@ -208,11 +210,14 @@ impl Role {
     /// Whether a correct peer sends this message to a side with this role.
     pub(super) fn may_receive(self, message: &Message) -> bool {
         match message {
-            Message::Totals { .. } | Message::Seen { .. } | Message::Chunks { .. } => {
-                self == Self::Receiver
-            }
+            Message::Totals { .. }
+            | Message::Seen { .. }
+            | Message::Chunks { .. }
+            | Message::Hashed { .. }
+            | Message::Signed { .. } => self == Self::Receiver,
             Message::Names { .. }
             | Message::Delta { .. }
+            | Message::ToHash { .. }
             | Message::Have { .. }
             | Message::Progress { .. }
             | Message::EntryFailed { .. }
@@ -268,7 +273,10 @@ impl Slot {
                 ));
             }
             // A peer that requests files sends its list at once.
-            Message::Have { .. } | Message::Names { .. } | Message::Delta { .. }
+            Message::Have { .. }
+            | Message::Names { .. }
+            | Message::Delta { .. }
+            | Message::ToHash { .. }
                 if self.is_peers => {}
             Message::Waiting { .. } => {}
             _ if !self.is_accepted => {
@@ -304,7 +312,11 @@ impl Slot {
             Message::Seen { .. }
             | Message::Chunks { .. }
             | Message::Names { .. }
-            | Message::Delta { .. } => {
+            | Message::Delta { .. }
+            | Message::ToHash { .. }
+            | Message::Hashed { .. }
+            | Message::Statement { .. }
+            | Message::Signed { .. } => {
                 self.intake.add(message.weight())?;
                 // A transfer that has just ended accepts nothing more.
                 let _ = self.input.send(Input::Message(message));

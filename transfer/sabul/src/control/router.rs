@@ -346,6 +346,10 @@ impl Router {
             | Message::Names { transfer, .. }
             | Message::Chunks { transfer, .. }
             | Message::Delta { transfer, .. }
+            | Message::ToHash { transfer, .. }
+            | Message::Hashed { transfer, .. }
+            | Message::Statement { transfer, .. }
+            | Message::Signed { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,
         };

@@ -118,7 +118,7 @@ fn done(transfer: u32) -> Message {
     let (bytes, entries, files, failed, elapsed_us, cpu_us) = (0, 0, 0, 0, 0, 0);
     let not_kept = Vec::new();
     #[rustfmt::skip]
-    let done = Done { transfer, bytes, resumed: 0, durable: 0, entries, files, failed, elapsed_us, cpu_us, not_kept };
+    let done = Done { transfer, bytes, resumed: 0, durable: 0, entries, files, failed, elapsed_us, cpu_us, in_place: false, not_kept };
     Message::Done(done)
 }
 
@@ -259,8 +259,14 @@ async fn pending_requests_are_bounded_by_weight() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_does_not_match_the_transfer_role_is_a_protocol_error() {
-    let of_sender =
-        || vec![seen(1, 1), Message::Totals { transfer: 1, entries: 1, bytes: 1, is_all: true }];
+    let of_sender = || {
+        vec![
+            seen(1, 1),
+            Message::Totals { transfer: 1, entries: 1, bytes: 1, is_all: true },
+            Message::Hashed { transfer: 1, files: Vec::new() },
+            Message::Signed { transfer: 1, signature: Vec::new() },
+        ]
+    };
     let of_receiver = || {
         vec![
             progress(1, 1),
@@ -269,6 +275,7 @@ async fn a_message_that_does_not_match_the_transfer_role_is_a_protocol_error() {
             Message::Stop { transfer: 1 },
             Message::Settled { transfer: 1 },
             Message::Names { transfer: 1, names: Vec::new(), is_last: true },
+            Message::ToHash { transfer: 1, files: Vec::new(), is_last: true },
             Message::Steer { transfer: 1, policy: "low".to_owned(), rate_limit_bps: Some(1) },
             done(1),
         ]

@@ -170,7 +170,7 @@ impl Session {
 }
 
 /// Returns the next message that is not for a writer.
-async fn next_event(mailbox: &mut Mailbox) -> Result<Message, Error> {
+pub(super) async fn next_event(mailbox: &mut Mailbox) -> Result<Message, Error> {
     loop {
         match mailbox.events.recv().await {
             Some(Event::Control(message)) => {
@@ -425,6 +425,7 @@ impl ChangeRequest {
                 failed,
                 elapsed_us: 0,
                 cpu_us: 0,
+                in_place: false,
                 not_kept: Vec::new(),
             }))
         })
@@ -450,12 +451,12 @@ impl Change {
     }
 }
 
-fn other_way() -> Failure {
+pub(super) fn other_way() -> Failure {
     Failure::violation("the answer to the request has the wrong direction")
 }
 
 /// Refuses the request.
-fn refuse(cx: &Context, mailbox: &Mailbox, failure: Failure) -> Result<(), Error> {
+pub(super) fn refuse(cx: &Context, mailbox: &Mailbox, failure: Failure) -> Result<(), Error> {
     let transfer = Some(mailbox.number);
     cx.control.send(Message::Cancel { transfer, failure: failure.clone() });
     Err(failure.into())
@@ -463,7 +464,7 @@ fn refuse(cx: &Context, mailbox: &Mailbox, failure: Failure) -> Result<(), Error
 
 /// Accepts the request and runs `work` on its own thread. The flag is set when the request is cancelled. The returned
 /// message is sent last.
-async fn work(
+pub(super) async fn work(
     cx: &Context,
     mut mailbox: Mailbox,
     block_bytes: u32,
@@ -496,6 +497,7 @@ async fn work(
             },
             message = next_event(&mut mailbox) => if let Err(error) = message {
                 stop.store(true, Ordering::Release);
+                let _ = mailbox.input.send(Input::Stop);
                 mailbox.end_bulk();
                 // The thread counts as part of the session until it has ended.
                 let _ = is_over.await;

@@ -73,6 +73,8 @@ pub enum Purpose {
     Renaming,
     /// Set metadata of files or directories.
     Metadata,
+    /// Hash files and sign a receipt.
+    Receipt,
 }
 
 /// Description of a peer's request.
@@ -97,7 +99,8 @@ impl Order {
     pub(super) fn of(open: &Open) -> Self {
         let names = match &open.request {
             control::Request::Put { destination, .. } => vec![destination.clone()],
-            control::Request::Get { sources, .. } => sources.clone(),
+            control::Request::Attest { places: sources, .. }
+            | control::Request::Get { sources, .. } => sources.clone(),
             control::Request::List { places, .. }
             | control::Request::Remove { places, .. }
             | control::Request::MakeFolders { places, .. } => places.clone(),
@@ -118,6 +121,7 @@ impl Order {
             control::Request::MakeFolders { .. } => Purpose::Folders,
             control::Request::Rename { .. } => Purpose::Renaming,
             control::Request::SetMetadata { .. } => Purpose::Metadata,
+            control::Request::Attest { .. } => Purpose::Receipt,
         };
         Self { direction: Direction::for_acceptor(open.direction), names, purpose }
     }

@@ -99,6 +99,9 @@ pub struct Report {
     /// Every arrived entry was synced to the receiver's disk with its final name before it counted, and survives a
     /// power cut. False if the transfer did not sync, or if this is unknown.
     pub durable: bool,
+    /// The name of the destination took the place of the name of the only source, instead of a directory that takes the
+    /// source.
+    pub in_place: bool,
     /// Failed entries by path with their causes; the first ten thousand.
     pub failures: Vec<(Vec<u8>, Failure)>,
     /// Metadata of arrived entries that could not be preserved, by kind.
@@ -439,6 +442,7 @@ impl SharedProgress {
             goodput_bps,
             verified: !failures.iter().any(|(_, failure)| is_wrong(failure)),
             durable: false,
+            in_place: false,
             not_kept: Vec::new(),
             failures,
             channel,

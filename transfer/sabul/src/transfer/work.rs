@@ -211,6 +211,10 @@ pub(crate) trait Writer: Send {
     fn not_kept(&self) -> Vec<NotKept> {
         Vec::new()
     }
+    /// Whether the name of the destination took the place of the name of the source.
+    fn in_place(&self) -> bool {
+        false
+    }
     /// Whether resume data is kept until the sender has confirmed the result.
     fn awaits_confirmation(&self) -> bool {
         false
@@ -263,6 +267,10 @@ impl<S: Sink + Send> Writer for Receiver<S> {
 
     fn not_kept(&self) -> Vec<NotKept> {
         self.not_kept()
+    }
+
+    fn in_place(&self) -> bool {
+        self.in_place()
     }
 
     fn awaits_confirmation(&self) -> bool {
@@ -462,7 +470,8 @@ impl WriterTask {
         }
         let counts = writer.finished()?;
         let (not_kept, awaits_confirmation) = (writer.not_kept(), writer.awaits_confirmation());
-        Some(Ok(Written { counts, elapsed: now, not_kept, awaits_confirmation }))
+        let in_place = writer.in_place();
+        Some(Ok(Written { counts, elapsed: now, in_place, not_kept, awaits_confirmation }))
     }
 
     /// Sends the result. The writer is dropped first, and partial data with it, unless the sender has to confirm the

@@ -6,7 +6,7 @@ use sabul_files::testing::{HOSTILE_FOLDER, HostileValues};
 use sabul_units::Random;
 use sabul_wire::control::{
     CONTROL_VERSION, ChannelParams, Checkpoint, Chunk, ChunksEnd, Delta, Direction, Extent, Facts,
-    Held, Kept, Message, Moved, Open, Request, Seen, SeenKind, Whole,
+    Held, Kept, Message, Moved, Open, Request, Seen, SeenKind, ToHash, Whole,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -95,7 +95,7 @@ impl HostilePeer {
 
     fn message(&mut self) -> Message {
         let transfer = self.0.number();
-        match self.0.random.below(21) {
+        match self.0.random.below(25) {
             0..=2 => self.open(),
             3 => Message::Accept { transfer, block_bytes: 1 << self.0.random.below(32) },
             4..=8 => Message::Progress {
@@ -147,6 +147,18 @@ impl HostilePeer {
                 Message::Chunks { transfer, chunks, end }
             }
             20 => Message::Delta { transfer, name: self.0.name(), delta: self.delta() },
+            21 => {
+                let files = (0..self.0.random.below(4)).map(|_| ToHash {
+                    path: self.0.name(),
+                    name: self.0.name(),
+                    bytes: self.0.size(),
+                });
+                let files = files.collect();
+                Message::ToHash { transfer, files, is_last: self.0.random.below(2) == 0 }
+            }
+            22 => Message::Statement { transfer, text: self.0.text().into_bytes() },
+            23 => Message::Hashed { transfer, files: vec![Err(self.0.failure())] },
+            24 => Message::Signed { transfer, signature: vec![9; 80] },
             14 => Message::Welcome { version: 9, suite: 2, software: self.0.text() },
             _ => Message::Cancel { transfer: Some(transfer), failure: self.0.failure() },
         }

@@ -16,6 +16,8 @@ pub const MAX_HAVE: usize = 256 << 10;
 pub const MAX_NAMES_BODY: usize = 256 << 10;
 /// Longest body of a [`Chunks`](super::Message::Chunks), in bytes.
 pub const MAX_CHUNKS_BODY: usize = 128 << 10;
+/// Longest statement of a receipt, in bytes.
+pub const MAX_STATEMENT: usize = 32 << 10;
 /// Longest path of a file, in bytes; the limit of Linux.
 pub const MAX_NAME: usize = 4096;
 /// Longest name or value of a setting, and longest name of a program, in bytes.
@@ -29,10 +31,12 @@ pub const fn body_limit(kind: u8) -> usize {
         HELLO | WELCOME | JOIN | CHOOSE | RESUME | RESUMED => MAX_GREETING,
         OFFER | LOGIN => MAX_LOGIN,
         OPEN => MAX_OPEN,
-        SEEN | DELTA => MAX_MESSAGE,
+        SEEN | DELTA | HASHED => MAX_MESSAGE,
         CHUNKS => MAX_CHUNKS_BODY,
         HAVE => MAX_HAVE,
-        NAMES => MAX_NAMES_BODY,
+        NAMES | TO_HASH => MAX_NAMES_BODY,
+        // The text, its length, and the number of the request.
+        STATEMENT => MAX_STATEMENT + 16,
         _ => MAX_SMALL,
     }
 }
@@ -52,3 +56,6 @@ const RESUME: u8 = 28;
 const RESUMED: u8 = 29;
 const CHUNKS: u8 = 31;
 const DELTA: u8 = 32;
+const TO_HASH: u8 = 33;
+const HASHED: u8 = 34;
+const STATEMENT: u8 = 35;

@@ -16,6 +16,10 @@ fn messages_round_trip_behind_their_length() {
         Message::Choose { key: 1 },
         login(vec![9; 300]),
         Message::Names { transfer: 3, names: vec![b"a/b".to_vec(), b"c".to_vec()], is_last: true },
+        Message::ToHash { transfer: 3, files: vec![to_hash(), to_hash()], is_last: true },
+        Message::Hashed { transfer: 3, files: vec![Ok(hashed()), Err(failure_of_a_file())] },
+        Message::Statement { transfer: 3, text: vec![b'{'; 9000] },
+        Message::Signed { transfer: 3, signature: vec![1; 2300] },
         Message::Cancel {
             transfer: None,
             failure: Failure::new(FailureCode::NoSpace, "disk full"),
@@ -51,6 +55,18 @@ fn a_message_of_the_longest_length_is_accepted() {
     let body = unbounded(&longest);
     assert_eq!(body.len(), body_limit(body[0]));
     assert_eq!(Message::decode_body(&body), Ok(longest));
+}
+
+fn to_hash() -> ToHash {
+    ToHash { path: b"data/a".to_vec(), name: b"a".to_vec(), bytes: 9 }
+}
+
+fn hashed() -> HashedFile {
+    HashedFile { bytes: 9, sha256: [1; 32], blake3: [2; 32] }
+}
+
+fn failure_of_a_file() -> Failure {
+    Failure::new(FailureCode::Changed, "'a' shrank")
 }
 
 #[test]
@@ -195,7 +211,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
         (get(vec![Vec::new(); MAX_SOURCES]), get(vec![Vec::new(); MAX_SOURCES + 1])),
         (get(vec![vec![b'a'; MAX_NAME]]), get(vec![vec![b'a'; MAX_NAME + 1]])),
         (get(vec![vec![b'a'; 4000]; 64]), get(vec![vec![b'a'; 4000]; 66])),
-        (params(MAX_PARAMS), params(MAX_PARAMS + 1)),
+        (params(channel::MAX_PARAMS), params(channel::MAX_PARAMS + 1)),
         (place(MAX_NAME), place(MAX_NAME + 1)),
         (stream(MAX_STREAM_NAME), stream(MAX_STREAM_NAME + 1)),
         (hello(MAX_SUITES, MAX_WORD), hello(MAX_SUITES + 1, 0)),
@@ -253,6 +269,10 @@ fn only_certain_message_kinds_may_be_long() {
             end: Some(ChunksEnd { size: u64::MAX, version: [1; 16] }),
         },
         Message::Delta { transfer: u32::MAX, name: vec![b'x'; MAX_NAME], delta: largest_delta() },
+        Message::ToHash { transfer: 0, files: vec![to_hash(); MAX_NAMES], is_last: true },
+        Message::Hashed { transfer: 0, files: vec![Ok(hashed()); MAX_NAMES] },
+        Message::Statement { transfer: u32::MAX, text: vec![b'x'; MAX_STATEMENT] },
+        Message::Signed { transfer: u32::MAX, signature: vec![1; 2300] },
         Message::EntryFailed { transfer: u32::MAX, index: u64::MAX, failure: failure.clone() },
         Message::Cancel { transfer: None, failure },
     ] {
@@ -264,10 +284,11 @@ fn only_certain_message_kinds_may_be_long() {
             }
             Message::Offer { .. } | Message::Login { .. } => MAX_LOGIN,
             Message::Open(_) => MAX_OPEN,
-            Message::Seen { .. } | Message::Delta { .. } => MAX_MESSAGE,
+            Message::Seen { .. } | Message::Delta { .. } | Message::Hashed { .. } => MAX_MESSAGE,
             Message::Chunks { .. } => MAX_CHUNKS_BODY,
             Message::Have { .. } => MAX_HAVE,
-            Message::Names { .. } => MAX_NAMES_BODY,
+            Message::Names { .. } | Message::ToHash { .. } => MAX_NAMES_BODY,
+            Message::Statement { .. } => MAX_STATEMENT + 16,
             _ => MAX_SMALL,
         };
         assert_eq!(body_limit(body[0]), expected, "{message:?}");

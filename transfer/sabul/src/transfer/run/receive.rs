@@ -147,6 +147,7 @@ impl Run {
                 failed: counts.failed,
                 elapsed_us: micros(written.elapsed),
                 cpu_us: micros(cpu),
+                in_place: written.in_place,
                 not_kept: written.not_kept.clone(),
             }));
             if written.awaits_confirmation {
@@ -159,6 +160,7 @@ impl Run {
             self.cx.control.send(Message::Settled { transfer: self.mailbox.number });
             let mut report = self.shared_progress.report(counts);
             report.not_kept = written.not_kept;
+            report.in_place = written.in_place;
             report.cpu_receiver = Some(cpu);
             return Ok(report);
         }

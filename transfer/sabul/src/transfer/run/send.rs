@@ -173,6 +173,7 @@ impl Run {
                 let counts = Counts { bytes, resumed, durable, entries, files, failed };
                 let mut report = self.shared_progress.report(counts);
                 report.not_kept.clone_from(&done.not_kept);
+                report.in_place = done.in_place;
                 report.cpu_sender = Some(self.shared_progress.cpu_used());
                 report.cpu_receiver = Some(Duration::from_micros(done.cpu_us));
                 if !is_concluded && ended.is_none() {
