@@ -20,7 +20,7 @@ VERIFY ?= --no-verify
 MUTANTS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced doc test-lab lint-lab \
+.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced receipts doc test-lab lint-lab \
 	unit-lab scripts-lab \
 	cuts sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
 	fuzz-keep
@@ -47,7 +47,7 @@ publish-check: ## check that every crate can be published; VERIFY= also builds e
 demo: needs build ## send one file by TCP and by sabul over an emulated path, with and without loss; page in target/demo.html
 	$(SABUL) demo --page $(TARGET_DIR)/demo.html
 
-test: needs format lint unit own-controller interrupted synced doc ## check format, lints and documentation, run every test without root
+test: needs format lint unit own-controller interrupted synced receipts doc ## check format, lints and documentation, run every test without root
 
 format:
 	$(CARGO) fmt --all --check
@@ -73,6 +73,10 @@ interrupted: ## kill either end of RUNS=4 copies at random times and resume the 
 synced: ## compare sync with rsync on SYNC_SEEDS=4 drawn trees; skipped without rsync (part of test)
 	$(CARGO) build $(CARGOFLAGS) -p sabul-program
 	SABUL=$(TARGET_DIR)/debug/sabul tests/sync.py $(or $(SYNC_SEEDS),4)
+
+receipts: ## check receipts with sha256sum, b3sum and ssh-keygen; skipped without them (part of test)
+	$(CARGO) build $(CARGOFLAGS) -p sabul-program
+	SABUL=$(TARGET_DIR)/debug/sabul tests/receipts.py
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps

@@ -11,6 +11,7 @@ mod foreign;
 mod keys;
 mod lab;
 mod model;
+mod receipt;
 mod router;
 mod rules;
 mod ssh;
@@ -266,6 +267,12 @@ pub(crate) struct ServeArgs {
     /// writing and reading the file.
     #[arg(long, conflicts_with_all = ["read_only", "stdio"])]
     pub(crate) read_back: bool,
+    /// Key file with which the server signs receipts.
+    ///
+    /// The default is ~/.config/sabul/receipt_key, then the key of a standing server, then a key of ~/.ssh without a
+    /// passphrase, then the ssh key of the host.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) receipt_key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) standing: StandingArgs,
     #[command(flatten)]

@@ -7,6 +7,7 @@ mod moves;
 mod names;
 mod plan;
 mod plan_file;
+mod receipt;
 mod report;
 mod sides;
 mod sync;
@@ -21,7 +22,8 @@ use std::time::Duration;
 
 use sabul::internal::Retry;
 use sabul::internal::ssh::UploadObserver;
-use sabul::{Failure, Progress, Report, Session, Transfer, TransferOptions};
+use sabul::receipts::Signing;
+use sabul::{ErrorKind, Failure, Progress, Report, Session, Transfer, TransferOptions};
 use sabul_content::Printable;
 use sabul_front::control_socket::Job;
 use sabul_front::failures::{self, Machines};
@@ -47,6 +49,7 @@ use compare::{Compared, Comparing, ListedArgs};
 use delta::Deltas;
 use names::Names;
 use plan::Plan;
+use receipt::Receipt;
 pub(crate) use report::Recorder;
 use sides::Sides;
 use sync::{Sync, Tops};
@@ -138,12 +141,16 @@ struct Selecting {
 
 async fn run_with(
     name: &'static str,
-    args: CopyArgs,
+    mut args: CopyArgs,
     selecting: Selecting,
 ) -> Result<u8, CliError> {
     let nothing = TransferJson::nothing(controller(&args));
     let lines = args.json_lines.then(LineBuilder::default);
     let job = job(&args);
+    let receipt = Receipt::of(&args, name)?;
+    if let Some(receipt) = &receipt {
+        args.channel.signing = Signing::Key(receipt.signer());
+    }
     let mut outcome = Outcome {
         json: nothing,
         code: exit::DONE,
@@ -156,6 +163,8 @@ async fn run_with(
         compared: Compared::default(),
         removed: 0,
         incomplete: Vec::new(),
+        receipt,
+        receipt_line: None,
     };
     let mut result = copy(&args, &mut outcome).await;
     outcome.json.policy = Some(args.policy.name());
@@ -201,8 +210,12 @@ struct Outcome {
     compared: Compared,
     /// Number of removed entries.
     removed: u64,
-    /// Reason why entries were not removed or their metadata was not set.
+    /// Reason why entries were not removed, their metadata was not set, or no receipt was written.
     incomplete: Vec<ErrorJson>,
+    /// Receipt to write.
+    receipt: Option<Receipt>,
+    /// Line about the receipt.
+    receipt_line: Option<String>,
 }
 
 /// Returns the places of the copy, separated by spaces.
@@ -227,6 +240,9 @@ async fn copy(args: &CopyArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         None => Plan::of(args)?,
     };
     outcome.machines = plan.machines();
+    if outcome.receipt.is_some() {
+        Receipt::check(args, &plan)?;
+    }
     sabul::internal::allow_many_files();
     let options = args.channel.transfer_options(controller(args))?;
     let mut options = options
@@ -485,6 +501,9 @@ async fn transfer(
     pipe: Pipe,
 ) -> Result<Report, CliError> {
     let mut meter = Meter::new(args.quiet || args.json_lines, args.retry.is_some());
+    if let Some(receipt) = &outcome.receipt {
+        receipt.probe(plan, session).await?;
+    }
     // Beside the comparison, so that this costs no round trip.
     let is_sync = outcome.selecting.sync.is_some() && !outcome.selecting.is_dry;
     let tops = is_sync.then(|| tokio::spawn(Tops::read(plan.clone(), session.clone())));
@@ -498,6 +517,7 @@ async fn transfer(
             outcome.compared = compared;
             let mut report = Report::default();
             (report.verified, report.durable) = (true, options.sync);
+            report.in_place = plan.is_renamed();
             Ok(report)
         }
         Ok(Started::Transfer(mut transfer, task)) => {
@@ -570,7 +590,48 @@ async fn transfer(
             }
         }
     }
+    write_receipt(args, plan, session, interrupt, outcome, &report).await?;
     Ok(report)
+}
+
+/// Writes the receipt of a copy without failures, if one is requested.
+async fn write_receipt(
+    args: &CopyArgs,
+    plan: &Plan,
+    session: &Session,
+    interrupt: &Interrupt,
+    outcome: &mut Outcome,
+    report: &Report,
+) -> Result<(), CliError> {
+    let Some(receipt) = &outcome.receipt else { return Ok(()) };
+    // Entries of another kind are copied by a second transfer.
+    if outcome.compared.conflicts > 0 && outcome.removed > 0 {
+        return Ok(());
+    }
+    let failed = report.entries_failed + outcome.incomplete.len() as u64;
+    let written = match failed {
+        0 => tokio::select! {
+            written = receipt.write(args, plan, session, report) => written,
+            () = interrupt.wait() => return Err(CliError::interrupted("interrupted")),
+        },
+        _ => Err(CliError::failed(format!(
+            "no receipt was written: {} failed; copy again",
+            entries(failed)
+        ))),
+    };
+    match written {
+        Ok(line) => outcome.receipt_line = Some(line),
+        // The copy is complete, and a lost connection is dialled again.
+        Err(error) if matches!(error.end(), End::Error(ErrorKind::Unreachable)) => {
+            return Err(error);
+        }
+        Err(error) => {
+            output::error(&error);
+            outcome.code = outcome.code.max(error.code());
+            outcome.incomplete.push(json::error(&error));
+        }
+    }
+    Ok(())
 }
 
 /// Report of two transfers of one copy.
@@ -608,6 +669,9 @@ fn conclude(args: &CopyArgs, report: &Report, pipe_closed: &AtomicBool, outcome:
         output::note(summary(report, outcome));
         if args.verbose > 0 {
             output::note(path_line(&outcome.json));
+        }
+        if let Some(line) = outcome.receipt_line.take() {
+            output::note(line);
         }
         if let Some(line) = lost_metadata::line(&report.not_kept) {
             output::note(line);

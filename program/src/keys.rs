@@ -1,6 +1,7 @@
 //! Keys of standing servers: `sabul key`, `sabul ticket`, and the files of keys of this user.
 
 mod manage;
+mod receipts;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::error::CliError;
 use crate::output;
 use crate::sandbox::Kept;
 pub(crate) use manage::{run, tickets};
+pub(crate) use receipts::{signer, signing};
 
 /// Name of the file with the server's own key, in the state directory.
 const IDENTITY: &str = "identity.pem";

@@ -99,11 +99,12 @@ impl ChannelArgs {
 
     /// Starts a listener in this process and connects to it, for a copy on this machine.
     pub(crate) async fn connect_here(&self) -> Result<Session, CliError> {
+        let signing = self.signing.clone();
         let config = ListenerConfig::new((Ipv4Addr::LOCALHOST, 0).into());
         let listener = Listener::bind(config).await?;
         let ticket = listener.ticket().clone();
         tokio::spawn(async move {
-            let service = Service::default().as_user(true).remove(true);
+            let service = Service::default().as_user(true).remove(true).signing(signing);
             // The connecting end reports failures.
             if let Ok(session) = listener.accept().await {
                 let _ = session.serve(&service).await;

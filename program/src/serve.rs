@@ -47,13 +47,15 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
         .remove(args.allow_rm)
         .measure(true)
         .read_back(args.read_back);
+    let standing = keys::standing(&args.standing)?;
+    let identity = standing.as_ref().map(|standing| &*standing.access.identity);
+    let service = service.signing(keys::signing(args.receipt_key.as_deref(), identity)?);
     let example = if args.read_only {
         |address: &str| format!("sabul cp sabul://{address}/FILE .")
     } else {
         |address: &str| format!("sabul cp FILE sabul://{address}/")
     };
     let controllers = controllers(&args.allow)?;
-    let standing = keys::standing(&args.standing)?;
     let files = Files::Below { root: &root, read_only: args.read_only };
     let offer =
         Offer { command: "serve", service, files, controllers, what: &what, example, standing };
@@ -176,6 +178,7 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
             return Ok(error.code());
         }
     };
+    let signing = keys::signing(args.receipt_key.as_deref(), None)?;
     // The state of the sandbox is not printed: standard error is the remote user's terminal.
     confine(&args.listen, Files::All, &Kept::default());
     block_on(async {
@@ -186,6 +189,7 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
         // A user with a login can remove files anyway.
         let service = Service::default().as_user(true).remove(true);
         let service = service.read_only(args.read_only).measure(true);
+        let service = service.signing(signing);
         let job = Job::new("serve", "a copy through ssh");
         let answering = Answering { service, interrupt, once: false, log: Log::Silent, job };
         let code = answering.all(&listener, ssh::serve_input(&listener)).await?;

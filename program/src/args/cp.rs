@@ -10,6 +10,7 @@ use sabul_units::Rate;
 
 use super::channel::ChannelArgs;
 use super::foreign::ForeignArgs;
+use super::receipt::ReceiptArgs;
 use super::rules::RulesArgs;
 use super::ssh::SshArgs;
 use crate::exit;
@@ -152,6 +153,8 @@ pub(crate) struct CopyArgs {
     /// file. The page needs no network.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) receipt: ReceiptArgs,
     /// Print errors only.
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -74,16 +74,24 @@ pub(crate) struct ApplyArgs {
 /// Arguments of `sabul verify`.
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = exit::below(VERIFY_HELP, exit::LIST))]
-#[command(override_usage = "sabul verify [OPTIONS] SRC DST")]
+#[command(
+    override_usage = "sabul verify [OPTIONS] SRC DST\n       sabul verify [OPTIONS] RECEIPT-DIR [DIR]"
+)]
 pub(crate) struct VerifyArgs {
-    /// Two directories, as for `sabul sync`.
-    #[arg(required = true, num_args = 2, value_name = "PLACE")]
+    /// Two directories, as for `sabul sync`; or a receipt and its files.
+    #[arg(required = true, num_args = 1..=2, value_name = "PLACE")]
     pub(crate) places: Vec<OsString>,
     /// Compare links as links, and permission bits.
     #[arg(short, long)]
     pub(crate) archive: bool,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
+    /// Keys that may sign a receipt, in ssh's form of allowed signers.
+    ///
+    /// The principals are `receiver` and `sender`. Without this flag the keys beside the receipt are accepted, which
+    /// shows only that receipt and signatures belong together.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allowed_signers: Option<PathBuf>,
     /// Print one JSON document (`sabul schema verify`).
     #[arg(long)]
     pub(crate) json: bool,
@@ -112,8 +120,12 @@ Both ends read all their files and compare sizes and BLAKE3 hashes. Nothing is c
 content, as in `sabul sync`. Modification times are not compared. Each difference is a line: `missing`, `differs` or \
 `extra` (only at DST). The exit code is 5 if anything differs.
 
+RECEIPT-DIR is the directory of `sabul cp --receipt` on this machine: its form, signatures and manifests are checked. \
+With DIR, the copied root on this machine, all its files are read and compared.
+
 Examples:
   sabul verify photos/ host:photos
+  sabul verify photos.receipt photos
   sabul verify -a --json host:/data/run7/ run7";
 
 const SYNC_HELP: &str = "\

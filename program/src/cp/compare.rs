@@ -33,7 +33,7 @@ const ERRORS_KEPT: usize = 1000;
 /// The comparison on its thread.
 pub(super) type Task = JoinHandle<Result<Compared, CliError>>;
 /// Listing of one end.
-type Entries = Box<dyn Iterator<Item = Result<Seen, Error>> + Send>;
+pub(super) type Entries = Box<dyn Iterator<Item = Result<Seen, Error>> + Send>;
 
 /// Counts of a comparison, and the entries that exist only at the destination.
 #[derive(Debug, Default)]
@@ -601,9 +601,9 @@ impl Compared {
 }
 
 /// Listing of the other machine; blocks.
-struct Remote {
-    listing: Listing,
-    runtime: Handle,
+pub(super) struct Remote {
+    pub(super) listing: Listing,
+    pub(super) runtime: Handle,
 }
 
 impl Iterator for Remote {

@@ -172,6 +172,16 @@ impl Plan {
         }
     }
 
+    /// Whether the name of a local destination takes the place of the name of the only source.
+    pub(super) fn is_renamed(&self) -> bool {
+        match self {
+            Self::Put { .. } => false,
+            Self::Get { sources, destination, .. } => {
+                !is_into(sources, destination) && !Path::new(destination).is_dir()
+            }
+        }
+    }
+
     pub(super) const fn is_put(&self) -> bool {
         matches!(self, Self::Put { .. })
     }

@@ -1,9 +1,15 @@
-//! `sabul verify`: compares two directories by the hashes of their files, without copying.
+//! `sabul verify`: compares two directories by the hashes of their files, without copying; and verifies receipts.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sabul::internal::Location;
 use sabul::internal::compare::{CompareOptions, Difference};
 use sabul::internal::ssh::UploadObserver;
+use sabul::receipts::is_receipt;
+use sabul::{Failure, FailureCode};
 use sabul_content::Printable;
 use sabul_front::json::{Document, ErrorJson, VerifyJson};
 use sabul_units::{count, show_bytes};
@@ -20,6 +26,9 @@ use crate::{json, output};
 
 /// Runs the command and returns the exit code: 5 if anything differs.
 pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
+    if let Some((folder, target)) = receipt_of(&args)? {
+        return verify_receipt(&args, &folder, target.as_deref()).await;
+    }
     let plan = Plan::of_two(&args.places, true)?;
     let interrupt = Interrupt::listen()?;
     let channel = &args.reach.channel;
@@ -74,6 +83,106 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
         bridge.close().await;
     }
     conclude(&args, &compared)
+}
+
+/// Returns the receipt to verify, and the directory to compare; `None` if two trees are to be compared.
+fn receipt_of(args: &VerifyArgs) -> Result<Option<(PathBuf, Option<PathBuf>)>, CliError> {
+    let local = |place: &OsString| match Location::parse(place)? {
+        Location::Local(path) => Ok::<_, CliError>(Some(PathBuf::from(path))),
+        Location::Remote(_) => Ok(None),
+    };
+    let (first, second) = match &args.places[..] {
+        [first] => (first, None),
+        [first, second] => (first, Some(second)),
+        _ => return Ok(None),
+    };
+    let folder = local(first)?.filter(|folder| is_receipt(folder));
+    match (folder, second) {
+        (Some(folder), None) => Ok(Some((folder, None))),
+        (Some(folder), Some(second)) => {
+            let target = local(second)?.ok_or_else(|| {
+                CliError::usage(
+                    "a receipt is compared with a directory on this machine; run 'sabul verify' on the other machine",
+                )
+            })?;
+            Ok(Some((folder, Some(target))))
+        }
+        (None, None) => Err(CliError::usage(format!(
+            "'{}' is not a directory with a receipt; give two places, or the directory of --receipt",
+            Printable(first.as_bytes())
+        ))),
+        (None, Some(_)) => Ok(None),
+    }
+}
+
+/// Verifies a receipt and the files of a directory.
+async fn verify_receipt(
+    args: &VerifyArgs,
+    folder: &Path,
+    target: Option<&Path>,
+) -> Result<u8, CliError> {
+    let (folder, target, signers) =
+        (folder.to_owned(), target.map(Path::to_owned), args.allowed_signers.clone());
+    let has_target = target.is_some();
+    let work = tokio::task::spawn_blocking(move || {
+        sabul::receipts::verify(&folder, target.as_deref(), signers.as_deref())
+    });
+    let interrupt = Interrupt::listen()?;
+    let verified = tokio::select! {
+        verified = work => verified.map_err(|_| CliError::failed("the verification failed"))?,
+        () = interrupt.wait() => return Err(CliError::interrupted("interrupted")),
+    };
+    let code = match (verified.unreadable.is_empty(), verified.findings.is_empty()) {
+        (_, false) => exit::VERIFICATION,
+        (false, true) => exit::FAILED,
+        (true, true) => exit::DONE,
+    };
+    if args.json {
+        let files = verified.files.saturating_sub(verified.unreadable.len() as u64);
+        let json = VerifyJson {
+            files: if has_target { files } else { 0 },
+            bytes: verified.bytes,
+            different: verified.findings.len() as u64,
+            extra: 0,
+            verified: code == exit::DONE,
+            exit: code,
+            errors: verified
+                .unreadable
+                .iter()
+                .map(|it| {
+                    ErrorJson::of_entry(&it.path, &Failure::new(FailureCode::Unreadable, &*it.what))
+                })
+                .collect(),
+        };
+        json::print(&Document::of(&json))?;
+    }
+    for finding in verified.findings.iter().chain(&verified.unreadable) {
+        output::error(format_args!("{}: {}", Printable(&finding.path), finding.what));
+    }
+    if let Some(statement) =
+        verified.statement.as_ref().filter(|_| !args.quiet && code == exit::DONE)
+    {
+        let predicate = &statement.predicate;
+        let (receiver, sender) = (&predicate.receiver, &predicate.sender);
+        let at = receiver.durable_at.as_deref().unwrap_or_default();
+        output::note(format_args!(
+            "the receipt is right: {} ({}) durable at {at}; receiver {}@{}, sender {}@{}",
+            count(predicate.files, "file"),
+            show_bytes(predicate.bytes),
+            receiver.user,
+            receiver.host,
+            sender.user,
+            sender.host,
+        ));
+        if has_target {
+            output::note(format_args!(
+                "{} ({}) equal",
+                count(verified.files, "file"),
+                show_bytes(verified.bytes)
+            ));
+        }
+    }
+    Ok(code)
 }
 
 fn conclude(args: &VerifyArgs, compared: &Compared) -> Result<u8, CliError> {

@@ -17,6 +17,7 @@ mod model;
 mod perf_and_demo;
 mod pressure;
 mod progress;
+mod receipts;
 mod reproduce;
 mod router;
 mod serve;

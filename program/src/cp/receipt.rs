@@ -1,0 +1,419 @@
+//! `--receipt`: both ends hash the files of a finished copy, and sign a statement about them.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sabul::files::{Seen, SeenKind, View};
+use sabul::internal::Rules;
+use sabul::keys::Fingerprint;
+use sabul::receipts::{
+    Attestation, AttestedFiles, CommandFacts, Draft, FileHashes, Lost, Part, Party, ReceivedFiles,
+    Role, SentFiles, Signer, Statement, ToHash,
+};
+use sabul::{Error, Failure, Report, Session};
+use sabul_content::Printable;
+use sabul_units::{count, show_bytes};
+use tokio::runtime::Handle;
+
+use super::compare::{Entries, Remote};
+use super::plan::{Plan, source_set};
+use crate::args::CopyArgs;
+use crate::error::CliError;
+use crate::keys;
+
+/// Difference of a file that prevents a receipt, and the remedy.
+const DIFFERENT: &str =
+    "the source and the destination differ; copy again, with --checksum if their times are equal";
+/// Files that one end may be ahead of the other.
+const AHEAD_MAX: usize = 256;
+
+/// The receipt of a copy.
+#[derive(Debug)]
+pub(super) struct Receipt {
+    folder: PathBuf,
+    signer: Arc<Signer>,
+    /// Name of the command.
+    command: &'static str,
+}
+
+impl Receipt {
+    /// Returns the receipt that the arguments request. Finds the key of this end before anything is copied.
+    pub(super) fn of(args: &CopyArgs, command: &'static str) -> Result<Option<Self>, CliError> {
+        let Some(folder) = &args.receipt.receipt else { return Ok(None) };
+        let identity = args.channel.identity.as_deref();
+        let signer = keys::signer(args.receipt.receipt_key.as_deref(), identity)?;
+        Ok(Some(Self { folder: folder.clone(), signer, command }))
+    }
+
+    /// The key of this end.
+    pub(super) fn signer(&self) -> Arc<Signer> {
+        Arc::clone(&self.signer)
+    }
+
+    /// Checks that places can have a receipt.
+    pub(super) fn check(args: &CopyArgs, plan: &Plan) -> Result<(), CliError> {
+        let refuse = |why: &str| Err(CliError::usage(format!("--receipt {why}")));
+        if plan.reads_stdin() || plan.writes_stdout() {
+            return refuse("needs files at both ends, not '-'");
+        }
+        if args.copy_links && !plan.is_put() {
+            return refuse("does not support -L for downloads; leave out -L");
+        }
+        Ok(())
+    }
+
+    /// Checks before the copy that the other end can sign.
+    pub(super) async fn probe(&self, plan: &Plan, session: &Session) -> Result<(), CliError> {
+        let (part, places) = other_end(plan, Vec::new());
+        drop(session.attest(part, places, false, true).await?);
+        Ok(())
+    }
+
+    /// Writes the receipt of a finished copy. Returns a line for the user.
+    pub(super) async fn write(
+        &self,
+        args: &CopyArgs,
+        plan: &Plan,
+        session: &Session,
+        report: &Report,
+    ) -> Result<String, CliError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let guard = StopOnDrop(Arc::clone(&stop));
+        let work = Work {
+            folder: self.folder.clone(),
+            signer: self.signer(),
+            command: self.facts(plan, report),
+            in_place: report.in_place,
+            recursive: args.recursive,
+            archive: args.archive,
+            links_out: args.copy_links,
+            rules: Rules::new(&args.rules.0).map_err(|why| CliError::usage(why.to_string()))?,
+            entries: source_entries(args, plan, session)?,
+            plan: plan.clone(),
+            session: session.clone(),
+            runtime: Handle::current(),
+            stop,
+        };
+        let written = tokio::task::spawn_blocking(move || work.all()).await;
+        drop(guard);
+        let (files, bytes) =
+            written.map_err(|_| CliError::failed("the receipt was not written"))??;
+        let folder = self.folder.display();
+        Ok(format!(
+            "receipt in {folder}: {} ({}), signed by both ends; check it with: sabul verify {folder}",
+            count(files, "file"),
+            show_bytes(bytes)
+        ))
+    }
+
+    fn facts(&self, plan: &Plan, report: &Report) -> CommandFacts {
+        let lost = report.not_kept.iter().filter(|lost| lost.count > 0);
+        CommandFacts {
+            run_by: if plan.is_put() { Role::Sender } else { Role::Receiver },
+            name: self.command.to_owned(),
+            not_kept: lost
+                .map(|lost| Lost {
+                    what: format!("{:?}", lost.what).to_lowercase(),
+                    entries: lost.count,
+                })
+                .collect(),
+            grown: 0,
+        }
+    }
+}
+
+/// Stops the work on its thread if nobody waits for the result.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Entries of the source, in the order of the walk.
+fn source_entries(args: &CopyArgs, plan: &Plan, session: &Session) -> Result<Entries, CliError> {
+    match plan {
+        Plan::Put { sources, .. } => {
+            let rules =
+                Rules::new(&args.rules.0).map_err(|why| CliError::usage(why.to_string()))?;
+            let set = source_set(sources, args.recursive)?
+                .with_rules(rules)
+                .with_archive_mode(args.archive)
+                .with_links_out(args.copy_links);
+            Ok(Box::new(set.plan_compared(false).map(Ok)))
+        }
+        Plan::Get { sources, .. } => {
+            let view = match (args.archive, args.recursive) {
+                (true, _) => View::Archive,
+                (_, true) => View::Tree,
+                _ => View::Files,
+            };
+            let listing = session.list_for_copy(
+                sources.clone(),
+                view,
+                args.rules.0.clone(),
+                (false, false),
+            )?;
+            Ok(Box::new(Remote { listing, runtime: Handle::current() }))
+        }
+    }
+}
+
+/// Part and places of the other end; `root` is the directory of the files at the destination.
+fn other_end(plan: &Plan, root: Vec<u8>) -> (Part, Vec<Vec<u8>>) {
+    match plan {
+        Plan::Put { .. } => (Part::Receiver, vec![root]),
+        Plan::Get { sources, .. } => (Part::Sender, sources.clone()),
+    }
+}
+
+/// Paths of the files at the destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Places {
+    /// The directory at which all paths start.
+    root: Vec<u8>,
+    /// The first component of each name is left out.
+    is_stripped: bool,
+    /// The path of the only file, if its name was replaced.
+    only: Option<Vec<u8>>,
+}
+
+impl Places {
+    /// Places of a copy to `to`. `first` is the name of its first file.
+    fn new(to: &[u8], in_place: bool, first: Option<&[u8]>) -> Self {
+        let is_file = first.is_some_and(|first| !first.contains(&b'/'));
+        if !in_place || !is_file {
+            return Self { root: to.to_vec(), is_stripped: in_place, only: None };
+        }
+        let end = to.iter().rposition(|&byte| byte == b'/');
+        let (root, name) = match end {
+            Some(0) => (b"/".to_vec(), &to[1..]),
+            Some(end) => (to[..end].to_vec(), &to[end + 1..]),
+            None => (Vec::new(), to),
+        };
+        Self { root, is_stripped: false, only: Some(name.to_vec()) }
+    }
+
+    /// The path of an entry.
+    fn path(&self, name: &[u8]) -> Vec<u8> {
+        match (&self.only, self.is_stripped) {
+            (Some(only), _) => only.clone(),
+            (None, true) => name
+                .iter()
+                .position(|&byte| byte == b'/')
+                .map_or_else(Vec::new, |slash| name[slash + 1..].to_vec()),
+            (None, false) => name.to_vec(),
+        }
+    }
+}
+
+/// Everything that the receipt needs, for a thread that may block.
+struct Work {
+    folder: PathBuf,
+    signer: Arc<Signer>,
+    command: CommandFacts,
+    in_place: bool,
+    recursive: bool,
+    archive: bool,
+    links_out: bool,
+    rules: Rules,
+    entries: Entries,
+    plan: Plan,
+    session: Session,
+    runtime: Handle,
+    stop: Arc<AtomicBool>,
+}
+
+impl Work {
+    /// Returns the number of files and their bytes.
+    fn all(mut self) -> Result<(u64, u64), CliError> {
+        let mut first = self.next_file()?;
+        let to = match &self.plan {
+            Plan::Put { destination, .. } => destination.path.clone(),
+            Plan::Get { destination, .. } => destination.as_bytes().to_vec(),
+        };
+        let name = first.as_ref().map(|(name, _)| &name[..]);
+        let places = Places::new(&to, self.in_place, name);
+        let (part, far_places) = other_end(&self.plan, places.root.clone());
+        let far = self.session.attest(part, far_places, self.archive, true);
+        let far = self.runtime.block_on(far)?;
+        let near = self.near(&places)?;
+        let draft = Draft::create(&self.folder).map_err(|why| CliError::failed(why.to_string()))?;
+        let mut hashing = Hashing { near, far, draft, ahead: VecDeque::new() };
+        while let Some((name, size)) = first.take() {
+            hashing.add(&places.path(&name), name, size, &self.stop)?;
+            if hashing.ahead.len() >= AHEAD_MAX {
+                hashing.settle()?;
+            }
+            first = self.next_file()?;
+        }
+        while !hashing.ahead.is_empty() {
+            hashing.settle()?;
+        }
+        self.conclude(hashing, &places)
+    }
+
+    /// Returns the name and size of the next file of the source.
+    fn next_file(&mut self) -> Result<Option<(Vec<u8>, u64)>, CliError> {
+        for seen in self.entries.by_ref() {
+            let Seen { path, outcome } = seen?;
+            let facts = outcome.map_err(|failure| no_receipt(&path, &failure.to_string()))?;
+            if facts.kind == SeenKind::File {
+                return Ok(Some((path, facts.size)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The files of this end.
+    fn near(&self, places: &Places) -> Result<AttestedFiles, CliError> {
+        Ok(match &self.plan {
+            Plan::Put { sources, .. } => {
+                let set = source_set(sources, self.recursive)?
+                    .with_rules(self.rules.clone())
+                    .with_archive_mode(self.archive)
+                    .with_links_out(self.links_out);
+                AttestedFiles::Sent(Box::new(SentFiles::new(set)))
+            }
+            Plan::Get { .. } => {
+                let files = ReceivedFiles::new(None, places.root.clone());
+                AttestedFiles::Received(files.map_err(Error::from)?)
+            }
+        })
+    }
+
+    fn conclude(self, hashing: Hashing, places: &Places) -> Result<(u64, u64), CliError> {
+        let Hashing { near, mut far, draft, .. } = hashing;
+        let fail = |why: String| CliError::failed(format!("no receipt was written: {why}"));
+        let of_far = far.finish()?;
+        near.finish().map_err(Error::from)?;
+        let of_far = Party::parse(&of_far).map_err(|why| fail(why.to_string()))?;
+        let role = self.command.run_by;
+        let place = match &self.plan {
+            Plan::Put { sources, .. } => shown(sources),
+            Plan::Get { .. } => shown(&[OsString::from_vec(places.root.clone())]),
+        };
+        let software = concat!("sabul ", env!("CARGO_PKG_VERSION"));
+        let own = Party::of_this_end(role, &place, software, None, &self.signer);
+        let far_key = of_far.key.clone();
+        let (sender, receiver) = match role {
+            Role::Sender => (own, of_far),
+            Role::Receiver => (of_far, own),
+        };
+        if sender.read_at.is_none() || receiver.durable_at.is_none() {
+            return Err(fail(
+                "the other end does not state when it read or wrote the files".to_owned(),
+            ));
+        }
+        let statement = Statement::new(draft.manifests(), sender, receiver, self.command);
+        let text = statement.encode();
+        let of_far = far.sign(text.clone())?;
+        let signed =
+            sabul::keys::verify_receipt(&text, &of_far).map_err(|why| fail(why.to_string()))?;
+        if Some(signed) != Fingerprint::of_line(&far_key) {
+            return Err(fail("the other end signed with another key than it stated".to_owned()));
+        }
+        let own = self.signer.sign(&text).map_err(|why| fail(why.to_string()))?;
+        let (by_receiver, by_sender) = match role {
+            Role::Sender => (of_far, own),
+            Role::Receiver => (own, of_far),
+        };
+        let totals = draft.manifests().totals();
+        draft
+            .finish(&statement, &by_receiver, &by_sender)
+            .map_err(|why| CliError::failed(why.to_string()))?;
+        Ok(totals)
+    }
+}
+
+/// Text of local places.
+fn shown(places: &[OsString]) -> String {
+    let text = |place: &OsString| {
+        let place = if place.is_empty() { OsStr::new(".") } else { place };
+        let path = std::path::absolute(place).unwrap_or_else(|_| Path::new(place).to_owned());
+        Printable(path.as_os_str().as_bytes()).to_string()
+    };
+    places.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+/// Both ends while they hash the same files.
+struct Hashing {
+    near: AttestedFiles,
+    far: Attestation,
+    draft: Draft,
+    /// Files that this end has hashed and whose answer is awaited.
+    ahead: VecDeque<(ToHash, FileHashes)>,
+}
+
+impl Hashing {
+    /// Names a file to the other end, and hashes the file here meanwhile.
+    fn add(
+        &mut self,
+        path: &[u8],
+        name: Vec<u8>,
+        size: u64,
+        stop: &AtomicBool,
+    ) -> Result<(), CliError> {
+        let bytes = match &self.near {
+            AttestedFiles::Sent(_) => size,
+            AttestedFiles::Received(files) => {
+                let here = files.size(path).map_err(|why| no_receipt(path, &why.to_string()))?;
+                if here != size {
+                    return Err(no_receipt(path, DIFFERENT));
+                }
+                here
+            }
+        };
+        let name = if name == path { Vec::new() } else { name };
+        let file = ToHash { path: path.to_vec(), name, bytes };
+        self.far.add(file.clone())?;
+        let hashes = self.hash(&file, stop)?;
+        self.ahead.push_back((file, hashes));
+        Ok(())
+    }
+
+    fn hash(&mut self, file: &ToHash, stop: &AtomicBool) -> Result<FileHashes, CliError> {
+        let is_over = || stop.load(Ordering::Acquire);
+        self.near.hash(file, &is_over).map_err(|why| no_receipt(&file.path, &why.to_string()))
+    }
+
+    /// Compares the hashes of both ends of the next file.
+    fn settle(&mut self) -> Result<(), CliError> {
+        let Some((file, near)) = self.ahead.pop_front() else { return Ok(()) };
+        let far =
+            self.far.answer()?.map_err(|why: Failure| no_receipt(&file.path, &why.to_string()))?;
+        if near != far {
+            return Err(no_receipt(&file.path, DIFFERENT));
+        }
+        self.draft.add(&file.path, &far).map_err(|why| CliError::failed(why.to_string()))
+    }
+}
+
+/// Error about a file that prevents the receipt.
+fn no_receipt(path: &[u8], why: &str) -> CliError {
+    CliError::unverified(format!("no receipt was written: '{}': {why}", Printable(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_a_receipt_start_at_the_copied_root() {
+        let places = |to: &[u8], in_place, first: &[u8]| Places::new(to, in_place, Some(first));
+        let inside = places(b"to/", false, b"a/b");
+        assert_eq!((&inside.root[..], inside.path(b"a/b")), (&b"to/"[..], b"a/b".to_vec()));
+        let renamed = places(b"x/to", true, b"a/b/c");
+        assert_eq!((&renamed.root[..], renamed.path(b"a/b/c")), (&b"x/to"[..], b"b/c".to_vec()));
+        for (to, root) in [(&b"x/y/name"[..], &b"x/y"[..]), (b"name", b""), (b"/name", b"/")] {
+            let file = places(to, true, b"a");
+            assert_eq!((&file.root[..], file.path(b"a")), (root, b"name".to_vec()));
+        }
+        assert_eq!(Places::new(b"to", true, None).root, b"to");
+    }
+}

@@ -1,0 +1,136 @@
+//! Receipts of copies, and their verification.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::{Command, Output};
+
+use crate::common::{Bench, content, expect_code, json, run, stderr};
+
+/// A bench whose server signs with the key `there`, and a key `here`; `None` without ssh-keygen.
+fn bench(arguments: &[&str]) -> Option<Bench> {
+    let keys = tempfile::tempdir().unwrap().keep();
+    for name in ["here", "there"] {
+        let mut command = Command::new("ssh-keygen");
+        command.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(keys.join(name));
+        if command.status().is_err() {
+            println!("skipped: there is no ssh-keygen");
+            return None;
+        }
+    }
+    let there = keys.join("there");
+    let mut all = vec!["serve", "--root", "root", "--receipt-key", there.to_str().unwrap()];
+    all.extend(arguments);
+    let bench = Bench::with(&all);
+    for name in ["here", "here.pub", "there.pub"] {
+        fs::rename(keys.join(name), bench.path(name)).unwrap();
+    }
+    fs::remove_dir_all(keys).unwrap();
+    fs::create_dir_all(bench.path("src/a")).unwrap();
+    fs::write(bench.path("src/a/large"), content(1, 300_000)).unwrap();
+    fs::write(bench.path("src/empty"), "").unwrap();
+    for name in [&b"a\nb"[..], b"a\\b", b"a\xff"] {
+        fs::write(bench.path("src").join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    Some(bench)
+}
+
+fn at(bench: &Bench, arguments: &[&str]) -> Output {
+    let mut command = bench.sabul();
+    command.env("HOME", bench.path("home")).env_remove("SSH_AUTH_SOCK");
+    command.env("XDG_CONFIG_HOME", bench.path("config"));
+    run(command.args(arguments))
+}
+
+#[test]
+fn a_receipt_covers_all_files_of_the_sources_and_is_refused_after_a_change() {
+    let Some(bench) = bench(&[]) else { return };
+    let url = bench.url("");
+    let copy = ["cp", "-r", "src", &url, "--receipt", "r", "--receipt-key", "here"];
+    // The second copy sends nothing.
+    for _ in 0..2 {
+        let output = at(&bench, &copy);
+        expect_code(&output, 0);
+        assert!(stderr(&output).contains("receipt in r: 5 files"), "{}", stderr(&output));
+    }
+    let root = bench.root("").to_str().unwrap().to_owned();
+    let verified = at(&bench, &["verify", "r", &root, "--json"]);
+    expect_code(&verified, 0);
+    assert_eq!((&json(&verified)["files"], &json(&verified)["different"]), (&5.into(), &0.into()));
+    let statement: serde_json::Value =
+        serde_json::from_slice(&fs::read(bench.path("r/receipt.json")).unwrap()).unwrap();
+    let key = |name: &str| fs::read_to_string(bench.path(name)).unwrap();
+    let predicate = &statement["predicate"];
+    for (end, name) in [("sender", "here.pub"), ("receiver", "there.pub")] {
+        let stated = predicate[end]["key"].as_str().unwrap();
+        assert!(key(name).starts_with(stated), "{stated}");
+    }
+    assert!(predicate["receiver"]["durable_at"].is_string(), "{predicate}");
+    // One changed letter in a file of the copy.
+    fs::write(bench.root("src/a/large"), content(2, 300_000)).unwrap();
+    fs::remove_file(bench.root("src/empty")).unwrap();
+    let output = at(&bench, &["verify", "r", &root]);
+    expect_code(&output, 5);
+    let text = stderr(&output);
+    assert!(text.contains("src/a/large: the content is not that of the receipt"), "{text}");
+    assert!(text.contains("src/empty: the file is missing"), "{text}");
+    // An extra line in a manifest.
+    let path = bench.path("r/manifest-sha256.txt");
+    let manifest = fs::read(&path).unwrap();
+    fs::write(&path, [&manifest[..], format!("{}  new\n", "0".repeat(64)).as_bytes()].concat())
+        .unwrap();
+    let output = at(&bench, &["verify", "r"]);
+    expect_code(&output, 5);
+    assert!(stderr(&output).contains("manifest-sha256.txt: the file is not the signed one"));
+}
+
+#[test]
+fn a_receipt_of_a_download_names_the_sender_and_a_new_name_of_a_file() {
+    let Some(bench) = bench(&["--read-only"]) else { return };
+    fs::write(bench.root("one"), content(3, 5000)).unwrap();
+    let url = bench.url("one");
+    let copy = ["cp", &url, "new name", "--receipt", "r", "--receipt-key", "here"];
+    for _ in 0..2 {
+        expect_code(&at(&bench, &copy), 0);
+    }
+    let manifest = fs::read_to_string(bench.path("r/manifest-blake3.txt")).unwrap();
+    let hash = blake3::hash(&content(3, 5000)).to_hex().to_string();
+    assert_eq!(manifest, format!("{hash}  new name\n"));
+    expect_code(&at(&bench, &["verify", "r", "."]), 0);
+    let signers = fs::read_to_string(bench.path("r/allowed_signers")).unwrap();
+    let key = fs::read_to_string(bench.path("here.pub")).unwrap();
+    let key = key.split(' ').nth(1).unwrap();
+    assert!(signers.lines().next().unwrap().contains(key), "the receiver is this end: {signers}");
+    // A server without writes is no receiver.
+    let output =
+        at(&bench, &["cp", "src/empty", &bench.url(""), "--receipt", "s", "--receipt-key", "here"]);
+    expect_code(&output, 1);
+    assert!(!bench.path("s").exists());
+}
+
+#[test]
+fn without_a_key_nothing_is_copied_and_the_message_gives_the_command() {
+    let Some(bench) = bench(&[]) else { return };
+    let url = bench.url("");
+    let output = at(&bench, &["cp", "-r", "src", &url, "--receipt", "r"]);
+    expect_code(&output, 2);
+    assert!(stderr(&output).contains("ssh-keygen -t ed25519"), "{}", stderr(&output));
+    assert!(!bench.root("src").exists() && !bench.path("r").exists());
+    let no_sync = ["cp", "-r", "src", &url, "--receipt", "r", "--no-sync", "--receipt-key", "here"];
+    expect_code(&at(&bench, &no_sync), 2);
+}
+
+#[test]
+fn two_local_directories_have_a_receipt_by_one_key() {
+    let Some(bench) = bench(&[]) else { return };
+    let sync = ["sync", "src/", "to", "--receipt", "r", "--receipt-key", "here"];
+    expect_code(&at(&bench, &sync), 0);
+    expect_code(&at(&bench, &["verify", "r", "to"]), 0);
+    // A file that the destination keeps differs from the source.
+    fs::write(bench.path("to/empty"), "newer").unwrap();
+    let output = at(&bench, &[&sync[..], &["--ignore-existing"]].concat());
+    expect_code(&output, 5);
+    assert!(stderr(&output).contains("no receipt was written: 'empty'"), "{}", stderr(&output));
+}
