@@ -199,6 +199,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     archive: true,
                     links_out: true,
                     selected: true,
+                    growing: false,
                 },
             )?,
         ),

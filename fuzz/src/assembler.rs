@@ -70,7 +70,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
             4 => run.take(sender.block(input.u8())),
             5 => {
                 let (entries, bytes) = (input.near(sender.entries), input.near(sender.bytes));
-                sender.record(&Record::Last { entries, bytes });
+                sender.record(&Record::Last { entries, bytes, grown: 0 });
             }
             _ => sender.table.extend(input.counted()),
         }

@@ -118,6 +118,7 @@ pub struct Assembler {
     bytes: u64,
     /// The last record was received.
     is_complete: bool,
+    grown: u64,
     broken: Option<Failure>,
 }
 
@@ -194,6 +195,7 @@ impl Assembler {
             entries: 0,
             bytes: 0,
             is_complete: false,
+            grown: 0,
             broken: None,
         }
     }
@@ -217,6 +219,11 @@ impl Assembler {
     /// Whether all entries were announced, so that [`Self::announced`] is the total.
     pub const fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    /// Number of files that grew while they were read, as counted by the sender; zero before the end.
+    pub const fn grown(&self) -> u64 {
+        self.grown
     }
 
     /// Estimated memory of the current entry and of an incomplete record, in bytes.
@@ -346,7 +353,10 @@ impl Assembler {
                 self.part(index, offset, bytes, block).map(Some)
             }
             Record::End { index, outcome } => self.end(index, outcome).map(Some),
-            Record::Last { entries, bytes } => self.last(entries, bytes).map(|()| None),
+            Record::Last { entries, bytes, grown } => {
+                self.grown = grown;
+                self.last(entries, bytes).map(|()| None)
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::receive::{Commit, Counts};
+use super::counts::Counts;
+use super::receive::Commit;
 
 /// Content of one entry, in bytes.
 #[derive(Clone, Copy, Debug, Default)]

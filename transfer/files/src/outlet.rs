@@ -27,6 +27,9 @@ pub trait Outlet {
     /// also in the summary.
     fn failed(&mut self, _path: &[u8], _failure: &Failure) {}
 
+    /// Reports that a file grew while it was read.
+    fn grew(&mut self) {}
+
     /// Whether the transfer is over; used while no block is produced.
     fn is_over(&self) -> bool {
         false

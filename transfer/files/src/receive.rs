@@ -14,6 +14,7 @@ use sabul_wire::control::{
 };
 
 use super::content::Content;
+use super::counts::Counts;
 use super::entry_error::{EntryError, FailedFolder, MAX_KEPT_FAILURES};
 use crate::root::RootPath;
 
@@ -256,23 +257,6 @@ pub trait Sink {
     fn abort(&mut self);
 }
 
-/// Totals of a transfer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Content bytes written or already present, without failed entries.
-    pub bytes: u64,
-    /// Bytes that were already present.
-    pub resumed: u64,
-    /// Durable bytes, as defined by [`Sink::durable`].
-    pub durable: u64,
-    /// Entries that are complete, verified and kept as the sink guarantees.
-    pub entries: u64,
-    /// Kept entries that are neither directories nor links.
-    pub files: u64,
-    /// Entries that failed.
-    pub failed: u64,
-}
-
 /// Callback that admits an entry or ends the transfer.
 struct Gate(Box<AdmitEntry>);
 
@@ -449,7 +433,7 @@ impl<S: Sink> Receiver<S> {
 
     /// Final totals, once every entry is finished.
     pub fn finished(&self) -> Option<Counts> {
-        self.is_finished.then_some(self.counts)
+        self.is_finished.then_some(Counts { grown: self.assembler.grown(), ..self.counts })
     }
 
     /// The first failures, by entry path, including failures that the sender reported.

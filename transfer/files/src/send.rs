@@ -44,6 +44,8 @@ pub struct SendSummary {
     pub bytes: u64,
     /// Bytes that the receiver already had.
     pub resumed: u64,
+    /// Files that grew while they were read, and were sent up to their announced size.
+    pub grown: u64,
     /// Failed entries, including missing sources.
     pub failed: u64,
     /// The first [`MAX_KEPT_FAILURES`] failures, with local paths.
@@ -70,6 +72,7 @@ pub fn send_files(
     mut have: Have,
     outlet: &mut dyn Outlet,
 ) -> Result<SendSummary, Stopped> {
+    let growing = set.growing;
     let (mut walk, mut stream) = set.into_parts();
     let tree = walk.tree().clone();
     let pool = FilePool::for_tree(&tree);
@@ -77,6 +80,7 @@ pub fn send_files(
         outlet,
         packer: Packer::new(block_bytes),
         announced_bytes: 0,
+        growing,
         summary: SendSummary::default(),
     };
     loop {
@@ -114,7 +118,8 @@ pub fn send_files(
         while !rest.is_empty() {
             let (some, others) = rest.split_at(read_at_once(rest, block_bytes));
             rest = others;
-            let read = |found| is_read_ahead(found, &have).then(|| read_small(found, &tree));
+            let read =
+                |found| is_read_ahead(found, &have).then(|| read_small(found, &tree, growing));
             let read = pool.each(some.iter().collect(), RUN, read);
             for (found, read) in some.iter().zip(read) {
                 match read {
@@ -166,16 +171,24 @@ fn is_read_ahead(found: &Found, have: &Have) -> bool {
 /// A small file after reading.
 struct Small {
     content: Vec<u8>,
+    grew: bool,
     outcome: Result<[u8; 32], Failure>,
 }
 
-fn read_small(found: &Found, tree: &Tree) -> Small {
+fn read_small(found: &Found, tree: &Tree, growing: bool) -> Small {
     let mut content = Vec::new();
-    let outcome = read_whole(found, tree, &mut content);
-    Small { content, outcome }
+    let read = read_whole(found, tree, &mut content, growing);
+    let grew = read.as_ref().is_ok_and(|(_, grew)| *grew);
+    Small { content, grew, outcome: read.map(|(hash, _)| hash) }
 }
 
-fn read_whole(found: &Found, tree: &Tree, content: &mut Vec<u8>) -> Result<[u8; 32], Failure> {
+/// Returns the hash of the content, and whether the file grew.
+fn read_whole(
+    found: &Found,
+    tree: &Tree,
+    content: &mut Vec<u8>,
+    growing: bool,
+) -> Result<([u8; 32], bool), Failure> {
     let size = found.entry.stream_bytes().unwrap_or(0);
     let most = usize::try_from(size).unwrap_or(usize::MAX);
     let file = tree.open(&found.path)?;
@@ -194,21 +207,22 @@ fn read_whole(found: &Found, tree: &Tree, content: &mut Vec<u8>) -> Result<[u8; 
     let mut hashes = ContentTree::new(0);
     hashes.update(content);
     let hash = hashes.hash();
-    confirm(found, &*file, content.len() as u64, (size, grew), hash, || false)?;
-    Ok(hash)
+    let sent = content.len() as u64;
+    let grew = confirm(found, &*file, sent, (size, grew), (hash, growing), || false)?;
+    Ok((hash, grew))
 }
 
 /// Checks that a file is still as announced, after `sent` bytes with this hash were read. If only
 /// the ctime differs, which a new link or mode also changes, the file is read again and must have
-/// the same hash.
+/// the same hash. A file that grew is read again in the same way, if `growing` permits it. Returns whether the file grew.
 fn confirm(
     found: &Found,
     file: &dyn DiskFile,
     sent: u64,
     (size, grew): (u64, bool),
-    hash: [u8; 32],
+    (hash, growing): ([u8; 32], bool),
     is_over: impl Fn() -> bool,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let path = found.path.as_os_str().as_bytes();
     let all = found.part.map_or_else(|| Layout::of(&found.entry).file_bytes(size), |(_, all)| all);
     let grew = grew || (found.part.is_none() && is_longer(file, all));
@@ -219,11 +233,21 @@ fn confirm(
     let mut last = found.changed;
     for _ in 0..READ_AGAIN_MAX {
         let now = file.metadata().map_err(|error| read_failure(path, &error))?;
+        // A file that hides its size does not grow.
+        let is_longer = growing && found.part.is_none() && sent == size && now.size > all;
+        if is_longer {
+            return match hash_again(found, file, size, &is_over)
+                .map_err(|error| read_failure(path, &error))?
+            {
+                Some(again) if again != hash => changed("changed"),
+                _ => Ok(true),
+            };
+        }
         if let Some(how) = change(&now, (sent, size), all, grew, &found.entry) {
             return changed(how);
         }
         if now.ctime == last {
-            return Ok(());
+            return Ok(false);
         }
         last = now.ctime;
         // Nothing reads the ranges again that the receiver keeps.
@@ -234,7 +258,7 @@ fn confirm(
             Some(again) if again == hash => {}
             Some(_) => return changed("changed"),
             // The transfer was cancelled.
-            None => return Ok(()),
+            None => return Ok(false),
         }
     }
     changed("changed again and again")
@@ -308,6 +332,7 @@ struct Sender<'a> {
     outlet: &'a mut dyn Outlet,
     packer: Packer,
     announced_bytes: u64,
+    growing: bool,
     summary: SendSummary,
 }
 
@@ -350,6 +375,9 @@ impl Sender<'_> {
             });
             let count = filled.map_or(0, <[u8]>::len);
             rest = rest.get(count..).unwrap_or_default();
+        }
+        if small.grew {
+            self.note_grown();
         }
         let path = found.path.as_os_str().as_bytes();
         self.end(index, size, small.outcome, path)
@@ -453,8 +481,17 @@ impl Sender<'_> {
             tree = all;
         }
         let hash = layout.hash(tree.hash());
-        let outcome = confirm(found, file, sent, (size, grew), hash, || self.outlet.is_over());
-        Ok((sent, outcome.map(|()| hash)))
+        let is_over = || self.outlet.is_over();
+        let outcome = confirm(found, file, sent, (size, grew), (hash, self.growing), is_over);
+        if let Ok(true) = outcome {
+            self.note_grown();
+        }
+        Ok((sent, outcome.map(|_| hash)))
+    }
+
+    fn note_grown(&mut self) {
+        self.summary.grown += 1;
+        self.outlet.grew();
     }
 
     /// Starts the content of a file at this offset; returns the offset and an empty hash state from
@@ -541,7 +578,8 @@ impl Sender<'_> {
 
     fn finish(mut self) -> Result<SendSummary, Stopped> {
         let (entries, bytes) = (self.summary.entries, self.announced_bytes);
-        self.record(&Record::Last { entries, bytes })?;
+        let grown = self.summary.grown;
+        self.record(&Record::Last { entries, bytes, grown })?;
         while !self.packer.is_empty() {
             self.flush()?;
         }

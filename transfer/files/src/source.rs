@@ -115,6 +115,8 @@ pub struct SourceSet {
     selection: Option<Box<dyn Selection>>,
     /// Entries that the selection leaves out, if they are counted.
     skipped: Option<Arc<Skipped>>,
+    /// Files that grow are sent up to their announced size.
+    pub(super) growing: bool,
 }
 
 /// Reader of a stream entry.
@@ -151,6 +153,7 @@ impl SourceSet {
             links: Links::Inside,
             selection: None,
             skipped: None,
+            growing: false,
         }
     }
 
@@ -238,6 +241,12 @@ impl SourceSet {
     #[must_use]
     pub fn with_selection(self, names: Box<dyn Selection>, skipped: Option<Arc<Skipped>>) -> Self {
         Self { selection: Some(names), skipped, ..self }
+    }
+
+    /// Whether to send files that grow while they are read, up to their first size.
+    #[must_use]
+    pub fn with_growing(self, growing: bool) -> Self {
+        Self { growing, ..self }
     }
 
     /// Lists the entries in order without reading content; standard input is not listed.

@@ -2,6 +2,7 @@
 
 mod all;
 mod crashes;
+mod growing;
 mod hostile;
 mod listing;
 mod owners;
@@ -134,7 +135,7 @@ impl BlockBuilder {
 
     /// Adds the last record.
     fn last(&mut self) -> &mut Self {
-        self.packer.record(&Sent::Last { entries: self.entries, bytes: self.bytes });
+        self.packer.record(&Sent::Last { entries: self.entries, bytes: self.bytes, grown: 0 });
         self
     }
 

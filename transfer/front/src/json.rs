@@ -79,6 +79,8 @@ pub struct TransferJson {
     pub kept_bytes: u64,
     /// Files that `sync --delete` renamed at the destination, instead of copying and removing them.
     pub moved_files: u64,
+    /// Number of files that grew while they were read; copied up to their first size.
+    pub grown: u64,
     /// Number of entries that `sync --delete` removed.
     pub removed: u64,
     /// Number of connections after the first.
@@ -281,6 +283,7 @@ impl TransferJson {
         json.verified = report.verified && has_arrived;
         json.durable = report.durable && has_arrived;
         json.durable_bytes = report.bytes_durable;
+        json.grown = report.grown;
         json.not_kept = NotKeptJson::of(&report.not_kept);
         json.cpu_seconds_sender = report.cpu_sender.as_ref().map(Duration::as_secs_f64);
         json.cpu_seconds_receiver = report.cpu_receiver.as_ref().map(Duration::as_secs_f64);

@@ -243,6 +243,7 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                             archive: false,
                             links_out: false,
                             selected: false,
+                            growing: false,
                         },
                     )
                 }

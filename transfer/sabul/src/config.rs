@@ -396,6 +396,8 @@ pub struct TransferOptions {
     pub read_back: bool,
     /// Also follow symbolic links that lead out of the sources. Applies on the sending side.
     pub links_out: bool,
+    /// A file that grows while it is read is copied up to its first size; otherwise such a file fails.
+    pub growing: bool,
     /// Include and exclude rules, applied on the sending side: the first matching rule decides
     /// ([`Rules`](sabul_files::Rules)).
     pub rules: Vec<Rule>,
@@ -423,6 +425,7 @@ impl Default for TransferOptions {
             resume: true,
             read_back: false,
             links_out: false,
+            growing: false,
             rules: Vec::new(),
             range: None,
         }
@@ -447,6 +450,7 @@ setters!(TransferOptions {
     resume: bool,
     read_back: bool,
     links_out: bool,
+    growing: bool,
     rules: Vec<Rule>,
     range: Option<Range>,
 });

@@ -208,7 +208,7 @@ impl Session {
         let resume = if options.resume { Resume::Yes } else { Resume::No };
         let rules = Rules::new(&options.rules)?;
         let sources = sources.with_rules(rules).with_archive_mode(options.archive_mode);
-        let sources = sources.with_links_out(options.links_out);
+        let sources = sources.with_links_out(options.links_out).with_growing(options.growing);
         let work = Work::Send { set: sources, resume };
         self.open(Direction::Send, request, options, |_| Ok(work)).await
     }
@@ -285,7 +285,7 @@ impl Session {
         let prepared = prepared.await.ok_or(Error::Cancelled)??;
         let mut requested = RequestedEntries::new(&sources, recursive, archive);
         let gate = move |entry: &Entry| requested.check(entry);
-        let (rules, range) = (options.rules.clone(), options.range);
+        let (rules, range, growing) = (options.rules.clone(), options.range, options.growing);
         let selected = selection.is_some();
         let request = control::Request::Get {
             sources,
@@ -295,6 +295,7 @@ impl Session {
             archive,
             links_out,
             selected,
+            growing,
         };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open_selected(Direction::Receive, request, options, selection, |number| {

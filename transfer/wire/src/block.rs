@@ -50,6 +50,8 @@ pub enum Record {
         entries: u64,
         /// Sum of their bytes, if every size was announced.
         bytes: u64,
+        /// Files that grew while they were read, and were sent up to their announced size.
+        grown: u64,
     },
 }
 
@@ -191,7 +193,7 @@ mod tests {
             Record::Part { index: 0, offset: 300, bytes: 7 },
             Record::End { index: 0, outcome: Ok([5; 32]) },
             Record::End { index: 1, outcome: Err(Failure::new(FailureCode::Changed, "grew")) },
-            Record::Last { entries: 2, bytes: 9 },
+            Record::Last { entries: 2, bytes: 9, grown: 1 },
         ]
     }
 

@@ -478,6 +478,8 @@ pub enum Request {
         links_out: bool,
         /// Send only the entries named by [`Message::Names`], directories without their content.
         selected: bool,
+        /// A file that grows while it is read is sent up to its announced size; otherwise such a file fails.
+        growing: bool,
     },
     /// A byte stream between applications.
     Stream {

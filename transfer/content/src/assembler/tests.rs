@@ -62,7 +62,7 @@ fn block(items: &[Item]) -> Vec<u8> {
                 Record::Part { index, offset, bytes: content.len() as u64 }
             }
             Item::End(index, outcome) => Record::End { index, outcome },
-            Item::Last(entries, bytes) => Record::Last { entries, bytes },
+            Item::Last(entries, bytes) => Record::Last { entries, bytes, grown: 0 },
             Item::Claim(index, offset, bytes) => Record::Part { index, offset, bytes },
             Item::Data(bytes) => {
                 data.extend(bytes);
@@ -387,7 +387,7 @@ fn pack(items: &[Item], block_bytes: usize) -> Vec<Vec<u8>> {
         match item.clone() {
             Item::Entry(entry) => packer.record(&Record::Entry(entry)),
             Item::End(index, outcome) => packer.record(&Record::End { index, outcome }),
-            Item::Last(entries, bytes) => packer.record(&Record::Last { entries, bytes }),
+            Item::Last(entries, bytes) => packer.record(&Record::Last { entries, bytes, grown: 0 }),
             Item::Part(index, offset, content) => {
                 packer.begin(index, offset);
                 let mut rest = &content[..];

@@ -248,6 +248,7 @@ async fn pending_requests_are_bounded_by_weight() {
         archive: false,
         links_out: false,
         selected: false,
+        growing: false,
     };
     for number in (1..512).step_by(2) {
         send(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;

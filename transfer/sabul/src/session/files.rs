@@ -153,6 +153,7 @@ impl GetRequest {
             archive,
             links_out,
             selected,
+            growing,
         } = request.clone()
         else {
             return Err(Error::Cancelled);
@@ -161,7 +162,7 @@ impl GetRequest {
         self.pending.accept(Direction::Send, |_| {
             let set = set(sources, recursive).with_patterns().with_range(range);
             let set = set.with_rules(Rules::new(&rules)?).with_archive_mode(archive);
-            let mut set = set.with_links_out(links_out);
+            let mut set = set.with_links_out(links_out).with_growing(growing);
             if let Some(names) = names {
                 set = set.with_selection(Box::new(names), None);
             }

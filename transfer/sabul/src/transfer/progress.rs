@@ -86,6 +86,8 @@ pub struct Report {
     pub entries: u64,
     /// The part of `entries` that are neither directories nor links.
     pub files: u64,
+    /// Files that grew while they were read, and arrived up to their first size.
+    pub grown: u64,
     /// Entries that failed.
     pub entries_failed: u64,
     /// Time from the opening of the transfer to its end, measured by this side.
@@ -174,6 +176,7 @@ struct ProgressState {
     has_stream: bool,
     entries: u64,
     entries_failed: u64,
+    grown: u64,
     files: u64,
     entries_total: Option<u64>,
     ahead: Option<Totals>,
@@ -324,7 +327,7 @@ impl SharedProgress {
     /// Applies a progress message of the receiver.
     pub(crate) fn follow(&self, message: &Message) {
         if let &Message::Progress { bytes, resumed, durable, entries, files, at_us, .. } = message {
-            let counts = Counts { bytes, resumed, durable, entries, files, failed: 0 };
+            let counts = Counts { bytes, resumed, durable, entries, files, failed: 0, grown: 0 };
             self.advance(counts, Duration::from_micros(at_us));
         }
     }
@@ -373,6 +376,16 @@ impl SharedProgress {
         if state.failures.len() < sabul_files::MAX_KEPT_FAILURES {
             state.failures.push((name, failure));
         }
+    }
+
+    /// Counts a file that grew while it was read.
+    pub(crate) fn note_grown(&self) {
+        self.lock().grown += 1;
+    }
+
+    /// Number of files that grew while they were read.
+    pub(crate) fn grown(&self) -> u64 {
+        self.lock().grown
     }
 
     pub(crate) fn add_failures(&self, failures: Vec<(Vec<u8>, Failure)>) {
@@ -436,6 +449,7 @@ impl SharedProgress {
             bytes_durable,
             entries,
             files,
+            grown: counts.grown,
             entries_failed,
             elapsed,
             waited,

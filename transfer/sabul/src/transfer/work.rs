@@ -64,6 +64,10 @@ impl Outlet for ChannelOutlet {
         self.shared_progress.add_failures(vec![(path.to_vec(), failure.clone())]);
     }
 
+    fn grew(&mut self) {
+        self.shared_progress.note_grown();
+    }
+
     fn is_over(&self) -> bool {
         self.handle.is_stopped()
     }
@@ -160,7 +164,7 @@ fn send_measure(
         let is_last = is_over || limit.bytes == Some(Bytes(bytes));
         if is_last {
             records.push(Record::End { index: 0, outcome: Ok([0; 32]) });
-            records.push(Record::Last { entries: 1, bytes: 0 });
+            records.push(Record::Last { entries: 1, bytes: 0, grown: 0 });
         }
         let mut table = Vec::new();
         for record in records.drain(..) {
@@ -455,7 +459,8 @@ impl WriterTask {
         let now = self.opened.elapsed();
         for message in writer.poll_messages(now) {
             if let Message::Progress { bytes, resumed, durable, entries, files, .. } = message {
-                let counts = Counts { bytes, resumed, durable, entries, files, failed: 0 };
+                let counts =
+                    Counts { bytes, resumed, durable, entries, files, failed: 0, grown: 0 };
                 self.shared_progress.advance(counts, now);
             }
             self.control.send(message);

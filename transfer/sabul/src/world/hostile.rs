@@ -58,6 +58,7 @@ impl HostilePeer {
                 links_out: self.0.random.below(2) == 0,
                 // A reader that waits for names would stop the virtual time.
                 selected: false,
+                growing: false,
             },
             1 => Request::Stream { name: self.0.text() },
             2 => Request::Measure { bytes: Some(self.0.size()), millis: None },

@@ -128,6 +128,7 @@ fn a_ticket_holder_cannot_exhaust_the_memory_of_a_listener() {
             archive: false,
             links_out: false,
             selected: false,
+            growing: false,
         };
         // More sources than a request may have: rejected before decoding.
         let (ticket, served) = serving(Timeouts::default()).await;

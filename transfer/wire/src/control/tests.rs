@@ -82,6 +82,7 @@ fn each_byte_and_item_of_a_request_adds_to_its_weight() {
             archive: false,
             links_out: false,
             selected: false,
+            growing: false,
         })
     };
     let with_params = |params: &[(&str, &str)]| {
@@ -164,6 +165,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
             archive: false,
             links_out: false,
             selected: false,
+            growing: false,
         }))
     };
     let params = |count| {
@@ -413,6 +415,7 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                 archive: true,
                 links_out: true,
                 selected: true,
+                growing: false,
             },
             &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1, 1][..],
         ),

@@ -170,7 +170,8 @@ impl Run {
             // A channel publishes its final statistics when it ends.
             if let (Some(done), true, true) = (&done, is_sent, channel_over) {
                 let Done { bytes, resumed, durable, entries, files, failed, .. } = *done;
-                let counts = Counts { bytes, resumed, durable, entries, files, failed };
+                let grown = self.shared_progress.grown();
+                let counts = Counts { bytes, resumed, durable, entries, files, failed, grown };
                 let mut report = self.shared_progress.report(counts);
                 report.not_kept.clone_from(&done.not_kept);
                 report.in_place = done.in_place;
