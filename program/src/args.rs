@@ -44,6 +44,7 @@ pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
 pub(crate) use model::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
+pub(crate) use receipt::ReceiptArgs;
 pub(crate) use router::RouterArgs;
 pub(crate) use rules::RulesArgs;
 use sabul_units::parse_bytes;

@@ -66,11 +66,17 @@ const LIMITER_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs `sabul cp` and returns the exit code.
 pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
-    let CpArgs { again, mut copy, foreign } = args;
+    let CpArgs { again, bag, mut copy, foreign } = args;
     if let Some(reason) = foreign.refusal() {
         return Err(CliError::usage(reason));
     }
     copy.recursive |= copy.archive;
+    if bag && (copy.dry_run || copy.no_sync) {
+        return Err(CliError::usage(
+            "--bag needs a complete copy: leave out --dry-run and --no-sync",
+        ));
+    }
+    copy.receipt.bag = bag;
     if copy.dry_run {
         return dry::run(&copy).await;
     }
@@ -97,7 +103,8 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<u8, CliError> {
     run_sync("apply", args.copy, sync).await
 }
 
-async fn run_sync(name: &'static str, copy: CopyArgs, sync: Sync) -> Result<u8, CliError> {
+async fn run_sync(name: &'static str, mut copy: CopyArgs, sync: Sync) -> Result<u8, CliError> {
+    copy.growing = true;
     let selecting = Selecting { is_all: false, is_dry: copy.dry_run, sync: Some(sync) };
     run_with(name, copy, selecting).await
 }
@@ -148,8 +155,8 @@ async fn run_with(
     let lines = args.json_lines.then(LineBuilder::default);
     let job = job(&args);
     let receipt = Receipt::of(&args, name)?;
-    if let Some(receipt) = &receipt {
-        args.channel.signing = Signing::Key(receipt.signer());
+    if let Some(signer) = receipt.as_ref().and_then(Receipt::signer) {
+        args.channel.signing = Signing::Key(signer);
     }
     let mut outcome = Outcome {
         json: nothing,
@@ -239,6 +246,7 @@ async fn copy(args: &CopyArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         Some(_) => Plan::of_sync(args)?,
         None => Plan::of(args)?,
     };
+    let plan = if args.receipt.bag { plan.into_bag()? } else { plan };
     outcome.machines = plan.machines();
     if outcome.receipt.is_some() {
         Receipt::check(args, &plan)?;
@@ -253,6 +261,7 @@ async fn copy(args: &CopyArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         .resume(!args.no_resume)
         .read_back(args.read_back)
         .links_out(args.copy_links)
+        .growing(args.growing)
         .rules(args.rules.0.clone());
     policy::apply(args, &mut options)?;
     if (args.json || args.json_lines) && plan.writes_stdout() {
@@ -590,7 +599,7 @@ async fn transfer(
             }
         }
     }
-    write_receipt(args, plan, session, interrupt, outcome, &report).await?;
+    write_receipt(args, plan, (session, options), interrupt, outcome, &report).await?;
     Ok(report)
 }
 
@@ -598,7 +607,7 @@ async fn transfer(
 async fn write_receipt(
     args: &CopyArgs,
     plan: &Plan,
-    session: &Session,
+    (session, options): (&Session, &TransferOptions),
     interrupt: &Interrupt,
     outcome: &mut Outcome,
     report: &Report,
@@ -608,10 +617,12 @@ async fn write_receipt(
     if outcome.compared.conflicts > 0 && outcome.removed > 0 {
         return Ok(());
     }
+    let sync = &outcome.selecting.sync;
+    let growing = args.growing && !sync.as_ref().is_some_and(Sync::keeps_differences);
     let failed = report.entries_failed + outcome.incomplete.len() as u64;
     let written = match failed {
         0 => tokio::select! {
-            written = receipt.write(args, plan, session, report) => written,
+            written = receipt.write(args, plan, session, options, (report, growing)) => written,
             () = interrupt.wait() => return Err(CliError::interrupted("interrupted")),
         },
         _ => Err(CliError::failed(format!(
@@ -641,6 +652,7 @@ fn sum(first: Report, mut second: Report) -> Report {
     second.bytes_durable += first.bytes_durable;
     second.entries += first.entries;
     second.files += first.files;
+    second.grown += first.grown;
     second.elapsed += first.elapsed;
     second.waited += first.waited;
     let moved = second.elapsed.saturating_sub(second.waited).as_secs_f64().max(1e-9);
@@ -702,6 +714,9 @@ fn summary(report: &Report, outcome: &Outcome) -> String {
     if compared.whole > 0 {
         let files = count(compared.whole, "file");
         also += &format!("; {files} sent completely, faster than a comparison");
+    }
+    if json.grown > 0 {
+        also += &format!("; {} grew, copied up to the first size", count(json.grown, "file"));
     }
     if outcome.removed > 0 {
         also += &format!("; {} removed", entries(outcome.removed));

@@ -61,6 +61,12 @@ pub(crate) struct CpArgs {
     /// Without this flag, a file of the same size and modification time is not copied.
     #[arg(long)]
     pub(crate) again: bool,
+    /// Make the destination a BagIt bag: the sources go into DST/data.
+    ///
+    /// After the copy both ends read and hash all files, and DST gets bagit.txt, bag-info.txt and the manifests of
+    /// BagIt 1.0. DST must be new, or of an earlier run of the same command.
+    #[arg(long)]
+    pub(crate) bag: bool,
     #[command(flatten)]
     pub(crate) copy: CopyArgs,
     #[command(flatten)]
@@ -153,6 +159,12 @@ pub(crate) struct CopyArgs {
     /// file. The page needs no network.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub(crate) report: Option<PathBuf>,
+    /// Copy files that grow while they are read, up to their first size.
+    ///
+    /// Such a file is read twice, because the copied part must not change. Without this flag, a file that grows is a
+    /// failure. `sabul sync` always copies such files.
+    #[arg(long)]
+    pub(crate) growing: bool,
     #[command(flatten)]
     pub(crate) receipt: ReceiptArgs,
     /// Print errors only.

@@ -13,6 +13,9 @@ pub(crate) struct ReceiptArgs {
     /// -c` and `b3sum -c`, the signed statement and its signatures. Keep it outside the source and the destination.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["no_sync", "dry_run"])]
     pub(crate) receipt: Option<PathBuf>,
+    /// Make the destination a bag.
+    #[arg(skip)]
+    pub(crate) bag: bool,
     /// Key file with which this end signs receipts.
     ///
     /// A private key without a passphrase, or a key that the ssh agent has. The default is

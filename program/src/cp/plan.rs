@@ -1,18 +1,19 @@
 //! Sources and destination of a copy, from the command line.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabul::files::{LocalDestination, RemoteDestination, Source, SourceSet};
 use sabul::internal::{Location, Remote, Server};
+use sabul::receipts::PAYLOAD;
 use sabul::{Failure, Session, Transfer, TransferOptions};
 use sabul_content::Printable;
 use sabul_front::failures::Machines;
 use sabul_front::pipe::Pipe;
 
-use super::names::{Names, is_pattern, means_content};
+use super::names::{Names, is_pattern, join, means_content};
 use crate::args::CopyArgs;
 use crate::error::CliError;
 
@@ -180,6 +181,23 @@ impl Plan {
                 !is_into(sources, destination) && !Path::new(destination).is_dir()
             }
         }
+    }
+
+    /// The same copy into the payload directory of a bag.
+    pub(super) fn into_bag(mut self) -> Result<Self, CliError> {
+        if self.reads_stdin() || self.writes_stdout() {
+            return Err(CliError::usage("--bag needs files at both ends, not '-'"));
+        }
+        let path = match &mut self {
+            Self::Put { destination, .. } => std::mem::take(&mut destination.path),
+            Self::Get { destination, .. } => std::mem::take(destination).into_vec(),
+        };
+        let path = [&join(&path, PAYLOAD.as_bytes())[..], b"/"].concat();
+        match &mut self {
+            Self::Put { destination, .. } => destination.path = path,
+            Self::Get { destination, .. } => *destination = OsString::from_vec(path),
+        }
+        Ok(self)
     }
 
     pub(super) const fn is_put(&self) -> bool {

@@ -7,35 +7,40 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sabul::files::{Seen, SeenKind, View};
+use sabul::files::{RemoteDestination, Seen, SeenKind, SourceSet, View};
 use sabul::internal::Rules;
 use sabul::keys::Fingerprint;
 use sabul::receipts::{
-    Attestation, AttestedFiles, CommandFacts, Draft, FileHashes, Lost, Part, Party, ReceivedFiles,
-    Role, SentFiles, Signer, Statement, ToHash,
+    Attestation, AttestedFiles, Bag, BagError, CommandFacts, Draft, FileHashes, Lost, PAYLOAD,
+    Part, Party, ReceivedFiles, Role, SentFiles, Signer, Statement, ToHash,
 };
-use sabul::{Error, Failure, Report, Session};
+use sabul::{Error, Failure, Report, Session, TransferOptions};
 use sabul_content::Printable;
 use sabul_units::{count, show_bytes};
 use tokio::runtime::Handle;
 
 use super::compare::{Entries, Remote};
+use super::names::join;
 use super::plan::{Plan, source_set};
-use crate::args::CopyArgs;
+use crate::args::{CopyArgs, ReceiptArgs};
 use crate::error::CliError;
 use crate::keys;
 
 /// Difference of a file that prevents a receipt, and the remedy.
 const DIFFERENT: &str =
     "the source and the destination differ; copy again, with --checksum if their times are equal";
+/// Name and version of this program.
+const SOFTWARE: &str = concat!("sabul ", env!("CARGO_PKG_VERSION"));
 /// Files that one end may be ahead of the other.
 const AHEAD_MAX: usize = 256;
 
 /// The receipt of a copy.
 #[derive(Debug)]
 pub(super) struct Receipt {
-    folder: PathBuf,
-    signer: Arc<Signer>,
+    /// Directory and key of a signed receipt.
+    signed: Option<(PathBuf, Arc<Signer>)>,
+    /// The destination becomes a bag.
+    bag: bool,
     /// Name of the command.
     command: &'static str,
 }
@@ -43,15 +48,21 @@ pub(super) struct Receipt {
 impl Receipt {
     /// Returns the receipt that the arguments request. Finds the key of this end before anything is copied.
     pub(super) fn of(args: &CopyArgs, command: &'static str) -> Result<Option<Self>, CliError> {
-        let Some(folder) = &args.receipt.receipt else { return Ok(None) };
+        let ReceiptArgs { receipt, bag, receipt_key } = &args.receipt;
+        if receipt.is_none() && !*bag {
+            return Ok(None);
+        }
         let identity = args.channel.identity.as_deref();
-        let signer = keys::signer(args.receipt.receipt_key.as_deref(), identity)?;
-        Ok(Some(Self { folder: folder.clone(), signer, command }))
+        let signed = match receipt {
+            Some(folder) => Some((folder.clone(), keys::signer(receipt_key.as_deref(), identity)?)),
+            None => None,
+        };
+        Ok(Some(Self { signed, bag: *bag, command }))
     }
 
     /// The key of this end.
-    pub(super) fn signer(&self) -> Arc<Signer> {
-        Arc::clone(&self.signer)
+    pub(super) fn signer(&self) -> Option<Arc<Signer>> {
+        self.signed.as_ref().map(|(_, signer)| Arc::clone(signer))
     }
 
     /// Checks that places can have a receipt.
@@ -69,25 +80,28 @@ impl Receipt {
     /// Checks before the copy that the other end can sign.
     pub(super) async fn probe(&self, plan: &Plan, session: &Session) -> Result<(), CliError> {
         let (part, places) = other_end(plan, Vec::new());
-        drop(session.attest(part, places, false, true).await?);
+        drop(session.attest(part, places, false, self.signed.is_some()).await?);
         Ok(())
     }
 
-    /// Writes the receipt of a finished copy. Returns a line for the user.
+    /// Writes the receipt of a finished copy. With `growing`, a source may be longer than its copy. Returns a line for
+    /// the user.
     pub(super) async fn write(
         &self,
         args: &CopyArgs,
         plan: &Plan,
         session: &Session,
-        report: &Report,
+        options: &TransferOptions,
+        (report, growing): (&Report, bool),
     ) -> Result<String, CliError> {
         let stop = Arc::new(AtomicBool::new(false));
         let guard = StopOnDrop(Arc::clone(&stop));
         let work = Work {
-            folder: self.folder.clone(),
-            signer: self.signer(),
+            signed: self.signed.clone(),
+            bag: self.bag.then(Bag::default),
             command: self.facts(plan, report),
             in_place: report.in_place,
+            growing,
             recursive: args.recursive,
             archive: args.archive,
             links_out: args.copy_links,
@@ -100,13 +114,17 @@ impl Receipt {
         };
         let written = tokio::task::spawn_blocking(move || work.all()).await;
         drop(guard);
-        let (files, bytes) =
-            written.map_err(|_| CliError::failed("the receipt was not written"))??;
-        let folder = self.folder.display();
+        let written = written.map_err(|_| CliError::failed("the receipt was not written"))??;
+        let files = format!("{} ({})", count(written.files, "file"), show_bytes(written.bytes));
+        if let Some(bag) = written.bag {
+            write_bag(&bag, plan, session, options).await?;
+        }
+        let bag = if self.bag { "the destination is a bag" } else { "" };
+        let Some((folder, _)) = &self.signed else { return Ok(format!("{bag}: {files}")) };
+        let folder = folder.display();
+        let also = if self.bag { format!("; {bag}") } else { String::new() };
         Ok(format!(
-            "receipt in {folder}: {} ({}), signed by both ends; check it with: sabul verify {folder}",
-            count(files, "file"),
-            show_bytes(bytes)
+            "receipt in {folder}: {files}, signed by both ends; check it with: sabul verify {folder}{also}"
         ))
     }
 
@@ -124,6 +142,43 @@ impl Receipt {
             grown: 0,
         }
     }
+}
+
+/// Writes the tag files of a bag into the destination.
+async fn write_bag(
+    bag: &Bag,
+    plan: &Plan,
+    session: &Session,
+    options: &TransferOptions,
+) -> Result<(), CliError> {
+    let fail = |why: BagError| CliError::failed(why.to_string());
+    match plan {
+        Plan::Get { destination, .. } => bag
+            .write(Path::new(OsStr::from_bytes(bag_of(destination.as_bytes()))), SOFTWARE)
+            .map_err(fail),
+        Plan::Put { destination, .. } => {
+            let tags = tempfile::tempdir().map_err(|error| {
+                CliError::failed(format!(
+                    "cannot make a directory for the files of the bag: {error}"
+                ))
+            })?;
+            bag.write(tags.path(), SOFTWARE).map_err(fail)?;
+            let sources = SourceSet::path(tags.path().join(""));
+            let mut to = RemoteDestination::path(bag_of(&destination.path).to_vec());
+            to.into_directory = true;
+            // The rules are those of the payload.
+            let options = options.clone().rules(Vec::new());
+            let transfer = session.put(sources, to, &options).await?;
+            transfer.finish().await?.into_result()?;
+            Ok(())
+        }
+    }
+}
+
+/// The directory of a bag, from that of its payload.
+fn bag_of(payload: &[u8]) -> &[u8] {
+    let path = payload.strip_suffix(b"/").unwrap_or(payload);
+    path.strip_suffix(PAYLOAD.as_bytes()).unwrap_or(path)
 }
 
 /// Stops the work on its thread if nobody waits for the result.
@@ -181,6 +236,8 @@ struct Places {
     is_stripped: bool,
     /// The path of the only file, if its name was replaced.
     only: Option<Vec<u8>>,
+    /// Directory in front of each path.
+    payload: &'static str,
 }
 
 impl Places {
@@ -188,7 +245,7 @@ impl Places {
     fn new(to: &[u8], in_place: bool, first: Option<&[u8]>) -> Self {
         let is_file = first.is_some_and(|first| !first.contains(&b'/'));
         if !in_place || !is_file {
-            return Self { root: to.to_vec(), is_stripped: in_place, only: None };
+            return Self { root: to.to_vec(), is_stripped: in_place, only: None, payload: "" };
         }
         let end = to.iter().rposition(|&byte| byte == b'/');
         let (root, name) = match end {
@@ -196,7 +253,13 @@ impl Places {
             Some(end) => (to[..end].to_vec(), &to[end + 1..]),
             None => (Vec::new(), to),
         };
-        Self { root, is_stripped: false, only: Some(name.to_vec()) }
+        Self { root, is_stripped: false, only: Some(name.to_vec()), payload: "" }
+    }
+
+    /// Places of a copy to the payload directory of a bag.
+    fn of_bag(payload: &[u8]) -> Self {
+        let root = bag_of(payload).to_vec();
+        Self { root, is_stripped: false, only: None, payload: PAYLOAD }
     }
 
     /// The path of an entry.
@@ -207,17 +270,19 @@ impl Places {
                 .iter()
                 .position(|&byte| byte == b'/')
                 .map_or_else(Vec::new, |slash| name[slash + 1..].to_vec()),
-            (None, false) => name.to_vec(),
+            (None, false) => join(self.payload.as_bytes(), name),
         }
     }
 }
 
 /// Everything that the receipt needs, for a thread that may block.
 struct Work {
-    folder: PathBuf,
-    signer: Arc<Signer>,
+    signed: Option<(PathBuf, Arc<Signer>)>,
+    bag: Option<Bag>,
     command: CommandFacts,
     in_place: bool,
+    /// A source may be longer than its copy.
+    growing: bool,
     recursive: bool,
     archive: bool,
     links_out: bool,
@@ -230,30 +295,44 @@ struct Work {
 }
 
 impl Work {
-    /// Returns the number of files and their bytes.
-    fn all(mut self) -> Result<(u64, u64), CliError> {
+    fn all(mut self) -> Result<Written, CliError> {
         let mut first = self.next_file()?;
         let to = match &self.plan {
             Plan::Put { destination, .. } => destination.path.clone(),
             Plan::Get { destination, .. } => destination.as_bytes().to_vec(),
         };
         let name = first.as_ref().map(|(name, _)| &name[..]);
-        let places = Places::new(&to, self.in_place, name);
+        let places = match self.bag {
+            Some(_) => Places::of_bag(&to),
+            None => Places::new(&to, self.in_place, name),
+        };
         let (part, far_places) = other_end(&self.plan, places.root.clone());
-        let far = self.session.attest(part, far_places, self.archive, true);
+        let far = self.session.attest(part, far_places, self.archive, self.signed.is_some());
         let far = self.runtime.block_on(far)?;
         let near = self.near(&places)?;
-        let draft = Draft::create(&self.folder).map_err(|why| CliError::failed(why.to_string()))?;
-        let mut hashing = Hashing { near, far, draft, ahead: VecDeque::new() };
+        let draft = self.signed.as_ref().map(|(folder, _)| Draft::create(folder)).transpose();
+        let draft = draft.map_err(|why| CliError::failed(why.to_string()))?;
+        let bag = self.bag.take();
+        let (growing, ahead) = (self.growing, VecDeque::new());
+        let mut hashing = Hashing {
+            near,
+            far,
+            draft,
+            bag,
+            written: Written::default(),
+            growing,
+            grown: 0,
+            ahead,
+        };
         while let Some((name, size)) = first.take() {
             hashing.add(&places.path(&name), name, size, &self.stop)?;
             if hashing.ahead.len() >= AHEAD_MAX {
-                hashing.settle()?;
+                hashing.settle(&self.stop)?;
             }
             first = self.next_file()?;
         }
         while !hashing.ahead.is_empty() {
-            hashing.settle()?;
+            hashing.settle(&self.stop)?;
         }
         self.conclude(hashing, &places)
     }
@@ -287,19 +366,21 @@ impl Work {
         })
     }
 
-    fn conclude(self, hashing: Hashing, places: &Places) -> Result<(u64, u64), CliError> {
-        let Hashing { near, mut far, draft, .. } = hashing;
+    fn conclude(mut self, hashing: Hashing, places: &Places) -> Result<Written, CliError> {
+        let Hashing { near, mut far, draft, bag, mut written, grown, .. } = hashing;
+        written.bag = bag;
+        self.command.grown = grown;
         let fail = |why: String| CliError::failed(format!("no receipt was written: {why}"));
         let of_far = far.finish()?;
         near.finish().map_err(Error::from)?;
+        let (Some(draft), Some((_, signer))) = (draft, &self.signed) else { return Ok(written) };
         let of_far = Party::parse(&of_far).map_err(|why| fail(why.to_string()))?;
         let role = self.command.run_by;
         let place = match &self.plan {
             Plan::Put { sources, .. } => shown(sources),
             Plan::Get { .. } => shown(&[OsString::from_vec(places.root.clone())]),
         };
-        let software = concat!("sabul ", env!("CARGO_PKG_VERSION"));
-        let own = Party::of_this_end(role, &place, software, None, &self.signer);
+        let own = Party::of_this_end(role, &place, SOFTWARE, None, signer);
         let far_key = of_far.key.clone();
         let (sender, receiver) = match role {
             Role::Sender => (own, of_far),
@@ -318,16 +399,15 @@ impl Work {
         if Some(signed) != Fingerprint::of_line(&far_key) {
             return Err(fail("the other end signed with another key than it stated".to_owned()));
         }
-        let own = self.signer.sign(&text).map_err(|why| fail(why.to_string()))?;
+        let own = signer.sign(&text).map_err(|why| fail(why.to_string()))?;
         let (by_receiver, by_sender) = match role {
             Role::Sender => (of_far, own),
             Role::Receiver => (own, of_far),
         };
-        let totals = draft.manifests().totals();
         draft
             .finish(&statement, &by_receiver, &by_sender)
             .map_err(|why| CliError::failed(why.to_string()))?;
-        Ok(totals)
+        Ok(written)
     }
 }
 
@@ -341,11 +421,24 @@ fn shown(places: &[OsString]) -> String {
     places.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
+/// Result of the work.
+#[derive(Default)]
+struct Written {
+    files: u64,
+    bytes: u64,
+    bag: Option<Bag>,
+}
+
 /// Both ends while they hash the same files.
 struct Hashing {
     near: AttestedFiles,
     far: Attestation,
-    draft: Draft,
+    draft: Option<Draft>,
+    bag: Option<Bag>,
+    written: Written,
+    growing: bool,
+    /// Files whose source is longer than the copy.
+    grown: u64,
     /// Files that this end has hashed and whose answer is awaited.
     ahead: VecDeque<(ToHash, FileHashes)>,
 }
@@ -363,7 +456,9 @@ impl Hashing {
             AttestedFiles::Sent(_) => size,
             AttestedFiles::Received(files) => {
                 let here = files.size(path).map_err(|why| no_receipt(path, &why.to_string()))?;
-                if here != size {
+                if self.growing && here < size {
+                    self.grown += 1;
+                } else if here != size {
                     return Err(no_receipt(path, DIFFERENT));
                 }
                 here
@@ -383,14 +478,28 @@ impl Hashing {
     }
 
     /// Compares the hashes of both ends of the next file.
-    fn settle(&mut self) -> Result<(), CliError> {
-        let Some((file, near)) = self.ahead.pop_front() else { return Ok(()) };
+    fn settle(&mut self, stop: &AtomicBool) -> Result<(), CliError> {
+        let Some((mut file, mut near)) = self.ahead.pop_front() else { return Ok(()) };
         let far =
             self.far.answer()?.map_err(|why: Failure| no_receipt(&file.path, &why.to_string()))?;
+        let is_sender = matches!(self.near, AttestedFiles::Sent(_));
+        if self.growing && is_sender && far.bytes < near.bytes {
+            file.bytes = far.bytes;
+            near = self.hash(&file, stop)?;
+            self.grown += 1;
+        }
         if near != far {
             return Err(no_receipt(&file.path, DIFFERENT));
         }
-        self.draft.add(&file.path, &far).map_err(|why| CliError::failed(why.to_string()))
+        if let Some(draft) = &mut self.draft {
+            draft.add(&file.path, &far).map_err(|why| CliError::failed(why.to_string()))?;
+        }
+        if let Some(bag) = &mut self.bag {
+            bag.add(&file.path, &far).map_err(|why| no_receipt(&file.path, &why.to_string()))?;
+        }
+        self.written.files += 1;
+        self.written.bytes += far.bytes;
+        Ok(())
     }
 }
 
@@ -415,5 +524,7 @@ mod tests {
             assert_eq!((&file.root[..], file.path(b"a")), (root, b"name".to_vec()));
         }
         assert_eq!(Places::new(b"to", true, None).root, b"to");
+        let bag = Places::of_bag(b"x/bag/data/");
+        assert_eq!((&bag.root[..], bag.path(b"a/b")), (&b"x/bag/"[..], b"data/a/b".to_vec()));
     }
 }

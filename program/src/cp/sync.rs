@@ -164,6 +164,12 @@ impl Sync {
         writer.map_or(Ok(()), PlanWriter::finish)
     }
 
+    /// Whether entries at the destination can stay although they differ.
+    pub(super) const fn keeps_differences(&self) -> bool {
+        let CompareOptions { size_only, keep_newer, existing, ignore_existing, .. } = self.options;
+        size_only || keep_newer || existing || ignore_existing
+    }
+
     /// Checks that the entries that exist only at the destination may be removed.
     pub(super) fn check(&self, report: &Report, compared: &Compared) -> Result<(), CliError> {
         if !self.delete || compared.extras.is_empty() {

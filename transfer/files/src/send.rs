@@ -7,11 +7,12 @@ use std::convert::Infallible;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use sabul_content::{CHUNK, Layout, Packer, Printable, Tree as ContentTree};
+use sabul_content::{CHUNK, Layout, Packer, Printable, Tree as ContentTree, kept_ranges};
 use sabul_wire::block::Record;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 use tracing::{info, warn};
 
+use super::delta::hash_of_ranges;
 use super::entry_error::{MAX_KEPT_FAILURES, read_failure};
 use super::have::{Have, Known, same_whole};
 use super::outlet::{Outlet, Stopped};
@@ -250,10 +251,6 @@ fn confirm(
             return Ok(false);
         }
         last = now.ctime;
-        // Nothing reads the ranges again that the receiver keeps.
-        if found.entry.more.as_ref().is_some_and(|more| more.kept.is_some()) {
-            return changed("changed");
-        }
         match hash_again(found, file, size, &is_over).map_err(|error| read_failure(path, &error))? {
             Some(again) if again == hash => {}
             Some(_) => return changed("changed"),
@@ -264,7 +261,7 @@ fn confirm(
     changed("changed again and again")
 }
 
-/// Hash of the current content of a file; `None` if cancelled.
+/// Hash of the current content of a file, zero if a kept range changed; `None` if cancelled.
 fn hash_again(
     found: &Found,
     file: &dyn DiskFile,
@@ -285,7 +282,22 @@ fn hash_again(
             break;
         }
     }
+    if !is_kept_equal(found, file)? {
+        return Ok(Some([0; 32]));
+    }
     Ok(Some(layout.hash(tree.hash())))
+}
+
+/// Whether the ranges that the receiver takes from its old file are still as announced.
+fn is_kept_equal(found: &Found, file: &dyn DiskFile) -> io::Result<bool> {
+    let kept = found.entry.more.as_ref().and_then(|more| more.kept.as_ref());
+    let (Some(kept), Some(ranges)) = (kept, kept_ranges(&found.entry)) else { return Ok(true) };
+    let ranges = ranges.iter().map(|range| (range.to, range.bytes));
+    match hash_of_ranges(file, ranges) {
+        Ok(hash) => Ok(hash == kept.hash),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Prefix that the receiver claims to have, with verification started.

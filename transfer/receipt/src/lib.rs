@@ -14,6 +14,7 @@
 //! Sources: in-toto Statement v1, PROTOCOL.sshsig, RFC 8493 (BagIt).
 //! Not here:    reading the files of a copy at its two ends, and the messages between the ends.
 
+mod bag;
 mod folder;
 mod hashes;
 mod manifest;
@@ -22,6 +23,7 @@ mod signer;
 mod statement;
 mod verify;
 
+pub use bag::{Bag, BagError, PAYLOAD};
 pub use folder::{Draft, FolderError};
 pub use hashes::{FileHasher, FileHashes};
 pub use manifest::{Line, LineError, Manifests};

@@ -1,8 +1,8 @@
 //! Receipts: both ends of a copy hash its files and sign a statement about them.
 
 pub use sabul_receipt::{
-    CommandFacts, Draft, FileHashes, Finding, FolderError, Line, Lost, Manifests, Party, Role,
-    Signer, Statement, StatementError, Verified, is_receipt, names, verify,
+    Bag, BagError, CommandFacts, Draft, FileHashes, Finding, FolderError, Line, Lost, Manifests,
+    PAYLOAD, Party, Role, Signer, Statement, StatementError, Verified, is_receipt, names, verify,
 };
 pub use sabul_wire::control::{Part, ToHash};
 

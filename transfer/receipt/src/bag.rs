@@ -1,0 +1,127 @@
+//! Tag files of a bag [RFC8493]: a directory whose payload is below `data/`.
+//!
+//! CR, LF and % in paths are percent-encoded [RFC8493 §2.1.3]. Names must be UTF-8, which `bagit.txt` declares.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use jiff::Timestamp;
+
+use crate::hashes::{FileHasher, FileHashes};
+
+/// Directory of the payload.
+pub const PAYLOAD: &str = "data";
+
+/// Reason why a bag cannot be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BagError {
+    /// A name is not UTF-8.
+    Name,
+    /// A tag file cannot be written.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for BagError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name => f.write_str("the name is not UTF-8, which a bag needs; rename the file"),
+            Self::Io { path, source } => {
+                write!(f, "cannot write '{}' of the bag: {source}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for BagError {}
+
+/// A bag whose payload is complete, while its manifest is made.
+#[derive(Clone, Debug, Default)]
+pub struct Bag {
+    manifest: String,
+    files: u64,
+    bytes: u64,
+}
+
+impl Bag {
+    /// Adds a payload file; `path` starts with `data/`.
+    ///
+    /// # Errors
+    /// If the path is not UTF-8.
+    pub fn add(&mut self, path: &[u8], hashes: &FileHashes) -> Result<(), BagError> {
+        let path = std::str::from_utf8(path).map_err(|_| BagError::Name)?;
+        let line = line(&hashes.sha256, path);
+        self.manifest.push_str(&line);
+        self.files += 1;
+        self.bytes = self.bytes.saturating_add(hashes.bytes);
+        Ok(())
+    }
+
+    /// Writes the tag files into a directory, and flushes each.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn write(&self, folder: &Path, software: &str) -> Result<(), BagError> {
+        let day = Timestamp::now().to_string();
+        let day = day.split('T').next().unwrap_or_default();
+        let (bytes, files) = (self.bytes, self.files);
+        let info = format!(
+            "Bag-Software-Agent: {software}\nBagging-Date: {day}\nPayload-Oxum: {bytes}.{files}\n"
+        );
+        let declaration = "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n";
+        let tags = [
+            ("bag-info.txt", &*info),
+            ("bagit.txt", declaration),
+            ("manifest-sha256.txt", &*self.manifest),
+        ];
+        let mut tag_manifest = String::new();
+        for (name, content) in tags {
+            let mut hasher = FileHasher::default();
+            hasher.update(content.as_bytes());
+            tag_manifest.push_str(&line(&hasher.finish().sha256, name));
+            write(&folder.join(name), content)?;
+        }
+        write(&folder.join("tagmanifest-sha256.txt"), &tag_manifest)
+    }
+}
+
+fn line(hash: &[u8; 32], path: &str) -> String {
+    let path = path.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    format!("{}  {path}\n", HEXLOWER.encode(hash))
+}
+
+fn write(path: &Path, content: &str) -> Result<(), BagError> {
+    let written = fs::write(path, content).and_then(|()| fs::File::open(path)?.sync_all());
+    written.map_err(|source| BagError::Io { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bag_has_its_tag_files_and_encodes_three_characters() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut bag = Bag::default();
+        let mut hasher = FileHasher::default();
+        hasher.update(b"abc");
+        let hashes = hasher.finish();
+        bag.add("data/a\r\n%ä".as_bytes(), &hashes).unwrap();
+        assert!(matches!(bag.add(b"data/\xff", &hashes), Err(BagError::Name)));
+        bag.write(dir.path(), "sabul 1").unwrap();
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(read("manifest-sha256.txt"), format!("{hash}  data/a%0D%0A%25ä\n"));
+        assert_eq!(read("bagit.txt"), "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n");
+        assert!(read("bag-info.txt").contains("Payload-Oxum: 3.1\n"));
+        assert_eq!(read("tagmanifest-sha256.txt").lines().count(), 3);
+    }
+}
