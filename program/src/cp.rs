@@ -53,7 +53,7 @@ use receipt::Receipt;
 pub(crate) use report::Recorder;
 use sides::Sides;
 use sync::{Sync, Tops};
-use totals::AttemptTotals;
+use totals::{AttemptTotals, sum};
 pub(crate) use verify::run as verify;
 
 /// Ours: interval between two lines while there is no connection.
@@ -376,7 +376,7 @@ async fn attempts(
                     result = again.await.and_then(|second| {
                         outcome.removed += removed;
                         match outcome.compared.conflicts {
-                            0 => Ok(sum(first, second)),
+                            0 => Ok(sum(&first, second)),
                             left => Err(CliError::failed(format!(
                                 "{left} entries of another kind at the destination were not replaced"
                             ))),
@@ -643,21 +643,6 @@ async fn write_receipt(
         }
     }
     Ok(())
-}
-
-/// Report of two transfers of one copy.
-fn sum(first: Report, mut second: Report) -> Report {
-    second.bytes += first.bytes;
-    second.bytes_resumed += first.bytes_resumed;
-    second.bytes_durable += first.bytes_durable;
-    second.entries += first.entries;
-    second.files += first.files;
-    second.grown += first.grown;
-    second.elapsed += first.elapsed;
-    second.waited += first.waited;
-    let moved = second.elapsed.saturating_sub(second.waited).as_secs_f64().max(1e-9);
-    second.goodput_bps = second.bytes.saturating_sub(second.bytes_resumed) as f64 * 8.0 / moved;
-    second
 }
 
 /// Reports the result of a transfer that reached its end.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sabul::Progress;
+use sabul::{Progress, Report};
 use sabul_front::json::{TransferJson, rate_bps};
 
 /// Sum of all attempts so far.
@@ -65,6 +65,21 @@ impl AttemptTotals {
         limiter.values_mut().for_each(|time| *time = (*time / seconds).clamp(0.0, 1.0));
         json.limiter = limiter;
     }
+}
+
+/// Report of two transfers of one copy.
+pub(super) fn sum(first: &Report, mut second: Report) -> Report {
+    second.bytes += first.bytes;
+    second.bytes_resumed += first.bytes_resumed;
+    second.bytes_durable += first.bytes_durable;
+    second.entries += first.entries;
+    second.files += first.files;
+    second.grown += first.grown;
+    second.elapsed += first.elapsed;
+    second.waited += first.waited;
+    let moved = second.elapsed.saturating_sub(second.waited).as_secs_f64();
+    second.goodput_bps = rate_bps(second.bytes.saturating_sub(second.bytes_resumed), moved);
+    second
 }
 
 #[cfg(test)]

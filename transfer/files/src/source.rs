@@ -10,9 +10,11 @@
 //! Only regular files are ever opened: opening a FIFO or a device may block for ever or act on
 //! hardware.
 
+mod argument;
+
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::Read;
 use std::mem::take;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ use sabul_content::{Printable, RelativePath};
 use sabul_wire::control::{
     Entry, EntryKind, Failure, FailureCode, MAX_ORIGINS, More, Owner, Range,
 };
+
+pub use argument::Source;
 
 use super::archive::{HardLinkIndex, add_attributes};
 use super::delta::apply_delta;
@@ -33,13 +37,9 @@ use super::listing::Planned;
 use super::part::is_reserved;
 use super::rules::Rules;
 use super::selection::{Chosen, Selected, Selection, Skipped};
-use super::stdin::StdinReader;
 use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
 use crate::disk::Disk;
 use crate::root::{FileTime, LinkTarget};
-
-/// Entry name of standard input, until the destination sets the name.
-const STDIN_NAME: &[u8] = b"stdin";
 
 /// Maximum number of names that a walk holds, except that each directory on the current path may
 /// hold a hundredth of it. Ours: some 5 MB of typical names.
@@ -57,47 +57,6 @@ const NOT_RECURSIVE: &str = "is a directory; copy it with -r";
 
 /// Number of skipped names after which a walk returns [`Step::Pause`].
 const PAUSE_AFTER: usize = 1000;
-
-/// One source.
-pub enum Source {
-    /// A file or directory. A trailing `/` means the content of a directory, as in rsync.
-    Path(PathBuf),
-    /// A byte stream up to the end of the reader, sent as an entry.
-    Stream {
-        /// Name of the entry; one plain component.
-        name: Vec<u8>,
-        /// Source of the bytes. If a read fails with [`io::ErrorKind::WouldBlock`], the bytes so
-        /// far are sent in a partial block and the reader is called again at once. The reader must
-        /// therefore wait a little itself before it returns this error.
-        reader: Box<dyn Read + Send>,
-    },
-}
-
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Path(path) => f.debug_tuple("Path").field(path).finish(),
-            Self::Stream { name, .. } => {
-                f.debug_struct("Stream").field("name", &Printable(name)).finish_non_exhaustive()
-            }
-        }
-    }
-}
-
-impl Source {
-    /// Parses a command-line argument: a path, or `-` for standard input.
-    pub fn from_argument(argument: &OsStr) -> Self {
-        if argument == "-" {
-            let reader: Box<dyn Read + Send> = match StdinReader::stdin() {
-                Ok(stdin_reader) => Box::new(stdin_reader),
-                Err(_) => Box::new(io::stdin()),
-            };
-            Self::Stream { name: STDIN_NAME.to_vec(), reader }
-        } else {
-            Self::Path(argument.into())
-        }
-    }
-}
 
 /// All sources of one transfer.
 pub struct SourceSet {

@@ -3,19 +3,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul_files::Chunked;
-use sabul_wire::control::{self, Chunk, Chunking, ChunksEnd, Failure, MAX_CHUNKS, Message};
+use sabul_wire::control::{Chunk, Chunking, ChunksEnd, Failure, MAX_CHUNKS, Message};
 use tokio::sync::mpsc;
 
-use super::Session;
-use super::listing::{WAITING_MAX, listen};
-use crate::config::Direction;
 use crate::control::Bulk;
 use crate::error::Error;
 
 /// Chunks of a file of the peer, one by one. Dropping the value cancels the list.
 #[derive(Debug)]
 pub struct ChunkList {
-    chunks: mpsc::Receiver<Result<Result<Chunk, ChunksEnd>, Error>>,
+    pub(super) chunks: mpsc::Receiver<Result<Result<Chunk, ChunksEnd>, Error>>,
 }
 
 impl ChunkList {
@@ -28,22 +25,8 @@ impl ChunkList {
     }
 }
 
-impl Session {
-    /// Lists the chunks of a file of the peer, which reads the file.
-    ///
-    /// # Errors
-    /// If the request is too large or the session is over.
-    pub fn chunks(&self, place: Vec<u8>, chunking: Chunking) -> Result<ChunkList, Error> {
-        let request = control::Request::Hash { place, chunking };
-        let mailbox = self.send_request(Direction::Receive, request)?;
-        let (chunk_sender, chunks) = mpsc::channel(WAITING_MAX);
-        let control = self.inner.cx.control.clone();
-        self.inner.cx.machine.spawn(listen(mailbox, control, chunk_sender, unpack));
-        Ok(ChunkList { chunks })
-    }
-}
-
-fn unpack(message: Message) -> Option<(Vec<Result<Chunk, ChunksEnd>>, bool)> {
+/// Returns the chunks of a message, and whether they are the last; `None` for other messages.
+pub(super) fn unpack_chunks(message: Message) -> Option<(Vec<Result<Chunk, ChunksEnd>>, bool)> {
     match message {
         Message::Chunks { chunks, end, .. } => {
             let chunks = chunks.into_iter().map(Ok).chain(end.map(Err)).collect();

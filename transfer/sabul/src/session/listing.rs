@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul_wire::control::{
-    self, Done, Failure, FailureCode, MAX_SEEN, Message, NewMetadata, Open, Rule, Seen, View,
+    self, Chunking, Done, Failure, FailureCode, MAX_SEEN, Message, NewMetadata, Open, Rule, Seen,
+    View,
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::chunks::send_chunks;
+use super::chunks::{ChunkList, send_chunks, unpack_chunks};
 use super::pending::Pending;
 use super::{Session, take_number};
 use crate::config::{Direction, TransferOptions};
@@ -23,7 +24,7 @@ use sabul_files::disk::Disk;
 use sabul_files::{Chunked, DirectoryListing, ListingStep, NameChange, rename, set_metadata};
 
 /// Most entries queued for the application.
-pub(super) const WAITING_MAX: usize = 4096;
+const WAITING_MAX: usize = 4096;
 /// A message is sent once its entries take about this many bytes.
 const BATCH_BYTES: usize = 128 << 10;
 /// Most bytes of an entry besides its path; a failure takes more.
@@ -88,6 +89,19 @@ impl Session {
         let control = self.inner.cx.control.clone();
         self.inner.cx.machine.spawn(listen(mailbox, control, entry_sender, unpack));
         Ok(Listing { entries })
+    }
+
+    /// Lists the chunks of a file of the peer, which reads the file.
+    ///
+    /// # Errors
+    /// If the request is too large or the session is over.
+    pub fn chunks(&self, place: Vec<u8>, chunking: Chunking) -> Result<ChunkList, Error> {
+        let request = control::Request::Hash { place, chunking };
+        let mailbox = self.send_request(Direction::Receive, request)?;
+        let (chunk_sender, chunks) = mpsc::channel(WAITING_MAX);
+        let control = self.inner.cx.control.clone();
+        self.inner.cx.machine.spawn(listen(mailbox, control, chunk_sender, unpack_chunks));
+        Ok(ChunkList { chunks })
     }
 
     /// Removes files, links and empty directories of the peer, or with `recursive` directories with their content.
@@ -198,7 +212,7 @@ fn unpack(message: Message) -> Option<(Vec<Seen>, bool)> {
 }
 
 /// Forwards entries until the end of the listing or until the application drops the [`Listing`].
-pub(super) async fn listen<T: Send + 'static>(
+async fn listen<T: Send + 'static>(
     mut mailbox: Mailbox,
     control: Control,
     entry_sender: mpsc::Sender<Result<T, Error>>,
