@@ -1,7 +1,7 @@
 //! Sending in batches: by GSO where supported, else one datagram per system call.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -99,6 +99,8 @@ struct Job {
     connected: bool,
     ecn: Option<EcnCodepoint>,
     segment_size: usize,
+    /// Local address from which the datagrams leave, if not chosen by the kernel.
+    source: Option<IpAddr>,
 }
 
 impl Job {
@@ -108,7 +110,7 @@ impl Job {
             ecn: self.ecn,
             contents,
             segment_size: Some(self.segment_size),
-            src_ip: None,
+            src_ip: self.source,
         }
     }
 }
@@ -149,16 +151,47 @@ impl UdpSocket {
             connected: destination.is_none(),
             ecn: if self.options.ecn { ecn.to_codepoint() } else { None },
             segment_size,
+            source: None,
         };
+        self.run(&job, datagrams)
+    }
+
+    /// Answers a datagram: sends `datagram` to `destination` from the local address at which the other one arrived. A host with
+    /// several addresses would otherwise answer from another one, which NATs and connected sockets drop.
+    ///
+    /// # Errors
+    /// As [`Self::send`], or if the local address is none of this machine.
+    pub fn answer(
+        &self,
+        datagram: &[u8],
+        destination: SocketAddr,
+        arrived_at: Option<IpAddr>,
+        ecn: Ecn,
+    ) -> io::Result<SendOutcome> {
+        if destination.port() == 0 {
+            return Err(invalid("destination port 0"));
+        }
+        let job = Job {
+            destination: self.to_family(destination),
+            connected: false,
+            ecn: if self.options.ecn { ecn.to_codepoint() } else { None },
+            segment_size: datagram.len().max(1),
+            source: arrived_at.map(|ip| self.to_family(SocketAddr::new(ip, 0)).ip()),
+        };
+        self.run(&job, datagram)
+    }
+
+    fn run(&self, job: &Job, datagrams: &[u8]) -> io::Result<SendOutcome> {
+        let segment_size = job.segment_size;
         let mut outcome = SendOutcome { bytes: 0, segments: 0, status: SendStatus::Complete };
         while outcome.bytes < datagrams.len() {
             let rest = &datagrams[outcome.bytes..];
-            let mut result = self.send_some(&job, rest);
+            let mut result = self.send_some(job, rest);
             if is_too_large(&result) {
                 // An ICMP report about an earlier datagram gives the same error. Clear the error
                 // and send again; then clear the error that IPv4 leaves behind for this datagram.
                 self.socket.take_error()?;
-                result = self.send_some(&job, rest);
+                result = self.send_some(job, rest);
                 if is_too_large(&result) {
                     self.socket.take_error()?;
                 }
