@@ -23,11 +23,14 @@ pub enum Right {
     Remove,
     /// Measure the path.
     Measure,
+    /// Register at an introducer.
+    Introduce,
 }
 
 impl Right {
     /// All rights, in the order shown to users.
-    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::List, Self::Remove, Self::Measure];
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Write, Self::List, Self::Remove, Self::Measure, Self::Introduce];
 
     /// Returns the name that users type.
     pub const fn name(self) -> &'static str {
@@ -37,6 +40,7 @@ impl Right {
             Self::List => "list",
             Self::Remove => "remove",
             Self::Measure => "measure",
+            Self::Introduce => "introduce",
         }
     }
 }

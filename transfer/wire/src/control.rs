@@ -13,9 +13,11 @@ mod bounds;
 mod channel;
 mod delta;
 mod failure;
+mod have;
 mod limits;
 mod listing;
 mod more;
+mod outside;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,7 @@ pub use delta::{
     Chunk, Chunking, ChunksEnd, Delta, Kept, MAX_CHUNKS, MAX_DELTA_EXTENTS, MAX_MOVED, Moved,
 };
 pub use failure::{Failure, FailureCode, FileAction};
+pub use have::{Checkpoint, Held, MAX_CHECKPOINTS, Whole};
 #[cfg(test)]
 use limits::HELLO;
 use limits::ITEM;
@@ -41,6 +44,7 @@ pub use more::{
     Attribute, Extent, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE,
     MAX_ATTRIBUTES, MAX_EXTENTS, MAX_NOT_KEPT, More, NotKept, Owner, Trait,
 };
+pub use outside::{MAX_OUTSIDE, UdpAddress};
 
 /// Version of the control messages.
 pub const CONTROL_VERSION: u16 = 13;
@@ -57,8 +61,6 @@ pub const HAVE_WEIGHT_MAX: u32 = 256 << 20;
 pub const MAX_HAVE_FILES: usize = 1000;
 /// Most whole files in one [`Message::Have`], listed without their names.
 pub const MAX_HAVE_WHOLES: usize = 8000;
-/// Most checkpoints of one file.
-pub const MAX_CHECKPOINTS: usize = 64;
 /// Most names in one [`Message::Names`].
 pub const MAX_NAMES: usize = 1000;
 /// Most sources of one request.
@@ -383,37 +385,43 @@ pub enum Message {
         #[serde(deserialize_with = "bounds::bytes::<_, MAX_LOGIN>")]
         signature: Vec<u8>,
     },
-}
-
-/// Partial file at the receiver: a prefix of the content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
-    /// Name of the entry.
-    #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
-    pub path: Vec<u8>,
-    /// Offsets from which the transfer can resume, ascending; at most [`MAX_CHECKPOINTS`].
-    #[serde(deserialize_with = "bounds::list::<_, _, MAX_CHECKPOINTS>")]
-    pub checkpoints: Vec<Checkpoint>,
-}
-
-/// A complete small file at the receiver, identified by truncated hashes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Whole {
-    /// The first bytes of the BLAKE3 hash of the entry's name.
-    pub name: [u8; 8],
-    /// The first bytes of the BLAKE3 hash of the content.
-    pub content: [u8; 8],
-}
-
-/// Resume point: an offset in a file with the hash of the bytes before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpoint {
-    /// Start of the hashed range: zero, or the offset of an earlier checkpoint.
-    pub from: u64,
-    /// Offset of the checkpoint in bytes.
-    pub bytes: u64,
-    /// Hash of the range, computed as for an entry with these bytes; includes the map of holes if the file has holes.
-    pub hash: [u8; 32],
+    /// Server to introducer, first message, before the greeting: the connection registers this name.
+    Register {
+        /// [`CONTROL_VERSION`] of the server.
+        version: u16,
+        /// Name of the registration.
+        name: [u8; 16],
+    },
+    /// Introducer to server, answer to the greeting: streams of callers follow.
+    Registered,
+    /// Connector to introducer, first and only message: a stream to the server with this name.
+    Call {
+        /// [`CONTROL_VERSION`] of the connector.
+        version: u16,
+        /// Name of the registration.
+        name: [u8; 16],
+        /// Blocks may pass over the stream, which has no limit of its rate then.
+        carries_data: bool,
+    },
+    /// Introducer to connector, answer to [`Message::Call`]: the bytes of the server follow.
+    Called,
+    /// Listener to connector, in a session through an introducer: where UDP may reach the listener.
+    Outside {
+        /// Addresses, at most [`MAX_OUTSIDE`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_OUTSIDE>")]
+        addresses: Vec<UdpAddress>,
+        /// Whether the NAT of the listener uses another port for each destination, if known.
+        is_symmetric: Option<bool>,
+    },
+    /// Connector to listener, in a session through an introducer: send one hello ack of this channel to each address,
+    /// which opens the NAT of the listener.
+    Punch {
+        /// Connection id of the channel.
+        channel: u64,
+        /// Outside addresses of the connector, at most [`MAX_OUTSIDE`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_OUTSIDE>")]
+        addresses: Vec<UdpAddress>,
+    },
 }
 
 /// A request for a transfer.
@@ -691,13 +699,6 @@ impl Open {
         };
         let params = self.channel.controller_params.iter();
         weight(request + params.map(|(key, value)| ITEM + key.len() + value.len()).sum::<usize>())
-    }
-}
-
-impl Held {
-    /// Assumed memory use in bytes.
-    pub fn weight(&self) -> usize {
-        ITEM + self.path.len() + size_of::<Checkpoint>() * self.checkpoints.len()
     }
 }
 

@@ -326,6 +326,12 @@ impl Router {
             | Message::Resume { .. }
             | Message::Resumed { .. }
             | Message::Received { .. }
+            | Message::Register { .. }
+            | Message::Registered
+            | Message::Call { .. }
+            | Message::Called
+            | Message::Outside { .. }
+            | Message::Punch { .. }
             | Message::Close => {
                 return Err(Failure::violation("the peer sent a greeting during the session"));
             }

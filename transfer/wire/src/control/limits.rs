@@ -28,7 +28,7 @@ pub(super) const ITEM: usize = 96;
 /// Returns the longest body, in bytes, of a message whose body begins with the byte `kind`; never 0.
 pub const fn body_limit(kind: u8) -> usize {
     match kind {
-        HELLO | WELCOME | JOIN | CHOOSE | RESUME | RESUMED => MAX_GREETING,
+        HELLO | WELCOME | JOIN | CHOOSE | RESUME | RESUMED | REGISTER | CALL => MAX_GREETING,
         OFFER | LOGIN => MAX_LOGIN,
         OPEN => MAX_OPEN,
         SEEN | DELTA | HASHED => MAX_MESSAGE,
@@ -59,3 +59,5 @@ const DELTA: u8 = 32;
 const TO_HASH: u8 = 33;
 const HASHED: u8 = 34;
 const STATEMENT: u8 = 35;
+const REGISTER: u8 = 37;
+const CALL: u8 = 39;
