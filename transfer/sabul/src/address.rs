@@ -199,22 +199,23 @@ impl Host {
     }
 
     fn with_port(&self, port: u16) -> String {
-        if self.name.contains(':') {
-            format!("[{}]:{port}", self.name)
-        } else {
-            format!("{}:{port}", self.name)
-        }
+        format!("{}:{port}", self.with_brackets())
     }
 
-    /// Returns the address to dial; the default port is that of the ticket.
+    /// The name, with brackets around an IPv6 address.
+    fn with_brackets(&self) -> String {
+        if self.name.contains(':') { format!("[{}]", self.name) } else { self.name.clone() }
+    }
+
+    /// Returns the address to dial; the default port is that of the ticket, or of its introducer if the name is the same.
     ///
     /// # Errors
     /// If neither the text nor the ticket has a port.
     pub fn dial(&self, ticket: &Ticket) -> Result<String, Error> {
-        let port = self.port.or_else(|| {
-            let first = ticket.addresses().first()?;
-            first.rsplit_once(':')?.1.parse().ok()
-        });
+        let of_introducer = ticket.introduction().and_then(|it| it.address.rsplit_once(':'));
+        let of_introducer = of_introducer.filter(|(host, _)| *host == self.with_brackets());
+        let first = || ticket.addresses().first()?.rsplit_once(':');
+        let port = self.port.or_else(|| of_introducer.or_else(first)?.1.parse().ok());
         let port = port.ok_or_else(|| {
             Error::Config(format!(
                 "neither the address nor the ticket names a port of {}; write {}:PORT",

@@ -8,5 +8,5 @@ pub use crate::config::{Carrier, Direction, LossPolicy, MeasureLimit, ReportCarr
 pub use crate::events::{EventSink, TransferEvent};
 pub use crate::paths::{KnownPath, PathMemory};
 pub use crate::policy::{Controllers, SendPolicy};
-pub use crate::ticket::TicketError;
+pub use crate::ticket::{Introduction, TicketError};
 pub use crate::timeouts::Timeouts;

@@ -6,6 +6,7 @@
 //! ```text
 //! length (2 bytes, of all that follows it) | postcard of the fields | checksum (4 bytes, BLAKE3)
 //! ```
+//! A ticket of a server that introducers reach begins with `sabul2-`, and its fields end with [`Introduction`].
 //! The length distinguishes a truncated ticket from a mistyped ticket; the checksum detects both.
 //! Neither is a protection: anyone with the text has the secret.
 //!
@@ -25,6 +26,8 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 /// Prefix of the text of each ticket of this version.
 const PREFIX: &str = "sabul1-";
+/// The same for a ticket with an introduction, which earlier programs then report as another version.
+const PREFIX_INTRODUCED: &str = "sabul2-";
 /// Maximum number of addresses in a ticket; more than any host has reason to offer.
 pub const MAX_ADDRESSES: usize = 16;
 /// Maximum length of an address: a 253-byte DNS name [RFC 1035 §2.3.4], a colon and a port.
@@ -35,7 +38,7 @@ const LENGTH_LEN: usize = 2;
 const CHECKSUM_LEN: usize = 4;
 
 const _: () = assert!(
-    (MAX_ADDRESSES * (MAX_ADDRESS + 2) + 80) * 4 / 3 < MAX_TEXT,
+    ((MAX_ADDRESSES + 1) * (MAX_ADDRESS + 2) + 128) * 4 / 3 < MAX_TEXT,
     "the largest ticket must fit its text limit"
 );
 
@@ -45,6 +48,42 @@ pub struct Ticket {
     addresses: Vec<String>,
     fingerprint: [u8; 32],
     secret: [u8; 32],
+    #[serde(skip)]
+    introduction: Option<Introduction>,
+}
+
+/// The introducer at which a server is registered, for connectors that cannot dial the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    /// Address of the introducer, `host:port` or `[IPv6]:port`.
+    pub address: String,
+    /// SHA-256 of the introducer's certificate.
+    pub fingerprint: [u8; 32],
+    /// Name of the registration.
+    pub name: [u8; 16],
+}
+
+/// Address, fingerprint and name, separated by spaces.
+impl fmt::Display for Introduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [fingerprint, name] = [&self.fingerprint[..], &self.name].map(|it| HEXLOWER.encode(it));
+        write!(f, "{} {fingerprint} {name}", self.address)
+    }
+}
+
+impl FromStr for Introduction {
+    type Err = TicketError;
+
+    fn from_str(text: &str) -> Result<Self, TicketError> {
+        let mut words = text.split_whitespace();
+        let mut next = || words.next().ok_or(TicketError::CutShort);
+        let address = next()?.to_owned();
+        let mut bytes = || HEXLOWER.decode(next()?.as_bytes()).map_err(|_| TicketError::Damaged);
+        let fingerprint = bytes()?.try_into().map_err(|_| TicketError::Damaged)?;
+        let name = bytes()?.try_into().map_err(|_| TicketError::Damaged)?;
+        check_addresses(std::slice::from_ref(&address))?;
+        Ok(Self { address, fingerprint, name })
+    }
 }
 
 impl Ticket {
@@ -58,7 +97,22 @@ impl Ticket {
     /// has no random numbers.
     pub fn generate(addresses: Vec<String>, fingerprint: [u8; 32]) -> Result<Self, TicketError> {
         check_addresses(&addresses)?;
-        Ok(Self { addresses, fingerprint, secret: random()? })
+        Ok(Self { addresses, fingerprint, secret: random()?, introduction: None })
+    }
+
+    /// Returns the ticket with this way to the listener.
+    ///
+    /// # Errors
+    /// If the address of the introducer is invalid.
+    pub fn with_introduction(mut self, introduction: Introduction) -> Result<Self, TicketError> {
+        check_addresses(std::slice::from_ref(&introduction.address))?;
+        self.introduction = Some(introduction);
+        Ok(self)
+    }
+
+    /// The introducer of the listener, if any.
+    pub const fn introduction(&self) -> Option<&Introduction> {
+        self.introduction.as_ref()
     }
 
     /// The listener's addresses, each `host:port` or `[IPv6]:port`, in order of preference.
@@ -147,6 +201,7 @@ impl fmt::Debug for Ticket {
         f.debug_struct("Ticket")
             .field("addresses", &self.addresses)
             .field("fingerprint", &HEXLOWER.encode(&self.fingerprint))
+            .field("introduction", &self.introduction)
             .finish_non_exhaustive()
     }
 }
@@ -154,14 +209,21 @@ impl fmt::Debug for Ticket {
 /// The ticket's text, **secret included**.
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let body = Zeroizing::new(postcard::to_stdvec(self).map_err(|_| fmt::Error)?);
+        let body = postcard::to_stdvec(self).map_err(|_| fmt::Error)?;
+        let (prefix, body) = match &self.introduction {
+            Some(introduction) => {
+                let whole = postcard::to_extend(introduction, body).map_err(|_| fmt::Error)?;
+                (PREFIX_INTRODUCED, Zeroizing::new(whole))
+            }
+            None => (PREFIX, Zeroizing::new(body)),
+        };
         let length = u16::try_from(body.len() + CHECKSUM_LEN).map_err(|_| fmt::Error)?;
         let mut bytes = Zeroizing::new(length.to_be_bytes().to_vec());
         bytes.extend_from_slice(&body);
         let checksum = checksum(&bytes);
         bytes.extend_from_slice(&checksum);
         let text = Zeroizing::new(BASE64URL_NOPAD.encode(&bytes));
-        write!(f, "{PREFIX}{}", *text)
+        write!(f, "{prefix}{}", *text)
     }
 }
 
@@ -170,7 +232,8 @@ impl FromStr for Ticket {
 
     fn from_str(text: &str) -> Result<Self, TicketError> {
         let text = text.trim();
-        let encoded = match text.strip_prefix(PREFIX) {
+        let introduced = text.strip_prefix(PREFIX_INTRODUCED);
+        let encoded = match introduced.or_else(|| text.strip_prefix(PREFIX)) {
             Some(encoded) if text.len() <= MAX_TEXT => encoded.as_bytes(),
             None if is_other_version(text) => return Err(TicketError::OtherVersion),
             _ => return Err(TicketError::NotATicket),
@@ -194,8 +257,14 @@ impl FromStr for Ticket {
             return Err(TicketError::Damaged);
         }
         let body = content.get(LENGTH_LEN..).ok_or(TicketError::Damaged)?;
-        let (ticket, rest) =
+        let (mut ticket, mut rest) =
             postcard::take_from_bytes::<Self>(body).map_err(|_| TicketError::Damaged)?;
+        if introduced.is_some() {
+            let (introduction, after) = postcard::take_from_bytes::<Introduction>(rest)
+                .map_err(|_| TicketError::Damaged)?;
+            ticket = ticket.with_introduction(introduction)?;
+            rest = after;
+        }
         if !rest.is_empty() {
             return Err(TicketError::Damaged);
         }

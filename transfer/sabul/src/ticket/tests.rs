@@ -26,8 +26,37 @@ fn a_ticket_round_trips_through_its_text() {
 #[test]
 fn the_largest_ticket_round_trips_through_its_text() {
     let address = format!("{}:65535", "a".repeat(MAX_ADDRESS - 6));
-    let original = Ticket::generate(vec![address; MAX_ADDRESSES], [1; 32]).unwrap();
+    let original = Ticket::generate(vec![address.clone(); MAX_ADDRESSES], [1; 32]).unwrap();
+    let introduction = Introduction { address, fingerprint: [1; 32], name: [1; 16] };
+    let original = original.with_introduction(introduction).unwrap();
     assert_eq!(original.to_string().parse::<Ticket>().unwrap(), original);
+}
+
+#[test]
+fn a_ticket_with_an_introducer_round_trips_and_other_programs_report_its_version() {
+    let introduction = Introduction {
+        address: "meet.example.org:4850".to_owned(),
+        fingerprint: [7; 32],
+        name: [9; 16],
+    };
+    let original = ticket().with_introduction(introduction.clone()).unwrap();
+    let text = original.to_string();
+    assert!(text.starts_with("sabul2-"), "{text}");
+    assert_eq!(text.parse::<Ticket>().unwrap(), original);
+    assert_eq!(original.introduction(), Some(&introduction));
+    assert_eq!(introduction.to_string().parse::<Introduction>().unwrap(), introduction);
+    for bad in ["", "meet:1", "meet:1 07 09", "meet 07 09"] {
+        assert!(bad.parse::<Introduction>().is_err(), "{bad}");
+    }
+    // Neither kind is read as the other.
+    for swapped in [
+        text.replacen("sabul2-", "sabul1-", 1),
+        ticket().to_string().replacen("sabul1-", "sabul2-", 1),
+    ] {
+        assert!(matches!(swapped.parse::<Ticket>(), Err(TicketError::Damaged)), "{swapped}");
+    }
+    let bad = Introduction { address: "no port".to_owned(), ..introduction };
+    assert!(matches!(ticket().with_introduction(bad), Err(TicketError::Address(_))));
 }
 
 #[test]
@@ -74,7 +103,7 @@ fn other_text_is_not_a_ticket() {
         let error = text.parse::<Ticket>().unwrap_err();
         assert!(matches!(error, TicketError::NotATicket), "{text}: {error}");
     }
-    let error = "sabul2-AAAA".parse::<Ticket>().unwrap_err();
+    let error = "sabul3-AAAA".parse::<Ticket>().unwrap_err();
     assert!(matches!(error, TicketError::OtherVersion), "{error}");
     let endless = format!("{PREFIX}{}", "A".repeat(MAX_TEXT));
     assert!(matches!(endless.parse::<Ticket>().unwrap_err(), TicketError::NotATicket));
