@@ -55,7 +55,19 @@ pub struct ListenerConfig {
     pub receiving: Option<Ceiling>,
     /// Identity that later runs keep, and keys in place of the ticket; `None` for an identity and a ticket of this run.
     pub standing: Option<StandingAccess>,
+    /// Introduce callers to registered servers that cannot be dialled.
+    pub introducer: Option<IntroducerConfig>,
 }
+
+/// Configuration of an introducer.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct IntroducerConfig {
+    /// Pass on the data of transfers whose UDP does not pass between the ends.
+    pub relay: bool,
+}
+
+setters!(IntroducerConfig { relay: bool });
 
 impl ListenerConfig {
     /// Returns the defaults for this address.
@@ -71,6 +83,7 @@ impl ListenerConfig {
             paths: PathMemory::default(),
             receiving: None,
             standing: None,
+            introducer: None,
         }
     }
 }
@@ -85,6 +98,7 @@ setters!(ListenerConfig {
     paths: PathMemory,
     receiving: Option<Ceiling>,
     standing: Option<StandingAccess>,
+    introducer: Option<IntroducerConfig>,
 });
 
 /// Configuration of [`crate::connect`].

@@ -18,8 +18,8 @@ use crate::lock::lock;
 use crate::relay;
 use crate::timeouts::Timeouts;
 use crate::tls::{
-    CHANNEL_LABEL, ChannelSecrets, JOIN_LABEL, JoinSecrets, LOGIN_LABEL, PROOF_LABEL, RESUME_LABEL,
-    TlsError, exporter,
+    CHANNEL_LABEL, ChannelSecrets, JOIN_LABEL, JoinSecrets, LOGIN_LABEL, OUTSIDE_LABEL,
+    PROOF_LABEL, RESUME_LABEL, TlsError, exporter,
 };
 use incoming::{Incoming, ReadError};
 
@@ -141,6 +141,11 @@ impl Connection {
     /// Exports the value that a key signs.
     pub(crate) fn login_exporter(&self) -> Result<[u8; 32], TlsError> {
         self.export(LOGIN_LABEL, b"")
+    }
+
+    /// Exports the secrets with which an end asks an introducer for its outside address.
+    pub(crate) fn outside_secrets(&self) -> Result<JoinSecrets, TlsError> {
+        self.export(OUTSIDE_LABEL, b"").map(JoinSecrets::new)
     }
 
     /// Local address of the TCP connection.

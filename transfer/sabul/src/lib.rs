@@ -84,11 +84,13 @@ mod events;
 pub mod files;
 #[doc(hidden)]
 pub mod internal;
+mod introducer;
 mod joins;
 pub mod keys;
 mod listener;
 mod lock;
 mod machine;
+mod outside;
 mod path;
 mod paths;
 mod policy;

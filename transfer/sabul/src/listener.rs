@@ -3,6 +3,7 @@
 mod addresses;
 mod admission;
 mod entry;
+mod introduced;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,6 +28,7 @@ use crate::connection::Connection;
 use crate::descriptors::{self, Purpose};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::introducer::Introducer;
 use crate::joins::Joining;
 use crate::lock::lock;
 use crate::machine::Machine;
@@ -37,7 +39,7 @@ use crate::session::Session;
 use crate::ticket::Ticket;
 use crate::tls::{self, ClientHello, Identity, TlsError};
 use admission::{Admission, Verdict};
-use entry::{Greeting, RejectReason, admit, greet, refuse};
+use entry::{Admitted, Greeting, RejectReason, admit, greet, refuse};
 
 /// Interval of the check for connections whose handshake takes too long.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -70,6 +72,8 @@ pub struct Listener {
     gate: Arc<Gate>,
     accepted: mpsc::Sender<Session>,
     acceptor: JoinHandle<()>,
+    /// Second UDP port of an introducer.
+    _second: Option<Demux>,
 }
 
 /// Bound ports of a listener that accepts nothing yet. No thread has started, so privileges that the process drops now
@@ -82,6 +86,8 @@ pub struct Bound {
     address: SocketAddr,
     ticket: Ticket,
     tls: Arc<ServerConfig>,
+    /// Second UDP port of an introducer.
+    second: Option<DemuxPort>,
 }
 
 impl Bound {
@@ -121,7 +127,8 @@ impl Bound {
             config.advertise.iter().map(|text| addresses::with_port(text, port)).collect()
         };
         let ticket = Ticket::generate(advertise, identity.fingerprint())?;
-        Ok(Self { config, tcp, udp, address, ticket, tls })
+        let second = config.introducer.map(|_| introduced::second_port(address)).transpose()?;
+        Ok(Self { config, tcp, udp, address, ticket, tls, second })
     }
 
     /// Returns the ticket, which connectors need to find, authenticate and use this listener.
@@ -139,16 +146,30 @@ impl Bound {
     /// # Errors
     /// If a thread cannot be started, or the runtime rejects the port.
     pub fn listen(self) -> Result<Listener, Error> {
-        let Self { config, tcp, udp, address, ticket, tls } = self;
+        let Self { config, tcp, udp, address, ticket, tls, second } = self;
         let tcp = TcpListener::from_std(tcp).map_err(|source| Error::Listen { address, source })?;
         let demux = udp.start()?;
         let (accepted, sessions) = mpsc::channel(SESSIONS_WAITING);
+        let demux = Arc::new(demux);
+        let (introducer, second) = match (config.introducer, second) {
+            (Some(introducer), Some(second)) => {
+                let introducer = Arc::new(Introducer::new(introducer));
+                let port = second.port();
+                let second = second.start()?;
+                for demux in [&*demux, &second] {
+                    demux.reflect(Arc::clone(&introducer.reflector), port);
+                }
+                (Some(introducer), Some(second))
+            }
+            _ => (None, None),
+        };
         let gate = Gate {
             is_closed: AtomicBool::new(false),
             tls,
             ticket: ticket.clone(),
             standing: config.standing.clone(),
-            demux: Arc::new(demux),
+            demux,
+            introducer,
             address,
             endpoint: Endpoint::new(
                 Machine::current(),
@@ -164,7 +185,7 @@ impl Bound {
         let gate = Arc::new(gate);
         let acceptor = tokio::spawn(accept_all(tcp, Arc::clone(&gate), accepted.clone()));
         let sessions = tokio::sync::Mutex::new(sessions);
-        Ok(Listener { ticket, address, sessions, gate, accepted, acceptor })
+        Ok(Listener { ticket, address, sessions, gate, accepted, acceptor, _second: second })
     }
 }
 
@@ -235,6 +256,8 @@ struct Gate {
     ticket: Ticket,
     standing: Option<StandingAccess>,
     demux: Arc<Demux>,
+    /// Introductions to other servers.
+    introducer: Option<Arc<Introducer>>,
     address: SocketAddr,
     endpoint: Arc<Endpoint>,
     /// Places for rejected connections that receive the reason.
@@ -495,6 +518,7 @@ async fn hand_over(
             connection,
             exporter,
             hello: Message::Join { id, proof, attempt, index, count },
+            registers: None,
         }) => {
             let joining = Joining { id, proof, exporter, attempt, index, count };
             let endpoint = &gate.endpoint;
@@ -508,6 +532,7 @@ async fn hand_over(
             connection,
             exporter,
             hello: Message::Resume { id, proof, attempt, received },
+            registers: None,
         }) => {
             let resuming = Resuming { id, proof, exporter, attempt, received };
             match gate.endpoint.sessions.resume(&resuming, connection, peer.ip()) {
@@ -520,11 +545,27 @@ async fn hand_over(
             }
             return;
         }
+        Ok(Greeting {
+            connection,
+            hello: Message::Call { version, name, carries_data },
+            registers: None,
+            ..
+        }) => return introduced::call(connection, peer, gate, version, name, carries_data).await,
         Ok(greeting) => admit(greeting, peer, gate).await,
         Err(error) => Err(error),
     };
     match admitted {
-        Ok(session) => {
+        Ok(Admitted::Server { connection, introducer, name, user, loan: _loan }) => {
+            connection.watch_over(gate.endpoint.timeouts);
+            let registered = introducer.register(connection, name, user).await;
+            if let Err((connection, failure)) = registered {
+                info!(%peer, %failure, "registration refused");
+                refuse(connection, failure, &gate.farewells).await;
+            } else {
+                info!(%peer, "a registered server is gone");
+            }
+        }
+        Ok(Admitted::Session(session)) => {
             info!(%peer, "session");
             // The listener may have been dropped.
             let _ = accepted.send(session).await;

@@ -11,6 +11,7 @@
 //! The address of the TCP connection is accepted at once; any other address has to echo a
 //! challenge.
 
+mod nat;
 mod sockets;
 
 use std::collections::{HashMap, VecDeque};
@@ -31,9 +32,11 @@ use crate::channel::driver::Datagrams;
 use crate::descriptors::{self, Purpose};
 use crate::error::Error;
 use crate::lock::{lock, wait};
+use crate::outside;
 use crate::seal::{Opener, Sealer, Suite};
 use crate::source::source;
 use crate::tls::ChannelSecrets;
+use nat::NatPort;
 use sockets::{Channels, ConnectorSocket, ListenerSocket, Way};
 
 /// How long a connector tries before UDP counts as blocked. Ours: eight hellos.
@@ -380,6 +383,7 @@ struct DemuxShared {
     channels: Channels,
     options: SocketOptions,
     state: Mutex<DemuxState>,
+    nat: NatPort,
     stop: AtomicBool,
     unknown: AtomicU64,
 }
@@ -437,6 +441,18 @@ impl DemuxPort {
         Ok(Self { socket, options })
     }
 
+    /// Binds a UDP port that no other socket uses.
+    pub(crate) fn bind_alone(address: SocketAddr) -> Result<Self, Error> {
+        let options = SocketOptions::default();
+        let socket = UdpSocket::bind(address, &options).map_err(Error::Udp)?;
+        Ok(Self { socket, options })
+    }
+
+    /// The port.
+    pub(crate) fn port(&self) -> u16 {
+        self.socket.local_addr().port()
+    }
+
     /// Starts the thread of the port.
     pub(crate) fn start(self) -> Result<Demux, Error> {
         let Self { socket, options } = self;
@@ -446,6 +462,7 @@ impl DemuxPort {
             channels: Channels::default(),
             options,
             state: Mutex::default(),
+            nat: NatPort::default(),
             stop: AtomicBool::new(false),
             unknown: AtomicU64::new(0),
         });
@@ -533,6 +550,9 @@ impl DemuxShared {
     /// Processes a datagram of the listener's port. A datagram of an open channel, from another address than its
     /// peer's, is for the channel. Any other that is not a hello only costs a check of its header.
     fn take(self: &Arc<Self>, datagram: Datagram<'_>) {
+        if outside::is_ours(datagram.payload) {
+            return self.nat.take(&self.socket, datagram);
+        }
         let header = Header::decode(datagram.payload).ok();
         if header.is_some_and(|header| self.channels.pass(header, datagram)) {
             return;
@@ -570,9 +590,9 @@ impl DemuxShared {
         let answer = seal(&mut expected.sealer, Kind::HelloAck, connection, number, &body).ok()?;
         expected.next_number = number.next();
         if !is_known {
-            let to = Some(datagram.source);
+            let Datagram { source, local_ip, .. } = datagram;
             // If the answer is lost, the peer repeats its hello.
-            let _ = self.socket.send(&answer, answer.len(), to, Ecn::NotEct);
+            let _ = self.socket.answer(&answer, source, local_ip, Ecn::NotEct);
             return None;
         }
         let expected = state.expected.remove(&connection.0)?;

@@ -1,4 +1,5 @@
-//! Several byte streams over one pair of pipes: the standard input and output of a program at the other end of ssh.
+//! Several byte streams over one pair of pipes: the standard input and output of a program at the other end of ssh, or
+//! the connection of a server to its introducer.
 //!
 //! ```text
 //! | number of the stream, 4 | kind, 1 | amount, 3 | for kind 1: bytes of this amount |
@@ -47,6 +48,21 @@ const DATA: u8 = 1;
 const END: u8 = 2;
 const CREDIT: u8 = 3;
 
+/// Settings of a relay.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Most bytes permitted in one direction of a stream.
+    pub(crate) window_max: usize,
+    /// Reason for the end, if the pipes end.
+    pub(crate) ended: &'static str,
+}
+
+impl Settings {
+    /// Streams through ssh.
+    const SSH: Self =
+        Self { window_max: WINDOW_MAX, ended: "ssh or the program at its other end has ended" };
+}
+
 /// Streams over a pair of pipes. Clones share the streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Relay(Arc<Shared>);
@@ -55,6 +71,7 @@ pub(crate) struct Relay(Arc<Shared>);
 struct Shared {
     streams: Mutex<Streams>,
     frames: mpsc::Sender<Vec<u8>>,
+    settings: Settings,
     /// Reason for the end of the relay.
     over: watch::Sender<Option<String>>,
     /// A stream has ended.
@@ -124,24 +141,38 @@ impl Relay {
         to: impl AsyncWrite + Send + Unpin + 'static,
         opened: Option<mpsc::UnboundedSender<Stream>>,
     ) -> (Self, Tasks) {
+        Self::with(Settings::SSH, from, to, opened)
+    }
+
+    /// As [`Self::start`], with these settings.
+    pub(crate) fn with(
+        settings: Settings,
+        from: impl AsyncRead + Send + Unpin + 'static,
+        to: impl AsyncWrite + Send + Unpin + 'static,
+        opened: Option<mpsc::UnboundedSender<Stream>>,
+    ) -> (Self, Tasks) {
         let (frames, queue) = mpsc::channel(FRAMES);
         let (over, _) = watch::channel(None);
         let ended = Notify::new();
-        let relay = Self(Arc::new(Shared { streams: Mutex::default(), frames, over, ended }));
+        let relay =
+            Self(Arc::new(Shared { streams: Mutex::default(), frames, settings, over, ended }));
         let (close, is_closed) = oneshot::channel();
         let mut tasks = JoinSet::new();
         let reading = relay.clone();
         tasks.spawn(async move {
             let mut is_over = reading.0.over.subscribe();
             tokio::select! {
-                Err(error) = reading.read(from, opened) => reading.end(&error.to_string()),
+                Err(error) = reading.read(from, opened) => match error.kind() {
+                    io::ErrorKind::ConnectionAborted => reading.end(settings.ended),
+                    _ => reading.end(&error.to_string()),
+                },
                 _ = is_over.wait_for(Option::is_some) => {}
             }
         });
         let writing = relay.clone();
         tasks.spawn(async move {
             if write(to, queue, is_closed).await.is_err() {
-                writing.end(&closed().to_string());
+                writing.end(settings.ended);
             }
         });
         (relay.clone(), Tasks { relay, tasks, close })
@@ -198,7 +229,7 @@ impl Relay {
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why));
             }
             if streams.open.len() >= STREAMS_MAX || streams.open.contains_key(&number) {
-                return Err(io::Error::other("too many streams through ssh"));
+                return Err(io::Error::other("too many streams through one connection"));
             }
             let entry = Entry { inbox: Some(inbox), expected: WINDOW_MIN, permitted };
             streams.open.insert(number, entry);
@@ -259,7 +290,7 @@ impl Relay {
             used += bytes.len();
             in_window += bytes.len();
             if in_window >= window {
-                if since.elapsed() < GROWTH_TIME && window < WINDOW_MAX {
+                if since.elapsed() < GROWTH_TIME && window < self.0.settings.window_max {
                     used += window;
                     window *= 2;
                 }
@@ -357,14 +388,11 @@ fn header(number: u32, kind: u8, amount: usize) -> [u8; HEADER] {
 }
 
 fn closed() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::ConnectionAborted,
-        "ssh or the program at its other end has ended",
-    )
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the relay has ended")
 }
 
 fn invalid() -> io::Error {
-    let text = "the other end of ssh sent something else than sabul's frames";
+    let text = "the other end of the pipes sent something else than sabul's frames";
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 

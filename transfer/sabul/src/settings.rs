@@ -4,7 +4,9 @@ pub use sabul_udp::{SocketOptions, UdpError};
 
 pub use crate::budget::MemoryBudget;
 pub use crate::ceiling::Ceiling;
-pub use crate::config::{Carrier, Direction, LossPolicy, MeasureLimit, ReportCarrier};
+pub use crate::config::{
+    Carrier, Direction, IntroducerConfig, LossPolicy, MeasureLimit, ReportCarrier,
+};
 pub use crate::events::{EventSink, TransferEvent};
 pub use crate::paths::{KnownPath, PathMemory};
 pub use crate::policy::{Controllers, SendPolicy};

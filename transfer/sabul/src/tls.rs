@@ -41,6 +41,8 @@ pub(crate) const CHANNEL_LABEL: &[u8] = b"EXPORTER-sabul-channel";
 pub(crate) const JOIN_LABEL: &[u8] = b"EXPORTER-sabul-join";
 /// Exporter label of the secret with which a connection replaces the control connection of a session.
 pub(crate) const RESUME_LABEL: &[u8] = b"EXPORTER-sabul-resume";
+/// Exporter label of the secret with which an introducer authenticates questions for an outside address.
+pub(crate) const OUTSIDE_LABEL: &[u8] = b"EXPORTER-sabul-outside";
 /// Longest file of an identity in bytes.
 const IDENTITY_MAX: u64 = 64 << 10;
 /// Name in certificates; not verified, and not sent in the handshake.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use sabul_keys::{Fingerprint, Grant, SESSION_NAMESPACE};
+use sabul_keys::{Fingerprint, Grant, Right, SESSION_NAMESPACE};
 use sabul_wire::control::{
     CONTROL_VERSION, Failure, FailureCode, MAX_GREETING, MAX_LOGIN, Message,
 };
@@ -16,8 +16,10 @@ use tracing::info;
 
 use super::{FAREWELL_TIMEOUT, Gate};
 use crate::access::User;
+use crate::budget::Loan;
 use crate::connection::Connection;
 use crate::control::Succession;
+use crate::introducer::Introducer;
 use crate::seal::Suite;
 use crate::session::{Opening, Session, software};
 use crate::ticket;
@@ -36,6 +38,23 @@ pub(super) struct Greeting {
     /// The value that the proof of a ticket covers.
     pub(super) exporter: [u8; 32],
     pub(super) hello: Message,
+    /// Name that the connection registers at this introducer.
+    pub(super) registers: Option<[u8; 16]>,
+}
+
+/// An authenticated connection.
+pub(super) enum Admitted {
+    Session(Session),
+    /// The connection of a server that registers at this introducer.
+    Server {
+        connection: Connection,
+        introducer: Arc<Introducer>,
+        name: [u8; 16],
+        /// Key or ticket of the server.
+        user: String,
+        /// Memory of the connection.
+        loan: Loan,
+    },
 }
 
 /// Reads the greeting; an offer of keys is answered first. The caller limits the time.
@@ -49,6 +68,15 @@ pub(super) async fn greet(
     let has_keys = gate.standing.as_ref().is_some_and(|standing| standing.keys.is_some());
     let limit = if has_keys { MAX_LOGIN } else { MAX_GREETING };
     let mut hello = connection.read_at_most(limit).await?.ok_or(NO_GREETING)?;
+    let mut registers = None;
+    if let Message::Register { version, name } = hello {
+        if let Err(failure) = check_version(version) {
+            refuse(connection, failure.clone(), &gate.farewells).await;
+            return Err(failure.into());
+        }
+        registers = Some(name);
+        hello = connection.read_at_most(limit).await?.ok_or(NO_GREETING)?;
+    }
     if let Message::Offer { version, keys } = hello {
         let chosen = match check_version(version) {
             Ok(()) => choose(&keys, peer, gate).await,
@@ -63,7 +91,7 @@ pub(super) async fn greet(
         }
         hello = connection.read_at_most(limit).await?.ok_or(NO_GREETING)?;
     }
-    Ok(Greeting { connection, exporter, hello })
+    Ok(Greeting { connection, exporter, hello, registers })
 }
 
 /// Returns the index of the first accepted key.
@@ -111,7 +139,7 @@ async fn find_key(
     }
 }
 
-fn check_version(version: u16) -> Result<(), Failure> {
+pub(super) fn check_version(version: u16) -> Result<(), Failure> {
     if version == CONTROL_VERSION {
         return Ok(());
     }
@@ -134,8 +162,8 @@ pub(super) async fn admit(
     greeting: Greeting,
     peer: SocketAddr,
     gate: &Gate,
-) -> Result<Session, RejectReason> {
-    let Greeting { connection, exporter, hello } = greeting;
+) -> Result<Admitted, RejectReason> {
+    let Greeting { connection, exporter, hello, registers } = greeting;
     let is_closed = gate.is_closed.load(Ordering::Acquire);
     let (authenticated, capabilities) = match hello {
         Message::Hello { version, proof, suites, software } => {
@@ -172,8 +200,20 @@ pub(super) async fn admit(
             Ok((user, suite, loan))
         })
     };
+    let admitted = admitted.and_then(|(user, suite, loan)| {
+        let registration = match registers {
+            Some(name) => Some((introducer_for(user.as_ref(), gate)?, name)),
+            None => None,
+        };
+        Ok((user, suite, loan, registration))
+    });
     match admitted {
-        Ok((user, suite, loan)) => {
+        Ok((user, _, loan, Some((introducer, name)))) => {
+            let user = user.map_or_else(|| "ticket".to_owned(), |user| user.name);
+            info!(%peer, user, software = theirs, "a server registers");
+            Ok(Admitted::Server { connection, introducer, name, user, loan })
+        }
+        Ok((user, suite, loan, None)) => {
             let name = user.as_ref().map_or("ticket", |user| user.name.as_str());
             info!(%peer, user = name, software = theirs, "authenticated");
             let side = Side::Listener {
@@ -196,13 +236,28 @@ pub(super) async fn admit(
                 }
             };
             let opening = Opening { first: welcome, suite: Some(suite), user, succession };
-            Ok(Session::start(connection, side, peer, endpoint, loan, opening))
+            let session = Session::start(connection, side, peer, endpoint, loan, opening);
+            Ok(Admitted::Session(session))
         }
         Err(failure) => {
             refuse(connection, failure.clone(), &gate.farewells).await;
             Err(failure.into())
         }
     }
+}
+
+/// Returns the introducer of this listener, if the user may register there.
+fn introducer_for(user: Option<&User>, gate: &Gate) -> Result<Arc<Introducer>, Failure> {
+    let introducer = gate.introducer.as_ref().ok_or_else(|| {
+        let text =
+            "the listener introduces nobody: start it with --introduce, or name another introducer";
+        Failure::new(FailureCode::Refused, text)
+    })?;
+    if user.is_some_and(|user| !user.grant.rights.allow(Right::Introduce)) {
+        let text = "the right 'introduce' is missing: contact the introducer's administrator";
+        return Err(Failure::new(FailureCode::Authentication, text));
+    }
+    Ok(Arc::clone(introducer))
 }
 
 /// Authenticates the holder of the ticket of this run, or of a named ticket, whose use is counted.
