@@ -17,6 +17,7 @@ use sabul_wire::control::{self, ChannelParams, MAX_JOINING, MAX_PATHS, Range, Ru
 use crate::access::StandingAccess;
 use crate::budget::MemoryBudget;
 use crate::ceiling::Ceiling;
+use crate::connection::Hop;
 use crate::control::Role;
 use crate::error::Error;
 use crate::events::EventSink;
@@ -24,6 +25,7 @@ use crate::paths::PathMemory;
 use crate::policy::SendPolicy;
 use crate::steer::{check_policy, check_rate_limit};
 use crate::timeouts::Timeouts;
+use crate::via::Via;
 
 /// Allowed block sizes in bytes. Ours: smaller blocks cost more in control than in data; larger ones leave few blocks
 /// in memory.
@@ -57,6 +59,8 @@ pub struct ListenerConfig {
     pub standing: Option<StandingAccess>,
     /// Introduce callers to registered servers that cannot be dialled.
     pub introducer: Option<IntroducerConfig>,
+    /// Introducer at which this listener registers, if connectors cannot dial this listener.
+    pub via: Option<Via>,
 }
 
 /// Configuration of an introducer.
@@ -84,6 +88,7 @@ impl ListenerConfig {
             receiving: None,
             standing: None,
             introducer: None,
+            via: None,
         }
     }
 }
@@ -99,6 +104,7 @@ setters!(ListenerConfig {
     receiving: Option<Ceiling>,
     standing: Option<StandingAccess>,
     introducer: Option<IntroducerConfig>,
+    via: Option<Via>,
 });
 
 /// Configuration of [`crate::connect`].
@@ -124,6 +130,9 @@ pub struct ConnectConfig {
     /// Path parameters measured by earlier transfers; empty unless the caller passes the same value to several
     /// sessions.
     pub paths: PathMemory,
+    /// Let the introducer of the ticket pass on the data if UDP does not pass between the ends, and the introducer
+    /// permits that.
+    pub relay: bool,
 }
 
 impl Default for ConnectConfig {
@@ -137,6 +146,7 @@ impl Default for ConnectConfig {
             timeouts: Timeouts::default(),
             events: None,
             paths: PathMemory::default(),
+            relay: false,
         }
     }
 }
@@ -149,6 +159,7 @@ setters!(ConnectConfig {
     timeouts: Timeouts,
     events: Option<EventSink>,
     paths: PathMemory,
+    relay: bool,
 });
 
 impl ConnectConfig {
@@ -470,25 +481,34 @@ setters!(TransferOptions {
 });
 
 impl TransferOptions {
-    /// Returns the choice of the carrier. `is_through_ssh`: the session goes through the connection of ssh.
+    /// Returns the choice of the carrier. `hop`: host that passes on the session, if any; `relays`: it may
+    /// relay data, too.
     ///
     /// # Errors
     /// If the number of connections is invalid, or the session cannot use the carrier.
-    pub(crate) fn carrier_plan(&self, is_through_ssh: bool) -> Result<CarrierPlan, Error> {
+    pub(crate) fn carrier_plan(
+        &self,
+        hop: Option<Hop>,
+        relays: bool,
+    ) -> Result<CarrierPlan, Error> {
         if !(1..=MAX_JOINING).contains(&self.tcp_connections) {
             return Err(Error::Config(format!(
                 "{} TCP connections are not possible: choose a number from 1 to {MAX_JOINING}",
                 self.tcp_connections
             )));
         }
-        match (self.carrier, is_through_ssh) {
-            (Carrier::Ssh, false) => Err(
+        match (self.carrier, hop) {
+            (Carrier::Ssh, None | Some(Hop::Introducer)) => Err(
                 "the session does not go through ssh: copy to or from [USER@]HOST:PATH, and choose the carrier ssh \
                  for the connection",
             ),
-            (Carrier::Udp | Carrier::Tcp, true) => {
+            (Carrier::Udp | Carrier::Tcp, Some(Hop::Ssh)) => {
                 Err("the session goes through ssh, which carries the data too: choose the carrier ssh or auto")
             }
+            (Carrier::Tcp, Some(Hop::Introducer)) if !relays => Err(
+                "no TCP connection passes between two ends that an introducer connects: choose the carrier udp or auto, \
+                 or request the relay",
+            ),
             _ => Ok(()),
         }
         .map_err(|why| Error::Config(why.to_owned()))?;

@@ -3,6 +3,7 @@
 pub(crate) mod incoming;
 mod socket;
 
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -15,7 +16,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
 use crate::lock::lock;
-use crate::relay;
 use crate::timeouts::Timeouts;
 use crate::tls::{
     CHANNEL_LABEL, ChannelSecrets, JOIN_LABEL, JoinSecrets, LOGIN_LABEL, OUTSIDE_LABEL,
@@ -27,12 +27,24 @@ use incoming::{Incoming, ReadError};
 #[derive(Clone, Debug)]
 pub(crate) struct Connection(Arc<Mutex<Stream>>);
 
+/// Bytes of a connection inside of another one.
+pub(crate) type Carried = Box<dyn Duplex>;
+
+/// Host that passes on the bytes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hop {
+    /// The host of ssh, which runs one of the ends.
+    Ssh,
+    /// An introducer.
+    Introducer,
+}
+
 /// Transport of control messages.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
-    /// TLS through the connection of ssh.
-    Relayed(Box<TlsStream<relay::Stream>>),
+    /// TLS through another connection.
+    Relayed(Box<TlsStream<Carried>>, Hop),
     /// The state of TLS after the end of its TCP connection; only for [`Connection::export`].
     Closed(Option<Box<rustls::Connection>>),
     /// Simulated connection between two hosts in virtual time.
@@ -48,14 +60,17 @@ impl Connection {
         Self::over(Stream::Tls(Box::new(stream.into())))
     }
 
-    /// A connection through ssh.
-    pub(crate) fn relayed(stream: impl Into<TlsStream<relay::Stream>>) -> Self {
-        Self::over(Stream::Relayed(Box::new(stream.into())))
+    /// A connection inside of another one.
+    pub(crate) fn relayed(stream: impl Into<TlsStream<Carried>>, hop: Hop) -> Self {
+        Self::over(Stream::Relayed(Box::new(stream.into()), hop))
     }
 
-    /// Whether the connection goes through ssh.
-    pub(crate) fn is_relayed(&self) -> bool {
-        matches!(&*self.lock(), Stream::Relayed(_))
+    /// The host that passes on the bytes; `None` for a TCP connection between both ends.
+    pub(crate) fn hop(&self) -> Option<Hop> {
+        match &*self.lock() {
+            Stream::Relayed(_, hop) => Some(*hop),
+            _ => None,
+        }
     }
 
     pub(crate) fn over(stream: Stream) -> Self {
@@ -70,7 +85,7 @@ impl Connection {
     fn with<T>(&self, poll: impl FnOnce(Pin<&mut dyn Duplex>) -> T) -> T {
         match &mut *self.lock() {
             Stream::Tls(stream) => poll(Pin::new(stream.as_mut())),
-            Stream::Relayed(stream) => poll(Pin::new(stream.as_mut())),
+            Stream::Relayed(stream, _) => poll(Pin::new(stream.as_mut())),
             Stream::Closed(_) => poll(Pin::new(&mut tokio::io::empty())),
             #[cfg(test)]
             Stream::World(wire) => poll(Pin::new(wire)),
@@ -83,7 +98,7 @@ impl Connection {
     fn export<const N: usize>(&self, label: &[u8], context: &[u8]) -> Result<[u8; N], TlsError> {
         match &*self.lock() {
             Stream::Tls(stream) => Self::export_from(stream, label, context),
-            Stream::Relayed(stream) => Self::export_from(stream, label, context),
+            Stream::Relayed(stream, _) => Self::export_from(stream, label, context),
             Stream::Closed(tls) => match tls.as_deref() {
                 Some(rustls::Connection::Client(tls)) => exporter(tls, label, context),
                 Some(rustls::Connection::Server(tls)) => exporter(tls, label, context),
@@ -201,9 +216,9 @@ impl Connection {
 }
 
 /// A bidirectional byte stream.
-trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug> Duplex for T {}
 
 impl AsyncRead for Connection {
     fn poll_read(

@@ -1,5 +1,6 @@
 //! Client side of connection setup: dials a listener over TCP and TLS.
 
+mod introduced;
 mod login;
 mod rejections;
 
@@ -16,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use tracing::{debug, warn};
 
 use crate::config::ConnectConfig;
-use crate::connection::Connection;
+use crate::connection::{Carried, Connection, Hop};
 use crate::control::Succession;
 use crate::dial::connect_to_name;
 use crate::endpoint::Endpoint;
@@ -29,7 +30,7 @@ use crate::seal::Suite;
 use crate::session::{Opening, Session, software};
 use crate::ticket::{self, Ticket};
 use crate::tls::{self, TlsError};
-use crate::transfer::Side;
+use crate::transfer::{Side, Through};
 use rejections::{BUSY_TIMEOUTS, Rejection, Rejections};
 
 /// Connects to the listener of a ticket, at the first of its addresses that answers, or at
@@ -44,6 +45,9 @@ use rejections::{BUSY_TIMEOUTS, Rejection, Rejections};
 pub async fn connect(ticket: &Ticket, config: ConnectConfig) -> Result<Session, Error> {
     if let Some(address) = &config.address {
         return connect_to(address, ticket, config.clone()).await;
+    }
+    if let Some(introduction) = ticket.introduction() {
+        return introduced::connect(introduction, ticket, config).await;
     }
     let mut first = None;
     let credential = Credential::Secret(ticket.secret());
@@ -62,7 +66,8 @@ pub async fn connect(ticket: &Ticket, config: ConnectConfig) -> Result<Session, 
     Err(first.unwrap_or_else(|| Error::Config("the ticket has no address".to_owned())))
 }
 
-/// Connects to the listener of a ticket at `address` (`host:port`) instead of the ticket's addresses.
+/// Connects to the listener of a ticket at `address` (`host:port`) instead of the ticket's addresses. If that is the
+/// address of the ticket's introducer, the session goes through the introducer.
 ///
 /// # Errors
 /// As [`connect`].
@@ -71,6 +76,9 @@ pub async fn connect_to(
     ticket: &Ticket,
     config: ConnectConfig,
 ) -> Result<Session, Error> {
+    if let Some(introduction) = ticket.introduction().filter(|it| it.address == address) {
+        return introduced::connect(introduction, ticket, config).await;
+    }
     let credential = Credential::Secret(ticket.secret());
     let target = Target { fingerprint: ticket.fingerprint(), credential, others: &[] };
     connect_as(address, &target, config).await
@@ -118,7 +126,7 @@ struct Target<'a> {
 }
 
 /// Proof of the right to connect.
-enum Credential<'a> {
+pub(crate) enum Credential<'a> {
     /// Secret of a ticket.
     Secret(&'a [u8; 32]),
     /// Keys of the user.
@@ -191,6 +199,7 @@ pub(crate) async fn connect_through(
     let gone = |why: String| Error::PeerGone(format!("sabul does not answer through ssh: {why}"));
     let dialling = async {
         let stream = through.relay.open().await.map_err(|error| gone(error.to_string()))?;
+        let stream: Carried = Box::new(stream);
         let stream = tls::connect(stream, ticket.fingerprint()).await;
         stream.map_err(|error| gone(error.to_string()))
     };
@@ -199,7 +208,32 @@ pub(crate) async fn connect_through(
     debug!("control connection, TLS through ssh");
     let credential = Credential::Secret(ticket.secret());
     let target = Target { fingerprint: ticket.fingerprint(), credential, others: &[] };
-    start(Connection::relayed(stream), peer, "ssh", &target, Some(through), config).await
+    let through = Some(Through::Ssh(through));
+    start(Connection::relayed(stream, Hop::Ssh), peer, "ssh", &target, through, config).await
+}
+
+/// Returns the first message of a connection, which proves the right to connect.
+///
+/// # Errors
+/// If no key is accepted, or no key signs.
+pub(crate) async fn first_message(
+    connection: &mut Connection,
+    address: &str,
+    credential: &Credential<'_>,
+) -> Result<Message, Error> {
+    match credential {
+        Credential::Secret(secret) => {
+            let exporter =
+                connection.proof_exporter().map_err(|error| Error::from_tls(error, address))?;
+            Ok(Message::Hello {
+                version: CONTROL_VERSION,
+                proof: ticket::proof(secret, &exporter),
+                suites: Suite::preference().map(Suite::code).to_vec(),
+                software: software(),
+            })
+        }
+        Credential::Keys(identities) => login::greeting(connection, address, identities).await,
+    }
 }
 
 /// Starts the session on a connection whose TLS handshake is complete.
@@ -208,32 +242,18 @@ async fn start(
     peer: SocketAddr,
     address: &str,
     target: &Target<'_>,
-    through: Option<ThroughSsh>,
+    through: Option<Through>,
     config: ConnectConfig,
 ) -> Result<Session, Error> {
-    let hello = match target.credential {
-        Credential::Secret(secret) => {
-            let exporter =
-                connection.proof_exporter().map_err(|error| Error::from_tls(error, address))?;
-            Message::Hello {
-                version: CONTROL_VERSION,
-                proof: ticket::proof(secret, &exporter),
-                suites: Suite::preference().map(Suite::code).to_vec(),
-                software: software(),
-            }
-        }
-        Credential::Keys(identities) => {
-            login::greeting(&mut connection, address, identities).await?
-        }
-    };
+    let hello = first_message(&mut connection, address, &target.credential).await?;
     let ConnectConfig { memory, timeouts, events, paths, bind, sockets, timeout, .. } = config;
     let bind: Arc<[IpAddr]> = bind.into();
     let policy = SendPolicy::default();
     let endpoint = Endpoint::new(Machine::current(), memory, timeouts, policy, None, events, paths);
     let succession = match &through {
         // The end of ssh is the end of the session.
-        Some(_) => Succession::None,
-        None => {
+        Some(Through::Ssh(_)) => Succession::None,
+        through => {
             let secrets = connection.resume_secrets();
             let secrets = secrets.map_err(|error| Error::from_tls(error, address))?;
             // A name may have other addresses in another network.
@@ -242,7 +262,10 @@ async fn start(
             let (bind, changed) = (Arc::clone(&bind), Arc::clone(&endpoint.address_changed));
             let fingerprint = target.fingerprint;
             let redial = Redial::new(peer, addresses, fingerprint, bind, timeout, secrets, changed);
-            Succession::Dial(redial)
+            Succession::Dial(match through {
+                Some(Through::Introducer(introduced)) => redial.through(Arc::clone(introduced)),
+                _ => redial,
+            })
         }
     };
     let fingerprint = target.fingerprint;

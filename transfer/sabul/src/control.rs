@@ -33,7 +33,7 @@ use connections::Connections;
 pub(crate) use connections::Succession;
 pub(crate) use ending::Ending;
 pub(crate) use mailbox::{Event, Input, Intake, Mailbox, Role, Written};
-pub(crate) use router::{Requests, Router};
+pub(crate) use router::{Punches, Requests, Router};
 
 /// How long a closing session waits for the peer to close too.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -51,6 +51,19 @@ pub enum Error {
         /// Time spent waiting.
         waited: Duration,
     },
+    /// An introducer passes on the control connection, but UDP does not pass the NATs of the two ends.
+    NatBlocked {
+        /// The introducer has seen UDP packets of this end.
+        has_own_address: bool,
+        /// Whether the NAT of this end uses another port for each destination, if known.
+        own_is_symmetric: Option<bool>,
+        /// The same for the other end.
+        peer_is_symmetric: Option<bool>,
+        /// Time spent waiting.
+        waited: Duration,
+        /// Why the introducer relayed no data, if this end requested that.
+        relay: Option<String>,
+    },
     /// One end rejected the other: wrong key or wrong secret.
     Authentication(String),
     /// Content does not match its hash.
@@ -171,7 +184,7 @@ impl Error {
             | Self::NotSabul { .. }
             | Self::Busy { .. }
             | Self::PeerGone(_) => FailureCode::Timeout,
-            Self::UdpBlocked { .. } => FailureCode::UdpBlocked,
+            Self::UdpBlocked { .. } | Self::NatBlocked { .. } => FailureCode::UdpBlocked,
             Self::Authentication(_) => FailureCode::Authentication,
             Self::Verification(_) => FailureCode::Verification,
             Self::NoSpace(_) => FailureCode::NoSpace,
@@ -253,6 +266,35 @@ impl fmt::Display for Error {
                 waited.as_secs_f64(),
                 address.port()
             ),
+            Self::NatBlocked {
+                has_own_address,
+                own_is_symmetric,
+                peer_is_symmetric,
+                waited,
+                relay,
+            } => {
+                let cause = match (has_own_address, own_is_symmetric, peer_is_symmetric) {
+                    (false, ..) => "no UDP packet came back from the introducer to this end",
+                    (_, Some(true), Some(true)) => {
+                        "both NATs use another port for each destination (symmetric)"
+                    }
+                    (_, Some(true), _) => {
+                        "the NAT of this end uses another port for each destination (symmetric)"
+                    }
+                    (_, _, Some(true)) => {
+                        "the NAT of the server uses another port for each destination (symmetric)"
+                    }
+                    _ => "a NAT or a firewall drops the packets",
+                };
+                write!(
+                    f,
+                    "no UDP packet passed the NATs of the two ends within {:.1} s: {cause}; forward a UDP and \
+                     TCP port to one of the ends and dial that port, let the introducer relay the data with \
+                     --relay, or copy through ssh with a jump host (ssh -J)",
+                    waited.as_secs_f64()
+                )?;
+                relay.as_ref().map_or(Ok(()), |why| write!(f, "; the relay failed: {why}"))
+            }
             Self::Exists(failure) | Self::Failed(failure) => failure.fmt(f),
             Self::Cancelled => f.write_str("the transfer was cancelled"),
             Self::Listen { address, source } => write!(

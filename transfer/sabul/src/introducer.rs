@@ -49,6 +49,8 @@ const WINDOW_CONTROL: usize = 256 << 10;
 const WINDOW_DATA: usize = 1 << 20;
 /// Bytes that are read at a time.
 const PIECE: usize = 16 << 10;
+/// Bytes of the address at the beginning of a stream.
+pub(crate) const CALLER_LEN: usize = 18;
 
 /// Registrations, and answers about outside addresses.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::budget::{Loan, MemoryBudget};
-use crate::connection::Connection;
+use crate::calls::Introduced;
+use crate::connection::{Carried, Connection, Hop};
 use crate::control::Event;
 use crate::error::Error;
 use crate::lock::lock;
@@ -208,6 +210,8 @@ impl Registration {
 pub(crate) enum Way {
     Tcp(SocketAddr),
     Ssh(Relay),
+    /// With the counter of the bytes.
+    Introducer(Arc<Introduced>, Arc<AtomicU64>),
 }
 
 impl fmt::Display for Way {
@@ -215,6 +219,7 @@ impl fmt::Display for Way {
         match self {
             Self::Tcp(peer) => write!(f, "TCP connection to {peer}"),
             Self::Ssh(_) => f.write_str("connection through ssh"),
+            Self::Introducer(..) => f.write_str("connection through the introducer"),
         }
     }
 }
@@ -229,7 +234,14 @@ impl Way {
                 tls::connect(stream, fingerprint).await.map(Connection::new)
             }
             Self::Ssh(relay) => {
-                tls::connect(relay.open().await?, fingerprint).await.map(Connection::relayed)
+                let stream: Carried = Box::new(relay.open().await?);
+                let stream = tls::connect(stream, fingerprint).await;
+                stream.map(|stream| Connection::relayed(stream, Hop::Ssh))
+            }
+            Self::Introducer(introduced, relayed) => {
+                let stream = introduced.call_for_data(relayed).await?;
+                let stream = tls::connect(stream, fingerprint).await;
+                stream.map(|stream| Connection::relayed(stream, Hop::Introducer))
             }
         })
     }

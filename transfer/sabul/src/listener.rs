@@ -24,7 +24,7 @@ use tracing::{debug, info, warn};
 
 use crate::access::StandingAccess;
 use crate::config::ListenerConfig;
-use crate::connection::Connection;
+use crate::connection::{Carried, Connection, Hop};
 use crate::descriptors::{self, Purpose};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -33,13 +33,14 @@ use crate::joins::Joining;
 use crate::lock::lock;
 use crate::machine::Machine;
 use crate::path::{Demux, DemuxPort};
+use crate::registrar::Registrar;
 use crate::relay;
 use crate::resume::Resuming;
 use crate::session::Session;
 use crate::ticket::Ticket;
 use crate::tls::{self, ClientHello, Identity, TlsError};
 use admission::{Admission, Verdict};
-use entry::{Admitted, Greeting, RejectReason, admit, greet, refuse};
+use entry::{Admitted, Greeting, RejectReason, admit, greet, origin, refuse};
 
 /// Interval of the check for connections whose handshake takes too long.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -72,6 +73,8 @@ pub struct Listener {
     gate: Arc<Gate>,
     accepted: mpsc::Sender<Session>,
     acceptor: JoinHandle<()>,
+    /// Registration at an introducer.
+    _registration: JoinSet<()>,
     /// Second UDP port of an introducer.
     _second: Option<Demux>,
 }
@@ -88,6 +91,8 @@ pub struct Bound {
     tls: Arc<ServerConfig>,
     /// Second UDP port of an introducer.
     second: Option<DemuxPort>,
+    /// Name of the registration at an introducer.
+    name: [u8; 16],
 }
 
 impl Bound {
@@ -126,9 +131,13 @@ impl Bound {
             let port = address.port();
             config.advertise.iter().map(|text| addresses::with_port(text, port)).collect()
         };
-        let ticket = Ticket::generate(advertise, identity.fingerprint())?;
+        let mut ticket = Ticket::generate(advertise, identity.fingerprint())?;
+        let name = identity.registration_name();
+        if let Some(via) = &config.via {
+            ticket = ticket.with_introduction(via.introduction(name))?;
+        }
         let second = config.introducer.map(|_| introduced::second_port(address)).transpose()?;
-        Ok(Self { config, tcp, udp, address, ticket, tls, second })
+        Ok(Self { config, tcp, udp, address, ticket, tls, second, name })
     }
 
     /// Returns the ticket, which connectors need to find, authenticate and use this listener.
@@ -146,7 +155,7 @@ impl Bound {
     /// # Errors
     /// If a thread cannot be started, or the runtime rejects the port.
     pub fn listen(self) -> Result<Listener, Error> {
-        let Self { config, tcp, udp, address, ticket, tls, second } = self;
+        let Self { config, tcp, udp, address, ticket, tls, second, name } = self;
         let tcp = TcpListener::from_std(tcp).map_err(|source| Error::Listen { address, source })?;
         let demux = udp.start()?;
         let (accepted, sessions) = mpsc::channel(SESSIONS_WAITING);
@@ -163,6 +172,10 @@ impl Bound {
             }
             _ => (None, None),
         };
+        let registrar = config.via.clone().map(|via| {
+            let local = ticket.addresses().iter().filter_map(|it| it.parse().ok()).collect();
+            Arc::new(Registrar::new(via, name, Arc::clone(&demux), local, config.timeouts))
+        });
         let gate = Gate {
             is_closed: AtomicBool::new(false),
             tls,
@@ -170,6 +183,7 @@ impl Bound {
             standing: config.standing.clone(),
             demux,
             introducer,
+            registrar,
             address,
             endpoint: Endpoint::new(
                 Machine::current(),
@@ -183,9 +197,26 @@ impl Bound {
             farewells: Semaphore::new(REJECTIONS_MAX),
         };
         let gate = Arc::new(gate);
+        // The task ends with this value.
+        let mut registration = JoinSet::new();
+        if let Some(registrar) = gate.registrar.clone() {
+            let (gate, accepted) = (Arc::clone(&gate), accepted.clone());
+            registration.spawn(async move {
+                registrar.run(|stream| introduced::take(stream, &gate, &accepted)).await;
+            });
+        }
         let acceptor = tokio::spawn(accept_all(tcp, Arc::clone(&gate), accepted.clone()));
         let sessions = tokio::sync::Mutex::new(sessions);
-        Ok(Listener { ticket, address, sessions, gate, accepted, acceptor, _second: second })
+        Ok(Listener {
+            ticket,
+            address,
+            sessions,
+            gate,
+            accepted,
+            acceptor,
+            _registration: registration,
+            _second: second,
+        })
     }
 }
 
@@ -217,6 +248,17 @@ impl Listener {
         session.ok_or_else(|| Error::PeerGone("the listener has ended".to_owned()))
     }
 
+    /// Waits until the listener is registered at its introducer for the first time; returns at once without an introducer.
+    ///
+    /// # Errors
+    /// If the introducer refuses the registration.
+    pub async fn registered(&self) -> Result<(), Error> {
+        match &self.gate.registrar {
+            Some(registrar) => registrar.registered().await,
+            None => Ok(()),
+        }
+    }
+
     /// Refuses further sessions. Further connections of accepted sessions can still join them, as long as this value
     /// exists.
     pub fn refuse_sessions(&self) {
@@ -229,9 +271,10 @@ impl Listener {
         let (gate, accepted) = (Arc::clone(&self.gate), self.accepted.clone());
         tokio::spawn(async move {
             let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let stream: Carried = Box::new(stream);
             let handshake = tls::accept(stream, Arc::clone(&gate.tls));
             let greeting =
-                async { greet(Connection::relayed(handshake.await?), peer, &gate).await };
+                async { greet(Connection::relayed(handshake.await?, Hop::Ssh), peer, &gate).await };
             let greeting = match tokio::time::timeout(RELAYED_TIMEOUT, greeting).await {
                 Ok(greeting) => greeting,
                 Err(_) => Err("no greeting arrived in time".into()),
@@ -258,6 +301,8 @@ struct Gate {
     demux: Arc<Demux>,
     /// Introductions to other servers.
     introducer: Option<Arc<Introducer>>,
+    /// Registration of this listener at an introducer.
+    registrar: Option<Arc<Registrar>>,
     address: SocketAddr,
     endpoint: Arc<Endpoint>,
     /// Places for rejected connections that receive the reason.
@@ -535,7 +580,8 @@ async fn hand_over(
             registers: None,
         }) => {
             let resuming = Resuming { id, proof, exporter, attempt, received };
-            match gate.endpoint.sessions.resume(&resuming, connection, peer.ip()) {
+            let origin = origin(&connection, peer).ip();
+            match gate.endpoint.sessions.resume(&resuming, connection, origin) {
                 Ok(()) => info!(%peer, "a connection continues its session"),
                 Err((connection, reason)) => {
                     info!(%peer, reason, "connection rejected");
@@ -567,6 +613,10 @@ async fn hand_over(
         }
         Ok(Admitted::Session(session)) => {
             info!(%peer, "session");
+            if let (true, Some(registrar)) = (session.is_introduced(), gate.registrar.clone()) {
+                let session = session.clone();
+                tokio::spawn(async move { session.send(registrar.outside().await) });
+            }
             // The listener may have been dropped.
             let _ = accepted.send(session).await;
         }

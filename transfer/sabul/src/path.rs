@@ -37,6 +37,7 @@ use crate::seal::{Opener, Sealer, Suite};
 use crate::source::source;
 use crate::tls::ChannelSecrets;
 use nat::NatPort;
+pub(crate) use nat::{Meeting, NAT_TIMEOUT, connect as connect_through_nats};
 use sockets::{Channels, ConnectorSocket, ListenerSocket, Way};
 
 /// How long a connector tries before UDP counts as blocked. Ours: eight hellos.
@@ -181,25 +182,19 @@ fn socket_to(
         .map_err(Error::Udp)
 }
 
-/// Sends a hello with this echoed challenge; `elapsed` is the time since the first hello.
-fn send_hello(
-    socket: &UdpSocket,
+/// Makes a hello with this echoed challenge; `elapsed` is the time since the first hello.
+fn hello(
     sealer: &mut Sealer,
     connection: ConnectionId,
     number: PacketNumber,
     challenge: [u8; 8],
     elapsed: Duration,
-) -> Result<(), Error> {
+) -> Result<Vec<u8>, Error> {
     let mut body = [0; HELLO_BYTES - HEADER_LEN - TAG_LEN];
     body[..8].copy_from_slice(&challenge);
     body[8..16].copy_from_slice(&micros(elapsed).to_be_bytes());
-    let datagram = seal(sealer, Kind::Hello, connection, number, &body)
-        .map_err(|error| Error::io("seal a packet")(std::io::Error::other(error)))?;
-    // A failed send is not fatal: the next hello may pass.
-    if let Err(error) = socket.send(&datagram, datagram.len(), None, Ecn::NotEct) {
-        debug!(%error, "a hello was not sent");
-    }
-    Ok(())
+    seal(sealer, Kind::Hello, connection, number, &body)
+        .map_err(|error| Error::io("seal a packet")(std::io::Error::other(error)))
 }
 
 /// Control of an attempt to open a path, for use by another thread.
@@ -270,7 +265,11 @@ pub(crate) fn connect(
             (next_hello, gap) = (now, HELLO_GAP);
         }
         if now >= next_hello {
-            send_hello(&socket, &mut sealer, connection, number, challenge, now - start)?;
+            let datagram = hello(&mut sealer, connection, number, challenge, now - start)?;
+            // A failed send is not fatal: the next hello may pass.
+            if let Err(error) = socket.send(&datagram, datagram.len(), None, Ecn::NotEct) {
+                debug!(%error, "a hello was not sent");
+            }
             number = number.next();
             next_hello = now + gap;
             gap = (gap * 2).min(HELLO_GAP_MAX);
@@ -322,6 +321,8 @@ struct Expected {
     /// Address of the peer on the control connection.
     tcp_peer: IpAddr,
     challenge: [u8; 8],
+    /// Hello acks that were sent to open a NAT.
+    punches: u32,
     /// Buffer size of the channel's socket in bytes.
     buffer_bytes: usize,
     done: oneshot::Sender<Result<OpenPath, Error>>,
@@ -497,6 +498,7 @@ impl Demux {
             opener: Opener::new(suite, secrets.to_listener),
             tcp_peer: tcp_peer.to_canonical(),
             challenge,
+            punches: 0,
             buffer_bytes,
             done,
         };

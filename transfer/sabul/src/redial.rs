@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::calls::Introduced;
 use crate::connection::Connection;
 use crate::dial::{connect_from, first_of, interleaved};
 use crate::tls::{self, JoinSecrets, TlsError};
@@ -27,6 +28,8 @@ pub(crate) struct Redial {
     /// Timeout of each attempt.
     timeout: Duration,
     secrets: JoinSecrets,
+    /// Way through an introducer, instead of the addresses.
+    introduced: Option<Arc<Introduced>>,
     /// Notified when an address may have changed.
     pub(crate) address_changed: Arc<Notify>,
 }
@@ -48,7 +51,13 @@ impl Redial {
         secrets: JoinSecrets,
         address_changed: Arc<Notify>,
     ) -> Self {
-        Self { peer, addresses, fingerprint, bind, timeout, secrets, address_changed }
+        let introduced = None;
+        Self { peer, addresses, fingerprint, bind, timeout, secrets, introduced, address_changed }
+    }
+
+    /// Returns the same with calls through an introducer.
+    pub(crate) fn through(self, introduced: Arc<Introduced>) -> Self {
+        Self { introduced: Some(introduced), ..self }
     }
 
     pub(crate) const fn secrets(&self) -> &JoinSecrets {
@@ -61,6 +70,9 @@ impl Redial {
     /// # Errors
     /// With the error of the first attempt if all fail.
     pub(crate) async fn dial(&self) -> io::Result<Connection> {
+        if let Some(introduced) = &self.introduced {
+            return introduced.call_again(self.fingerprint).await;
+        }
         let first = match self.dial_any(vec![self.peer]).await {
             Err(error) => error,
             dialled => return dialled,

@@ -29,8 +29,8 @@ use crate::config::{
     Carrier, Direction, LocalDestination, MeasureLimit, RemoteDestination, Service,
     TransferOptions, check_params, too_many_paths,
 };
-use crate::connection::Connection;
-use crate::control::{Control, Ending, Requests, Router, Succession};
+use crate::connection::{Connection, Hop};
+use crate::control::{Control, Ending, Punches, Requests, Router, Succession};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::lock::lock;
@@ -152,6 +152,11 @@ impl Session {
         };
         let machine = endpoint.machine.clone();
         let (router, requests) = Router::new(peer_parity, suite, endpoint.memory.clone());
+        if let (Side::Listener { demux, .. }, Some(Hop::Introducer)) = (&side, connection.hop()) {
+            let demux = Arc::clone(demux);
+            let punch = move |channel, addresses: &[SocketAddr]| demux.punch(channel, addresses);
+            router.accept_punches(Punches(Box::new(punch)));
+        }
         let (control, written) = Control::start(
             connection.clone(),
             Arc::clone(&router),
@@ -171,7 +176,17 @@ impl Session {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Returns the address of the peer's end of the control connection.
+    /// Whether the control connection goes through an introducer.
+    pub(crate) fn is_introduced(&self) -> bool {
+        self.inner.cx.connection.hop() == Some(Hop::Introducer)
+    }
+
+    /// Sends a message outside of transfers.
+    pub(crate) fn send(&self, message: Message) {
+        self.inner.cx.control.send(message);
+    }
+
+    /// Returns the address of the peer's end of the control connection, as an introducer sees it if there is one.
     pub fn peer_addr(&self) -> SocketAddr {
         self.inner.peer
     }
@@ -423,7 +438,8 @@ impl Session {
         };
         let steering = Steering::requested(options.policy, options.rate_limit.map(|rate| rate.0));
         let is_stream = matches!(open.request, control::Request::Stream { .. });
-        let carrier = options.carrier_plan(self.inner.cx.side.through().is_some())?;
+        let side = &self.inner.cx.side;
+        let carrier = options.carrier_plan(side.hop(), side.may_relay())?;
         self.inner.cx.control.send_request(open)?;
         drop(next_number);
         if let Some(selection) = selection {

@@ -12,3 +12,4 @@ pub use crate::paths::{KnownPath, PathMemory};
 pub use crate::policy::{Controllers, SendPolicy};
 pub use crate::ticket::{Introduction, TicketError};
 pub use crate::timeouts::Timeouts;
+pub use crate::via::Via;

@@ -43,6 +43,8 @@ pub(crate) const JOIN_LABEL: &[u8] = b"EXPORTER-sabul-join";
 pub(crate) const RESUME_LABEL: &[u8] = b"EXPORTER-sabul-resume";
 /// Exporter label of the secret with which an introducer authenticates questions for an outside address.
 pub(crate) const OUTSIDE_LABEL: &[u8] = b"EXPORTER-sabul-outside";
+/// Context of the name under which a listener registers at introducers [BLAKE3, derive_key].
+const NAME_CONTEXT: &str = "sabul 2026-11-26 name of a registration at introducers";
 /// Longest file of an identity in bytes.
 const IDENTITY_MAX: u64 = 64 << 10;
 /// Name in certificates; not verified, and not sent in the handshake.
@@ -120,6 +122,13 @@ impl Identity {
     /// SHA-256 of the certificate (DER), as in a ticket.
     pub fn fingerprint(&self) -> [u8; 32] {
         fingerprint(&self.certificate)
+    }
+
+    /// Name under which this listener registers at introducers: the same for each run with this identity, and known only
+    /// to the holders of tickets.
+    pub(crate) fn registration_name(&self) -> [u8; 16] {
+        let key = Zeroizing::new(blake3::derive_key(NAME_CONTEXT, self.key.secret_pkcs8_der()));
+        *key.first_chunk().expect("32 bytes hold 16")
     }
 
     /// The TLS configuration of a listener with this identity; shared by all connections.

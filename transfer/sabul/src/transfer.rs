@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::control::Event;
 use crate::error::Error;
 
-pub(crate) use context::{Context, Side};
+pub(crate) use context::{Context, Side, Through};
 pub use handle::TransferHandle;
 use progress::CHANGE_INTERVAL;
 pub(crate) use progress::SharedProgress;

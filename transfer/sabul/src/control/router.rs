@@ -1,12 +1,13 @@
 //! Routing of received messages to the transfers of a session, and the peer's requests.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use sabul_wire::control::{
     BULK_CREDIT, CONTROL_VERSION, Direction, Failure, FailureCode, HAVE_WEIGHT_MAX, MAX_MESSAGE,
-    Message, Open,
+    Message, Open, UdpAddress,
 };
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -19,6 +20,7 @@ use super::reading::{ReadEnd, Reading};
 use crate::budget::{MemoryBudget, Tally};
 use crate::error::Error;
 use crate::lock::lock;
+use crate::outside::Outside;
 use crate::seal::Suite;
 
 /// Most concurrent transfers of a peer in one session; the memory budget limits those of the process.
@@ -64,6 +66,22 @@ pub(crate) struct Router {
     pub(super) received_bytes: Arc<AtomicU64>,
     /// Number of messages that the peer has received.
     acknowledged: watch::Sender<u64>,
+    /// Where UDP may reach the listener, in a session through an introducer.
+    outside: watch::Sender<Option<Outside>>,
+    /// Port of a listener that opens its NAT on request, in a session through an introducer.
+    punches: OnceLock<Punches>,
+}
+
+/// Sends hello acks of a channel to addresses, within limits.
+type PunchFn = Box<dyn Fn(u64, &[SocketAddr]) + Send + Sync>;
+
+/// A port that opens its NAT on request.
+pub(crate) struct Punches(pub(crate) PunchFn);
+
+impl std::fmt::Debug for Punches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Punches")
+    }
 }
 
 /// Counts of pings and pongs since the beginning of the session.
@@ -114,6 +132,8 @@ impl Router {
             ping_counts: watch::Sender::default(),
             received_bytes: Arc::default(),
             acknowledged: watch::Sender::default(),
+            outside: watch::Sender::default(),
+            punches: OnceLock::new(),
         });
         (Arc::clone(&router), Requests { queue: opened, router })
     }
@@ -125,6 +145,17 @@ impl Router {
     /// The suite of the session's channels, once known.
     pub(crate) fn suite(&self) -> watch::Receiver<Option<Suite>> {
         self.suite.subscribe()
+    }
+
+    /// Where UDP may reach the listener, once known.
+    pub(crate) fn outside(&self) -> watch::Receiver<Option<Outside>> {
+        self.outside.subscribe()
+    }
+
+    /// Lets the peer request hello acks, at a listener.
+    pub(crate) fn accept_punches(&self, punches: Punches) {
+        // Set once, at the start of the session.
+        let _ = self.punches.set(punches);
     }
 
     /// Why the session is over, if it is over.
@@ -317,6 +348,10 @@ impl Router {
                 return Ok(());
             }
             Message::Cancel { transfer: None, .. } => return Ok(()),
+            Message::Outside { addresses, is_symmetric } => {
+                return self.on_outside(addresses, *is_symmetric);
+            }
+            Message::Punch { channel, addresses } => return self.on_punch(*channel, addresses),
             Message::Hello { .. }
             | Message::Offer { .. }
             | Message::Choose { .. }
@@ -330,8 +365,6 @@ impl Router {
             | Message::Registered
             | Message::Call { .. }
             | Message::Called
-            | Message::Outside { .. }
-            | Message::Punch { .. }
             | Message::Close => {
                 return Err(Failure::violation("the peer sent a greeting during the session"));
             }
@@ -382,6 +415,28 @@ impl Router {
             Failure::violation("the listener selected a cipher that was not offered")
         })?;
         self.suite.send_replace(Some(suite));
+        Ok(())
+    }
+
+    fn on_outside(
+        &self,
+        addresses: &[UdpAddress],
+        is_symmetric: Option<bool>,
+    ) -> Result<(), Failure> {
+        if self.lock().peer_parity != 0 {
+            return Err(Failure::violation("the connector sent addresses of a listener"));
+        }
+        let addresses = addresses.iter().copied().map(SocketAddr::from).collect();
+        self.outside.send_replace(Some(Outside { addresses, is_symmetric }));
+        Ok(())
+    }
+
+    fn on_punch(&self, channel: u64, addresses: &[UdpAddress]) -> Result<(), Failure> {
+        let Some(Punches(punch)) = self.punches.get() else {
+            return Err(Failure::violation("the peer sent its address without an introducer"));
+        };
+        let addresses: Vec<_> = addresses.iter().copied().map(SocketAddr::from).collect();
+        punch(channel, &addresses);
         Ok(())
     }
 

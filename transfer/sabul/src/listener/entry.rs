@@ -1,7 +1,7 @@
 //! Authentication of a connection after its TLS handshake: by a ticket or by a key.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ use tracing::info;
 use super::{FAREWELL_TIMEOUT, Gate};
 use crate::access::User;
 use crate::budget::Loan;
-use crate::connection::Connection;
+use crate::connection::{Connection, Hop};
 use crate::control::Succession;
 use crate::introducer::Introducer;
 use crate::seal::Suite;
@@ -79,7 +79,7 @@ pub(super) async fn greet(
     }
     if let Message::Offer { version, keys } = hello {
         let chosen = match check_version(version) {
-            Ok(()) => choose(&keys, peer, gate).await,
+            Ok(()) => choose(&keys, origin(&connection, peer), gate).await,
             Err(failure) => Err(failure),
         };
         match chosen {
@@ -92,6 +92,15 @@ pub(super) async fn greet(
         hello = connection.read_at_most(limit).await?.ok_or(NO_GREETING)?;
     }
     Ok(Greeting { connection, exporter, hello, registers })
+}
+
+/// Returns the address for rules about the address of a user. An introducer may name any address as that of a caller, so
+/// only rules for every address apply to callers.
+pub(super) fn origin(connection: &Connection, peer: SocketAddr) -> SocketAddr {
+    match connection.hop() {
+        Some(Hop::Introducer) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        _ => peer,
+    }
 }
 
 /// Returns the index of the first accepted key.
@@ -164,11 +173,12 @@ pub(super) async fn admit(
     gate: &Gate,
 ) -> Result<Admitted, RejectReason> {
     let Greeting { connection, exporter, hello, registers } = greeting;
+    let origin = origin(&connection, peer);
     let is_closed = gate.is_closed.load(Ordering::Acquire);
     let (authenticated, capabilities) = match hello {
         Message::Hello { version, proof, suites, software } => {
             let authenticated = match is_closed {
-                false => by_ticket(version, proof, exporter, peer, gate).await,
+                false => by_ticket(version, proof, exporter, origin, gate).await,
                 true => Ok(None),
             };
             (authenticated, Capabilities { version, suites, software })
@@ -176,7 +186,7 @@ pub(super) async fn admit(
         Message::Login { version, signature, suites, software } => {
             let exporter = connection.login_exporter()?;
             let authenticated = match is_closed {
-                false => by_key(&signature, &exporter, peer, gate).await.map(Some),
+                false => by_key(&signature, &exporter, origin, gate).await.map(Some),
                 true => Ok(None),
             };
             (authenticated, Capabilities { version, suites, software })
@@ -218,7 +228,8 @@ pub(super) async fn admit(
             info!(%peer, user = name, software = theirs, "authenticated");
             let side = Side::Listener {
                 demux: Arc::clone(&gate.demux),
-                peer: peer.ip(),
+                // The UDP address of an introduced caller is unknown.
+                peer: origin.ip(),
                 address: gate.address,
             };
             let welcome = Message::Welcome {
@@ -227,10 +238,10 @@ pub(super) async fn admit(
                 software: software(),
             };
             let (endpoint, user) = (Arc::clone(&gate.endpoint), user.map(Arc::new));
-            let succession = match connection.is_relayed() {
+            let succession = match connection.hop() {
                 // The end of ssh is the end of the session.
-                true => Succession::None,
-                false => {
+                Some(Hop::Ssh) => Succession::None,
+                Some(Hop::Introducer) | None => {
                     let secrets = connection.resume_secrets()?;
                     Succession::Wait(endpoint.sessions.expect(secrets, user.clone()))
                 }

@@ -1,16 +1,23 @@
-//! Calls that a listener passes on as an introducer.
+//! Calls through introducers: those that a listener passes on as an introducer, and those that it takes as a server.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use sabul_wire::control::{Failure, FailureCode};
+use tokio::io::AsyncReadExt as _;
+use tokio::sync::mpsc;
 use tracing::info;
 
-use super::Gate;
-use super::entry::{check_version, refuse};
+use super::entry::{check_version, greet, refuse};
+use super::{Gate, RELAYED_TIMEOUT, hand_over};
 use crate::budget::SESSION_BYTES;
-use crate::connection::Connection;
+use crate::connection::{Carried, Connection, Hop};
 use crate::error::Error;
+use crate::introducer::CALLER_LEN;
 use crate::path::DemuxPort;
+use crate::relay;
+use crate::session::Session;
+use crate::tls;
 
 /// Binds the second UDP port of an introducer: the next port, which a firewall can open in advance, or any other.
 pub(super) fn second_port(first: SocketAddr) -> Result<DemuxPort, Error> {
@@ -48,4 +55,29 @@ pub(super) async fn call(
         info!(%peer, %failure, "call refused");
         refuse(connection, failure, &gate.farewells).await;
     }
+}
+
+/// Accepts a caller whom the introducer passes on.
+pub(super) fn take(stream: relay::Stream, gate: &Arc<Gate>, accepted: &mpsc::Sender<Session>) {
+    let (gate, accepted) = (Arc::clone(gate), accepted.clone());
+    tokio::spawn(async move {
+        let mut stream = stream;
+        let mut peer = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        let greeting = async {
+            let mut caller = [0; CALLER_LEN];
+            stream.read_exact(&mut caller).await?;
+            let (ip, port) = caller.split_at(16);
+            let ip: [u8; 16] = ip.try_into()?;
+            let port = u16::from_be_bytes(port.try_into()?);
+            peer = SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
+            let stream: Carried = Box::new(stream);
+            let stream = tls::accept(stream, Arc::clone(&gate.tls)).await?;
+            greet(Connection::relayed(stream, Hop::Introducer), peer, &gate).await
+        };
+        let greeting = match tokio::time::timeout(RELAYED_TIMEOUT, greeting).await {
+            Ok(greeting) => greeting,
+            Err(_) => Err("no greeting arrived in time".into()),
+        };
+        hand_over(greeting, peer, &gate, &accepted).await;
+    });
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use sabul_udp::SocketOptions;
 
 use crate::access::User;
-use crate::connection::Connection;
+use crate::calls::Introduced;
+use crate::connection::{Connection, Hop};
 use crate::control::{Control, Router};
 use crate::endpoint::Endpoint;
 use crate::machine::Machine;
@@ -29,8 +30,8 @@ pub(crate) enum Side {
         fingerprint: [u8; 32],
         /// Local addresses, one for each path; empty if the system chooses the address of the only path.
         bind: Arc<[IpAddr]>,
-        /// The session goes through ssh, without UDP.
-        through: Option<ThroughSsh>,
+        /// The way of the session, if not a TCP connection to the listener.
+        through: Option<Through>,
     },
     Listener {
         demux: Arc<Demux>,
@@ -42,11 +43,42 @@ pub(crate) enum Side {
     World(crate::world::End),
 }
 
+/// Way of a connector's session that is not a TCP connection to the listener.
+#[derive(Clone, Debug)]
+pub(crate) enum Through {
+    /// Through ssh, without UDP.
+    Ssh(ThroughSsh),
+    /// Through an introducer, with UDP from NAT to NAT.
+    Introducer(Arc<Introduced>),
+}
+
 impl Side {
     /// Returns the way through ssh, if this side connected through ssh.
-    pub(crate) const fn through(&self) -> Option<&ThroughSsh> {
+    pub(crate) fn through_ssh(&self) -> Option<&ThroughSsh> {
+        match self {
+            Self::Connector { through: Some(Through::Ssh(through)), .. } => Some(through),
+            _ => None,
+        }
+    }
+
+    /// Returns the way of a connector that is not a TCP connection to the listener.
+    pub(crate) const fn through(&self) -> Option<&Through> {
         match self {
             Self::Connector { through, .. } => through.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether an introducer may relay data.
+    pub(crate) fn may_relay(&self) -> bool {
+        matches!(self.through(), Some(Through::Introducer(introduced)) if introduced.relay)
+    }
+
+    /// Returns the host that passes on the session, if this side connected through one.
+    pub(crate) fn hop(&self) -> Option<Hop> {
+        match self {
+            Self::Connector { through: Some(Through::Ssh(_)), .. } => Some(Hop::Ssh),
+            Self::Connector { through: Some(Through::Introducer(_)), .. } => Some(Hop::Introducer),
             _ => None,
         }
     }

@@ -82,6 +82,8 @@ pub struct Report {
     pub bytes_resumed: u64,
     /// The part of `bytes` that survives a power cut; zero if the transfer did not sync.
     pub bytes_durable: u64,
+    /// Bytes that an introducer has relayed, in both directions with their encryption; known to the connector.
+    pub bytes_relayed: u64,
     /// Entries that arrived complete and verified.
     pub entries: u64,
     /// The part of `entries` that are neither directories nor links.
@@ -447,6 +449,7 @@ impl SharedProgress {
             bytes,
             bytes_resumed,
             bytes_durable,
+            bytes_relayed: 0,
             entries,
             files,
             grown: counts.grown,

@@ -32,14 +32,14 @@ mod send;
 mod udp;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use sabul_wire::control::{ChannelParams, Failure, FailureCode, Message};
 use tracing::{debug, info};
 
 use super::Transfer;
-use super::context::{Context, Side};
+use super::context::{Context, Side, Through};
 use super::progress::{Handle, Report, SharedProgress};
 use super::work::{Counter, Writer};
 use crate::budget::{BlockLoan, Tally};
@@ -154,6 +154,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             carrier: plan.carrier,
             carriage: Carriage::default(),
             paths: Paths::default(),
+            relayed: Arc::default(),
             registration: None,
             is_opener: plan.is_opener,
             steering: plan.steering,
@@ -190,6 +191,8 @@ struct Run {
     carriage: Carriage,
     /// Paths of a transfer over several UDP channels.
     paths: Paths,
+    /// Bytes of the data through an introducer, in both directions.
+    relayed: Arc<AtomicU64>,
     /// Lets TCP connections join, if this side is the listener.
     registration: Option<Registration>,
     /// This side opened the transfer.
@@ -257,8 +260,13 @@ impl Run {
             Established::Tcp(connections) => {
                 let reason = match (&self.cx.side, self.carrier.carrier) {
                     (Side::Listener { .. }, _) => "chosen by the other end",
-                    (Side::Connector { through: Some(through), .. }, _) => through.reason,
+                    (Side::Connector { through: Some(Through::Ssh(through)), .. }, _) => {
+                        through.reason
+                    }
                     (_, Carrier::Tcp) => "as requested",
+                    (Side::Connector { through: Some(Through::Introducer(_)), .. }, _) => {
+                        "UDP does not pass the NATs"
+                    }
                     _ => "UDP does not pass",
                 };
                 let start = self.tcp_start(connections, params.block_bytes, reason);
@@ -275,6 +283,7 @@ impl Run {
         };
         report.verified &= !is_measure;
         report.durable = is_durable;
+        report.bytes_relayed = self.relayed.load(Ordering::Relaxed);
         Ok(report)
     }
 

@@ -96,7 +96,7 @@ impl HostilePeer {
 
     fn message(&mut self) -> Message {
         let transfer = self.0.number();
-        match self.0.random.below(25) {
+        match self.0.random.below(27) {
             0..=2 => self.open(),
             3 => Message::Accept { transfer, block_bytes: 1 << self.0.random.below(32) },
             4..=8 => Message::Progress {
@@ -160,6 +160,8 @@ impl HostilePeer {
             22 => Message::Statement { transfer, text: self.0.text().into_bytes() },
             23 => Message::Hashed { transfer, files: vec![Err(self.0.failure())] },
             24 => Message::Signed { transfer, signature: vec![9; 80] },
+            25 => Message::Outside { addresses: Vec::new(), is_symmetric: None },
+            26 => Message::Punch { channel: self.0.size(), addresses: Vec::new() },
             14 => Message::Welcome { version: 9, suite: 2, software: self.0.text() },
             _ => Message::Cancel { transfer: Some(transfer), failure: self.0.failure() },
         }

@@ -1,8 +1,8 @@
 //! Carrier of a running transfer: when the connector dials TCP, the change from UDP to TCP, and the way back.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sabul_cc::Policy;
@@ -10,7 +10,7 @@ use sabul_wire::control::{ChannelParams, Message};
 use tokio::sync::{mpsc, oneshot};
 use tracing::info;
 
-use super::super::context::{Context, Side};
+use super::super::context::{Context, Side, Through};
 use super::super::progress::Handle;
 use super::Run;
 use super::open::{internal, reopen_path};
@@ -18,10 +18,11 @@ use super::udp::{CHECK_INTERVAL, Task, is_silent};
 use crate::channel::driver::Job;
 use crate::channel::{ChannelStart, ChannelStats, TcpStart};
 use crate::config::Carrier;
-use crate::connection::Connection;
+use crate::connection::{Connection, Hop};
 use crate::control::Event;
 use crate::error::Error;
 use crate::joins::{self, Way};
+use crate::lock::lock;
 use crate::path::{OpenPath, PendingPath};
 
 /// Time after the acceptance until TCP is tried beside UDP. [RFC 8305 §5] gives the same time to an address.
@@ -57,7 +58,8 @@ pub(super) struct Dialler {
 #[derive(Clone, Debug, Default)]
 pub(super) struct FirstCarrier {
     is_chosen: Arc<AtomicBool>,
-    has_tcp_failed: Arc<AtomicBool>,
+    /// Why the last attempt to dial TCP failed.
+    tcp_failure: Arc<Mutex<Option<String>>>,
 }
 
 impl FirstCarrier {
@@ -71,24 +73,36 @@ impl FirstCarrier {
         self.is_chosen.store(false, Ordering::Release);
     }
 
-    /// Whether an attempt to dial TCP has failed.
-    pub(super) fn has_tcp_failed(&self) -> bool {
-        self.has_tcp_failed.load(Ordering::Acquire)
+    /// Why the last attempt to dial TCP failed, if one has failed.
+    pub(super) fn tcp_failure(&self) -> Option<String> {
+        lock(&self.tcp_failure).clone()
+    }
+
+    fn set_tcp_failure(&self, why: String) {
+        *lock(&self.tcp_failure) = Some(why);
     }
 }
 
 impl Dialler {
-    /// The dialler of this end; `None` if the peer dials.
+    /// The dialler of this end; `None` if the peer dials. `relayed` counts bytes through an introducer.
     pub(super) fn new(
         cx: &Context,
         number: u32,
         count: u8,
         event_sender: &mpsc::UnboundedSender<Event>,
+        relayed: &Arc<AtomicU64>,
     ) -> Option<Self> {
         let Side::Connector { peer, fingerprint, through, .. } = &cx.side else { return None };
-        let relay = through.as_ref().map(|through| Way::Ssh(through.relay.clone()));
+        let way = match through {
+            None => Way::Tcp(*peer),
+            Some(Through::Ssh(through)) => Way::Ssh(through.relay.clone()),
+            Some(Through::Introducer(introduced)) if introduced.relay => {
+                Way::Introducer(Arc::clone(introduced), Arc::clone(relayed))
+            }
+            Some(Through::Introducer(_)) => return None,
+        };
         Some(Self {
-            way: relay.unwrap_or(Way::Tcp(*peer)),
+            way,
             fingerprint: *fingerprint,
             count,
             connection: cx.connection.clone(),
@@ -130,9 +144,11 @@ impl Dialler {
                 };
                 match self.dial(attempt, choose).await {
                     Ok(_) => return,
-                    Err(error) => tracing::debug!(%error, "TCP connections for the data"),
+                    Err(error) => {
+                        tracing::debug!(%error, "TCP connections for the data");
+                        first.set_tcp_failure(error.to_string());
+                    }
                 }
-                first.has_tcp_failed.store(true, Ordering::Release);
                 if is_chosen {
                     first.release();
                 }
@@ -216,13 +232,13 @@ impl Run {
     /// Number of TCP connections: a flow that yields to others has one. Several connections through ssh would share one
     /// TCP connection.
     pub(super) fn tcp_connections(&self) -> u8 {
-        let is_one = self.steering.policy == Policy::Low || self.cx.side.through().is_some();
+        let is_one = self.steering.policy == Policy::Low || self.cx.side.hop().is_some();
         if is_one { 1 } else { self.carrier.connections }
     }
 
     /// Carrier that this side has requested.
     pub(super) fn requested_carrier(&self) -> Carrier {
-        if self.cx.side.through().is_some() { Carrier::Ssh } else { self.carrier.carrier }
+        if self.cx.side.through_ssh().is_some() { Carrier::Ssh } else { self.carrier.carrier }
     }
 
     /// Begins to look for a better carrier, once the first one carries blocks.
@@ -238,8 +254,8 @@ impl Run {
     /// Dials TCP when UDP falls silent, if this side is the connector.
     fn watch_udp(&mut self, handle: &Handle, begin: impl Future<Output = ()> + Send + 'static) {
         let number = self.mailbox.number;
-        let dialler =
-            Dialler::new(&self.cx, number, self.tcp_connections(), &self.mailbox.event_sender);
+        let (count, events) = (self.tcp_connections(), &self.mailbox.event_sender);
+        let dialler = Dialler::new(&self.cx, number, count, events, &self.relayed);
         let dialler = dialler.filter(|_| self.requested_carrier() == Carrier::Auto);
         let handle = handle.clone();
         let first_attempt = (self.carriage.changes + 1) * ATTEMPTS;
@@ -285,8 +301,11 @@ impl Run {
         block_bytes: u32,
         reason: &'static str,
     ) -> TcpStart {
-        let is_relayed = connections.iter().any(Connection::is_relayed);
-        let carrier = if is_relayed { "ssh" } else { "tcp" };
+        let carrier = match connections.iter().find_map(Connection::hop) {
+            Some(Hop::Ssh) => "ssh",
+            Some(Hop::Introducer) => "relay",
+            None => "tcp",
+        };
         info!(
             transfer = self.mailbox.number,
             connections = connections.len(),

@@ -18,17 +18,24 @@ use sabul_wire::control::Message;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::context::Side;
+use super::super::context::{Side, Through};
 use super::Run;
 use super::carrier::{Dialler, Established, FirstCarrier, TCP_DELAY};
-use super::open::open_path;
+use super::open::{meeting, open_path};
 use super::udp::Task;
 use crate::config::Carrier;
-use crate::connection::Connection;
+use crate::connection::{Connection, Hop};
 use crate::control::Event;
 use crate::error::Error;
-use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT, OpenPath, TCP_TIMEOUT};
+use crate::path::{
+    CONNECTOR_TIMEOUT, LISTENER_TIMEOUT, Meeting, NAT_TIMEOUT, OpenPath, TCP_TIMEOUT,
+};
 
+/// Time after the acceptance until the introducer is requested to relay the data. Ours: hellos pass NATs within a few
+/// RTTs, and a relay costs the introducer its bandwidth.
+const RELAY_DELAY: Duration = Duration::from_secs(2);
+/// Time that the relay has if UDP cannot pass, unless a call is on its way.
+const RELAY_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Extension of the deadline while other transfers of the session dial: they dial one after another.
 const EXTENSION: Duration = Duration::from_secs(1);
 
@@ -50,6 +57,8 @@ enum Udp {
     Paths,
     /// The path is being opened.
     Opening,
+    /// The NATs of both ends drop the packets.
+    Blocked,
     /// The path is open, and TCP may have been chosen before.
     Open(Box<OpenPath>),
 }
@@ -79,6 +88,8 @@ struct Opening {
     address: SocketAddr,
     /// Timeout of the peer's answer.
     answer_within: Option<Duration>,
+    /// Time that UDP has before this end dials.
+    tcp_delay: Duration,
     /// Timeout of the first carrier, from the acceptance on.
     carrier_within: Duration,
 }
@@ -90,7 +101,7 @@ impl Opening {
         self.answer = Answer::Accepted { block_bytes, deadline: now + self.carrier_within };
         self.tcp = match std::mem::replace(&mut self.tcp, Tcp::Unused) {
             Tcp::Ready(dialler) => {
-                let delay = if self.uses_udp() { TCP_DELAY } else { Duration::ZERO };
+                let delay = if self.uses_udp() { self.tcp_delay } else { Duration::ZERO };
                 Tcp::Delayed(dialler, now + delay)
             }
             tcp => tcp,
@@ -141,6 +152,22 @@ impl Opening {
         };
     }
 
+    /// Dials at once, because UDP cannot pass. Returns the error if this end cannot dial.
+    fn block_udp(&mut self, error: Error) -> Result<(), Error> {
+        let now = Instant::now();
+        self.udp = Udp::Blocked;
+        self.tcp = match std::mem::replace(&mut self.tcp, Tcp::Unused) {
+            Tcp::Ready(dialler) | Tcp::Delayed(dialler, _) => Tcp::Delayed(dialler, now),
+            Tcp::Unused | Tcp::Dialling(..) => return Err(error),
+        };
+        match &mut self.answer {
+            Answer::Due { deadline } => *deadline = Some(now + RELAY_TIMEOUT),
+            Answer::Accepted { deadline, .. } => *deadline = now + RELAY_TIMEOUT,
+            Answer::Queued => {}
+        }
+        Ok(())
+    }
+
     const fn deadline(&self) -> Option<Instant> {
         match self.answer {
             Answer::Due { deadline } => deadline,
@@ -149,11 +176,12 @@ impl Opening {
         }
     }
 
-    /// Extends the deadline that has passed, or returns the error that ends the transfer.
-    fn extend_deadline(&mut self) -> Result<(), Error> {
+    /// Extends the deadline that has passed, or returns the error that ends the transfer. `meeting`: the means to pass
+    /// NATs, in a session through an introducer.
+    fn extend_deadline(&mut self, meeting: Option<&Meeting>) -> Result<(), Error> {
         if let (Answer::Accepted { deadline, .. }, Tcp::Dialling(_, extended_until)) =
             (&mut self.answer, &self.tcp)
-            && !self.first.has_tcp_failed()
+            && self.first.tcp_failure().is_none()
             && *deadline < *extended_until
         {
             *deadline += EXTENSION;
@@ -171,10 +199,14 @@ impl Opening {
                 limit.as_secs_f64()
             )),
             _ if !self.uses_udp() => Error::PeerGone(format!(
-                "no TCP connection to {address} could carry the data within {:.0} s",
-                limit.as_secs_f64()
+                "no TCP connection to {address} could carry the data within {:.0} s: {}",
+                limit.as_secs_f64(),
+                self.first.tcp_failure().unwrap_or_else(|| "no answer".to_owned())
             )),
-            _ => Error::UdpBlocked { address, waited: limit },
+            _ => match meeting {
+                Some(meeting) => meeting.failure(limit, self.first.tcp_failure()),
+                None => Error::UdpBlocked { address, waited: limit },
+            },
         })
     }
 }
@@ -211,7 +243,10 @@ impl Run {
             tokio::select! {
                 biased;
                 path = &mut path, if matches!(opening.udp, Udp::Opening) => {
-                    opening.udp = Udp::Open(Box::new(path?));
+                    match path {
+                        Err(error @ Error::NatBlocked { .. }) => opening.block_udp(error)?,
+                        path => opening.udp = Udp::Open(Box::new(path?)),
+                    }
                 }
                 () = wait_until(opening.dial_at()) => opening.dial(),
                 event = self.mailbox.events.recv() => {
@@ -234,7 +269,9 @@ impl Run {
                         _ => {}
                     }
                 }
-                () = wait_until(opening.deadline()) => opening.extend_deadline()?,
+                () = wait_until(opening.deadline()) => {
+                    opening.extend_deadline(meeting(&cx, cx.side.through()).as_ref())?;
+                }
             }
         }
     }
@@ -242,6 +279,9 @@ impl Run {
     /// First state of the opening: carriers as requested, and an answer that is due.
     fn opening(&self, answer_within: Option<Duration>, uses_paths: bool) -> Opening {
         let (address, carrier_within) = match &self.cx.side {
+            Side::Connector { peer, through: Some(Through::Introducer(_)), .. } => {
+                (*peer, NAT_TIMEOUT)
+            }
             Side::Connector { peer, .. } => (*peer, CONNECTOR_TIMEOUT),
             Side::Listener { address, .. } => (*address, LISTENER_TIMEOUT),
             #[cfg(test)]
@@ -249,7 +289,8 @@ impl Run {
         };
         let carrier = self.requested_carrier();
         let (number, event_sender) = (self.mailbox.number, &self.mailbox.event_sender);
-        let dialler = Dialler::new(&self.cx, number, self.tcp_connections(), event_sender)
+        let count = self.tcp_connections();
+        let dialler = Dialler::new(&self.cx, number, count, event_sender, &self.relayed)
             .filter(|_| carrier != Carrier::Udp && !uses_paths);
         let udp = match carrier {
             _ if uses_paths => Udp::Paths,
@@ -262,6 +303,10 @@ impl Run {
             udp,
             tcp: dialler.map_or(Tcp::Unused, Tcp::Ready),
             first: FirstCarrier::default(),
+            tcp_delay: match self.cx.side.hop() {
+                Some(Hop::Introducer) => RELAY_DELAY,
+                _ => TCP_DELAY,
+            },
             carrier,
             address,
             answer_within,

@@ -2,17 +2,32 @@
 
 use std::sync::Arc;
 
-use sabul_wire::control::{Failure, FailureCode};
+use sabul_wire::control::{Failure, FailureCode, Message};
 use tokio::sync::watch;
 
-use super::super::context::{Context, Side, first_suite};
+use super::super::context::{Context, Side, Through, first_suite};
 use crate::error::Error;
-use crate::path::{self, Attempt, OpenPath};
+use crate::path::{self, Attempt, Meeting, OpenPath};
 use crate::tls::TlsError;
 
 /// Converts an error of a TLS exporter.
 pub(super) fn internal(error: TlsError) -> Error {
     Error::Failed(Failure::new(FailureCode::Internal, error.to_string()))
+}
+
+/// Means to open UDP paths through NATs; `None` for a session without an introducer.
+pub(super) fn meeting(cx: &Context, through: Option<&Through>) -> Option<Meeting> {
+    let Some(Through::Introducer(introduced)) = through else { return None };
+    let control = cx.control.clone();
+    Some(Meeting {
+        introducer: introduced.introducer,
+        secrets: introduced.secrets(),
+        peer: cx.router.outside(),
+        own: introduced.own.clone(),
+        punch: Box::new(move |channel, addresses| {
+            control.send(Message::Punch { channel, addresses });
+        }),
+    })
 }
 
 /// Opens the UDP path of a channel. Retries without limit, and pauses while `is_held` is true.
@@ -34,7 +49,7 @@ pub(super) async fn open_path(
             let secrets = cx.connection.channel_secrets(number, 0).map_err(internal)?;
             Ok(end.open_path(&secrets, 0).await)
         }
-        Side::Connector { peer, sockets, bind, .. } => loop {
+        Side::Connector { peer, sockets, bind, through, .. } => loop {
             let suite = suites.borrow_and_update().unwrap_or_else(first_suite);
             let secrets = cx.connection.channel_secrets(number, 0).map_err(internal)?;
             let ending = EndOnDrop(Arc::default());
@@ -42,8 +57,17 @@ pub(super) async fn open_path(
             let sockets = sockets.clone().with_buffers(cx.endpoint.memory.socket_bytes());
             let (peer, of_attempt) = (*peer, Arc::clone(&ending.0));
             let local = bind.first().copied();
-            let mut attempt = tokio::task::spawn_blocking(move || {
-                path::connect(peer, local, &sockets, &secrets, suite, &of_attempt)
+            let meeting = meeting(cx, through.as_ref());
+            let mut attempt = tokio::task::spawn_blocking(move || match meeting {
+                Some(meeting) => path::connect_through_nats(
+                    &meeting,
+                    local,
+                    &sockets,
+                    &secrets,
+                    suite,
+                    &of_attempt,
+                ),
+                None => path::connect(peer, local, &sockets, &secrets, suite, &of_attempt),
             });
             loop {
                 tokio::select! {
@@ -93,13 +117,22 @@ async fn open_beside(cx: &Context, number: u32, key: u32, path: u8) -> Result<Op
         Side::Listener { demux, peer, .. } => {
             demux.expect(&secrets, suite, *peer, buffers)?.wait().await
         }
-        Side::Connector { peer, sockets, bind, .. } => {
+        Side::Connector { peer, sockets, bind, through, .. } => {
             let ending = EndOnDrop(Arc::default());
             let (peer, of_attempt) = (*peer, Arc::clone(&ending.0));
             let local = bind.get(usize::from(path)).copied();
             let sockets = sockets.clone().with_buffers(buffers);
-            let attempt = tokio::task::spawn_blocking(move || {
-                path::connect(peer, local, &sockets, &secrets, suite, &of_attempt)
+            let meeting = meeting(cx, through.as_ref());
+            let attempt = tokio::task::spawn_blocking(move || match meeting {
+                Some(meeting) => path::connect_through_nats(
+                    &meeting,
+                    local,
+                    &sockets,
+                    &secrets,
+                    suite,
+                    &of_attempt,
+                ),
+                None => path::connect(peer, local, &sockets, &secrets, suite, &of_attempt),
             });
             match attempt.await {
                 Ok(Ok(Some(path))) => Ok(path),
