@@ -398,6 +398,39 @@ async fn a_listener_sends_one_greeting_and_a_connector_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn messages_of_introductions_are_for_one_end_and_for_introduced_sessions() {
+    let outside = || Message::Outside { addresses: Vec::new(), is_symmetric: Some(true) };
+    let punch = || Message::Punch { channel: 1, addresses: Vec::new() };
+    let call = Message::Call { version: CONTROL_VERSION, name: [1; 16], carries_data: true };
+    let register = Message::Register { version: CONTROL_VERSION, name: [1; 16] };
+    for message in [punch(), call, register, Message::Registered, Message::Called] {
+        for peer in [LISTENER, CONNECTOR] {
+            let (end, mut far) = played(peer);
+            send(&mut far, message.clone()).await;
+            assert!(protocol_broken(&ending(&end).await), "{message:?}");
+        }
+    }
+    let (end, mut far) = played(CONNECTOR);
+    send(&mut far, outside()).await;
+    assert!(protocol_broken(&ending(&end).await));
+    let (end, mut far) = played(LISTENER);
+    send(&mut far, outside()).await;
+    settle().await;
+    assert!(end.router.outside().borrow().is_some() && end.router.ending().is_none());
+    let (end, mut far) = played(CONNECTOR);
+    let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counting = Arc::clone(&count);
+    let add = move |_, _: &[std::net::SocketAddr]| {
+        counting.fetch_add(1, Ordering::Relaxed);
+    };
+    end.router.accept_punches(Punches(Box::new(add)));
+    send(&mut far, punch()).await;
+    settle().await;
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+    assert!(end.router.ending().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn unread_events_are_bounded() {
     let (end, mut far) = played(LISTENER);
     let mailbox = end.router.register(1, Role::Sender).unwrap();

@@ -101,6 +101,76 @@ fn a_forged_hello_gets_no_answer_and_changes_nothing() {
     assert!(connector.join().unwrap().is_some());
 }
 
+#[test]
+fn a_listener_sends_few_acks_to_a_named_address_and_none_for_unknown_channels() {
+    let (demux, address) = demux();
+    let unknown = "192.0.2.1".parse().unwrap();
+    let _expected = demux.expect(&secrets(), SUITE, unknown, BUFFER).unwrap();
+    let target = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    target.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let to = target.local_addr().unwrap();
+    let received = || {
+        let mut datagram = [0; 2048];
+        let lengths = std::iter::from_fn(|| target.recv(&mut datagram).ok());
+        lengths.collect::<Vec<_>>()
+    };
+    demux.punch(7, &[to]);
+    assert_eq!(received(), Vec::<usize>::new(), "this machine is no peer of a distant introducer");
+    let secrets = Arc::new(crate::tls::JoinSecrets { id: 1, key: [0; 32] });
+    demux.search_outside(vec![outside::Search::new(secrets, address, [0; 8])]);
+    demux.punch(8, &[to]);
+    assert_eq!(received(), Vec::<usize>::new(), "unknown channel");
+    for _ in 0..100 {
+        demux.punch(7, &[to; 8]);
+    }
+    let lengths = received();
+    assert_eq!(lengths.len(), 32);
+    assert!(lengths.iter().all(|length| *length < 60), "{lengths:?}");
+}
+
+#[test]
+fn an_ack_that_arrives_first_opens_the_path_from_its_own_source() {
+    // The listener is behind a symmetric NAT: the connector knows a wrong address, and the ack comes from the right one.
+    let (demux, address) = demux();
+    let mut expected =
+        demux.expect(&secrets(), SUITE, "192.0.2.1".parse().unwrap(), BUFFER).unwrap();
+    let wrong = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let introducer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let introducer_address = introducer.local_addr().unwrap();
+    let reflector = Arc::<outside::Reflector>::default();
+    let join = || crate::tls::JoinSecrets { id: 1, key: [3; 32] };
+    let permission = reflector.permit(join());
+    let answering = thread::spawn(move || {
+        let mut datagram = [0; 2048];
+        let (length, from) = introducer.recv_from(&mut datagram).unwrap();
+        let answer = reflector.answer(&datagram[..length], from, 0, Instant::now()).unwrap();
+        introducer.send_to(&answer, from).unwrap();
+        drop(permission);
+    });
+    let peer =
+        outside::Outside { addresses: vec![wrong.local_addr().unwrap()], is_symmetric: Some(true) };
+    demux.search_outside(vec![outside::Search::new(Arc::new(join()), introducer_address, [0; 8])]);
+    let demux = Arc::new(demux);
+    let punching = Arc::clone(&demux);
+    let meeting = Meeting {
+        introducer: introducer_address,
+        secrets: Arc::new(join()),
+        peer: tokio::sync::watch::Sender::new(Some(peer)).subscribe(),
+        own: tokio::sync::watch::Sender::new(None),
+        punch: Box::new(move |channel, addresses| {
+            let addresses: Vec<_> = addresses.into_iter().map(SocketAddr::from).collect();
+            punching.punch(channel, &addresses);
+        }),
+    };
+    let attempt = Attempt::default();
+    let options = SocketOptions::default();
+    let near = connect_through_nats(&meeting, None, &options, &secrets(), SUITE, &attempt).unwrap();
+    let near = near.unwrap();
+    assert_eq!(near.socket.peer_addr(), Some(address));
+    assert!(wait(&mut expected).is_some());
+    answering.join().unwrap();
+}
+
 /// A hello from this host for this unknown channel.
 fn unexpected(demux: &Demux, host: u32, channel: u64) {
     let secrets = ChannelSecrets { connection_id: channel, ..secrets() };

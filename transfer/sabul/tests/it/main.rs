@@ -6,6 +6,7 @@ mod carriers;
 mod common;
 mod examples;
 mod hostile;
+mod introductions;
 mod keys;
 mod paths;
 mod session;
