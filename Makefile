@@ -84,7 +84,7 @@ doc:
 tidy: ## check only the repository's own rules (part of test)
 	$(CARGO) run $(CARGOFLAGS) -q -p xtask -- tidy
 
-test-lab: lint-lab unit-lab scripts-lab ## run all tests that create namespaces or mounts; needs root and iproute2
+test-lab: lint-lab unit-lab scripts-lab ## run all tests that create namespaces or mounts; needs root, iproute2 and nftables
 
 lint-lab:
 	$(CARGO) clippy $(CARGOFLAGS) -p sabul-emu -p sabul-program --all-targets $(NAMESPACES) -- -D warnings
@@ -100,6 +100,7 @@ scripts-lab: $(PROGRAM)
 	tests/failing-disk.sh
 	tests/others.sh
 	tests/addresses.sh
+	tests/nat.sh
 
 cuts: build ## interrupt copies between namespaces, KILLS=200 CUTS=50; needs root and iproute2; half an hour
 	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)

@@ -8,6 +8,7 @@ mod cp;
 mod files;
 mod first;
 mod foreign;
+mod introduction;
 mod keys;
 mod lab;
 mod model;
@@ -36,6 +37,7 @@ pub(crate) use files::{
     CatArgs, LsArgs, MkdirArgs, MvArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs,
 };
 pub(crate) use first::{first_screen, without_far_tips};
+pub(crate) use introduction::IntroductionArgs;
 pub(crate) use keys::{
     KeyAddArgs, KeyArgs, KeyCommand, KeyFileArgs, StandingArgs, TicketArgs, TicketCommand,
     TicketCreateArgs,
@@ -241,13 +243,13 @@ pub(crate) struct AllowArgs {
 #[command(after_help = exit::LIST, after_long_help = exit::below(SERVE_HELP, exit::LIST))]
 pub(crate) struct ServeArgs {
     /// Directory to serve; nothing outside it is read or written.
-    #[arg(long, value_name = "DIR", required_unless_present = "stdio")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["stdio", "introduce"])]
     pub(crate) root: Option<PathBuf>,
     /// Serve a single client over ssh; used internally by `sabul cp`.
     ///
     /// Prints the ticket on standard output and exits at the end of standard input. Serves the
     /// files of the user who started it.
-    #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "advertise", "once", "json_lines"])]
+    #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "advertise", "once", "json_lines", "introduce", "via"])]
     pub(crate) stdio: bool,
     /// With --stdio: ports to listen on.
     ///
@@ -277,6 +279,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) standing: StandingArgs,
     #[command(flatten)]
+    pub(crate) introduction: IntroductionArgs,
+    #[command(flatten)]
     pub(crate) allow: AllowArgs,
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
@@ -291,7 +295,9 @@ Examples:
   sabul serve --root /srv/data --ticket-file ticket
   sabul serve --root /srv/data --read-only --listen 192.0.2.1:4850
   sabul serve --root inbox --once --bwlimit-total 2G
-  sabul serve --root /srv/data --authorized-keys /etc/sabul/authorized_keys";
+  sabul serve --root /srv/data --authorized-keys /etc/sabul/authorized_keys
+  sabul serve --introduce --ticket-file meet.ticket     on a public host
+  sabul serve --root data --via meet.example.org --via-ticket meet.ticket";
 
 /// Arguments of `sabul perf`.
 #[derive(Debug, Args)]

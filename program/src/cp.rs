@@ -741,7 +741,11 @@ fn summary(report: &Report, outcome: &Outcome) -> String {
     }
     line += &also;
     if let Some(carrier) = carrier_name(json.carrier) {
-        line += &format!("; over {carrier}: {}", json.carrier_reason);
+        let relayed = match json.relayed_bytes {
+            0 => String::new(),
+            bytes => format!(" ({} relayed)", show_bytes(bytes)),
+        };
+        line += &format!("; over {carrier}{relayed}: {}", json.carrier_reason);
     } else if json.paths > 1 {
         line += &format!("; over {} paths", json.paths);
     }

@@ -6,10 +6,13 @@ mod receipts;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sabul::Ticket;
+use sabul::internal::Host;
 use sabul::keys::{
     AuthorizedKeys, Expiry, FileError, Fingerprint, Identities, KnownHosts, NamedTickets, Search,
     ServerIdentity, StandingAccess, write_private,
 };
+use sabul::settings::{Introduction, Via};
 
 use crate::args::{ChannelArgs, StandingArgs};
 use crate::error::CliError;
@@ -26,6 +29,9 @@ const AUTHORIZED: &str = "authorized_keys";
 const TICKETS: &str = "tickets";
 /// Name of the file with the addresses of the server's last start, in the state directory.
 const ADDRESSES: &str = "addresses";
+
+/// Name of the file with the introducer of the server's last start, in the state directory.
+const INTRODUCER: &str = "introducer";
 
 /// Returns the directory of this user's settings.
 fn config_folder() -> Result<PathBuf, CliError> {
@@ -54,7 +60,7 @@ fn of_file(error: FileError) -> CliError {
 pub(crate) struct Standing {
     pub(crate) access: StandingAccess,
     kept: Kept,
-    addresses: PathBuf,
+    state: PathBuf,
 }
 
 impl Standing {
@@ -63,9 +69,12 @@ impl Standing {
         self.kept.clone()
     }
 
-    /// Keeps the addresses of the server, for named tickets.
-    pub(crate) fn keep_addresses(&self, addresses: &[String]) -> Result<(), CliError> {
-        write_private(&self.addresses, (addresses.join("\n") + "\n").as_bytes()).map_err(of_file)
+    /// Keeps the addresses and the introducer of the server, for named tickets.
+    pub(crate) fn keep_addresses(&self, ticket: &Ticket) -> Result<(), CliError> {
+        let addresses = ticket.addresses().join("\n") + "\n";
+        write_private(&self.state.join(ADDRESSES), addresses.as_bytes()).map_err(of_file)?;
+        let text = ticket.introduction().map(Introduction::to_string).unwrap_or_default();
+        write_private(&self.state.join(INTRODUCER), text.as_bytes()).map_err(of_file)
     }
 }
 
@@ -96,9 +105,29 @@ pub(crate) fn standing(args: &StandingArgs) -> Result<Option<Standing>, CliError
     let kept = Kept {
         readable: path.parent().map(Path::to_owned),
         tickets: Some(tickets.folder().to_owned()),
+        ports: Vec::new(),
     };
     let access = StandingAccess::new(identity).keys(keys).tickets(tickets);
-    Ok(Some(Standing { access, kept, addresses: state.join(ADDRESSES) }))
+    Ok(Some(Standing { access, kept, state }))
+}
+
+/// Returns the introducer at `host`, and the right to register there.
+pub(crate) fn via(host: &Host, ticket: Option<&Path>) -> Result<Via, CliError> {
+    let usage = |error: String| CliError::usage(error);
+    if let Some(ticket) = ticket {
+        let ticket = Ticket::read_file(ticket).map_err(|error| usage(error.to_string()))?;
+        let address = host.dial(&ticket)?;
+        return Ok(Via::by_ticket(&ticket, Some(&address))?);
+    }
+    let address = host.standing();
+    let introducer = known_hosts()?.find(&address).map_err(of_file)?.ok_or_else(|| {
+        usage(format!(
+            "the introducer {address} is not trusted: give its ticket with --via-ticket FILE, or run 'sabul key trust \
+             {address} FINGERPRINT', as 'sabul key fingerprint' prints it there"
+        ))
+    })?;
+    let identities = Arc::new(Identities::find(&Search::of_user(None)));
+    Ok(Via::by_key(&address, introducer, &identities)?)
 }
 
 /// Returns the trusted fingerprint of a server, and the keys of this user.

@@ -125,6 +125,7 @@ impl ChannelArgs {
             .events(events)
             .paths(paths)
             .bind(self.bind.clone())
+            .relay(self.relay)
     }
 }
 

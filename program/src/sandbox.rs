@@ -7,7 +7,7 @@
 //!
 //! Landlock:    only files below the root (read-only with `--read-only`), and the directory of the
 //!              authorized keys (read-only) and of named tickets (no new files); no outgoing TCP
-//!              connections, no further TCP listeners, no signals to other processes.
+//!              connections but to the port of an introducer, no further TCP listeners, no signals to other processes.
 //! seccomp:     no programs, no other processes, only IP and Unix sockets, no new executable memory,
 //!              and no calls that change privileges, namespaces, mounts, clocks or the kernel.
 
@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
 use seccompiler::{
@@ -38,13 +38,15 @@ pub(crate) enum Files<'a> {
     All,
 }
 
-/// Directories of a standing server that it uses after its start.
+/// Directories of a standing server, and ports of its introducer, that the server uses after its start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     /// Directory of the authorized keys, which are read again.
     pub(crate) readable: Option<PathBuf>,
     /// Directory of the named tickets, whose uses are appended.
     pub(crate) tickets: Option<PathBuf>,
+    /// TCP ports of the introducer at which the server registers.
+    pub(crate) ports: Vec<u16>,
 }
 
 /// Result of entering the sandbox: for each part, success or the reason for its absence.
@@ -103,6 +105,9 @@ fn restrict(
     }
     let rules = rules.handle_access(AccessNet::from_all(ABI::V4))?.scope(Scope::Signal)?;
     let mut rules = rules.create()?;
+    for port in &kept.ports {
+        rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
+    }
     if let Files::Below { root, read_only } = files {
         rules = allow(rules, root, rights(read_only))?;
     }
@@ -315,9 +320,14 @@ mod tests {
     /// Runs a test in its own thread, because a sandbox is permanent. Skips the test if the kernel
     /// lacks a part.
     fn inside(files: Files<'_>, test: impl FnOnce() + Send) {
+        inside_with(files, Kept::default(), test);
+    }
+
+    /// As [`inside`], with these exceptions.
+    fn inside_with(files: Files<'_>, kept: Kept, test: impl FnOnce() + Send) {
         thread::scope(|scope| {
             scope.spawn(|| {
-                let sandbox = enter(files, None, &Kept::default());
+                let sandbox = enter(files, None, &kept);
                 println!("{sandbox}");
                 if sandbox.in_force() == ["landlock", "seccomp"] {
                     test();
@@ -378,6 +388,18 @@ mod tests {
             // Channels have their own sockets and threads.
             UdpSocket::bind("127.0.0.1:0").unwrap().connect("127.0.0.1:9").unwrap();
             thread::spawn(|| vec![0_u8; 1 << 24].len()).join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_sandboxed_server_connects_to_the_port_of_its_introducer_only() {
+        let introducer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let [introducer, other] = [introducer, other].map(|it| (it.local_addr().unwrap(), it));
+        let kept = Kept { ports: vec![introducer.0.port()], ..Kept::default() };
+        inside_with(Files::All, kept, || {
+            TcpStream::connect(introducer.0).unwrap();
+            assert_eq!(TcpStream::connect(other.0).unwrap_err().kind(), PermissionDenied);
         });
     }
 

@@ -1,19 +1,20 @@
 //! `sabul serve` and `sabul perf serve`: servers for clients with a ticket or a key.
 
 use std::io::IsTerminal as _;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
 use sabul::internal::{Bound, LISTENER_FILES_MIN, ssh};
-use sabul::settings::{Ceiling, Controllers, MemoryBudget, SendPolicy};
-use sabul::{Listener, ListenerConfig, Service, Session};
+use sabul::settings::{Ceiling, Controllers, IntroducerConfig, MemoryBudget, SendPolicy, Via};
+use sabul::{Listener, ListenerConfig, Service, Session, Ticket};
 use sabul_front::control_socket::{ControlSocket, Job};
 use sabul_front::lines::{LineBuilder, ServeEvent, ServedJson};
 use sabul_front::served;
 use tokio::task::JoinSet;
 
-use crate::args::{AllowArgs, ListenArgs, ServeArgs};
+use crate::args::{AllowArgs, IntroductionArgs, ListenArgs, ServeArgs};
 use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, INTERRUPTED};
@@ -32,7 +33,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Runs `sabul serve` and returns the exit code. Must be called while the process has a single
 /// thread.
 pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
-    let Some(root) = &args.root else { return over_ssh(args) };
+    let Some(root) = &args.root else {
+        return if args.introduction.introduce { introducer(args) } else { over_ssh(args) };
+    };
     let refuse = |why: String| CliError::usage(format!("cannot serve '{}': {why}", root.display()));
     let root = std::fs::canonicalize(root)
         .map_err(|error| refuse(format!("{error}; choose an existing directory with --root")))?;
@@ -57,8 +60,33 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
     };
     let controllers = controllers(&args.allow)?;
     let files = Files::Below { root: &root, read_only: args.read_only };
-    let offer =
-        Offer { command: "serve", service, files, controllers, what: &what, example, standing };
+    let introduction = Some(&args.introduction);
+    let offer = Offer {
+        command: "serve",
+        service,
+        files,
+        controllers,
+        what: &what,
+        example,
+        standing,
+        introduction,
+    };
+    run(&args.listen, offer)
+}
+
+/// Runs an introducer that serves no files.
+fn introducer(args: &ServeArgs) -> Result<u8, CliError> {
+    let service = Service::default().read_only(true);
+    let offer = Offer {
+        command: "serve",
+        service,
+        files: Files::None,
+        controllers: controllers(&args.allow)?,
+        what: "introducing",
+        example: |address: &str| format!("sabul serve --root DIR --via {address}"),
+        standing: keys::standing(&args.standing)?,
+        introduction: Some(&args.introduction),
+    };
     run(&args.listen, offer)
 }
 
@@ -77,6 +105,7 @@ pub(crate) fn perf(args: &ListenArgs) -> Result<u8, CliError> {
         what: "answering tests",
         example,
         standing: None,
+        introduction: None,
     };
     run(args, offer)
 }
@@ -93,6 +122,7 @@ struct Offer<'a> {
     /// Returns a command of a client for an address.
     example: fn(&str) -> String,
     standing: Option<Standing>,
+    introduction: Option<&'a IntroductionArgs>,
 }
 
 /// Returns the controllers that clients may choose.
@@ -110,8 +140,18 @@ fn controllers(args: &AllowArgs) -> Result<Controllers, CliError> {
 /// Serves until an interrupt. Ports, files and the ticket are opened before the sandbox, which
 /// forbids these operations.
 fn run(args: &ListenArgs, offer: Offer<'_>) -> Result<u8, CliError> {
-    let Offer { command, service, files, controllers, what, example, standing } = offer;
+    let Offer { command, service, files, controllers, what, example, standing, introduction } =
+        offer;
     let (mut config, events) = prepare(args, controllers)?;
+    if let Some(introduction) = introduction {
+        config.introducer =
+            introduction.introduce.then(|| IntroducerConfig::default().relay(introduction.relay));
+        let ticket = introduction.via_ticket.as_deref();
+        let via = introduction.via.as_ref().map(|host| keys::via(host, ticket));
+        config.via = via.transpose()?;
+    }
+    let via_ports: Vec<u16> = config.via.iter().flat_map(Via::ports).collect();
+    let is_via = config.via.is_some();
     config.standing = standing
         .as_ref()
         .map(|standing| standing.access.clone().run_ticket(args.ticket_file.is_some()));
@@ -132,24 +172,30 @@ fn run(args: &ListenArgs, offer: Offer<'_>) -> Result<u8, CliError> {
         bound.ticket().write_file(file).map_err(|error| CliError::usage(error.to_string()))?;
     }
     if let Some(standing) = &standing {
-        standing.keep_addresses(bound.ticket().addresses())?;
+        standing.keep_addresses(bound.ticket())?;
     }
-    let kept = standing.as_ref().map(Standing::kept).unwrap_or_default();
+    let mut kept = standing.as_ref().map(Standing::kept).unwrap_or_default();
+    kept.ports = via_ports;
     let sandbox = confine(args, files, &kept);
     block_on(async {
         let interrupt = Interrupt::listen_after(&early)?;
         let _control_socket = control_socket::open(&job);
-        announce(args, &bound, what, example, standing.is_some())?;
+        let (ticket, address) = (bound.ticket().clone(), bound.local_addr());
+        let listener = bound.listen()?;
+        if is_via {
+            tokio::select! {
+                registered = listener.registered() => registered?,
+                () = interrupt.wait() => return Ok(INTERRUPTED),
+            }
+        }
+        announce(args, &ticket, address, what, example, standing.is_some())?;
         let in_force = sandbox.as_ref().map(Sandbox::in_force).unwrap_or_default();
         output::note(sandbox.map_or_else(|| "sandbox: none".to_owned(), |it| it.to_string()));
         let log = if args.json_lines { Log::Json(Box::default()) } else { Log::Text };
-        log.json(|| ServeEvent::Started {
-            address: bound.local_addr().to_string(),
-            sandbox: in_force,
-        });
+        log.json(|| ServeEvent::Started { address: address.to_string(), sandbox: in_force });
         let once = args.once;
         let answering = Answering { service, interrupt, once, log: log.clone(), job };
-        let code = answering.all(&bound.listen()?, std::future::pending()).await?;
+        let code = answering.all(&listener, std::future::pending()).await?;
         log.json(|| ServeEvent::Done { exit: code });
         events.map_or(Ok(()), |events| events.finish())?;
         Ok(code)
@@ -309,15 +355,18 @@ impl Answering {
 /// may connect at once.
 fn announce(
     args: &ListenArgs,
-    bound: &Bound,
+    ticket: &Ticket,
+    address: SocketAddr,
     what: &str,
     example: fn(&str) -> String,
     is_standing: bool,
 ) -> Result<(), CliError> {
-    let ticket = bound.ticket();
-    let address = bound.local_addr();
-    let dial = ticket.addresses().first().map_or_else(|| address.to_string(), String::clone);
+    let first = ticket.introduction().map(|it| &it.address).or_else(|| ticket.addresses().first());
+    let dial = first.map_or_else(|| address.to_string(), String::clone);
     output::note(format_args!("{what}, at {address} (TCP and UDP)"));
+    if let Some(introduction) = ticket.introduction() {
+        output::note(format_args!("registered at the introducer {}", introduction.address));
+    }
     if is_standing {
         let fingerprint = sabul::keys::Fingerprint(ticket.fingerprint());
         output::note(format_args!("key: {fingerprint}"));

@@ -74,6 +74,12 @@ pub(crate) struct ChannelArgs {
     /// Each connection takes the share of a flow from other traffic. --policy low uses one.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) tcp: u8,
+    /// Let the introducer relay data if UDP does not pass both NATs.
+    ///
+    /// The introducer has to permit that with `serve --introduce --relay`. The data stay encrypted
+    /// between client and server.
+    #[arg(long)]
+    pub(crate) relay: bool,
     /// Local addresses; the data use a path from each at the same time.
     ///
     /// Separated by commas. With one address, all traffic leaves from this address.

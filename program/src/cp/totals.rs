@@ -72,6 +72,7 @@ pub(super) fn sum(first: &Report, mut second: Report) -> Report {
     second.bytes += first.bytes;
     second.bytes_resumed += first.bytes_resumed;
     second.bytes_durable += first.bytes_durable;
+    second.bytes_relayed += first.bytes_relayed;
     second.entries += first.entries;
     second.files += first.files;
     second.grown += first.grown;

@@ -8,7 +8,9 @@ use sabul::keys::{
     Fingerprint, KeyLine, NamedTicket, NamedTickets, ServerIdentity, read_guarded, write_private,
 };
 
-use super::{ADDRESSES, AUTHORIZED, IDENTITY, TICKETS, known_hosts, of_file, state_folder};
+use super::{
+    ADDRESSES, AUTHORIZED, IDENTITY, INTRODUCER, TICKETS, known_hosts, of_file, state_folder,
+};
 use crate::args::{
     KeyAddArgs, KeyArgs, KeyCommand, KeyFileArgs, TicketArgs, TicketCommand, TicketCreateArgs,
 };
@@ -209,7 +211,12 @@ fn create(args: &TicketCreateArgs) -> Result<(), CliError> {
         args.advertise.clone()
     };
     let usage = |error: sabul::settings::TicketError| CliError::usage(error.to_string());
-    let ticket = Ticket::generate(addresses, fingerprint).map_err(usage)?;
+    let mut ticket = Ticket::generate(addresses, fingerprint).map_err(usage)?;
+    // Servers before introductions wrote no such file.
+    let kept = read_guarded(&state.join(INTRODUCER), false, FILE_MAX).unwrap_or_default();
+    if let Ok(introduction) = String::from_utf8_lossy(&kept).parse() {
+        ticket = ticket.with_introduction(introduction).map_err(usage)?;
+    }
     let tickets = open(Some(&state))?;
     tickets.create(&args.name, ticket.secret(), &options, args.uses).map_err(of_file)?;
     let written = match &args.output {

@@ -91,10 +91,12 @@ pub struct TransferJson {
     pub durable: bool,
     /// Part of `bytes` that survives a power failure; 0 with `--no-sync`.
     pub durable_bytes: u64,
-    /// Carrier of the data at the end: `udp`, `tcp` or `ssh`; empty if no data was sent.
+    /// Carrier of the data at the end: `udp`, `tcp`, `ssh` or `relay`; empty if no data was sent.
     pub carrier: &'static str,
     /// Reason for a carrier other than UDP, a clause; empty for UDP.
     pub carrier_reason: &'static str,
+    /// Bytes that an introducer has relayed, in both directions with their encryption.
+    pub relayed_bytes: u64,
     /// Number of UDP paths that carried the data at the end; 0 for another carrier.
     pub paths: usize,
     /// Share of the time for each limiter of the sender, 0 to 1; empty if this side does not send.
@@ -284,6 +286,7 @@ impl TransferJson {
         json.durable = report.durable && has_arrived;
         json.durable_bytes = report.bytes_durable;
         json.grown = report.grown;
+        json.relayed_bytes = report.bytes_relayed;
         json.not_kept = NotKeptJson::of(&report.not_kept);
         json.cpu_seconds_sender = report.cpu_sender.as_ref().map(Duration::as_secs_f64);
         json.cpu_seconds_receiver = report.cpu_receiver.as_ref().map(Duration::as_secs_f64);
@@ -414,6 +417,7 @@ mod tests {
             "durable_bytes",
             "carrier",
             "carrier_reason",
+            "relayed_bytes",
             "paths",
             "limiter",
             "exit",

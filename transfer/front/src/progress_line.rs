@@ -228,6 +228,7 @@ pub fn carrier_name(carrier: &str) -> Option<&'static str> {
     match carrier {
         "tcp" => Some("TCP"),
         "ssh" => Some("ssh"),
+        "relay" => Some("the introducer"),
         _ => None,
     }
 }
