@@ -31,8 +31,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before another attempt; doubles up to the maximum.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Interval of the questions for the outside address until the answers arrive, and later. Ours: many NATs forget a
-/// mapping after 30 s.
+/// Interval of the questions for the outside address until the answers arrive, and later. Ours: many NATs remove
+/// a mapping after 30 s.
 const QUESTION_GAP: Duration = Duration::from_millis(100);
 const REFRESH: Duration = Duration::from_secs(15);
 /// Questions at the short interval.

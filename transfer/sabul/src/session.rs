@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sabul_keys::Right;
-use sabul_units::Rate;
 use sabul_wire::control::{self, Entry, Failure, FailureCode, Message, Open, Part};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -189,11 +188,6 @@ impl Session {
     /// Returns the address of the peer's end of the control connection, as an introducer sees it if there is one.
     pub fn peer_addr(&self) -> SocketAddr {
         self.inner.peer
-    }
-
-    /// Returns the rate at which an earlier transfer sent to the peer, if known.
-    pub fn known_rate(&self) -> Option<Rate> {
-        self.inner.cx.endpoint.paths.of(self.inner.peer.ip()).facts().map(|facts| facts.rate)
     }
 
     /// Returns the user of a key or named ticket by which a listener authenticated the peer; `None` for a ticket of one

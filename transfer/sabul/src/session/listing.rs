@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sabul_units::Rate;
 use sabul_wire::control::{
     self, Chunking, Done, Failure, FailureCode, MAX_SEEN, Message, NewMetadata, Open, Rule, Seen,
     View,
@@ -89,6 +90,11 @@ impl Session {
         let control = self.inner.cx.control.clone();
         self.inner.cx.machine.spawn(listen(mailbox, control, entry_sender, unpack));
         Ok(Listing { entries })
+    }
+
+    /// Returns the rate at which an earlier transfer sent to the peer, if known.
+    pub fn known_rate(&self) -> Option<Rate> {
+        self.inner.cx.endpoint.paths.of(self.inner.peer.ip()).facts().map(|facts| facts.rate)
     }
 
     /// Lists the chunks of a file of the peer, which reads the file.
