@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sabul::files::receipts::Signing;
 use sabul::internal::Retry;
 use sabul::internal::ssh::UploadObserver;
-use sabul::receipts::Signing;
 use sabul::{ErrorKind, Failure, Progress, Report, Session, Transfer, TransferOptions};
 use sabul_content::Printable;
 use sabul_front::control_socket::Job;

@@ -17,9 +17,9 @@ const SLOW: u8 = 7;
 pub(crate) const INTERRUPTED: u8 = code_of(ErrorKind::Interrupt);
 
 /// Explanation of the exit codes for help texts.
-pub(crate) const LIST: &str = "Exit codes: 0 done, 1 some or all of the transfer failed, \
+pub(crate) const LIST: &str = "Exit codes: 0 done, 1 transfer failed or incomplete, \
     2 usage or configuration, 3 peer unreachable, 4 authentication failed, 5 verification failed, \
-    6 no space or no permission at the destination, 7 slower than --min-rate, 130 interrupted.";
+    6 no space or permission at the destination, 7 slower than --min-rate, 130 interrupted.";
 /// The same for commands without a transfer.
 pub(crate) const SHORT_LIST: &str = "Exit codes: 0 done, 1 failed, 2 usage or configuration.";
 
@@ -109,12 +109,12 @@ mod tests {
 
     /// All kinds except [`ErrorKind::Internal`], which shares its code with [`ErrorKind::Failure`].
     const KINDS: [(ErrorKind, &str); 7] = [
-        (ErrorKind::Failure, "some or all of the transfer failed"),
+        (ErrorKind::Failure, "transfer failed or incomplete"),
         (ErrorKind::Request, "usage or configuration"),
         (ErrorKind::Unreachable, "peer unreachable"),
         (ErrorKind::Authentication, "authentication failed"),
         (ErrorKind::Verification, "verification failed"),
-        (ErrorKind::Destination, "no space or no permission at the destination"),
+        (ErrorKind::Destination, "no space or permission at the destination"),
         (ErrorKind::Interrupt, "interrupted"),
     ];
 

@@ -40,7 +40,7 @@ impl CarrierArg {
 pub(crate) struct ChannelArgs {
     /// Key of receipts for copies between two directories of this machine.
     #[arg(skip)]
-    pub(crate) signing: sabul::receipts::Signing,
+    pub(crate) signing: sabul::files::receipts::Signing,
     /// Ticket file of the server.
     #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE", hide_env_values = true)]
     pub(crate) ticket: Option<PathBuf>,

@@ -5,9 +5,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sabul::files::receipts::PAYLOAD;
 use sabul::files::{LocalDestination, RemoteDestination, Source, SourceSet};
 use sabul::internal::{Location, Remote, Server};
-use sabul::receipts::PAYLOAD;
 use sabul::{Failure, Session, Transfer, TransferOptions};
 use sabul_content::Printable;
 use sabul_front::failures::Machines;

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sabul::files::{RemoteDestination, Seen, SeenKind, SourceSet, View};
-use sabul::internal::Rules;
-use sabul::keys::Fingerprint;
-use sabul::receipts::{
+use sabul::files::receipts::{
     Attestation, AttestedFiles, Bag, BagError, CommandFacts, Draft, FileHashes, Lost, PAYLOAD,
     Part, Party, ReceivedFiles, Role, SentFiles, Signer, Statement, ToHash,
 };
+use sabul::files::{RemoteDestination, Seen, SeenKind, SourceSet, View};
+use sabul::internal::Rules;
+use sabul::keys::Fingerprint;
 use sabul::{Error, Failure, Report, Session, TransferOptions};
 use sabul_content::Printable;
 use sabul_units::{count, show_bytes};

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sabul::files::receipts::is_receipt;
 use sabul::internal::Location;
 use sabul::internal::compare::{CompareOptions, Difference};
 use sabul::internal::ssh::UploadObserver;
-use sabul::receipts::is_receipt;
 use sabul::{Failure, FailureCode};
 use sabul_content::Printable;
 use sabul_front::json::{Document, ErrorJson, VerifyJson};
@@ -125,7 +125,7 @@ async fn verify_receipt(
         (folder.to_owned(), target.map(Path::to_owned), args.allowed_signers.clone());
     let has_target = target.is_some();
     let work = tokio::task::spawn_blocking(move || {
-        sabul::receipts::verify(&folder, target.as_deref(), signers.as_deref())
+        sabul::files::receipts::verify(&folder, target.as_deref(), signers.as_deref())
     });
     let interrupt = Interrupt::listen()?;
     let verified = tokio::select! {

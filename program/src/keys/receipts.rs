@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sabul::files::receipts::{Signer, Signing, add_identity};
 use sabul::keys::{Identities, Search, ServerIdentity};
-use sabul::receipts::{Signer, Signing, add_identity};
 
 use super::config_folder;
 use crate::error::CliError;

@@ -1,4 +1,6 @@
-//! Sources and destinations of files, listings, and include rules.
+//! Sources and destinations of files, listings, include rules, and receipts of copies.
+
+pub mod receipts;
 
 pub use sabul_files::{Source, SourceSet, Totals};
 pub use sabul_wire::control::{

@@ -95,7 +95,6 @@ mod outside;
 mod path;
 mod paths;
 mod policy;
-pub mod receipts;
 mod redial;
 mod registrar;
 mod relay;
