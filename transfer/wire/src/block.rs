@@ -234,8 +234,8 @@ mod tests {
             &[35, 2, 0, 0],
             &[5; 32],
             &[9, 2, 1, 1, 6, 4, b'g', b'r', b'e', b'w'],
-            &[3, 3, 2, 9],
-            &[0, 0, 0, 73],
+            &[4, 3, 2, 9, 1],
+            &[0, 0, 0, 74],
         ];
         assert_eq!(block, expected.concat());
         let (data, rest) = split_block(&block).unwrap();

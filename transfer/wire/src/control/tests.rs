@@ -417,7 +417,7 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                 selected: true,
                 growing: false,
             },
-            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1, 1][..],
+            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1, 1, 0][..],
         ),
         (
             Request::List {
