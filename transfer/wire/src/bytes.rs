@@ -152,6 +152,8 @@ impl<'a> Reader<'a> {
 }
 
 /// Appends `value` as LEB128.
+// Inlined as the function that reads: a call costs 3 % more instructions in a report.
+#[inline]
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7F) as u8 | 0x80);
