@@ -357,7 +357,7 @@ pub enum Signing {
     Never,
     /// Receipts are signed with this key.
     Key(Arc<Signer>),
-    /// There is no key; the text tells the peer how to make one.
+    /// There is no key; the text for the peer names the command that makes a key.
     Missing(String),
 }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sabul_content::Printable;
 use sabul_files::disk::Disk;
@@ -22,6 +22,7 @@ use super::{Session, software};
 use crate::config::{Direction, Signing};
 use crate::control::{Bulk, Control, Input, Intake};
 use crate::error::Error;
+use crate::lock::lock;
 
 /// Files in one message, and bytes of their content after which a message is sent.
 const FILES_AT_ONCE: usize = 64;
@@ -128,7 +129,7 @@ impl Session {
                         return;
                     }
                     message = next_event(&mut mailbox) => if let Err(error) = message {
-                        *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                        *lock(&noted) = Some(error);
                         let _ = mailbox.input.send(Input::Stop);
                         return;
                     }
@@ -250,7 +251,7 @@ impl Attestation {
     }
 
     fn cause(&self) -> Error {
-        let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let cause = lock(&self.cause).take();
         cause.unwrap_or(Error::Cancelled)
     }
 
@@ -313,15 +314,29 @@ impl AttestRequest {
         };
         let block_bytes = open.channel.block_bytes;
         drop(self);
-        work(&cx, mailbox, block_bytes, move |stop| {
+        let begun = Arc::<AtomicBool>::default();
+        let begins = Arc::clone(&begun);
+        let result = work(&cx, mailbox, block_bytes, move |stop| {
             // Nothing is read or flushed before the first message.
-            let files = || files_of(part, disk, places, archive);
+            let files = || {
+                begins.store(true, Ordering::Release);
+                files_of(part, disk, places, archive)
+            };
             let result = answering.all(files, stop);
             // The message ends the request at both ends.
             let failed = |failure| Message::Cancel { transfer: Some(transfer), failure };
             result.err().map(failed)
         })
-        .await
+        .await;
+        match result {
+            // The peer has checked before its copy that this end can sign.
+            Err(error)
+                if error.code() == FailureCode::Cancelled && !begun.load(Ordering::Acquire) =>
+            {
+                Ok(())
+            }
+            result => result,
+        }
     }
 }
 

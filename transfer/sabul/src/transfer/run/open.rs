@@ -1,14 +1,17 @@
 //! Opening of a transfer's UDP path.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use sabul_udp::SocketOptions;
 use sabul_wire::control::{Failure, FailureCode, Message};
 use tokio::sync::watch;
 
 use super::super::context::{Context, Side, Through, first_suite};
 use crate::error::Error;
 use crate::path::{self, Attempt, Meeting, OpenPath};
-use crate::tls::TlsError;
+use crate::seal::Suite;
+use crate::tls::{ChannelSecrets, TlsError};
 
 /// Converts an error of a TLS exporter.
 pub(super) fn internal(error: TlsError) -> Error {
@@ -28,6 +31,22 @@ pub(super) fn meeting(cx: &Context, through: Option<&Through>) -> Option<Meeting
             control.send(Message::Punch { channel, addresses });
         }),
     })
+}
+
+/// Opens a path to `peer` from `local`, directly or through the NATs of both ends. Blocks.
+fn connect(
+    meeting: Option<&Meeting>,
+    (peer, local): (SocketAddr, Option<IpAddr>),
+    sockets: &SocketOptions,
+    (secrets, suite): (&ChannelSecrets, Suite),
+    attempt: &Attempt,
+) -> Result<Option<OpenPath>, Error> {
+    match meeting {
+        Some(meeting) => {
+            path::connect_through_nats(meeting, local, sockets, secrets, suite, attempt)
+        }
+        None => path::connect(peer, local, sockets, secrets, suite, attempt),
+    }
 }
 
 /// Opens the UDP path of a channel. Retries without limit, and pauses while `is_held` is true.
@@ -58,16 +77,8 @@ pub(super) async fn open_path(
             let (peer, of_attempt) = (*peer, Arc::clone(&ending.0));
             let local = bind.first().copied();
             let meeting = meeting(cx, through.as_ref());
-            let mut attempt = tokio::task::spawn_blocking(move || match meeting {
-                Some(meeting) => path::connect_through_nats(
-                    &meeting,
-                    local,
-                    &sockets,
-                    &secrets,
-                    suite,
-                    &of_attempt,
-                ),
-                None => path::connect(peer, local, &sockets, &secrets, suite, &of_attempt),
+            let mut attempt = tokio::task::spawn_blocking(move || {
+                connect(meeting.as_ref(), (peer, local), &sockets, (&secrets, suite), &of_attempt)
             });
             loop {
                 tokio::select! {
@@ -123,16 +134,8 @@ async fn open_beside(cx: &Context, number: u32, key: u32, path: u8) -> Result<Op
             let local = bind.get(usize::from(path)).copied();
             let sockets = sockets.clone().with_buffers(buffers);
             let meeting = meeting(cx, through.as_ref());
-            let attempt = tokio::task::spawn_blocking(move || match meeting {
-                Some(meeting) => path::connect_through_nats(
-                    &meeting,
-                    local,
-                    &sockets,
-                    &secrets,
-                    suite,
-                    &of_attempt,
-                ),
-                None => path::connect(peer, local, &sockets, &secrets, suite, &of_attempt),
+            let attempt = tokio::task::spawn_blocking(move || {
+                connect(meeting.as_ref(), (peer, local), &sockets, (&secrets, suite), &of_attempt)
             });
             match attempt.await {
                 Ok(Ok(Some(path))) => Ok(path),
