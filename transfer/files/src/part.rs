@@ -351,7 +351,12 @@ impl Part {
 
     /// Returns an error if the disk has less free space than the announced size.
     pub(super) fn check_room(&self) -> Result<(), EntryError> {
-        let size = self.size.filter(|&size| size >= RESERVE_FROM);
+        // Kept ranges take space although they are not sent.
+        let size = self.size.map(|size| match self.is_delta() {
+            true => self.layout.file_bytes(size),
+            false => size,
+        });
+        let size = size.filter(|&size| size >= RESERVE_FROM);
         let (Some(size), Some(file)) = (size, &self.file) else { return Ok(()) };
         match file.free_bytes() {
             Ok(free) if free < size => Err(self.entry_error(&io::ErrorKind::StorageFull.into())),
