@@ -428,7 +428,9 @@ impl Chooser<'_> {
     /// Renames moved files, and sends the names of the other new files.
     fn finish(mut self, tops: u64) -> Result<Compared, CliError> {
         let mut waiting = std::mem::take(&mut self.waiting);
-        if let Some(sides) = &self.order.moves {
+        // The source may still have an entry that was not listed.
+        let is_listed = self.compared.source_failures == 0;
+        if let Some(sides) = self.order.moves.as_ref().filter(|_| is_listed) {
             for (path, facts) in moves::carry_out(sides, &mut waiting, &mut self.compared.extras) {
                 self.compared.moved(facts.size);
                 self.skipped.add(facts.size);

@@ -180,11 +180,13 @@ fn entries_that_cannot_be_read_are_failures() {
     expect_code(&failed, 1);
     assert!(stderr(&failed).contains("copy it with -r"), "{}", stderr(&failed));
     assert!(bench.root("flat/f1").exists() && !bench.root("flat/b").exists());
-    // Nothing is removed then.
+    // Nothing is removed or renamed then.
     fs::write(bench.root("copy/src/mine"), "x").unwrap();
+    fs::rename(bench.path("src/a/b/big"), bench.path("src/big")).unwrap();
     let failed = at(&bench, &["sync", "--delete", "src", &bench.url("copy")]);
     expect_code(&failed, 1);
     assert!(bench.root("copy/src/mine").exists());
+    assert!(bench.root("copy/src/a/b/big").exists() && bench.root("copy/src/big").exists());
 }
 
 #[test]
