@@ -64,6 +64,9 @@ pub(crate) struct SyncArgs {
 #[command(after_help = exit::LIST, after_long_help = exit::below(APPLY_HELP, exit::LIST))]
 #[command(override_usage = "sabul apply [OPTIONS] PLAN")]
 pub(crate) struct ApplyArgs {
+    /// Maximum number of entries to remove, instead of the plan's.
+    #[arg(long, value_name = "N")]
+    pub(crate) delete_limit: Option<u64>,
     /// Send changed files completely, also large ones.
     #[arg(short = 'W', long)]
     pub(crate) whole_file: bool,

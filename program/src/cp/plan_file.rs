@@ -195,9 +195,11 @@ impl PlanWriter {
 /// Reads a plan. Returns the command that made the plan, with the other options of `args`, and the changes.
 pub(super) fn read(path: &Path, args: ApplyArgs) -> Result<(SyncArgs, Planned), CliError> {
     let shown = path.display();
-    let ApplyArgs { whole_file, copy } = args;
-    let text = std::fs::read(path)
-        .map_err(|error| CliError::usage(format!("cannot read the plan {shown}: {error}")))?;
+    let ApplyArgs { delete_limit, whole_file, copy } = args;
+    let text = std::fs::read(path).map_err(|error| {
+        let remedy = "check the name, or make a plan with 'sabul sync -n --plan FILE'";
+        CliError::usage(format!("cannot read the plan {shown}: {error}; {remedy}"))
+    })?;
     let again = "make a new plan with 'sabul sync -n --plan FILE'";
     let damaged = |why: &str| {
         CliError::unverified(format!(
@@ -219,7 +221,8 @@ pub(super) fn read(path: &Path, args: ApplyArgs) -> Result<(SyncArgs, Planned), 
         CliError::usage(format!("the plan {shown}, line {number}: {error}; {again}"))
     };
     let head = lines.next().unwrap_or_default();
-    let head: Head = serde_json::from_slice(head).map_err(|error| refuse(1, error))?;
+    let mut head: Head = serde_json::from_slice(head).map_err(|error| refuse(1, error))?;
+    head.delete_limit = delete_limit.or(head.delete_limit);
     if head.plan != VERSION {
         return Err(CliError::usage(format!(
             "the plan {shown} has format {}, and this program reads format {VERSION}; {again}",

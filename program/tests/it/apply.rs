@@ -160,6 +160,16 @@ fn a_plan_with_one_changed_letter_is_refused() {
         last(&bench, 5, &["apply", "changed"]);
     }
     assert!(!bench.root("copy/new").exists());
+    for entry in fs::read_dir(bench.path("src/a")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    last(&bench, 1, &["sync", "-n", "--delete", "--plan", "many", "src/", &url]);
+    let refused = at(&bench, &["apply", "many"]);
+    expect_code(&refused, 1);
+    assert!(stderr(&refused).contains("permit it with --delete-limit"), "{}", stderr(&refused));
+    assert!(bench.root("copy/a/f9").exists());
+    last(&bench, 0, &["apply", "--delete-limit", "99", "many"]);
+    assert!(!bench.root("copy/a/f9").exists());
     assert!(last(&bench, 2, &["apply", "-a", "p.jsonl"]).contains("the plan decides about -a"));
     last(&bench, 2, &["apply", "missing"]);
     last(&bench, 2, &["sync", "--plan", "p", "src/", &url]);
