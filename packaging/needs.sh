@@ -1,34 +1,43 @@
 #!/bin/sh
 # Installs the build tools that are missing: a C compiler, cmake, Rust, and iproute2 for emulated hosts.
 #
-# As root on Debian or Ubuntu it calls apt-get; Rust comes from rustup, as rust-toolchain.toml says. Anywhere else it
-# prints what to install and ends with exit code 2.
+# As root on Debian or Ubuntu it calls apt-get. Rust comes from the distribution if its version is new enough, else from
+# rustup. Anywhere else the script prints what to install and ends with exit code 2.
 set -eu
 cd "$(dirname "$0")/.."
 
 oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 has() { command -v "$1" >/dev/null 2>&1; }
+# new_enough VERSION: whether a Rust of this version compiles the workspace.
+new_enough() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$oldest" "$1" | sort -V | head -n 1)" = "$oldest" ]; }
 
 # Whether a cargo of at least the oldest supported version runs.
 has_cargo() {
     [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ] && PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-    version=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || return 1
-    [ -n "$version" ] && [ "$(printf '%s\n%s\n' "$oldest" "$version" | sort -V | head -n 1)" = "$oldest" ]
+    new_enough "$(cargo --version 2>/dev/null | cut -d ' ' -f 2)"
 }
 
 packages=
 has cc || packages="$packages gcc libc6-dev"
 has cmake || packages="$packages cmake"
 has ip || packages="$packages iproute2"
-has_cargo || has rustup || packages="$packages rustup"
 
-if [ -n "$packages" ] && [ "$(id -u)" -eq 0 ] && has apt-get; then
-    echo "needs: installing$packages" >&2
+if { [ -n "$packages" ] || ! has_cargo; } && [ "$(id -u)" -eq 0 ] && has apt-get; then
     export DEBIAN_FRONTEND=noninteractive
     # The checks below decide whether a failure matters.
+    apt-get update -q >&2 || true
+    if ! has_cargo && ! has rustup; then
+        offered=$(apt-cache policy cargo | sed -n 's/^ *Candidate: *\([0-9.]*\).*/\1/p')
+        if new_enough "$offered"; then
+            packages="$packages cargo rustfmt rust-clippy"
+        else
+            packages="$packages rustup"
+        fi
+    fi
+    echo "needs: installing$packages" >&2
     # shellcheck disable=SC2086
-    apt-get update -q >&2 && apt-get install -qy --no-install-recommends ca-certificates $packages >&2 || true
+    apt-get install -qy --no-install-recommends ca-certificates $packages >&2 || true
 fi
 if ! has_cargo && has rustup; then
     echo "needs: installing Rust, as rust-toolchain.toml says" >&2

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# README's two commands in a new Debian with nothing but its base system.
+#
+# usage: run.sh [SUITE [MIRROR [CA]]]
+#
+# Needs root and debootstrap. SUITE is forky unless named. CA is a certificate file of a network that inspects TLS.
+# The root file system lies below ROOT=$TMPDIR/sabul-fresh and is kept for a second look.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+suite=${1:-forky} mirror=${2:-http://deb.debian.org/debian} ca=${3:-}
+root=${ROOT:-${TMPDIR:-/tmp}/sabul-fresh}
+scripts=/usr/share/debootstrap/scripts
+
+[ -e "$root/etc" ] || {
+    script=$scripts/$suite
+    [ -e "$script" ] || script=$scripts/sid
+    debootstrap --variant=minbase "$suite" "$root" "$mirror" "$script"
+}
+[ -z "$ca" ] || {
+    mkdir -p "$root/usr/local/share/ca-certificates"
+    cp "$ca" "$root/usr/local/share/ca-certificates/"
+}
+rm -rf "$root/root/sabul"
+git -c safe.directory='*' clone -q . "$root/root/sabul"
+
+# A mount and process namespace of its own: all processes and mounts end with the script.
+exec unshare --mount --pid --fork --kill-child bash -euc '
+    root=$1
+    mount -t proc proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --rbind /dev "$root/dev"
+    exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "
+        cd /root/sabul
+        try() {
+            echo \"\\\$ \$*\"
+            start=\$SECONDS code=0
+            \"\$@\" 2>&1 </dev/null || code=\$?
+            echo \"[exit code \$code after \$((SECONDS - start)) s]\"
+        }
+        try sh -c \". /etc/os-release; echo \\\"\\\$PRETTY_NAME\\\"; dpkg -l | grep -c ^ii\"
+        try sh -c \"apt-get update -qq && apt-get install -qqy --no-install-recommends make\"
+        try make demo
+        try make test
+    "
+' bash "$root"
