@@ -68,6 +68,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
         findings.extend(purity::check_unsafe(file));
         findings.extend(shape::check_machines(file));
         findings.extend(house::check_length(file));
+        findings.extend(house::check_header(file));
         findings.extend(house::check_unfinished(file));
         findings.extend(words::check_names(file));
     }
@@ -80,6 +81,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
     findings.extend(policy::check_policy(packages, files));
     findings.extend(policy::check_oldest_rust(packages, files));
     findings.extend(house::check_links(files));
+    findings.extend(house::check_workflow(crates, files));
     findings.extend(citations::check_keys(files));
     findings.extend(citations::check_deviations(files));
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));

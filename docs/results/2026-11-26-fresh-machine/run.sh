@@ -22,8 +22,8 @@ scripts=/usr/share/debootstrap/scripts
 }
 # The lists of a mirror that is a few weeks old are accepted.
 echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/99old-mirror"
-rm -rf "$root/root/sabul"
-git -c safe.directory='*' clone -q . "$root/root/sabul"
+rm -rf "$root/opt/sabul"
+git -c safe.directory='*' clone -q . "$root/opt/sabul"
 
 # A mount and process namespace of its own: all processes and mounts end with the script.
 exec unshare --mount --pid --fork --kill-child bash -euc '
@@ -31,8 +31,8 @@ exec unshare --mount --pid --fork --kill-child bash -euc '
     mount -t proc proc "$root/proc"
     mount --rbind /sys "$root/sys"
     mount --rbind /dev "$root/dev"
-    exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "
-        cd /root/sabul
+    exec chroot "$root" /usr/bin/env -i HOME=/opt LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "
+        cd /opt/sabul
         try() {
             echo \"\\\$ \$*\"
             start=\$SECONDS code=0

@@ -1,11 +1,11 @@
 //! House rules: sizes, leftovers, machine paths, links.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::file::{File, Finding};
+use super::file::{Crate, File, Finding};
 use super::rust_text::code_of;
 
 /// Longer files usually have two subjects.
@@ -75,29 +75,95 @@ fn matches(file: &File, pattern: &Regex, fix: &str) -> Vec<Finding> {
     findings
 }
 
-/// Relative links of Markdown files lead to files or folders of the repository.
+/// Each Rust file has a header.
+pub(crate) fn check_header(file: &File) -> Vec<Finding> {
+    let mut lines = file.text.lines().filter(|line| !line.starts_with("#!"));
+    if lines.next().is_none_or(|first| first.starts_with("//!")) {
+        return Vec::new();
+    }
+    vec![file.finding(1, "no header".to_owned(), "begin with `//!` and the subject of the file")]
+}
+
+/// The workflow checks each crate of `transfer/` on other systems.
+pub(crate) fn check_workflow(crates: &[Crate], files: &[File]) -> Vec<Finding> {
+    const WORKFLOW: &str = ".github/workflows/ci.yml";
+    let Some(file) = files.iter().find(|file| file.path == WORKFLOW) else { return Vec::new() };
+    let line = file.text.lines().position(|line| line.trim_start().starts_with("TRANSFER:"));
+    let line = line.unwrap_or_default();
+    let listed: BTreeSet<&str> =
+        file.text.lines().nth(line).unwrap_or_default().split_whitespace().collect();
+    let missing = crates.iter().filter(|member| {
+        member.manifest.starts_with("transfer/") && !listed.contains(member.name.as_str())
+    });
+    missing
+        .map(|member| {
+            let what = format!("TRANSFER lacks {}", member.name);
+            file.finding(line + 1, what, "add the crate with -p")
+        })
+        .collect()
+}
+
+/// Relative links of Markdown files lead to files, folders or headings of the repository.
 pub(crate) fn check_links(files: &[File]) -> Vec<Finding> {
     let mut targets: BTreeSet<&str> = BTreeSet::from([""]);
     for file in files {
         targets.extend(file.path.match_indices('/').map(|(at, _)| &file.path[..at]));
         targets.insert(&file.path);
     }
+    let pages = files.iter().filter(|file| file.path.ends_with(".md"));
+    let headings: BTreeMap<&str, BTreeSet<String>> =
+        pages.clone().map(|file| (file.path.as_str(), anchors(&file.text))).collect();
     let mut findings = Vec::new();
-    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+    for file in pages {
         let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         for (line, link) in links(&file.text) {
             let is_remote = link.contains("://") || link.starts_with("mailto:");
-            let path = link.split('#').next().unwrap_or_default();
-            if is_remote || path.is_empty() {
+            if is_remote {
                 continue;
             }
-            if !resolve(folder, path).is_some_and(|target| targets.contains(target.as_str())) {
+            let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match path {
+                "" => Some(file.path.clone()),
+                _ => resolve(folder, path),
+            };
+            let is_found = target.is_some_and(|target| {
+                let anchors = headings.get(target.as_str()).filter(|_| !anchor.is_empty());
+                targets.contains(target.as_str())
+                    && anchors.is_none_or(|anchors| anchors.contains(anchor))
+            });
+            if !is_found {
                 let what = format!("link `{link}` leads nowhere");
                 findings.push(file.finding(line, what, "correct it; links are relative"));
             }
         }
     }
     findings
+}
+
+/// Returns the anchors of the headings of a page, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut in_fence = false;
+    let mut anchors = BTreeSet::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_fence = !in_fence;
+        }
+        let heading = line.trim_start_matches('#');
+        if in_fence || heading.len() == line.len() || !heading.starts_with(' ') {
+            continue;
+        }
+        let anchor: String = heading
+            .trim()
+            .to_lowercase()
+            .chars()
+            .filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter))
+            .map(|letter| if letter == ' ' { '-' } else { letter })
+            .collect();
+        let numbered = (1..).map(|number| format!("{anchor}-{number}"));
+        let free = std::iter::once(anchor.clone()).chain(numbered).find(|it| !anchors.contains(it));
+        anchors.extend(free);
+    }
+    anchors
 }
 
 /// Returns targets of inline links and link definitions outside code, with their lines.
@@ -195,8 +261,46 @@ mod tests {
     }
 
     #[test]
+    fn a_rust_file_without_a_header_is_found() {
+        assert!(check_header(&file("a.rs", "//! Subject.\n")).is_empty());
+        assert!(check_header(&file("a.rs", "#!/usr/bin/env x\n//! Subject.\n")).is_empty());
+        assert_eq!(check_header(&file("a.rs", "use std::io;\n//! Subject.\n")).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_that_the_workflow_does_not_check_is_found() {
+        let member = |name: &str, manifest: &str| Crate {
+            name: name.to_owned(),
+            manifest: manifest.to_owned(),
+            ..Crate::default()
+        };
+        let crates = [
+            member("sabul-a", "transfer/a/Cargo.toml"),
+            member("sabul-b", "transfer/b/Cargo.toml"),
+            member("sabul-c", "lab/c/Cargo.toml"),
+        ];
+        let files = [file(".github/workflows/ci.yml", "env:\n  TRANSFER: -p sabul-a\n")];
+        let findings = check_workflow(&crates, &files);
+        assert_eq!(
+            findings.iter().map(|it| it.what.as_str()).collect::<Vec<_>>(),
+            ["TRANSFER lacks sabul-b"]
+        );
+    }
+
+    #[test]
+    fn a_link_to_a_heading_that_does_not_exist_is_found() {
+        let text = "# The `a` of b: one, two\n# Same\n# Same\n```\n# code\n```\n";
+        let anchors: Vec<String> = anchors(text).into_iter().collect();
+        assert_eq!(anchors, ["same", "same-1", "the-a-of-b-one-two"]);
+        let links = "# Here\n[a](#here) [b](#there)\n[c](b.md#same-1) [d](b.md#gone)\n";
+        let files = [file("a.md", links), file("b.md", text)];
+        let lines: Vec<usize> = check_links(&files).iter().map(|it| it.line).collect();
+        assert_eq!(lines, [2, 3]);
+    }
+
+    #[test]
     fn a_link_that_leads_nowhere_is_found() {
-        let text = "[a](b.md#part) [b](../c/) [c](https://example.org) [d](#here) `[e](gone.md)`\n\
+        let text = "# Here\n[a](b.md) [b](../c/) [c](https://example.org) [d](#here) `[e](gone.md)`\n\
             ```\n[f](gone.md)\n```\n[g](gone.md \"title\") [h](/b.md) [i](../../b.md)\n[j]: gone.rs\n";
         let files = [file("docs/a.md", text), file("docs/b.md", ""), file("c/d.rs", "")];
         let findings: Vec<(usize, String)> =
@@ -205,10 +309,10 @@ mod tests {
         assert_eq!(
             findings,
             [
-                (5, nowhere("gone.md")),
-                (5, nowhere("/b.md")),
-                (5, nowhere("../../b.md")),
-                (6, nowhere("gone.rs"))
+                (6, nowhere("gone.md")),
+                (6, nowhere("/b.md")),
+                (6, nowhere("../../b.md")),
+                (7, nowhere("gone.rs"))
             ]
         );
     }
