@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sabul::internal::ssh::Ports;
+use sabul::settings::MemoryBudget;
 use sabul_front::listen;
 use sabul_units::Rate;
 
@@ -193,7 +194,7 @@ pub(crate) struct ListenArgs {
     ///
     /// The default is a quarter of the available memory, at most 16 GiB.
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
-    pub(crate) memory: Option<usize>,
+    pub(crate) memory: Option<MemoryBudget>,
     /// Disconnect a peer after this many silent seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sabul::internal::Host;
 use sabul::internal::ssh::{self, Dialled, Order};
-use sabul::settings::{MemoryBudget, PathMemory};
+use sabul::settings::PathMemory;
 use sabul::{ConnectConfig, Listener, ListenerConfig, Service, Session, Ticket, TransferOptions};
 use sabul_units::Bytes;
 
@@ -115,7 +115,7 @@ impl ChannelArgs {
     }
 
     fn connect_config(&self, events: Option<&EventFile>) -> ConnectConfig {
-        let memory = self.memory.map_or_else(MemoryBudget::default, memory_budget);
+        let memory = self.memory.clone().unwrap_or_default();
         let timeouts = sabul::settings::Timeouts::default().with_silence(self.timeout);
         let events = events.map(EventFile::sink);
         let paths = if self.fresh { PathMemory::default() } else { paths::memory() };
@@ -127,11 +127,6 @@ impl ChannelArgs {
             .bind(self.bind.clone())
             .relay(self.relay)
     }
-}
-
-/// Returns the memory budget of `--memory`.
-pub(crate) fn memory_budget(bytes: usize) -> MemoryBudget {
-    MemoryBudget::new(Bytes(bytes as u64))
 }
 
 fn interrupted_early() -> CliError {

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use sabul::internal::{Bound, LISTENER_FILES_MIN, ssh};
-use sabul::settings::{Ceiling, Controllers, IntroducerConfig, MemoryBudget, SendPolicy, Via};
+use sabul::settings::{Ceiling, Controllers, IntroducerConfig, SendPolicy, Via};
 use sabul::{Listener, ListenerConfig, Service, Session, Ticket};
 use sabul_front::control_socket::{ControlSocket, Job};
 use sabul_front::lines::{LineBuilder, ServeEvent, ServedJson};
@@ -20,7 +20,6 @@ use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, INTERRUPTED};
 use crate::interrupt::{Early, Interrupt};
 use crate::keys::{self, Standing};
-use crate::options::memory_budget;
 use crate::sandbox::{self, Files, Kept, Sandbox};
 use crate::{block_on, control_socket, json, output, paths};
 
@@ -259,7 +258,7 @@ fn prepare(
     }
     let mut config = ListenerConfig::new(args.listen);
     config.advertise.clone_from(&args.advertise);
-    config.memory = args.memory.map_or_else(MemoryBudget::default, memory_budget);
+    config.memory = args.memory.clone().unwrap_or_default();
     config.timeouts = config.timeouts.with_silence(args.timeout);
     let events = args.events.as_deref().map(EventFile::create).transpose()?;
     config.events = events.as_ref().map(EventFile::sink);

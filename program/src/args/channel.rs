@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use sabul::settings::Carrier;
+use sabul::settings::{Carrier, MemoryBudget};
 
 use super::values::{ControllerName, parse_memory, parse_param, parse_timeout};
 
@@ -89,7 +89,7 @@ pub(crate) struct ChannelArgs {
     ///
     /// The default is a quarter of the available memory, at most 16 GiB.
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
-    pub(crate) memory: Option<usize>,
+    pub(crate) memory: Option<MemoryBudget>,
     /// Abort if the peer is silent for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,

@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use sabul::settings::MemoryBudget;
 use sabul_lab_cc::registry;
 
-use sabul_units::parse_bytes;
+use sabul_units::{Bytes, parse_bytes};
 
 /// Splits `KEY=VALUE`.
 pub(super) fn parse_param(text: &str) -> Result<(String, String), String> {
@@ -38,14 +39,9 @@ impl TypedValueParser for ControllerName {
     }
 }
 
-/// Parses an amount of memory in bytes.
-pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
-    let bytes = usize::try_from(parse_bytes(text)?).unwrap_or(usize::MAX);
-    let least = sabul::settings::MemoryBudget::BYTES_MIN;
-    if bytes < least {
-        return Err(format!("'{text}' is too little: {} MiB are needed at least", least >> 20));
-    }
-    Ok(bytes)
+/// Parses a memory budget in bytes.
+pub(super) fn parse_memory(text: &str) -> Result<MemoryBudget, String> {
+    MemoryBudget::new(Bytes(parse_bytes(text)?)).map_err(|error| error.to_string())
 }
 
 /// Parses a timeout in seconds.

@@ -13,6 +13,7 @@
 //!              While no transfer of a peer runs, there is memory for one, so the queue always advances.
 //! Not here:    how much an end needs (`channel/room.rs`, `channel.rs`).
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 mod line;
@@ -117,8 +118,8 @@ pub(crate) struct NoMemory {
     ends: usize,
 }
 
-impl std::fmt::Display for NoMemory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for NoMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes, lent, ends } = self;
         write!(
             f,
@@ -141,22 +142,45 @@ impl Default for MemoryBudget {
     /// Every call in a process returns the same budget.
     fn default() -> Self {
         static OF_PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
-        OF_PROCESS.get_or_init(|| Self::of(machine::share(machine::available()))).clone()
+        OF_PROCESS
+            .get_or_init(|| Self::of(machine::share(machine::available()).max(Self::BYTES_MIN)))
+            .clone()
     }
 }
+
+/// A memory budget below [`MemoryBudget::BYTES_MIN`] was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetTooSmall(pub Bytes);
+
+impl fmt::Display for BudgetTooSmall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(Bytes(bytes)) = self;
+        let least = MemoryBudget::BYTES_MIN >> 20;
+        write!(f, "a memory budget of {bytes} bytes is too small; give at least {least} MiB")
+    }
+}
+
+impl std::error::Error for BudgetTooSmall {}
 
 impl MemoryBudget {
     /// The smallest useful budget, in bytes.
     pub const BYTES_MIN: usize = 16 << 20;
 
-    /// Makes a budget of this size, at least [`Self::BYTES_MIN`].
-    pub fn new(size: Bytes) -> Self {
-        Self::of(usize::try_from(size.0).unwrap_or(usize::MAX))
+    /// Makes a budget of this size.
+    ///
+    /// # Errors
+    /// If the size is below [`Self::BYTES_MIN`].
+    pub fn new(size: Bytes) -> Result<Self, BudgetTooSmall> {
+        if size.0 < Self::BYTES_MIN as u64 {
+            return Err(BudgetTooSmall(size));
+        }
+        Ok(Self::of(usize::try_from(size.0).unwrap_or(usize::MAX)))
     }
 
-    /// As [`Self::new`].
+    /// As [`Self::new`], for sizes that were checked.
     pub(crate) fn of(bytes: usize) -> Self {
-        Self::with(bytes.max(Self::BYTES_MIN), None)
+        debug_assert!(bytes >= Self::BYTES_MIN, "{bytes} bytes are too few");
+        Self::with(bytes, None)
     }
 
     /// Makes a budget that lends exactly this size to each channel endpoint, without a total limit. For

@@ -2,7 +2,7 @@
 
 pub use sabul_udp::{SocketOptions, UdpError};
 
-pub use crate::budget::MemoryBudget;
+pub use crate::budget::{BudgetTooSmall, MemoryBudget};
 pub use crate::ceiling::Ceiling;
 pub use crate::config::{
     Carrier, Direction, IntroducerConfig, LossPolicy, MeasureLimit, ReportCarrier,

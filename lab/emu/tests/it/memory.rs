@@ -65,8 +65,10 @@ async fn all_back(budget: &MemoryBudget) {
 fn many_transfers_share_a_small_budget_and_all_finish() {
     run(async {
         let root = tempfile::tempdir().unwrap();
-        let (there, here) =
-            (MemoryBudget::new(Bytes(16 << 20)), MemoryBudget::new(Bytes(64 << 20)));
+        let (there, here) = (
+            MemoryBudget::new(Bytes(16 << 20)).unwrap(),
+            MemoryBudget::new(Bytes(64 << 20)).unwrap(),
+        );
         let (ticket, _) = serving(&there, root.path()).await;
         let mut sessions = Vec::new();
         let mut transfers = Vec::new();
@@ -106,8 +108,10 @@ fn many_transfers_share_a_small_budget_and_all_finish() {
 fn a_transfer_on_a_fast_long_path_gets_more_memory() {
     run(async {
         let root = tempfile::tempdir().unwrap();
-        let (there, here) =
-            (MemoryBudget::new(Bytes(512 << 20)), MemoryBudget::new(Bytes(512 << 20)));
+        let (there, here) = (
+            MemoryBudget::new(Bytes(512 << 20)).unwrap(),
+            MemoryBudget::new(Bytes(512 << 20)).unwrap(),
+        );
         let (ticket, target) = serving(&there, root.path()).await;
         // 200 Mb/s over 400 ms: 10 MB are in flight, and a channel starts with 4 MiB.
         let link = || {
@@ -142,8 +146,10 @@ fn a_transfer_on_a_fast_long_path_gets_more_memory() {
 fn interrupted_transfers_return_all_memory() {
     run(async {
         let (root, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (there, here) =
-            (MemoryBudget::new(Bytes(64 << 20)), MemoryBudget::new(Bytes(64 << 20)));
+        let (there, here) = (
+            MemoryBudget::new(Bytes(64 << 20)).unwrap(),
+            MemoryBudget::new(Bytes(64 << 20)).unwrap(),
+        );
         let (ticket, _) = serving(&there, root.path()).await;
         let path = from.path().join("file");
         fs::write(&path, vec![1; 4 * MIB]).unwrap();
@@ -176,8 +182,10 @@ fn interrupted_transfers_return_all_memory() {
 fn blocks_that_are_larger_than_the_memory_become_smaller() {
     run(async {
         let root = tempfile::tempdir().unwrap();
-        let (there, here) =
-            (MemoryBudget::new(Bytes(16 << 20)), MemoryBudget::new(Bytes(512 << 20)));
+        let (there, here) = (
+            MemoryBudget::new(Bytes(16 << 20)).unwrap(),
+            MemoryBudget::new(Bytes(512 << 20)).unwrap(),
+        );
         let (ticket, _) = serving(&there, root.path()).await;
         let session = connect(&ticket, with(&here)).await.unwrap();
         let limit = MeasureLimit::default().bytes(Bytes(20_000_000));
@@ -193,8 +201,10 @@ fn blocks_that_are_larger_than_the_memory_become_smaller() {
 fn transfers_beyond_the_memory_budget_wait_and_all_finish() {
     run(async {
         let root = tempfile::tempdir().unwrap();
-        let (there, here) =
-            (MemoryBudget::new(Bytes(16 << 20)), MemoryBudget::new(Bytes(512 << 20)));
+        let (there, here) = (
+            MemoryBudget::new(Bytes(16 << 20)).unwrap(),
+            MemoryBudget::new(Bytes(512 << 20)).unwrap(),
+        );
         let (ticket, _) = serving(&there, root.path()).await;
         let limit = MeasureLimit::default().bytes(Bytes(100_000));
         let slow = TransferOptions::default().rate_limit(Rate(1_000_000));

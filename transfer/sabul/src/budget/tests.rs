@@ -184,3 +184,11 @@ fn the_lent_total_equals_the_sum_of_all_loans() {
         assert_eq!((state.ends, state.accepted), (0, 0), "seed {seed}");
     }
 }
+
+#[test]
+fn a_budget_below_the_minimum_is_rejected() {
+    let least = MemoryBudget::BYTES_MIN as u64;
+    assert_eq!(MemoryBudget::new(Bytes(least)).unwrap().bytes() as u64, least);
+    let error = MemoryBudget::new(Bytes(least - 1)).unwrap_err().to_string();
+    assert!(error.contains("give at least 16 MiB"), "{error}");
+}
