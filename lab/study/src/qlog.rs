@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(found[1]["data"]["sabul"]["reasons"][0], "loss-epoch");
         assert_eq!(values(&qlog.records(line)).len(), 1, "the phase is the same");
         let timer =
-            r#"{"t_s":2,"source":"flow:a","event":"timer","timer":"expiry","why":"silent"}"#;
+            r#"{"t_s":2,"source":"flow:a","event":"timer","timer":"expiry","why":"no-feedback"}"#;
         let found = values(&qlog.records(timer));
         assert_eq!(found[0]["data"]["timer_type"], "pto");
         let drop = r#"{"t_s":2,"source":"link:l","event":"drop","way":"back","why":"full","packets":3,"flow":"a"}"#;

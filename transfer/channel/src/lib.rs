@@ -27,7 +27,7 @@ mod rtt;
 pub mod rules;
 mod sender;
 
-pub use fired::Fired;
+pub use fired::{Fired, FiredTimer};
 pub use flow_window::FlowWindow;
 pub use interval_set::IntervalSet;
 pub use receiver::{

@@ -29,7 +29,7 @@ use sabul_cc::RttEstimate;
 use sabul_units::{CongestionHeader, Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{Ack, DataHeader, Feedback, LossPolicy, MAX_RANGES, Mark, Nak, NumberRange};
 
-use crate::fired::{Fired, FiredLog};
+use crate::fired::{Fired, FiredLog, FiredTimer};
 use crate::reports::{RepeatRtt, ReportRule};
 use crate::rtt;
 use crate::rules::ReceiverRules;
@@ -268,7 +268,7 @@ impl Receiver {
         }
         self.stats.duplicates += u64::from(!self.data.note(seq));
         if self.due(ReceiverWait::Rules).is_some_and(|due| now >= due) {
-            self.fired.note(now, "rules", "due");
+            self.fired.note(now, FiredTimer::Rules);
         }
         if let Some((rules, mut context)) = self.rules(now) {
             rules.on_piece(&mut context, arrival.number, seq);
@@ -397,7 +397,7 @@ impl Receiver {
         let is_due = self.due(ReceiverWait::Ack).is_some_and(|due| now >= due);
         if explains || is_due {
             if is_due {
-                self.fired.note(now, "ack", "due");
+                self.fired.note(now, FiredTimer::Ack);
             }
             return Some(Feedback::Ack(self.ack(now)));
         }
@@ -409,7 +409,7 @@ impl Receiver {
         }
         // A SYN report follows the losses detected in the interval that it ends.
         let received = self.syn.next(now, self.stats.packets)?;
-        self.fired.note(now, "syn", "interval-over");
+        self.fired.note(now, FiredTimer::Syn);
         Some(Feedback::Syn { received })
     }
 
@@ -417,7 +417,7 @@ impl Receiver {
     fn run_timers(&mut self, now: Instant) {
         while let Some(missing) = self.numbers.next_lost(now, self.rtt.estimate) {
             if !missing.is_empty() {
-                self.fired.note(now, "gap", "open-too-long");
+                self.fired.note(now, FiredTimer::Gap);
             }
             for range in missing {
                 self.nak(range);
@@ -426,7 +426,7 @@ impl Receiver {
         while let Some((range, k)) = self.repeats.next(now) {
             let still: Vec<_> = self.data.missing().overlap(range).collect();
             if !still.is_empty() {
-                self.fired.note(now, "repeat", "still-missing");
+                self.fired.note(now, FiredTimer::Repeat);
             }
             for range in still {
                 self.report(now, range, k + 1);

@@ -111,6 +111,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
+    use sabul_channel::FiredTimer;
     use sabul_units::Span;
 
     use super::*;
@@ -123,10 +124,10 @@ mod tests {
         let start = Moment::now();
         let opened = start + Duration::from_millis(1500);
         let at = Instant::ZERO + Span::from_millis(250);
-        let fired = Fired { at, timer: "expiry", why: "silent" };
+        let fired = Fired { at, timer: FiredTimer::Expiry };
         sink.of_transfer(7).fired(opened, fired);
         let event = received.lock().unwrap()[0];
-        let rest = r#""event":"timer","timer":"expiry","why":"silent"}"#;
+        let rest = r#""event":"timer","timer":"expiry","why":"no-feedback"}"#;
         assert_eq!(event.to_json(), format!(r#"{{"t_s":0.250000,"source":"transfer:7",{rest}"#));
         let as_part = event.to_json_since(start, "flow:a").unwrap();
         assert_eq!(as_part, format!(r#"{{"t_s":1.750000,"source":"flow:a",{rest}"#));

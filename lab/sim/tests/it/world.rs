@@ -355,7 +355,17 @@ fn a_rate_decrease_is_explained_by_its_events() {
         assert!(lines[fall].contains(part), "{}", lines[fall]);
     }
     let delay = time(fall) - time(drop);
-    assert!((0.0..0.1).contains(&delay), "the loss is heard of within two round trips: {delay} s");
+    assert!((0.0..0.1).contains(&delay), "the loss is reported within two round trips: {delay} s");
+}
+
+#[test]
+fn the_manual_lists_the_words_of_every_timer() {
+    let manual = include_str!("../../../../docs/manual/events.md");
+    for (timer, why) in sabul_channel::FiredTimer::ALL.map(|timer| timer.words()) {
+        for word in [timer, why] {
+            assert!(manual.contains(&format!("`{word}`")), "{word}");
+        }
+    }
 }
 
 #[test]
@@ -370,9 +380,9 @@ fn timer_events_of_both_ends_are_recorded_with_their_cause() {
     assert_eq!(outcome.results, run(&scenario).results, "to listen changes nothing");
     for (timer, why) in [
         ("interval", "interval-over"),
-        ("expiry", "silent"),
+        ("expiry", "no-feedback"),
         ("ack", "due"),
-        ("gap", "open-too-long"),
+        ("gap", "missing-too-long"),
     ] {
         let columns = format!("\"event\":\"timer\",\"timer\":\"{timer}\",\"why\":\"{why}\"");
         let mine =

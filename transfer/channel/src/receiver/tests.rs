@@ -274,7 +274,7 @@ fn a_gap_event_is_recorded_only_for_a_gap_with_losses() {
     }
     assert_eq!(naks(&feedback(&mut receiver, 125)), [(5, 5)]);
     let fired: Vec<_> = std::iter::from_fn(|| receiver.next_fired()).map(|it| it.timer).collect();
-    assert_eq!(fired, ["gap", "ack"]);
+    assert_eq!(fired, [FiredTimer::Gap, FiredTimer::Ack]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use sabul_wire::LossPolicy;
 use super::ledger::PieceRange;
 use super::pace::PaceReference;
 use super::{Cause, DataPacket, Expiry, Sender, Transmit, WaitReason};
+use crate::fired::FiredTimer;
 use crate::marks::Marks;
 use crate::rules::Sending;
 
@@ -104,13 +105,13 @@ impl Sender {
 
     #[cold] // Once for hundreds of packets.
     fn run(&mut self, timer: Timer, now: Instant) {
-        let (name, why) = match timer {
-            Timer::Loss => ("loss", "held-losses"),
-            Timer::Interval => ("interval", "interval-over"),
-            Timer::Expiry => ("expiry", "silent"),
-            Timer::Ping => ("ping", "long-unheard"),
+        let fired = match timer {
+            Timer::Loss => FiredTimer::Loss,
+            Timer::Interval => FiredTimer::Interval,
+            Timer::Expiry => FiredTimer::Expiry,
+            Timer::Ping => FiredTimer::Ping,
         };
-        self.waits.fired.note(now, name, why);
+        self.waits.fired.note(now, fired);
         match timer {
             Timer::Loss => self.notify_loss(now),
             Timer::Interval => {

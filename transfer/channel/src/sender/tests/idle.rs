@@ -35,7 +35,7 @@ fn rate_control_stops_while_nothing_is_outstanding() {
         drain(&mut sender, at_ms(ms));
     }
     let fired = std::iter::from_fn(|| sender.next_fired()).map(|it| (it.at, it.timer));
-    assert_eq!(fired.collect::<Vec<_>>(), [(at_ms(10), "interval")]);
+    assert_eq!(fired.collect::<Vec<_>>(), [(at_ms(10), crate::FiredTimer::Interval)]);
     let ping = at_ms(505);
     let wait = Polled::Wait { until: Some(ping), because: WaitReason::Application };
     assert_eq!(sender.poll(at_ms(100)), wait);
