@@ -11,11 +11,11 @@
 //! States:      Unknown --seven points--> Known
 //!              Known --no points left, or half a minute without new points--> Unknown
 //! Invariants:  after Known, one further drain that leaves a queue is sufficient.
-//! Not here:    the window that is kept beside a rival (`cubic`).
+//! Not here:    the window that is kept beside a competitor (`cubic`).
 
 use sabul_units::{Instant, Span};
 
-/// Ours: points per drain or overflow, points from which a rival is known, most points, and their
+/// Ours: points per drain or overflow, points from which a competitor is known, most points, and their
 /// lifetime without new evidence.
 const EVIDENCE: u32 = 3;
 const EVIDENCE_CONFIRMED: u32 = 7;
@@ -28,7 +28,7 @@ const OVERFLOWS_WITHIN: Span = Span::from_secs(60);
 /// leave 0.4 instead of 0.7 of a share beside one CUBIC flow at 300 Mb/s × 37 ms, and change no run
 /// with many flows.
 const ABOVE_TIME: Span = Span::from_secs(2);
-/// Ours: points that remain when a rival is no longer known.
+/// Ours: points that remain when a competitor is no longer known.
 const EVIDENCE_RETAINED: u32 = 4;
 /// Ours: time after which all flows that joined a drain have filled the path again.
 const DRAINED: Span = Span::from_millis(1200);
@@ -79,7 +79,7 @@ impl CompetitorDetector {
         }
     }
 
-    /// Returns whether a rival is known.
+    /// Returns whether a competitor is known.
     pub(super) const fn is_detected(&self) -> bool {
         self.is_detected
     }

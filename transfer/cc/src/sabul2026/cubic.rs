@@ -18,7 +18,7 @@ pub(super) const BETA: f64 = 0.7;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Ours: loss above which Reno's window grows more slowly, in proportion. A window of two packets
 /// that grows by one packet per RTT loses one packet of six; TCP has timeouts there instead.
-const LOST_LIGHT: f64 = 0.005;
+const LOST_RENO_MAX: f64 = 0.005;
 /// [RFC9438 §4.4] Largest growth in one RTT.
 const TARGET_MAX: f64 = 1.5;
 /// Ours: least window in packets, four RTTs between two packets; TCP has timeouts there. With one
@@ -77,7 +77,7 @@ impl CubicWindow {
         }
         self.elapsed += if stretch > 1.0 { since / cube_root(stretch) } else { since };
         let alpha = if self.w_est >= self.prior { 1.0 } else { ALPHA };
-        let gentle = (LOST_LIGHT / lost.max(1e-9)).min(1.0);
+        let gentle = (LOST_RENO_MAX / lost.max(1e-9)).min(1.0);
         self.w_est += alpha * gentle * since / (rtt * stretch * stretch).max(1e-6);
         let x = self.elapsed - self.k;
         let curve = C * x * x * x + self.w_max;
@@ -101,7 +101,7 @@ impl CubicWindow {
 /// CUBIC window for cases in which the law cannot share the link.
 #[derive(Debug)]
 pub(super) struct Fallback {
-    /// Set while a rival is known, and while the window is bound.
+    /// Set while a competitor is known, and while the window is bound.
     pub(super) cubic: Option<CubicWindow>,
     /// CUBIC's window alone counts until this time: no queue can be seen, the law's queue does not
     /// fit, or loss is heavy.

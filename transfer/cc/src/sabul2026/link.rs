@@ -53,17 +53,17 @@ impl Link {
         self.trained > 0.0
     }
 
-    pub(super) const fn rate(&self) -> f64 {
-        self.trained.max(self.carried())
+    pub(super) const fn rate_pps(&self) -> f64 {
+        self.trained.max(self.carried_pps())
     }
 
     /// Returns the largest arrival rate of the last five to ten seconds.
-    pub(super) const fn carried(&self) -> f64 {
+    pub(super) const fn carried_pps(&self) -> f64 {
         self.fastest[0].max(self.fastest[1])
     }
 
     /// Returns the largest arrival rate of the last half to whole minute.
-    pub(super) const fn carried_before(&self) -> f64 {
+    pub(super) const fn carried_before_pps(&self) -> f64 {
         self.before[0].max(self.before[1])
     }
 
@@ -103,19 +103,19 @@ impl Share {
     /// Averages in an epoch that lasted `rtt` seconds.
     pub(super) fn note(&mut self, epoch: &Epoch, rtt: f64) {
         let average = |old: f64, weight: f64| {
-            if old > 0.0 { old + (epoch.rate - old) * weight.min(1.0) } else { epoch.rate }
+            if old > 0.0 { old + (epoch.rate_pps - old) * weight.min(1.0) } else { epoch.rate_pps }
         };
         self.rate = average(self.rate, epoch.packets / SHARE_PACKETS);
         self.lately = average(self.lately, rtt / SHARE_SECONDS);
     }
 
     /// Returns the average over 16 packets; an epoch with more packets replaces the average.
-    pub(super) const fn rate(&self) -> f64 {
+    pub(super) const fn rate_pps(&self) -> f64 {
         self.rate
     }
 
     /// Returns the average over a second.
-    pub(super) const fn lately(&self) -> f64 {
+    pub(super) const fn recent_pps(&self) -> f64 {
         self.lately
     }
 }
@@ -127,21 +127,23 @@ mod tests {
     #[test]
     fn rates_of_few_packets_are_averaged_and_rates_of_many_apply_at_once() {
         let epoch = |rate: f64, packets: f64| Epoch {
-            rate,
-            carried: rate,
+            rate_pps: rate,
+            carried_pps: rate,
             packets,
             lost: 0.0,
-            shortest: 0.1,
-            longest: 0.1,
+            shortest_s: 0.1,
+            longest_s: 0.1,
             is_limited: false,
         };
         let mut share = Share::new();
         share.note(&epoch(100.0, 4.0), 0.1);
         share.note(&epoch(200.0, 4.0), 0.1);
-        assert!((share.rate() - 125.0).abs() < 1e-9, "a quarter of 16 packets");
-        assert!((share.lately() - 110.0).abs() < 1e-9, "a tenth of a second");
+        assert!((share.rate_pps() - 125.0).abs() < 1e-9, "a quarter of 16 packets");
+        assert!((share.recent_pps() - 110.0).abs() < 1e-9, "a tenth of a second");
         share.note(&epoch(400.0, 16.0), 2.0);
-        assert!((share.rate() - 400.0).abs() < 1e-9 && (share.lately() - 400.0).abs() < 1e-9);
+        assert!(
+            (share.rate_pps() - 400.0).abs() < 1e-9 && (share.recent_pps() - 400.0).abs() < 1e-9
+        );
     }
 
     #[test]
@@ -150,11 +152,11 @@ mod tests {
         link.train(Some(1000.0), Instant::ZERO);
         let second = |n| Instant::ZERO + Span::from_secs(n);
         link.note(800.0, second(1));
-        assert!((link.rate() - 1000.0).abs() < 1e-9);
+        assert!((link.rate_pps() - 1000.0).abs() < 1e-9);
         link.note(1500.0, second(4));
         link.note(900.0, second(6));
-        assert!((link.rate() - 1500.0).abs() < 1e-9);
+        assert!((link.rate_pps() - 1500.0).abs() < 1e-9);
         link.note(900.0, second(12));
-        assert!((link.rate() - 1000.0).abs() < 1e-9);
+        assert!((link.rate_pps() - 1000.0).abs() < 1e-9);
     }
 }

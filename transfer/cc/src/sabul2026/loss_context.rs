@@ -20,21 +20,21 @@ const SHOWN_PACKETS: f64 = 4.0;
 impl Sabul2026 {
     /// Returns the circumstances that decide the meaning of this epoch's losses.
     pub(super) fn loss_context(&self, epoch: &Epoch, now: Instant) -> LossContext {
-        let (base, jitter, link) = (self.path.base(), self.path.jitter(), self.link.rate());
-        let queue_limit = self.losses.queue_limit(base);
+        let (base, jitter, link) = (self.path.base_s(), self.path.jitter_s(), self.link.rate_pps());
+        let queue_limit = self.losses.queue_limit_s(base);
         let shown = SHOWN_PACKETS / link.max(1.0);
         let peak = if queue_limit.is_finite() { queue_limit / 2.0 } else { base * PEAK_BASE_PART };
         let peak = peak.max(PEAK_JITTERS * jitter).max(shown);
-        let low = (self.omega() + self.theta() / 2.0).max(2.0 * jitter);
+        let low = (self.omega_s() + self.theta_s() / 2.0).max(2.0 * jitter);
         // Something else than the path may have held the flow back.
-        let sent = self.allowed() / (base + self.path.queue());
-        let rate = epoch.rate.max((1.0 - epoch.lost) * sent);
+        let sent = self.allowed() / (base + self.path.queue_s());
+        let rate = epoch.rate_pps.max((1.0 - epoch.lost) * sent);
         LossContext {
-            is_queued: self.path.queue() > low || epoch.longest - base > peak,
-            is_full: epoch.longest - base > FULL_PART * (self.path.peak() - base),
+            is_queued: self.path.queue_s() > low || epoch.longest_s - base > peak,
+            is_full: epoch.longest_s - base > FULL_PART * (self.path.peak_s() - base),
             may_be_few: self.link.is_trained() && rate * FEW >= (1.0 - epoch.lost) * link,
             is_bound: self.fallback.bound(now).is_some(),
-            shows_queues: self.path.longest_queue() > 1.25 * low + shown,
+            shows_queues: self.path.longest_queue_s() > 1.25 * low + shown,
         }
     }
 }

@@ -37,7 +37,7 @@ impl LossTest {
         Self {
             settles_left: self.settles_left - 1,
             lost: self.lost.max(epoch.lost),
-            rate: self.rate.max(epoch.rate),
+            rate: self.rate.max(epoch.rate_pps),
             ..self
         }
     }
@@ -46,46 +46,48 @@ impl LossTest {
 impl Sabul2026 {
     /// Starts a loss test: the flow sends less than the rate that arrives, for a given share of lost packets.
     pub(super) fn start_test(&mut self, lost: f64, epoch: &Epoch) {
-        let excess = (lost - self.losses.chance()).max(0.0);
-        self.state = State::Test(LossTest {
+        let excess = (lost - self.losses.random_loss()).max(0.0);
+        self.enter(State::Test(LossTest {
             settles_left: TEST_SETTLES,
             part: TEST_PART * (1.0 - excess),
             lost,
-            rate: epoch.rate,
-            base: self.path.base(),
-        });
+            rate: epoch.rate_pps,
+            base: self.path.base_s(),
+        }));
     }
 
     pub(super) fn end_test(&mut self, test: &LossTest, epoch: &Epoch, cx: &mut Context<'_>) {
         // If the base RTT falls at a lower rate, it contained a queue that other flows keep full.
-        let packet = 1.0 / self.link.rate().max(1.0);
-        let was_queue = test.base - self.path.base() > self.path.jitter().max(2.0 * packet);
+        let packet = 1.0 / self.link.rate_pps().max(1.0);
+        let was_queue = test.base - self.path.base_s() > self.path.jitter_s().max(2.0 * packet);
         match self.losses.judge(test.lost, epoch) {
             _ if was_queue => {
-                self.state = State::Cruise;
+                self.enter(State::Cruise);
                 self.on_congestion(epoch, false, cx);
             }
             Verdict::Open => {}
             Verdict::Chance => {
                 cx.log_reason(Reason::Own("losses-stay"));
-                self.state = State::Cruise;
+                self.enter(State::Cruise);
                 if self.losses.is_proven() {
                     self.fallback.bound_until = cx.now;
                 }
             }
-            Verdict::Ours if test.rate < ALONE_PART * self.link.rate() => {
-                self.state = State::Cruise;
+            Verdict::Ours if test.rate < ALONE_PART * self.link.rate_pps() => {
+                self.enter(State::Cruise);
                 self.on_congestion(epoch, false, cx);
             }
             Verdict::Ours => {
                 cx.log_reason(Reason::LossEpoch);
                 // The rate that arrived is a rate that the link carries.
-                let carried = test.rate * self.path.base();
-                self.set_window((self.window * test.part).max(carried.min(self.window)));
+                let carried = test.rate * self.path.base_s();
+                self.set_window(
+                    (self.window_packets * test.part).max(carried.min(self.window_packets)),
+                );
                 self.losses.note_overflow(epoch);
                 self.probing.schedule(cx);
                 self.headroom.wait(self.probing.at);
-                self.state = State::Cruise;
+                self.enter(State::Cruise);
             }
         }
     }

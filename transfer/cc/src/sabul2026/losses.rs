@@ -4,37 +4,37 @@
 //! empty; beside a standing queue, every loss beyond the random loss counts as congestion. An error
 //! among many flows is safe: all flows reduce, the queue empties, and then the random loss can be
 //! measured.
-//! Model:       chance  = average share lost in epochs with an empty queue
-//!              excess  = losses beyond chance and four deviations (of losses in pairs)
+//! Model:       random_loss  = average share lost in epochs with an empty queue
+//!              excess       = losses above random loss and four standard deviations; losses count in pairs
 //!              queue stands, longest recent queue    -> excess is congestion
-//!              losses bound the window               -> chance does not rise with slowly growing losses
-//!              queue stands, longer queue recently   -> up to a twentieth is chance, more is congestion
-//!              queue empty, path shows queues        -> up to a twentieth is chance
+//!              losses bound the window               -> random loss does not rise with slowly growing losses
+//!              queue stands, longer queue recently   -> up to a twentieth is random loss, more is congestion
+//!              queue empty, path shows queues        -> up to a twentieth is random loss
 //!              otherwise                             -> a test at a lower rate decides; among many flows, congestion
-//! Invariants:  0 <= chance <= [`CHANCE_MAX`]; `queue_limit` changes by congestion only.
+//! Invariants:  0 <= random_loss <= [`RANDOM_LOSS_MAX`]; `queue_limit` changes by congestion only.
 
 use sabul_units::{Instant, Span};
 
 use super::path::Epoch;
 
-/// Ours: packets over which chance is averaged, and the largest weight of one epoch.
+/// Ours: packets over which random loss is averaged, and the largest weight of one epoch.
 const PACKETS: f64 = 2000.0;
 const WEIGHT_MAX: f64 = 0.25;
 /// Ours: largest random loss that is assumed; more is always congestion.
-pub(super) const CHANCE_MAX: f64 = 0.5;
+pub(super) const RANDOM_LOSS_MAX: f64 = 0.5;
 /// Ours: packets over which recent loss is averaged.
 const RECENT_PACKETS: f64 = 500.0;
 /// Ours: deviations and packets beyond which losses are excess.
 const DEVIATIONS: f64 = 4.0;
 const EXCESS_MIN: f64 = 3.0;
 const QUEUED_EXCESS_MIN: f64 = 0.5;
-/// Ours: more loss counts as chance only after a test, and never among many flows or beside a
+/// Ours: more loss counts as random loss only after a test, and never among many flows or beside a
 /// queue: active queue management drops before a queue is full, and a flow that joins late takes a
 /// full queue for the base RTT.
 const LIGHT_MAX: f64 = 0.05;
-/// Ours: largest chance among many flows.
+/// Ours: largest random loss among many flows.
 const CROWD_MAX: f64 = 0.02;
-/// Ours: chance above which chance is tested again, and the interval of such tests.
+/// Ours: random loss above which random loss is tested again, and the interval of such tests.
 const RETEST_MIN: f64 = 0.005;
 const RETEST_INTERVAL: Span = Span::from_secs(10);
 /// Ours: losses that a test must be able to detect, and epochs after which a test ends undecided.
@@ -97,12 +97,12 @@ struct TestCounts {
 /// Loss statistics; see the module.
 #[derive(Debug)]
 pub(super) struct Losses {
-    chance: f64,
-    /// Packets averaged into chance so far.
+    random_loss: f64,
+    /// Packets averaged into random loss so far.
     learnt: f64,
     recent: f64,
     counts: TestCounts,
-    /// When chance is tested again.
+    /// When random loss is tested again.
     again_at: Instant,
     /// Longest RTT with a full queue, in seconds; not the queueing delay, because the base RTT may
     /// fall later.
@@ -117,7 +117,7 @@ impl Losses {
     pub(super) const fn new() -> Self {
         let counts = TestCounts { packets: 0.0, lost: 0.0, epochs: 0 };
         Self {
-            chance: 0.0,
+            random_loss: 0.0,
             learnt: 0.0,
             recent: 0.0,
             counts,
@@ -134,42 +134,43 @@ impl Losses {
     }
 
     /// Returns the share of packets that the path loses at random.
-    pub(super) const fn chance(&self) -> f64 {
-        self.chance
+    pub(super) const fn random_loss(&self) -> f64 {
+        self.random_loss
     }
 
     /// Returns the queueing delay of a full queue above this base RTT, in seconds; infinite before
     /// an overflow.
-    pub(super) fn queue_limit(&self, base: f64) -> f64 {
+    pub(super) fn queue_limit_s(&self, base: f64) -> f64 {
         (self.full - base).max(0.0)
     }
 
-    /// Returns the recent share of lost packets beyond chance.
+    /// Returns the recent share of lost packets beyond random loss.
     pub(super) fn recent(&self) -> f64 {
-        (self.recent - self.chance).max(0.0)
+        (self.recent - self.random_loss).max(0.0)
     }
 
     /// Processes an epoch; returns the meaning of its losses.
     pub(super) fn note(&mut self, epoch: &Epoch, context: &LossContext) -> Meaning {
-        self.full = self.full.max(epoch.shortest);
+        self.full = self.full.max(epoch.shortest_s);
         let weight = (epoch.packets / RECENT_PACKETS).min(WEIGHT_MAX);
         self.recent += (epoch.lost - self.recent) * weight;
         let may_be_few = context.may_be_few || self.is_proven;
         if !may_be_few {
-            self.chance = self.chance.min(CROWD_MAX);
+            self.random_loss = self.random_loss.min(CROWD_MAX);
         }
-        let excess = (epoch.lost - self.chance) * epoch.packets;
+        let excess = (epoch.lost - self.random_loss) * epoch.packets;
         // Beside a queue a single loss counts, as for a TCP flow.
         let least = if context.is_queued { QUEUED_EXCESS_MIN } else { EXCESS_MIN };
-        let is_excess = excess > (DEVIATIONS * deviation(self.chance, epoch.packets)).max(least);
-        if epoch.lost > CHANCE_MAX {
+        let is_excess =
+            excess > (DEVIATIONS * deviation(self.random_loss, epoch.packets)).max(least);
+        if epoch.lost > RANDOM_LOSS_MAX {
             return Meaning::Congestion;
         }
         if !is_excess {
             // Losses ended, so later losses have a beginning of their own.
             self.began = self.began.filter(|(_, lost)| self.recent > PROOF_LOST * lost);
             let is_kept = context.is_bound || (context.is_queued && context.is_full);
-            if !is_kept || epoch.lost < self.chance {
+            if !is_kept || epoch.lost < self.random_loss {
                 self.learn(epoch);
             }
             return Meaning::Random;
@@ -192,7 +193,7 @@ impl Losses {
 
     /// Compares losses without a queue with the losses at the rate where they began.
     fn prove(&mut self, epoch: &Epoch) {
-        let sent = epoch.rate / (1.0 - epoch.lost);
+        let sent = epoch.rate_pps / (1.0 - epoch.lost);
         let (rate, lost) = *self.began.get_or_insert((sent, epoch.lost));
         if sent > rate {
             self.began = Some((sent, epoch.lost));
@@ -203,28 +204,29 @@ impl Losses {
     fn learn(&mut self, epoch: &Epoch) {
         self.learnt = (self.learnt + epoch.packets).min(PACKETS);
         let weight = (epoch.packets / self.learnt).min(WEIGHT_MAX);
-        self.chance = (self.chance + (epoch.lost - self.chance) * weight).min(CHANCE_MAX);
+        self.random_loss =
+            (self.random_loss + (epoch.lost - self.random_loss) * weight).min(RANDOM_LOSS_MAX);
     }
 
     /// Records that a queue overflowed in this epoch.
     pub(super) fn note_overflow(&mut self, epoch: &Epoch) {
         self.full = if self.full.is_finite() {
-            (1.0 - FULL_WEIGHT) * self.full + FULL_WEIGHT * epoch.longest
+            (1.0 - FULL_WEIGHT) * self.full + FULL_WEIGHT * epoch.longest_s
         } else {
-            epoch.longest
+            epoch.longest_s
         };
     }
 
-    /// Returns whether all of chance must be tested again, because slowly growing losses are never
+    /// Returns whether all of random loss must be tested again, because slowly growing losses are never
     /// excess.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.chance > RETEST_MIN && now >= self.again_at
+        self.random_loss > RETEST_MIN && now >= self.again_at
     }
 
     /// Starts a test of all losses; returns the share lost before the test.
     pub(super) fn start_test_of_all(&mut self, epoch: &Epoch, now: Instant) -> f64 {
         self.start_test(now);
-        std::mem::take(&mut self.chance).max(epoch.lost)
+        std::mem::take(&mut self.random_loss).max(epoch.lost)
     }
 
     /// Starts a test.
@@ -239,16 +241,17 @@ impl Losses {
         counts.packets += epoch.packets;
         counts.lost += epoch.lost * epoch.packets;
         counts.epochs += 1;
-        let expected = (before - self.chance) * counts.packets;
-        let excess = counts.lost - self.chance * counts.packets;
+        let expected = (before - self.random_loss) * counts.packets;
+        let excess = counts.lost - self.random_loss * counts.packets;
         let is_sure = expected > (DEVIATIONS * deviation(before, counts.packets)).max(OBSERVED_MIN);
         if !is_sure && counts.epochs < EPOCHS_MAX && excess < expected / 2.0 {
             return Verdict::Open;
         }
-        // Too few losses for a test; counting them as chance costs little.
+        // Too few losses for a test; counting them as random loss costs little.
         let is_small = !is_sure && before < LIGHT_MAX;
         if is_small || excess > expected / 2.0 {
-            self.chance = (counts.lost / counts.packets.max(1.0)).clamp(self.chance, CHANCE_MAX);
+            self.random_loss =
+                (counts.lost / counts.packets.max(1.0)).clamp(self.random_loss, RANDOM_LOSS_MAX);
             return Verdict::Chance;
         }
         (self.began, self.is_proven) = (None, false);
@@ -276,12 +279,12 @@ mod tests {
 
     fn epoch(packets: f64, lost: f64) -> Epoch {
         Epoch {
-            rate: packets * 10.0,
-            carried: packets * 10.0,
+            rate_pps: packets * 10.0,
+            carried_pps: packets * 10.0,
             packets,
             lost,
-            shortest: 0.1,
-            longest: 0.12,
+            shortest_s: 0.1,
+            longest_s: 0.12,
             is_limited: false,
         }
     }
@@ -290,15 +293,15 @@ mod tests {
     fn loss_with_an_empty_queue_is_random_and_loss_with_a_queue_is_congestion() {
         let mut losses = Losses::new();
         assert_eq!(losses.note(&epoch(1000.0, 0.01), &EMPTY), Meaning::Random);
-        assert!((losses.chance() - 0.0025).abs() < 1e-9, "at most a quarter of the way");
+        assert!((losses.random_loss() - 0.0025).abs() < 1e-9, "at most a quarter of the way");
         (0..40)
             .for_each(|_| assert_eq!(losses.note(&epoch(1000.0, 0.01), &EMPTY), Meaning::Random));
-        assert!((losses.chance() - 0.01).abs() < 1e-4);
+        assert!((losses.random_loss() - 0.01).abs() < 1e-4);
         let full = LossContext { is_queued: true, is_full: true, ..EMPTY };
         // 10 + 4 × sqrt(2 × 10) = 28.
         assert_eq!(losses.note(&epoch(1000.0, 0.027), &full), Meaning::Random);
         assert_eq!(losses.note(&epoch(1000.0, 0.03), &full), Meaning::Congestion);
-        assert!((losses.chance() - 0.01).abs() < 1e-4, "a full queue teaches nothing");
+        assert!((losses.random_loss() - 0.01).abs() < 1e-4, "a full queue teaches nothing");
     }
 
     #[test]
@@ -356,11 +359,12 @@ mod tests {
 
     #[test]
     fn a_test_with_unchanged_loss_means_random_and_with_less_loss_congestion() {
-        for (rest, verdict, chance) in [(0.1, Verdict::Chance, 0.1), (0.0, Verdict::Ours, 0.0)] {
+        for (rest, verdict, random_loss) in [(0.1, Verdict::Chance, 0.1), (0.0, Verdict::Ours, 0.0)]
+        {
             let mut losses = Losses::new();
             losses.start_test(NOW);
             assert_eq!(losses.judge(0.1, &epoch(850.0, rest)), verdict);
-            assert!((losses.chance() - chance).abs() < 1e-9);
+            assert!((losses.random_loss() - random_loss).abs() < 1e-9);
         }
     }
 
@@ -373,6 +377,6 @@ mod tests {
         let later = NOW + Span::from_secs(10);
         assert!(losses.is_due(later));
         assert!((losses.start_test_of_all(&epoch(1000.0, 0.08), later) - 0.1).abs() < 1e-9);
-        assert!(losses.chance() < 1e-9 && !losses.is_due(later));
+        assert!(losses.random_loss() < 1e-9 && !losses.is_due(later));
     }
 }

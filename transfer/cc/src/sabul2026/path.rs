@@ -47,17 +47,17 @@ const FALLEN_MIN: f64 = 0.0012;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch {
     /// Arrival rate in packets a second.
-    pub(super) rate: f64,
+    pub(super) rate_pps: f64,
     /// The same packets over the time in which they left, if that was longer: packets that a
     /// machine delays and delivers at once arrive faster than any link.
-    pub(super) carried: f64,
+    pub(super) carried_pps: f64,
     /// Packets that arrived or were found lost.
     pub(super) packets: f64,
     /// Share of these packets that was lost.
     pub(super) lost: f64,
     /// Shortest and longest RTT in seconds.
-    pub(super) shortest: f64,
-    pub(super) longest: f64,
+    pub(super) shortest_s: f64,
+    pub(super) longest_s: f64,
     /// True if the application or room at either end limited the flow.
     pub(super) is_limited: bool,
 }
@@ -286,7 +286,7 @@ impl Path {
     }
 
     /// Returns the RTT of the empty path, in seconds; at least the resolution.
-    pub(super) fn base(&self) -> f64 {
+    pub(super) fn base_s(&self) -> f64 {
         self.base.least.unwrap_or(BASE_UNKNOWN).max(self.base.resolution)
     }
 
@@ -296,18 +296,18 @@ impl Path {
     }
 
     /// Returns the smallest RTT in seconds without the resolution; `None` before the first sample.
-    pub(super) const fn known_base(&self) -> Option<f64> {
+    pub(super) const fn known_base_s(&self) -> Option<f64> {
         self.base.least
     }
 
     /// Returns the standing queueing delay, in seconds.
-    pub(super) const fn queue(&self) -> f64 {
+    pub(super) const fn queue_s(&self) -> f64 {
         self.queues.newest
     }
 
     /// Returns the current queueing delay, in seconds.
-    pub(super) fn queue_now(&self) -> f64 {
-        let base = self.base();
+    pub(super) fn queue_now_s(&self) -> f64 {
+        let base = self.base_s();
         // A period's smallest RTT is stale where the RTT is much shorter than the period.
         let before =
             if MIN_PERIOD.as_secs_f64() <= 2.0 * base { self.spells.before } else { f64::INFINITY };
@@ -316,30 +316,30 @@ impl Path {
     }
 
     /// Returns the spread of the newest epoch's RTTs, in seconds.
-    pub(super) const fn lateness(&self) -> f64 {
+    pub(super) const fn lateness_s(&self) -> f64 {
         self.spread
     }
 
     /// Returns the longest time between two ACKs, in seconds: the ACK interval, or a recent longer
     /// time caused by a lost ACK, at most the base RTT.
-    pub(super) fn ack_interval(&self) -> f64 {
-        let base = self.base();
+    pub(super) fn ack_interval_s(&self) -> f64 {
+        let base = self.base_s();
         let interval = ack_interval(Span::from_secs_f64(base)).as_secs_f64();
         interval.max(self.acks.spacing().min(base))
     }
 
     /// Returns the longest delay of ACKs in a queue of the way back in the last epoch, in seconds.
-    pub(super) const fn longest_back(&self) -> f64 {
+    pub(super) const fn longest_back_s(&self) -> f64 {
         self.ways.longest()
     }
 
     /// Returns the RTT with the queue of the way back, as a multiple of the RTT without; at least 1.
     pub(super) fn stretch(&self) -> f64 {
-        1.0 + self.ways.standing() / (self.base() + self.queue())
+        1.0 + self.ways.standing() / (self.base_s() + self.queue_s())
     }
 
     /// Returns the jitter in seconds.
-    pub(super) const fn jitter(&self) -> f64 {
+    pub(super) const fn jitter_s(&self) -> f64 {
         self.jitter.average
     }
 
@@ -351,26 +351,26 @@ impl Path {
     }
 
     /// Returns the longest RTT of the last five to ten seconds.
-    pub(super) const fn peak(&self) -> f64 {
+    pub(super) const fn peak_s(&self) -> f64 {
         self.peaks.spells[0].max(self.peaks.spells[1])
     }
 
     /// Returns the longest queue in seconds that counts as empty for a probe; `packet` is the time
     /// of a packet on the link. A policer drops without a queue: if no recent RTT exceeds the base
     /// RTT by a quarter of a packet's time, delays below a packet's time do not count.
-    pub(super) fn empty_queue(&self, omega: f64, packet: f64) -> f64 {
-        let has_queue = self.peak() - self.base() > packet / 4.0;
+    pub(super) fn empty_queue_s(&self, omega: f64, packet: f64) -> f64 {
+        let has_queue = self.peak_s() - self.base_s() > packet / 4.0;
         1.5 * omega + if has_queue { 0.0 } else { packet }
     }
 
     /// Returns the longest queue of any epoch so far, in seconds.
-    pub(super) const fn longest_queue(&self) -> f64 {
+    pub(super) const fn longest_queue_s(&self) -> f64 {
         self.queues.longest
     }
 
     /// Returns the shortest queue of the last seconds, in seconds.
-    pub(super) fn least_queue(&self) -> f64 {
-        (self.lows.spells[0].min(self.lows.spells[1]) - self.base()).max(0.0)
+    pub(super) fn least_queue_s(&self) -> f64 {
+        (self.lows.spells[0].min(self.lows.spells[1]) - self.base_s()).max(0.0)
     }
 
     /// Starts to record the smallest RTT of a drain.
@@ -385,7 +385,7 @@ impl Path {
         if is_alone {
             self.ways.note_empty_forth();
         }
-        let base = self.base();
+        let base = self.base_s();
         if least <= base + self.jitter.average.max(base * HIGHER_PART) {
             self.higher = NONE_HIGHER;
         } else if least.is_finite() {
@@ -430,7 +430,7 @@ impl Path {
             (Some(last), Some(first)) => last.since(first),
             _ => Span::ZERO,
         };
-        let base = self.base();
+        let base = self.base_s();
         self.ways.end_epoch();
         let (least, most) = std::mem::replace(&mut self.rtts, NO_RTTS);
         self.queues.note((self.spells.take().unwrap_or(least) - base).max(0.0));
@@ -439,12 +439,12 @@ impl Path {
         let arrived = here.total.saturating_sub(began.total) as f64;
         let lost = here.lost.saturating_sub(began.lost) as f64;
         Some(Epoch {
-            rate: arrived / elapsed.as_secs_f64(),
-            carried: arrived / elapsed.max(leaving).as_secs_f64(),
+            rate_pps: arrived / elapsed.as_secs_f64(),
+            carried_pps: arrived / elapsed.max(leaving).as_secs_f64(),
             packets: arrived + lost,
             lost: lost / (arrived + lost).max(1.0),
-            shortest: least,
-            longest: most,
+            shortest_s: least,
+            longest_s: most,
             is_limited: std::mem::take(&mut self.is_limited),
         })
     }
@@ -488,11 +488,11 @@ mod tests {
     fn an_rtt_below_the_resolution_is_rounded_up_unless_losses_bind() {
         let mut path = Path::new();
         path.base.least = Some(16e-6);
-        assert!((path.base() - 16e-6).abs() < 1e-12);
+        assert!((path.base_s() - 16e-6).abs() < 1e-12);
         path.resolve(false);
-        assert!((path.base() - 250e-6).abs() < 1e-12);
-        assert_eq!(path.known_base(), Some(16e-6), "later flows compare the round trip itself");
+        assert!((path.base_s() - 250e-6).abs() < 1e-12);
+        assert_eq!(path.known_base_s(), Some(16e-6), "later flows compare the round trip itself");
         path.resolve(true);
-        assert!((path.base() - 16e-6).abs() < 1e-12);
+        assert!((path.base_s() - 16e-6).abs() < 1e-12);
     }
 }

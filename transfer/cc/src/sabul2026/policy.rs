@@ -72,13 +72,13 @@ impl PolicyGains {
     }
 
     /// Returns the queue that each further flow adds, in seconds; `fair` is the fair policy's.
-    pub(super) const fn theta(self, fair: f64) -> f64 {
-        if self.policy.yields() { fair * LOW_THETA_PART } else { fair }
+    pub(super) const fn theta_s(self, fair_s: f64) -> f64 {
+        if self.policy.yields() { fair_s * LOW_THETA_PART } else { fair_s }
     }
 
     /// Returns the queue that keeps the link busy, in seconds; `fair` is the fair policy's.
-    pub(super) const fn omega(self, fair: f64) -> f64 {
-        if self.policy.yields() { LOW_OMEGA } else { fair }
+    pub(super) const fn omega_s(self, fair_s: f64) -> f64 {
+        if self.policy.yields() { LOW_OMEGA } else { fair_s }
     }
 
     /// Returns the target queue beyond omega for `count` flows like this flow; `is_queued` is true

@@ -17,7 +17,7 @@ const PART_MAX: f64 = 0.5;
 const WAIT: Span = Span::from_secs(2);
 const WAIT_MORE_NS: u64 = 1_000_000_000;
 /// Ours: epochs in which a probe's packets spread over the RTT; the following epoch is measured.
-pub(super) const STABILIZE_EPOCHS: u32 = 2;
+pub(super) const SETTLE_EPOCHS: u32 = 2;
 
 /// Schedule of the next probe.
 #[derive(Debug)]
