@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn endless_remote_output_is_read_only_up_to_a_limit() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        for unit in [b'x', b'\n'] {
+        for unit in *b"x\n" {
             let text = vec![unit; 3 << 20];
             runtime.block_on(async {
                 let mut lines = Lines::new(&text[..]);
