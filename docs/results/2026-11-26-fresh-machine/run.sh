@@ -25,13 +25,21 @@ echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/99old-mirr
 rm -rf "$root/opt/sabul"
 git -c safe.directory='*' clone -q . "$root/opt/sabul"
 
-# A mount and process namespace of its own: all processes and mounts end with the script.
+# Mount and process namespaces of their own: all processes and mounts end with the script. The new root replaces the
+# old one, as in a container.
 exec unshare --mount --pid --fork --kill-child bash -euc '
     root=$1
+    mount --make-rprivate /
+    mount --bind "$root" "$root"
     mount -t proc proc "$root/proc"
     mount --rbind /sys "$root/sys"
     mount --rbind /dev "$root/dev"
-    exec chroot "$root" /usr/bin/env -i HOME=/opt LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "
+    mkdir -p "$root/old"
+    cd "$root"
+    pivot_root . old
+    cd /
+    umount -l /old
+    exec env -i HOME=/opt LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "
         cd /opt/sabul
         try() {
             echo \"\\\$ \$*\"
