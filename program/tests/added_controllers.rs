@@ -236,7 +236,7 @@ fn a_fault_fails_the_run_and_is_reported_in_one_line() {
             ("wild", "its on_ack panicked at"),
             ("wild", "added_controllers.rs"),
             ("wild", "two hundred"),
-            ("shut", "its on_ack left a window of no packets"),
+            ("shut", "its on_ack left a window of 0 packets"),
         ] {
             let folder = scenario(cc, "");
             let set = format!("flow.ours.transport={transport}");
@@ -269,7 +269,7 @@ fn a_faulty_run_of_a_sweep_does_not_stop_the_other_runs() {
 
 fn a_card_names_the_controller_at_fault() {
     let small = ["--seconds-per-flow", "2", "--set", "link.bottleneck.rate_mbps=3", "--quiet"];
-    for (cc, what) in [("wild", "two hundred"), ("shut", "a window of no packets")] {
+    for (cc, what) in [("wild", "two hundred"), ("shut", "a window of 0 packets")] {
         let output = run(program().args(["card", cc]).args(small));
         expect_fault(&output, cc, what);
         assert!(stderr(&output).contains(&format!("scenario '{cc} ")), "{}", stderr(&output));

@@ -7,7 +7,7 @@
 //!     headroom = B - 10^6 / P
 //!     inc      = max(10^ceil(log10(headroom × S × 8)) × 1.5e-6 / S, a floor)    packets/SYN
 //!     P        = P × SYN / (P × inc + SYN)
-//! A NAK may lengthen P by an eighth. The versions differ in the NAKs that do, and in the window.
+//! A NAK may lengthen P by an eighth. The versions differ in which NAKs lengthen P, and in the window.
 //! Invariants:  the decade is exact at every power of ten; 0 < P.
 //! Not here:    the times of ACKs, NAKs and expiries (`sabul-channel`).
 

@@ -91,7 +91,7 @@ fn assert_fault(transport: Transport, cc: &str, what: &str) {
 fn a_controller_fault_fails_the_run_on_either_transport() {
     for transport in [Transport::Sabul, Transport::Tcp] {
         assert_fault(transport, "wild", "its on_ack panicked: no such cell");
-        assert_fault(transport, "shut", "its on_ack left a window of no packets");
+        assert_fault(transport, "shut", "its on_ack left a window of 0 packets");
         assert_fault(transport, "asleep", "its on_ack left a hold");
         assert_fault(transport, "aimless", "its on_ack left no window");
         assert_fault(transport, "stillborn", "its build panicked: not today");

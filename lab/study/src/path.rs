@@ -70,7 +70,7 @@ pub enum QueueDiscipline {
 /// Requested properties of a path. Missing properties come from the preset, or from the default
 /// without a preset.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PathWishes {
+pub struct PathOverrides {
     /// Name of the preset to start from.
     pub preset: Option<String>,
     /// Rate in both directions.
@@ -172,37 +172,38 @@ pub fn find_preset(name: &str) -> Result<PathPreset, Error> {
 ///
 /// # Errors
 /// If no link can have these properties, or no preset has this name.
-pub fn plan(wishes: &PathWishes) -> Result<LinkPlan, Error> {
-    let (id, base) = match &wishes.preset {
+pub fn plan(overrides: &PathOverrides) -> Result<LinkPlan, Error> {
+    let (id, base) = match &overrides.preset {
         Some(name) => {
             let preset = find_preset(name)?;
             (preset.name, [preset.forward, preset.back])
         }
         None => ("path", [default_link()?, default_link()?]),
     };
-    let delay = wishes.delay.or_else(|| wishes.rtt.map(|rtt| rtt / 2));
+    let delay = overrides.delay.or_else(|| overrides.rtt.map(|rtt| rtt / 2));
     let delays = base.each_ref().map(|link| delay.unwrap_or_else(|| link.delay()));
     let rtt = delays[0] + delays[1];
     // A preset's queue is a number of packets, even if its rate or delay is overridden.
-    let queue = wishes.queue.or_else(|| wishes.preset.is_none().then_some(QueueSize::Bdp(1.0)));
-    let losses = [wishes.loss, wishes.loss_back.or(wishes.loss)];
+    let queue =
+        overrides.queue.or_else(|| overrides.preset.is_none().then_some(QueueSize::Bdp(1.0)));
+    let losses = [overrides.loss, overrides.loss_back.or(overrides.loss)];
     let build = |way: usize| {
         let link = &base[way];
-        let rate = wishes.rate.or_else(|| link.rate());
+        let rate = overrides.rate.or_else(|| link.rate());
         let mut builder = link
             .to_builder()
             .with_rate(rate)
             .with_delay(delays[way])
             .with_loss(losses[way].unwrap_or_else(|| link.loss()))
-            .with_jitter(wishes.jitter.unwrap_or_else(|| link.jitter()))
-            .with_mtu(wishes.mtu.or_else(|| link.mtu()));
+            .with_jitter(overrides.jitter.unwrap_or_else(|| link.jitter()))
+            .with_mtu(overrides.mtu.or_else(|| link.mtu()));
         if let (Some(queue), Some(rate)) = (queue, rate) {
             builder = builder.with_queue(queue.limit(rate, rtt));
         }
-        if let (Some(discipline), Some(rate)) = (wishes.discipline, rate) {
+        if let (Some(discipline), Some(rate)) = (overrides.discipline, rate) {
             builder = builder.with_discipline(discipline.for_rate(rate));
         }
-        if let Some(name) = &wishes.router {
+        if let Some(name) = &overrides.router {
             builder = builder.with_router(Some(RouterPlan::new(name)));
         }
         builder.build().map_err(|error| refusal(&error))
@@ -347,23 +348,23 @@ mod tests {
 
     /// Builds a path from options as on a command line.
     fn path(options: &[&str]) -> Result<LinkPlan, String> {
-        let mut wishes = PathWishes::default();
+        let mut overrides = PathOverrides::default();
         for option in options.chunks(2) {
             let [flag, value] = option else { panic!("{option:?}") };
             let in_flag = |error: String| format!("{flag}: {error}");
             match *flag {
-                "--preset" => wishes.preset = Some((*value).to_owned()),
-                "--rate" => wishes.rate = Some(value.parse().unwrap()),
-                "--delay" => wishes.delay = Some(parse_ms(value).map_err(in_flag)?),
-                "--rtt" => wishes.rtt = Some(parse_ms(value).map_err(in_flag)?),
-                "--loss" => wishes.loss = Some(parse_loss(value).map_err(in_flag)?),
-                "--loss-back" => wishes.loss_back = Some(parse_loss(value).map_err(in_flag)?),
-                "--queue" => wishes.queue = Some(parse_queue(value).map_err(in_flag)?),
-                "--jitter" => wishes.jitter = Some(parse_ms(value).map_err(in_flag)?),
-                "--router" => wishes.router = Some((*value).to_owned()),
-                "--mtu" => wishes.mtu = Some(value.parse().unwrap()),
+                "--preset" => overrides.preset = Some((*value).to_owned()),
+                "--rate" => overrides.rate = Some(value.parse().unwrap()),
+                "--delay" => overrides.delay = Some(parse_ms(value).map_err(in_flag)?),
+                "--rtt" => overrides.rtt = Some(parse_ms(value).map_err(in_flag)?),
+                "--loss" => overrides.loss = Some(parse_loss(value).map_err(in_flag)?),
+                "--loss-back" => overrides.loss_back = Some(parse_loss(value).map_err(in_flag)?),
+                "--queue" => overrides.queue = Some(parse_queue(value).map_err(in_flag)?),
+                "--jitter" => overrides.jitter = Some(parse_ms(value).map_err(in_flag)?),
+                "--router" => overrides.router = Some((*value).to_owned()),
+                "--mtu" => overrides.mtu = Some(value.parse().unwrap()),
                 "--discipline" => {
-                    wishes.discipline = Some(match *value {
+                    overrides.discipline = Some(match *value {
                         "droptail" => QueueDiscipline::DropTail,
                         "codel" => QueueDiscipline::Codel,
                         "fq-codel" => QueueDiscipline::FqCodel,
@@ -373,7 +374,7 @@ mod tests {
                 flag => panic!("{flag}"),
             }
         }
-        plan(&wishes).map_err(|error| error.to_string())
+        plan(&overrides).map_err(|error| error.to_string())
     }
 
     fn forward(options: &[&str]) -> LinkConfig {

@@ -5,7 +5,7 @@ use sabul_emu::shell::{FAR_ADDRESS, NEAR_ADDRESS, ShellOutcome};
 use sabul_net::{LinkConfig, LinkPlan, LinkSnapshot};
 use sabul_units::{Rate, Span};
 
-use crate::path::{self, PathWishes};
+use crate::path::{self, PathOverrides};
 use crate::{conversations, report};
 
 /// Most conversations in the summary.
@@ -22,12 +22,12 @@ const LATE_SHARE: u64 = 50;
 const LATE_FLOOR: Span = Span::from_micros(300);
 
 /// Returns the lines to print before the program starts.
-pub fn greeting(wishes: &PathWishes, link: &LinkPlan, is_far_empty: bool) -> Vec<String> {
+pub fn greeting(overrides: &PathOverrides, link: &LinkPlan, is_far_empty: bool) -> Vec<String> {
     let mut path = path::describe(link);
     if let Some(first) = path.first_mut() {
-        let name = match &wishes.preset {
+        let name = match &overrides.preset {
             Some(name) => format!("'{name}': "),
-            None if *wishes == PathWishes::default() => {
+            None if *overrides == PathOverrides::default() => {
                 "the default, as none was asked for: ".to_owned()
             }
             None => String::new(),
@@ -128,13 +128,13 @@ mod tests {
 
     use super::*;
 
-    fn link(args: &PathWishes) -> LinkPlan {
+    fn link(args: &PathOverrides) -> LinkPlan {
         path::plan(args).unwrap()
     }
 
     #[test]
     fn the_greeting_shows_path_hosts_and_how_to_exit_in_four_lines() {
-        let args = PathWishes::default();
+        let args = PathOverrides::default();
         let lines = greeting(&args, &link(&args), true);
         assert_eq!(lines.len(), 4, "{lines:?}");
         let text = lines.join("\n");
@@ -149,10 +149,11 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let args = PathWishes { preset: Some("satellite".to_owned()), ..PathWishes::default() };
+        let args =
+            PathOverrides { preset: Some("satellite".to_owned()), ..PathOverrides::default() };
         let text = greeting(&args, &link(&args), false).join("\n");
         assert!(text.contains("path 'satellite': 50 Mbit/s") && !text.contains("iperf3"), "{text}");
-        let args = PathWishes { rate: Some(Rate::from_mbps(10)), ..PathWishes::default() };
+        let args = PathOverrides { rate: Some(Rate::from_mbps(10)), ..PathOverrides::default() };
         let text = greeting(&args, &link(&args), true).join("\n");
         assert!(text.starts_with("path 10 Mbit/s, 50 ms one way, queue 83 packets"), "{text}");
     }
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_summary_shows_conversations_link_and_schedule() {
-        let plan = link(&PathWishes::default());
+        let plan = link(&PathOverrides::default());
         let text = summary(&plan, &outcome(40));
         for part in [
             "10.0.0.2:5201",
@@ -212,10 +213,10 @@ mod tests {
     #[test]
     fn schedule_lateness_is_reported_relative_to_path_rate_and_rtt() {
         let told = |mbps: u64, rtt_ms: u64, late_us| {
-            let args = PathWishes {
+            let args = PathOverrides {
                 rate: Some(Rate::from_mbps(mbps)),
                 rtt: Some(Span::from_millis(rtt_ms)),
-                ..PathWishes::default()
+                ..PathOverrides::default()
             };
             summary(&link(&args), &outcome(late_us))
         };
@@ -233,7 +234,7 @@ mod tests {
 
     #[test]
     fn an_idle_path_is_reported_as_idle() {
-        let plan = link(&PathWishes::default());
+        let plan = link(&PathOverrides::default());
         let nothing = ShellOutcome {
             code: 0,
             router: RouterSnapshot::default(),

@@ -145,7 +145,7 @@ pub(crate) struct CopyArgs {
     ///
     /// The unit is s, m, h or d; without a unit, seconds. Covers hosts that cannot be reached at
     /// the start, too.
-    #[arg(long, value_name = "TIME", value_parser = parse_patience)]
+    #[arg(long, value_name = "TIME", value_parser = parse_retry_time)]
     pub(crate) retry: Option<Duration>,
     /// Print one JSON document at the end (`sabul schema cp`).
     #[arg(long)]
@@ -228,7 +228,7 @@ Examples:
   sabul cp big.iso host: --report t.html      draw the transfer over time
   tar c photos | sabul cp - sabul://host:4850/photos.tar";
 
-fn parse_patience(text: &str) -> Result<Duration, String> {
+fn parse_retry_time(text: &str) -> Result<Duration, String> {
     let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
     let (number, unit) = units
         .into_iter()
@@ -249,8 +249,8 @@ mod tests {
 
     #[test]
     fn a_time_to_reconnect_is_parsed_with_its_unit() {
-        assert_eq!(parse_patience("90"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_patience("2d"), Ok(Duration::from_secs(172_800)));
-        assert!(parse_patience("0s").is_err() && parse_patience("1y").is_err());
+        assert_eq!(parse_retry_time("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_retry_time("2d"), Ok(Duration::from_secs(172_800)));
+        assert!(parse_retry_time("0s").is_err() && parse_retry_time("1y").is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use sabul_study::path::{self, PathWishes, QueueSize, parse_loss, parse_ms, parse_queue};
+use sabul_study::path::{self, PathOverrides, QueueSize, parse_loss, parse_ms, parse_queue};
 use sabul_units::{Probability, Rate, Span};
 
 use super::{OutputArgs, ScenarioArgs};
@@ -132,7 +132,7 @@ pub(crate) enum QueueDiscipline {
     Red,
 }
 
-impl From<PathArgs> for PathWishes {
+impl From<PathArgs> for PathOverrides {
     fn from(args: PathArgs) -> Self {
         let discipline = args.discipline.map(|discipline| match discipline {
             QueueDiscipline::DropTail => path::QueueDiscipline::DropTail,

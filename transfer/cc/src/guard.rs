@@ -171,7 +171,7 @@ impl Outputs {
         let hold = hold_until.map_or(Span::ZERO, |hold| hold.since(now));
         let seconds = |span: Span| span.as_secs_f64();
         if window == Some(Packets(0)) {
-            Some("left a window of no packets, with which nothing is ever sent".to_owned())
+            Some("left a window of 0 packets; the minimum is 1".to_owned())
         } else if constraints.window && window.is_none() {
             Some("left no window, but its family requires a window".to_owned())
         } else if gap.0 > longest {
@@ -180,7 +180,7 @@ impl Outputs {
             Some(format!("left a hold of {} s, in which nothing is sent", seconds(hold)))
         } else if !(INTERVAL_MIN..=PAUSE_MAX).contains(&self.syn_interval) {
             let given = seconds(self.syn_interval);
-            Some(format!("left an interval of {given} s; one has 10 us to 60 s"))
+            Some(format!("left an interval of {given} s; 10 us to 60 s are allowed"))
         } else if constraints.form.is_some_and(|form| form != self.form()) {
             Some("left congestion headers of another form than at first".to_owned())
         } else {

@@ -1,9 +1,9 @@
 //! Further TLS connections of a session: the connector dials them, and the listener assigns them to a transfer.
 //!
 //! Both ends export an identifier and a key from the control connection for each transfer. The first message of a
-//! further connection has the identifier, and a proof of the key over a value exported from that connection. So only
-//! the connector of the session can join, and a proof is valid on one connection. The connector commits later: it may
-//! find meanwhile that it needs no further connection.
+//! further connection has the identifier and a MAC with this key over a value exported from that connection. So only
+//! the connector of the session can join, and a MAC is valid on one connection. The connector confirms after
+//! dialling, because it may need no further connection by then.
 //! Invariants:  a transfer gets its connections once, when all of them have joined; each borrows the memory of a
 //!              session.
 

@@ -1,8 +1,8 @@
 //! Sessions of a listener whose control connection can be replaced, and the proof of a connector that replaces it.
 //!
 //! Both ends export an identifier and a key from the first connection of the session. The first message of a further
-//! TLS connection has the identifier and a number that grows with each attempt. The message also proves the key over
-//! a value exported from that connection. So only the connector of the session can replace the connection. A proof is
+//! TLS connection has the identifier and a number that grows with each attempt. The message also has a MAC with this
+//! key over a value exported from that connection. So only the connector of the session can replace it. A MAC is
 //! valid on one connection, and a late connection of an earlier attempt is refused.
 //! Not here:    the exchange after the proof, and the decision to dial (`control/connections.rs`).
 

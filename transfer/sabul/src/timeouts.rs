@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Timeouts after which a peer counts as gone.
 ///
 /// Time in which this process did not run, because it was stopped or the machine slept, does not count: queued messages
-/// of the peer are read first. Each end measures for itself. A laptop that sleeps for an hour finds its session alive
-/// if the other end has a timeout of more than an hour.
+/// of the peer are read first. Each end measures for itself. After an hour of suspend, the session continues if the
+/// timeout of the other end is longer than an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {

@@ -112,8 +112,8 @@ pub(crate) fn check_machines(file: &File) -> Vec<Finding> {
     asked
         .map(|found| {
             let at = found.get(0).map_or(0, |all| all.start());
-            let what = format!("a machine is asked by {}", &found[1]);
-            file.finding(line_of(&code, at), what, "let poll answer Polled, as ADR 21 has it")
+            let what = format!("{} polls a state machine", &found[1]);
+            file.finding(line_of(&code, at), what, "name it `poll` and return `Polled` (ADR 21)")
         })
         .collect()
 }

@@ -2,11 +2,11 @@
 //!
 //! Source: [SABUL §II-D] suggests a largest window of bandwidth × RTT, set by the application.
 //! Measuring both is ours; the window formula is UDT's [UDT4 ccc.cpp].
-//! Model, a the largest arrival rate of the last few RTTs, R the averaged RTT, at least SYN:
-//!     W = a × (R + SYN) + 16 packets
-//!     an increase leads at most to a, plus the increases of the time after which a reflects the rate
-//! While a queue grows, a is constant: packets in flight grow by at most a × SYN per RTT, which
-//! bounds the loss at an overflow.
+//! Model. `a` is the largest arrival rate of the last few RTTs. R is the averaged RTT, at least SYN.
+//!     W    = a × (R + SYN) + 16 packets
+//!     rate <= a + the increases of one feedback delay
+//! While a queue grows, `a` is constant. Packets in flight then grow by at most a × SYN per RTT,
+//! which bounds the loss at an overflow.
 //! Not here:    the rates (`sabul2003`), an unused rate (`unused`).
 
 use std::collections::VecDeque;

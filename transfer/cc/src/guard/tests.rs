@@ -106,7 +106,7 @@ fn assert_fault(first: u64, value: u64, word: &str) {
 #[test]
 fn limits_that_stop_or_overload_a_sender_are_faults() {
     let second = Span::from_secs(1).0;
-    assert_fault(0, 0, "a window of no packets");
+    assert_fault(0, 0, "a window of 0 packets");
     assert_fault(1, 0, "no window");
     assert_fault(2, 61 * second, "a gap of 61 s");
     assert_fault(2, u64::MAX, "a gap");

@@ -7,8 +7,8 @@ use sabul_units::{Bytes, Instant, Packets, Rate, Span};
 /// opens a window would put a millisecond of packets into the next queue at once.
 const BURST: Span = Span::from_millis(1);
 /// Ours: most lateness of the machine that is caught up, at twice the pace. Lateness beyond this is
-/// lost, else one queue would receive all of it at once. About as long as processors are commonly
-/// taken away.
+/// lost, else one queue would receive all of it at once. About the length of a time slice of the
+/// scheduler.
 const LATE: Span = Span::from_millis(10);
 
 /// Reference time from which a packet's gap counts.

@@ -1,10 +1,10 @@
 //! Load generator for your own server: crowds of honest clients, and hostile peers.
 //!
 //! ```text
-//! siege crowd TICKET BUSY IDLE BYTES     BUSY transfers of BYTES at once beside IDLE sessions; one line of JSON
-//! siege callers ADDR RATE SECONDS        RATE silent connections per second, held open
-//! siege garbage ADDR MBPS SECONDS        random datagrams to the UDP port
-//! siege sources|refused|told TICKET SECONDS   a ticket holder that repeats requests with too many sources,
+//! load_test crowd TICKET BUSY IDLE BYTES     BUSY transfers of BYTES at once beside IDLE sessions; one line of JSON
+//! load_test callers ADDR RATE SECONDS        RATE silent connections per second, held open
+//! load_test garbage ADDR MBPS SECONDS        random datagrams to the UDP port
+//! load_test sources|refused|told TICKET SECONDS   a ticket holder that repeats requests with too many sources,
 //!                                        requests whose refusals it does not read, or unrequested lists of failed
 //!                                        files
 //! ```
@@ -47,7 +47,7 @@ async fn main() {
         [mode @ ("sources" | "refused" | "told"), ticket, seconds] => {
             ticket_holder(mode, &read(ticket), seconds_from(seconds)).await;
         }
-        _ => eprintln!("see the first lines of examples/siege.rs"),
+        _ => eprintln!("see the first lines of examples/load_test.rs"),
     }
 }
 
@@ -191,7 +191,7 @@ async fn dial(ticket: &Ticket) -> Option<TlsStream<TcpStream>> {
     let mut stream = tls::connect(tcp, ticket.fingerprint()).await.ok()?;
     let exporter = tls::proof_exporter(&**stream.get_ref().1).ok()?;
     let proof = sabul::internal::ticket::proof(ticket.secret(), &exporter);
-    let software = "siege".to_owned();
+    let software = "load_test".to_owned();
     let hello = Message::Hello { version: CONTROL_VERSION, proof, suites: vec![1], software };
     say(&mut stream, &hello).await.then_some(stream)
 }
