@@ -153,6 +153,39 @@ if command -v script >/dev/null; then
         bash -c "ask '$sabul' cp big locked:third"
 fi
 
+# Copies between two other machines; both are this account, reached in two ways.
+check "a copy between two hosts runs at the source" 0 'verified, durable' "$sabul" cp far:big gated:between/
+same "the file is there" big "$work/home/between/big"
+check "its JSON is the document of a copy" 0 '"bytes":20000000,.*"exit":0,.*"schema":1' \
+    "$sabul" cp --again --json far:big gated:between/
+check "a tree between two hosts" 0 '50 files' "$sabul" cp -r far:there/tree gated:between/
+check "the trees are the same" 0 '' diff -r tree "$work/home/between/tree"
+check "a sync between two hosts finds nothing to do" 0 'nothing to copy' \
+    "$sabul" sync far:there/tree/ gated:between/tree/
+check "a pattern of the source runs at the destination" 0 '11 files' \
+    "$sabul" cp 'far:there/tree/sub/1*' gated:between/some/
+check "a destination that cannot be reached dials the source" 0 'dials the source now' \
+    "$sabul" cp far:big walled:between/dialled
+same "the file is there, too" big "$work/home/between/dialled"
+check "a missing source is named" 1 'missing' "$sabul" cp far:missing gated:between/
+check "a receipt is refused between two hosts" 2 'receipt is not supported' "$sabul" cp --receipt r far:big gated:x
+head -c 100000000 /dev/zero | tr '\0' 'x' >"$work/home/source"
+"$sabul" cp --bwlimit 160M far:source gated:between/slow >"$work/broken" 2>&1 &
+copy=$!
+for _ in $(seq 100); do
+    part=$(stat -c %s "$work/home"/between/slow.*.sabul-part 2>/dev/null || echo 0)
+    [ "$part" -gt 40000000 ] && break
+    sleep 0.1
+done
+kill -INT "$copy"
+code=0 && wait "$copy" || code=$?
+check "an interrupt reaches both hosts" 0 'interrupted' cat "$work/broken"
+[ "$code" -eq 130 ] || { failed=$((failed + 1)); echo "FAIL exit code $code after an interrupt"; }
+sleep 1
+check "neither end runs on" 1 '' pgrep -f "[-]-stdio"
+check "the same command resumes" 0 'resumed' "$sabul" cp far:source gated:between/slow
+same "the file is complete" "$work/home/source" "$work/home/between/slow"
+
 check "where only ssh answers, ssh carries the data" 0 'over ssh: no other port answers' "$sabul" cp big walled:up
 same "the file is there" big "$work/home/up"
 check "and back" 0 'over ssh' "$sabul" cp walled:up down

@@ -8,6 +8,7 @@ mod cp;
 mod files;
 mod first;
 mod foreign;
+mod given;
 mod introduction;
 mod keys;
 mod lab;
@@ -19,6 +20,7 @@ mod ssh;
 mod sync;
 mod values;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,6 +72,15 @@ pub(crate) fn command() -> clap::Command {
     let command = Cli::command();
     let template = first::template(&command);
     command.help_template(template)
+}
+
+/// Returns the flags of this process, as command `name`, without those named by their long names.
+pub(crate) fn given(name: &str, without: &[&str]) -> Vec<OsString> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let command = Cli::command();
+    let start = words.iter().position(|word| word == name).map_or(words.len(), |at| at + 1);
+    let found = command.find_subcommand(name);
+    found.map(|command| given::flags(command, &words[start..], without)).unwrap_or_default()
 }
 
 /// Parses the arguments of this process.

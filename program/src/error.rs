@@ -39,6 +39,11 @@ impl CliError {
         Self { end: End::Slow, message: message.into(), failure: None }
     }
 
+    /// Error of a lost connection.
+    pub(crate) fn lost(message: impl Into<String>) -> Self {
+        Self::of(ErrorKind::Unreachable, message)
+    }
+
     /// Error of an interrupted command.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::of(ErrorKind::Interrupt, message)

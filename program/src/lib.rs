@@ -13,6 +13,7 @@
 //! ```
 
 mod args;
+mod between;
 mod card;
 mod control_socket;
 mod cp;
@@ -107,11 +108,11 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Router(args) => router::run(args),
         Command::Cp(args) => {
             let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
-            block_on_at(level, cp::run(args))
+            block_on_at(level, between::run_or("cp", args, cp::run))
         }
         Command::Sync(args) => {
             let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
-            block_on_at(level, cp::sync(args))
+            block_on_at(level, between::run_or("sync", args, cp::sync))
         }
         Command::Apply(args) => {
             let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };

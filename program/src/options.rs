@@ -1,5 +1,6 @@
 //! Conversion of command line flags into library options, and connecting.
 
+use std::io::{BufRead as _, Read as _};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
@@ -15,9 +16,15 @@ use crate::events::EventFile;
 use crate::interrupt::Interrupt;
 use crate::{keys, paths};
 
+/// Ours: maximum length of a line with a ticket, in bytes; a ticket has at most 8192.
+const TICKET_LINE_MAX: u64 = 16 << 10;
+
 impl ChannelArgs {
     /// Reads the ticket file of `--ticket` or SABUL_TICKET_FILE.
     pub(crate) fn read_ticket(&self) -> Result<Ticket, CliError> {
+        if let Some(ticket) = &self.given_ticket {
+            return Ok(ticket.clone());
+        }
         let path: &Path = self.ticket.as_deref().ok_or_else(|| {
             CliError::usage(
                 "no ticket: give the server's ticket file with --ticket FILE or in the variable \
@@ -25,6 +32,23 @@ impl ChannelArgs {
             )
         })?;
         Ticket::read_file(path).map_err(|error| CliError::usage(error.to_string()))
+    }
+
+    /// Reads the ticket from the first line of standard input. The end of standard input later interrupts the command,
+    /// because the machine that started it is gone.
+    pub(crate) fn read_stdin(&mut self) -> Result<(), CliError> {
+        let mut line = String::new();
+        let mut input = std::io::stdin().lock().take(TICKET_LINE_MAX);
+        input.read_line(&mut line).map_err(|error| {
+            CliError::failed(format!("cannot read the ticket from standard input: {error}"))
+        })?;
+        let ticket = line.parse::<Ticket>().map_err(|error| CliError::usage(error.to_string()))?;
+        self.given_ticket = Some(ticket);
+        std::thread::spawn(|| {
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGINT);
+        });
+        Ok(())
     }
 
     /// Returns the name of the congestion controller: `--cc` if given, otherwise the default.
@@ -58,7 +82,8 @@ impl ChannelArgs {
         events: Option<&EventFile>,
     ) -> Result<Session, CliError> {
         let config = self.connect_config(events);
-        let by_key = self.ticket.is_none() || self.identity.is_some();
+        let has_ticket = self.ticket.is_some() || self.given_ticket.is_some();
+        let by_key = !has_ticket || self.identity.is_some();
         if let Some(host) = host.filter(|_| by_key) {
             let address = host.standing();
             let dialling = async {

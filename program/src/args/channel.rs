@@ -41,6 +41,9 @@ pub(crate) struct ChannelArgs {
     /// Key of receipts for copies between two directories of this machine.
     #[arg(skip)]
     pub(crate) signing: sabul::files::receipts::Signing,
+    /// Ticket that was read from standard input.
+    #[arg(skip)]
+    pub(crate) given_ticket: Option<sabul::Ticket>,
     /// Ticket file of the server.
     #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE", hide_env_values = true)]
     pub(crate) ticket: Option<PathBuf>,

@@ -73,10 +73,16 @@ pub(crate) struct CpArgs {
     pub(crate) foreign: ForeignArgs,
 }
 
+impl AsMut<CopyArgs> for CpArgs {
+    fn as_mut(&mut self) -> &mut CopyArgs {
+        &mut self.copy
+    }
+}
+
 /// Arguments of copies, shared by `sabul cp` and `sabul sync`.
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
-    /// Sources, then the destination; one side is remote.
+    /// Sources, then the destination; one side is remote, or both.
     ///
     /// Remote places are `[USER@]HOST:PATH` (through ssh) or `sabul://[HOST[:PORT]]/PATH` (a `sabul
     /// serve`). '-' is standard input or standard output.
@@ -167,6 +173,9 @@ pub(crate) struct CopyArgs {
     pub(crate) growing: bool,
     #[command(flatten)]
     pub(crate) receipt: ReceiptArgs,
+    /// Far end of a copy between two other machines: the ticket is read from standard input.
+    #[arg(long, hide = true)]
+    pub(crate) stdio: bool,
     /// Print errors only.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -203,6 +212,9 @@ existing data, so a changed source is detected and sent again from the first dif
 sides keep the data for a week; --no-resume starts again. With --retry the command itself \
 reconnects and resumes.
 
+If all places are remote, the source machine runs the copy and dials the destination. If it cannot reach the \
+destination, the destination dials the source. Data goes between the two machines, never through this one.
+
 A remote name that does not exist is used as a pattern: 'host:data/*.nc', in quotes.
 
 --exclude and --include are rules as in rsync. The first rule whose pattern matches decides; \
@@ -222,6 +234,7 @@ Examples:
   sabul cp big.iso host: --push               upload this program to a host without sabul
   sabul cp big.iso sabul://host:4850/ --ticket ticket
   sabul cp -r photos sabul://host:4850/archive/
+  sabul cp -r a:data b:data                   between two other machines
   sabul cp -rn --exclude '*.o' src host:      only show the steps
   sabul cp --retry 3d -r data sabul://host:4850/
   sabul cp sabul://host:4850/big.iso .

@@ -59,6 +59,12 @@ pub(crate) struct SyncArgs {
     pub(crate) copy: CopyArgs,
 }
 
+impl AsMut<CopyArgs> for SyncArgs {
+    fn as_mut(&mut self) -> &mut CopyArgs {
+        &mut self.copy
+    }
+}
+
 /// Arguments of `sabul apply`.
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = exit::below(APPLY_HELP, exit::LIST))]

@@ -340,7 +340,9 @@ fn usage_errors_exit_with_2_and_advice() {
     let url = bench.url("");
     for (arguments, part) in [
         (&["a", "b"][..], "both sides are local"),
-        (&[&url, &url], "both sides are remote"),
+        (&[&url, &url], "no ssh host runs the copy"),
+        (&["--receipt", "r", "h:a", "i:"], "--receipt is not supported"),
+        (&["h:a", "i:b", "j:"], "several hosts"),
         (&["a", ":path"], "HOST:PATH"),
         (&["--cc", "sabul2004", "a", &url], "sabul2003"),
         (&["--cc-param", "speed=9", "a", &url], "speed"),

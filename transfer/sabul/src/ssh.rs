@@ -33,7 +33,9 @@ pub(crate) mod parts {
     pub use super::answer::{Ports, bind, failed_line, ready_line, serve_input};
     pub use super::bridge::Bridge;
     pub use super::command::{Program, SplitError};
-    pub use super::dial::{Dialled, Order, connect};
+    pub use super::dial::{
+        Dialled, Order, RemoteCommand, StartedServer, connect, run, start_server,
+    };
     pub use super::observer::{NoObserver, UploadObserver};
     pub use super::push::Push;
 }

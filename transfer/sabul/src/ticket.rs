@@ -115,6 +115,13 @@ impl Ticket {
         self.introduction.as_ref()
     }
 
+    /// Returns the ticket with these addresses of the same listener.
+    pub(crate) fn with_addresses(mut self, addresses: Vec<String>) -> Self {
+        self.addresses = addresses;
+        self.addresses.truncate(MAX_ADDRESSES);
+        self
+    }
+
     /// The listener's addresses, each `host:port` or `[IPv6]:port`, in order of preference.
     pub fn addresses(&self) -> &[String] {
         &self.addresses

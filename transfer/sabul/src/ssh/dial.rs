@@ -75,11 +75,76 @@ pub struct Dialled {
 /// If ssh cannot run or cannot log in, sabul is missing there or does not start, its version
 /// differs, or its ports are unreachable.
 pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, Error> {
-    let upload = order.push.upload()?.map(Arc::new);
-    let pushed = upload.as_ref().map(|upload| upload.hash.as_str());
-    let path = order.remote_path.as_deref().unwrap_or_default();
-    let remote = script::remote(path, &order.ports.to_string(), pushed);
-    let mut child = order.program.command(&order.account, &remote).spawn().map_err(|error| {
+    let arguments = order.server_arguments();
+    Dialling::open(order, &arguments)?.run(config).await
+}
+
+/// A server on a host, without a session.
+#[derive(Debug)]
+pub struct StartedServer {
+    /// Ticket with the addresses of the host as its ssh connection and this machine name them.
+    pub ticket: Ticket,
+    /// The ssh process that keeps the server alive.
+    pub bridge: Bridge,
+}
+
+/// Starts a server on a host through ssh, for a connection from a third machine.
+///
+/// # Errors
+///
+/// As [`connect`], except for the ports.
+pub async fn start_server(order: &Order) -> Result<StartedServer, Error> {
+    let mut dialling = Dialling::open(order, &order.server_arguments())?;
+    let (resolved, ticket) =
+        tokio::join!(order.program.resolve(&order.account), dialling.greeting());
+    let ticket = ticket?;
+    let typed = order.account.rsplit('@').next().unwrap_or_default();
+    let host = resolved.as_ref().map_or(typed, |resolved| resolved.host.as_str());
+    let addresses = addresses(None, ticket.addresses(), host);
+    let Dialling { child, input, lines, .. } = dialling;
+    let bridge = Bridge { child, pipes: Pipes::Lines { input, lines } };
+    Ok(StartedServer { ticket: ticket.with_addresses(addresses), bridge })
+}
+
+/// A command of the program on a host.
+#[derive(Debug)]
+pub struct RemoteCommand {
+    /// The ssh process.
+    pub child: Child,
+    /// Standard input of the command; its end tells the command to stop.
+    pub input: ChildStdin,
+    /// Standard output of the command.
+    pub output: BufReader<ChildStdout>,
+}
+
+/// Runs the program on a host with these arguments. Its messages go to standard error.
+///
+/// # Errors
+///
+/// If ssh cannot run or cannot log in, or sabul is missing there.
+pub async fn run(order: &Order, arguments: &[String]) -> Result<RemoteCommand, Error> {
+    let mut dialling = Dialling::open(order, arguments)?;
+    dialling.find().await?;
+    let Dialling { child, input, lines, .. } = dialling;
+    Ok(RemoteCommand { child, input, output: lines.into_reader() })
+}
+
+impl Order {
+    /// Arguments of a server that ends with its standard input.
+    fn server_arguments(&self) -> Vec<String> {
+        let ports = self.ports.to_string();
+        ["serve", "--stdio", "--ports", &ports].map(str::to_owned).into()
+    }
+}
+
+impl<'a> Dialling<'a> {
+    /// Starts ssh with the program and these arguments.
+    fn open(order: &'a Order, arguments: &[String]) -> Result<Self, Error> {
+        let upload = order.push.upload()?.map(Arc::new);
+        let pushed = upload.as_ref().map(|upload| upload.hash.as_str());
+        let path = order.remote_path.as_deref().unwrap_or_default();
+        let remote = script::remote(path, pushed, arguments);
+        let mut child = order.program.command(&order.account, &remote).spawn().map_err(|error| {
         let name = order.program.name();
         let text = match error.kind() {
             io::ErrorKind::NotFound => format!(
@@ -89,12 +154,13 @@ pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, Er
         };
         ssh_error(ErrorKind::Request, &[SshSetting::Command], text)
     })?;
-    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(ssh_error(ErrorKind::Failure, &[], "ssh has no input and output"));
-    };
-    let messages = Messages::pass_on(child.stderr.take());
-    let lines = Lines::new(BufReader::new(output));
-    Dialling { order, upload, child, input, lines, messages, found: None }.run(config).await
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(ssh_error(ErrorKind::Failure, &[], "ssh has no input and output"));
+        };
+        let messages = Messages::pass_on(child.stderr.take());
+        let lines = Lines::new(BufReader::new(output));
+        Ok(Self { order, upload, child, input, lines, messages, found: None })
+    }
 }
 
 /// Connection in progress.
@@ -168,49 +234,73 @@ impl Dialling<'_> {
         Ok(Dialled { session, bridge })
     }
 
-    /// Processes the lines from the far end until it is ready.
-    async fn greeting(&mut self) -> Result<Ticket, Error> {
-        let account = &self.order.account;
-        loop {
-            match self.lines.next().await {
-                LineEvent::ProtocolLine(ProtocolLine::Found { path, version }) => {
-                    self.found = Some((path, version))
-                }
-                LineEvent::ProtocolLine(ProtocolLine::Wants { system, has_gzip }) => {
-                    self.send_program(&system, has_gzip).await?;
-                }
-                LineEvent::ProtocolLine(ProtocolLine::Ready { protocol, version, ticket }) => {
-                    if protocol != u32::from(CONTROL_VERSION) {
-                        return Err(self.skew(&format!("sabul {version}")));
-                    }
-                    return ticket.parse().map_err(|_| self.skew(&format!("sabul {version}")));
-                }
-                LineEvent::ProtocolLine(ProtocolLine::Missing { system, searched }) => {
-                    if !self.offer(&system).await? {
-                        return Err(missing(self.order, &system, &searched));
-                    }
-                }
-                LineEvent::ProtocolLine(ProtocolLine::Damaged { why }) => {
-                    let text = format!("the program uploaded to {account} cannot run there: {why}");
-                    return Err(ssh_error(ErrorKind::Destination, &[], text));
-                }
-                LineEvent::ProtocolLine(ProtocolLine::Failed { why }) => {
-                    return Err(ssh_error(ErrorKind::Failure, &[], format!("{account}: {why}")));
-                }
-                LineEvent::ProtocolLine(ProtocolLine::Unknown) => {
-                    return Err(self.skew("another version of sabul"));
-                }
-                LineEvent::TooMuch => {
-                    let text = format!(
-                        "{account} printed more than 1 MiB before sabul answered; {}; check what the start-up \
-                         files of the shell there print",
-                        self.lines.tail()
-                    );
-                    return Err(ssh_error(ErrorKind::Unreachable, &[], text));
-                }
-                LineEvent::End => return Err(self.ended().await),
+    /// Processes the lines from the far end until the program has started.
+    async fn find(&mut self) -> Result<(), Error> {
+        while self.found.is_none() {
+            if self.step().await?.is_some() {
+                return Err(self.skew("another version of sabul"));
             }
         }
+        match &self.found {
+            Some((_, version)) if *version != format!("sabul {}", self.order.version) => {
+                Err(self.skew(version))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Processes the lines from the far end until it is ready.
+    async fn greeting(&mut self) -> Result<Ticket, Error> {
+        loop {
+            if let Some(ticket) = self.step().await? {
+                return Ok(ticket);
+            }
+        }
+    }
+
+    /// Processes one line from the far end; returns the ticket of a server that is ready.
+    async fn step(&mut self) -> Result<Option<Ticket>, Error> {
+        let account = &self.order.account;
+        match self.lines.next().await {
+            LineEvent::ProtocolLine(ProtocolLine::Found { path, version }) => {
+                self.found = Some((path, version));
+            }
+            LineEvent::ProtocolLine(ProtocolLine::Wants { system, has_gzip }) => {
+                self.send_program(&system, has_gzip).await?;
+            }
+            LineEvent::ProtocolLine(ProtocolLine::Ready { protocol, version, ticket }) => {
+                if protocol != u32::from(CONTROL_VERSION) {
+                    return Err(self.skew(&format!("sabul {version}")));
+                }
+                let ticket = ticket.parse().map_err(|_| self.skew(&format!("sabul {version}")));
+                return ticket.map(Some);
+            }
+            LineEvent::ProtocolLine(ProtocolLine::Missing { system, searched }) => {
+                if !self.offer(&system).await? {
+                    return Err(missing(self.order, &system, &searched));
+                }
+            }
+            LineEvent::ProtocolLine(ProtocolLine::Damaged { why }) => {
+                let text = format!("the program uploaded to {account} cannot run there: {why}");
+                return Err(ssh_error(ErrorKind::Destination, &[], text));
+            }
+            LineEvent::ProtocolLine(ProtocolLine::Failed { why }) => {
+                return Err(ssh_error(ErrorKind::Failure, &[], format!("{account}: {why}")));
+            }
+            LineEvent::ProtocolLine(ProtocolLine::Unknown) => {
+                return Err(self.skew("another version of sabul"));
+            }
+            LineEvent::TooMuch => {
+                let text = format!(
+                    "{account} printed more than 1 MiB before sabul answered; {}; check what the start-up \
+                         files of the shell there print",
+                    self.lines.tail()
+                );
+                return Err(ssh_error(ErrorKind::Unreachable, &[], text));
+            }
+            LineEvent::End => return Err(self.ended().await),
+        }
+        Ok(None)
     }
 
     /// Offers to upload this program to a host that lacks it. Returns true after the user agreed

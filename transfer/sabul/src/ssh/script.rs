@@ -61,21 +61,23 @@ fn push() -> String {
     )
 }
 
-/// Returns the script that executes the program. `$2` is the range of ports.
-fn serve() -> String {
+/// Returns the script that executes the program with the arguments from `$3` on.
+fn execute() -> String {
     format!(
         "printf \"{MARK}found %s\\t%s\\n\" \"$f\" \"$(\"$f\" --version 2>&1 | head -n 1)\"; \
-         exec \"$f\" serve --stdio --ports \"$2\""
+         shift 2; exec \"$f\" \"$@\""
     )
 }
 
-/// Returns the whole command for the far end. `pushed` is the hash of a program to upload.
-pub(super) fn remote(path: &str, ports: &str, pushed: Option<&str>) -> String {
-    let get = if pushed.is_some() { "p \"$3\"".to_owned() } else { find() };
-    let script = format!("{}; {get}; {}", push(), serve());
+/// Returns the whole command for the far end, which runs the program with these arguments. `pushed` is the hash of a
+/// program to upload.
+pub(super) fn remote(path: &str, pushed: Option<&str>, arguments: &[String]) -> String {
+    let get = if pushed.is_some() { "p \"$2\"".to_owned() } else { find() };
+    let script = format!("{}; {get}; {}", push(), execute());
     let hash = pushed.unwrap_or_default();
-    let words = ["sh", "-c", &script, "sabul", path, ports, hash].map(quoted);
-    words.join(" ")
+    let words = ["sh", "-c", &script, "sabul", path, hash].into_iter();
+    let words = words.chain(arguments.iter().map(String::as_str)).map(quoted);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Quotes a word with single quotes, which every shell supports. `'` becomes `'\''`.
@@ -89,12 +91,18 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+
     use std::fs;
     use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
     use std::process::{Command, Output, Stdio};
+
+    /// Returns the command that starts a server.
+    fn remote(path: &str, ports: &str, pushed: Option<&str>) -> String {
+        let arguments = ["serve", "--stdio", "--ports", ports].map(str::to_owned);
+        super::remote(path, pushed, &arguments)
+    }
 
     /// Runs the command by a shell with its own home directory.
     fn run(home: &Path, command: &str, input: &[u8]) -> Output {
