@@ -8,7 +8,7 @@ use sabul_wire::control::{Failure, More};
 
 use super::entry_error::read_failure;
 use super::tree::Facts;
-use crate::disk::DiskFile;
+use crate::disk::ReadFile;
 
 /// Maximum memory for names of files with several links. Ours: a million names; beyond this, linked
 /// files are sent as separate files.
@@ -43,7 +43,7 @@ impl HardLinkIndex {
 
 /// Adds the extended attributes of a file or directory.
 pub(super) fn add_attributes(
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     path: &Path,
     more: &mut More,
 ) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use super::entry_error::{read_failure, write_failure};
 use super::selection::{Selected, Selection};
 use super::source::{SourceSet, Walk};
 use super::tree::{Tree, unreadable};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, ReadFile};
 use crate::root::{Kind, LinkTarget};
 
 /// Bytes of a file that are read at once.
@@ -169,7 +169,7 @@ impl ReceivedFiles {
 
 /// Reads a file from its start, up to `most` bytes. Returns the number of bytes.
 fn read_file(
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     path: &Path,
     most: Option<u64>,
     take: &mut Taker<'_>,

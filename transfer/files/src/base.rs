@@ -44,8 +44,8 @@ impl Base {
         Ok(Some(Self { file, ranges, copied: 0, hasher, hash: kept.hash }))
     }
 
-    /// Copies the ranges before offset `end` of the new file to the end of the part.
-    pub(super) fn copy(&mut self, part: &mut dyn DiskFile, end: u64) -> io::Result<()> {
+    /// Copies the ranges before offset `end` of the new file to their offsets in the part.
+    pub(super) fn copy(&mut self, part: &dyn DiskFile, end: u64) -> io::Result<()> {
         let mut buffer = Vec::new();
         while let Some(range) = self.ranges.get(self.copied).filter(|range| range.to < end) {
             let mut done = 0;
@@ -68,7 +68,7 @@ impl Base {
                 }
                 buffer.truncate(most);
                 self.hasher.update(&buffer);
-                write_all(part, &buffer)?;
+                part.write_all_at(&buffer, range.to + done)?;
                 done += buffer.len() as u64;
             }
             self.copied += 1;
@@ -107,16 +107,4 @@ pub(super) fn refuse_kept(
          copy the whole file"
     );
     Err(Failure::new(FailureCode::Refused, message).into())
-}
-
-fn write_all(part: &mut dyn DiskFile, mut content: &[u8]) -> io::Result<()> {
-    while !content.is_empty() {
-        match part.write(content) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => content = content.get(count..).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -21,7 +21,7 @@ use sabul_wire::control::{
 
 use super::entry_error::read_failure;
 use super::tree::{Tree, modified_ns, unreadable};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, ReadFile};
 use crate::root::{FileTime, Kind, Metadata};
 
 /// Minimum size of a file that is compared by chunks. Ours: at 1 Gb/s a smaller file is sent within an RTT of 67 ms.
@@ -39,7 +39,7 @@ const CHUNKS_KNOWN: usize = 2 << 20;
 /// A file of this machine that is compared with the peer's file of the same name.
 #[derive(Debug)]
 pub struct Chunked {
-    file: Box<dyn DiskFile>,
+    file: Box<dyn ReadFile>,
     path: Vec<u8>,
     end: ChunksEnd,
 }
@@ -345,7 +345,7 @@ fn rest<E>(mut next: impl FnMut() -> Result<Result<Chunk, ChunksEnd>, E>) -> Res
 
 /// BLAKE3 hash of these ranges of a file, as offsets and lengths, one after the other.
 pub(super) fn hash_of_ranges(
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     ranges: impl Iterator<Item = (u64, u64)>,
 ) -> io::Result<[u8; 32]> {
     let mut hasher = blake3::Hasher::new();
@@ -361,7 +361,7 @@ pub(super) fn hash_of_ranges(
 
 /// Reader of a file from an offset on.
 struct FileReader<'a> {
-    file: &'a dyn DiskFile,
+    file: &'a dyn ReadFile,
     at: u64,
     buffer: Vec<u8>,
 }

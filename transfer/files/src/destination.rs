@@ -33,7 +33,8 @@ use super::receive::{Commit, CommitResult, Left, Receiver, Sink};
 use crate::disk::{Disk, DiskFile};
 use crate::root::{RootDir, RootLink, RootPath};
 pub use place::Destination;
-use place::{Place, make_all};
+use place::Place;
+pub(super) use place::make_all;
 pub(super) use resume::ResumeIndex;
 
 /// Maximum memory in bytes of directories that wait for their metadata, except directories in use. Ours: beyond this,

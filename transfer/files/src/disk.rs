@@ -11,6 +11,7 @@ pub(crate) mod memory;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
@@ -187,8 +188,8 @@ pub struct Attributes {
     pub left: u32,
 }
 
-/// An open file or folder; independent of its name.
-pub trait DiskFile: Send + fmt::Debug {
+/// Content that can be read: an open file, or a version of an object.
+pub trait ReadFile: Send + fmt::Debug {
     /// The metadata of the file.
     ///
     /// # Errors
@@ -202,17 +203,63 @@ pub trait DiskFile: Send + fmt::Debug {
     /// As reported by the system.
     fn read_at(&self, into: &mut Vec<u8>, offset: u64) -> io::Result<usize>;
 
-    /// Writes some of the bytes at the current end; returns the number of bytes.
+    /// Flushes content and metadata of a file, or the names in a folder, to the disk.
     ///
     /// # Errors
-    /// As reported by the system.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// If any of it could not be written.
+    fn sync(&self) -> io::Result<()>;
 
-    /// Sets the length of the file to `offset` bytes and continues writing there.
+    /// The extended attributes that are copied.
     ///
     /// # Errors
     /// As reported by the system.
-    fn resume_at(&mut self, offset: u64) -> io::Result<()>;
+    fn attributes(&self) -> io::Result<Attributes> {
+        Ok(Attributes::default())
+    }
+
+    /// The data extents of a file of `size` bytes, at most
+    /// [`MAX_EXTENTS`](sabul_wire::control::MAX_EXTENTS). Returns `None` if the system reports no
+    /// holes.
+    ///
+    /// # Errors
+    /// As reported by the system.
+    fn data(&self, _size: u64) -> io::Result<Option<Vec<Extent>>> {
+        Ok(None)
+    }
+}
+
+/// An open file or folder; independent of its name.
+pub trait DiskFile: ReadFile {
+    /// Writes some of the bytes from this offset; returns the number of bytes.
+    ///
+    /// # Errors
+    /// As reported by the system.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all bytes from this offset.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write_at(bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    bytes = bytes.get(count..).unwrap_or_default();
+                    offset += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the length of the file in bytes.
+    ///
+    /// # Errors
+    /// As reported by the system.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
 
     /// Free space on the file system, in bytes.
     ///
@@ -259,14 +306,6 @@ pub trait DiskFile: Send + fmt::Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The extended attributes that are copied.
-    ///
-    /// # Errors
-    /// As reported by the system.
-    fn attributes(&self) -> io::Result<Attributes> {
-        Ok(Attributes::default())
-    }
-
     /// Sets an extended attribute.
     ///
     /// # Errors
@@ -274,22 +313,6 @@ pub trait DiskFile: Send + fmt::Debug {
     fn set_attribute(&self, _attribute: &Attribute) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
-
-    /// The data extents of a file of `size` bytes, at most
-    /// [`MAX_EXTENTS`](sabul_wire::control::MAX_EXTENTS). Returns `None` if the system reports no
-    /// holes.
-    ///
-    /// # Errors
-    /// As reported by the system.
-    fn data(&self, _size: u64) -> io::Result<Option<Vec<Extent>>> {
-        Ok(None)
-    }
-
-    /// Flushes content and metadata of a file, or the names in a folder, to the disk.
-    ///
-    /// # Errors
-    /// If any of it could not be written.
-    fn sync(&self) -> io::Result<()>;
 
     /// Flushes the whole file system to the disk.
     ///
@@ -402,7 +425,7 @@ impl Disk for RootDir {
     }
 }
 
-impl DiskFile for File {
+impl ReadFile for File {
     fn metadata(&self) -> io::Result<Metadata> {
         Metadata::of(self)
     }
@@ -412,13 +435,26 @@ impl DiskFile for File {
         Ok(rustix::io::pread(self, spare_capacity(into), offset)?)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::Write::write(self, bytes)
+    fn sync(&self) -> io::Result<()> {
+        self.sync_all()
     }
 
-    fn resume_at(&mut self, offset: u64) -> io::Result<()> {
-        self.set_len(offset)?;
-        io::Seek::seek(self, io::SeekFrom::Start(offset)).map(drop)
+    fn attributes(&self) -> io::Result<Attributes> {
+        extra::attributes(self)
+    }
+
+    fn data(&self, size: u64) -> io::Result<Option<Vec<Extent>>> {
+        extra::data(self, size)
+    }
+}
+
+impl DiskFile for File {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(self, bytes, offset)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -456,20 +492,8 @@ impl DiskFile for File {
         Ok(rustix::fs::fchown(self, user, group)?)
     }
 
-    fn attributes(&self) -> io::Result<Attributes> {
-        extra::attributes(self)
-    }
-
     fn set_attribute(&self, attribute: &Attribute) -> io::Result<()> {
         extra::set_attribute(self, attribute)
-    }
-
-    fn data(&self, size: u64) -> io::Result<Option<Vec<Extent>>> {
-        extra::data(self, size)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.sync_all()
     }
 
     fn sync_file_system(&self) -> io::Result<()> {
@@ -580,7 +604,7 @@ mod tests {
     fn a_failed_system_flush_is_an_error() {
         let file = cannot_be_flushed(&std::env::temp_dir().display().to_string()).unwrap();
         let refused = Some(Errno::BADF.raw_os_error());
-        assert_eq!(DiskFile::sync(&file).unwrap_err().raw_os_error(), refused);
+        assert_eq!(ReadFile::sync(&file).unwrap_err().raw_os_error(), refused);
         // A tmpfs is flushed as a whole.
         let Some(file) = cannot_be_flushed("/dev/shm") else {
             println!("SKIPPED the flush of a whole file system: no tmpfs at /dev/shm");

@@ -115,8 +115,11 @@ impl EntryError {
     }
 }
 
-/// Failure of reading a source.
+/// Failure of reading a source. A failure of a store is returned as it is.
 pub(super) fn read_failure(path: &[u8], error: &io::Error) -> Failure {
+    if let Some(failure) = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>()) {
+        return failure.clone();
+    }
     let code = match error.kind() {
         io::ErrorKind::NotFound => FailureCode::NotFound,
         _ => FailureCode::Unreadable,

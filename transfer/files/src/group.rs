@@ -487,7 +487,7 @@ impl FlushBatch {
 }
 
 /// Renames a complete file, unless the target is another file of this transfer.
-fn give_name(
+pub(super) fn give_name(
     disk: &dyn Disk,
     part: &mut Part,
     is_own: impl Fn(FileId) -> bool,
@@ -508,6 +508,21 @@ pub(super) fn comes_twice(target: &RootPath) -> Failure {
          one of the two sources"
     );
     Failure::new(FailureCode::Unwritable, message)
+}
+
+/// Flushes the name of a file, and the names of the `made` folders above.
+pub(super) fn sync_named(
+    disk: &dyn Disk,
+    target: &RootPath,
+    made: usize,
+) -> Result<(), EntryError> {
+    let mut folder = target.parent();
+    for _ in 0..=made {
+        let Some(path) = folder else { break };
+        sync_folder(disk, &path, Unflushed { device: 0, is_changed: true })?;
+        folder = path.parent();
+    }
+    Ok(())
 }
 
 fn sync_folder(disk: &dyn Disk, folder: &RootPath, unflushed: Unflushed) -> Result<(), EntryError> {

@@ -8,7 +8,7 @@ use sabul_wire::control::{Checkpoint, Held, Whole};
 use tracing::debug;
 
 use super::prefix::hash_of;
-use crate::disk::DiskFile;
+use crate::disk::ReadFile;
 
 /// Files of up to this size are reported by hash instead of name. Ours: reading a changed file
 /// again costs little, and there may be millions of such files.
@@ -116,7 +116,7 @@ impl Have {
 
 /// Reads a complete small file; returns its checkpoint if the hash begins with `content`.
 pub(super) fn same_whole(
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     layout: &Layout,
     size: u64,
     content: [u8; 8],

@@ -234,7 +234,8 @@ struct Open {
     id: FileId,
     file: Box<dyn DiskFile>,
     check: [u8; CHECK],
-    /// Length when this transfer took over the journal.
+    /// Current length; below, length when this transfer took over the journal.
+    length: u64,
     length_before: u64,
     /// The name of the journal is on the disk.
     has_name: bool,
@@ -333,7 +334,7 @@ impl Journal {
         visit: &mut impl FnMut(usize, Record),
     ) -> Result<(), Box<dyn std::error::Error>> {
         let path = self.path(slot)?;
-        let mut file = match self.disk.open_file(&path) {
+        let file = match self.disk.open_file(&path) {
             Err(error) if error.is_not_found() => return Ok(()),
             result => result?,
         };
@@ -370,12 +371,13 @@ impl Journal {
         if length < found.size {
             info!(journal = %path, "the journal of an earlier transfer is damaged; entries before the damage are used");
         }
-        file.resume_at(length)?;
+        file.set_len(length)?;
         self.open.push(Open {
             path,
             id: found.id,
             file,
             check,
+            length,
             length_before: length,
             has_name: false,
         });
@@ -432,6 +434,7 @@ impl Journal {
                     id,
                     file,
                     check: [0; CHECK],
+                    length: 0,
                     length_before: 0,
                     has_name: false,
                 });
@@ -442,15 +445,9 @@ impl Journal {
 
     fn write(&mut self) -> io::Result<()> {
         let Some(open) = self.open.first_mut() else { return Ok(()) };
-        let mut rest = &std::mem::take(&mut self.pending)[..];
-        while !rest.is_empty() {
-            match open.file.write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let records = std::mem::take(&mut self.pending);
+        open.file.write_all_at(&records, open.length)?;
+        open.length += records.len() as u64;
         Ok(())
     }
 
@@ -500,9 +497,9 @@ impl Journal {
     pub(super) fn finish(&mut self, is_wanted: &[bool]) {
         self.pending = Vec::new();
         self.is_broken = true;
-        for (at, mut open) in self.open.drain(..).enumerate() {
+        for (at, open) in self.open.drain(..).enumerate() {
             if is_wanted.get(at).copied().unwrap_or(false) {
-                let _ = open.file.resume_at(open.length_before);
+                let _ = open.file.set_len(open.length_before);
                 continue;
             }
             let is_ours = self.disk.stat(&open.path, LinkTarget::Itself);

@@ -38,6 +38,7 @@ mod selection;
 mod send;
 mod source;
 mod stdin;
+pub mod store;
 mod stream;
 mod system;
 mod tree;

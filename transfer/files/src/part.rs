@@ -251,11 +251,11 @@ impl Part {
     pub(super) fn resume_from(&mut self, checkpoints: Vec<Checkpoint>) -> Result<(), EntryError> {
         let offset = checkpoints.last().map_or(0, |checkpoint| checkpoint.bytes);
         let fail = |error: io::Error| entry_error(self.target.as_bytes(), &error);
-        if let Some(file) = &mut self.file {
-            file.resume_at(self.layout.reach(offset)).map_err(fail)?;
+        if let Some(file) = &self.file {
+            file.set_len(self.layout.reach(offset)).map_err(fail)?;
             if self.layout.has_holes() {
                 // The range up to the next data becomes a hole again.
-                file.resume_at(self.layout.place(offset).0).map_err(fail)?;
+                file.set_len(self.layout.place(offset).0).map_err(fail)?;
             }
         }
         (self.written, self.reserved, self.handed_over) = (offset, offset, offset);
@@ -370,10 +370,10 @@ impl Part {
         self.reserve(end)?;
         self.read_prefix(content.len() as u64)?;
         while !content.is_empty() {
-            let (_, run) = self.layout.place(self.written);
+            let (place, run) = self.layout.place(self.written);
             let now = usize::try_from(run).map_or(content.len(), |run| run.min(content.len()));
-            let result = match &mut self.file {
-                Some(file) => file.write(&content[..now]),
+            let result = match &self.file {
+                Some(file) => file.write_at(&content[..now], place),
                 None => Err(io::ErrorKind::NotConnected.into()),
             };
             match result {
@@ -402,15 +402,29 @@ impl Part {
         Ok(())
     }
 
-    /// Moves to the file offset of the next byte; a hole remains in between, and the file gets its correct length.
+    /// Writes bytes at a file offset, in any order. Not for parts that are appended to.
+    pub(super) fn write_at(&self, content: &[u8], offset: u64) -> Result<(), EntryError> {
+        let Some(file) = &self.file else {
+            return Err(self.entry_error(&io::ErrorKind::NotConnected.into()));
+        };
+        file.write_all_at(content, offset).map_err(|error| self.entry_error(&error))
+    }
+
+    /// Sets the length of the file in bytes.
+    pub(super) fn set_len(&self, bytes: u64) -> Result<(), EntryError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.set_len(bytes).map_err(|error| self.entry_error(&error))
+    }
+
+    /// Extends the file to the offset of the next byte; a hole remains in between, and the file gets its correct length.
     fn leave_hole(&mut self) -> Result<(), EntryError> {
         let (place, _) = self.layout.place(self.written);
-        match (&mut self.file, &mut self.base) {
+        match (&self.file, &mut self.base) {
             (Some(file), Some(base)) => base
-                .copy(&mut **file, place)
+                .copy(&**file, place)
                 .map_err(|error| entry_error(self.target.as_bytes(), &error)),
             (Some(file), None) if self.layout.has_holes() => {
-                file.resume_at(place).map_err(|error| entry_error(self.target.as_bytes(), &error))
+                file.set_len(place).map_err(|error| entry_error(self.target.as_bytes(), &error))
             }
             _ => Ok(()),
         }

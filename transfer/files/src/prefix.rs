@@ -10,7 +10,7 @@ use std::io;
 use sabul_content::{CHUNK, Layout, Tree};
 use sabul_wire::control::Checkpoint;
 
-use crate::disk::DiskFile;
+use crate::disk::ReadFile;
 
 /// Read size in bytes.
 const READ_BYTES: usize = 1 << 20;
@@ -59,12 +59,12 @@ impl PrefixVerifier {
     }
 
     /// Reads in proportion to `bytes`, the bytes of the rest that were transferred.
-    pub(super) fn keep_pace(&mut self, file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+    pub(super) fn keep_pace(&mut self, file: &dyn ReadFile, bytes: u64) -> io::Result<()> {
         self.advance(file, bytes.saturating_mul(PACE))
     }
 
     /// Reads up to `bytes` more bytes, no further than the last checkpoint.
-    pub(super) fn advance(&mut self, file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+    pub(super) fn advance(&mut self, file: &dyn ReadFile, bytes: u64) -> io::Result<()> {
         let end = self.at().saturating_add(bytes);
         while !self.is_done() && self.at() < end {
             let Some(checkpoint) = self.checkpoints.get(self.reached).copied() else { break };
@@ -137,7 +137,7 @@ impl PrefixVerifier {
     }
 
     /// Reads the rest; returns the hash state up to the last matching checkpoint.
-    pub(super) fn finish(&mut self, file: &dyn DiskFile) -> io::Result<&Tree> {
+    pub(super) fn finish(&mut self, file: &dyn ReadFile) -> io::Result<&Tree> {
         self.advance(file, u64::MAX)?;
         Ok(&self.agreed)
     }
@@ -145,7 +145,7 @@ impl PrefixVerifier {
 
 /// Reads on in a file of this layout, up to the stream offset `to` or to the end of the file.
 pub(super) fn read_on(
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     layout: &Layout,
     to: u64,
     tree: &mut Tree,
@@ -155,7 +155,7 @@ pub(super) fn read_on(
 
 /// As [`read_on`]; the stream begins at byte `start` of the file.
 pub(super) fn read_from(
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     layout: &Layout,
     start: u64,
     to: u64,
@@ -187,7 +187,7 @@ pub(super) fn read_from(
 /// Number of bytes read, at most `bytes`, and their hash, which includes the layout as in an
 /// entry's hash.
 pub(super) fn hash_of(
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     layout: &Layout,
     bytes: u64,
 ) -> io::Result<(u64, [u8; 32])> {

@@ -20,7 +20,7 @@ use super::pool::{FilePool, RUN, SMALL_BYTES};
 use super::prefix::{PrefixVerifier, read_from};
 use super::source::{Found, SourceSet, Step, Stream};
 use super::tree::{Tree, modified_ns};
-use crate::disk::DiskFile;
+use crate::disk::ReadFile;
 use crate::root::Metadata;
 
 /// Number of entries found before the first is sent. If these are all entries, the totals are known
@@ -218,7 +218,7 @@ fn read_whole(
 /// the same hash. A file that grew is read again in the same way, if `growing` permits it. Returns whether the file grew.
 fn confirm(
     found: &Found,
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     sent: u64,
     (size, grew): (u64, bool),
     (hash, growing): ([u8; 32], bool),
@@ -264,7 +264,7 @@ fn confirm(
 /// Hash of the current content of a file, zero if a kept range changed; `None` if cancelled.
 fn hash_again(
     found: &Found,
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     size: u64,
     is_over: impl Fn() -> bool,
 ) -> io::Result<Option<[u8; 32]>> {
@@ -289,7 +289,7 @@ fn hash_again(
 }
 
 /// Whether the ranges that the receiver takes from its old file are still as announced.
-fn is_kept_equal(found: &Found, file: &dyn DiskFile) -> io::Result<bool> {
+fn is_kept_equal(found: &Found, file: &dyn ReadFile) -> io::Result<bool> {
     let kept = found.entry.more.as_ref().and_then(|more| more.kept.as_ref());
     let (Some(kept), Some(ranges)) = (kept, kept_ranges(&found.entry)) else { return Ok(true) };
     let ranges = ranges.iter().map(|range| (range.to, range.bytes));
@@ -303,7 +303,7 @@ fn is_kept_equal(found: &Found, file: &dyn DiskFile) -> io::Result<bool> {
 /// Prefix that the receiver claims to have, with verification started.
 fn find_known(
     found: &Found,
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     have: &mut Have,
 ) -> Result<Option<PrefixVerifier>, Failure> {
     let EntryKind::File(_) = found.entry.kind else { return Ok(None) };
@@ -421,7 +421,7 @@ impl Sender<'_> {
     fn send_content(
         &mut self,
         index: u64,
-        file: &dyn DiskFile,
+        file: &dyn ReadFile,
         size: u64,
         mut known: Option<PrefixVerifier>,
         found: &Found,
@@ -601,7 +601,7 @@ impl Sender<'_> {
 
 /// Appends at most `most` bytes; the bytes after them are a hole.
 fn read_some(
-    file: &dyn DiskFile,
+    file: &dyn ReadFile,
     into: &mut Vec<u8>,
     offset: u64,
     most: usize,
@@ -634,6 +634,6 @@ fn change(
 
 /// Whether there is a byte after the announced size. Checked only for files of announced size zero:
 /// files in /proc report size zero and are not empty.
-fn is_longer(file: &dyn DiskFile, size: u64) -> bool {
+fn is_longer(file: &dyn ReadFile, size: u64) -> bool {
     size == 0 && file.read_at(&mut Vec::with_capacity(1), 0).is_ok_and(|read| read > 0)
 }

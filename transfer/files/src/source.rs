@@ -11,6 +11,7 @@
 //! hardware.
 
 mod argument;
+mod objects;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -40,6 +41,8 @@ use super::selection::{Chosen, Selected, Selection, Skipped};
 use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
 use crate::disk::Disk;
 use crate::root::{FileTime, LinkTarget};
+use crate::store::file::Listed;
+use crate::store::object;
 
 /// Maximum number of names that a walk holds, except that each directory on the current path may
 /// hold a hundredth of it. Ours: some 5 MB of typical names.
@@ -144,6 +147,11 @@ impl SourceSet {
         Self { tree: Tree::Disk(disk), ..Self::of_paths(roots, recursive) }
     }
 
+    /// Creates the set of all objects of a store.
+    pub fn store(source: Arc<dyn object::Source>) -> Self {
+        Self { tree: Tree::Store(source), ..Self::of_paths(Vec::new(), true) }
+    }
+
     /// Creates a set of sources as paths of this process's user; an empty path is the current
     /// directory.
     pub fn as_user(sources: Vec<Vec<u8>>, recursive: bool) -> Self {
@@ -158,7 +166,7 @@ impl SourceSet {
     pub fn origins(&self) -> Vec<[u8; 8]> {
         let absolute = |root: &PathBuf| match &self.tree {
             Tree::Local => std::path::absolute(root).unwrap_or_else(|_| root.clone()),
-            Tree::Disk(_) => root.clone(),
+            Tree::Disk(_) | Tree::Store(_) => root.clone(),
         };
         let roots: Vec<PathBuf> = self.roots.iter().map(absolute).collect();
         origins_of(roots.iter().map(|root| root.as_os_str().as_bytes()))
@@ -256,7 +264,9 @@ impl SourceSet {
     /// Whether the destination must be a directory: several sources, or the content of a directory.
     pub fn needs_directory(&self) -> bool {
         let count = self.roots.len() + usize::from(self.stream.is_some());
-        count > 1 || self.roots.iter().any(|root| is_content(root.as_os_str().as_bytes()))
+        matches!(self.tree, Tree::Store(_))
+            || count > 1
+            || self.roots.iter().any(|root| is_content(root.as_os_str().as_bytes()))
     }
 
     /// The tree in which sources are looked up.
@@ -275,6 +285,7 @@ impl SourceSet {
         let is_name =
             |root: &PathBuf| !self.are_patterns || !glob::is_pattern(root.as_os_str().as_bytes());
         self.stream.is_none()
+            && !matches!(self.tree, Tree::Store(_))
             && (self.selection.is_none() || self.skipped.is_some())
             && self.rules.is_empty()
             && self.range.is_none()
@@ -304,6 +315,10 @@ impl SourceSet {
             selection,
             ..
         } = self;
+        let objects = match &tree {
+            Tree::Store(source) => Some(Listed::new(Arc::clone(source))),
+            _ => None,
+        };
         let (chosen, roots) = match selection {
             None => (None, roots.into()),
             Some(names) => {
@@ -314,6 +329,7 @@ impl SourceSet {
         };
         let walk = Walk {
             tree,
+            objects,
             roots,
             recursive,
             rules,
@@ -378,6 +394,8 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Walk {
     tree: Tree,
+    /// The objects of a store.
+    objects: Option<Listed>,
     roots: VecDeque<PathBuf>,
     recursive: bool,
     rules: Rules,
@@ -455,6 +473,13 @@ impl Walk {
                 },
                 Selected::NotYet => Step::Pause,
                 Selected::End => Step::End,
+            };
+        }
+        if let Some(objects) = &mut self.objects {
+            return match objects.next() {
+                Some(Ok(object)) => self.visit_object(object).map_or(Step::Pause, Step::Found),
+                Some(Err(failure)) => Step::Found(failed(Vec::new(), PathBuf::new(), failure)),
+                None => Step::End,
             };
         }
         for _ in 0..PAUSE_AFTER {

@@ -11,8 +11,10 @@ use sabul_content::Printable;
 use sabul_wire::control::{Failure, FailureCode};
 
 use super::entry_error::{read_failure, root_read_failure};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, ReadFile};
 use crate::root::{FileTime, Kind, LinkTarget, Metadata, RootPath};
+use crate::store::file::{self, ObjectFile};
+use crate::store::object::Source;
 
 /// Reason for files of a kind that is not copied.
 const SPECIAL: &str = "a device, pipe or socket; only files and directories are copied";
@@ -31,6 +33,8 @@ pub(super) enum Tree {
     Local,
     /// A listener's root; no path leaves the root.
     Disk(Arc<dyn Disk>),
+    /// Objects of a store.
+    Store(Arc<dyn Source>),
 }
 
 /// Metadata of a file or directory that the walk needs.
@@ -118,6 +122,7 @@ impl Tree {
     /// Whether a link leads out of this directory. A broken link does not.
     fn leads_out(&self, link: &Path, named: &Path) -> bool {
         match self {
+            Self::Store(_) => false,
             Self::Local => match (fs::canonicalize(link), fs::canonicalize(named)) {
                 (Ok(link), Ok(named)) => !link.starts_with(named),
                 _ => false,
@@ -140,6 +145,7 @@ impl Tree {
             Self::Local => fs::read_link(path)
                 .map(|text| text.into_os_string().into_vec())
                 .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Store(_) => Err(unreadable(path, "is no link")),
             Self::Disk(disk) => disk.read_link(&root_path(path)?).map_err(root_read_failure),
         }
     }
@@ -150,6 +156,7 @@ impl Tree {
             Self::Local => fs::File::open(path)
                 .map(|file| Box::new(file) as Box<dyn DiskFile>)
                 .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Store(_) => Err(unreadable(path, "is no folder")),
             Self::Disk(disk) => disk.open_dir(&root_path(path)?).map_err(root_read_failure),
         }
     }
@@ -161,6 +168,10 @@ impl Tree {
             Self::Local => fs::metadata(path)
                 .map(|metadata| local_facts(&metadata))
                 .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Store(_) => {
+                let found = self.examine(path, LinkTarget::Follow)?;
+                Ok(Facts::new(FactKind::File(found.size), &found))
+            }
             Self::Disk(disk) => {
                 let path = root_path(path)?;
                 let metadata = disk.stat(&path, LinkTarget::Follow).map_err(root_read_failure)?;
@@ -195,11 +206,12 @@ impl Tree {
                 stat.map(|stat| Metadata::from(&stat))
                     .map_err(|errno| read_failure(path.as_os_str().as_bytes(), &errno.into()))
             }
+            Self::Store(source) => Ok(file::metadata_of(&source.stat(&file::name_of(path)?)?)),
             Self::Disk(disk) => disk.stat(&root_path(path)?, link).map_err(root_read_failure),
         }
     }
 
-    pub(super) fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
+    pub(super) fn open(&self, path: &Path) -> Result<Box<dyn ReadFile>, Failure> {
         match self {
             Self::Local => {
                 // The file may have been replaced by a FIFO since its lookup; opening a FIFO must
@@ -209,10 +221,15 @@ impl Tree {
                     .read(true)
                     .custom_flags(flags.bits().cast_signed())
                     .open(path)
-                    .map(|file| Box::new(file) as Box<dyn DiskFile>)
+                    .map(|file| Box::new(file) as Box<dyn ReadFile>)
                     .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
             }
-            Self::Disk(disk) => disk.open_read(&root_path(path)?).map_err(root_read_failure),
+            Self::Store(source) => ObjectFile::open(source, &file::name_of(path)?)
+                .map(|file| Box::new(file) as Box<dyn ReadFile>),
+            Self::Disk(disk) => disk
+                .open_read(&root_path(path)?)
+                .map(|file| file as Box<dyn ReadFile>)
+                .map_err(root_read_failure),
         }
     }
 
@@ -227,6 +244,7 @@ impl Tree {
                     entry.map(|entry| entry.file_name().into_vec()).map_err(&fail)
                 })))
             }
+            Self::Store(_) => Err(unreadable(path, "is no folder")),
             Self::Disk(disk) => {
                 let entries = disk.names(&root_path(path)?).map_err(root_read_failure)?;
                 Ok(Box::new(

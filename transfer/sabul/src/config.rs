@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sabul_cc::{Policy, registry};
 use sabul_channel::rules::{RuleSet, find as find_rules, of_code};
+use sabul_files::store;
 use sabul_receipt::Signer;
 use sabul_udp::SocketOptions;
 use sabul_units::{Bytes, Rate};
@@ -294,6 +295,8 @@ pub enum LocalDestination {
     /// Writer for the content of the single requested file. The content is verified only at the end, after the bytes
     /// were written.
     Writer(Box<dyn Write + Send>),
+    /// A store, in which each received file is an object. Directories are not stored.
+    Store(Arc<dyn store::Destination>),
     /// A directory on the disk of a simulated host.
     #[cfg(test)]
     Disk(Arc<dyn sabul_files::disk::Disk>, Vec<u8>),
@@ -320,6 +323,7 @@ impl fmt::Debug for LocalDestination {
                 .field("into_directory", into_directory)
                 .finish(),
             Self::Writer(_) => f.write_str("Writer"),
+            Self::Store(store) => f.debug_tuple("Store").field(store).finish(),
             #[cfg(test)]
             Self::Disk(disk, path) => f.debug_tuple("Disk").field(disk).field(path).finish(),
         }

@@ -42,12 +42,14 @@ use crate::transfer::{
     self, Context, Plan, Report, Resume, Side, Transfer, TransferHandle, Work, Writer,
 };
 pub use attest::{AttestRequest, Attestation, AttestedFiles};
+use files::Prepared;
 pub use files::{GetRequest, PutRequest};
 pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
 use pending::{Pending, refused};
 use requested::RequestedEntries;
 use sabul_files::disk::Disk;
 use sabul_files::root::{RootDir, RootPath};
+use sabul_files::store::StoreReceiver;
 use sabul_files::{
     Destination, FileReceiver, Rules, Selection, SourceSet, StreamReceiver, local_destination,
     origins_of,
@@ -285,6 +287,7 @@ impl Session {
                 Ok(Prepared::Files(Arc::new(root_dir), place(path, into_directory)))
             }
             LocalDestination::Writer(writer) => Ok::<_, Failure>(Prepared::Writer(writer)),
+            LocalDestination::Store(store) => Ok(Prepared::Store(store)),
             #[cfg(test)]
             LocalDestination::Disk(disk, path) => {
                 let into_directory = true;
@@ -312,6 +315,9 @@ impl Session {
                 Prepared::Files(disk, destination) => {
                     let receiver = FileReceiver::new(disk, &destination, number);
                     Box::new(receiver?.with_gate(gate))
+                }
+                Prepared::Store(store) => {
+                    Box::new(StoreReceiver::of_store(store, sync, number).with_gate(gate))
                 }
                 Prepared::Writer(writer) => {
                     Box::new(StreamReceiver::new(writer, number).with_gate(gate))
@@ -665,11 +671,6 @@ fn take_number(next: &mut u32) -> Result<u32, Error> {
         Error::Config(text.to_owned())
     })?;
     Ok(std::mem::replace(next, after))
-}
-
-enum Prepared {
-    Files(Arc<dyn Disk>, Destination),
-    Writer(Box<dyn std::io::Write + Send>),
 }
 
 /// Request of the peer. Dropping a request refuses it.

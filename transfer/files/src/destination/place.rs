@@ -140,7 +140,7 @@ impl Place {
 }
 
 /// Creates a folder and its missing parents; returns whether the folder was missing.
-pub(super) fn make_all(disk: &dyn Disk, path: &RootPath) -> Result<bool, RootError> {
+pub(crate) fn make_all(disk: &dyn Disk, path: &RootPath) -> Result<bool, RootError> {
     match disk.create_dir(path) {
         Err(error) if error.is_not_found() => {}
         result => return result,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use sabul_units::{Probability, Random, SeededRandom};
 
-use super::{Disk, DiskFile, Lock, Names, made_up};
+use super::{Disk, DiskFile, Lock, Names, ReadFile, made_up};
 use crate::root::{Entry, FileId, FileTime, Kind, LinkTarget, Metadata, RootError, RootPath};
 
 /// Bytes that survive or are lost together.
@@ -464,7 +464,7 @@ impl MemoryDisk {
     fn open(&self, world: &mut World, inode: u64) -> Box<dyn DiskFile> {
         world.handles += 1;
         let (disk, handle) = (self.clone(), world.handles);
-        Box::new(MemoryFile { disk, inode, handle, at: 0 })
+        Box::new(MemoryFile { disk, inode, handle })
     }
 
     fn open_path(
@@ -617,15 +617,31 @@ struct MemoryFile {
     disk: MemoryDisk,
     inode: u64,
     handle: u64,
-    at: usize,
 }
 
-impl DiskFile for MemoryFile {
+impl ReadFile for MemoryFile {
     fn metadata(&self) -> io::Result<Metadata> {
         let mut world = self.disk.call("examine open")?;
         let names = world.nodes.values().flat_map(|node| node.names.values());
         let names = names.filter(|inode| **inode == self.inode).count() as u64;
         Ok(Metadata { names, ..world.node(self.inode)?.metadata(self.inode) })
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match self.disk.call("flush") {
+            Ok(mut world) => {
+                let alters = world.alters;
+                let node = world.node(self.inode)?;
+                node.flush(alters);
+                if std::mem::take(&mut node.has_lost) { Err(Errno::IO.into()) } else { Ok(()) }
+            }
+            Err(errno) => {
+                if errno != Errno::SRCH {
+                    self.disk.lock_world().node(self.inode)?.written.clear();
+                }
+                Err(errno.into())
+            }
+        }
     }
 
     fn read_at(&self, into: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
@@ -637,8 +653,10 @@ impl DiskFile for MemoryFile {
         into.extend_from_slice(&rest[..count]);
         Ok(count)
     }
+}
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl DiskFile for MemoryFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let mut world = self.disk.call("write")?;
         world.writable()?;
         let most = bytes.len() as u64;
@@ -647,27 +665,26 @@ impl DiskFile for MemoryFile {
         world.take_room(bytes.len())?;
         let now = world.clock_ns;
         let node = world.node(self.inode)?;
-        let (start, end) = (self.at, self.at + bytes.len());
+        let start = usize::try_from(offset).map_err(|_| Errno::FBIG)?;
+        let end = start.checked_add(bytes.len()).ok_or(Errno::FBIG)?;
         let length = node.content.len().max(end);
         node.content.resize(length, 0);
         node.content[start..end].copy_from_slice(bytes);
         node.written.push((start, end));
         (node.mtime, node.ctime_ns) = (time(now), now);
-        self.at = end;
         Ok(bytes.len())
     }
 
-    fn resume_at(&mut self, offset: u64) -> io::Result<()> {
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
         let mut world = self.disk.call("cut")?;
         world.writable()?;
         let now = world.clock_ns;
         let node = world.node(self.inode)?;
-        let length = usize::try_from(offset).map_err(|_| Errno::FBIG)?;
+        let length = usize::try_from(bytes).map_err(|_| Errno::FBIG)?;
         // Until the next flush, a power failure may restore the truncated content.
         node.content.resize(length, 0);
         node.written = node.written.iter().map(|&(a, b)| (a.min(length), b.min(length))).collect();
         (node.mtime, node.ctime_ns) = (time(now), now);
-        self.at = length;
         Ok(())
     }
 
@@ -708,23 +725,6 @@ impl DiskFile for MemoryFile {
         world.writable()?;
         world.node(self.inode)?.mtime = mtime;
         Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        match self.disk.call("flush") {
-            Ok(mut world) => {
-                let alters = world.alters;
-                let node = world.node(self.inode)?;
-                node.flush(alters);
-                if std::mem::take(&mut node.has_lost) { Err(Errno::IO.into()) } else { Ok(()) }
-            }
-            Err(errno) => {
-                if errno != Errno::SRCH {
-                    self.disk.lock_world().node(self.inode)?.written.clear();
-                }
-                Err(errno.into())
-            }
-        }
     }
 
     fn sync_file_system(&self) -> io::Result<()> {

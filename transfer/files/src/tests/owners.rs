@@ -266,11 +266,11 @@ fn a_part_altered_between_two_attempts_is_restarted() {
     let from = source(&files);
     let (disk, part) = interrupted(&from);
     let content = disk.tree().remove(part.as_bytes()).flatten().unwrap();
-    let mut file = disk.open_file(&part).unwrap();
+    let file = disk.open_file(&part).unwrap();
     let mut altered = content;
     altered[10] ^= 1;
-    file.resume_at(0).unwrap();
-    file.write(&altered).unwrap();
+    file.set_len(0).unwrap();
+    file.write_at(&altered, 0).unwrap();
     drop(file);
     let second = attempt(&from, &disk.process(), true);
     assert_eq!(second.receiver.failures(), [], "it does not fail");

@@ -504,9 +504,9 @@ fn a_complete_small_file_changed_in_place_is_sent_again() {
     let from = source(&files);
     let disk = MemoryDisk::new(0);
     drop(attempt_until(&from, &disk, true, 157));
-    let mut file = disk.open_file(&path("to/small")).unwrap();
-    file.resume_at(0).unwrap();
-    assert_eq!(file.write(&[7; 3000]).unwrap(), 3000, "the same file and size");
+    let file = disk.open_file(&path("to/small")).unwrap();
+    file.set_len(0).unwrap();
+    assert_eq!(file.write_at(&[7; 3000], 0).unwrap(), 3000, "the same file and size");
     drop(file);
     let sent = check_end(&from, &disk, &files, true, "changed");
     assert!((3000..30_000).contains(&sent), "{sent}");
@@ -544,11 +544,11 @@ fn damaged_or_foreign_journals_cause_no_corruption() {
     let tree = disk.tree();
     let (name, part) = tree.iter().find(|(name, _)| name.ends_with(b".kept.sabul-part")).unwrap();
     let name = path(std::str::from_utf8(name).unwrap());
-    let mut file = disk.open_file(&name).unwrap();
+    let file = disk.open_file(&name).unwrap();
     let mut altered = part.clone().unwrap();
     altered[10] ^= 1;
-    file.resume_at(0).unwrap();
-    file.write(&altered).unwrap();
+    file.set_len(0).unwrap();
+    file.write_at(&altered, 0).unwrap();
     drop(file);
     let Attempt { receiver, .. } = attempt(&from, &disk, true);
     assert_eq!(receiver.failures().len(), 1);

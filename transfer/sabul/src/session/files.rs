@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabul_files::disk::Disk;
+use sabul_files::store::{self, StoreReceiver};
 use sabul_files::{Destination, FileReceiver, Rules, SourceSet, local_destination};
 use sabul_keys::Right;
 use sabul_wire::control::{self, Failure, Open};
@@ -47,6 +48,20 @@ impl PutRequest {
                 Err(failure.into())
             }
         }
+    }
+
+    /// Receives each file as an object of a store. The path that the peer requested does not count.
+    ///
+    /// # Errors
+    /// If the request cannot be accepted; the peer receives the error.
+    pub fn accept_into(self, store: Arc<dyn store::Destination>) -> Result<Transfer, Error> {
+        let Some(Open { transfer, request: control::Request::Put { sync, .. }, .. }) =
+            self.pending.open()
+        else {
+            return Err(Error::Cancelled);
+        };
+        let receiver = StoreReceiver::of_store(store, *sync, *transfer);
+        self.pending.accept(Direction::Receive, |_| Ok(Work::Receive(Box::new(receiver))))
     }
 
     pub(super) async fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
@@ -175,4 +190,10 @@ impl GetRequest {
 fn users_path(path: Vec<u8>) -> PathBuf {
     let path = if path.is_empty() { b".".to_vec() } else { path };
     PathBuf::from(OsString::from_vec(path))
+}
+
+pub(super) enum Prepared {
+    Files(Arc<dyn Disk>, Destination),
+    Writer(Box<dyn std::io::Write + Send>),
+    Store(Arc<dyn store::Destination>),
 }

@@ -13,6 +13,9 @@ use sabul::{ConnectConfig, ErrorKind, Listener, ListenerConfig, Service, Ticket}
 use tempfile::TempDir;
 
 #[expect(dead_code, reason = "the function main is for cargo run")]
+#[path = "../../examples/memory.rs"]
+mod memory;
+#[expect(dead_code, reason = "the function main is for cargo run")]
 #[path = "../../examples/progress.rs"]
 mod progress;
 #[expect(dead_code, reason = "the function main is for cargo run")]
@@ -35,6 +38,20 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 #[test]
 fn the_example_of_streams_delivers_every_line() {
     assert_eq!(run(streams::exchange()).unwrap(), "first line\nlast line\n");
+}
+
+#[test]
+fn the_example_of_memory_delivers_every_object() {
+    let source = sabul::store::Memory::new();
+    let objects = [("a/small", 5), ("a/empty", 0), ("b", 3 << 20), ("c", 200_001)];
+    for (name, bytes) in objects {
+        source.put(name, &vec![b'x'; bytes]).unwrap();
+    }
+    let received = run(memory::exchange(source)).unwrap();
+    for (name, bytes) in objects {
+        assert!(received.get(name).unwrap() == vec![b'x'; bytes], "{name}");
+    }
+    assert_eq!(received.get("d"), None);
 }
 
 #[test]

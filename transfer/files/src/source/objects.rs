@@ -1,0 +1,32 @@
+//! Objects of a store as entries of a walk.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use sabul_wire::control::{Entry, EntryKind, More};
+
+use super::{Found, Walk, failed};
+use crate::root::FileTime;
+use crate::store::object::Object;
+
+impl Walk {
+    /// The entry of an object; `None` if the object is excluded.
+    pub(super) fn visit_object(&self, object: Object) -> Option<Found> {
+        let name = object.path.as_bytes().to_vec();
+        if !self.rules.take(&name, false) {
+            return None;
+        }
+        let path = PathBuf::from(OsStr::from_bytes(&name));
+        let (kind, part) = match self.part_of(EntryKind::File(object.size), &path) {
+            Ok(part) => part,
+            Err(failure) => return Some(failed(name, path, failure)),
+        };
+        let more = object.data.filter(|_| self.range.is_none());
+        let more = more.map(|data| Box::new(More { data: Some(data), ..More::default() }));
+        let modified_ns = Some(object.modified_ns.unwrap_or(0));
+        let entry = Entry { path: name, kind, mode: Some(0o644), modified_ns, more };
+        let changed = FileTime { seconds: 0, nanoseconds: 0 };
+        Some(Found { entry, path, failure: None, part, size: object.size, owner: (0, 0), changed })
+    }
+}
