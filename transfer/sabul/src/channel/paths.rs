@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn after_the_end_of_a_path_the_others_get_room_within_the_memory() {
         let (mut merge, paths, delivered) = merge(3);
-        let budget = MemoryBudget::of(8 << 20);
+        let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
         // Block 0 is missing.
         (1..=60).for_each(|number| merge.take(&paths[0], block(number)));
         assert_eq!(paths[0].lock().waiting, 60);
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_sending_end_returns_its_memory() {
-        let budget = MemoryBudget::of(8 << 20);
+        let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
         let settings =
             RateSettings { policy: sabul_cc::Policy::default(), rate_limit_bps: Some(1_000_000) };
         let handle = SenderHandle::of_paths(budget.channel(BLOCK).unwrap(), BLOCK, settings);
