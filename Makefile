@@ -73,6 +73,7 @@ interrupted: ## kill either end of RUNS=4 copies at random times and resume the 
 synced: ## compare sync with rsync on SYNC_SEEDS=4 drawn trees; skipped without rsync (part of test)
 	$(CARGO) build $(CARGOFLAGS) -p sabul-program
 	SABUL=$(TARGET_DIR)/debug/sabul tests/sync.py $(or $(SYNC_SEEDS),4)
+	SABUL=$(TARGET_DIR)/debug/sabul tests/options.py $(or $(SYNC_SEEDS),4)
 
 receipts: ## check receipts with sha256sum, b3sum and ssh-keygen; skipped without them (part of test)
 	$(CARGO) build $(CARGOFLAGS) -p sabul-program

@@ -12,8 +12,8 @@ use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
 use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{
     Attribute, ChannelParams, Checkpoint, Chunking, Direction, Done, Entry, EntryKind, Extent,
-    Facts, Failure, FailureCode, HashedFile, Held, Message, More, NotKept, Open, Owner, Part,
-    Range, Request, Rule, Seen, SeenKind, ToHash, Trait, View, Whole,
+    Facts, Failure, FailureCode, HashedFile, Held, ListOptions, Message, More, Named, NamedContent,
+    NotKept, Open, Owner, Part, Range, Request, Rule, Seen, SeenKind, ToHash, Trait, View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -239,9 +239,15 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                 Request::List {
                     places: vec![b"d/*.nc".to_vec()],
                     view: View::Tree,
-                    rules,
-                    hashes: true,
-                    literal: true,
+                    options: ListOptions {
+                        rules,
+                        hashes: true,
+                        literal: true,
+                        names: Some(vec![Named {
+                            path: b"d/f".to_vec(),
+                            content: NamedContent::All,
+                        }]),
+                    },
                 },
             )?,
         ),

@@ -3,6 +3,7 @@
 mod compare;
 mod delta;
 mod dry;
+mod files_from;
 mod moves;
 mod names;
 mod plan;
@@ -86,6 +87,9 @@ pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
 
 /// Runs `sabul sync` and returns the exit code.
 pub(crate) async fn sync(mut args: SyncArgs) -> Result<u8, CliError> {
+    if let Some(list) = &args.files_from {
+        args.names = Some(files_from::read(list, args.from0, args.copy.recursive)?);
+    }
     args.copy.recursive = true;
     let sync = Sync::of(&args)?;
     run_sync("sync", args.copy, sync).await
@@ -243,7 +247,7 @@ fn job(args: &CopyArgs) -> Job {
 
 async fn copy(args: &CopyArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     let plan = match &outcome.selecting.sync {
-        Some(_) => Plan::of_sync(args)?,
+        Some(sync) => Plan::of_sync(args, sync.has_names())?,
         None => Plan::of(args)?,
     };
     let plan = if args.receipt.bag { plan.into_bag()? } else { plan };

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use sabul::internal::compare::Named;
 
 use super::cp::CopyArgs;
 use super::files::ReachArgs;
@@ -44,6 +45,18 @@ pub(crate) struct SyncArgs {
     /// Times that differ by at most this many seconds are equal.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     pub(crate) modify_window: u32,
+    /// Copy only the entries that FILE names, one a line; '-' is stdin.
+    ///
+    /// The names are relative to SRC, whose content is meant. The directories above a name are copied, too. Without
+    /// -r, a named directory is copied without its content, or with its entries if the name ends in '/', as in rsync.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) files_from: Option<PathBuf>,
+    /// Names of --files-from end in NUL bytes, not in newlines.
+    #[arg(short = '0', long, requires = "files_from")]
+    pub(crate) from0: bool,
+    /// The names of --files-from.
+    #[arg(skip)]
+    pub(crate) names: Option<Vec<Named>>,
     /// Print a line for each change, as rsync does.
     #[arg(short, long)]
     pub(crate) itemize_changes: bool,
@@ -145,10 +158,14 @@ Files of equal size and modification time are equal. With -p or -a, permission b
 owners. Files, directories and removals obey --exclude and --include, as in `sabul cp`: excluded entries are neither \
 copied nor removed.
 
+With --files-from, only the named entries are compared, and --delete removes only in the named directories whose \
+content is copied. A missing name is an error at the end (exit code 1); the other names are copied.
+
 With -n nothing changes: each change is printed as rsync prints it (<f.st...... name).
 
 Examples:
   sabul sync photos/ host:photos
   sabul sync -a --delete host:/data/run7/ run7
   sabul sync -n --delete photos/ sabul://host:4850/photos --ticket ticket
+  find photos -newer stamp -printf '%P\0' | sabul sync -0 --files-from - photos host:photos
   sabul sync -n --plan p.jsonl photos/ host:photos    then: sabul apply p.jsonl";

@@ -10,7 +10,8 @@ use sabul::Session;
 use sabul::files::{Facts, Listing, Rule, Seen, SeenKind, View};
 use sabul::internal::Rules;
 use sabul::internal::compare::{
-    CompareOptions, Comparison, Difference, Selected, Skipped, is_journal,
+    CompareOptions, Comparison, Difference, ListOptions, Named, NamedSet, Selected, Skipped,
+    is_journal,
 };
 use sabul::{Error, Failure, FailureCode};
 use sabul_content::RelativePath;
@@ -18,7 +19,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::delta::Deltas;
-use super::moves::{self, Named};
+use super::files_from::{NamedListing, checked};
+use super::moves::{self, NameAndFacts};
 use super::names::{Names, is_pattern, join, names_of};
 use super::plan::{Plan, is_into, source_set};
 use super::plan_file::{Planned, Verdict};
@@ -85,6 +87,8 @@ pub(super) struct Order {
     pub(super) options: CompareOptions,
     /// Compare as for `sabul sync`: the destination is listed with the rules, and failures of its listing are errors.
     pub(super) is_sync: bool,
+    /// Only these entries are listed, and the directories above; sorted as in a walk.
+    pub(super) names: Option<Arc<[Named]>>,
     /// Links at the destination count as their targets.
     pub(super) follows_links: bool,
     /// Keep the entries that exist only at the destination.
@@ -172,7 +176,7 @@ struct Chooser<'a> {
     skipped: &'a Skipped,
     compared: Compared,
     /// New files that the destination may have under another name.
-    waiting: Vec<Named>,
+    waiting: Vec<NameAndFacts>,
     /// The destination has no entries.
     is_first_copy: bool,
 }
@@ -208,10 +212,18 @@ impl Ends {
                     is_literal|
          -> Result<Entries, CliError> {
             let is_copy = !matches!(view, View::Itself);
-            let listing =
-                session.list_for_copy(places, view, rules, (hashes && is_copy, is_literal))?;
-            Ok(Box::new(Remote { listing, runtime: runtime.clone() }))
+            let hashes = hashes && is_copy;
+            let options = ListOptions { rules, hashes, literal: is_literal, names: None };
+            Ok(match &order.names {
+                Some(names) => Box::new(NamedListing::new(session, places, view, options, names)?),
+                None => {
+                    let listing = session.list_for_copy(places, view, options)?;
+                    Box::new(Remote { listing, runtime: runtime.clone() })
+                }
+            })
         };
+        let named = order.names.as_deref().map(NamedSet::new).transpose();
+        let named = named.map_err(|failure| CliError::usage(failure.to_string()))?.map(Arc::new);
         let there = if order.is_sync { rules.clone() } else { Vec::new() };
         let there_view = if order.follows_links { View::Tree } else { View::Archive };
         match plan {
@@ -222,8 +234,9 @@ impl Ends {
                 let set = source_set(sources, args.recursive)?
                     .with_rules(compile(&rules)?)
                     .with_archive_mode(args.archive)
-                    .with_links_out(args.copy_links);
-                let source: Entries = Box::new(set.plan_compared(hashes).map(Ok));
+                    .with_links_out(args.copy_links)
+                    .with_names(named.clone());
+                let source = checked(Box::new(set.plan_compared(hashes).map(Ok)), named);
                 let to = &destination.path;
                 let place = |name: &Vec<u8>| join(to, name);
                 let places = names.iter().map(place).collect();
@@ -255,12 +268,14 @@ impl Ends {
                 };
                 // A literal place is listed without opening its files.
                 let source = list(sources.clone(), view, rules.clone(), true)?;
+                let source = checked(source, named.clone());
                 let to = destination.as_bytes();
                 let places: Vec<OsString> =
                     names.iter().map(|name| OsString::from_vec(join(to, name))).collect();
                 let set = source_set(&places, true)?
                     .with_rules(compile(&rules)?)
-                    .with_archive_mode(!order.follows_links);
+                    .with_archive_mode(!order.follows_links)
+                    .with_names(named);
                 let destination = Destination::Known(Box::new(set.plan_compared(hashes).map(Ok)));
                 let tops = tops_of(&names);
                 Ok(Some(Self::Listings { source, destination, order: Vec::new(), tops }))

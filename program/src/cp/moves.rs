@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sabul::files::{Facts, SeenKind, View};
-use sabul::internal::compare::{NewFile, facts_of, rename};
+use sabul::internal::compare::{ListOptions, NewFile, facts_of, rename};
 use sabul::{Error, Session};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -28,7 +28,7 @@ const PLACES_AT_ONCE: usize = 500;
 const RENAMES_AT_ONCE: usize = 64;
 
 /// A name with the metadata of its entry.
-pub(super) type Named = (Vec<u8>, Facts);
+pub(super) type NameAndFacts = (Vec<u8>, Facts);
 
 /// Names of a moved file.
 struct Move {
@@ -40,9 +40,9 @@ struct Move {
 /// metadata at the source. Blocks.
 pub(super) fn carry_out(
     sides: &Sides,
-    new: &mut Vec<Named>,
-    extras: &mut Vec<Named>,
-) -> Vec<Named> {
+    new: &mut Vec<NameAndFacts>,
+    extras: &mut Vec<NameAndFacts>,
+) -> Vec<NameAndFacts> {
     let moves = equal(sides, candidates(new, extras));
     let moved: Vec<Move> = sides.runtime.block_on(rename_all(sides, moves));
     let from: BTreeSet<&[u8]> = moved.iter().map(|it| &it.from[..]).collect();
@@ -55,7 +55,7 @@ pub(super) fn carry_out(
 }
 
 /// Pairs new files with extra files of the same size and time.
-fn candidates(new: &[Named], extras: &[Named]) -> Vec<Move> {
+fn candidates(new: &[NameAndFacts], extras: &[NameAndFacts]) -> Vec<Move> {
     let key = |facts: &Facts| (facts.size, facts.modified_ns);
     let mut old: HashMap<_, Vec<&[u8]>> = HashMap::new();
     for (path, facts) in extras.iter().rev() {
@@ -63,7 +63,7 @@ fn candidates(new: &[Named], extras: &[Named]) -> Vec<Move> {
             old.entry(key(facts)).or_default().push(path);
         }
     }
-    let mut find = |(path, facts): &Named| {
+    let mut find = |(path, facts): &NameAndFacts| {
         let same = old.get_mut(&key(facts))?;
         // With several candidates, one of the same name is the most probable.
         let at = same
@@ -112,8 +112,8 @@ fn hash_here(place: Vec<u8>) -> Hash {
 /// Hashes of files of the other machine, in the order of their places; empty if one is missing.
 fn hashes_there(sides: &Sides, places: Vec<Vec<u8>>) -> Result<Vec<Hash>, Error> {
     let count = places.len();
-    let mut listing =
-        sides.session.list_for_copy(places, View::Archive, Vec::new(), (true, true))?;
+    let options = ListOptions { hashes: true, literal: true, ..ListOptions::default() };
+    let mut listing = sides.session.list_for_copy(places, View::Archive, options)?;
     let mut hashes = Vec::new();
     while let Some(seen) = sides.runtime.block_on(listing.next())? {
         hashes.push(seen.outcome.ok().and_then(|facts| facts.hash));
@@ -166,7 +166,7 @@ async fn is_renamed(session: &Session, from: Vec<u8>, to: Vec<u8>) -> bool {
 mod tests {
     use super::*;
 
-    fn file(path: &str, size: u64, modified_ns: i64) -> Named {
+    fn file(path: &str, size: u64, modified_ns: i64) -> NameAndFacts {
         let modified_ns = Some(modified_ns);
         let (mode, owner, group) = (0o644, 0, 0);
         let facts =

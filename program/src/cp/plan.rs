@@ -65,8 +65,12 @@ impl Plan {
     }
 
     /// Places of `sabul sync`: one source, and a directory that takes the source or its content.
-    pub(super) fn of_sync(args: &CopyArgs) -> Result<Self, CliError> {
+    /// With `is_content`, the source means its content in any case.
+    pub(super) fn of_sync(args: &CopyArgs, is_content: bool) -> Result<Self, CliError> {
         let mut plan = Self::of_two(&args.places, args.recursive)?;
+        if is_content {
+            plan.mean_content();
+        }
         if let Self::Get { sources, .. } = &plan {
             if args.copy_links {
                 return Err(CliError::usage(
@@ -93,6 +97,22 @@ impl Plan {
             }
         }
         Ok(plan)
+    }
+
+    /// Makes the sources stand for their content.
+    fn mean_content(&mut self) {
+        match self {
+            Self::Put { sources, .. } => {
+                for source in sources.iter_mut().filter(|it| !means_content(it.as_bytes())) {
+                    source.push("/");
+                }
+            }
+            Self::Get { sources, .. } => {
+                for source in sources.iter_mut().filter(|it| !means_content(it)) {
+                    source.push(b'/');
+                }
+            }
+        }
     }
 
     /// One source and one destination; both may be on this machine.

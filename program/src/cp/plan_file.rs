@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use sabul::files::{Facts, Rule, SeenKind};
-use sabul::internal::compare::Difference;
+use sabul::internal::compare::{Difference, Named, NamedContent, NamedSet};
 use sabul::internal::{Location, Rules};
 use sabul::{Failure, FailureCode};
 use sabul_content::Tree;
@@ -43,6 +43,9 @@ struct Head {
     ignore_existing: bool,
     modify_window: u32,
     rules: Vec<RuleLine>,
+    /// Names of `--files-from`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    names: Option<Vec<NamedLine>>,
 }
 
 /// A rule of `--include` or `--exclude`.
@@ -51,6 +54,15 @@ struct Head {
 enum RuleLine {
     Include(Name),
     Exclude(Name),
+}
+
+/// A name of `--files-from`, by the listed part of its content.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum NamedLine {
+    Entry(Name),
+    Entries(Name),
+    All(Name),
 }
 
 /// Last line.
@@ -271,6 +283,7 @@ impl Head {
             ignore_existing: args.ignore_existing,
             modify_window: args.modify_window,
             rules: copy.rules.0.iter().map(rule).collect(),
+            names: args.names.as_ref().map(|names| names.iter().map(NamedLine::of).collect()),
         })
     }
 
@@ -284,6 +297,14 @@ impl Head {
         };
         let rules: Vec<Rule> = self.rules.into_iter().map(rule).collect::<Option<_>>()?;
         Rules::new(&rules).ok()?;
+        let names = match self.names {
+            Some(names) => {
+                let names: Option<Vec<_>> = names.into_iter().map(NamedLine::named).collect();
+                NamedSet::new(names.as_deref()?).ok()?;
+                names
+            }
+            None => None,
+        };
         let place = |name: Name| Some(OsString::from_vec(name.bytes()?));
         let trash = match self.trash {
             Some(trash) => Some(PathBuf::from(place(trash)?)),
@@ -300,6 +321,9 @@ impl Head {
             modify_window: self.modify_window,
             itemize_changes: copy.verbose > 0,
             plan: None,
+            files_from: None,
+            from0: false,
+            names,
             whole_file,
             copy: CopyArgs {
                 places: vec![place(self.from)?, place(self.to)?],
@@ -312,6 +336,27 @@ impl Head {
                 ..copy
             },
         })
+    }
+}
+
+impl NamedLine {
+    fn of(named: &Named) -> Self {
+        let name = Name::of(&named.path);
+        match named.content {
+            NamedContent::Nothing => Self::Entry(name),
+            NamedContent::Entries => Self::Entries(name),
+            NamedContent::All => Self::All(name),
+        }
+    }
+
+    /// Returns the name; `None` if the digits are invalid.
+    fn named(self) -> Option<Named> {
+        let (name, content) = match self {
+            Self::Entry(name) => (name, NamedContent::Nothing),
+            Self::Entries(name) => (name, NamedContent::Entries),
+            Self::All(name) => (name, NamedContent::All),
+        };
+        Some(Named { path: name.bytes()?, content })
     }
 }
 

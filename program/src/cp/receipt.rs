@@ -208,12 +208,7 @@ fn source_entries(args: &CopyArgs, plan: &Plan, session: &Session) -> Result<Ent
                 (_, true) => View::Tree,
                 _ => View::Files,
             };
-            let listing = session.list_for_copy(
-                sources.clone(),
-                view,
-                args.rules.0.clone(),
-                (false, false),
-            )?;
+            let listing = session.list(sources.clone(), view, args.rules.0.clone())?;
             Ok(Box::new(Remote { listing, runtime: Handle::current() }))
         }
     }

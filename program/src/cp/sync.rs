@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use sabul::files::{Facts, NewMetadata, Owner, SeenKind, View};
-use sabul::internal::compare::{CompareOptions, Difference, facts_of, rename, set_metadata};
+use sabul::internal::compare::{CompareOptions, Difference, Named, facts_of, rename, set_metadata};
 use sabul::internal::escape_pattern;
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
@@ -43,6 +43,8 @@ pub(super) struct Sync {
     whole_file: bool,
     has_rules: bool,
     prints: bool,
+    /// Only these entries are compared.
+    names: Option<Arc<[Named]>>,
     /// The plan file to write.
     writer: Option<Arc<Mutex<Option<PlanWriter>>>>,
     /// The plan to carry out.
@@ -65,6 +67,7 @@ impl Selecting {
             let order = Order {
                 options,
                 is_sync: false,
+                names: None,
                 follows_links: false,
                 keeps_extras: false,
                 observer: None,
@@ -92,6 +95,7 @@ impl Selecting {
         Some(Order {
             options: sync.options.clone(),
             is_sync: true,
+            names: sync.names.clone(),
             follows_links: false,
             keeps_extras: sync.delete,
             observer: (sync.prints || args.dry_run).then_some(print),
@@ -138,9 +142,15 @@ impl Sync {
             whole_file: args.whole_file,
             has_rules: !copy.rules.0.is_empty(),
             prints: args.itemize_changes,
+            names: args.names.as_deref().map(Arc::from),
             writer,
             planned: None,
         })
+    }
+
+    /// Whether only named entries are compared.
+    pub(super) const fn has_names(&self) -> bool {
+        self.names.is_some()
     }
 
     /// Whether only the changed ranges of large files are sent.

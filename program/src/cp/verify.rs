@@ -53,6 +53,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
     let order = Order {
         options,
         is_sync: true,
+        names: None,
         keeps_extras: true,
         follows_links: !args.archive,
         observer: Some(Box::new(print)),

@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabul_content::Printable;
-use sabul_wire::control::{EntryKind, Facts, Failure, FailureCode, Rule, Seen, SeenKind, View};
+use sabul_wire::control::{
+    EntryKind, Facts, Failure, FailureCode, ListOptions, Seen, SeenKind, View,
+};
 
 use super::entry_error::{read_failure, root_write_failure};
 use super::glob::{self, Matches};
+use super::named::NamedSet;
 use super::rules::Rules;
 use super::source::{Found, SourceSet, Step, Walk};
 use super::tree::{Children, Tree, modified_ns, sorted_part, unreadable};
@@ -64,19 +67,19 @@ pub enum ListingStep {
 }
 
 impl DirectoryListing {
-    /// Starts a listing below a root, or of local files if `disk` is `None`; with hashes of the files of a copy, and
-    /// without patterns, if so requested.
+    /// Starts a listing below a root, or of local files if `disk` is `None`.
     ///
     /// # Errors
-    /// If a rule is invalid.
+    /// If a rule or a name is invalid.
     pub fn new(
         disk: Option<Arc<dyn Disk>>,
         places: Vec<Vec<u8>>,
         view: View,
-        rules: &[Rule],
-        (hashes, literal): (bool, bool),
+        options: &ListOptions,
     ) -> Result<Self, Failure> {
-        let rules = Rules::new(rules)?;
+        let &ListOptions { hashes, literal, .. } = options;
+        let rules = Rules::new(&options.rules)?;
+        let named = options.names.as_deref().map(NamedSet::new).transpose()?;
         let recursive = match view {
             View::Files => false,
             View::Tree | View::Archive => true,
@@ -92,7 +95,10 @@ impl DirectoryListing {
             Some(disk) => SourceSet::in_disk(disk, places, recursive),
             None => SourceSet::as_user(places, recursive),
         };
-        let set = set.with_rules(rules).with_archive_mode(view == View::Archive);
+        let set = set
+            .with_rules(rules)
+            .with_archive_mode(view == View::Archive)
+            .with_names(named.map(Arc::new));
         let set = if literal { set } else { set.with_patterns() };
         // Literal places are those of a destination, which nobody reads.
         Ok(Self(ListingKind::Copy(Box::new(set.into_listing(!literal)), hashes)))

@@ -35,6 +35,7 @@ use super::glob;
 use super::have::name_of;
 use super::journal::is_journal;
 use super::listing::Planned;
+use super::named::NamedSet;
 use super::part::is_reserved;
 use super::rules::Rules;
 use super::selection::{Chosen, Selected, Selection, Skipped};
@@ -68,6 +69,8 @@ pub struct SourceSet {
     stream: Option<(Vec<u8>, Stream)>,
     recursive: bool,
     rules: Rules,
+    /// Only these entries are listed.
+    named: Option<Arc<NamedSet>>,
     range: Option<Range>,
     /// Sources may be glob patterns.
     are_patterns: bool,
@@ -110,6 +113,7 @@ impl SourceSet {
             stream: None,
             recursive,
             rules: Rules::default(),
+            named: None,
             range: None,
             are_patterns: false,
             links: Links::Inside,
@@ -176,6 +180,12 @@ impl SourceSet {
     #[must_use]
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
+    }
+
+    /// Lists only these entries, and the directories above them.
+    #[must_use]
+    pub fn with_names(self, named: Option<Arc<NamedSet>>) -> Self {
+        Self { named, ..self }
     }
 
     /// Sends only this byte range of files.
@@ -280,7 +290,7 @@ impl SourceSet {
     }
 
     /// Whether everything below the named paths is sent, so that it can be counted ahead: no
-    /// stream, no rules, no range, no patterns, and no selection that does not count the entries it leaves out.
+    /// stream, no rules, no names, no range, no patterns, and no selection that does not count the entries it leaves out.
     pub fn can_be_counted(&self) -> bool {
         let is_name =
             |root: &PathBuf| !self.are_patterns || !glob::is_pattern(root.as_os_str().as_bytes());
@@ -288,6 +298,7 @@ impl SourceSet {
             && !matches!(self.tree, Tree::Store(_))
             && (self.selection.is_none() || self.skipped.is_some())
             && self.rules.is_empty()
+            && self.named.is_none()
             && self.range.is_none()
             && self.roots.iter().all(is_name)
     }
@@ -309,6 +320,7 @@ impl SourceSet {
             stream,
             recursive,
             rules,
+            named,
             range,
             are_patterns,
             links,
@@ -333,6 +345,7 @@ impl SourceSet {
             roots,
             recursive,
             rules,
+            named,
             range,
             are_patterns,
             links,
@@ -399,6 +412,7 @@ pub(super) struct Walk {
     roots: VecDeque<PathBuf>,
     recursive: bool,
     rules: Rules,
+    named: Option<Arc<NamedSet>>,
     range: Option<Range>,
     are_patterns: bool,
     links: Links,
@@ -728,10 +742,25 @@ impl Walk {
         if identity.is_some() && self.stack.iter().any(|level| level.identity == identity) {
             return Err(unreadable(path, "is a link to a directory that contains it"));
         }
-        let mut rest = Some(self.tree.list(path)?);
+        let mut rest = Some(self.children(path, &name)?);
         let children = sorted_part(&mut rest, self.room_for_names())?.into_iter();
         self.stack.push(Level { path: path.to_path_buf(), name, children, rest, identity });
         Ok(())
+    }
+
+    /// The names to visit in a directory. Named entries that are missing are visited, too, and then reported.
+    fn children(&self, path: &Path, name: &[u8]) -> Result<Children, Failure> {
+        let Some(named) = &self.named else { return self.tree.list(path) };
+        let mut names = named.children(name);
+        if !named.lists_all(name) {
+            return Ok(Box::new(names.into_iter().map(Ok)));
+        }
+        let is_missing = |child: &Vec<u8>| {
+            let child = path.join(OsStr::from_bytes(child));
+            self.tree.examine(&child, LinkTarget::Itself).is_err()
+        };
+        names.retain(is_missing);
+        Ok(Box::new(self.tree.list(path)?.chain(names.into_iter().map(Ok))))
     }
 
     /// How many more names may be held.

@@ -16,12 +16,12 @@ pub use crate::retry::Retry;
 /// Comparison of two trees, and selection of the entries to copy.
 pub mod compare {
     pub use sabul_files::{
-        Chunked, CompareOptions, Comparison, DELTA_FROM, Difference, Matches, NewFile, Selected,
-        Selection, Skipped, facts_of, is_journal, set_metadata,
+        Chunked, CompareOptions, Comparison, DELTA_FROM, Difference, Matches, NamedSet, NewFile,
+        Selected, Selection, Skipped, facts_of, is_journal, set_metadata,
     };
 
     use sabul_wire::control::Failure;
-    pub use sabul_wire::control::{Chunking, Delta};
+    pub use sabul_wire::control::{Chunking, Delta, ListOptions, MAX_NAMED, Named, NamedContent};
 
     /// Renames a local file; an existing file stays.
     ///

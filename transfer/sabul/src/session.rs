@@ -491,8 +491,8 @@ impl Session {
                 Request::Stream(StreamRequest { name, direction, pending })
             }
             control::Request::Measure { .. } => Request::Measure(MeasureRequest { pending }),
-            control::Request::List { hashes, .. } => {
-                Request::List(ListingRequest { pending, reads_content: hashes })
+            control::Request::List { options, .. } => {
+                Request::List(ListingRequest { pending, reads_content: options.hashes })
             }
             control::Request::Hash { .. } => {
                 Request::List(ListingRequest { pending, reads_content: true })

@@ -37,8 +37,8 @@ pub use limits::{
     MAX_OPEN, MAX_SMALL, MAX_STATEMENT, MAX_WORD, body_limit,
 };
 pub use listing::{
-    Facts, MAX_PATTERN, MAX_PLACES, MAX_RULES, MAX_SEEN, NewMetadata, Range, Rule, Seen, SeenKind,
-    View,
+    Facts, ListOptions, MAX_NAMED, MAX_PATTERN, MAX_PLACES, MAX_RULES, MAX_SEEN, Named,
+    NamedContent, NewMetadata, Range, Rule, Seen, SeenKind, View,
 };
 pub use more::{
     Attribute, Extent, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE,
@@ -47,7 +47,7 @@ pub use more::{
 pub use outside::{MAX_OUTSIDE, UdpAddress};
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 13;
+pub const CONTROL_VERSION: u16 = 14;
 /// Most keys that a connector offers.
 pub const MAX_OFFERED: usize = 64;
 /// Limit on the [`Message::weight`] of [`Message::Seen`], [`Message::Chunks`], [`Message::Names`] or [`Message::Delta`]
@@ -509,13 +509,8 @@ pub enum Request {
         places: Vec<Vec<u8>>,
         /// Kind of listing.
         view: View,
-        /// Include and exclude rules of a copy; at most [`MAX_RULES`].
-        #[serde(deserialize_with = "bounds::list::<_, _, MAX_RULES>")]
-        rules: Vec<Rule>,
-        /// Read and hash the content of regular files, for the views of a copy.
-        hashes: bool,
-        /// No path is a pattern.
-        literal: bool,
+        /// Settings.
+        options: ListOptions,
     },
     /// Removes files, links and directories (push); without a channel.
     Remove {
@@ -687,7 +682,7 @@ impl Open {
         let request = match &self.request {
             Request::Put { destination, origins, .. } => destination.len() + 8 * origins.len(),
             Request::Get { sources, rules, .. } => names(sources) + of_rules(rules),
-            Request::List { places, rules, .. } => names(places) + of_rules(rules),
+            Request::List { places, options, .. } => names(places) + options.weight(),
             Request::Remove { places, .. }
             | Request::MakeFolders { places, .. }
             | Request::Attest { places, .. } => names(places),

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use sabul_wire::control::{FailureCode, SeenKind, View};
+use sabul_wire::control::{FailureCode, ListOptions, SeenKind, View};
 
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::root::RootPath;
@@ -22,7 +22,7 @@ fn disk() -> MemoryDisk {
 fn names(disk: &MemoryDisk) -> Vec<String> {
     let disk = Arc::new(disk.clone());
     let mut listing =
-        DirectoryListing::new(Some(disk), vec![Vec::new()], View::All, &[], (false, false))
+        DirectoryListing::new(Some(disk), vec![Vec::new()], View::All, &ListOptions::default())
             .unwrap();
     let mut names = Vec::new();
     loop {

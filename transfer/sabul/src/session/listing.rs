@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul_units::Rate;
 use sabul_wire::control::{
-    self, Chunking, Done, Failure, FailureCode, MAX_SEEN, Message, NewMetadata, Open, Rule, Seen,
-    View,
+    self, Chunking, Done, Failure, FailureCode, ListOptions, MAX_SEEN, Message, NewMetadata, Open,
+    Rule, Seen, View,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -69,11 +69,10 @@ impl Session {
         view: View,
         rules: Vec<Rule>,
     ) -> Result<Listing, Error> {
-        self.list_for_copy(places, view, rules, (false, false))
+        self.list_for_copy(places, view, ListOptions { rules, ..ListOptions::default() })
     }
 
-    /// As [`Self::list`]. With `hashes` the peer reads and hashes the content of the files of a copy; with `literal` no
-    /// path is a pattern.
+    /// As [`Self::list`], with further settings.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -81,10 +80,9 @@ impl Session {
         &self,
         places: Vec<Vec<u8>>,
         view: View,
-        rules: Vec<Rule>,
-        (hashes, literal): (bool, bool),
+        options: ListOptions,
     ) -> Result<Listing, Error> {
-        let request = control::Request::List { places, view, rules, hashes, literal };
+        let request = control::Request::List { places, view, options };
         let mailbox = self.send_request(Direction::Receive, request)?;
         let (entry_sender, entries) = mpsc::channel(WAITING_MAX);
         let control = self.inner.cx.control.clone();
@@ -338,18 +336,15 @@ impl ListingRequest {
             })
             .await;
         }
-        let (
-            control::Request::List { places, view, rules, hashes, literal },
-            control::Direction::Pull,
-        ) = (open.request, open.direction)
+        let (control::Request::List { places, view, options }, control::Direction::Pull) =
+            (open.request, open.direction)
         else {
             return refuse(&cx, &mailbox, other_way());
         };
-        let directory_listing =
-            match DirectoryListing::new(disk, places, view, &rules, (hashes, literal)) {
-                Ok(directory_listing) => directory_listing,
-                Err(failure) => return refuse(&cx, &mailbox, failure),
-            };
+        let directory_listing = match DirectoryListing::new(disk, places, view, &options) {
+            Ok(directory_listing) => directory_listing,
+            Err(failure) => return refuse(&cx, &mailbox, failure),
+        };
         let (bulk, transfer) = (cx.control.bulk(&mailbox), mailbox.number);
         let block_bytes = open.channel.block_bytes;
         drop(self);

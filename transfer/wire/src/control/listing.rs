@@ -14,6 +14,54 @@ pub const MAX_PATTERN: usize = 1 << 10;
 /// Most entries that one [`super::Message::Seen`] carries.
 pub const MAX_SEEN: usize = 1000;
 
+/// Most names in one request for a listing.
+pub const MAX_NAMED: usize = 4096;
+
+/// Settings of a listing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListOptions {
+    /// Include and exclude rules of a copy; at most [`MAX_RULES`].
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_RULES>")]
+    pub rules: Vec<Rule>,
+    /// Read and hash the content of regular files, for the views of a copy.
+    pub hashes: bool,
+    /// No path is a pattern.
+    pub literal: bool,
+    /// Only these entries and the directories above are listed, for the views of a copy; at most [`MAX_NAMED`].
+    #[serde(deserialize_with = "bounds::optional_list::<_, _, MAX_NAMED>")]
+    pub names: Option<Vec<Named>>,
+}
+
+impl ListOptions {
+    /// Assumed memory use in bytes.
+    pub(super) fn weight(&self) -> usize {
+        let names = self.names.iter().flatten().map(|named| ITEM + named.path.len());
+        let rules = self.rules.iter().map(|rule| ITEM + rule.pattern.len());
+        names.chain(rules).sum()
+    }
+}
+
+/// Name of an entry to list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// Name relative to the directory whose content is listed; empty for the directory itself.
+    #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
+    pub path: Vec<u8>,
+    /// Listed part of the content, if the entry is a directory.
+    pub content: NamedContent,
+}
+
+/// Listed part of the content of a named directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NamedContent {
+    /// Nothing.
+    Nothing,
+    /// Its entries, without the content of these.
+    Entries,
+    /// Everything.
+    All,
+}
+
 /// Include or exclude rule: the first rule of a list that matches a name decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {

@@ -137,9 +137,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
         Message::Open(open(Request::List {
             places: vec![Vec::new(); sources],
             view: View::All,
-            rules,
-            hashes: false,
-            literal: false,
+            options: ListOptions { rules, ..ListOptions::default() },
         }))
     };
     let seen = |count, length| {
@@ -423,11 +421,14 @@ fn file_requests_and_answers_have_the_documented_bytes() {
             Request::List {
                 places: places.clone(),
                 view: View::Tree,
-                rules,
-                hashes: true,
-                literal: false,
+                options: ListOptions {
+                    rules,
+                    hashes: true,
+                    literal: false,
+                    names: Some(vec![Named { path: b"n".to_vec(), content: NamedContent::All }]),
+                },
             },
-            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 0],
+            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 0, 1, 1, 1, b'n', 2],
         ),
         (Request::Remove { places: places.clone(), recursive: true }, &[5, 1, 1, b'x', 1]),
         (Request::MakeFolders { places, parents: false }, &[6, 1, 1, b'x', 0]),

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Compares options of `sabul sync` with those of rsync: drawn trees with odd names, by push, by pull and on one machine.
+
+    tests/options.py [SEEDS [FIRST]]
+
+For each seed, a source and an old destination are drawn. sabul and rsync copy the source with the same options into two
+copies of the destination, which must be equal afterwards. SABUL is the program.
+"""
+
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import sync
+
+SABUL = sync.SABUL
+NAMES = ["a\nb", "-n", "--delete", " x ", "é", "日本", "l" * 250, ".h", "a.o", "b.o", "build", "#c", ";s", "!w", "*", "[x", "a\\b", "{a,b}"]
+
+
+def name(draw):
+    word = draw.choice(NAMES) if draw.random() < 0.5 else sync.name(draw)
+    return word + draw.choice(["", "", ".o", ".txt"])[: 255 - len(os.fsencode(word))]
+
+
+def tree(root, draw, count):
+    folders = [root]
+    for _ in range(count):
+        path = draw.choice(folders) / name(draw)
+        if os.path.lexists(path) or len(os.fsencode(path)) > 2000:
+            continue
+        kind = draw.random()
+        if kind < 0.3:
+            path.mkdir(mode=draw.choice([0o755, 0o700, 0o750]))
+            folders.append(path)
+        elif kind < 0.4:
+            path.symlink_to(draw.choice(["x", "../x", "/nowhere", "."]))
+        else:
+            path.write_bytes(draw.randbytes(draw.choice([0, 1, 100, 5000, 70_000])))
+            path.chmod(draw.choice([0o600, 0o644, 0o755, 0o640]))
+        if not path.is_symlink() and draw.random() < 0.7:
+            seconds = draw.randint(1_000_000_000, 1_700_000_000)
+            os.utime(path, (seconds, seconds))
+
+
+def entries(root):
+    return sorted(path.relative_to(root) for path in root.rglob("*"))
+
+
+class FilesFrom:
+    """`--files-from`, with and without -r, -0 and missing names."""
+
+    def __init__(self, case):
+        draw = case.draw
+        names, self.code = [], 0
+        for path in entries(case.source):
+            if draw.random() > 0.2:
+                continue
+            text = os.fsencode(path)
+            is_directory = (case.source / path).is_dir() and not (case.source / path).is_symlink()
+            if is_directory and draw.random() < 0.5:
+                text += b"/"
+            names.append(draw.choice([b"", b"./"]) + text if text[0] not in b"#;" else b"./" + text)
+        from0 = draw.random() < 0.5
+        if not from0:
+            names = [text for text in names if b"\n" not in text]
+        self.delete = draw.random() < 0.5
+        if not self.delete and draw.random() < 0.5:
+            names.append(b"no such name")
+            self.code = 1
+        draw.shuffle(names)
+        end = b"\0" if from0 else b"\n"
+        path = case.work / "list"
+        path.write_bytes(b"".join(text + end for text in names))
+        self.flags = [f"--files-from={path}"] + ["-0"] * from0 + ["-r"] * (self.delete or draw.random() < 0.5)
+        self.rsync = self.flags
+
+
+OPTIONS = [FilesFrom]
+
+
+class Case:
+    def __init__(self, work, seed):
+        self.work, self.draw = work, random.Random(seed)
+        self.source = work / "source"
+        self.source.mkdir()
+        tree(self.source, self.draw, 60)
+        old = work / "old"
+        subprocess.run(["cp", "-a", self.source, old], check=True)
+        sync.change(old, self.draw, 15)
+        self.old, self.plain = old, work / "plain"
+        subprocess.run(["cp", "-a", self.old, self.plain], check=True)
+        self.drop_conflicts(self.plain)
+
+    def serve(self):
+        return sync.Case.serve(self)
+
+    def compare(self, options, way):
+        shutil.rmtree(self.work / "mine", ignore_errors=True)
+        shutil.rmtree(self.work / "theirs", ignore_errors=True)
+        mine, theirs = self.work / "mine", self.work / "theirs"
+        for copy in (mine, theirs):
+            subprocess.run(["cp", "-a", self.old if options.delete else self.plain, copy], check=True)
+        places = {
+            "push": [f"{self.source}/", "sabul:///mine"],
+            "pull": ["sabul:///source/", mine],
+            "local": [f"{self.source}/", mine],
+        }[way]
+        delete = ["--delete"] * options.delete
+        limit = ["--delete-limit", "100000"] * options.delete
+        ticket = ["--ticket", self.ticket] * (way != "local")
+        command = [SABUL, "sync", "-a", *delete, *limit, *ticket, *options.flags, *places]
+        done = sync.run(command)
+        output = done.stdout.decode(errors="replace")
+        assert done.returncode == options.code, (command, done.returncode, output)
+        sync.run(["rsync", "-a", "--modify-window=-1", *delete, *options.rsync, f"{self.source}/", f"{theirs}/"])
+        self.equal(theirs, mine, [way, options.flags, output])
+        # A second run has nothing to do.
+        again = sync.run(command)
+        lines = again.stdout.decode(errors="replace").strip().splitlines()
+        assert lines[-1].startswith("nothing to copy") or options.code, (command, lines)
+
+    def drop_conflicts(self, copy):
+        """Removes directories that are something else at the source: rsync replaces some of them without --delete."""
+        kind = lambda path: path.is_dir() and not path.is_symlink()
+        for path in entries(copy):
+            if os.path.lexists(copy / path) and os.path.lexists(self.source / path):
+                if kind(copy / path) != kind(self.source / path):
+                    shutil.rmtree(copy / path) if kind(copy / path) else (copy / path).unlink()
+
+    def equal(self, theirs, mine, about):
+        judge = [*sync.RSYNC, "--modify-window=-1", "-c", "-H", f"{theirs}/", f"{mine}/"]
+        done = sync.run(judge)
+        assert done.stdout == b"", (done.stdout.decode(errors="replace"), about)
+
+
+def main():
+    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    if not shutil.which("rsync"):
+        print("tests/options.py: skipped: rsync is not installed")
+        return
+    compared = 0
+    for seed in range(first, first + seeds):
+        work = pathlib.Path(tempfile.mkdtemp(prefix="sabul-options-"))
+        case = Case(work, seed)
+        case.served, case.ticket = work, work / "ticket"
+        server = case.serve()
+        try:
+            for kind in OPTIONS:
+                for way in ("push", "pull", "local"):
+                    options = kind(case)
+                    case.compare(options, way)
+                    compared += 1
+        except AssertionError:
+            print(f"seed {seed}, tree {work}")
+            raise
+        finally:
+            server.kill()
+            server.wait()
+        shutil.rmtree(work)
+    print(f"{seeds} seeds, {compared} comparisons: sabul and rsync leave the same trees")
+
+
+if __name__ == "__main__":
+    main()
