@@ -79,7 +79,24 @@ class FilesFrom:
         self.rsync = self.flags
 
 
-OPTIONS = [FilesFrom]
+class Chmod:
+    """`--chmod`, with and without --delete."""
+
+    def __init__(self, case):
+        draw = case.draw
+        who = lambda: draw.choice(["", "u", "g", "o", "a", "ug", "go"])
+        what = lambda: "".join(draw.sample("rwxX", draw.randint(0, 3)))
+        symbolic = lambda: who() + draw.choice("+-=") + what()
+        # The owner must be able to enter and read.
+        changes = [draw.choice(["", "D", "F"]) + symbolic() for _ in range(draw.randint(1, 3))]
+        if draw.random() < 0.3:
+            changes = ["D755", draw.choice(["F644", "F640", "F400"])]
+        changes.append("u+rwX")
+        self.code, self.delete = 0, draw.random() < 0.5
+        self.flags = self.rsync = ["--chmod=" + ",".join(changes)]
+
+
+OPTIONS = [FilesFrom, Chmod]
 
 
 class Case:

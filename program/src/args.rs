@@ -35,7 +35,7 @@ use crate::exit;
 pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
 pub(crate) use channel::{CarrierArg, ChannelArgs};
 pub(crate) use control_socket::{PsArgs, SetArgs};
-pub(crate) use cp::{CopyArgs, CpArgs, PolicyArg};
+pub(crate) use cp::{CopyArgs, CpArgs, PolicyArg, parse_chmod};
 pub(crate) use files::{
     CatArgs, LsArgs, MkdirArgs, MvArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs,
 };

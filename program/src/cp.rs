@@ -116,12 +116,13 @@ async fn run_sync(name: &'static str, mut copy: CopyArgs, sync: Sync) -> Result<
 impl CopyArgs {
     /// A plan has the options of its comparison.
     fn refuse_options_of_plans(&self) -> Result<(), CliError> {
-        let &Self { archive, preserve, checksum, copy_links, .. } = self;
+        let &Self { archive, preserve, checksum, copy_links, ref chmod, .. } = self;
         let flags = [
             (archive, "-a"),
             (preserve, "-p"),
             (checksum, "-c"),
             (copy_links, "-L"),
+            (chmod.is_some(), "--chmod"),
             (!self.rules.0.is_empty(), "--exclude and --include"),
         ];
         match flags.iter().find(|(is_given, _)| *is_given) {
@@ -135,7 +136,8 @@ impl CopyArgs {
     /// Which entries of the sources are listed.
     fn listed(&self) -> ListedArgs<'_> {
         let &Self { recursive, archive, copy_links, .. } = self;
-        ListedArgs { recursive, archive, copy_links, rules: &self.rules.0 }
+        let chmod = self.chmod.clone().unwrap_or_default();
+        ListedArgs { recursive, archive, copy_links, chmod, rules: &self.rules.0 }
     }
 }
 
@@ -266,7 +268,8 @@ async fn copy(args: &CopyArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         .read_back(args.read_back)
         .links_out(args.copy_links)
         .growing(args.growing)
-        .rules(args.rules.0.clone());
+        .rules(args.rules.0.clone())
+        .chmod(args.chmod.clone().unwrap_or_default());
     policy::apply(args, &mut options)?;
     if (args.json || args.json_lines) && plan.writes_stdout() {
         return Err(CliError::usage(
@@ -519,7 +522,8 @@ async fn transfer(
     }
     // Beside the comparison, so that this costs no round trip.
     let is_sync = outcome.selecting.sync.is_some() && !outcome.selecting.is_dry;
-    let tops = is_sync.then(|| tokio::spawn(Tops::read(plan.clone(), session.clone())));
+    let chmod = args.chmod.clone().unwrap_or_default();
+    let tops = is_sync.then(|| tokio::spawn(Tops::read(plan.clone(), session.clone(), chmod)));
     let started = tokio::select! {
         started = start(args, plan, session, options, &outcome.selecting, pipe) => started,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),

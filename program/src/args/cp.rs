@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use sabul::Policy;
+use sabul::internal::Chmod;
 use sabul_units::Rate;
 
 use super::channel::ChannelArgs;
@@ -100,6 +101,12 @@ pub(crate) struct CopyArgs {
     /// far as the receiver permits. A line at the end reports attributes that were not kept.
     #[arg(short, long)]
     pub(crate) archive: bool,
+    /// Change permission bits on the way, such as D755,F644 or go-w.
+    ///
+    /// As in rsync: octal or symbolic, separated by commas; D and F stand for directories and other files. Without -p
+    /// or -a only new files get the bits, limited by the umask.
+    #[arg(long, value_name = "CHANGES", value_parser = parse_chmod)]
+    pub(crate) chmod: Option<Chmod>,
     /// Compare existing files by content, not by modification time.
     ///
     /// Both ends read and hash all files.
@@ -240,6 +247,14 @@ Examples:
   sabul cp sabul://host:4850/big.iso .
   sabul cp big.iso host: --report t.html      draw the transfer over time
   tar c photos | sabul cp - sabul://host:4850/photos.tar";
+
+/// Reads the changes of `--chmod`.
+pub(crate) fn parse_chmod(text: &str) -> Result<Chmod, String> {
+    // The only way to read the umask is to set the umask.
+    let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    rustix::process::umask(umask);
+    Chmod::parse(text, umask.bits())
+}
 
 fn parse_retry_time(text: &str) -> Result<Duration, String> {
     let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];

@@ -8,11 +8,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sabul::Session;
 use sabul::files::{Facts, Listing, Rule, Seen, SeenKind, View};
-use sabul::internal::Rules;
 use sabul::internal::compare::{
     CompareOptions, Comparison, Difference, ListOptions, Named, NamedSet, Selected, Skipped,
     is_journal,
 };
+use sabul::internal::{Chmod, Rules};
 use sabul::{Error, Failure, FailureCode};
 use sabul_content::RelativePath;
 use tokio::runtime::Handle;
@@ -107,6 +107,7 @@ pub(super) struct ListedArgs<'a> {
     pub(super) recursive: bool,
     pub(super) archive: bool,
     pub(super) copy_links: bool,
+    pub(super) chmod: Chmod,
     pub(super) rules: &'a [Rule],
 }
 
@@ -235,6 +236,7 @@ impl Ends {
                     .with_rules(compile(&rules)?)
                     .with_archive_mode(args.archive)
                     .with_links_out(args.copy_links)
+                    .with_chmod(args.chmod.clone())
                     .with_names(named.clone());
                 let source = checked(Box::new(set.plan_compared(hashes).map(Ok)), named);
                 let to = &destination.path;
@@ -268,7 +270,7 @@ impl Ends {
                 };
                 // A literal place is listed without opening its files.
                 let source = list(sources.clone(), view, rules.clone(), true)?;
-                let source = checked(source, named.clone());
+                let source = changed(checked(source, named.clone()), &args.chmod);
                 let to = destination.as_bytes();
                 let places: Vec<OsString> =
                     names.iter().map(|name| OsString::from_vec(join(to, name))).collect();
@@ -295,6 +297,7 @@ impl Ends {
                     return Ok(None);
                 }
                 let source = list(sources.clone(), view, rules, false)?;
+                let source = changed(source, &args.chmod);
                 Ok(Some(Self::Lookups { source, to: destination.clone(), is_into }))
             }
         }
@@ -480,6 +483,16 @@ impl Destination {
             },
         }
     }
+}
+
+/// A listing of the other machine with changed permission bits.
+fn changed(source: Entries, chmod: &Chmod) -> Entries {
+    let chmod = chmod.clone();
+    Box::new(source.map(move |seen| {
+        let mut seen = seen?;
+        seen.outcome.iter_mut().for_each(|facts| chmod.change_facts(facts));
+        Ok(seen)
+    }))
 }
 
 /// A listing that ends at its first error, if errors do not matter.

@@ -17,7 +17,7 @@ use sabul_content::Tree;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use crate::args::{ApplyArgs, CopyArgs, RulesArgs, SyncArgs};
+use crate::args::{ApplyArgs, CopyArgs, RulesArgs, SyncArgs, parse_chmod};
 use crate::error::CliError;
 
 /// Version of the format.
@@ -43,6 +43,8 @@ struct Head {
     ignore_existing: bool,
     modify_window: u32,
     rules: Vec<RuleLine>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    chmod: Option<String>,
     /// Names of `--files-from`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     names: Option<Vec<NamedLine>>,
@@ -283,6 +285,7 @@ impl Head {
             ignore_existing: args.ignore_existing,
             modify_window: args.modify_window,
             rules: copy.rules.0.iter().map(rule).collect(),
+            chmod: copy.chmod.as_ref().map(|chmod| chmod.text().to_owned()),
             names: args.names.as_ref().map(|names| names.iter().map(NamedLine::of).collect()),
         })
     }
@@ -297,6 +300,7 @@ impl Head {
         };
         let rules: Vec<Rule> = self.rules.into_iter().map(rule).collect::<Option<_>>()?;
         Rules::new(&rules).ok()?;
+        let chmod = self.chmod.as_deref().map(parse_chmod).transpose().ok()?;
         let names = match self.names {
             Some(names) => {
                 let names: Option<Vec<_>> = names.into_iter().map(NamedLine::named).collect();
@@ -333,6 +337,7 @@ impl Head {
                 checksum: self.checksum,
                 copy_links: self.copy_links,
                 rules: RulesArgs(rules),
+                chmod,
                 ..copy
             },
         })

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use sabul::files::{Facts, NewMetadata, Owner, SeenKind, View};
 use sabul::internal::compare::{CompareOptions, Difference, Named, facts_of, rename, set_metadata};
-use sabul::internal::escape_pattern;
+use sabul::internal::{Chmod, escape_pattern};
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
 
@@ -428,7 +428,7 @@ pub(super) struct Tops {
 
 impl Tops {
     /// Reads the metadata of both ends.
-    pub(super) async fn read(plan: Plan, session: Session) -> Result<Self, CliError> {
+    pub(super) async fn read(plan: Plan, session: Session, chmod: Chmod) -> Result<Self, CliError> {
         let there = async |place: &[u8]| -> Result<Option<Facts>, CliError> {
             let mut place = escape_pattern(place);
             place.extend(b"/.");
@@ -436,7 +436,7 @@ impl Tops {
             Ok(listing.next().await?.and_then(|seen| seen.outcome.ok()))
         };
         let here = |place: &OsStr| facts_of(&Path::new(place).join("."), false);
-        Ok(match &plan {
+        let mut tops = match &plan {
             Plan::Put { sources, destination } => match sources.first() {
                 Some(source)
                     if means_content(source.as_bytes()) && !destination.path.is_empty() =>
@@ -451,7 +451,9 @@ impl Tops {
                 }
                 _ => Self::default(),
             },
-        })
+        };
+        tops.source.iter_mut().for_each(|facts| chmod.change_facts(facts));
+        Ok(tops)
     }
 }
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabul::files::receipts::is_receipt;
-use sabul::internal::Location;
 use sabul::internal::compare::{CompareOptions, Difference};
 use sabul::internal::ssh::UploadObserver;
+use sabul::internal::{Chmod, Location};
 use sabul::{Failure, FailureCode};
 use sabul_content::Printable;
 use sabul_front::json::{Document, ErrorJson, VerifyJson};
@@ -65,6 +65,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
         recursive: true,
         archive: args.archive,
         copy_links: false,
+        chmod: Chmod::default(),
         rules: &args.rules.0,
     };
     let work = async {

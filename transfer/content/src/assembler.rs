@@ -211,6 +211,11 @@ impl Assembler {
         self.current.as_ref().filter(|current| current.index == index).map(|it| &it.entry)
     }
 
+    /// As [`Self::entry`], to change the metadata that the entry gets.
+    pub fn entry_mut(&mut self, index: u64) -> Option<&mut Entry> {
+        self.current.as_mut().filter(|current| current.index == index).map(|it| &mut it.entry)
+    }
+
     /// Number of entries announced so far, and the sum of their known sizes in bytes.
     pub const fn announced(&self) -> (u64, u64) {
         (self.entries, self.bytes)

@@ -11,6 +11,7 @@
 mod archive;
 mod attest;
 mod base;
+mod chmod;
 mod compare;
 mod content;
 mod counts;
@@ -48,6 +49,7 @@ mod tree;
 pub mod testing;
 
 pub use attest::{ReceivedFiles, SentFiles};
+pub use chmod::Chmod;
 pub use compare::{CompareOptions, Comparison, Difference};
 pub use counts::Counts;
 pub use delta::{Chunked, DELTA_FROM, Matches, NewFile};

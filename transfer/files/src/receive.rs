@@ -260,7 +260,7 @@ pub trait Sink {
 /// Callback that admits an entry or ends the transfer.
 struct Gate(Box<AdmitEntry>);
 
-type AdmitEntry = dyn FnMut(&Entry) -> Result<(), Failure> + Send;
+type AdmitEntry = dyn FnMut(&mut Entry) -> Result<(), Failure> + Send;
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -331,11 +331,11 @@ impl<S: Sink> Receiver<S> {
         self.stop = stop;
     }
 
-    /// Sets a check that runs on each entry before the sink receives the entry. A failed check ends the transfer.
+    /// Sets a check that runs on each entry before the sink receives the entry, and may change its metadata. A failed check ends the transfer.
     #[must_use]
     pub fn with_gate(
         mut self,
-        gate: impl FnMut(&Entry) -> Result<(), Failure> + Send + 'static,
+        gate: impl FnMut(&mut Entry) -> Result<(), Failure> + Send + 'static,
     ) -> Self {
         self.gate = Gate(Box::new(gate));
         self
@@ -546,7 +546,7 @@ impl<S: Sink> Receiver<S> {
             );
             return Err(Failure::new(FailureCode::BadSetting, text));
         }
-        self.assembler.entry(announced - 1).map_or(Ok(()), |entry| (self.gate.0)(entry))
+        self.assembler.entry_mut(announced - 1).map_or(Ok(()), |entry| (self.gate.0)(entry))
     }
 
     fn carry_out(&mut self, op: Op) {

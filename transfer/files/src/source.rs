@@ -29,6 +29,7 @@ use sabul_wire::control::{
 pub use argument::Source;
 
 use super::archive::{HardLinkIndex, add_attributes};
+use super::chmod::Chmod;
 use super::delta::apply_delta;
 use super::entry_error::read_failure;
 use super::glob;
@@ -82,6 +83,7 @@ pub struct SourceSet {
     skipped: Option<Arc<Skipped>>,
     /// Files that grow are sent up to their announced size.
     pub(super) growing: bool,
+    chmod: Chmod,
 }
 
 /// Reader of a stream entry.
@@ -120,6 +122,7 @@ impl SourceSet {
             selection: None,
             skipped: None,
             growing: false,
+            chmod: Chmod::default(),
         }
     }
 
@@ -226,6 +229,12 @@ impl SourceSet {
         Self { growing, ..self }
     }
 
+    /// Changes permission bits.
+    #[must_use]
+    pub fn with_chmod(self, chmod: Chmod) -> Self {
+        Self { chmod, ..self }
+    }
+
     /// Lists the entries in order without reading content; standard input is not listed.
     pub fn plan(self) -> Planned {
         Planned { walk: self.into_listing(true), hashes: false }
@@ -325,6 +334,7 @@ impl SourceSet {
             are_patterns,
             links,
             selection,
+            chmod,
             ..
         } = self;
         let objects = match &tree {
@@ -347,6 +357,7 @@ impl SourceSet {
             rules,
             named,
             range,
+            chmod,
             are_patterns,
             links,
             all: (links == Links::Keep).then(HardLinkIndex::default),
@@ -414,6 +425,7 @@ pub(super) struct Walk {
     rules: Rules,
     named: Option<Arc<NamedSet>>,
     range: Option<Range>,
+    chmod: Chmod,
     are_patterns: bool,
     links: Links,
     /// State for links and hard links, if they are kept.
@@ -610,7 +622,8 @@ impl Walk {
                     Ok(part) => part,
                     Err(failure) => return Some(failed(name, path, failure)),
                 };
-                let entry = Entry { path: name, kind, mode: Some(mode), modified_ns, more };
+                let mut entry = Entry { path: name, kind, mode: Some(mode), modified_ns, more };
+                self.chmod.change(&mut entry);
                 Some(Found { entry, path, failure: None, part, size, owner, changed })
             }
             Ok(None) => None,
@@ -785,37 +798,4 @@ pub(super) fn last_component(path: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn a_huge_directory_is_walked_in_sorted_parts() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("a/sub")).unwrap();
-        for i in 0..50 {
-            fs::write(dir.path().join(format!("a/{i:02}")), "").unwrap();
-            fs::write(dir.path().join(format!("a/sub/{i:02}")), "").unwrap();
-        }
-        for names_held in [1, 7, 1000] {
-            let set = SourceSet::local(vec![Source::Path(dir.path().join("a"))], true).unwrap();
-            let (mut walk, _) = set.into_parts();
-            walk.names_held = names_held;
-            let mut found = Vec::new();
-            while let Some(next) = walk.next() {
-                let held: usize = walk.stack.iter().map(|level| level.children.len()).sum();
-                assert!(held <= names_held + walk.stack.len(), "{held} of {names_held}");
-                assert_eq!(next.failure, None);
-                found.push(next.entry.path);
-            }
-            assert_eq!(found.len(), 102);
-            if names_held == 1000 {
-                assert!(found.is_sorted(), "one part is all of it");
-            }
-            found.sort();
-            found.dedup();
-            assert_eq!(found.len(), 102, "each comes once");
-        }
-    }
-}
+mod tests;

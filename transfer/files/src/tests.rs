@@ -609,7 +609,7 @@ fn entries_outside_the_destination_are_refused() {
         assert_eq!(failure.code, FailureCode::Protocol);
     }
     // The gate can reject an entry before anything is made for it.
-    let odd = |entry: &Entry| match &entry.path[..] {
+    let odd = |entry: &mut Entry| match &entry.path[..] {
         b"a" => Ok(()),
         _ => Err(Failure::new(FailureCode::Refused, "nobody asked for that")),
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sabul_cc::{Policy, registry};
 use sabul_channel::rules::{RuleSet, find as find_rules, of_code};
-use sabul_files::store;
+use sabul_files::{Chmod, store};
 use sabul_receipt::Signer;
 use sabul_udp::SocketOptions;
 use sabul_units::{Bytes, Rate};
@@ -430,6 +430,8 @@ pub struct TransferOptions {
     /// Include and exclude rules, applied on the sending side: the first matching rule decides
     /// ([`Rules`](sabul_files::Rules)).
     pub rules: Vec<Rule>,
+    /// Changes of permission bits, applied at this side.
+    pub chmod: Chmod,
     /// Byte range to read. Only valid when exactly one file is requested into a writer.
     pub range: Option<Range>,
 }
@@ -456,6 +458,7 @@ impl Default for TransferOptions {
             links_out: false,
             growing: false,
             rules: Vec::new(),
+            chmod: Chmod::default(),
             range: None,
         }
     }
@@ -481,6 +484,7 @@ setters!(TransferOptions {
     links_out: bool,
     growing: bool,
     rules: Vec<Rule>,
+    chmod: Chmod,
     range: Option<Range>,
 });
 

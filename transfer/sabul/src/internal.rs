@@ -2,8 +2,8 @@
 //! change or remove these names.
 
 pub use sabul_content::{Printable, steers};
-pub use sabul_files::Rules;
 pub use sabul_files::glob::escape as escape_pattern;
+pub use sabul_files::{Chmod, Rules};
 pub use sabul_wire::control::CONTROL_VERSION as PROTOCOL_VERSION;
 
 pub use crate::address::{Host, Location, Remote, Server};

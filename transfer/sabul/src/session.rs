@@ -217,10 +217,10 @@ impl Session {
             origins: sources.origins(),
         };
         let resume = if options.resume { Resume::Yes } else { Resume::No };
-        let rules = Rules::new(&options.rules)?;
-        let sources = sources.with_rules(rules).with_archive_mode(options.archive_mode);
+        let sources = sources.with_rules(Rules::new(&options.rules)?);
+        let sources = sources.with_archive_mode(options.archive_mode);
         let sources = sources.with_links_out(options.links_out).with_growing(options.growing);
-        let work = Work::Send { set: sources, resume };
+        let work = Work::Send { set: sources.with_chmod(options.chmod.clone()), resume };
         self.open(Direction::Send, request, options, |_| Ok(work)).await
     }
 
@@ -263,8 +263,7 @@ impl Session {
         options: &TransferOptions,
         selection: Option<Box<dyn Selection>>,
     ) -> Result<Transfer, Error> {
-        let is_content = |source: &Vec<u8>| source.ends_with(b"/");
-        let needs_directory = sources.len() > 1 || sources.iter().any(is_content);
+        let needs_directory = sources.len() > 1 || sources.iter().any(|it| it.ends_with(b"/"));
         let &TransferOptions { sync, resume, read_back, links_out, archive_mode: archive, .. } =
             options;
         let preserve = options.preserve || archive;
@@ -295,10 +294,13 @@ impl Session {
             }
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)??;
+        let chmod = options.chmod.clone();
         let mut requested = RequestedEntries::new(&sources, recursive, archive);
-        let gate = move |entry: &Entry| requested.check(entry);
+        let gate = move |entry: &mut Entry| {
+            chmod.change(entry);
+            requested.check(entry)
+        };
         let (rules, range, growing) = (options.rules.clone(), options.range, options.growing);
-        let selected = selection.is_some();
         let request = control::Request::Get {
             sources,
             recursive,
@@ -306,7 +308,7 @@ impl Session {
             range,
             archive,
             links_out,
-            selected,
+            selected: selection.is_some(),
             growing,
         };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
