@@ -96,7 +96,24 @@ class Chmod:
         self.flags = self.rsync = ["--chmod=" + ",".join(changes)]
 
 
-OPTIONS = [FilesFrom, Chmod]
+class ExcludeFrom:
+    """`--exclude-from` and `--include-from`, with and without --delete: what is excluded stays."""
+
+    def __init__(self, case):
+        draw = case.draw
+        patterns = ["*.o", "build/", "/build", "a*", "?", ".h", "*.txt", "é*", "/-n", " x ", "b.o/x*", "# no", "; no", ""]
+        self.code, self.delete, self.flags = 0, draw.random() < 0.7, []
+        for option in draw.sample(["--include-from", "--exclude-from", "--exclude-from"], 2):
+            path = case.work / f"patterns{len(self.flags)}"
+            lines = [draw.choice(["", "", "", "+ ", "- "]) + draw.choice(patterns) for _ in range(draw.randint(1, 4))]
+            path.write_text("".join(line + "\n" for line in lines if line.strip() not in "+-"))
+            self.flags.append(f"{option}={path}")
+        self.rsync = self.flags
+        # An extra directory that stays because of its excluded content has the time of its last change.
+        self.judge = ["-O"]
+
+
+OPTIONS = [FilesFrom, Chmod, ExcludeFrom]
 
 
 class Case:
@@ -134,7 +151,7 @@ class Case:
         output = done.stdout.decode(errors="replace")
         assert done.returncode == options.code, (command, done.returncode, output)
         sync.run(["rsync", "-a", "--modify-window=-1", *delete, *options.rsync, f"{self.source}/", f"{theirs}/"])
-        self.equal(theirs, mine, [way, options.flags, output])
+        self.equal(theirs, mine, getattr(options, "judge", []), [way, options.flags, output])
         # A second run has nothing to do.
         again = sync.run(command)
         lines = again.stdout.decode(errors="replace").strip().splitlines()
@@ -148,8 +165,8 @@ class Case:
                 if kind(copy / path) != kind(self.source / path):
                     shutil.rmtree(copy / path) if kind(copy / path) else (copy / path).unlink()
 
-    def equal(self, theirs, mine, about):
-        judge = [*sync.RSYNC, "--modify-window=-1", "-c", "-H", f"{theirs}/", f"{mine}/"]
+    def equal(self, theirs, mine, flags, about):
+        judge = [*sync.RSYNC, *flags, "--modify-window=-1", "-c", "-H", f"{theirs}/", f"{mine}/"]
         done = sync.run(judge)
         assert done.stdout == b"", (done.stdout.decode(errors="replace"), about)
 

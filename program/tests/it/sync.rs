@@ -302,3 +302,62 @@ fn mv_renames_on_the_other_machine() {
     expect_code(&at(&bench, &["mv", &bench.url("d/b"), &bench.url("../out")]), 1);
     expect_code(&at(&bench, &["mv", &bench.url("d/b")]), 2);
 }
+
+#[test]
+fn only_the_entries_of_a_list_are_copied_and_a_plan_has_the_list() {
+    let bench = with_tree(&SERVE);
+    let url = bench.url("to");
+    fs::write(bench.path("list"), "a/f1\n./a/f2\na/b\nc/\n# a/f3\n").unwrap();
+    let sync = ["sync", "-a", "--files-from", "list", "src", &url];
+    let (_, last) = done(&bench, &sync);
+    assert!(last.contains("in 3 files"), "{last}");
+    for (name, is_there) in
+        [("a/f1", true), ("a/f2", true), ("a/f3", false), ("a/b", true), ("a/b/big", false)]
+    {
+        assert_eq!(bench.root(format!("to/{name}")).exists(), is_there, "{name}");
+    }
+    assert!(bench.root("to/c/x").exists());
+    let (_, last) = done(&bench, &sync);
+    assert!(last.starts_with("nothing to copy"), "{last}");
+    // A missing name, and names that leave the source.
+    fs::write(bench.path("list"), "a/none\na/f4\n").unwrap();
+    let output = at(&bench, &sync);
+    expect_code(&output, 1);
+    assert!(stderr(&output).contains("a/none"), "{}", stderr(&output));
+    assert!(bench.root("to/a/f4").exists());
+    for bad in ["../src/a/f5", "/etc/passwd"] {
+        fs::write(bench.path("list"), bad).unwrap();
+        let output = at(&bench, &sync);
+        expect_code(&output, 2);
+        assert!(stderr(&output).contains(bad), "{}", stderr(&output));
+    }
+    // Outside of the named directory, nothing is removed.
+    fs::write(bench.root("to/extra"), "").unwrap();
+    fs::write(bench.root("to/a/b/extra"), "").unwrap();
+    fs::write(bench.path("list"), "a/b").unwrap();
+    let delete = ["-r", "--delete", "--delete-limit", "9"];
+    done(&bench, &[&["sync", "-n", "--plan", "p"], &delete[..], &sync[1..]].concat());
+    done(&bench, &["apply", "p"]);
+    assert!(bench.root("to/extra").exists() && bench.root("to/a/b/big").exists());
+    assert!(bench.root("to/a/f1").exists() && !bench.root("to/a/b/extra").exists());
+}
+
+#[test]
+fn permission_bits_are_changed_on_the_way_in_both_directions() {
+    let bench = with_tree(&SERVE);
+    let mode = |path: std::path::PathBuf| path.metadata().unwrap().permissions().mode() & 0o777;
+    let url = bench.url("to");
+    let up = ["sync", "-p", "--chmod", "D750,F640", "src/", &url];
+    done(&bench, &up);
+    assert_eq!((mode(bench.root("to/a")), mode(bench.root("to/a/f1"))), (0o750, 0o640));
+    let (_, last) = done(&bench, &up);
+    assert!(last.starts_with("nothing to copy"), "{last}");
+    let down = bench.url("to/");
+    done(&bench, &["cp", "-rp", "--chmod=go=,Fu-w", &down, "back/"]);
+    assert_eq!((mode(bench.path("back/a")), mode(bench.path("back/a/f1"))), (0o700, 0o400));
+    let (_, last) = done(&bench, &["sync", "-p", "--chmod=go=,Fu-w", &down, "back"]);
+    assert!(last.starts_with("nothing to copy"), "{last}");
+    let output = at(&bench, &["cp", "--chmod", "u+s", "src/c/x", &url]);
+    expect_code(&output, 2);
+    assert!(stderr(&output).contains("u+s"), "{}", stderr(&output));
+}

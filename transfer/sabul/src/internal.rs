@@ -4,7 +4,7 @@
 pub use sabul_content::{Printable, steers};
 pub use sabul_files::glob::escape as escape_pattern;
 pub use sabul_files::{Chmod, Rules};
-pub use sabul_wire::control::CONTROL_VERSION as PROTOCOL_VERSION;
+pub use sabul_wire::control::{CONTROL_VERSION as PROTOCOL_VERSION, MAX_RULES};
 
 pub use crate::address::{Host, Location, Remote, Server};
 pub use crate::aggregate::AggregateInterval;

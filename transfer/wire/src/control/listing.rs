@@ -8,7 +8,7 @@ use super::{Failure, Owner, bounds};
 /// Most paths in one request about files.
 pub const MAX_PLACES: usize = 1024;
 /// Most rules in one request.
-pub const MAX_RULES: usize = 64;
+pub const MAX_RULES: usize = 256;
 /// Longest pattern of a rule, in bytes.
 pub const MAX_PATTERN: usize = 1 << 10;
 /// Most entries that one [`super::Message::Seen`] carries.
