@@ -20,7 +20,7 @@ VERIFY ?= --no-verify
 MUTANTS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced receipts doc test-lab lint-lab \
+.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced killed receipts doc test-lab lint-lab \
 	unit-lab scripts-lab \
 	cuts sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
 	fuzz-keep
@@ -47,7 +47,7 @@ publish-check: ## check that every crate can be published; VERIFY= also builds e
 demo: needs build ## send one file by TCP and by sabul over an emulated path, with and without loss; page in target/demo.html
 	$(SABUL) demo --page $(TARGET_DIR)/demo.html
 
-test: needs format lint unit own-controller interrupted synced receipts doc ## check format, lints and documentation, run every test without root
+test: needs format lint unit own-controller interrupted synced killed receipts doc ## check format, lints and documentation, run every test without root
 
 format:
 	$(CARGO) fmt --all --check
@@ -74,6 +74,10 @@ synced: ## compare sync with rsync on SYNC_SEEDS=4 drawn trees; skipped without 
 	$(CARGO) build $(CARGOFLAGS) -p sabul-program
 	SABUL=$(TARGET_DIR)/debug/sabul tests/sync.py $(or $(SYNC_SEEDS),4)
 	SABUL=$(TARGET_DIR)/debug/sabul tests/options.py $(or $(SYNC_SEEDS),4)
+
+killed: ## kill either end of sync and apply KILLS=2 times each and repeat them; skipped without rsync (part of test)
+	$(CARGO) build $(CARGOFLAGS) -p sabul-program
+	SABUL=$(TARGET_DIR)/debug/sabul tests/kills.py $(or $(KILLS),2)
 
 receipts: ## check receipts with sha256sum, b3sum and ssh-keygen; skipped without them (part of test)
 	$(CARGO) build $(CARGOFLAGS) -p sabul-program
@@ -111,6 +115,7 @@ sweep: ## simulate SEEDS=20000 transfers over random paths, kill and resume 200 
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test it world_swarm::
 	SABUL_WORLD_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul --lib world::swarm
 	$(MAKE) interrupted RUNS=200
+	$(MAKE) killed KILLS=100
 	$(MAKE) sanitize mutants
 
 sanitize: ## test the crate with unsafe code under AddressSanitizer; needs a nightly Rust (part of sweep)

@@ -405,11 +405,9 @@ impl Planned {
                     return check(planned.is(source), before.is(old));
                 }
                 match self.copies.remove(path) {
-                    // A directory that an earlier run created.
-                    Some((planned, _)) if source.kind == SeenKind::Directory => {
-                        check(planned.is(source), true)
-                    }
-                    Some(_) => Verdict::Changed(DESTINATION),
+                    // An interrupted run made the directory, or renamed a moved file, and did not set the metadata.
+                    // The content is that of the source, so nothing is lost.
+                    Some((planned, _)) => check(planned.is(source), true),
                     None => Verdict::Unplanned,
                 }
             }

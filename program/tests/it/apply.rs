@@ -5,6 +5,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -173,4 +174,22 @@ fn a_plan_with_one_changed_letter_is_refused() {
     assert!(last(&bench, 2, &["apply", "-a", "p.jsonl"]).contains("the plan decides about -a"));
     last(&bench, 2, &["apply", "missing"]);
     last(&bench, 2, &["sync", "--plan", "p", "src/", &url]);
+}
+
+#[test]
+fn a_run_that_was_killed_between_content_and_metadata_is_completed() {
+    let (bench, url) = with_copy();
+    fs::write(bench.path("src/moved"), content(5, 5000)).unwrap();
+    let modes = |bits| fs::Permissions::from_mode(bits);
+    fs::set_permissions(bench.path("src/moved"), modes(0o750)).unwrap();
+    last(&bench, 0, &[&PLAN[..], &[&url]].concat());
+    // The file has its content and time, but not yet its permission bits.
+    let time = bench.path("src/moved").metadata().unwrap().modified().unwrap();
+    fs::write(bench.path("root/copy/moved"), content(5, 5000)).unwrap();
+    fs::set_permissions(bench.path("root/copy/moved"), modes(0o600)).unwrap();
+    let file = fs::File::options().write(true).open(bench.path("root/copy/moved")).unwrap();
+    file.set_modified(time).unwrap();
+    last(&bench, 0, &["apply", "p.jsonl"]);
+    let now = bench.path("root/copy/moved").metadata().unwrap().permissions().mode();
+    assert_eq!(now & 0o777, 0o750);
 }
