@@ -76,7 +76,7 @@ impl Outlet for ChannelOutlet {
 /// Data source of a reader.
 pub(crate) enum DataSource {
     /// Files or a stream in blocks of this size, without the parts that the receiver has.
-    Set(SourceSet, usize, Have),
+    Set(Box<SourceSet>, usize, Have),
     /// Blocks of this size from memory.
     Measure(MeasureLimit, usize),
 }
@@ -94,7 +94,7 @@ impl ReaderTask {
     pub(crate) fn run(mut self) {
         let summary = match self.source.take() {
             Some(DataSource::Set(set, block_bytes, have)) => {
-                send_files(set, block_bytes, have, &mut self.outlet).ok()
+                send_files(*set, block_bytes, have, &mut self.outlet).ok()
             }
             Some(DataSource::Measure(limit, block_bytes)) => {
                 send_measure(limit, block_bytes, &mut self.outlet)

@@ -84,7 +84,7 @@ pub(crate) async fn run_reader(mut reading: ReaderTask) {
         return reading.finish(None);
     };
     let mut script = Script { block_bytes, blocks: Vec::new(), entries: Vec::new(), totals: None };
-    let summary = send_files(set, block_bytes, have, &mut script).ok();
+    let summary = send_files(*set, block_bytes, have, &mut script).ok();
     for (path, failure) in summary.iter().flat_map(|summary| &summary.failures) {
         reading.outlet.failed(path, failure);
     }

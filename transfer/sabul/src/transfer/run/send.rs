@@ -88,7 +88,7 @@ impl Run {
                 source: match work {
                     Work::Send { set, resume } => {
                         let have = if resume == Resume::Yes { have } else { Have::default() };
-                        Some(DataSource::Set(set, block_bytes, have))
+                        Some(DataSource::Set(Box::new(set), block_bytes, have))
                     }
                     Work::SendMeasure(limit) => Some(DataSource::Measure(limit, block_bytes)),
                     Work::Receive(_) | Work::ReceiveMeasure(_) => None,
