@@ -32,6 +32,26 @@ const UNREACHABLE: u8 = exit::code_of(ErrorKind::Unreachable);
 /// Flags for this machine only.
 const OWN_FLAGS: &[&str] =
     &["ssh", "remote-sabul", "push", "ports", "ticket", "json", "json-lines"];
+/// Flags for files of this machine, or for both ends of one session.
+const UNSUPPORTED: &[&str] = &[
+    "--receipt",
+    "--receipt-key",
+    "--bag",
+    "--report",
+    "--events",
+    "--relay",
+    "--files-from",
+    "--exclude-from",
+    "--include-from",
+    "--plan",
+    "--identity",
+];
+
+/// Returns the flag in this word if it is not supported.
+fn unsupported_flag(word: &OsStr) -> Option<&'static str> {
+    let name = word.as_bytes().split(|&byte| byte == b'=').next().unwrap_or_default();
+    UNSUPPORTED.iter().copied().find(|flag| flag.as_bytes() == name)
+}
 
 /// A copy between two other machines.
 #[derive(Debug)]
@@ -91,7 +111,14 @@ impl<'a> Between<'a> {
 
     /// Runs the copy and returns the exit code.
     async fn run(&self, name: &str, args: &CopyArgs) -> Result<u8, CliError> {
-        refuse_own_flags(args)?;
+        if args.channel.carrier == CarrierArg::Ssh {
+            return Err(unsupported("--carrier ssh"));
+        }
+        if let Some(flag) =
+            args::given(name, OWN_FLAGS).iter().find_map(|word| unsupported_flag(word))
+        {
+            return Err(unsupported(flag));
+        }
         let interrupt = Interrupt::listen()?;
         let drivers: &[Driver] = match (self.source(), &self.destination.remote.server) {
             (Server::Ssh(_), Server::Ssh(_)) if self.has_pattern() => &[Driver::Destination],
@@ -181,9 +208,6 @@ impl<'a> Between<'a> {
             words.push("--json-lines".to_owned());
         }
         for flag in args::given(name, OWN_FLAGS) {
-            if flag == "--bag" {
-                return Err(unsupported("--bag"));
-            }
             words.push(in_text(&flag)?);
         }
         words.push("--".to_owned());
@@ -192,21 +216,6 @@ impl<'a> Between<'a> {
         }
         words.push(place(&self.destination, driver == Driver::Destination)?);
         Ok(words)
-    }
-}
-
-/// Refuses flags for files of this machine.
-fn refuse_own_flags(args: &CopyArgs) -> Result<(), CliError> {
-    let flags = [
-        (args.receipt.receipt.is_some(), "--receipt"),
-        (args.report.is_some(), "--report"),
-        (args.channel.events.is_some(), "--events"),
-        (args.channel.relay, "--relay"),
-        (args.channel.carrier == CarrierArg::Ssh, "--carrier ssh"),
-    ];
-    match flags.iter().find(|(is_given, _)| *is_given) {
-        Some((_, flag)) => Err(unsupported(flag)),
-        None => Ok(()),
     }
 }
 

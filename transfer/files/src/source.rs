@@ -44,7 +44,6 @@ use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadabl
 use crate::disk::Disk;
 use crate::root::{FileTime, LinkTarget};
 use crate::store::file::Listed;
-use crate::store::object;
 
 /// Maximum number of names that a walk holds, except that each directory on the current path may
 /// hold a hundredth of it. Ours: some 5 MB of typical names.
@@ -152,11 +151,6 @@ impl SourceSet {
     pub fn in_disk(disk: Arc<dyn Disk>, sources: Vec<Vec<u8>>, recursive: bool) -> Self {
         let roots = sources.into_iter().map(|path| OsString::from_vec(path).into()).collect();
         Self { tree: Tree::Disk(disk), ..Self::of_paths(roots, recursive) }
-    }
-
-    /// Creates the set of all objects of a store.
-    pub fn store(source: Arc<dyn object::Source>) -> Self {
-        Self { tree: Tree::Store(source), ..Self::of_paths(Vec::new(), true) }
     }
 
     /// Creates a set of sources as paths of this process's user; an empty path is the current

@@ -5,6 +5,7 @@ mod attest;
 mod chunks;
 mod files;
 mod listing;
+mod opening;
 mod pending;
 mod requested;
 mod selected;
@@ -29,12 +30,11 @@ use crate::config::{
     TransferOptions, check_params, too_many_paths,
 };
 use crate::connection::{Connection, Hop};
-use crate::control::{Control, Ending, Punches, Requests, Router, Succession};
+use crate::control::{Control, Ending, Punches, Requests, Router};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::lock::lock;
 use crate::machine::thread;
-use crate::seal::Suite;
 use crate::ssh::bridge::Bridge;
 use crate::steer::Steering;
 use crate::stream::{self, ReceiveStream, SendStream};
@@ -45,6 +45,7 @@ pub use attest::{AttestRequest, Attestation, AttestedFiles};
 use files::Prepared;
 pub use files::{GetRequest, PutRequest};
 pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
+pub(crate) use opening::Opening;
 use pending::{Pending, refused};
 use requested::RequestedEntries;
 use sabul_files::disk::Disk;
@@ -106,25 +107,6 @@ pub struct ServeSummary {
     pub entries_failed: u64,
     /// Error of the last failed transfer.
     pub last_error: Option<Error>,
-}
-
-/// First message of this end and its choices.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    pub(crate) first: Message,
-    /// The chosen suite, at a listener.
-    pub(crate) suite: Option<Suite>,
-    /// The peer, if authenticated by a key or a named ticket.
-    pub(crate) user: Option<Arc<User>>,
-    /// Source of further control connections.
-    pub(crate) succession: Succession,
-}
-
-impl Opening {
-    /// The opening of a connector, which has not chosen anything.
-    pub(crate) const fn of_connector(first: Message, succession: Succession) -> Self {
-        Self { first, suite: None, user: None, succession }
-    }
 }
 
 /// Name and version of this program, for the peer's log.

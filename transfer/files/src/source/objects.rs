@@ -3,12 +3,21 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sabul_wire::control::{Entry, EntryKind, More};
 
-use super::{Found, Walk, failed};
+use super::super::tree::Tree;
+use super::{Found, SourceSet, Walk, failed};
 use crate::root::FileTime;
-use crate::store::object::Object;
+use crate::store::object::{self, Object};
+
+impl SourceSet {
+    /// Creates the set of all objects of a store.
+    pub fn store(source: Arc<dyn object::Source>) -> Self {
+        Self { tree: Tree::Store(source), ..Self::of_paths(Vec::new(), true) }
+    }
+}
 
 impl Walk {
     /// The entry of an object; `None` if the object is excluded.
