@@ -143,6 +143,23 @@ check "a folder goes through another host" 0 '50 files' "$sabul" cp -r tree gate
 check "a folder comes back" 0 verified "$sabul" cp -r gated:there/tree again
 check "the folders are the same" 0 '' diff -r tree again
 check "a path from the root" 0 verified "$sabul" cp -e "ssh -F $work/etc/config -v" --remote-sabul "$sabul" big "far:$work/home/other"
+check "sabul:// without a ticket or key goes through ssh, to the home directory" 0 verified "$sabul" cp big sabul://far/scheme
+same "the file is there" big "$work/home/scheme"
+check "with a user, and back" 0 verified "$sabul" cp sabul://root@far/scheme scheme
+same "the file is back" big scheme
+check "two slashes begin a path from the root" 0 verified "$sabul" cp big "sabul://far/$work/home/scheme2"
+same "the file is there" big "$work/home/scheme2"
+check "sync" 0 '' "$sabul" sync tree/ sabul://far/scheme-tree
+check "verify" 0 '' "$sabul" verify tree/ sabul://far/scheme-tree
+check "mkdir" 0 '' "$sabul" mkdir sabul://far/scheme-made
+check "mv" 0 '' "$sabul" mv sabul://far/scheme sabul://far/scheme-made/moved
+check "stat" 0 "19.1 MiB" "$sabul" stat sabul://far/scheme-made/moved
+check "ls" 0 'moved$' "$sabul" ls sabul://root@far/scheme-made
+check "cat" 0 '^50$' "$sabul" cat sabul://far/scheme-tree/sub/50
+check "rm" 0 '' "$sabul" rm -r sabul://far/scheme-made
+check "what was removed is gone" 1 '' test -e "$work/home/scheme-made"
+check "sabul:// without a ticket on both sides" 0 verified "$sabul" cp sabul://far/big sabul://root@gated/scheme-between
+check "with a port, sabul:// needs a ticket or key" 2 'not a trusted server' "$sabul" ls sabul://far:4850/
 check "a host that ssh does not know is refused by ssh" 4 'could not log in' "$sabul" cp big stranger:
 check "no permission for a path that is none" 1 'nobody/has/this' "$sabul" cp far:/nobody/has/this .
 if command -v script >/dev/null; then

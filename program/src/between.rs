@@ -95,7 +95,14 @@ impl<'a> Between<'a> {
         let mut places = Vec::new();
         for written in &args.places {
             match Location::parse(written)? {
-                Location::Remote(remote) => places.push(Place { written, remote }),
+                Location::Remote(mut remote) => {
+                    if let Server::Listener(host) = &remote.server
+                        && let Some(account) = args.channel.account(host)?
+                    {
+                        remote.server = Server::Ssh(account);
+                    }
+                    places.push(Place { written, remote });
+                }
                 Location::Local(_) => return Ok(None),
             }
         }

@@ -188,7 +188,7 @@ impl PlacesArgs {
     }
 }
 
-/// Connects to a server, through ssh if the place requires it.
+/// Connects to a server: through ssh if the place requires it, or if there is neither a ticket nor a key for the server.
 pub(crate) async fn dial(
     channel: &ChannelArgs,
     ssh: &SshArgs,
@@ -197,21 +197,27 @@ pub(crate) async fn dial(
     events: Option<&EventFile>,
     observer: &Arc<dyn UploadObserver>,
 ) -> Result<(Session, Option<Bridge>), CliError> {
-    if channel.carrier == CarrierArg::Ssh && !matches!(server, Server::Ssh(_)) {
+    let account = match server {
+        Server::Ssh(account) => Some(account.clone()),
+        Server::Listener(host) => channel.account(host)?,
+        Server::Ticket | Server::Here => None,
+    };
+    if let Some(account) = account {
+        let order = ssh.order(&account, channel.carrier, observer);
+        let dialled = channel.connect_by_ssh(&order, interrupt, events).await?;
+        return Ok((dialled.session, Some(dialled.bridge)));
+    }
+    if channel.carrier == CarrierArg::Ssh {
         return Err(CliError::usage(
             "--carrier ssh needs a host that ssh reaches; write HOST:PATH, or choose another carrier",
         ));
     }
-    match server {
-        Server::Ticket => Ok((channel.connect(None, interrupt, events).await?, None)),
-        Server::Listener(host) => Ok((channel.connect(Some(host), interrupt, events).await?, None)),
-        Server::Here => Ok((channel.connect_here().await?, None)),
-        Server::Ssh(account) => {
-            let order = ssh.order(account, channel.carrier, observer);
-            let dialled = channel.connect_by_ssh(&order, interrupt, events).await?;
-            Ok((dialled.session, Some(dialled.bridge)))
-        }
-    }
+    let host = match server {
+        Server::Here => return Ok((channel.connect_here().await?, None)),
+        Server::Listener(host) => Some(host),
+        Server::Ticket | Server::Ssh(_) => None,
+    };
+    Ok((channel.connect(host, interrupt, events).await?, None))
 }
 
 /// Returns the common server of these places and their paths.

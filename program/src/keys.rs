@@ -130,6 +130,16 @@ pub(crate) fn via(host: &Host, ticket: Option<&Path>) -> Result<Via, CliError> {
     Ok(Via::by_key(&address, introducer, &identities)?)
 }
 
+/// Whether a key of this user may open the server: the server is trusted, or shall be trusted now, or a key is named.
+pub(crate) fn has_key(args: &ChannelArgs, address: &str) -> Result<bool, CliError> {
+    if args.accept_new || args.identity.is_some() {
+        return Ok(true);
+    }
+    // Without a home directory no server is trusted.
+    let Ok(hosts) = known_hosts() else { return Ok(false) };
+    Ok(hosts.find(address).map_err(of_file)?.is_some())
+}
+
 /// Returns the trusted fingerprint of a server, and the keys of this user.
 pub(crate) async fn trusted(
     args: &ChannelArgs,

@@ -73,6 +73,15 @@ impl ChannelArgs {
         self.events.as_deref().map(EventFile::create).transpose()
     }
 
+    /// Returns the ssh account of a host without a ticket or key; `None` if `host` is a listener.
+    pub(crate) fn account(&self, host: &Host) -> Result<Option<String>, CliError> {
+        let has_ticket = self.ticket.is_some() || self.given_ticket.is_some();
+        if has_ticket || keys::has_key(self, &host.standing())? {
+            return Ok(None);
+        }
+        host.account().map_err(|why| CliError::usage(format!("'{}' {why}", host.name())))
+    }
+
     /// Connects to the listener at `host`, or at the addresses of the ticket. Without a ticket the keys
     /// of this user are used. An interrupt cancels.
     pub(crate) async fn connect(

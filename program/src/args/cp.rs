@@ -85,8 +85,8 @@ impl AsMut<CopyArgs> for CpArgs {
 pub(crate) struct CopyArgs {
     /// Sources, then the destination; one side is remote, or both.
     ///
-    /// Remote places are `[USER@]HOST:PATH` (through ssh) or `sabul://[HOST[:PORT]]/PATH` (a `sabul
-    /// serve`). '-' is standard input or standard output.
+    /// Remote places are `[USER@]HOST:PATH` (through ssh) or `sabul://[[USER@]HOST[:PORT]]/PATH` (a
+    /// `sabul serve`, or ssh without a ticket or key). '-' is standard input or standard output.
     #[arg(required = true, num_args = 1.., value_name = "PLACE")]
     pub(crate) places: Vec<OsString>,
     /// Copy directories with their content.
@@ -200,7 +200,8 @@ pub(crate) struct CopyArgs {
 const CP_HELP: &str = "\
 HOST:PATH is reached through your ssh, with its configuration, keys and jump hosts. PATH is \
 relative to your home directory there. The data takes the direct path to HOST. sabul://HOST/PATH \
-is reached through a 'sabul serve' and its ticket; PATH is relative to the served directory.
+is reached through a 'sabul serve' and its ticket or key; PATH is relative to the served directory. \
+Without a ticket or key, sabul://[USER@]HOST/PATH is HOST:PATH, and sabul://HOST//PATH is HOST:/PATH.
 
 A source that ends in '/' means the content of a directory; otherwise the directory itself is \
 copied, as in rsync. A destination that is a directory, or ends in '/', receives the sources; \

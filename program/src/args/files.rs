@@ -12,7 +12,7 @@ use crate::exit;
 /// Places on another machine, and the connection options.
 #[derive(Debug, Args)]
 pub(crate) struct PlacesArgs {
-    /// `[USER@]HOST:PATH` or `sabul://[HOST[:PORT]]/PATH`, all on one host.
+    /// `[USER@]HOST:PATH` or `sabul://[[USER@]HOST[:PORT]]/PATH`, all on one host.
     #[arg(required = true, num_args = 1.., value_name = "PLACE")]
     pub(crate) places: Vec<OsString>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = exit::below(CAT_HELP, exit::LIST))]
 pub(crate) struct CatArgs {
-    /// The file: `[USER@]HOST:PATH` or `sabul://[HOST[:PORT]]/PATH`.
+    /// The file: `[USER@]HOST:PATH` or `sabul://[[USER@]HOST[:PORT]]/PATH`.
     #[arg(value_name = "PLACE")]
     pub(crate) place: OsString,
     /// Number of bytes to skip at the start, such as 64M.

@@ -1,4 +1,5 @@
-//! Parser of locations on the command line: local paths, `-`, `sabul://[host[:port]]/path`, and `[user@]host:path`.
+//! Parser of locations on the command line: local paths, `-`, `sabul://[[user@]host[:port]]/path`, and
+//! `[user@]host:path`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -26,8 +27,8 @@ pub enum Location {
 pub struct Remote {
     /// The server of the path.
     pub server: Server,
-    /// The path, byte for byte as written: relative to the root of a listener, without the leading `/`, or as the user
-    /// of an ssh account would write it.
+    /// The path, byte for byte as written. Relative to the root of a listener, or to the home directory of an ssh account;
+    /// the `/` after the host of `sabul://host/path` is not part of the path.
     pub path: Vec<u8>,
 }
 
@@ -36,7 +37,8 @@ pub struct Remote {
 pub enum Server {
     /// The listener of a ticket, at the addresses in the ticket.
     Ticket,
-    /// A listener at this address; the ticket comes from elsewhere.
+    /// A listener at this address; the ticket or key comes from elsewhere. Without a ticket or key, and without a port,
+    /// the host is reached through ssh.
     Listener(Host),
     /// A host reached through ssh, as `[user@]host`; an IPv6 address has no brackets.
     Ssh(String),
@@ -50,6 +52,8 @@ pub struct Host {
     /// Name or IP address, without brackets.
     name: String,
     port: Option<u16>,
+    /// User of the host, if ssh reaches the host.
+    user: Option<String>,
 }
 
 impl Location {
@@ -70,9 +74,9 @@ impl Location {
             let authority = std::str::from_utf8(authority).map_err(|_| {
                 Error::Config(format!("the host in '{shown}' is not readable text"))
             })?;
-            let host = Host::parse(authority).map_err(|why| {
+            let host = Host::of_user(authority).map_err(|why| {
                 Error::Config(format!(
-                    "'{shown}' {why}; write sabul://HOST:PORT/PATH, an IPv6 address in brackets"
+                    "'{shown}' {why}; write sabul://[USER@]HOST[:PORT]/PATH, an IPv6 address in brackets"
                 ))
             })?;
             let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
@@ -149,15 +153,42 @@ impl Host {
         &self.name
     }
 
+    /// Parses `[user@]host[:port]`.
+    fn of_user(text: &str) -> Result<Self, &'static str> {
+        let (user, host) = match text.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, text),
+        };
+        let mut host = Self::parse(host)?;
+        if let Some(user) = user {
+            check_account(&format!("{user}@{}", host.name))?;
+            host.user = Some(user.to_owned());
+        }
+        Ok(host)
+    }
+
+    /// The account in ssh's form, if the text names no port: a port is that of a listener.
+    ///
+    /// # Errors
+    /// The reason why ssh accepts no such name, as a phrase that follows the name in a message.
+    pub fn account(&self) -> Result<Option<String>, &'static str> {
+        if self.port.is_some() {
+            return Ok(None);
+        }
+        let account = match &self.user {
+            Some(user) => format!("{user}@{}", self.name),
+            None => self.name.clone(),
+        };
+        check_account(&account).map(Some)
+    }
+
     /// Parses `host`, `host:port`, `[IPv6]` or `[IPv6]:port`.
     ///
     /// # Errors
     /// The reason as a phrase that follows the quoted text in a message.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains('@') {
-            return Err(
-                "names a user, which a ticket makes needless: USER@HOST:PATH goes through ssh",
-            );
+            return Err("names a user, which a ticket or key makes needless");
         }
         let (name, port) = if let Some(rest) = text.strip_prefix('[') {
             let (name, port) =
@@ -190,7 +221,7 @@ impl Host {
                     .ok_or("has no port number from 1 to 65535")
             })
             .transpose()?;
-        Ok(Self { name: name.to_owned(), port })
+        Ok(Self { name: name.to_owned(), port, user: None })
     }
 
     /// Returns the address of a standing listener, in lower case; the default port is 4850.
@@ -231,7 +262,7 @@ mod tests {
     use super::*;
 
     fn remote(name: &str, port: Option<u16>, path: &[u8]) -> Location {
-        let host = Host { name: name.to_owned(), port };
+        let host = Host { name: name.to_owned(), port, user: None };
         Location::Remote(Remote { server: Server::Listener(host), path: path.to_vec() })
     }
 
@@ -289,11 +320,27 @@ mod tests {
             "sabul://[::1/",
             "sabul://[host]:1/",
             "sabul://[::1]9/",
-            "sabul://me@host/",
+            "sabul://@host/",
+            "sabul://a b@host/",
+            "sabul://-oProxyCommand=x@host/",
         ] {
             let error = Location::parse(OsStr::new(text)).unwrap_err();
             assert!(matches!(error, Error::Config(_)), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn an_address_without_a_port_names_an_account_of_ssh() {
+        let account = |text: &str| match Location::parse(OsStr::new(text)).unwrap() {
+            Location::Remote(Remote { server: Server::Listener(host), path }) => {
+                (host.account().unwrap(), path)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(account("sabul://me@host/a"), (Some("me@host".to_owned()), b"a".to_vec()));
+        assert_eq!(account("sabul://host//a"), (Some("host".to_owned()), b"/a".to_vec()));
+        assert_eq!(account("sabul://me@[::1]"), (Some("me@::1".to_owned()), Vec::new()));
+        assert_eq!(account("sabul://me@host:4850/a").0, None);
     }
 
     #[test]
