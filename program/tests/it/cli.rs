@@ -343,7 +343,7 @@ fn usage_errors_exit_with_2_and_advice() {
         (&[&url, &url], "no ssh host runs the copy"),
         (&["--receipt", "r", "h:a", "i:"], "--receipt is not supported"),
         (&["--bag", "h:a", "i:"], "--bag is not supported"),
-        (&["--exclude-from=x", "h:a", "i:"], "--exclude-from is not supported"),
+        (&["--report=x.html", "h:a", "i:"], "--report is not supported"),
         (&["h:a", "i:b", "j:"], "several hosts"),
         (&["a", ":path"], "HOST:PATH"),
         (&["--cc", "sabul2004", "a", &url], "sabul2003"),

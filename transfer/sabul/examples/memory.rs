@@ -6,9 +6,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use sabul::files::store::Memory;
 use sabul::files::{RemoteDestination, SourceSet};
 use sabul::server::Request;
-use sabul::store::Memory;
 use sabul::{ConnectConfig, Listener, ListenerConfig, TransferOptions};
 
 #[tokio::main]

@@ -1,6 +1,7 @@
 //! Sources and destinations of files, listings, include rules, and receipts of copies.
 
 pub mod receipts;
+pub mod store;
 
 pub use sabul_files::{Source, SourceSet, Totals};
 pub use sabul_wire::control::{

@@ -48,8 +48,7 @@
 //! | [`SendStream`], [`ReceiveStream`] | byte streams between two applications |
 //! | [`ssh`] | sessions with a server that the user's own ssh starts, for `host:path` |
 //! | [`keys`] | sessions with a standing server, by ssh keys |
-//! | [`files`] | sources and destinations, listings, include rules |
-//! | [`store`] | memory and stores of the application as sources and destinations |
+//! | [`files`] | sources and destinations, listings, include rules; memory and stores of the application |
 //! | [`blocking`] | the main functions without `async` |
 //! | [`settings`] | limits of memory and rate, timeouts, sockets, events, path memory |
 //! | [`Error`], [`ErrorKind`], [`Failure`], [`FailureCode`] | errors, and failures of single files |
@@ -108,7 +107,6 @@ pub mod settings;
 mod source;
 pub mod ssh;
 mod steer;
-pub mod store;
 mod stream;
 mod ticket;
 mod timeouts;

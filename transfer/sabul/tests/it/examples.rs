@@ -42,7 +42,7 @@ fn the_example_of_streams_delivers_every_line() {
 
 #[test]
 fn the_example_of_memory_delivers_every_object() {
-    let source = sabul::store::Memory::new();
+    let source = sabul::files::store::Memory::new();
     let objects = [("a/small", 5), ("a/empty", 0), ("b", 3 << 20), ("c", 200_001)];
     for (name, bytes) in objects {
         source.put(name, &vec![b'x'; bytes]).unwrap();
