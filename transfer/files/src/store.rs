@@ -4,7 +4,7 @@
 //! order, and publishes each with one call. A folder of a file system ([`Folder`]) and memory ([`Memory`]) implement
 //! both. The traits also fit a bucket: reads are range requests of a version, writes are numbered parts, and
 //! publication is one request. Every call may take long and blocks; several threads call at the same time. A store with
-//! latency may read ahead and upload parts in the background. The class of a [`Failure`] is the kind of an error.
+//! latency may read ahead and upload parts in the background. The class of a [`Failure`](sabul_wire::control::Failure) is the kind of an error.
 //!
 //! Contract: `store/suite.rs`, which runs against every implementation.
 //! Not here: owners, links and journals of files, which only file systems have (`destination.rs`).
