@@ -14,7 +14,7 @@ use super::entry_error::{read_failure, root_read_failure};
 use crate::disk::{Disk, DiskFile, ReadFile};
 use crate::root::{FileTime, Kind, LinkTarget, Metadata, RootPath};
 use crate::store::file::{self, ObjectFile};
-use crate::store::object::Source;
+use crate::store::object::ObjectSource;
 
 /// Reason for files of a kind that is not copied.
 const SPECIAL: &str = "a device, pipe or socket; only files and directories are copied";
@@ -34,7 +34,7 @@ pub(super) enum Tree {
     /// A listener's root; no path leaves the root.
     Disk(Arc<dyn Disk>),
     /// Objects of a store.
-    Store(Arc<dyn Source>),
+    Store(Arc<dyn ObjectSource>),
 }
 
 /// Metadata of a file or directory that the walk needs.

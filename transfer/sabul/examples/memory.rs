@@ -1,7 +1,7 @@
 //! Transfer from memory to memory: `cargo run -p sabul --example memory`.
 //!
 //! The sender has objects in memory, and the receiver keeps them in memory. A store of the application takes their
-//! place by implementing `Source` or `Destination`. Both ends run in this process.
+//! place by implementing `ObjectSource` or `ObjectDestination`. Both ends run in this process.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -296,7 +296,7 @@ pub enum LocalDestination {
     /// were written.
     Writer(Box<dyn Write + Send>),
     /// A store, in which each received file is an object. Directories are not stored.
-    Store(Arc<dyn store::Destination>),
+    Store(Arc<dyn store::ObjectDestination>),
     /// A directory on the disk of a simulated host.
     #[cfg(test)]
     Disk(Arc<dyn sabul_files::disk::Disk>, Vec<u8>),

@@ -14,7 +14,7 @@ use crate::store::object::{self, Object};
 
 impl SourceSet {
     /// Creates the set of all objects of a store.
-    pub fn store(source: Arc<dyn object::Source>) -> Self {
+    pub fn store(source: Arc<dyn object::ObjectSource>) -> Self {
         Self { tree: Tree::Store(source), ..Self::of_paths(Vec::new(), true) }
     }
 }

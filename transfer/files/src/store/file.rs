@@ -10,7 +10,7 @@ use std::thread;
 use sabul_content::RelativePath;
 use sabul_wire::control::{Extent, Failure, FailureCode};
 
-use super::object::{Object, Source, changed, checked};
+use super::object::{Object, ObjectSource, changed, checked};
 use crate::disk::ReadFile;
 use crate::root::{FileId, FileTime, Kind, Metadata};
 
@@ -20,13 +20,16 @@ const LISTED_AHEAD: usize = 1000;
 /// One version of an object. Reads fail once the object has another version.
 #[derive(Debug)]
 pub(crate) struct ObjectFile {
-    source: Arc<dyn Source>,
+    source: Arc<dyn ObjectSource>,
     object: Object,
 }
 
 impl ObjectFile {
     /// Opens the current version.
-    pub(crate) fn open(source: &Arc<dyn Source>, path: &RelativePath) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        source: &Arc<dyn ObjectSource>,
+        path: &RelativePath,
+    ) -> Result<Self, Failure> {
         Ok(Self { source: Arc::clone(source), object: source.stat(path)? })
     }
 }
@@ -39,13 +42,13 @@ pub(crate) fn name_of(path: &Path) -> Result<RelativePath, Failure> {
 /// Objects of a source in order, listed on a thread of their own and a bounded number ahead.
 #[derive(Debug)]
 pub(crate) struct Listed {
-    source: Arc<dyn Source>,
+    source: Arc<dyn ObjectSource>,
     objects: Option<Receiver<Result<Object, Failure>>>,
 }
 
 impl Listed {
     /// A list that starts with the first call of `next`.
-    pub(crate) fn new(source: Arc<dyn Source>) -> Self {
+    pub(crate) fn new(source: Arc<dyn ObjectSource>) -> Self {
         Self { source, objects: None }
     }
 }

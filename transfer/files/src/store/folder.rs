@@ -12,8 +12,8 @@ use sabul_content::RelativePath;
 use sabul_wire::control::{EntryKind, Failure, FailureCode};
 
 use super::object::{
-    Destination, NewObject, Object, Objects, Source, Upload, Version, WrittenRanges, changed,
-    check_write, checked,
+    NewObject, Object, ObjectDestination, ObjectSource, Objects, Upload, Version, WrittenRanges,
+    changed, check_write, checked,
 };
 use crate::destination::make_all;
 use crate::disk::Disk;
@@ -70,7 +70,7 @@ fn version_of(found: &Metadata) -> Version {
     Version(bytes)
 }
 
-impl Source for Folder {
+impl ObjectSource for Folder {
     fn list(&self) -> Result<Objects<'_>, Failure> {
         let set = SourceSet::in_disk(Arc::clone(&self.disk), vec![b"/".to_vec()], true);
         let walk = set.into_listing(false);
@@ -105,7 +105,7 @@ impl Source for Folder {
     }
 }
 
-impl Destination for Folder {
+impl ObjectDestination for Folder {
     fn find(&self, path: &RelativePath) -> Result<Option<Object>, Failure> {
         match self.object(path) {
             Ok(object) => Ok(Some(object)),

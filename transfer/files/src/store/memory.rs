@@ -7,8 +7,8 @@ use sabul_content::RelativePath;
 use sabul_wire::control::{Failure, FailureCode};
 
 use super::object::{
-    Destination, NewObject, Object, Objects, Source, Upload, Version, WrittenRanges, changed,
-    check_write, checked,
+    NewObject, Object, ObjectDestination, ObjectSource, Objects, Upload, Version, WrittenRanges,
+    changed, check_write, checked,
 };
 
 /// Bytes of memory that are allocated together; holes between take no memory.
@@ -121,7 +121,7 @@ impl Inner {
     }
 }
 
-impl Source for Memory {
+impl ObjectSource for Memory {
     fn list(&self) -> Result<Objects<'_>, Failure> {
         let mut last: Option<Vec<Vec<u8>>> = None;
         Ok(Box::new(std::iter::from_fn(move || {
@@ -155,7 +155,7 @@ impl Source for Memory {
     }
 }
 
-impl Destination for Memory {
+impl ObjectDestination for Memory {
     fn find(&self, path: &RelativePath) -> Result<Option<Object>, Failure> {
         Ok(self.lock().objects.get(&key(path)).map(|(object, _)| object.clone()))
     }

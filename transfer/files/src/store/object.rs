@@ -7,7 +7,7 @@ use sabul_content::{Layout, RelativePath};
 use sabul_wire::control::{Entry, EntryKind, Extent, Failure, FailureCode, More};
 
 /// Objects that a transfer can read.
-pub trait Source: fmt::Debug + Send + Sync {
+pub trait ObjectSource: fmt::Debug + Send + Sync {
     /// Lists all objects. Names are sorted component by component, each by its bytes. An object that cannot be sent is a
     /// failure in its place.
     ///
@@ -30,7 +30,7 @@ pub trait Source: fmt::Debug + Send + Sync {
 }
 
 /// Where a transfer writes objects.
-pub trait Destination: fmt::Debug + Send + Sync {
+pub trait ObjectDestination: fmt::Debug + Send + Sync {
     /// Returns the published object of this name; `None` if there is none.
     ///
     /// # Errors

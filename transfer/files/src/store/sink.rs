@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sabul_content::{Layout, Printable};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
-use super::object::{Destination, NewObject, Upload, checked, layout_of};
+use super::object::{NewObject, ObjectDestination, Upload, checked, layout_of};
 use crate::entry_error::EntryError;
 use crate::pool::{FilePool, SMALL_BYTES};
 use crate::receive::{Commit, CommitResult, Receiver, Sink};
@@ -23,7 +23,7 @@ const SMALL_MAX: usize = 128;
 /// Writes entries as objects. Directories are not stored.
 #[derive(Debug)]
 pub struct StoreSink {
-    destination: Arc<dyn Destination>,
+    destination: Arc<dyn ObjectDestination>,
     sync: bool,
     pool: FilePool,
     open: BTreeMap<u64, OpenObject>,
@@ -47,7 +47,7 @@ struct OpenObject {
 
 impl StoreReceiver {
     /// Creates a receiver; with `sync`, objects are durable before they get their names.
-    pub fn of_store(destination: Arc<dyn Destination>, sync: bool, transfer: u32) -> Self {
+    pub fn of_store(destination: Arc<dyn ObjectDestination>, sync: bool, transfer: u32) -> Self {
         let sink = StoreSink {
             destination,
             sync,
@@ -85,7 +85,7 @@ impl OpenObject {
         Ok(())
     }
 
-    fn finish(mut self, destination: &dyn Destination, sync: bool) -> Result<(), Failure> {
+    fn finish(mut self, destination: &dyn ObjectDestination, sync: bool) -> Result<(), Failure> {
         if self.upload.is_none() {
             self.upload = Some(destination.create(&self.new)?);
         }

@@ -1,4 +1,4 @@
-//! Contract of object stores as tests, for every implementation of [`Source`] and [`Destination`].
+//! Contract of object stores as tests, for every implementation of [`ObjectSource`] and [`ObjectDestination`].
 //!
 //! [`check`] runs all of them on new stores. The first violated rule is returned as text, so that a test can also show
 //! that a wrong implementation is found.
@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use sabul_wire::control::{Extent, Failure, FailureCode};
 
-use super::object::{Destination, NewObject, Object, Source, Upload, checked};
+use super::object::{NewObject, Object, ObjectDestination, ObjectSource, Upload, checked};
 
 /// An empty store under test.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// Reader of the store.
-    pub source: Arc<dyn Source>,
+    pub source: Arc<dyn ObjectSource>,
     /// Writer of the store.
-    pub destination: Arc<dyn Destination>,
+    pub destination: Arc<dyn ObjectDestination>,
     /// Simulates a power failure, if the store can; returns the store afterwards.
     pub cut_power: Option<fn(&Self) -> Self>,
     /// Everything in the store, also what is not an object.
@@ -397,9 +397,9 @@ mod tests {
     struct Wrong(Bench, Mistake);
 
     #[derive(Debug)]
-    struct WrongUpload(Option<Box<dyn Upload>>, Mistake, NewObject, Arc<dyn Destination>);
+    struct WrongUpload(Option<Box<dyn Upload>>, Mistake, NewObject, Arc<dyn ObjectDestination>);
 
-    impl Source for Wrong {
+    impl ObjectSource for Wrong {
         fn list(&self) -> Result<Objects<'_>, Failure> {
             self.0.source.list()
         }
@@ -416,7 +416,7 @@ mod tests {
         }
     }
 
-    impl Destination for Wrong {
+    impl ObjectDestination for Wrong {
         fn find(&self, path: &RelativePath) -> Result<Option<Object>, Failure> {
             self.0.destination.find(path)
         }

@@ -54,7 +54,7 @@ impl PutRequest {
     ///
     /// # Errors
     /// If the request cannot be accepted; the peer receives the error.
-    pub fn accept_into(self, store: Arc<dyn store::Destination>) -> Result<Transfer, Error> {
+    pub fn accept_into(self, store: Arc<dyn store::ObjectDestination>) -> Result<Transfer, Error> {
         let Some(Open { transfer, request: control::Request::Put { sync, .. }, .. }) =
             self.pending.open()
         else {
@@ -195,5 +195,5 @@ fn users_path(path: Vec<u8>) -> PathBuf {
 pub(super) enum Prepared {
     Files(Arc<dyn Disk>, Destination),
     Writer(Box<dyn std::io::Write + Send>),
-    Store(Arc<dyn store::Destination>),
+    Store(Arc<dyn store::ObjectDestination>),
 }
