@@ -117,7 +117,9 @@ failed=0
 # check NAME CODE PATTERN COMMAND...: checks the command's exit code, and that its output matches the pattern.
 check() {
     local code=0
-    timeout -k 5 60 "${@:4}" >"$work/said" 2>&1 </dev/null || code=$?
+    local run=(timeout -k 5 60)
+    [ "$(type -t "$4")" = function ] && run=()
+    "${run[@]}" "${@:4}" >"$work/said" 2>&1 </dev/null || code=$?
     if [ "$code" -eq "$2" ] && { [ -z "$3" ] || grep -Eq -- "$3" "$work/said"; }; then
         echo "ok   $1"
     else
@@ -183,6 +185,9 @@ check "a pattern of the source runs at the destination" 0 '11 files' \
     "$sabul" cp 'far:there/tree/sub/1*' gated:between/some/
 check "a destination that cannot be reached dials the source" 0 'dials the source now' \
     "$sabul" cp far:big walled:between/dialled
+one() { "$@" 2>/dev/null | python3 -c 'import json, sys; print(json.loads(sys.stdin.read())["bytes"])'; }
+check "JSON stays one document if both ends try" 0 '^20000000$' one "$sabul" cp --again --json far:big walled:between/dialled
+check "a host that ssh does not know gives a document, too" 4 '^0$' one "$sabul" cp --json far:big stranger:
 same "the file is there, too" big "$work/home/between/dialled"
 check "a missing source is named" 1 'missing' "$sabul" cp far:missing gated:between/
 check "a receipt is refused between two hosts" 2 'receipt is not supported' "$sabul" cp --receipt r far:big gated:x

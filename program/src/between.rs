@@ -12,14 +12,18 @@ use std::time::Duration;
 use sabul::ErrorKind;
 use sabul::internal::ssh::{self, RemoteCommand, UploadObserver};
 use sabul::internal::{Location, Remote, Server};
+use sabul_content::Printable;
+use sabul_front::json::TransferJson;
+use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_units::{show_bytes, show_rate};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::args::{self, CarrierArg, CopyArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupt;
+use crate::policy::controller;
 use crate::progress::Meter;
 use crate::upload::UploadProgress;
 use crate::{json, output};
@@ -27,6 +31,8 @@ use crate::{json, output};
 /// Ours: time for the other machines to stop after an interrupt.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Ours: maximum length of a line in bytes; the last line names each failed file.
+const LINE_MAX: u64 = 64 << 20;
 /// Exit code of a command whose peer is unreachable.
 const UNREACHABLE: u8 = exit::code_of(ErrorKind::Unreachable);
 /// Flags for this machine only.
@@ -116,8 +122,29 @@ impl<'a> Between<'a> {
         Ok(Some(Self { sources: places, destination }))
     }
 
-    /// Runs the copy and returns the exit code.
+    /// Runs the copy and returns the exit code. Standard output gets one JSON document with `--json`, and one last line
+    /// with `--json-lines`, also if both machines tried.
     async fn run(&self, name: &str, args: &CopyArgs) -> Result<u8, CliError> {
+        let mut last = None;
+        let result = self.attempts(name, args, &mut last).await;
+        if args.json || args.json_lines {
+            let done = match (last, &result) {
+                (Some(done), _) => done,
+                (None, Ok(_)) => return result,
+                (None, Err(error)) => failed(args, error)?,
+            };
+            print_done(args, done)?;
+        }
+        result
+    }
+
+    /// Runs the copy at one machine, and at the other if the first cannot reach it. `last` is the event of the end.
+    async fn attempts(
+        &self,
+        name: &str,
+        args: &CopyArgs,
+        last: &mut Option<Value>,
+    ) -> Result<u8, CliError> {
         if args.channel.carrier == CarrierArg::Ssh {
             return Err(unsupported("--carrier ssh"));
         }
@@ -126,27 +153,16 @@ impl<'a> Between<'a> {
         {
             return Err(unsupported(flag));
         }
+        let drivers = self.drivers()?;
         let interrupt = Interrupt::listen()?;
-        let drivers: &[Driver] = match (self.source(), &self.destination.remote.server) {
-            (Server::Ssh(_), Server::Ssh(_)) if self.has_pattern() => &[Driver::Destination],
-            (Server::Ssh(_), Server::Ssh(_)) => &[Driver::Source, Driver::Destination],
-            (Server::Ssh(_), _) => &[Driver::Source],
-            (_, Server::Ssh(_)) => &[Driver::Destination],
-            _ => {
-                return Err(CliError::usage(
-                    "no ssh host runs the copy; write one side as [USER@]HOST:PATH, or run the command on one of \
-                     the machines",
-                ));
-            }
-        };
         let mut code = exit::FAILED;
-        for (turn, driver) in drivers.iter().enumerate() {
+        for (turn, (driver, account)) in drivers.into_iter().enumerate() {
             if turn > 0 {
                 output::note(
                     "the source cannot reach the destination; the destination dials the source now",
                 );
             }
-            code = self.attempt(name, args, *driver, &interrupt).await?;
+            (code, *last) = self.attempt(name, args, (driver, account), &interrupt).await?;
             if code != UNREACHABLE || interrupt.is_seen() {
                 break;
             }
@@ -154,36 +170,58 @@ impl<'a> Between<'a> {
         Ok(code)
     }
 
+    /// Returns the machines that can run the copy, with their ssh accounts, the preferred first.
+    fn drivers(&self) -> Result<Vec<(Driver, &str)>, CliError> {
+        const fn account(server: &Server) -> Option<&str> {
+            match server {
+                Server::Ssh(account) => Some(account.as_str()),
+                _ => None,
+            }
+        }
+        let has_pattern = self.sources.iter().any(|source| {
+            let path = &source.remote.path;
+            sabul::internal::escape_pattern(path) != *path
+        });
+        // A server expands patterns, a command does not.
+        let source = account(self.source()).filter(|_| !has_pattern);
+        let destination = account(&self.destination.remote.server);
+        let drivers = [
+            source.map(|account| (Driver::Source, account)),
+            destination.map(|account| (Driver::Destination, account)),
+        ];
+        let drivers: Vec<_> = drivers.into_iter().flatten().collect();
+        match drivers.is_empty() {
+            true if has_pattern => Err(CliError::usage(
+                "patterns need a destination that ssh reaches; name the sources, or write [USER@]HOST:PATH",
+            )),
+            true => Err(CliError::usage(
+                "no ssh host runs the copy; write one side as [USER@]HOST:PATH, or run the command on one of the \
+                 machines",
+            )),
+            false => Ok(drivers),
+        }
+    }
+
     fn source(&self) -> &Server {
         &self.sources[0].remote.server
     }
 
-    fn has_pattern(&self) -> bool {
-        self.sources.iter().any(|source| {
-            let path = &source.remote.path;
-            sabul::internal::escape_pattern(path) != *path
-        })
-    }
-
-    /// Runs the copy on one of the two machines.
+    /// Runs the copy on one of the two machines; returns the exit code and the event of the end.
     async fn attempt(
         &self,
         name: &str,
         args: &CopyArgs,
-        driver: Driver,
+        (driver, account): (Driver, &str),
         interrupt: &Interrupt,
-    ) -> Result<u8, CliError> {
+    ) -> Result<(u8, Option<Value>), CliError> {
         let observer: Arc<dyn UploadObserver> =
             Arc::new(UploadProgress::new(args.quiet || args.json || args.json_lines, true));
-        let (runs, serves) = match driver {
-            Driver::Source => (self.source(), &self.destination.remote.server),
-            Driver::Destination => (&self.destination.remote.server, self.source()),
+        let peer = match driver {
+            Driver::Source => &self.destination.remote.server,
+            Driver::Destination => self.source(),
         };
         let starting = async {
-            let Server::Ssh(account) = runs else {
-                return Err(CliError::usage("no ssh host runs the copy"));
-            };
-            let (ticket, bridge) = match serves {
+            let (ticket, bridge) = match peer {
                 Server::Ssh(peer) => {
                     let order = args.ssh.order(peer, args.channel.carrier, &observer);
                     let started = ssh::start_server(&order).await?;
@@ -194,18 +232,22 @@ impl<'a> Between<'a> {
             let order = args.ssh.order(account, args.channel.carrier, &observer);
             let mut command = ssh::run(&order, &self.words(name, args, driver)?).await?;
             // A command that has ended is reported by its exit code.
-            let _ = command.input.write_all(format!("{}\n", ticket).as_bytes()).await;
-            Ok((command, bridge))
+            let _ = command.input.write_all(format!("{ticket}\n").as_bytes()).await;
+            Ok::<_, CliError>((command, bridge))
         };
         let (command, bridge) = tokio::select! {
             started = starting => started?,
-            () = interrupt.wait() => return Err(CliError::interrupted("interrupted while connecting; nothing was transferred")),
+            () = interrupt.wait() => {
+                return Err(CliError::interrupted(
+                    "interrupted while connecting; nothing was transferred",
+                ));
+            }
         };
-        let code = follow(args, command, interrupt).await;
+        let ended = follow(args, command, interrupt).await;
         if let Some(bridge) = bridge {
             bridge.close().await;
         }
-        code
+        ended
     }
 
     /// Returns the arguments of the command on the other machine.
@@ -257,21 +299,25 @@ fn in_text(word: &OsStr) -> Result<String, CliError> {
     })
 }
 
-/// Shows the progress of the command until its end, and returns its exit code. An interrupt stops the command.
+/// Shows the progress of the command until its end; returns its exit code and the event of the end. An interrupt stops
+/// the command.
 async fn follow(
     args: &CopyArgs,
     command: RemoteCommand,
     interrupt: &Interrupt,
-) -> Result<u8, CliError> {
-    let RemoteCommand { mut child, input, output } = command;
+) -> Result<(u8, Option<Value>), CliError> {
+    let RemoteCommand { mut child, input, mut output } = command;
     let meter = Meter::new(args.quiet || args.json || args.json_lines, args.retry.is_some());
-    let mut lines = output.lines();
     let mut input = Some(input);
     let mut done = None;
     let mut stop_at = None;
+    let mut line = Vec::new();
     loop {
-        let line = tokio::select! {
-            line = lines.next_line() => line,
+        // A cancelled read keeps in `line` what has arrived.
+        let room = LINE_MAX.saturating_sub(line.len() as u64);
+        let mut limited = (&mut output).take(room);
+        tokio::select! {
+            read = limited.read_until(b'\n', &mut line) => if !matches!(read, Ok(1..)) { break },
             () = interrupt.wait(), if input.is_some() => {
                 input = None;
                 stop_at = Some(tokio::time::Instant::now() + STOP_TIMEOUT);
@@ -279,46 +325,64 @@ async fn follow(
             }
             () = until(stop_at) => break,
         };
-        let Ok(Some(line)) = line else { break };
-        let Ok(event) = serde_json::from_str::<Value>(&line) else {
-            if args.dry_run {
-                output::print_line(line)?;
+        match serde_json::from_slice::<Value>(&line) {
+            Ok(event) => match event["event"].as_str() {
+                Some("done") => done = Some(event),
+                Some(word) => {
+                    if word == "progress" {
+                        meter.say(progress(&event));
+                    }
+                    if args.json_lines {
+                        json::print(&event)?;
+                    }
+                }
+                None => {}
+            },
+            // The lines of a dry run. The other machine is not trusted with this terminal.
+            Err(_) if args.dry_run => {
+                output::print_line(Printable(line.trim_ascii_end()))?;
             }
-            continue;
-        };
-        if args.json_lines {
-            output::print_line(line)?;
+            // A banner.
+            Err(_) => {}
         }
-        match event["event"].as_str() {
-            Some("progress") => meter.say(progress(&event)),
-            Some("done") => done = Some(event),
-            _ => {}
-        }
+        line.clear();
     }
     meter.clear();
     drop(input);
     let status = tokio::time::timeout(STOP_TIMEOUT, child.wait()).await;
-    if args.json
-        && let Some(Value::Object(fields)) = &mut done
-    {
-        fields.remove("event");
-        fields.remove("t_s");
-        json::print(&fields)?;
-    }
     let code = status.ok().and_then(Result::ok).and_then(|status| status.code());
     let code = code.and_then(|code| u8::try_from(code).ok());
-    match (done, code) {
-        (_, Some(exit::INTERRUPTED)) if interrupt.is_seen() => Ok(exit::INTERRUPTED),
+    match code {
+        Some(exit::INTERRUPTED) if interrupt.is_seen() => Ok((exit::INTERRUPTED, done)),
         _ if interrupt.is_seen() => {
             Err(CliError::interrupted("interrupted: run the same command again to resume"))
         }
-        (Some(_), Some(code)) => Ok(code),
-        (None, Some(code)) if code != SSH_FAILED && code != 0 => Ok(code),
-        (None, Some(0)) if args.dry_run => Ok(exit::DONE),
+        Some(code) if done.is_some() || args.dry_run && code != SSH_FAILED => Ok((code, done)),
+        Some(code) if code != SSH_FAILED && code != exit::DONE => Ok((code, None)),
         _ => Err(CliError::lost(
             "the connection to the machine that runs the copy was lost; run the same command again to resume",
         )),
     }
+}
+
+/// Returns the event of a copy that ended without one.
+fn failed(args: &CopyArgs, error: &CliError) -> Result<Value, CliError> {
+    let mut copy = TransferJson::nothing(controller(args));
+    (copy.exit, copy.policy) = (error.code(), Some(args.policy.name()));
+    copy.errors.push(json::error(error));
+    let line = LineBuilder::default().line(CopyEvent::Done(Box::new(copy)));
+    serde_json::to_value(&line).map_err(|error| CliError::failed(error.to_string()))
+}
+
+/// Prints the end of the copy: as the last line, or as the document of `--json`.
+fn print_done(args: &CopyArgs, mut done: Value) -> Result<(), CliError> {
+    if args.json
+        && let Value::Object(fields) = &mut done
+    {
+        fields.remove("event");
+        fields.remove("t_s");
+    }
+    json::print(&done)
 }
 
 /// Exit code of ssh after a lost connection.

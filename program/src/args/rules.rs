@@ -1,4 +1,6 @@
-//! `--include`, `--exclude` and the files of `--include-from` and `--exclude-from`. Their relative order matters, so clap's derive does not suffice.
+//! `--include`, `--exclude` and the files of `--include-from` and `--exclude-from`.
+//!
+//! Their relative order matters, so clap's derive does not suffice.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;

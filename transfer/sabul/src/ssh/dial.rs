@@ -111,7 +111,7 @@ pub async fn start_server(order: &Order) -> Result<StartedServer, Error> {
 pub struct RemoteCommand {
     /// The ssh process.
     pub child: Child,
-    /// Standard input of the command; its end tells the command to stop.
+    /// Standard input of the command; the end of the input stops the command.
     pub input: ChildStdin,
     /// Standard output of the command.
     pub output: BufReader<ChildStdout>,
