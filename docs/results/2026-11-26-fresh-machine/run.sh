@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # README's two commands in a new Debian with nothing but its base system.
 #
-# usage: run.sh [SUITE [MIRROR [CA]]]
+# usage: run.sh [SUITE [MIRROR [CA...]]]
 #
-# Needs root and debootstrap. SUITE is forky unless named. CA is a certificate file of a network that inspects TLS.
+# Needs root and debootstrap. SUITE is forky unless named. CA are certificate files of a network that inspects TLS.
 # The root file system lies below ROOT=$TMPDIR/sabul-fresh and is kept for a second look.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
-suite=${1:-forky} mirror=${2:-http://deb.debian.org/debian} ca=${3:-}
+suite=${1:-forky} mirror=${2:-http://deb.debian.org/debian}
 root=${ROOT:-${TMPDIR:-/tmp}/sabul-fresh}
 scripts=/usr/share/debootstrap/scripts
 
@@ -16,10 +16,8 @@ scripts=/usr/share/debootstrap/scripts
     [ -e "$script" ] || script=$scripts/sid
     debootstrap --variant=minbase "$suite" "$root" "$mirror" "$script"
 }
-[ -z "$ca" ] || {
-    mkdir -p "$root/usr/local/share/ca-certificates"
-    cp "$ca" "$root/usr/local/share/ca-certificates/"
-}
+mkdir -p "$root/usr/local/share/ca-certificates"
+for ca in "${@:3}"; do cp "$ca" "$root/usr/local/share/ca-certificates/"; done
 # The lists of a mirror that is a few weeks old are accepted.
 echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/99old-mirror"
 rm -rf "$root/opt/sabul"
