@@ -7,7 +7,7 @@
 //! Model:       a drain that leaves a queue adds three points of evidence, a drain that empties the
 //!              queue takes one point away; an overflow of a standing queue is sufficient after any
 //!              evidence, or after another overflow; a queue longer than the bound for two seconds
-//!              is sufficient
+//!              is sufficient, but keeps no competitor known: the flow itself then fills the queue
 //! States:      Unknown --seven points--> Known
 //!              Known --no points left, or half a minute without new points--> Unknown
 //! Invariants:  after Known, one further drain that leaves a queue is sufficient.
@@ -131,7 +131,7 @@ impl CompetitorDetector {
     pub(super) fn note_level(&mut self, is_above: bool, now: Instant) {
         if !is_above {
             self.above_since = None;
-        } else if now > *self.above_since.get_or_insert(now) + ABOVE_TIME {
+        } else if now > *self.above_since.get_or_insert(now) + ABOVE_TIME && !self.is_detected {
             (self.evidence, self.noted_at, self.is_detected) = (EVIDENCE_MAX, now, true);
         }
     }
@@ -212,6 +212,16 @@ mod tests {
         assert!(!competitor.is_detected(), "two seconds are not over");
         competitor.note_level(true, at(7));
         assert!(competitor.is_detected());
+    }
+
+    #[test]
+    fn a_long_queue_does_not_keep_a_known_rival() {
+        // Beside a competitor the flow keeps CUBIC's window, and fills the queue itself.
+        let mut competitor = CompetitorDetector::none();
+        (0..40).for_each(|secs| competitor.note_level(true, at(secs)));
+        assert!(competitor.is_detected());
+        drain(&mut competitor, 40, 0.006);
+        assert!(!competitor.is_detected(), "no drain left a queue for half a minute");
     }
 
     #[test]
