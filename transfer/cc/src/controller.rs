@@ -115,7 +115,7 @@ impl<'a> Context<'a> {
     }
 }
 
-impl Context<'static> {
+impl Context<'_> {
     /// Builds a context for tests without randomness: each draw is the middle of its range.
     pub fn without_chance(moment: &Moment) -> Self {
         struct Middle;

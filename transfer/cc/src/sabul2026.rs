@@ -208,7 +208,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Sabul2026 {
-    /// Creates a controller without path estimates and without a search;
+    /// Creates a controller without path estimates and without a search.
     const fn new(theta_s: f64) -> Self {
         Self {
             start: Start::none(),

@@ -43,7 +43,7 @@ impl Link {
         }
     }
 
-    /// Sets the rate that trains measured, if they did.
+    /// Sets the rate measured by trains, if any.
     pub(super) fn train(&mut self, rate: Option<f64>, now: Instant) {
         *self = Self { trained: rate.unwrap_or(self.trained), since: now, ..*self };
     }

@@ -1,8 +1,11 @@
 //! Tests of the controller `sabul2026`: growth, losses, policies and path memory.
 
+mod states;
+
 use super::loss_test::TEST_PART;
 use super::*;
 use crate::controller::{Moment, RttEstimate, SentNumber};
+use crate::reason::Reasons;
 
 const PACKET: Bytes = Bytes(1500);
 const BASE: Span = Span::from_millis(100);
@@ -18,7 +21,7 @@ fn found(rate: f64) -> Sabul2026 {
     controller
 }
 
-fn cx(now: Instant, rtt: Span) -> Context<'static> {
+fn cx<'a>(now: Instant, rtt: Span) -> Context<'a> {
     let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: BASE };
     Context::without_chance(&Moment::new(now, Some(rtt), PACKET))
 }
@@ -31,11 +34,12 @@ struct Facts {
     total: f64,
     lost: f64,
     next: u64,
+    reasons: Reasons,
 }
 
 impl Facts {
     fn new() -> Self {
-        Self { now: Instant::ZERO, total: 0.0, lost: 0.0, next: 0 }
+        Self { now: Instant::ZERO, total: 0.0, lost: 0.0, next: 0, reasons: Reasons::default() }
     }
 
     fn feed(
@@ -71,7 +75,7 @@ impl Facts {
             arrived_at: self.now.since(Instant::ZERO),
             ..Acked::default()
         };
-        controller.on_ack(&acked, &mut cx(self.now, rtt));
+        controller.on_ack(&acked, &mut cx(self.now, rtt).with_reasons(Some(&mut self.reasons)));
     }
 }
 
