@@ -4,7 +4,7 @@
 #
 # Counts only the program's own instructions, for two amounts of work, and takes the difference. The difference
 # excludes the program's start and the C library, which selects its code by processor. The rest depends on the source
-# and the compiler, which the baseline names; numbers of another compiler are not compared.
+# and the compiler, which the baseline names. Another compiler is an error: the numbers cannot be compared.
 set -euo pipefail
 program=${1:?the built program}
 baseline=$(dirname "$0")/instructions/baseline.txt
@@ -62,9 +62,10 @@ if [ "${2:-}" = --update ]; then
     exit
 fi
 if [ "$(head -n 1 "$baseline")" != "$compiler" ]; then
-    echo "instructions: NOT COMPARED: the baseline is of $(head -n 1 "$baseline"), this is $compiler"
     cat "$counted"
-    exit
+    echo "instructions: NOT COMPARED: the baseline is of $(head -n 1 "$baseline"), this is $compiler; run with" \
+        "RUSTUP_TOOLCHAIN=VERSION, or rewrite the baseline with make instructions-baseline" >&2
+    exit 2
 fi
 awk -v limit="$limit_percent" '
     FNR == 1 { next }

@@ -27,8 +27,9 @@ pub(crate) struct Commit {
     pub(crate) lines: Vec<(String, u64)>,
 }
 
-/// Returns the commits on HEAD that are not on `base`; without `base`, those not on `origin/main`;
-/// without that branch, HEAD alone. The text describes the range.
+/// Returns the commits on HEAD that are not on `base`; without a known `base`, those not on
+/// `origin/main`; without that branch, HEAD alone. The text describes the range. The base of a new
+/// branch is a hash of zeros.
 pub(crate) fn load(
     root: &Path,
     base: Option<&str>,
@@ -37,7 +38,8 @@ pub(crate) fn load(
         git(root, &["rev-parse", "-q", "--verify", &format!("{name}^{{commit}}")]).is_ok()
     };
     let head = git(root, &["rev-parse", "HEAD"])?;
-    let range = match base {
+    let is_new = |base: &str| !base.is_empty() && base.bytes().all(|byte| byte == b'0');
+    let range = match base.filter(|base| !is_new(base)) {
         Some(base) => format!("{base}..HEAD"),
         None if exists("origin/main")
             && git(root, &["merge-base", "origin/main", "HEAD"]).is_ok_and(|at| at != head) =>
@@ -169,6 +171,28 @@ mod tests {
         assert_eq!(findings(message, &[("a.rs", 1501)]).len(), 1);
         assert_eq!(findings(&format!("{message}\n\nLarge: "), &[("a.rs", 1501)]).len(), 1);
         assert_eq!(findings(&format!("{message}\n\nLarge: moved."), &[("a.rs", 1501)]), [""; 0]);
+    }
+
+    #[test]
+    fn a_push_of_three_commits_checks_all_three() {
+        let folder = std::env::temp_dir().join(format!("xtask-commits-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let run = |arguments: &[&str]| {
+            let identity =
+                ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"];
+            git(&folder, &[&identity, arguments].concat()).unwrap()
+        };
+        run(&["init", "-q", "."]);
+        for subject in ["base", "one", "two", "three"] {
+            run(&["commit", "-q", "--allow-empty", "-m", &format!("cc: {subject}")]);
+        }
+        // As after a push: the branch of the server is HEAD.
+        run(&["update-ref", "refs/remotes/origin/main", "HEAD"]);
+        let before = run(&["rev-parse", "HEAD~3"]);
+        let count = |base| load(&folder, base).unwrap().1.len();
+        let counts = [count(Some(&before)), count(None), count(Some("0000000000"))];
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(counts, [3, 1, 1], "after a push, by hand, and on a new branch");
     }
 
     #[test]
