@@ -38,7 +38,7 @@ AREAS = {
     "wire": ("sabul-wire", ["transfer/wire/src/**/*.rs"], [("sabul-wire", "lib", "")]),
     "sealing": ("sabul", ["transfer/sabul/src/seal.rs"], [("sabul", "lib", "seal")]),
     "sandbox": ("sabul-files", ["transfer/files/src/root.rs", "transfer/files/src/root/*.rs"],
-                [("sabul-files", "lib", "root::"), ("sabul-files", "lib", "disk:: owners hostile parts:: all:: look::")]),
+                [("sabul-files", "lib", "root::"), ("sabul-files", "lib", "disk:: owners hostile parts:: all:: names::")]),
     "journal": ("sabul-files", ["transfer/files/src/journal.rs", "transfer/files/src/have.rs"],
                 [("sabul-files", "lib", "journal:: have::"),
                  ("sabul-files", "lib", "resume --skip cut --skip failed --skip damaged"),

@@ -47,7 +47,7 @@ pub(crate) struct SyncArgs {
     pub(crate) modify_window: u32,
     /// Copy only the entries that FILE names, one a line; '-' is stdin.
     ///
-    /// The names are relative to SRC, whose content is meant. The directories above a name are copied, too. Without
+    /// The names are relative to SRC, and a named SRC stands for its entries. The directories above a name are copied, too. Without
     /// -r, a named directory is copied without its content, or with its entries if the name ends in '/', as in rsync.
     #[arg(long, value_name = "FILE")]
     pub(crate) files_from: Option<PathBuf>,

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! t_s               time of the callback on the driver's clock, seconds with six digits
-//! fact              the callback: on_ack, on_loss, on_timeout, on_undo, on_interval, on_report
+//! fact              the callback: on_ack, on_loss, on_timeout, on_undo, on_interval, on_report, on_policy,
+//!                   on_memory
 //! phase             phase of the controller after the callback
 //! gap_ns            least spacing between packets after the callback, 0 without pacing
 //! window_packets    most packets in flight after the callback; - without a window

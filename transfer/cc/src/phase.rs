@@ -1,4 +1,4 @@
-//! Phase of a controller: for traces, and for what its host does in some phases.
+//! Phase of a controller, for traces and for hosts that treat some phases differently.
 
 /// Phase of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,7 +39,7 @@ const WINDOW_MIN: u64 = 4;
 /// Ours: bound where nothing slows packets down; the flow window is smaller.
 const WINDOW_MAX: u64 = 1 << 24;
 /// Least packets between two ACKs for an arrival rate. On a path with losses also this part of a train: retransmissions
-/// arrive between two trains, and their rate says nothing.
+/// arrive between two trains, so their rate does not measure the link.
 const SAMPLE_PACKETS: u64 = 16;
 const SAMPLE_OF_TRAIN: u64 = 16;
 /// Ours: an estimate over less time may be the clock of a host, because hosts hand over packets in batches. REFUTED is

@@ -125,8 +125,8 @@ struct Search<'a> {
     held: usize,
     examined: usize,
     deadline: Instant,
-    /// Only folders match, and their content is meant.
-    wants_content: bool,
+    /// Matches only directories, and returns their entries.
+    is_of_entries: bool,
 }
 
 impl<'a> Search<'a> {
@@ -145,7 +145,7 @@ impl<'a> Search<'a> {
             held: 0,
             examined: 0,
             deadline: Instant::now() + TIME_MAX,
-            wants_content: pattern.ends_with(b"/"),
+            is_of_entries: pattern.ends_with(b"/"),
             parts,
         };
         let patterns = search.parts.iter().filter(|part| matches!(part, Part::Pattern(_))).count();
@@ -222,7 +222,7 @@ impl<'a> Search<'a> {
     }
 
     fn take(&mut self, path: PathBuf) -> Result<(), Failure> {
-        let path = if self.wants_content {
+        let path = if self.is_of_entries {
             let kind = self.tree.examine(&path, LinkTarget::Follow).map(|it| it.kind);
             if kind != Ok(Kind::Directory) {
                 return Ok(());

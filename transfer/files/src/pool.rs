@@ -68,7 +68,7 @@ impl FilePool {
     fn pool(&self) -> Option<&ThreadPool> {
         let start = || {
             let pool = ThreadPoolBuilder::new().num_threads(POOL_THREADS);
-            pool.thread_name(|_| "sabul-hand".to_owned()).build().ok()
+            pool.thread_name(|_| "sabul-small".to_owned()).build().ok()
         };
         self.pool.get_or_init(start).as_ref()
     }

@@ -21,7 +21,7 @@ const LINE_MAX: u64 = 2 * 4096 + 128;
 /// Bytes of a file that are read at once.
 const READ_AT_ONCE: usize = 1 << 20;
 
-/// A file that is not as the receipt says.
+/// A file that differs from the receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Path: of the receipt's files, or relative to the verified directory.

@@ -132,6 +132,6 @@ fn start(
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     let reserved = reserved.map_or_else(|| ReservedThread::reserve(name), Ok)?;
-    // The thread waits as long as the hand exists.
+    // The thread ends when its `ReservedThread` is dropped.
     reserved.0.send(Box::new(run)).map_err(|_| io::Error::other("the thread is gone"))
 }

@@ -1,7 +1,7 @@
 //! The next packet: `poll` and its parts, in the order in which they run.
 //!
 //! 1. Timers: losses for the controller, the end of an interval, expiry, ping.
-//! 2. Packets that wait for nothing: an ACK2 or ping, and the probe before the first data.
+//! 2. Packets that no limit holds back: an ACK2 or ping, and the probe before the first data.
 //! 3. Data, unless a limit holds data back: the loss list, parts cut off larger pieces, repeats of
 //!    other channel rules, new data. Source: [SABUL §II-D].
 //! 4. Where no data may leave: a probe that carries only a congestion header, or a mark.

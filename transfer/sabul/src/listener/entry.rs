@@ -261,7 +261,7 @@ pub(super) async fn admit(
 fn introducer_for(user: Option<&User>, gate: &Gate) -> Result<Arc<Introducer>, Failure> {
     let introducer = gate.introducer.as_ref().ok_or_else(|| {
         let text =
-            "the listener introduces nobody: start it with --introduce, or name another introducer";
+            "this listener is no introducer: start it with --introduce, or name another introducer";
         Failure::new(FailureCode::Refused, text)
     })?;
     if user.is_some_and(|user| !user.grant.rights.allow(Right::Introduce)) {
