@@ -289,6 +289,8 @@ impl PathKeeper {
     async fn close(&mut self, path: u8, attempt: u16) {
         let transfer = self.settings.number;
         self.cx.control.send(Message::PathClosed { transfer, path, attempt });
+        // The control connection may use the same path: a ping shows whether the connection must be replaced.
+        self.cx.endpoint.address_changed.notify_one();
         self.open_again(path, attempt).await;
     }
 
