@@ -11,6 +11,18 @@ use tracing::debug;
 /// Delay between connection attempts to the addresses of a name [RFC8305 §8].
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
+/// Bytes that the kernel queues beyond its congestion window. Ours: blocks of a connection that failed wait behind this
+/// queue; without a limit the queue holds megabytes.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_MAX: u32 = 256 << 10;
+
+/// Sets the options of a TCP connection of a session.
+pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_MAX)?;
+    stream.set_nodelay(true)
+}
+
 /// Connects to the first address of a name that accepts the connection.
 pub(crate) async fn connect_to_name(address: &str, local: Option<IpAddr>) -> io::Result<TcpStream> {
     let mut addresses: Vec<_> = tokio::net::lookup_host(address).await?.collect();

@@ -24,6 +24,7 @@ use crate::budget::{Loan, MemoryBudget};
 use crate::calls::Introduced;
 use crate::connection::{Carried, Connection, Hop};
 use crate::control::Event;
+use crate::dial::prepare;
 use crate::error::Error;
 use crate::lock::lock;
 use crate::relay::Relay;
@@ -230,7 +231,7 @@ impl Way {
         Ok(match self {
             Self::Tcp(peer) => {
                 let stream = TcpStream::connect(peer).await?;
-                stream.set_nodelay(true)?;
+                prepare(&stream)?;
                 tls::connect(stream, fingerprint).await.map(Connection::new)
             }
             Self::Ssh(relay) => {

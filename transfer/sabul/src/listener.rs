@@ -26,6 +26,7 @@ use crate::access::StandingAccess;
 use crate::config::ListenerConfig;
 use crate::connection::{Carried, Connection, Hop};
 use crate::descriptors::{self, Purpose};
+use crate::dial::prepare;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::introducer::Introducer;
@@ -630,7 +631,7 @@ async fn line_up<'a>(
     stream: &mut TcpStream,
     caller: &'a Caller,
 ) -> Result<(ClientHello, Option<SemaphorePermit<'a>>), RejectReason> {
-    stream.set_nodelay(true)?;
+    prepare(stream)?;
     let hello = tls::client_hello(stream).await?;
     caller.handshakes.admission().speaks(caller.number);
     Ok((hello, caller.begin().await))
