@@ -89,7 +89,14 @@ impl SenderHandle {
         Some(send_over_tcp(start, &self.shared, on_end))
     }
 
-    /// Continues over UDP once all blocks that TCP carries have arrived; `None` if the channel has ended.
+    /// Notes that the receiver has closed the TCP connections, and that UDP carries the blocks from this one on.
+    pub(crate) fn resume_at(&self, block: u32) {
+        self.shared.lock().resume_at = Some(block);
+        self.shared.wake();
+    }
+
+    /// Continues over UDP once all blocks that TCP carries have arrived, or at once after [`SenderHandle::resume_at`].
+    /// Returns `None` if the channel has ended.
     pub(crate) async fn back_to_udp(
         &self,
         start: impl FnOnce() -> Option<ChannelStart>,
@@ -327,13 +334,19 @@ impl ReceiverHandle {
         Some(receive_over_tcp(start, reception, &self.shared, on_end))
     }
 
-    /// As [`SenderHandle::back_to_udp`].
+    /// As [`SenderHandle::back_to_udp`]. With `on_next`, the TCP connections are closed at once, and the function gets the
+    /// number of the first missing block.
     pub(crate) async fn back_to_udp(
         &self,
         start: impl FnOnce() -> Option<ChannelStart>,
         report: Report,
+        on_next: Option<impl FnOnce(u32)>,
     ) -> Option<Job> {
+        self.shared.lock().abandons = on_next.is_some();
         let HandedOver { on_end, reception } = handed_over(&self.shared).await?;
+        if let (Some(on_next), Some(reception)) = (on_next, &reception) {
+            on_next(reception.next);
+        }
         let parts = start().zip(reception).ok_or(ChannelError::Broken);
         let endpoint = parts.and_then(|(start, reception)| {
             self.shared.set_waker(start.socket.waker());

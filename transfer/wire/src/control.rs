@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::{DecodeError, Reason};
 pub use attest::{HashedFile, Part, ToHash};
-pub use channel::ChannelParams;
+pub use channel::{ChannelParams, Direction, Preferred};
 pub use delta::{
     Chunk, Chunking, ChunksEnd, Delta, Kept, MAX_CHUNKS, MAX_DELTA_EXTENTS, MAX_MOVED, Moved,
 };
@@ -256,6 +256,8 @@ pub enum Message {
     PathOpen {
         /// Number of the transfer.
         transfer: u32,
+        /// First missing block, if the receiver has closed the TCP connections, because the sender preferred UDP.
+        next: Option<u32>,
     },
     /// This end has closed a path of a transfer with several paths. The next attempt to open the path has the next
     /// number.
@@ -422,6 +424,13 @@ pub enum Message {
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_OUTSIDE>")]
         addresses: Vec<UdpAddress>,
     },
+    /// Sender to receiver of a transfer: this carrier would deliver more. TCP is of use to a connector only.
+    Prefer {
+        /// Number of the transfer.
+        transfer: u32,
+        /// The carrier.
+        carrier: Preferred,
+    },
 }
 
 /// A request for a transfer.
@@ -435,15 +444,6 @@ pub struct Open {
     pub request: Request,
     /// Settings of the channel.
     pub channel: ChannelParams,
-}
-
-/// Direction of the data, seen from the side that opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Direction {
-    /// The opener sends.
-    Push,
-    /// The opener receives.
-    Pull,
 }
 
 /// The transferred object.

@@ -440,10 +440,16 @@ impl SenderEndpoint {
         let rtt = self.sender.rtt();
         let phase = self.sender.phase();
         let last = self.busy_since.map(|since| since.max(self.sender.last_received()));
+        let is_path = |why| matches!(why, Cause::Path | Cause::Freeze | Cause::Outage);
+        let limiters = self.sender.limiters();
+        let path_limited =
+            limiters.iter().filter(|it| is_path(it.why)).map(|it| Duration::from(it.time)).sum();
         let lacks_router = self.sender.is_fallback();
         let hint = lacks_router.then(|| NO_ROUTER.to_owned()).or_else(|| self.hint.clone());
         let published = ChannelStats {
             bytes: self.bytes_before + stats.delivered,
+            received: self.bytes_before + stats.delivered,
+            path_limited,
             packets: stats.sent,
             packets_retransmitted: stats.resent,
             packets_lost: stats.lost,
@@ -454,7 +460,7 @@ impl SenderEndpoint {
             gap_ns: limits.gap.0.as_nanos() as f64,
             mtu: self.mtu.packet(),
             phase: phase.name().to_owned(),
-            limiter: shares(&self.sender.limiters(), now.elapsed(), phase),
+            limiter: shares(&limiters, now.elapsed(), phase),
             packets_refused: self.link.refused,
             silence: self.silence.lasted(now, self.sender.last_received()).into(),
             unanswered: last.map_or(Duration::ZERO, |last| now.since(last).into()),

@@ -90,6 +90,10 @@ pub struct ChannelStats {
     pub silence: Duration,
     /// Time since the last UDP packet of the receiver, while blocks wait for its acknowledgement.
     pub(crate) unanswered: Duration,
+    /// Bytes that have arrived at the receiver, of a sender: as `bytes`, with incomplete blocks over TCP.
+    pub(crate) received: u64,
+    /// Time in which the path was the limit, of a sender.
+    pub(crate) path_limited: Duration,
     /// Silence after which the channel ends; zero before the channel begins.
     pub silence_limit: Duration,
     /// Advice on the configuration of this machine, one sentence, if any.
@@ -129,6 +133,10 @@ pub(super) struct State {
     pub(super) taken_before: u32,
     /// Bytes that an earlier carrier has delivered.
     pub(super) bytes_before: u64,
+    /// First block that UDP carries: a receiver has closed the TCP connections, and a sender does so.
+    pub(super) resume_at: Option<u32>,
+    /// A receiving end over TCP hands over without waiting for the blocks of the sender.
+    pub(super) abandons: bool,
     /// Where the endpoint puts its state when another carrier takes over.
     pub(super) hand_over: Option<oneshot::Sender<HandedOver>>,
     /// Reports that arrived over the control connection.

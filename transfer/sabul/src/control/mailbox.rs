@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sabul_wire::control::{BULK_CREDIT, Failure, Message, NotKept};
+use sabul_wire::control::{BULK_CREDIT, Failure, Message, NotKept, Preferred};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::debug;
 
@@ -37,6 +37,8 @@ pub(crate) enum Event {
     Joined(Vec<Connection>),
     /// A UDP path is open again.
     PathOpen(PendingPath),
+    /// The sender of the data is this end, and prefers this carrier.
+    Prefer(Preferred),
     /// The application cancels the transfer.
     Abort,
     /// The application changes policy or rate limit.
@@ -211,6 +213,7 @@ impl Role {
     pub(super) fn may_receive(self, message: &Message) -> bool {
         match message {
             Message::Totals { .. }
+            | Message::Prefer { .. }
             | Message::Seen { .. }
             | Message::Chunks { .. }
             | Message::Hashed { .. }

@@ -379,8 +379,9 @@ impl Router {
             | Message::Waiting { transfer, .. }
             | Message::Have { transfer, .. }
             | Message::Totals { transfer, .. }
-            | Message::PathOpen { transfer }
+            | Message::PathOpen { transfer, .. }
             | Message::PathClosed { transfer, .. }
+            | Message::Prefer { transfer, .. }
             | Message::Seen { transfer, .. }
             | Message::Names { transfer, .. }
             | Message::Chunks { transfer, .. }

@@ -23,6 +23,7 @@
 //!              The number of the transfer is free before the application receives the result.
 
 mod carrier;
+mod compare;
 mod establish;
 mod line;
 mod open;

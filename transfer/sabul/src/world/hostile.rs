@@ -6,7 +6,7 @@ use sabul_files::testing::{HOSTILE_FOLDER, HostileValues};
 use sabul_units::Random;
 use sabul_wire::control::{
     CONTROL_VERSION, ChannelParams, Checkpoint, Chunk, ChunksEnd, Delta, Direction, Extent, Facts,
-    Held, Kept, Message, Moved, Open, Request, Seen, SeenKind, ToHash, Whole,
+    Held, Kept, Message, Moved, Open, Preferred, Request, Seen, SeenKind, ToHash, Whole,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -96,7 +96,7 @@ impl HostilePeer {
 
     fn message(&mut self) -> Message {
         let transfer = self.0.number();
-        match self.0.random.below(27) {
+        match self.0.random.below(28) {
             0..=2 => self.open(),
             3 => Message::Accept { transfer, block_bytes: 1 << self.0.random.below(32) },
             4..=8 => Message::Progress {
@@ -162,6 +162,7 @@ impl HostilePeer {
             24 => Message::Signed { transfer, signature: vec![9; 80] },
             25 => Message::Outside { addresses: Vec::new(), is_symmetric: None },
             26 => Message::Punch { channel: self.0.size(), addresses: Vec::new() },
+            27 => Message::Prefer { transfer, carrier: Preferred::Tcp },
             14 => Message::Welcome { version: 9, suite: 2, software: self.0.text() },
             _ => Message::Cancel { transfer: Some(transfer), failure: self.0.failure() },
         }

@@ -51,3 +51,21 @@ impl ChannelParams {
         }
     }
 }
+
+/// Direction of the data, seen from the side that opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Direction {
+    /// The opener sends.
+    Push,
+    /// The opener receives.
+    Pull,
+}
+
+/// Carrier that a sender prefers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Preferred {
+    /// TCP connections, because UDP is throttled.
+    Tcp,
+    /// UDP, because TCP was no better.
+    Udp,
+}

@@ -7,14 +7,14 @@ use std::time::Duration;
 use sabul_units::{Instant, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
 
 use super::super::handover::{DriverEnd, Reception};
 use super::super::link::Clock;
 use super::super::room::Room;
 use super::super::shared::{ChannelError, ChannelStats, Deliver, Shared};
 use super::{
-    END, HEADER, KEEPALIVE_INTERVAL, Progress, TcpStart, closed, header, pair, run, silent,
+    Ack, END, End, HEADER, KEEPALIVE_INTERVAL, Lines, Progress, RECEIVED_INTERVAL, Tasks, TcpStart,
+    closed, pair, run, silent,
 };
 use crate::connection::Connection;
 use crate::lock::lock;
@@ -30,8 +30,15 @@ struct IntakeState {
     deliver: Deliver,
     /// Blocks behind a missing block, and blocks that are arriving (`None`).
     waiting: BTreeMap<u32, Option<Vec<u8>>>,
+    /// Number of the block that arrives, by connection.
+    arriving: BTreeMap<usize, u32>,
+    /// Connections whose block arrives on another connection, too: the sender has closed them.
+    abandoned: Vec<usize>,
     free: Vec<Vec<u8>>,
     last_received: Instant,
+    /// Bytes of blocks received, and the bytes and the time of the last report.
+    received: u64,
+    reported: (u64, Instant),
     /// UDP carries the next block.
     is_over: bool,
 }
@@ -44,10 +51,10 @@ struct Intake {
     carrier: &'static str,
     reason: &'static str,
     silence: Duration,
+    lines: Lines,
     /// `None` once another carrier has taken over.
     state: Mutex<Option<IntakeState>>,
-    /// First missing block, and first block without room.
-    acks: watch::Sender<(u32, u32)>,
+    acks: watch::Sender<Ack>,
 }
 
 /// Receives blocks until the application stops the channel.
@@ -60,7 +67,7 @@ pub(in super::super) async fn receive(
     let clock = Clock::start();
     let Reception { next, delivered, blocks_out, mut room, deliver } = reception;
     room.restart(clock.now());
-    let acks = watch::Sender::new((next, room.limit()));
+    let acks = watch::Sender::new(Ack { next, limit: room.limit(), received: 0 });
     let intake = Arc::new(Intake {
         shared: Arc::clone(&shared),
         clock,
@@ -69,6 +76,7 @@ pub(in super::super) async fn receive(
         carrier: start.carrier,
         reason: start.reason,
         silence: start.silence,
+        lines: Lines::new(start.connections.len()),
         state: Mutex::new(Some(IntakeState {
             next,
             delivered,
@@ -76,18 +84,22 @@ pub(in super::super) async fn receive(
             room,
             deliver,
             waiting: BTreeMap::new(),
+            arriving: BTreeMap::new(),
+            abandoned: Vec::new(),
             free: Vec::new(),
             last_received: clock.now(),
+            received: 0,
+            reported: (0, clock.now()),
             is_over: false,
         })),
         acks,
     });
-    let mut tasks = JoinSet::new();
-    for connection in start.connections {
-        tasks.spawn(write_acks(connection.clone(), intake.acks.subscribe()));
-        tasks.spawn(read_blocks(connection, Arc::clone(&intake), Arc::clone(&wake)));
+    let mut tasks = Tasks::default();
+    for (index, connection) in start.connections.into_iter().enumerate() {
+        tasks.spawn(index, write_acks(connection.clone(), intake.acks.subscribe()));
+        tasks.spawn(index, read_blocks(connection, index, Arc::clone(&intake), Arc::clone(&wake)));
     }
-    let result = run(tasks, &shared, &wake, || intake.tick()).await;
+    let result = run(tasks, &*intake, &shared, &wake).await;
     let reception = match result {
         Ok(DriverEnd::HandOver) => intake.reception(),
         _ => None,
@@ -97,12 +109,12 @@ pub(in super::super) async fn receive(
 
 async fn write_acks(
     mut connection: Connection,
-    mut acks: watch::Receiver<(u32, u32)>,
+    mut acks: watch::Receiver<Ack>,
 ) -> Result<(), ChannelError> {
     acks.mark_changed();
     while !matches!(tokio::time::timeout(KEEPALIVE_INTERVAL, acks.changed()).await, Ok(Err(_))) {
-        let (next, limit) = *acks.borrow_and_update();
-        connection.write_all(&header(next, limit)).await.map_err(ChannelError::Tcp)?;
+        let ack = *acks.borrow_and_update();
+        connection.write_all(&ack.encode()).await.map_err(ChannelError::Tcp)?;
         connection.flush().await.map_err(ChannelError::Tcp)?;
     }
     Ok(())
@@ -110,13 +122,14 @@ async fn write_acks(
 
 async fn read_blocks(
     mut connection: Connection,
+    index: usize,
     intake: Arc<Intake>,
     wake: Arc<Notify>,
 ) -> Result<(), ChannelError> {
     let mut bytes = [0; HEADER];
     loop {
         connection.read_exact(&mut bytes).await.map_err(ChannelError::Tcp)?;
-        intake.note_life();
+        intake.note_received(index, 0);
         let (number, length) = pair(bytes);
         if length == 0 {
             continue;
@@ -126,8 +139,8 @@ async fn read_blocks(
             wake.notify_waiters();
             return std::future::pending().await;
         }
-        let Some(mut block) = intake.begin(number, length)? else {
-            skip(&mut connection, length as usize).await?;
+        let Some(mut block) = intake.begin(index, number, length)? else {
+            skip(&mut connection, length as usize, || intake.note_received(index, 0)).await?;
             continue;
         };
         block.resize(length as usize, 0);
@@ -136,23 +149,48 @@ async fn read_blocks(
             let end = block.len().min(filled + SLICE);
             match connection.read(&mut block[filled..end]).await.map_err(ChannelError::Tcp)? {
                 0 => return Err(closed()),
-                read => filled += read,
+                read => {
+                    filled += read;
+                    intake.note_received(index, read);
+                }
             }
-            intake.note_life();
         }
-        intake.take(number, block);
+        intake.take(index, number, block);
     }
 }
 
 /// Reads the bytes of a block that is not needed.
-async fn skip(connection: &mut Connection, mut length: usize) -> Result<(), ChannelError> {
+async fn skip(
+    connection: &mut Connection,
+    mut length: usize,
+    note: impl Fn(),
+) -> Result<(), ChannelError> {
     let mut scratch = vec![0; SLICE];
     while length > 0 {
         let size = length.min(SLICE);
         connection.read_exact(&mut scratch[..size]).await.map_err(ChannelError::Tcp)?;
         length -= size;
+        note();
     }
     Ok(())
+}
+
+impl End for Intake {
+    fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
+    fn tick(&self) -> Result<Progress, ChannelError> {
+        self.update()
+    }
+
+    fn closed(&self, index: usize) {
+        self.drop_block_of(index);
+    }
+
+    fn abandoned(&self) -> Vec<usize> {
+        self.lock().as_mut().map(|state| std::mem::take(&mut state.abandoned)).unwrap_or_default()
+    }
 }
 
 impl Intake {
@@ -160,14 +198,22 @@ impl Intake {
         lock(&self.state)
     }
 
-    fn note_life(&self) {
+    /// Notes that bytes of a block, or a header, have arrived.
+    fn note_received(&self, index: usize, bytes: usize) {
+        self.lines.note(index);
         if let Some(state) = self.lock().as_mut() {
             state.last_received = self.clock.now();
+            state.received += bytes as u64;
         }
     }
 
     /// Returns a buffer for a block that arrives; `None` if the block has been delivered before.
-    fn begin(&self, number: u32, length: u32) -> Result<Option<Vec<u8>>, ChannelError> {
+    fn begin(
+        &self,
+        index: usize,
+        number: u32,
+        length: u32,
+    ) -> Result<Option<Vec<u8>>, ChannelError> {
         if length > self.block_bytes {
             return Err(ChannelError::Blocks(format!(
                 "the peer sent block {number} with {length} bytes; at most {} are allowed",
@@ -190,16 +236,32 @@ impl Intake {
                 state.room.limit()
             )));
         }
-        if state.waiting.insert(number, None).is_some() {
-            return Err(ChannelError::Blocks(format!("the peer sent block {number} twice")));
+        match state.waiting.get(&number) {
+            // Sent again, because the acknowledgement is on its way.
+            Some(Some(_)) => return Ok(None),
+            Some(None) => {
+                let other = state.arriving.iter().find(|(_, at)| **at == number);
+                if let Some((&other, _)) = other {
+                    state.arriving.remove(&other);
+                    state.abandoned.push(other);
+                }
+            }
+            None => {
+                state.waiting.insert(number, None);
+            }
         }
+        state.arriving.insert(index, number);
         Ok(Some(state.free.pop().unwrap_or_else(|| Vec::with_capacity(self.block_bytes as usize))))
     }
 
     /// Delivers a block and those behind it, as far as none is missing.
-    fn take(&self, number: u32, block: Vec<u8>) {
+    fn take(&self, index: usize, number: u32, block: Vec<u8>) {
         let mut guard = self.lock();
         let Some(state) = guard.as_mut() else { return };
+        if state.arriving.remove(&index) != Some(number) {
+            // Another connection carries the block.
+            return;
+        }
         state.waiting.insert(number, Some(block));
         while let Some(first) = state.waiting.first_entry()
             && *first.key() == state.next
@@ -215,8 +277,17 @@ impl Intake {
         self.acknowledge(state);
     }
 
+    /// Drops the incomplete block of a closed connection.
+    fn drop_block_of(&self, index: usize) {
+        let mut guard = self.lock();
+        let Some(state) = guard.as_mut() else { return };
+        if let Some(number) = state.arriving.remove(&index) {
+            state.waiting.remove(&number);
+        }
+    }
+
     /// Takes back buffers of the application, adjusts the room, and publishes the statistics.
-    fn tick(&self) -> Result<Progress, ChannelError> {
+    fn update(&self) -> Result<Progress, ChannelError> {
         let now = self.clock.now();
         let mut guard = self.lock();
         let Some(state) = guard.as_mut() else { return Ok(Progress::Drained) };
@@ -246,18 +317,30 @@ impl Intake {
             ..ChannelStats::default()
         };
         let is_drained = state.is_over && shared.hand_over.is_some();
+        let is_abandoned = shared.abandons && shared.hand_over.is_some();
         drop(shared);
+        if Duration::from(now.since(state.reported.1)) >= RECEIVED_INTERVAL {
+            state.reported = (state.received, now);
+        }
         self.acknowledge(state);
         if silence > self.silence {
             return Err(silent(self.silence));
         }
-        Ok(if is_drained { Progress::Drained } else { Progress::Running })
+        Ok(match () {
+            () if is_drained => Progress::Drained,
+            () if is_abandoned => Progress::Abandoned,
+            () => Progress::Running,
+        })
     }
 
     /// Notes that UDP carries the blocks from `number` on.
     fn end(&self, number: u32) -> Result<(), ChannelError> {
         let mut guard = self.lock();
         let Some(state) = guard.as_mut() else { return Ok(()) };
+        // Each connection carries the end.
+        if state.is_over && number == state.next {
+            return Ok(());
+        }
         if number != state.next || !state.waiting.is_empty() {
             return Err(ChannelError::Blocks(format!(
                 "the peer ended TCP at block {number}, but block {} is missing",
@@ -276,7 +359,8 @@ impl Intake {
     }
 
     fn acknowledge(&self, state: &IntakeState) {
-        let ack = (state.next, state.room.limit());
+        let (next, limit) = (state.next, state.room.limit());
+        let ack = Ack { next, limit, received: state.reported.0 };
         self.acks.send_if_modified(|last| std::mem::replace(last, ack) != ack);
     }
 }

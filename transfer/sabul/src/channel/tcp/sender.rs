@@ -1,19 +1,19 @@
 //! Sending end: takes blocks from the queue of the transfer and keeps them until they are acknowledged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::handover::DriverEnd;
 use super::super::link::Clock;
 use super::super::shared::{ChannelError, ChannelStats, Shared};
 use super::{
-    END, HEADER, KEEPALIVE_INTERVAL, Progress, TcpStart, header, pair, run, silent, with_headers,
+    ACK, Ack, END, End, KEEPALIVE_INTERVAL, Lines, Progress, Tasks, TcpStart, header, run, silent,
+    with_headers,
 };
 use crate::ceiling::Member;
 use crate::connection::Connection;
@@ -71,17 +71,17 @@ impl Limit {
     }
 }
 
-/// State of the header that ends the blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    No,
-    Taken,
-    Sent,
+/// A block that is not acknowledged.
+#[derive(Debug)]
+struct Sent {
+    block: Arc<Vec<u8>>,
+    /// Index of the connection that carries the block.
+    connection: usize,
 }
 
 /// Next work of a connection.
 enum Next {
-    Block(u32, Vec<u8>),
+    Block(u32, Arc<Vec<u8>>),
     End(u32),
     Stopped,
 }
@@ -92,10 +92,15 @@ struct FlowState {
     acknowledged: u32,
     /// First number without room at the receiver.
     limit: u32,
-    /// Written blocks that are not acknowledged.
-    written: BTreeMap<u32, Vec<u8>>,
-    /// Content bytes: written, and acknowledged.
+    /// Blocks that a connection has taken and that are not acknowledged.
+    sent_blocks: BTreeMap<u32, Sent>,
+    /// Numbers of blocks of closed connections.
+    again: VecDeque<u32>,
+    /// Acknowledged blocks that a connection still holds.
+    held: Vec<Arc<Vec<u8>>>,
+    /// Content bytes: written, received by the peer in complete or incomplete blocks, and acknowledged.
     sent: u64,
+    received: u64,
     delivered: u64,
     pace: Pace,
     /// Rate limit of this transfer, in bit/s.
@@ -104,7 +109,8 @@ struct FlowState {
     last_ack: Instant,
     /// The receiver has sent its numbers.
     is_answered: bool,
-    end: End,
+    /// Connections that have sent the header that ends the blocks.
+    ends_sent: Vec<usize>,
     /// Time of the last tick, and seconds by limiting factor.
     ticked: Instant,
     spent: [f64; 4],
@@ -119,6 +125,8 @@ struct Flow {
     reason: &'static str,
     silence: Duration,
     rtt_ms: f64,
+    block_bytes: u32,
+    lines: Lines,
     state: Mutex<FlowState>,
 }
 
@@ -134,31 +142,38 @@ pub(in super::super) async fn send(
         carrier: start.carrier,
         reason: start.reason,
         silence: start.silence,
+        block_bytes: start.block_bytes,
+        lines: Lines::new(start.connections.len()),
         rtt_ms: start.rtt.map_or(0.0, |rtt| rtt.as_millis_f64()),
         state: Mutex::new(FlowState {
             acknowledged: taken,
             limit: if taken == 0 { LIMIT_START } else { taken },
-            written: BTreeMap::new(),
+            sent_blocks: BTreeMap::new(),
+            again: VecDeque::new(),
+            held: Vec::new(),
             sent: 0,
+            received: 0,
             delivered: 0,
             pace: Pace::new(start.rate_limit_bps),
             limit_bps: start.rate_limit_bps,
             share: start.ceiling.map(|ceiling| ceiling.join()),
             last_ack: Instant::now(),
             is_answered: false,
-            end: End::No,
+            ends_sent: Vec::new(),
             ticked: Instant::now(),
             spent: [0.0; 4],
         }),
         shared,
         wake,
     });
-    let mut tasks = JoinSet::new();
-    for connection in start.connections {
-        tasks.spawn(write_blocks(connection.clone(), Arc::clone(&flow)));
-        tasks.spawn(read_acks(connection, Arc::clone(&flow)));
+    let mut tasks = Tasks::default();
+    for (index, connection) in start.connections.into_iter().enumerate() {
+        tasks.spawn(index, write_blocks(connection.clone(), index, Arc::clone(&flow)));
+        tasks.spawn(index, read_acks(connection, index, Arc::clone(&flow)));
     }
-    let result = run(tasks, &flow.shared, &flow.wake, || flow.tick()).await;
+    let result = run(tasks, &*flow, &flow.shared, &flow.wake).await;
+    let result = result.and_then(|end| flow.abandon().map(|()| end));
+    flow.return_held();
     flow.publish();
     let mut state = flow.shared.lock();
     state.bytes_before = state.stats.bytes;
@@ -170,9 +185,13 @@ pub(in super::super) async fn send(
     result
 }
 
-async fn write_blocks(mut connection: Connection, flow: Arc<Flow>) -> Result<(), ChannelError> {
+async fn write_blocks(
+    mut connection: Connection,
+    index: usize,
+    flow: Arc<Flow>,
+) -> Result<(), ChannelError> {
     loop {
-        let next = tokio::time::timeout(KEEPALIVE_INTERVAL, flow.next_block());
+        let next = tokio::time::timeout(KEEPALIVE_INTERVAL, flow.next_block(index));
         let Ok(next) = next.await else {
             connection.write_all(&header(0, 0)).await.map_err(ChannelError::Tcp)?;
             connection.flush().await.map_err(ChannelError::Tcp)?;
@@ -183,7 +202,7 @@ async fn write_blocks(mut connection: Connection, flow: Arc<Flow>) -> Result<(),
             Next::End(number) => {
                 connection.write_all(&header(number, END)).await.map_err(ChannelError::Tcp)?;
                 connection.flush().await.map_err(ChannelError::Tcp)?;
-                flow.lock().end = End::Sent;
+                flow.lock().ends_sent.push(index);
                 flow.wake.notify_waiters();
                 return std::future::pending().await;
             }
@@ -196,16 +215,56 @@ async fn write_blocks(mut connection: Connection, flow: Arc<Flow>) -> Result<(),
             connection.write_all(slice).await.map_err(ChannelError::Tcp)?;
         }
         connection.flush().await.map_err(ChannelError::Tcp)?;
-        flow.written(number, block);
+        flow.written(block);
     }
 }
 
-async fn read_acks(mut connection: Connection, flow: Arc<Flow>) -> Result<(), ChannelError> {
-    let mut bytes = [0; HEADER];
+async fn read_acks(
+    mut connection: Connection,
+    index: usize,
+    flow: Arc<Flow>,
+) -> Result<(), ChannelError> {
+    let mut bytes = [0; ACK];
     loop {
         connection.read_exact(&mut bytes).await.map_err(ChannelError::Tcp)?;
-        let (next, limit) = pair(bytes);
-        flow.acknowledge(next, limit)?;
+        flow.lines.note(index);
+        flow.acknowledge(Ack::decode(bytes))?;
+    }
+}
+
+impl FlowState {
+    /// Takes a block of a closed connection, if any.
+    fn take_again(&mut self, index: usize) -> Option<(u32, Arc<Vec<u8>>)> {
+        while let Some(number) = self.again.pop_front() {
+            if let Some(sent) = self.sent_blocks.get_mut(&number) {
+                sent.connection = index;
+                return Some((number, Arc::clone(&sent.block)));
+            }
+        }
+        None
+    }
+}
+
+impl End for Flow {
+    fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
+    fn tick(&self) -> Result<Progress, ChannelError> {
+        self.update()
+    }
+
+    fn closed(&self, index: usize) {
+        let mut flow = self.lock();
+        let numbers: Vec<u32> = flow
+            .sent_blocks
+            .iter()
+            .filter(|(_, it)| it.connection == index)
+            .map(|(&at, _)| at)
+            .collect();
+        flow.again.extend(numbers);
+        drop(flow);
+        self.wake.notify_waiters();
     }
 }
 
@@ -215,33 +274,38 @@ impl Flow {
     }
 
     /// Waits for the next block that the receiver has room for, or for the end of the blocks.
-    async fn next_block(&self) -> Result<Next, ChannelError> {
+    async fn next_block(&self, index: usize) -> Result<Next, ChannelError> {
         loop {
             let mut woken = std::pin::pin!(self.wake.notified());
             woken.as_mut().enable();
-            if let Some(next) = self.take_next()? {
+            if let Some(next) = self.take_next(index)? {
                 return Ok(next);
             }
             woken.await;
         }
     }
 
-    fn take_next(&self) -> Result<Option<Next>, ChannelError> {
-        let (limit, end) = {
-            let flow = self.lock();
-            (flow.limit, flow.end)
+    fn take_next(&self, index: usize) -> Result<Option<Next>, ChannelError> {
+        let (limit, again, has_ended) = {
+            let mut flow = self.lock();
+            (flow.limit, flow.take_again(index), flow.ends_sent.contains(&index))
         };
         let mut state = self.shared.lock();
         if state.is_stopped {
             return Ok(Some(Next::Stopped));
         }
-        if end != End::No {
+        if has_ended || state.resume_at.is_some() {
             return Ok(None);
+        }
+        if let Some((number, block)) = again {
+            return Ok(Some(Next::Block(number, block)));
         }
         if state.hand_over.is_some() {
             let taken = state.taken;
             drop(state);
-            return Ok(self.takes_end(taken).then_some(Next::End(taken)));
+            let flow = self.lock();
+            let is_end = flow.is_answered && flow.acknowledged == taken;
+            return Ok(is_end.then_some(Next::End(taken)));
         }
         if state.taken >= limit {
             return Ok(None);
@@ -256,17 +320,14 @@ impl Flow {
         if is_awaited {
             self.shared.changed.notify_all();
         }
-        Ok(Some(Next::Block(number, block)))
-    }
-
-    /// Whether all blocks before `taken` have arrived, and no other connection sends the end.
-    fn takes_end(&self, taken: u32) -> bool {
+        let block = Arc::new(block);
         let mut flow = self.lock();
-        let is_first = flow.is_answered && flow.acknowledged == taken && flow.end == End::No;
-        if is_first {
-            flow.end = End::Taken;
+        let sent = Sent { block: Arc::clone(&block), connection: index };
+        flow.sent_blocks.insert(number, sent);
+        if !self.lines.is_open(index) {
+            flow.again.push_back(number);
         }
-        is_first
+        Ok(Some(Next::Block(number, block)))
     }
 
     /// Bytes to hand over at once: at a low rate few, so that the peer receives some at least twice a second.
@@ -284,14 +345,14 @@ impl Flow {
         }
     }
 
-    fn written(&self, number: u32, block: Vec<u8>) {
+    fn written(&self, block: Arc<Vec<u8>>) {
         let mut state = self.lock();
         state.sent += block.len() as u64;
-        state.written.insert(number, block);
+        drop(block);
         self.release(state);
     }
 
-    fn acknowledge(&self, next: u32, limit: u32) -> Result<(), ChannelError> {
+    fn acknowledge(&self, Ack { next, limit, received }: Ack) -> Result<(), ChannelError> {
         if limit < next {
             return Err(ChannelError::Blocks(format!(
                 "the peer announced room up to block {limit}, but block {next} is missing there"
@@ -305,6 +366,7 @@ impl Flow {
         // Connections deliver acknowledgements in any order.
         state.acknowledged = state.acknowledged.max(next);
         state.limit = state.limit.max(limit);
+        state.received = state.received.max(received);
         self.release(state);
         if has_room || self.shared.lock().hand_over.is_some() {
             self.wake.notify_waiters();
@@ -340,16 +402,59 @@ impl Flow {
     /// Returns the buffers of acknowledged blocks to the application.
     fn release(&self, mut flow: MutexGuard<'_, FlowState>) {
         let acknowledged = flow.acknowledged;
-        let rest = flow.written.split_off(&acknowledged);
-        let done = std::mem::replace(&mut flow.written, rest);
-        flow.delivered += done.values().map(|block| block.len() as u64).sum::<u64>();
+        let rest = flow.sent_blocks.split_off(&acknowledged);
+        let done = std::mem::replace(&mut flow.sent_blocks, rest);
+        flow.delivered += done.values().map(|sent| sent.block.len() as u64).sum::<u64>();
+        let held = std::mem::take(&mut flow.held);
+        let (mut free, mut still_held) = (Vec::new(), Vec::new());
+        for block in done.into_values().map(|sent| sent.block).chain(held) {
+            match Arc::try_unwrap(block) {
+                Ok(block) => free.push(block),
+                Err(block) => still_held.push(block),
+            }
+        }
+        flow.held = still_held;
         drop(flow);
+        self.put_back(free);
+    }
+
+    /// Returns the blocks that the receiver does not have to the queue, if the receiver has closed the connections.
+    fn abandon(&self) -> Result<(), ChannelError> {
+        let Some(next) = self.shared.lock().resume_at.take() else { return Ok(()) };
+        let mut flow = self.lock();
+        flow.acknowledged = flow.acknowledged.max(next);
+        self.release(flow);
+        let blocks = std::mem::take(&mut self.lock().sent_blocks);
+        let mut state = self.shared.lock();
+        if (next..state.taken).ne(blocks.keys().copied()) {
+            return Err(ChannelError::Blocks(format!(
+                "the peer continues at block {next} over UDP, but has acknowledged a later one, or {} were sent",
+                state.taken
+            )));
+        }
+        state.taken_before = state.taken;
+        state.taken = next;
+        for (_, sent) in blocks.into_iter().rev() {
+            state.outgoing.push_front(Arc::unwrap_or_clone(sent.block));
+        }
+        Ok(())
+    }
+
+    /// Returns buffers for blocks that a connection holds although the connections have ended.
+    fn return_held(&self) {
+        self.release(self.lock());
+        let held = std::mem::take(&mut self.lock().held);
+        let new = |_| Vec::with_capacity(self.block_bytes as usize);
+        self.put_back(held.into_iter().map(new).collect());
+    }
+
+    fn put_back(&self, done: Vec<Vec<u8>>) {
         if done.is_empty() {
             return;
         }
         let now = self.clock.now();
         let mut state = self.shared.lock();
-        for mut block in done.into_values() {
+        for mut block in done {
             block.clear();
             if let Some(buffers) = &mut state.buffers {
                 buffers.put_back(now, block);
@@ -360,11 +465,13 @@ impl Flow {
     }
 
     /// Applies new settings, and counts the limiting factor.
-    fn tick(&self) -> Result<Progress, ChannelError> {
+    fn update(&self) -> Result<Progress, ChannelError> {
         let now = self.clock.now();
-        let (settings, has_blocks, taken, is_finished) = {
+        let (settings, has_blocks, taken, is_finished, is_abandoned) = {
             let mut state = self.shared.lock();
-            (state.steer.take(), !state.outgoing.is_empty(), state.taken, state.is_finished)
+            let is_abandoned = state.resume_at.is_some() && state.hand_over.is_some();
+            let (has_blocks, settings) = (!state.outgoing.is_empty(), state.steer.take());
+            (settings, has_blocks, state.taken, state.is_finished, is_abandoned)
         };
         let mut flow = self.lock();
         if let Some(settings) = settings {
@@ -379,20 +486,21 @@ impl Flow {
         let limit = match () {
             () if flow.pace.next > Instant::now() && flow.pace.limit_bps.is_some() => Limit::Cap,
             () if has_blocks && taken >= flow.limit => Limit::Destination,
-            () if !has_blocks && flow.written.is_empty() => Limit::Source,
+            () if !has_blocks && flow.sent_blocks.is_empty() => Limit::Source,
             () => Limit::Path,
         };
         let elapsed = flow.ticked.elapsed().as_secs_f64();
         flow.ticked = Instant::now();
         flow.spent[limit as usize] += elapsed;
-        let is_complete = is_finished && !has_blocks && flow.written.is_empty();
+        let is_complete = is_finished && !has_blocks && flow.sent_blocks.is_empty();
         let progress = match () {
-            () if flow.end == End::Sent => Progress::Drained,
+            () if is_abandoned => Progress::Abandoned,
+            () if self.lines.all_open_in(&flow.ends_sent) => Progress::Drained,
             () if is_complete && flow.acknowledged == taken => Progress::Complete,
             () => Progress::Running,
         };
         let silence = flow.last_ack.elapsed();
-        drop(flow);
+        self.release(flow);
         self.publish();
         if silence > self.silence && progress == Progress::Running {
             return Err(silent(self.silence));
@@ -405,12 +513,16 @@ impl Flow {
         let total = flow.spent.iter().sum::<f64>().max(1e-9);
         let shares = Limit::ALL.map(|limit| (limit.name(), flow.spent[limit as usize] / total));
         let silence = flow.last_ack.elapsed();
+        let path_limited = Duration::from_secs_f64(flow.spent[Limit::Path as usize]);
+        let received = flow.received;
         let (delivered, rate_bps) = (flow.delivered, flow.pace.limit_bps.map(|rate| rate as f64));
         drop(flow);
         let mut state = self.shared.lock();
         let before = state.bytes_before;
         state.stats = ChannelStats {
             bytes: before + delivered,
+            received: before.saturating_add(received),
+            path_limited,
             rtt_ms_min: self.rtt_ms,
             rtt_ms: self.rtt_ms,
             rate_bps,

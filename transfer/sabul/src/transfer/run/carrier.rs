@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sabul_cc::Policy;
-use sabul_wire::control::{ChannelParams, Message};
-use tokio::sync::{mpsc, oneshot};
+use sabul_wire::control::{ChannelParams, Message, Preferred};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::info;
 
 use super::super::context::{Context, Side, Through};
 use super::super::progress::Handle;
 use super::Run;
+use super::compare;
 use super::open::{internal, reopen_path};
 use super::udp::{CHECK_INTERVAL, Task, is_silent};
 use crate::channel::driver::Job;
@@ -157,12 +158,13 @@ impl Dialler {
         }))
     }
 
-    /// Dials as soon as UDP is silent.
+    /// Dials as soon as UDP is silent, or when `is_throttled` is set.
     pub(super) fn watch(
         self,
         begin: impl Future<Output = ()> + Send + 'static,
         first_attempt: u32,
         stats: impl Fn() -> ChannelStats + Send + Sync + 'static,
+        is_throttled: Arc<AtomicBool>,
     ) -> Task {
         let is_silent = move || is_silent(&stats());
         Task::from(tokio::spawn(async move {
@@ -171,10 +173,14 @@ impl Dialler {
             loop {
                 attempt += 1;
                 tokio::time::sleep(CHECK_INTERVAL).await;
-                if !is_silent() {
+                let throttled = is_throttled.load(Ordering::Acquire);
+                if !throttled && !is_silent() {
                     continue;
                 }
                 let is_needed = async || {
+                    if throttled {
+                        return true;
+                    }
                     tokio::time::sleep(UDP_RETURN_TIMEOUT).await;
                     is_silent()
                 };
@@ -182,7 +188,8 @@ impl Dialler {
                     Ok(true) => return,
                     Ok(false) => {}
                     Err(error) => {
-                        tracing::debug!(%error, "UDP is silent, and TCP does not pass");
+                        tracing::debug!(%error, throttled, "UDP is silent or throttled, and TCP does not pass");
+                        is_throttled.store(false, Ordering::Release);
                         tokio::time::sleep(RETRY).await;
                     }
                 }
@@ -206,13 +213,24 @@ pub(super) struct Carriage {
     pub(super) joined: Option<Vec<Connection>>,
     /// A UDP path that is open and not used yet.
     path: Option<PendingPath>,
-    /// The receiver of the data has a UDP path, too.
+    /// The receiver of the data has a UDP path, too; with the first block that UDP carries, if the receiver has closed
+    /// the TCP connections.
     is_path_open_there: bool,
-    /// Changes to TCP so far.
+    resume_at: Option<u32>,
+    /// TCP was no better than UDP: UDP takes over at once.
+    abandons_tcp: bool,
+    /// Changes to TCP so far, and those after which UDP took over without a pause.
     changes: u32,
+    unpaused: u32,
+    /// UDP delivers far less than before.
+    is_throttled: Arc<AtomicBool>,
+    /// Ends the pause before UDP is tried again.
+    end_pause: Arc<Notify>,
     params: Option<ChannelParams>,
     /// Waits for silence of UDP, or for a UDP path.
     task: Option<Task>,
+    /// Compares the carriers, at a sending end.
+    comparison: Option<Task>,
 }
 
 impl Carriage {
@@ -221,7 +239,19 @@ impl Carriage {
         match event {
             Event::Joined(connections) => self.joined = Some(connections),
             Event::PathOpen(path) => self.path = Some(path),
-            Event::Control(Message::PathOpen { .. }) => self.is_path_open_there = true,
+            Event::Control(Message::PathOpen { next, .. }) => {
+                (self.is_path_open_there, self.resume_at) = (true, next);
+            }
+            Event::Prefer(carrier) | Event::Control(Message::Prefer { carrier, .. }) => {
+                match carrier {
+                    Preferred::Tcp => self.is_throttled.store(true, Ordering::Release),
+                    Preferred::Udp => {
+                        self.unpaused = self.unpaused.saturating_add(1);
+                        self.abandons_tcp = true;
+                        self.end_pause.notify_one();
+                    }
+                }
+            }
             event => return event,
         }
         Event::Handled
@@ -244,6 +274,7 @@ impl Run {
     /// Begins to look for a better carrier, once the first one carries blocks.
     pub(super) fn watch_carrier(&mut self, params: ChannelParams, is_udp: bool, handle: &Handle) {
         self.carriage.params = Some(params);
+        self.compare_carriers(handle);
         if is_udp {
             self.watch_udp(handle, std::future::ready(()));
         } else {
@@ -258,11 +289,38 @@ impl Run {
         let dialler = Dialler::new(&self.cx, number, count, events, &self.relayed);
         let dialler = dialler.filter(|_| self.requested_carrier() == Carrier::Auto);
         let handle = handle.clone();
+        self.carriage.is_throttled.store(false, Ordering::Release);
+        let is_throttled = Arc::clone(&self.carriage.is_throttled);
         let first_attempt = (self.carriage.changes + 1) * ATTEMPTS;
         self.carriage.task = dialler.map(|dialler| {
             // Attempts of a later watch have higher numbers.
-            dialler.watch(begin, first_attempt, move || handle.stats())
+            dialler.watch(begin, first_attempt, move || handle.stats(), is_throttled)
         });
+    }
+
+    /// Compares UDP and TCP if this end sends. The connector dials, so a listener sends the result.
+    fn compare_carriers(&mut self, handle: &Handle) {
+        let Handle::Sender(sender) = handle else { return };
+        let (sender, transfer) = (sender.clone(), self.mailbox.number);
+        let prefer: Box<dyn Fn(Preferred) + Send> = match &self.cx.side {
+            Side::Connector { .. } if self.requested_carrier() == Carrier::Auto => {
+                let event_sender = self.mailbox.event_sender.clone();
+                let control = self.cx.control.clone();
+                Box::new(move |carrier| {
+                    if carrier == Preferred::Udp {
+                        control.send(Message::Prefer { transfer, carrier });
+                    }
+                    // A transfer that is over needs no carrier.
+                    let _ = event_sender.send(Event::Prefer(carrier));
+                })
+            }
+            Side::Listener { .. } => {
+                let control = self.cx.control.clone();
+                Box::new(move |carrier| control.send(Message::Prefer { transfer, carrier }))
+            }
+            _ => return,
+        };
+        self.carriage.comparison = Some(compare::watch(move || sender.stats(), prefer));
     }
 
     /// Opens a UDP path beside the TCP connections.
@@ -275,10 +333,19 @@ impl Run {
         if is_connector && self.requested_carrier() != Carrier::Auto {
             return;
         }
-        let pause = UDP_PAUSE * 4_u32.saturating_pow(changes - 1).min(1000);
+        // Throttles last longer than outages, and UDP that is throttled again costs more than a hello.
+        let throttled = u32::from(self.carriage.is_throttled.load(Ordering::Acquire));
+        let paused = (changes - 1).saturating_sub(self.carriage.unpaused) + throttled;
+        let pause = UDP_PAUSE * 4_u32.saturating_pow(paused).min(1000);
+        self.carriage.end_pause = Arc::default();
+        self.carriage.abandons_tcp = false;
+        let end_pause = Arc::clone(&self.carriage.end_pause);
         self.carriage.task = Some(Task::from(tokio::spawn(async move {
             if is_connector {
-                tokio::time::sleep(pause.min(UDP_PAUSE_MAX)).await;
+                tokio::select! {
+                    () = tokio::time::sleep(pause.min(UDP_PAUSE_MAX)) => {}
+                    () = end_pause.notified() => {}
+                }
             }
             match reopen_path(&cx, number, changes).await {
                 Ok(path) => {
@@ -333,7 +400,12 @@ impl Run {
     pub(super) fn change_carrier(&mut self, handle: &Handle) {
         let Some(params) = self.carriage.params.clone() else { return };
         if let Some(connections) = self.carriage.joined.take() {
-            let start = self.tcp_start(connections, params.block_bytes, "UDP stopped passing");
+            let reason = match &self.cx.side {
+                Side::Listener { .. } => "chosen by the other end",
+                _ if self.carriage.is_throttled.load(Ordering::Acquire) => "UDP is throttled",
+                _ => "UDP stopped passing",
+            };
+            let start = self.tcp_start(connections, params.block_bytes, reason);
             let taking = handle.clone();
             self.cx.machine.spawn(async move {
                 if let Some(run) = taking.to_tcp(start).await {
@@ -343,11 +415,15 @@ impl Run {
             self.wait_for_udp();
         }
         let is_ready = matches!(handle, Handle::Receiver(_)) || self.carriage.is_path_open_there;
+        if let (Handle::Sender(sender), Some(block)) = (handle, self.carriage.resume_at.take()) {
+            sender.resume_at(block);
+        }
         if let Some(path) = self.carriage.path.take_if(|_| is_ready) {
             self.carriage.is_path_open_there = false;
             let transfer = self.mailbox.number;
-            if let Handle::Receiver(_) = handle {
-                self.cx.control.send(Message::PathOpen { transfer });
+            let abandons_tcp = std::mem::take(&mut self.carriage.abandons_tcp);
+            if let (Handle::Receiver(_), false) = (handle, abandons_tcp) {
+                self.cx.control.send(Message::PathOpen { transfer, next: None });
             }
             if let Some(registration) = &self.registration {
                 registration.renew();
@@ -359,9 +435,15 @@ impl Run {
             let rate_limit_bps = self.steering.limit_bps();
             let settings = self.udp_settings(ChannelParams { rate_limit_bps, ..params });
             self.cx.machine.spawn(async move {
+                let of_next = control.clone();
+                let on_next = abandons_tcp.then_some(move |next| {
+                    of_next.send(Message::PathOpen { transfer, next: Some(next) });
+                });
                 let report = move |report| control.send(Message::Feedback { transfer, report });
                 let start = move || path.take().map(|path| settings.with(path));
-                let Some(job) = taking.to_udp(start, Box::new(report)).await else { return };
+                let Some(job) = taking.to_udp(start, Box::new(report), on_next).await else {
+                    return;
+                };
                 info!(transfer, "UDP carries the data again");
                 if let Err(error) = machine.run_channel(None, job) {
                     taking.stop();
@@ -400,10 +482,11 @@ impl Handle {
         &self,
         start: impl FnOnce() -> Option<ChannelStart>,
         report: Box<dyn FnMut(Vec<u8>) + Send>,
+        on_next: Option<impl FnOnce(u32)>,
     ) -> Option<Job> {
         match self {
             Self::Sender(handle) => handle.back_to_udp(start).await,
-            Self::Receiver(handle) => handle.back_to_udp(start, report).await,
+            Self::Receiver(handle) => handle.back_to_udp(start, report, on_next).await,
         }
     }
 }
