@@ -22,7 +22,7 @@ MUTANTS ?= 300
 .DEFAULT_GOAL := help
 .PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced killed receipts doc test-lab lint-lab \
 	unit-lab scripts-lab \
-	cuts sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
+	cuts carriers sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
 	fuzz-keep
 
 help: ## print the list of targets
@@ -105,10 +105,14 @@ scripts-lab: $(PROGRAM)
 	tests/failing-disk.sh
 	tests/others.sh
 	tests/addresses.sh
+	tests/throttle.sh
 	tests/nat.sh
 
 cuts: build ## interrupt copies between namespaces, KILLS=200 CUTS=50; needs root and iproute2; half an hour
 	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)
+
+carriers: build ## end single carriers of COPIES=200 copies between namespaces; needs root, iproute2 and nftables
+	tests/carriers.py $(or $(COPIES),200)
 
 sweep: ## simulate SEEDS=20000 transfers over random paths, kill and resume 200 copies, run sanitize and mutants
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test it channel_swarm::
