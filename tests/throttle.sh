@@ -33,11 +33,12 @@ ip -n "$far" addr add 10.78.0.2/24 dev far
 ip -n "$near" link set near up
 ip -n "$far" link set far up
 
-# set_rate RATE BURST LATENCY: sets the rate of the path in both directions.
+# set_rate RATE LATENCY: sets the rate of the path in both directions. The burst stays the same: a queued packet of
+# segments that is larger than a new burst would block the queue for ever.
 set_rate() {
     local end
     for end in near far; do
-        ip netns exec "${!end}" tc qdisc replace dev "$end" root tbf rate "$1" burst "$2" latency "$3"
+        ip netns exec "${!end}" tc qdisc replace dev "$end" root tbf rate "$1" burst 64k latency "$2"
     done
 }
 
@@ -100,7 +101,7 @@ end_copy() {
 # Only UDP is throttled, from 2 s to 12 s of a copy in the direction $1.
 only_udp() {
     local name="$1: TCP carries the data within 5 s of a throttle of UDP" throttled tcp over udp
-    set_rate 100mbit 64k 50ms
+    set_rate 100mbit 50ms
     head -c 400M /dev/urandom >"$work/file"
     start_copy "$1"
     sleep 2
@@ -127,18 +128,18 @@ only_udp() {
 # The whole path has 1 Mb/s, from 2 s to 32 s of a copy in the direction $1.
 whole_path() {
     local name="$1: UDP carries the data over a path that is slow for TCP, too" cut tcp udp
-    set_rate 100mbit 64k 50ms
+    set_rate 100mbit 50ms
     head -c 60M /dev/urandom >"$work/file"
     start_copy "$1"
     sleep 2
     cut=$(now)
-    set_rate 1mbit 16k 300ms
+    set_rate 1mbit 300ms
     sleep 30
     tcp=$(change_after "$cut" tcp)
     udp=$(change_after "$cut" udp)
     local changes
     changes=$(grep -c tcp "$work/said" || true)
-    set_rate 100mbit 64k 50ms
+    set_rate 100mbit 50ms
     end_copy "$1" "$name" || return 0
     echo "{\"part\": \"path\", \"way\": \"$1\", \"tcp_after_ms\": ${tcp:-null}, \"udp_after_ms\": ${udp:-null}, \"trials\": $changes, \"ms\": $(($(now) - began)), $(carrier)}"
     if [ -n "$tcp" ] && [ -z "$udp" ]; then
