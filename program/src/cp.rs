@@ -385,7 +385,7 @@ async fn attempts(
                         match outcome.compared.conflicts {
                             0 => Ok(sum(&first, second)),
                             left => Err(CliError::failed(format!(
-                                "{left} entries of another kind at the destination were not replaced"
+                                "{left} entries were not replaced: remove directories in their place, or change the filters"
                             ))),
                         }
                     });

@@ -226,7 +226,17 @@ impl Sync {
         let is_equal = |source: &Facts| {
             tops.destination.is_some_and(|destination| self.options.is_same(source, &destination))
         };
-        let top = tops.source.filter(|source| is_changed || !is_equal(source));
+        let mut top = tops.source.filter(|source| is_changed || !is_equal(source));
+        // No entry was copied that would have made the directory.
+        if top.is_some()
+            && tops.destination.is_none()
+            && compared.entries + compared.moved_files == 0
+        {
+            match self.options.existing {
+                true => top = None,
+                false => target.make_folder(target.to.clone()).await?,
+            }
+        }
         let adjusted = self.adjust(&target, compared, top).await;
         removed.and_then(|removed| adjusted.map(|()| removed))
     }

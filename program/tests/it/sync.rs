@@ -141,6 +141,20 @@ fn a_large_removal_and_an_empty_source_are_refused() {
 }
 
 #[test]
+fn a_source_without_entries_makes_the_directory() {
+    let bench = with_tree(&SERVE);
+    fs::create_dir(bench.root("there")).unwrap();
+    let exclude = ["--exclude", "*"];
+    done(&bench, &[&["sync", "-a", "src/", &bench.url("put")][..], &exclude].concat());
+    done(&bench, &["sync", "-a", &format!("{}/", bench.url("there")), "got"]);
+    done(&bench, &[&["sync", "src/", "own"][..], &exclude].concat());
+    done(&bench, &[&["sync", "--existing", "src/", "no"][..], &exclude].concat());
+    let made = [bench.root("put"), bench.path("got"), bench.path("own")];
+    assert!(made.iter().all(|path| path.is_dir()), "{made:?}");
+    assert!(!bench.path("no").exists());
+}
+
+#[test]
 fn removed_entries_go_to_the_trash() {
     let bench = with_tree(&SERVE);
     done(&bench, &["sync", "-a", "src/", &bench.url("copy")]);
