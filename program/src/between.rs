@@ -49,6 +49,7 @@ const UNSUPPORTED: &[&str] = &[
     "--files-from",
     "--exclude-from",
     "--include-from",
+    "--ignore-file",
     "--plan",
     "--identity",
 ];

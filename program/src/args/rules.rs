@@ -1,4 +1,4 @@
-//! `--include`, `--exclude` and the files of `--include-from` and `--exclude-from`.
+//! `--include`, `--exclude`, and the files of `--include-from`, `--exclude-from` and `--ignore-file`.
 //!
 //! Their relative order matters, so clap's derive does not suffice.
 
@@ -16,18 +16,45 @@ use sabul::internal::{MAX_RULES, Rules};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RulesArgs(pub(crate) Vec<Rule>);
 
-/// Name, whether a pattern includes, whether the value is a file of patterns, and help.
-const FLAGS: [(&str, bool, bool, &str); 4] = [
-    ("exclude", false, false, "Skip entries that match PATTERN; repeatable"),
-    ("include", true, false, "Include entries that match PATTERN, before a later --exclude"),
-    ("exclude-from", false, true, "Skip entries that match a pattern of FILE, one a line"),
-    ("include-from", true, true, "Include entries that match a pattern of FILE"),
+/// Meaning of the value of a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    /// One pattern.
+    Pattern,
+    /// File of patterns in rsync's syntax.
+    RsyncFile,
+    /// File of patterns in the syntax of `.gitignore`.
+    IgnoreFile,
+}
+
+/// Name, whether a pattern includes, meaning of the value, and help.
+const FLAGS: [(&str, bool, Value, &str); 5] = [
+    ("exclude", false, Value::Pattern, "Skip entries that match PATTERN; repeatable"),
+    (
+        "include",
+        true,
+        Value::Pattern,
+        "Include entries that match PATTERN, before a later --exclude",
+    ),
+    (
+        "exclude-from",
+        false,
+        Value::RsyncFile,
+        "Skip entries that match a pattern of FILE, one a line",
+    ),
+    ("include-from", true, Value::RsyncFile, "Include entries that match a pattern of FILE"),
+    (
+        "ignore-file",
+        false,
+        Value::IgnoreFile,
+        "Skip entries as FILE says in the syntax of .gitignore",
+    ),
 ];
 
 impl Args for RulesArgs {
     fn augment_args(command: Command) -> Command {
-        command.args(FLAGS.map(|(name, _, is_file, help)| {
-            let value = if is_file { "FILE" } else { "PATTERN" };
+        command.args(FLAGS.map(|(name, _, value, help)| {
+            let value = if value == Value::Pattern { "PATTERN" } else { "FILE" };
             let arg = Arg::new(name).long(name).value_name(value).help(help);
             arg.action(ArgAction::Append).value_parser(value_parser!(OsString))
         }))
@@ -41,16 +68,16 @@ impl Args for RulesArgs {
 impl FromArgMatches for RulesArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut rules = Vec::new();
-        for (name, takes, is_file, _) in FLAGS {
+        for (name, takes, value, _) in FLAGS {
             let places = matches.indices_of(name).into_iter().flatten();
-            let patterns = matches.get_many::<OsString>(name).into_iter().flatten();
-            for (place, pattern) in places.zip(patterns) {
-                match is_file {
-                    true => rules.extend(read(pattern, takes)?.into_iter().map(|it| (place, it))),
-                    false => {
-                        rules.push((place, Rule { takes, pattern: pattern.clone().into_vec() }))
-                    }
-                }
+            let values = matches.get_many::<OsString>(name).into_iter().flatten();
+            for (place, given) in places.zip(values) {
+                let new = match value {
+                    Value::Pattern => vec![Rule { takes, pattern: given.clone().into_vec() }],
+                    Value::RsyncFile => read(given, |text| parse(text, takes))?,
+                    Value::IgnoreFile => read(given, parse_ignore)?,
+                };
+                rules.extend(new.into_iter().map(|rule| (place, rule)));
             }
         }
         rules.sort_by_key(|(place, _)| *place);
@@ -78,7 +105,10 @@ fn invalid(text: String) -> Error {
 }
 
 /// Reads a file of patterns; `-` is standard input.
-fn read(path: &OsStr, takes: bool) -> Result<Vec<Rule>, Error> {
+fn read(
+    path: &OsStr,
+    parse: impl FnOnce(&[u8]) -> Result<Vec<Rule>, String>,
+) -> Result<Vec<Rule>, Error> {
     let text = match path == "-" {
         true => {
             let mut text = Vec::new();
@@ -89,7 +119,7 @@ fn read(path: &OsStr, takes: bool) -> Result<Vec<Rule>, Error> {
     let shown = Path::new(path).display();
     let text =
         text.map_err(|error| invalid(format!("cannot read the patterns in '{shown}': {error}")))?;
-    parse(&text, takes).map_err(|why| invalid(format!("the patterns in '{shown}': {why}")))
+    parse(&text).map_err(|why| invalid(format!("the patterns in '{shown}': {why}")))
 }
 
 /// Rules of a file, as in rsync: `+ ` and `- ` in front of a pattern select the kind of the rule, and lines that begin
@@ -111,6 +141,56 @@ fn parse(text: &[u8], takes: bool) -> Result<Vec<Rule>, String> {
     Ok(rules)
 }
 
+/// Rules of a file in the syntax of gitignore(5). There the last matching pattern decides, so the rules are in reverse
+/// order.
+fn parse_ignore(text: &[u8]) -> Result<Vec<Rule>, String> {
+    let lines = text.split(|&byte| byte == b'\n');
+    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).map(without_blanks);
+    let lines = lines.filter(|line| !matches!(line, [] | [b'#', ..]));
+    let rules: Result<Vec<Rule>, String> = lines.map(ignore_rule).collect();
+    rules.map(|mut rules| {
+        rules.reverse();
+        rules
+    })
+}
+
+/// Removes blanks at the end, except one after a backslash.
+fn without_blanks(mut line: &[u8]) -> &[u8] {
+    while let [rest @ .., b' '] = line
+        && rest.last() != Some(&b'\\')
+    {
+        line = rest;
+    }
+    line
+}
+
+fn ignore_rule(line: &[u8]) -> Result<Rule, String> {
+    let shown = || String::from_utf8_lossy(line);
+    let (takes, pattern) = line.strip_prefix(b"!").map_or((false, line), |rest| (true, rest));
+    if pattern.windows(2).any(|pair| pair == b"[:") {
+        return Err(format!("'{}': classes such as [:alpha:] are not supported", shown()));
+    }
+    // A slash before the end binds the pattern to the root of the transfer.
+    let body = pattern.strip_suffix(b"/").unwrap_or(pattern);
+    let is_whole = body.contains(&b'/');
+    let pattern = pattern.strip_prefix(b"/").unwrap_or(pattern);
+    if matches!(pattern, [] | [b'/']) {
+        return Err(format!("'{}' matches nothing; remove the line", shown()));
+    }
+    let mut translated = if is_whole { b"/".to_vec() } else { Vec::new() };
+    let (mut is_escaped, mut in_class) = (false, false);
+    for &byte in pattern {
+        match byte {
+            // Braces are literal in gitignore(5), and alternatives here.
+            b'{' | b'}' if !is_escaped && !in_class => translated.extend([b'[', byte, b']']),
+            _ => translated.push(byte),
+        }
+        in_class = !is_escaped && (byte == b'[' || in_class && byte != b']');
+        is_escaped = !is_escaped && byte == b'\\';
+    }
+    Ok(Rule { takes, pattern: translated })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,5 +206,32 @@ mod tests {
         let expected = [(false, "*.o"), (true, "keep.c"), (false, "*.c"), (false, " -x")];
         assert_eq!(rules, expected.map(|(takes, pattern)| (takes, pattern.as_bytes().to_vec())));
         assert!(parse(b"a", true).unwrap()[0].takes && parse(b"!\n", true).is_err());
+    }
+
+    #[test]
+    fn an_ignore_file_becomes_rules_in_reverse_order() {
+        let text =
+            b"# no\n\n*.o\nbuild/\n/top\na/b\n!keep.o  \n\\#x\nend\\ \n{a}\n**/deep/*.c\nx/**\r\n";
+        let rules = parse_ignore(text).unwrap();
+        let rules: Vec<(bool, String)> = rules
+            .into_iter()
+            .map(|rule| (rule.takes, String::from_utf8(rule.pattern).unwrap()))
+            .collect();
+        let expected = [
+            (false, "/x/**"),
+            (false, "/**/deep/*.c"),
+            (false, "[{]a[}]"),
+            (false, "end\\ "),
+            (false, "\\#x"),
+            (true, "keep.o"),
+            (false, "/a/b"),
+            (false, "/top"),
+            (false, "build/"),
+            (false, "*.o"),
+        ];
+        assert_eq!(rules, expected.map(|(takes, pattern)| (takes, pattern.to_owned())));
+        for bad in ["/", "!", "[[:alpha:]]"] {
+            assert!(parse_ignore(bad.as_bytes()).is_err(), "{bad}");
+        }
     }
 }
