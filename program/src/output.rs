@@ -2,7 +2,7 @@
 //! files and other machines, so everything except results is escaped here.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use sabul::internal::Printable;
 
@@ -50,6 +50,13 @@ pub(crate) fn width() -> Option<usize> {
 /// Returns the width of the terminal on standard error in columns, if there is a terminal.
 pub(crate) fn error_width() -> Option<usize> {
     terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into())
+}
+
+/// Whether standard error is a terminal on which a line can be drawn again. Without `TERM`, or with `TERM=dumb`, progress
+/// is printed line by line.
+pub(crate) fn can_redraw() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    io::stderr().is_terminal() && !is_dumb
 }
 
 /// Writes a line for users to standard error. A write error is ignored, because it cannot be

@@ -1,6 +1,5 @@
 //! Progress on standard error: one live line on a terminal, periodic lines elsewhere.
 
-use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -44,7 +43,7 @@ impl Meter {
     pub(crate) fn new(is_quiet: bool, is_reconnecting: bool) -> Self {
         let style = if is_quiet {
             Style::Quiet
-        } else if io::stderr().is_terminal() {
+        } else if output::can_redraw() {
             let style = ProgressStyle::with_template("{wide_msg}").expect("a constant template");
             let target = ProgressDrawTarget::stderr();
             Style::Live(ProgressBar::with_draw_target(None, target).with_style(style))

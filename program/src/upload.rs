@@ -45,7 +45,7 @@ impl UploadProgress {
     /// provided that standard input and standard error are terminals.
     pub(crate) fn new(is_quiet: bool, may_prompt: bool) -> Self {
         let is_terminal = io::stderr().is_terminal();
-        let style = match (is_quiet, is_terminal) {
+        let style = match (is_quiet, output::can_redraw()) {
             (true, _) => Style::Silent,
             (false, true) => {
                 let style = ProgressStyle::with_template("{msg}").expect("the template is right");

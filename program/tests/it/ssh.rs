@@ -292,10 +292,11 @@ fn push_sends_the_program_only_once() {
 fn a_terminal_user_is_prompted_before_the_program_is_sent() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
-    let ask = |answer: &str, name: &str| {
+    let query = |answer: &str, name: &str, term: &str| {
         let (mut terminal, slave) = crate::common::terminal(80);
         let mut command = bridge.cp(&["a", &format!("bare:{name}")]);
         command.stdin(slave.try_clone().unwrap()).stdout(Stdio::null()).stderr(slave);
+        command.env("TERM", term);
         let mut child = command.spawn().unwrap();
         drop(command);
         let (mut seen, mut part) = (Vec::new(), [0; 4096]);
@@ -310,16 +311,19 @@ fn a_terminal_user_is_prompted_before_the_program_is_sent() {
         }
         (child.wait().unwrap().code(), String::from_utf8_lossy(&seen).into_owned())
     };
-    let (code, seen) = ask("n\n", "one");
+    let (code, seen) = query("n\n", "one", "xterm");
     assert!(code == Some(1) && seen.contains("bare (Linux "), "{seen}");
     assert!(
         seen.contains("has no sabul. Upload this program, ") && seen.contains("--push"),
         "{seen}"
     );
     assert!(!bridge.path("home/one").exists() && !bridge.path("home/.cache").exists());
-    let (code, seen) = ask("y\n", "two");
-    assert!(code == Some(0) && seen.contains("sending sabul to bare: "), "{seen}");
-    assert_eq!(fs::read(bridge.path("home/two")).unwrap(), b"x");
+    for (name, term) in [("two", "xterm"), ("three", "dumb")] {
+        let (code, seen) = query("y\n", name, term);
+        assert!(code == Some(0) && seen.contains("sending sabul to bare: "), "{term}: {seen}");
+        assert_eq!(fs::read(bridge.path("home").join(name)).unwrap(), b"x");
+        fs::remove_dir_all(bridge.path("home/.cache")).unwrap();
+    }
 }
 
 #[test]
