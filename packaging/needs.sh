@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the build tools that are missing: a C compiler, cmake, Rust, and iproute2 for emulated hosts.
+# Installs the build tools that are missing: a C compiler, cmake, git, Python, Rust, and iproute2 for emulated hosts.
 #
 # As root on Debian or Ubuntu it calls apt-get. Rust comes from the distribution if its version is new enough, else from
 # rustup. Anywhere else the script prints what to install and ends with exit code 2.
@@ -21,6 +21,8 @@ has_cargo() {
 packages=
 has cc || packages="$packages gcc libc6-dev"
 has cmake || packages="$packages cmake"
+has git || packages="$packages git"
+has python3 || packages="$packages python3"
 has ip || packages="$packages iproute2"
 
 if { [ -n "$packages" ] || ! has_cargo; } && [ "$(id -u)" -eq 0 ] && has apt-get; then
@@ -48,8 +50,9 @@ fi
 missing=
 has cc || missing="$missing gcc"
 has cmake || missing="$missing cmake"
+has git || missing="$missing git"
 if [ -n "$missing" ]; then
-    echo "needs: missing:$missing. On Debian or Ubuntu: sudo apt-get install gcc libc6-dev cmake iproute2" >&2
+    echo "needs: missing:$missing. On Debian or Ubuntu: sudo apt-get install gcc libc6-dev cmake git iproute2" >&2
     exit 2
 fi
 if ! has_cargo; then
