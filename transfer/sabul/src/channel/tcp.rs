@@ -43,7 +43,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// How long a failed connection waits for the end of the transfer: the peer may be done already.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Silence after which a connection counts as stalled while another one has traffic. Two keep-alives are missing then.
-const CONNECTION_SILENCE: Duration = Duration::from_millis(1200);
+const CONNECTION_SILENCE: Duration = Duration::from_secs(1);
 /// Longest time without a header on a connection: an idle end shows that it lives.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(500);
 /// Bytes of the header of a block.
