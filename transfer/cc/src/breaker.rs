@@ -334,4 +334,39 @@ mod tests {
         };
         assert_eq!([opened_for(70_000), opened_for(90_000)], [Some(100), Some(200)]);
     }
+
+    /// Breakers in each state: closed, closed after ten heavy rounds, in a trial, exempt, open.
+    fn in_each_state() -> [(&'static str, Breaker); 5] {
+        let mut breakers = ["closed", "closed, heavy", "trial", "exempt", "open"]
+            .map(|name| (name, Breaker::new()));
+        words(&mut breakers[1].1, 0, 10, 50.0, true);
+        words(&mut breakers[2].1, 0, 11, 50.0, false);
+        words(&mut breakers[3].1, 0, 11, 50.0, false);
+        words(&mut breakers[3].1, 1100, 2, 50.0, false);
+        words(&mut breakers[4].1, 0, 11, 50.0, true);
+        breakers
+    }
+
+    #[test]
+    fn the_transitions_match_the_golden_table() {
+        let mut text = "state | two seconds of rounds | changes | free or bound\n".to_owned();
+        for (number, (state, _)) in in_each_state().into_iter().enumerate() {
+            for (name, lost, is_queued) in [
+                ("no loss", 0.0, false),
+                ("2 % lost", 2.0, true),
+                ("50 % lost, no queue", 50.0, false),
+                ("50 % lost, a queue", 50.0, true),
+                ("20 % lost, no queue", 20.0, false),
+            ] {
+                let (_, mut breaker) = in_each_state().into_iter().nth(number).unwrap();
+                let changes = words(&mut breaker, 1300, 20, lost, is_queued).join(", ");
+                let is_free = if breaker.gap().is_none() { "free" } else { "bound" };
+                text += &format!("{state} | {name} | {changes} | {is_free}\n");
+            }
+        }
+        crate::conformance::compare_golden("states/breaker.txt", &text);
+        for word in ["open", "trial", "exempt", "warning"] {
+            assert!(text.contains(&format!("breaker-{word}")), "no change to {word}");
+        }
+    }
 }

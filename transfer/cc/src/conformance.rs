@@ -380,6 +380,21 @@ pub fn events_of(entry: &Entry, params: &[(String, String)]) -> Vec<String> {
     std::iter::from_fn(|| controller.next_event()).map(|event| event.to_string()).collect()
 }
 
+/// Compares text with a committed file below `tests`; `SABUL_GOLDEN=write` rewrites the file.
+#[cfg(test)]
+pub(crate) fn compare_golden(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
+    if std::env::var_os("SABUL_GOLDEN").is_some_and(|value| value == "write") {
+        std::fs::create_dir_all(path.parent().expect("the file is in a folder")).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    for (line, (kept, now)) in kept.lines().zip(text.lines()).enumerate() {
+        assert_eq!(kept, now, "{name}, line {}", line + 1);
+    }
+    assert_eq!(kept, text, "{name}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

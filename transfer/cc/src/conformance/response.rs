@@ -17,7 +17,7 @@ pub const RTT: Span = Span::from_millis(100);
 pub struct Flow {
     controller: Guarded,
     now: Instant,
-    heard: u64,
+    received: u64,
     arrived: u64,
     lost: u64,
 }
@@ -31,7 +31,7 @@ impl Flow {
         let given: Vec<_> =
             params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let controller = entry.build(&given, PACKET).expect("the parameters are allowed");
-        Self { controller, now: Instant::ZERO + RTT, heard: 0, arrived: 0, lost: 0 }
+        Self { controller, now: Instant::ZERO + RTT, received: 0, arrived: 0, lost: 0 }
     }
 
     /// Returns the window.
@@ -46,8 +46,8 @@ impl Flow {
     pub fn step(&mut self, is_lost: bool) {
         let window = self.window();
         self.now = self.now + RTT / window;
-        self.heard += 1;
-        let (number, next) = (SentNumber(self.heard), SentNumber(self.heard + window));
+        self.received += 1;
+        let (number, next) = (SentNumber(self.received), SentNumber(self.received + window));
         let moment = moment(self.now, RTT, RTT);
         if is_lost {
             self.lost += 1;
@@ -72,16 +72,16 @@ impl Flow {
 
     /// Returns packets per RTT with one in `every` lost, over the second half of `losses`.
     pub fn response(mut self, every: u64, losses: u64) -> f64 {
-        let mut half = (self.now, self.heard);
+        let mut half = (self.now, self.received);
         for loss in 0..losses {
             if loss == losses / 2 {
-                half = (self.now, self.heard);
+                half = (self.now, self.received);
             }
             (1..every).for_each(|_| self.step(false));
             self.step(true);
         }
         let rounds = self.now.since(half.0).as_secs_f64() / RTT.as_secs_f64();
-        (self.heard - half.1) as f64 / rounds
+        (self.received - half.1) as f64 / rounds
     }
     /// Loses the next packet; returns the part of the window that is left.
     pub fn lose_one(&mut self) -> f64 {

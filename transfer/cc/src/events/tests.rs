@@ -3,8 +3,6 @@
 //! After an intended change of an algorithm or of the path, `SABUL_GOLDEN=write cargo test -p
 //! sabul-cc events` rewrites the text; explain the change in the commit.
 
-use std::path::Path;
-
 use sabul_units::{Bytes, Gap, Packets, Span};
 
 use super::*;
@@ -15,23 +13,15 @@ const STEADY: Phase = Phase::Named("steady");
 
 #[test]
 fn each_controller_records_the_expected_events() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events");
-    let mut differing = Vec::new();
     for entry in ENTRIES {
         let mut lines = vec![COLUMNS.to_owned()];
         lines.extend(conformance::events_of(entry, &[]));
-        assert!(lines.len() > 1 || !entry.is_adaptive, "{} says nothing", entry.name);
-        let text = lines.join("\n") + "\n";
-        let path = folder.join(format!("{}.txt", entry.name));
-        if std::env::var_os("SABUL_GOLDEN").is_some_and(|value| value == "write") {
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(&path, &text).unwrap();
-        }
-        if std::fs::read_to_string(&path).ok().as_deref() != Some(text.as_str()) {
-            differing.push(entry.name);
-        }
+        assert!(lines.len() > 1 || !entry.is_adaptive, "{} has no events", entry.name);
+        conformance::compare_golden(
+            &format!("events/{}.txt", entry.name),
+            &(lines.join("\n") + "\n"),
+        );
     }
-    assert!(differing.is_empty(), "not as committed (see this file's head): {differing:?}");
 }
 
 #[test]

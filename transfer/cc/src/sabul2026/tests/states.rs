@@ -6,7 +6,6 @@
 //! the commit.
 
 use std::fmt::Write;
-use std::path::Path;
 
 use super::*;
 
@@ -191,16 +190,7 @@ fn runs() -> String {
 #[test]
 fn the_states_and_events_match_the_golden_table() {
     let text = transitions() + &runs();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/states/sabul2026.txt");
-    if std::env::var_os("SABUL_GOLDEN").is_some_and(|value| value == "write") {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &text).unwrap();
-    }
-    let kept = std::fs::read_to_string(&path).unwrap();
-    for (line, (kept, now)) in kept.lines().zip(text.lines()).enumerate() {
-        assert_eq!(kept, now, "sabul2026.txt, line {}", line + 1);
-    }
-    assert_eq!(kept, text);
+    crate::conformance::compare_golden("states/sabul2026.txt", &text);
 }
 
 #[test]
