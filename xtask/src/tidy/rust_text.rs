@@ -138,8 +138,10 @@ pub(crate) fn item_end(code: &str, from: usize) -> usize {
     for (at, c) in code[from..].char_indices() {
         match c {
             '{' | '(' | '[' => depth += 1,
+            // The end of the enclosing block, behind a field or an arm.
+            '}' | ')' | ']' if depth == 0 => return from + at,
             '}' | ')' | ']' => {
-                depth = depth.saturating_sub(1);
+                depth -= 1;
                 if depth == 0 && c == '}' {
                     return from + at + 1;
                 }
