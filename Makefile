@@ -5,6 +5,8 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export SABUL := $(TARGET_DIR)/release/sabul
 # `make TARGET SABUL=PROGRAM` uses a program that is built already.
 PROGRAM := $(if $(filter command,$(firstword $(origin SABUL))),,build)
+# Tests of whole copies use the program of the tests.
+TESTED := $(if $(PROGRAM),$(TARGET_DIR)/debug/sabul,$(SABUL))
 export QUINN_PEER := $(TARGET_DIR)/quinn-peer/release/quinn-peer
 QUINN_FLAGS := --manifest-path benches/quinn-peer/Cargo.toml
 OWN_FLAGS := --manifest-path examples/own-controller/Cargo.toml
@@ -56,32 +58,34 @@ format:
 	$(CARGO) fmt $(FUZZ_FLAGS) --check
 	$(CARGO) fmt $(INSTRUCTIONS_FLAGS) --check
 
+# FEATURES adds options with Cargo features; .ci/run uses FEATURES to check and build all tests once.
 lint:
-	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
+	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets $(FEATURES) -- -D warnings
 
-# FEATURES adds options with Cargo features; .ci/run uses FEATURES to build all tests once.
 unit:
 	$(CARGO) test $(CARGOFLAGS) --workspace --no-fail-fast $(FEATURES)
 
 own-controller:
 	$(SETTING) tests/own-controller.sh
 
-interrupted: ## kill either end of RUNS=4 copies at random times and resume the copies (part of test)
+.PHONY: tested
+tested:
+ifneq ($(PROGRAM),)
 	$(CARGO) build $(CARGOFLAGS) -p sabul-program
-	SABUL=$(TARGET_DIR)/debug/sabul tests/resume.sh $(RUNS)
+endif
 
-synced: ## compare sync with rsync on SYNC_SEEDS=4 drawn trees; skipped without rsync (part of test)
-	$(CARGO) build $(CARGOFLAGS) -p sabul-program
-	SABUL=$(TARGET_DIR)/debug/sabul tests/sync.py $(or $(SYNC_SEEDS),4)
-	SABUL=$(TARGET_DIR)/debug/sabul tests/options.py $(or $(SYNC_SEEDS),4)
+interrupted: tested ## kill either end of RUNS=4 copies at random times and resume the copies (part of test)
+	SABUL=$(TESTED) tests/resume.sh $(RUNS)
 
-killed: ## kill either end of sync and apply KILLS=2 times each and repeat them; skipped without rsync (part of test)
-	$(CARGO) build $(CARGOFLAGS) -p sabul-program
-	SABUL=$(TARGET_DIR)/debug/sabul tests/kills.py $(or $(KILLS),2)
+synced: tested ## compare sync with rsync on SYNC_SEEDS=4 drawn trees; skipped without rsync (part of test)
+	SABUL=$(TESTED) tests/sync.py $(or $(SYNC_SEEDS),4)
+	SABUL=$(TESTED) tests/options.py $(or $(SYNC_SEEDS),4)
 
-receipts: ## check receipts with sha256sum, b3sum and ssh-keygen; skipped without them (part of test)
-	$(CARGO) build $(CARGOFLAGS) -p sabul-program
-	SABUL=$(TARGET_DIR)/debug/sabul tests/receipts.py
+killed: tested ## kill either end of sync and apply KILLS=2 times each and repeat them; skipped without rsync (part of test)
+	SABUL=$(TESTED) tests/kills.py $(or $(KILLS),2)
+
+receipts: tested ## check receipts with sha256sum, b3sum and ssh-keygen; skipped without them (part of test)
+	SABUL=$(TESTED) tests/receipts.py
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
