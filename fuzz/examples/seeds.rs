@@ -87,7 +87,7 @@ fn datagrams() -> Seeds {
     let mut bytes = vec![0; congestion_len(CongestionForm::JetMax)];
     encode_congestion(&congestion, &mut bytes);
     explicit.extend(bytes);
-    let asking = [&explicit[..], &[0; TAG_LEN]].concat();
+    let requesting = [&explicit[..], &[0; TAG_LEN]].concat();
     explicit.extend([0; 4 + TAG_LEN]);
     let echo = Echo { number: PacketNumber(9), header: congestion, delta_sum: -1 };
     let probe = Header::new(Kind::Probe, ConnectionId(u64::MAX), PacketNumber(3));
@@ -95,7 +95,7 @@ fn datagrams() -> Seeds {
         ("data", data),
         ("probe", [&probe.encode()[..], &[0; 40]].concat()),
         ("data-congestion", explicit),
-        ("data-asking", asking),
+        ("data-asking", requesting),
         ("report-ack-echo", encoded(&ack(Some(echo)))),
         ("report-ack", encoded(&ack(None))),
         ("report-nak-current", encoded(&nak(LossPolicy::Current))),

@@ -154,7 +154,7 @@ impl Bottleneck {
             rate_bps: self.rate.0,
             explicit_capacity_bps: self.router.capacity().0,
             plain_demand_bps,
-            told_bps: self.router.signalled_rate().map(|rate| rate.0),
+            signalled_bps: self.router.signalled_rate().map(|rate| rate.0),
             explicit,
             plain,
             headers_written: self.router.stats().written,

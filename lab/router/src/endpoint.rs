@@ -157,8 +157,8 @@ pub fn metrics(snapshot: &RouterSnapshot, kernel: &KernelSnapshot) -> String {
     one("explicit_capacity_bits_per_second", gauge, help, &snapshot.explicit_capacity_bps);
     let help = "Rate demanded by the plain class.";
     one("plain_demand_bits_per_second", gauge, help, &snapshot.plain_demand_bps);
-    if let Some(told) = &snapshot.told_bps {
-        one("told_bits_per_second", gauge, "Rate signalled to flows.", told);
+    if let Some(rate) = &snapshot.signalled_bps {
+        one("told_bits_per_second", gauge, "Rate signalled to flows.", rate);
     }
     one("headers_written_total", counter, "Congestion headers written.", &snapshot.headers_written);
     let help = "Packets with a congestion header of a later version.";
@@ -220,7 +220,8 @@ mod tests {
     #[test]
     fn every_metrics_line_is_a_comment_or_a_name_and_a_number() {
         let explicit = ClassCounts { sent_packets: 12, ..ClassCounts::default() };
-        let snapshot = RouterSnapshot { explicit, told_bps: Some(5), ..RouterSnapshot::default() };
+        let snapshot =
+            RouterSnapshot { explicit, signalled_bps: Some(5), ..RouterSnapshot::default() };
         let kernel = KernelSnapshot {
             uplink: Some(crate::QueueSnapshot::default()),
             ..KernelSnapshot::default()

@@ -36,7 +36,8 @@ pub struct RouterSnapshot {
     pub plain_demand_bps: u64,
     /// Rate that the algorithm currently reports to flows, in bit/s; absent for algorithms without
     /// such a rate.
-    pub told_bps: Option<u64>,
+    #[serde(rename = "told_bps")]
+    pub signalled_bps: Option<u64>,
     /// Packets with a header of the router's algorithm.
     pub explicit: ClassCounts,
     /// All other packets.

@@ -114,7 +114,7 @@ pub fn measure(run: &Run, how: Measuring, observer: &Observer) -> Result<Finishe
         capture: how.capture,
         skip_calibration: how.skip_calibration,
         on_event,
-        on_sample: observer.wants_samples().then_some(on_sample),
+        on_sample: observer.has_samples().then_some(on_sample),
         is_interrupted: Some(Box::new(move || interrupt_observer.is_interrupted())),
         ..LabConfig::default()
     })?;

@@ -11,7 +11,7 @@ type InterruptCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 pub struct Observer {
     notes: Option<LineCallback>,
     interrupt: Option<InterruptCheck>,
-    wants_samples: bool,
+    has_samples: bool,
 }
 
 impl Observer {
@@ -28,8 +28,8 @@ impl Observer {
 
     /// Also reports one line per second during a run in the lab.
     #[must_use]
-    pub fn with_samples(self, wants_samples: bool) -> Self {
-        Self { wants_samples, ..self }
+    pub fn with_samples(self, has_samples: bool) -> Self {
+        Self { has_samples, ..self }
     }
 
     /// Adds a callback that is polled and returns whether to interrupt the experiment.
@@ -44,8 +44,8 @@ impl Observer {
         }
     }
 
-    pub(crate) const fn wants_samples(&self) -> bool {
-        self.wants_samples && self.notes.is_some()
+    pub(crate) const fn has_samples(&self) -> bool {
+        self.has_samples && self.notes.is_some()
     }
 
     pub(crate) fn is_interrupted(&self) -> bool {
@@ -55,8 +55,6 @@ impl Observer {
 
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer")
-            .field("wants_samples", &self.wants_samples)
-            .finish_non_exhaustive()
+        f.debug_struct("Observer").field("has_samples", &self.has_samples).finish_non_exhaustive()
     }
 }

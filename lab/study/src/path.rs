@@ -501,24 +501,24 @@ mod tests {
             };
             LinkConfig::builder().with_outages((1..=count).map(outage).collect()).build().unwrap()
         };
-        let told = |count| show_outages(&outages(count));
-        assert_eq!(told(0), None);
-        assert_eq!(told(2).unwrap(), "from 15 s for 100 ms and from 30 s for 100 ms");
-        assert_eq!(told(240).unwrap(), "240 times, first from 15 s for 100 ms");
+        let reported = |count| show_outages(&outages(count));
+        assert_eq!(reported(0), None);
+        assert_eq!(reported(2).unwrap(), "from 15 s for 100 ms and from 30 s for 100 ms");
+        assert_eq!(reported(240).unwrap(), "240 times, first from 15 s for 100 ms");
     }
 
     #[test]
     fn a_path_is_described_in_one_line_or_one_per_direction() {
-        let told = |options: &[&str]| describe(&path(options).unwrap());
+        let reported = |options: &[&str]| describe(&path(options).unwrap());
         assert_eq!(
-            told(&[]),
+            reported(&[]),
             ["100 Mbit/s, 50 ms one way, queue 833 packets (1 BDP), 100 ms round trip"]
         );
-        let lines = told(&["--loss-back", "0.5%", "--discipline", "codel", "--jitter", "0.25"]);
+        let lines = reported(&["--loss-back", "0.5%", "--discipline", "codel", "--jitter", "0.25"]);
         assert_eq!(lines.len(), 3);
         assert!(!lines[0].contains("lost") && lines[1].contains("0.5 % lost"), "{lines:?}");
         assert!(lines[1].contains("codel, jitter up to 0.25 ms"), "{lines:?}");
-        let lines = told(&["--preset", "lossy", "--mtu", "1280"]);
+        let lines = reported(&["--preset", "lossy", "--mtu", "1280"]);
         for part in ["5 % lost", "1 % repeated", "silent from 2 s for 3000 ms", "1280 bytes"] {
             assert!(lines[0].contains(part), "{part}: {lines:?}");
         }

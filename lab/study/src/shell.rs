@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn schedule_lateness_is_reported_relative_to_path_rate_and_rtt() {
-        let told = |mbps: u64, rtt_ms: u64, late_us| {
+        let reported = |mbps: u64, rtt_ms: u64, late_us| {
             let args = PathOverrides {
                 rate: Some(Rate::from_mbps(mbps)),
                 rtt: Some(Span::from_millis(rtt_ms)),
@@ -220,16 +220,16 @@ mod tests {
             };
             summary(&link(&args), &outcome(late_us))
         };
-        assert!(told(100, 1, 100).ends_with(
+        assert!(reported(100, 1, 100).ends_with(
             "the schedule was kept\nNot as it should be: 'iperf3 -s' ended with code 1"
         ));
-        assert!(told(100, 1, 105).contains("DISTURBED"));
-        assert!(told(100, 1, 305).contains("THE SCHEDULE WAS NOT KEPT"));
+        assert!(reported(100, 1, 105).contains("DISTURBED"));
+        assert!(reported(100, 1, 305).contains("THE SCHEDULE WAS NOT KEPT"));
         // 2 % of 100 ms are 2 ms.
-        assert!(told(100, 100, 1_995).contains("DISTURBED"));
-        assert!(told(100, 100, 2_005).contains("NOT KEPT"));
-        assert!(told(2_000, 100, 105).contains("as it goes above 1 Gbit/s"));
-        assert!(told(2_000, 100, 2_005).contains("NOT KEPT"));
+        assert!(reported(100, 100, 1_995).contains("DISTURBED"));
+        assert!(reported(100, 100, 2_005).contains("NOT KEPT"));
+        assert!(reported(2_000, 100, 105).contains("as it goes above 1 Gbit/s"));
+        assert!(reported(2_000, 100, 2_005).contains("NOT KEPT"));
     }
 
     #[test]

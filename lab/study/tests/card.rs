@@ -13,8 +13,8 @@ fn request() -> Request {
 #[test]
 fn the_card_library_returns_the_printed_card_and_reports_progress() {
     let folder = tempfile::tempdir().unwrap();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let ear = Arc::clone(&heard);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let ear = Arc::clone(&received);
     let observer =
         Observer::silent().with_notes(move |line| ear.lock().unwrap().push(line.to_owned()));
     let out = Some(folder.path().to_owned());
@@ -26,7 +26,7 @@ fn the_card_library_returns_the_printed_card_and_reports_progress() {
     let written = fs::read_to_string(folder.path().join("card.json")).unwrap();
     assert_eq!(written, card.to_json().unwrap());
     assert!(folder.path().join("manifest.json").exists(), "the manifest says that all is there");
-    assert_eq!(*heard.lock().unwrap(), ["1 of 1 runs done"]);
+    assert_eq!(*received.lock().unwrap(), ["1 of 1 runs done"]);
 }
 
 #[test]
@@ -84,17 +84,17 @@ fn draw(only: &str) -> Request {
 fn a_draw_judges_each_path_on_four_questions_and_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let out = Some(folder.path().to_owned());
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let ear = Arc::clone(&heard);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let ear = Arc::clone(&received);
     let observer =
         Observer::silent().with_notes(move |line| ear.lock().unwrap().push(line.to_owned()));
     card(Request { out: out.clone(), ..draw("18") }, &observer).unwrap();
     let whole = card(Request { out, ..draw("18,27") }, &observer).unwrap();
-    let heard = heard.lock().unwrap().join("\n");
+    let received = received.lock().unwrap().join("\n");
     for part in ["1 paths, 6 runs", "1 paths of an earlier run are kept", "path 27: "] {
-        assert!(heard.contains(part), "{part}: {heard}");
+        assert!(received.contains(part), "{part}: {received}");
     }
-    assert_eq!(heard.matches("path 18: ").count(), 1, "{heard}");
+    assert_eq!(received.matches("path 18: ").count(), 1, "{received}");
 
     // The numbers equal those without an interruption, on any number of threads.
     let at_once = card(Request { threads: Some(1), ..draw("18,27") }, &Observer::silent()).unwrap();

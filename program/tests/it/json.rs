@@ -145,24 +145,24 @@ fn perf_and_serve_report_events_as_json_lines() {
     perf.current_dir(bench.folder.path()).env("SABUL_TICKET_FILE", "ticket");
     let output = run(&mut perf);
     expect_code(&output, 0);
-    let told = lines(&output);
-    told.iter().for_each(|line| expect(line, "perf-lines"));
-    assert_eq!(told[0]["event"], "started");
-    assert!(events(&told).contains(&"interval"), "{told:#?}");
-    assert_eq!(told.last().unwrap()["event"], "done");
+    let reported = lines(&output);
+    reported.iter().for_each(|line| expect(line, "perf-lines"));
+    assert_eq!(reported[0]["event"], "started");
+    assert!(events(&reported).contains(&"interval"), "{reported:#?}");
+    assert_eq!(reported.last().unwrap()["event"], "done");
     fs::write(bench.path("a"), "x").unwrap();
     expect_code(&run(&mut bench.cp(["a", &bench.url("in/")])), 0);
     expect_code(&run(&mut bench.cp(["-r", &bench.url("nothing"), "."])), 1);
     let server = bench.server.take().unwrap();
     server.signal(Signal::TERM);
-    let told = lines(&server.finish());
-    told.iter().for_each(|line| expect(line, "serve-lines"));
+    let reported = lines(&server.finish());
+    reported.iter().for_each(|line| expect(line, "serve-lines"));
     assert_eq!(
-        (&told[0]["event"], &told.last().unwrap()["event"]),
+        (&reported[0]["event"], &reported.last().unwrap()["event"]),
         (&"started".into(), &"done".into())
     );
-    let transfers: Vec<_> = told.iter().filter(|line| line["event"] == "transfer").collect();
-    assert_eq!(transfers.len(), 3, "{told:#?}");
+    let transfers: Vec<_> = reported.iter().filter(|line| line["event"] == "transfer").collect();
+    assert_eq!(transfers.len(), 3, "{reported:#?}");
     assert_eq!(transfers[0]["is_measurement"], true);
     assert_eq!(transfers[0]["purpose"], "measurement");
     assert_eq!(

@@ -93,7 +93,7 @@ fn a_file_crosses_the_path_of_a_shell_and_appears_in_the_summary() {
     let output = lab(&folder, &path);
     expect_code(&output, 7);
     assert_eq!(fs::read(folder.path().join("root/big")).unwrap(), content(3, 300_000));
-    let told = stderr(&output);
+    let reported = stderr(&output);
     for part in [
         "path 24 Mbit/s, 5 ms one way, queue 20 packets (1 BDP), 10 ms round trip",
         "10.66.0.1 ('near')",
@@ -102,7 +102,7 @@ fn a_file_crosses_the_path_of_a_shell_and_appears_in_the_summary() {
         "near to far: ",
         "Lateness: ",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(reported.contains(part), "{part}: {reported}");
     }
     assert!(output.stdout.is_empty(), "{}", stdout(&output));
 }

@@ -26,7 +26,7 @@ fn invalid_router_arguments_are_refused_with_advice_and_code_2() {
 #[test]
 fn a_router_line_matches_its_schema_with_and_without_optional_fields() {
     let full = Line {
-        snapshot: RouterSnapshot { told_bps: Some(1_000_000), ..RouterSnapshot::default() },
+        snapshot: RouterSnapshot { signalled_bps: Some(1_000_000), ..RouterSnapshot::default() },
         uplink_queue_bytes: Some(3000),
         ..Line::default()
     };

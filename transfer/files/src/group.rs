@@ -212,7 +212,7 @@ impl Group {
 
     /// As [`Self::has_made`], but also `true` if the transfer had too many files to remember.
     pub(super) fn may_have_made(&self, id: FileId) -> bool {
-        self.own.has_forgotten || self.own.contains(id)
+        self.own.has_dropped || self.own.contains(id)
     }
 
     /// Flushes to release descriptors, and waits; returns whether any were released.
@@ -547,7 +547,7 @@ fn sync_folder(disk: &dyn Disk, folder: &RootPath, unflushed: Unflushed) -> Resu
 struct OwnFiles {
     known: BTreeSet<u64>,
     /// Files were dropped because there were too many.
-    has_forgotten: bool,
+    has_dropped: bool,
 }
 
 impl OwnFiles {
@@ -559,7 +559,7 @@ impl OwnFiles {
         if self.known.len() >= OWN_MAX {
             // From here on, duplicate names are detected only among later files.
             self.known.clear();
-            self.has_forgotten = true;
+            self.has_dropped = true;
         }
         self.known.insert(short(id));
     }

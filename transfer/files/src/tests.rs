@@ -627,7 +627,7 @@ fn progress_is_reported_at_intervals_and_at_the_end() {
     let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
     let mut builder = BlockBuilder::default();
     receiver.on_block(builder.entry(entry("a", EntryKind::File(5))).block()).unwrap();
-    let told = |at_ms, receiver: &mut StreamReceiver<Vec<u8>>| {
+    let reported = |at_ms, receiver: &mut StreamReceiver<Vec<u8>>| {
         let messages = receiver.poll_messages(Duration::from_millis(at_ms));
         messages
             .into_iter()
@@ -640,20 +640,20 @@ fn progress_is_reported_at_intervals_and_at_the_end() {
             })
             .collect::<Vec<_>>()
     };
-    assert_eq!(told(1, &mut receiver), [], "there is nothing to tell");
+    assert_eq!(reported(1, &mut receiver), [], "there is nothing to tell");
     receiver.on_block(builder.content(b"a").block()).unwrap();
-    assert_eq!(told(2, &mut receiver), [(1, 0, 2000)]);
+    assert_eq!(reported(2, &mut receiver), [(1, 0, 2000)]);
     receiver.on_block(builder.content(b"b").block()).unwrap();
-    assert_eq!(told(101, &mut receiver), []);
-    assert_eq!(told(102, &mut receiver), [(2, 0, 102_000)]);
-    assert_eq!(told(900, &mut receiver), [], "nothing is new");
+    assert_eq!(reported(101, &mut receiver), []);
+    assert_eq!(reported(102, &mut receiver), [(2, 0, 102_000)]);
+    assert_eq!(reported(900, &mut receiver), [], "nothing is new");
     receiver.on_block(builder.content(b"cde").block()).unwrap();
-    assert_eq!(told(900, &mut receiver), [(5, 0, 900_000)]);
+    assert_eq!(reported(900, &mut receiver), [(5, 0, 900_000)]);
     receiver.on_block(builder.end(b"abcde").block()).unwrap();
-    assert_eq!(told(950, &mut receiver), [], "not yet");
+    assert_eq!(reported(950, &mut receiver), [], "not yet");
     receiver.on_block(builder.last().block()).unwrap();
-    assert_eq!(told(951, &mut receiver), [(5, 1, 951_000)], "the end does not wait");
-    assert_eq!(told(2000, &mut receiver), [], "and is told once");
+    assert_eq!(reported(951, &mut receiver), [(5, 1, 951_000)], "the end does not wait");
+    assert_eq!(reported(2000, &mut receiver), [], "and is told once");
 }
 
 #[test]

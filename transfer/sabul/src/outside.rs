@@ -298,15 +298,15 @@ mod tests {
         let introducer = address("192.0.2.1:4850");
         let reflector = Arc::<Reflector>::default();
         let permission = reflector.permit(secrets(1, 1));
-        let ask = |secrets: JoinSecrets, nonce| {
+        let query = |secrets: JoinSecrets, nonce| {
             Search::new(Arc::new(secrets), introducer, nonce).questions(false)[0].1
         };
         let from = address("198.51.100.7:5000");
         let now = Instant::now();
-        let good = ask(secrets(1, 1), [3; 8]);
+        let good = query(secrets(1, 1), [3; 8]);
         let answer = reflector.answer(&good, from, 0, now).unwrap();
         for wrong in
-            [&ask(secrets(1, 2), [3; 8])[..], &ask(secrets(2, 1), [3; 8]), &good[1..], &answer]
+            [&query(secrets(1, 2), [3; 8])[..], &query(secrets(2, 1), [3; 8]), &good[1..], &answer]
         {
             assert_eq!(reflector.answer(wrong, from, 0, now), None);
         }
@@ -318,7 +318,7 @@ mod tests {
         let mut search = Search::new(Arc::new(secrets(1, 1)), introducer, [3; 8]);
         assert!(!search.take(&answer, from), "another source");
         assert!(!search.take(&good, introducer), "a question");
-        let other = reflector.answer(&ask(secrets(1, 1), [4; 8]), from, 0, now).unwrap();
+        let other = reflector.answer(&query(secrets(1, 1), [4; 8]), from, 0, now).unwrap();
         assert!(!search.take(&other, introducer), "the answer to another search");
         for at in 0..QUESTION_LEN {
             let mut changed = answer;

@@ -74,8 +74,8 @@ impl Steering {
     }
 
     /// Whether the settings differ from those of a sender that has only the request.
-    pub(crate) fn differs_from(&self, asked_bps: Option<u64>) -> bool {
-        self.policy != Policy::Fair || self.limit_bps() != asked_bps
+    pub(crate) fn differs_from(&self, requested_bps: Option<u64>) -> bool {
+        self.policy != Policy::Fair || self.limit_bps() != requested_bps
     }
 
     /// Applies a change by the application.

@@ -165,8 +165,11 @@ mod tests {
         writers.make_way(None).await;
         assert!(events.try_recv().is_err());
         let leaves = async {
-            let told = events.recv().await;
-            assert!(matches!(told, Some(Event::Channel(Err(ChannelError::Silent(_))))), "{told:?}");
+            let reported = events.recv().await;
+            assert!(
+                matches!(reported, Some(Event::Channel(Err(ChannelError::Silent(_))))),
+                "{reported:?}"
+            );
             drop(flag);
         };
         let started = Instant::now();

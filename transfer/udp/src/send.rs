@@ -337,8 +337,9 @@ mod tests {
                     SendOutcome { bytes: 2_500, segments: 3, status: SendStatus::Complete }
                 );
                 assert_eq!(sender.capabilities().gso_segments_max, 1);
-                let want: Vec<_> = data.chunks(1_000).map(|c| (c.to_vec(), Ecn::Ect0)).collect();
-                assert_eq!(drain(&receiver), want);
+                let expected: Vec<_> =
+                    data.chunks(1_000).map(|c| (c.to_vec(), Ecn::Ect0)).collect();
+                assert_eq!(drain(&receiver), expected);
             }
         }
     }

@@ -49,13 +49,14 @@ const VERBS: &str = "[Ww]ants?|[Ff]orgets?|[Ff]orgot|[Ff]orgotten|[Oo]wes?|[Oo]w
 /// Defined names contain no word of [`AVOIDED`].
 pub(crate) fn check_names(file: &File) -> Vec<Finding> {
     static DEFINED: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"\b(?:fn|struct|enum|trait|mod|type|const|static)\s+(\w+)")
+        // Items, variables, fields and parameters.
+        Regex::new(r"\b(?:fn|struct|enum|trait|mod|type|const|static|let mut|let)\s+(\w+)|\b([a-z_]\w*):\s")
             .expect("the pattern is constant")
     });
     let mut findings = Vec::new();
     for (index, line) in code_of(&file.text).lines().enumerate() {
         for found in DEFINED.captures_iter(line) {
-            let name = &found[1];
+            let name = found.get(1).or(found.get(2)).map_or("", |name| name.as_str());
             if let Some(word) = words(name).find(|word| AVOIDED.contains(&word.as_str())) {
                 let what = format!("the name `{name}` contains `{word}`");
                 findings.push(file.finding(index + 1, what, "use a term of docs/manual/words.md"));

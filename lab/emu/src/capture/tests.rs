@@ -111,12 +111,15 @@ fn unwritable_capture_folders_are_reported_at_start() {
     };
     let file = home.path().join("file");
     fs::write(&file, "").unwrap();
-    let told = start(&file.join("dir"));
-    assert!(told.starts_with("the lab cannot make the directory "), "{told}");
+    let reported = start(&file.join("dir"));
+    assert!(reported.starts_with("the lab cannot make the directory "), "{reported}");
     // A full disk.
     std::os::unix::fs::symlink("/dev/full", home.path().join("a.pcapng")).unwrap();
-    let told = start(home.path());
-    assert!(told.contains("write the recording") && told.contains("a.pcapng"), "{told}");
+    let reported = start(home.path());
+    assert!(
+        reported.contains("write the recording") && reported.contains("a.pcapng"),
+        "{reported}"
+    );
 }
 
 /// A disk that accepts this many bytes and flushes, then fails.
@@ -158,8 +161,11 @@ fn a_disk_that_fills_up_ends_the_recording_with_its_name() {
     let full_soon = Disk { bytes: 400, flushes: 2 };
     let full_at_the_end = Disk { bytes: usize::MAX, flushes: 1 };
     for (disk, left) in [(full_soon, 1), (full_at_the_end, 0)] {
-        let (told, left_over) = write_three(disk);
-        assert!(told.starts_with("the lab cannot write the recording x/y.pcapng: "), "{told}");
+        let (reported, left_over) = write_three(disk);
+        assert!(
+            reported.starts_with("the lab cannot write the recording x/y.pcapng: "),
+            "{reported}"
+        );
         assert_eq!(left_over, left);
     }
 }

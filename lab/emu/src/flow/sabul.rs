@@ -462,15 +462,19 @@ mod tests {
     #[test]
     fn blocks_fit_the_window_and_memory_is_shared() {
         let mut plan = plan();
-        let asked = options(&plan).unwrap();
-        assert_eq!((asked.block_size, asked.window), (Bytes(1 << 20), Bytes(256 << 20)));
+        let requested = options(&plan).unwrap();
+        assert_eq!((requested.block_size, requested.window), (Bytes(1 << 20), Bytes(256 << 20)));
         plan.arrivals = Arrivals::Together { count: 64, spread: Span::ZERO };
         assert_eq!(memory_bytes(&plan), 8 << 20);
         assert_eq!(options(&plan).unwrap().block_size, Bytes(1 << 20));
         plan.window_packets = Some(64);
-        let asked = options(&plan).unwrap();
-        assert_eq!(asked.window.0, 64 * u64::from(plan.payload_bytes()));
-        assert_eq!(asked.block_size, Bytes(65_536), "the largest power of two within the window");
+        let requested = options(&plan).unwrap();
+        assert_eq!(requested.window.0, 64 * u64::from(plan.payload_bytes()));
+        assert_eq!(
+            requested.block_size,
+            Bytes(65_536),
+            "the largest power of two within the window"
+        );
         plan.window_packets = Some(2);
         assert!(options(&plan).unwrap_err().contains("window_packets of 3 or more"));
     }
@@ -493,9 +497,9 @@ mod tests {
         assert_eq!(options(&plan).unwrap().report_carrier, ReportCarrier::Udp);
         for profile in [Profile::Sabul2003, Profile::Sabul2002] {
             plan.carrier = SabulEnds { profile, ..SabulEnds::default() }.into();
-            let asked = options(&plan).unwrap();
+            let requested = options(&plan).unwrap();
             assert_eq!(
-                (asked.loss_policy, asked.report_carrier),
+                (requested.loss_policy, requested.report_carrier),
                 (LossPolicy::Historical, ReportCarrier::Control)
             );
         }

@@ -172,13 +172,13 @@ fn unread_packets_beyond_the_device_queue_count_as_drops() {
 fn settings_apply_only_in_their_host() {
     let outside = fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn").unwrap();
     let wanted = if outside.trim() == "1" { "0" } else { "1" };
-    let mut asked = config("near", 1);
-    asked.settings = vec![
+    let mut requested = config("near", 1);
+    requested.settings = vec![
         ("net.ipv4.tcp_ecn".to_owned(), wanted.to_owned()),
         ("net.ipv4.tcp_congestion_control".to_owned(), "reno".to_owned()),
         ("net.ipv4.tcp_wmem".to_owned(), "4096 16384 200000".to_owned()),
     ];
-    let near = Host::new(asked).unwrap();
+    let near = Host::new(requested).unwrap();
     assert_eq!(read(&near, "/proc/sys/net/ipv4/tcp_ecn"), wanted);
     assert_eq!(read(&near, "/proc/sys/net/ipv4/tcp_congestion_control"), "reno");
     assert_eq!(read(&near, "/proc/sys/net/ipv4/tcp_no_metrics_save"), "1");

@@ -239,9 +239,9 @@ fn results_are_in_run_order_with_any_number_of_threads() {
 #[test]
 fn progress_is_reported_once_for_each_run() {
     let runs = runs("1..20");
-    let told = Mutex::new(Vec::new());
-    run_all_with_progress(&runs, Some(3), |done| told.lock().unwrap().push(done), |_| ());
-    let mut told = told.into_inner().unwrap();
-    told.sort_unstable();
-    assert_eq!(told, (1..=20).collect::<Vec<_>>());
+    let reported = Mutex::new(Vec::new());
+    run_all_with_progress(&runs, Some(3), |done| reported.lock().unwrap().push(done), |_| ());
+    let mut reported = reported.into_inner().unwrap();
+    reported.sort_unstable();
+    assert_eq!(reported, (1..=20).collect::<Vec<_>>());
 }

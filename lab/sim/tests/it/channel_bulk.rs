@@ -240,9 +240,9 @@ fn the_error_rate_averages_three_quarters_new_and_one_quarter_old() {
         arrive(&mut receiver, us, seq, 0);
         reports.extend(said(&mut receiver, us));
     }
-    let asked = missing(0, 10, 30, &[(10, 29)]);
+    let requested = missing(0, 10, 30, &[(10, 29)]);
     // 0.75 × 50 000 × 40 ÷ (1 + 40 + 100) = 10 638.
-    assert_eq!(reports, [asked.clone(), asked, Feedback::ErrorRate(10_638)]);
+    assert_eq!(reports, [requested.clone(), requested, Feedback::ErrorRate(10_638)]);
 }
 
 #[test]

@@ -448,8 +448,8 @@ fn flows_leave_a_router_that_overstates_its_link_and_losses_end() {
         let flows = || [0, 1].map(|start| flow(cc, start, 50, vec![0])).to_vec();
         let seen = fallbacks(link(cc), flows(), 15);
         println!("{cc}: {seen:?}");
-        let are_told = seen.iter().any(|(_, at, why)| *at < 12.0 && why == "lasting-loss");
-        assert_eq!(are_told, is_left, "{cc}: {seen:?}");
+        let are_signalled = seen.iter().any(|(_, at, why)| *at < 12.0 && why == "lasting-loss");
+        assert_eq!(are_signalled, is_left, "{cc}: {seen:?}");
         let results = run(link(cc), flows(), 30, 10);
         let carried = results.links[0].utilisation;
         assert!(carried > 0.9, "{cc}: {carried}");

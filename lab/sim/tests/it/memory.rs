@@ -50,8 +50,8 @@ fn a_known_path_saves_two_round_trips_without_loss() {
 fn remembered_rates_are_ignored_if_the_rtt_differs() {
     let unknown = run(1000, 16_000_000, None);
     for rtt in [RTT / 3, RTT * 3] {
-        let told = run(1000, 16_000_000, Some((1000, rtt)));
-        assert_eq!(told.completed_s, unknown.completed_s, "{rtt:?}");
+        let reported = run(1000, 16_000_000, Some((1000, rtt)));
+        assert_eq!(reported.completed_s, unknown.completed_s, "{rtt:?}");
     }
 }
 
@@ -59,10 +59,10 @@ fn remembered_rates_are_ignored_if_the_rtt_differs() {
 fn a_slower_link_than_remembered_loses_at_most_half_of_the_old_bdp_once() {
     for (now, then) in [(100, 1000), (10, 1000), (50, 100)] {
         let unknown = run(now, 8_000_000, None);
-        let told = run(now, 8_000_000, Some((then, RTT)));
+        let reported = run(now, 8_000_000, Some((then, RTT)));
         let half = then * 1000 * 100 / 12_000 / 2;
-        assert!(told.packets_lost <= half, "{} of {half}", told.packets_lost);
-        let (late, soon) = (told.completed_s.unwrap(), unknown.completed_s.unwrap());
+        assert!(reported.packets_lost <= half, "{} of {half}", reported.packets_lost);
+        let (late, soon) = (reported.completed_s.unwrap(), unknown.completed_s.unwrap());
         assert!(late <= soon * 1.5 + 0.5, "{late} s instead of {soon} s");
     }
 }
@@ -70,6 +70,6 @@ fn a_slower_link_than_remembered_loses_at_most_half_of_the_old_bdp_once() {
 #[test]
 fn a_faster_link_than_remembered_is_found_as_fast_as_an_unknown_one() {
     let unknown = run(1000, 50_000_000, None);
-    let told = run(1000, 50_000_000, Some((10, RTT)));
-    assert!(told.completed_s.unwrap() <= unknown.completed_s.unwrap() + 0.1);
+    let reported = run(1000, 50_000_000, Some((10, RTT)));
+    assert!(reported.completed_s.unwrap() <= unknown.completed_s.unwrap() + 0.1);
 }

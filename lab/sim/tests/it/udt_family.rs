@@ -79,21 +79,21 @@ fn capacity_estimated_from_acks_works_as_well_as_the_true_capacity() {
     let path = Path { mbps: 1000, ..SHORT };
     for cc in ALL {
         let shown = run(path, &[cc], 30).links[0].utilisation;
-        let mut told = flow(0, cc);
-        told.params = vec![("capacity_mbps".to_owned(), path.mbps.to_string())];
-        let told = run_flows(path, vec![told], 30).links[0].utilisation;
-        assert!((shown - told).abs() < 0.05, "{cc}: {shown}, {told}");
+        let mut reported = flow(0, cc);
+        reported.params = vec![("capacity_mbps".to_owned(), path.mbps.to_string())];
+        let reported = run_flows(path, vec![reported], 30).links[0].utilisation;
+        assert!((shown - reported).abs() < 0.05, "{cc}: {shown}, {reported}");
     }
 }
 
 /// Returns flows of udt4 with these RTTs; the path's capacity is configured, or measured by the
 /// flows.
-fn udt4(path: Path, rtts_ms: &[u64], is_told: bool) -> Vec<FlowPlan> {
+fn udt4(path: Path, rtts_ms: &[u64], is_reported: bool) -> Vec<FlowPlan> {
     let plan = |(n, rtt_ms): (usize, &u64)| {
         let mut flow = flow(0, "udt4");
         flow.id = format!("{n}-udt4");
         flow.access_delay = Span::from_micros(rtt_ms.saturating_sub(path.rtt_ms) * 500);
-        if is_told {
+        if is_reported {
             flow.params = vec![("capacity_mbps".to_owned(), path.mbps.to_string())];
         }
         flow
@@ -107,22 +107,23 @@ fn under_random_loss_udt4_settles_where_cuts_and_increases_balance() {
     // for each of p R losses: R² = 9 × 10^4 / p, 113.8 Mb/s and 36 Mb/s. libudt 4 has 129 and 42 of payload.
     let path = Path { mbps: 1000, rtt_ms: 100 };
     // The capacity measured by packet pairs does as well as the configured capacity.
-    for (per_million, mbps, is_told) in
+    for (per_million, mbps, is_reported) in
         [(1000, 113.8, true), (1000, 113.8, false), (10_000, 36.0, true), (10_000, 36.0, false)]
     {
         let loss = Probability::new(f64::from(per_million) / 1e6).unwrap();
         let link = path.with_queue(8333).with_loss(loss);
-        let results = run_over(link, path, udt4(path, &[100], is_told), 60);
+        let results = run_over(link, path, udt4(path, &[100], is_reported), 60);
         let found = results.flows[0].goodput_bps / 1e6 / mbps;
-        assert!((0.75..1.3).contains(&found), "{per_million} in a million, {is_told}: {found}");
+        assert!((0.75..1.3).contains(&found), "{per_million} in a million, {is_reported}: {found}");
     }
 }
 
 #[test]
 fn udt4_keeps_its_share_with_an_rtt_eight_times_as_long() {
     let path = Path { mbps: 100, rtt_ms: 10 };
-    let jain =
-        |is_told| run_over(path.with_queue(666), path, udt4(path, &[10, 80], is_told), 60).jain;
+    let jain = |is_reported| {
+        run_over(path.with_queue(666), path, udt4(path, &[10, 80], is_reported), 60).jain
+    };
     assert!(jain(true) > 0.98);
     assert!(jain(false) > 0.98);
 }

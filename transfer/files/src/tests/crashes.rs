@@ -483,8 +483,8 @@ fn a_file_in_progress_lost_by_a_full_flush_is_not_reported_as_durable() {
     let failed: Vec<_> = copy.receiver.failures().iter().map(|(path, _)| path.as_slice()).collect();
     assert!(failed.contains(&&b"big"[..]), "{failed:?}");
     assert_eq!(failed.len(), 9, "{failed:?}");
-    let told = copy.finished_files(&tree).len();
+    let reported = copy.finished_files(&tree).len();
     drop(copy);
     disk.cut_power();
-    assert_eq!(disk.tree().keys().filter(|name| !name.starts_with(b"d")).count(), told);
+    assert_eq!(disk.tree().keys().filter(|name| !name.starts_with(b"d")).count(), reported);
 }

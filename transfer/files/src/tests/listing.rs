@@ -77,8 +77,8 @@ fn a_removal_that_fails_at_any_call_ends_with_an_error() {
 #[test]
 fn a_cancelled_removal_stops_midway() {
     let disk = disk();
-    let asked = Cell::new(0);
-    let is_over = || asked.replace(asked.get() + 1) == 1;
+    let requested = Cell::new(0);
+    let is_over = || requested.replace(requested.get() + 1) == 1;
     let failure = ALL.apply(Some(&disk), b"d", &is_over).unwrap_err();
     assert_eq!(failure.code, FailureCode::Cancelled);
     assert!(names(&disk).len() > 2, "not all of it is gone");

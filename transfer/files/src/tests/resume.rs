@@ -284,13 +284,13 @@ fn data_reported_as_durable_survives_a_power_cut() {
             let disk = MemoryDisk::new(seed);
             disk.fail_at(call, Fault::PowerCut);
             let Some(first) = attempt_if_there(&from, &disk) else { continue };
-            let told = first.receiver.counts().durable;
+            let reported = first.receiver.counts().durable;
             drop(first);
             disk.cut_power();
             disk.heal();
             let found = found(&disk, &files);
-            assert!(found >= told, "{what}: {told} were told and {found} are there");
-            (least, most) = (least.min(told), most.max(told));
+            assert!(found >= reported, "{what}: {reported} were reported and {found} are there");
+            (least, most) = (least.min(reported), most.max(reported));
         }
     }
     assert!(least == 0 && most > total(&files) / 2, "{least} to {most} were told");

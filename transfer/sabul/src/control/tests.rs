@@ -172,8 +172,11 @@ async fn an_idle_session_ends_after_its_timeout_and_the_peer_is_informed() {
     assert!(idle.router.ending().is_none());
     let why = ending(&idle).await;
     assert!(matches!(why, Ending::Idle(_)), "{why:?}");
-    let told = ending(&peer).await;
-    assert!(matches!(&told, Ending::Reported(why) if why.message.contains("900 s")), "{told:?}");
+    let reported = ending(&peer).await;
+    assert!(
+        matches!(&reported, Ending::Reported(why) if why.message.contains("900 s")),
+        "{reported:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -341,10 +344,10 @@ async fn entry_messages_need_credit_and_the_reader_never_blocks_on_the_writer() 
     }
     // The writer of 1 is stuck; 3 still receives messages.
     send(&mut far, done(3)).await;
-    let heard = timeout(Duration::from_secs(1), async {
+    let received = timeout(Duration::from_secs(1), async {
         while !matches!(other.events.recv().await, Some(Event::Control(Message::Done(_)))) {}
     });
-    heard.await.expect("one transfer does not stop another");
+    received.await.expect("one transfer does not stop another");
     // Weight processed by the writer returns as credit, and may be used.
     let mut returned = 0;
     for _ in 0..fits / 2 {

@@ -374,7 +374,7 @@ impl Writer for Counter {
         self.is_over.then_some(counts)
     }
 
-    fn failures(&self, _told: usize) -> Vec<(Vec<u8>, Failure)> {
+    fn failures(&self, _reported: usize) -> Vec<(Vec<u8>, Failure)> {
         Vec::new()
     }
 

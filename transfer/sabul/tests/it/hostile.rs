@@ -194,8 +194,8 @@ fn a_listener_cannot_fill_the_memory_of_a_client_that_serves_nothing() {
             let request = Request::Measure { bytes: None, millis: None };
             say(&mut stream, &open(2, control::Direction::Push, request)).await;
             let failure = Failure::new(FailureCode::Changed, "x".repeat(1000));
-            let told = Message::EntryFailed { transfer: 2, index: 0, failure };
-            while say(&mut stream, &told).await {}
+            let reported = Message::EntryFailed { transfer: 2, index: 0, failure };
+            while say(&mut stream, &reported).await {}
         })
         .await;
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();

@@ -36,12 +36,12 @@ fn all_offload_combinations_deliver_the_same_datagrams() {
                     sender.send(&data, size, Some(receiver.local_addr()), Ecn::NotEct).unwrap();
                 let all = SendOutcome { bytes: data.len(), segments, status: SendStatus::Complete };
                 assert_eq!(outcome, all);
-                let want: Vec<_> = data
+                let expected: Vec<_> = data
                     .chunks(size)
                     .map(|c| (c.to_vec(), sender.local_addr(), Ecn::NotEct))
                     .collect();
                 assert!(
-                    drain(&receiver) == want,
+                    drain(&receiver) == expected,
                     "{segments} × {size} to {host}, gso {gso}, gro {gro}"
                 );
             }
@@ -58,7 +58,7 @@ fn ecn_bits_survive_loopback_unless_turned_off() {
             let receiver = bind(host, &on);
             let deaf = bind(host, &off);
             for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
-                for (sender_options, socket, want) in [
+                for (sender_options, socket, expected) in [
                     (&on, &receiver, ecn),
                     (&on, &deaf, Ecn::NotEct),
                     (&off, &receiver, Ecn::NotEct),
@@ -68,7 +68,7 @@ fn ecn_bits_survive_loopback_unless_turned_off() {
                         sender.send(&[7; 300], 100, Some(socket.local_addr()), ecn).unwrap();
                     assert_eq!(outcome.segments, 3);
                     let got: Vec<_> = drain(socket).into_iter().map(|d| d.2).collect();
-                    assert_eq!(got, [want; 3], "{ecn:?} to {host}, gso {gso}");
+                    assert_eq!(got, [expected; 3], "{ecn:?} to {host}, gso {gso}");
                 }
             }
         }

@@ -30,9 +30,9 @@ fn check_sorting(
     }
     let mut at_main: Vec<_> = drain(main).into_iter().map(|d| d.1).collect();
     at_main.sort();
-    let mut want: Vec<_> = strangers.iter().map(UdpSocket::local_addr).collect();
-    want.sort();
-    assert_eq!(at_main, want);
+    let mut expected: Vec<_> = strangers.iter().map(UdpSocket::local_addr).collect();
+    expected.sort();
+    assert_eq!(at_main, expected);
     for (session, peer) in sessions.iter().zip(peers) {
         let sources: Vec<_> = drain(session).into_iter().map(|d| d.1).collect();
         assert_eq!(sources, [peer.local_addr()]);
@@ -112,17 +112,17 @@ fn an_answer_leaves_from_the_address_at_which_the_question_arrived() {
     for host in ["0.0.0.0:0", "[::]:0"] {
         let main = UdpSocket::bind(host.parse().unwrap(), &SocketOptions::default()).unwrap();
         let client = bind("127.0.0.1:0", &SocketOptions::default());
-        let asked = SocketAddr::from(([127, 0, 0, 2], main.local_addr().port()));
-        say(&client, "question", asked);
+        let requested = SocketAddr::from(([127, 0, 0, 2], main.local_addr().port()));
+        say(&client, "question", requested);
         let mut buffers = RecvBuffers::default();
         main.wait(Wait::READABLE, Some(std::time::Duration::from_secs(5))).unwrap();
         main.recv(&mut buffers).unwrap();
         let question = buffers.datagrams().next().expect("loopback works");
         let (source, arrived_at) = (question.source, question.local_ip);
-        assert_eq!(arrived_at, Some(asked.ip()), "{host}");
+        assert_eq!(arrived_at, Some(requested.ip()), "{host}");
         let sent = main.answer(b"answer", source, arrived_at, Ecn::NotEct).unwrap();
         assert_eq!(sent.status, SendStatus::Complete, "{host}");
         let sources: Vec<_> = drain(&client).into_iter().map(|d| d.1).collect();
-        assert_eq!(sources, [asked], "{host}");
+        assert_eq!(sources, [requested], "{host}");
     }
 }

@@ -373,9 +373,9 @@ fn impossible_or_old_acks_change_nothing() {
 
 #[test]
 fn the_controller_gets_sacked_lost_and_app_limited_state_with_each_ack() {
-    let heard = Arc::default();
+    let received = Arc::default();
     let mut sender =
-        TcpSender::new(at(0), TcpConfig::default(), guarded(AckRecorder(Arc::clone(&heard))));
+        TcpSender::new(at(0), TcpConfig::default(), guarded(AckRecorder(Arc::clone(&received))));
     sender.write(12 * MSS);
     drain(&mut sender, at(0));
     // Segments 1 to 10 left, of which 1 arrived and 2 did not.
@@ -388,26 +388,26 @@ fn the_controller_gets_sacked_lost_and_app_limited_state_with_each_ack() {
     sender.write(MSS);
     drain(&mut sender, at(103));
     ack(&mut sender, at(201), 12, &[], at(101));
-    let told: Vec<_> = heard
+    let reported: Vec<_> = received
         .lock()
         .unwrap()
         .iter()
         .map(|acked| (acked.cumulative_ack.0, acked.largest.0, acked.lost.0, acked.is_app_limited))
         .collect();
-    assert_eq!(told[..3], [(1, 3, 0, false), (1, 5, 1, false), (10, 10, 1, true)]);
-    assert_eq!(told[3], (12, 12, 1, true));
+    assert_eq!(reported[..3], [(1, 3, 0, false), (1, 5, 1, false), (10, 10, 1, true)]);
+    assert_eq!(reported[3], (12, 12, 1, true));
 }
 
 #[test]
 fn timer_losses_are_not_reported_as_detected_losses() {
-    let heard = Arc::default();
+    let received = Arc::default();
     let mut sender =
-        TcpSender::new(at(0), TcpConfig::default(), guarded(AckRecorder(Arc::clone(&heard))));
+        TcpSender::new(at(0), TcpConfig::default(), guarded(AckRecorder(Arc::clone(&received))));
     sender.write(100 * MSS);
     drain(&mut sender, at(0));
     drain(&mut sender, at(5000));
     drain(&mut sender, at(6000));
     ack(&mut sender, at(6100), 1, &[], at(6000));
     assert_eq!(sender.stats().lost, 11, "the probe as well");
-    assert_eq!(heard.lock().unwrap()[0].lost, Packets(0));
+    assert_eq!(received.lock().unwrap()[0].lost, Packets(0));
 }

@@ -32,7 +32,7 @@ pub(in super::super) fn page(sheet: &Sheet) -> Page {
     let terms = &sheet.terms;
     let page =
         summary(sheet).into_iter().fold(Page::new(name(sheet), how_so(sheet)), Page::with_summary);
-    let asked = format!(
+    let requested = format!(
         "Alone: one flow has at least {} of what can arrive, loses less than {} beyond the path's random loss, \
          and the mean queue is at most {} BDP or {} packets. CUBIC keeps: goodput of the CUBIC flows beside \
          flows of the controller, as a part of the same beside CUBIC flows in their place, at least {} with one \
@@ -56,12 +56,14 @@ pub(in super::super) fn page(sheet: &Sheet) -> Page {
         sheet.resamples
     );
     let untitled = |table: Table| Item::Table(Table { title: String::new(), ..table });
-    page.with_section(Section::new("Questions", asked).with_item(untitled(questions_table(sheet))))
-        .with_section(
-            Section::new("Classes of paths", "Paths where every answer is yes.")
-                .with_item(untitled(classes_table(sheet))),
-        )
-        .with_section(Section::new("Paths", intervals).with_item(untitled(paths_table(sheet))))
+    page.with_section(
+        Section::new("Questions", requested).with_item(untitled(questions_table(sheet))),
+    )
+    .with_section(
+        Section::new("Classes of paths", "Paths where every answer is yes.")
+            .with_item(untitled(classes_table(sheet))),
+    )
+    .with_section(Section::new("Paths", intervals).with_item(untitled(paths_table(sheet))))
 }
 
 fn name(sheet: &Sheet) -> String {

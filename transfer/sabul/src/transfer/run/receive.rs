@@ -35,7 +35,7 @@ impl Run {
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
         let params = start.params();
-        let asked_bps = params.rate_limit_bps;
+        let requested_bps = params.rate_limit_bps;
         let (input, event_sender) = (self.mailbox.input.clone(), self.mailbox.event_sender.clone());
         let control = self.cx.control.clone();
         let deliver = Box::new(move |block| {
@@ -76,7 +76,7 @@ impl Run {
         });
         self.shared_progress.set_handle(Handle::Receiver(handle.clone()));
         self.steered = Some(Steered::Peer);
-        if self.is_opener && self.steering.differs_from(asked_bps) {
+        if self.is_opener && self.steering.differs_from(requested_bps) {
             self.steer();
         }
         let (nothing, gone) = std::sync::mpsc::channel();
