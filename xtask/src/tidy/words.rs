@@ -56,7 +56,7 @@ pub(crate) fn check_names(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in code_of(&file.text).lines().enumerate() {
         for found in DEFINED.captures_iter(line) {
-            let name = found.get(1).or(found.get(2)).map_or("", |name| name.as_str());
+            let name = found.get(1).or_else(|| found.get(2)).map_or("", |name| name.as_str());
             if let Some(word) = words(name).find(|word| AVOIDED.contains(&word.as_str())) {
                 let what = format!("the name `{name}` contains `{word}`");
                 findings.push(file.finding(index + 1, what, "use a term of docs/manual/words.md"));
