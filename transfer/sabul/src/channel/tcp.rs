@@ -42,7 +42,7 @@ pub(super) use sender::send;
 const TICK: Duration = Duration::from_millis(20);
 /// How long a failed connection waits for the end of the transfer: the peer may be done already.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// Silence after which a connection counts as stalled while another one has traffic. Two keep-alives are missing then.
+/// Silence after which a connection counts as stalled while another one has traffic. Two keep-alive headers are missing then.
 const CONNECTION_SILENCE: Duration = Duration::from_secs(1);
 /// Longest time without a header on a connection: an idle end shows that it lives.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(500);
