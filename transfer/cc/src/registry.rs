@@ -159,7 +159,10 @@ impl std::error::Error for UnknownController {}
 impl From<UnknownController> for ConfigError {
     fn from(error: UnknownController) -> Self {
         let names: Vec<_> = all().map(|entry| entry.name).collect();
-        refusal("controller".to_owned(), &error.name, &format!("one of: {}", names.join(", ")))
+        let hint = error.near.first();
+        let hint = hint.map(|known| format!("'{known}' (the nearest), or ")).unwrap_or_default();
+        let allowed = format!("{hint}one of: {}", names.join(", "));
+        refusal("controller".to_owned(), &error.name, &allowed)
     }
 }
 

@@ -2,6 +2,7 @@
 //! `[user@]host:path`.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use sabul_content::Printable;
@@ -71,28 +72,25 @@ impl Location {
                 let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
                 return Ok(Self::Remote(Remote { server: Server::Ticket, path }));
             }
-            let authority = std::str::from_utf8(authority).map_err(|_| {
-                Error::Config(format!("the host in '{shown}' is not readable text"))
-            })?;
-            let host = Host::of_user(authority).map_err(|why| {
-                Error::Config(format!(
-                    "'{shown}' {why}; write sabul://[USER@]HOST[:PORT]/PATH, an IPv6 address in brackets"
-                ))
-            })?;
+            let refuse = |why: &str| {
+                let form = "sabul://[USER@]HOST[:PORT]/PATH, an IPv6 address in brackets";
+                invalid(&shown, why, form)
+            };
+            let authority = std::str::from_utf8(authority)
+                .map_err(|_| refuse("names a host that is no readable text"))?;
+            let host = Host::of_user(authority).map_err(refuse)?;
             let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
             return Ok(Self::Remote(Remote { server: Server::Listener(host), path }));
         }
         if bytes.is_empty() {
-            return Err(Error::Config(
-                "an empty path names nothing; write '.' for this folder".to_owned(),
-            ));
+            return Err(invalid(&shown, "is an empty path", "'.' for this folder"));
         }
         if let Some((account, path)) = split_account(bytes) {
             let refuse = |why: &str| {
-                Error::Config(format!(
-                    "'{shown}' {why}; write [USER@]HOST:PATH for a host that ssh reaches, or ./{shown} for a \
-                     file of this machine"
-                ))
+                let form = format!(
+                    "[USER@]HOST:PATH for a host that ssh reaches, or ./{shown} for a file of this machine"
+                );
+                invalid(&shown, why, form)
             };
             if bytes.len() > 2 && account.len() == 1 && path.starts_with(b"\\") {
                 return Err(refuse("looks like a path of Windows"));
@@ -123,6 +121,16 @@ fn split_account(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     };
     let colon = from + name[from..].iter().position(|&byte| byte == b':')?;
     Some((&bytes[..colon], &bytes[colon + 1..]))
+}
+
+/// Makes the error of an address; `reason` follows the address in the message.
+pub(crate) fn invalid(
+    address: &dyn fmt::Display,
+    reason: impl Into<String>,
+    form: impl Into<String>,
+) -> Error {
+    let address = address.to_string();
+    Error::Address { address, reason: reason.into(), form: form.into() }
 }
 
 /// Returns the account in ssh's form, without the brackets of an IPv6 address, or the reason why the account is
@@ -248,10 +256,8 @@ impl Host {
         let first = || ticket.addresses().first()?.rsplit_once(':');
         let port = self.port.or_else(|| of_introducer.or_else(first)?.1.parse().ok());
         let port = port.ok_or_else(|| {
-            Error::Config(format!(
-                "neither the address nor the ticket names a port of {}; write {}:PORT",
-                self.name, self.name
-            ))
+            let form = format!("{}:PORT", self.name);
+            invalid(&self.name, "has no port, and the ticket names no port of this host", form)
         })?;
         Ok(self.with_port(port))
     }
@@ -325,7 +331,7 @@ mod tests {
             "sabul://-oProxyCommand=x@host/",
         ] {
             let error = Location::parse(OsStr::new(text)).unwrap_err();
-            assert!(matches!(error, Error::Config(_)), "{text}: {error}");
+            assert!(matches!(error, Error::Address { .. }), "{text}: {error}");
         }
     }
 

@@ -58,9 +58,11 @@ const THREADS: usize = 2;
 fn wait<T>(future: impl Future<Output = T>) -> Result<T, Error> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if Handle::try_current().is_ok() {
-        let text = "a blocking function was called inside an async runtime, which would stop; use the async function \
-                    there, or call from a plain thread";
-        return Err(Error::Config(text.to_owned()));
+        return Err(Error::impossible(
+            "a blocking call",
+            "it was made inside an async runtime, which would stop",
+            "use the async function there, or call from a plain thread",
+        ));
     }
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime.block_on(future));

@@ -120,14 +120,19 @@ pub(crate) struct NoMemory {
 
 impl fmt::Display for NoMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bytes, lent, ends } = self;
         write!(
             f,
-            "no memory for more: {ends} transfers and all sessions here have {} of {} MiB; wait for \
-             some to end, or give that end a larger --memory",
-            lent >> 20,
-            bytes >> 20
+            "no memory for more: {}; wait for some to end, or give that end a larger --memory",
+            self.use_of_memory()
         )
+    }
+}
+
+impl NoMemory {
+    /// Returns how much of the budget is lent, for messages.
+    pub(crate) fn use_of_memory(self) -> String {
+        let Self { bytes, lent, ends } = self;
+        format!("{ends} transfers and all sessions here have {} of {} MiB", lent >> 20, bytes >> 20)
     }
 }
 

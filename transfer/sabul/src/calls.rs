@@ -1,5 +1,6 @@
 //! Calls to a server through its introducer.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -71,7 +72,7 @@ impl Introduced {
 
     /// Makes another call for the control connection, with TLS to the listener that has this fingerprint.
     pub(crate) async fn call_again(&self, fingerprint: [u8; 32]) -> io::Result<Connection> {
-        let other = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
+        let other = |error: &dyn fmt::Display| io::Error::other(error.to_string());
         let inner = self.dial(false).await.map_err(|error| other(&error))?;
         let secrets = inner.outside_secrets().map_err(|error| other(&error))?;
         *lock(&self.secrets) = Arc::new(secrets);
@@ -147,18 +148,19 @@ pub(crate) async fn call(
     name: [u8; 16],
     carries_data: bool,
 ) -> Result<(), Error> {
-    let gone = |why: String| Error::PeerGone(format!("the introducer {address}: {why}"));
+    let text = |why: &dyn fmt::Display| format!("the introducer {address}: {why}");
+    let gone = |why: &str| Error::PeerGone(text(&why).into());
     let exchange = async {
         let message = Message::Call { version: CONTROL_VERSION, name, carries_data };
         connection.write(&message).await?;
         connection.read_at_most(MAX_SMALL).await
     };
     let answer = timeout(CALL_TIMEOUT, exchange).await;
-    let answer = answer.map_err(|_| gone("no answer".to_owned()))?;
-    match answer.map_err(|error| gone(error.to_string()))? {
+    let answer = answer.map_err(|_| gone("no answer"))?;
+    match answer.map_err(|error| Error::gone(text(&error), error))? {
         Some(Message::Called) => Ok(()),
-        Some(Message::Cancel { failure, .. }) => Err(gone(failure.message)),
-        Some(_) => Err(gone("unexpected message".to_owned())),
-        None => Err(gone("it closed the connection".to_owned())),
+        Some(Message::Cancel { failure, .. }) => Err(Error::gone(text(&failure), failure)),
+        Some(_) => Err(gone("unexpected message")),
+        None => Err(gone("it closed the connection")),
     }
 }

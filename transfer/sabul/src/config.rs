@@ -500,26 +500,27 @@ impl TransferOptions {
         relays: bool,
     ) -> Result<CarrierPlan, Error> {
         if !(1..=MAX_JOINING).contains(&self.tcp_connections) {
-            return Err(Error::Config(format!(
-                "{} TCP connections are not possible: choose a number from 1 to {MAX_JOINING}",
-                self.tcp_connections
-            )));
+            let allowed = format!("a number from 1 to {MAX_JOINING}");
+            return Err(Error::setting("TCP connections", self.tcp_connections, allowed));
         }
         match (self.carrier, hop) {
-            (Carrier::Ssh, None | Some(Hop::Introducer)) => Err(
-                "the session does not go through ssh: copy to or from [USER@]HOST:PATH, and choose the carrier ssh \
-                 for the connection",
-            ),
-            (Carrier::Udp | Carrier::Tcp, Some(Hop::Ssh)) => {
-                Err("the session goes through ssh, which carries the data too: choose the carrier ssh or auto")
-            }
-            (Carrier::Tcp, Some(Hop::Introducer)) if !relays => Err(
-                "no TCP connection passes between two ends that an introducer connects: choose the carrier udp or auto, \
-                 or request the relay",
-            ),
+            (Carrier::Ssh, None | Some(Hop::Introducer)) => Err(Error::impossible(
+                "the carrier ssh",
+                "the session does not go through ssh",
+                "copy to or from [USER@]HOST:PATH, and choose the carrier ssh for the connection",
+            )),
+            (Carrier::Udp | Carrier::Tcp, Some(Hop::Ssh)) => Err(Error::impossible(
+                "the carrier udp or tcp",
+                "the session goes through ssh, which carries the data too",
+                "choose the carrier ssh or auto",
+            )),
+            (Carrier::Tcp, Some(Hop::Introducer)) if !relays => Err(Error::impossible(
+                "the carrier tcp",
+                "no TCP connection passes between two ends that an introducer connects",
+                "choose the carrier udp or auto, or request the relay",
+            )),
             _ => Ok(()),
-        }
-        .map_err(|why| Error::Config(why.to_owned()))?;
+        }?;
         Ok(CarrierPlan { carrier: self.carrier, connections: self.tcp_connections })
     }
 
@@ -558,34 +559,27 @@ pub(crate) fn is_block_size(bytes: u32) -> bool {
 /// Rejects channel settings that this end cannot use; applied to its own settings and to the peer's.
 pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
     if !is_block_size(params.block_bytes) {
-        return Err(Error::Config(format!(
-            "block size {} is not possible: choose a power of two from {} to {} bytes",
-            params.block_bytes,
-            BLOCK_BYTES.start(),
-            BLOCK_BYTES.end()
-        )));
+        let (least, most) = (BLOCK_BYTES.start(), BLOCK_BYTES.end());
+        let allowed = format!("a power of two from {least} to {most} bytes");
+        return Err(Error::setting("block size", params.block_bytes, allowed));
     }
     if params.window_bytes < u64::from(params.block_bytes) {
-        return Err(Error::Config(format!(
-            "window of {} bytes is less than one block of {}: choose a larger window or smaller \
-             blocks",
-            params.window_bytes, params.block_bytes
-        )));
+        let allowed =
+            format!("at least one block of {} bytes, or smaller blocks", params.block_bytes);
+        return Err(Error::setting("window", params.window_bytes, allowed));
     }
     if of_code(params.rules).is_none() {
-        return Err(Error::Config(format!(
-            "channel rules number {} are not known here: use the same version on both sides",
-            params.rules
-        )));
+        let allowed = "rules that both ends have: the same version on both sides";
+        return Err(Error::setting("channel rules", params.rules, allowed));
     }
     if !(1..=MAX_PATHS).contains(&params.paths) {
         return Err(too_many_paths(params.paths.into()));
     }
     if params.paths > 1 && params.control_feedback {
-        return Err(Error::Config(
-            "several paths are not possible with reports on the control connection: use one local \
-             address, or reports over UDP"
-                .to_owned(),
+        return Err(Error::impossible(
+            "a transfer over several paths",
+            "its reports go over the control connection",
+            "use one local address, or reports over UDP",
         ));
     }
     check_rate_limit(params.rate_limit_bps)
@@ -593,9 +587,7 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
 
 /// Error of a transfer over this number of paths.
 pub(crate) fn too_many_paths(count: usize) -> Error {
-    let text =
-        format!("{count} paths are not possible: choose from 1 to {MAX_PATHS} local addresses");
-    Error::Config(text)
+    Error::setting("paths", count, format!("1 to {MAX_PATHS} local addresses"))
 }
 
 /// Rejects a controller that this end does not have; only senders need the controller.
@@ -603,11 +595,12 @@ pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
     let needed = needed_rules(&params.controller, &params.controller_params)?;
     match of_code(params.rules) {
         Some((_, reports)) if reports.rules.rules == needed.rules => Ok(()),
-        _ => Err(Error::Config(format!(
-            "controller {} needs {} channel rules, but other rules were requested: use the same \
-             version on both sides",
-            params.controller, needed.rules.name
-        ))),
+        requested => {
+            let requested = requested.map_or("unknown", |(_, reports)| reports.rules.rules.name);
+            let setting = format!("channel rules for controller {}", params.controller);
+            let allowed = format!("{}: the same version on both sides", needed.rules.name);
+            Err(Error::setting(&setting, requested, allowed))
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod introduced;
 mod login;
 mod rejections;
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,19 +17,20 @@ use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 use tracing::{debug, warn};
 
+use crate::address::invalid;
 use crate::config::ConnectConfig;
 use crate::connection::{Carried, Connection, Hop};
 use crate::control::Succession;
 use crate::dial::connect_to_name;
 use crate::endpoint::Endpoint;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::machine::Machine;
 use crate::policy::SendPolicy;
 use crate::redial::Redial;
 use crate::relay::ThroughSsh;
 use crate::seal::Suite;
 use crate::session::{Opening, Session, software};
-use crate::ticket::{self, Ticket};
+use crate::ticket::{self, Ticket, TicketError};
 use crate::tls::{self, TlsError};
 use crate::transfer::{Side, Through};
 use rejections::{BUSY_TIMEOUTS, Rejection, Rejections};
@@ -63,7 +65,7 @@ pub async fn connect(ticket: &Ticket, config: ConnectConfig) -> Result<Session, 
             other => return other,
         }
     }
-    Err(first.unwrap_or_else(|| Error::Config("the ticket has no address".to_owned())))
+    Err(first.unwrap_or_else(|| TicketError::AddressCount(0).into()))
 }
 
 /// Connects to the listener of a ticket at `address` (`host:port`) instead of the ticket's addresses. If that is the
@@ -113,7 +115,9 @@ pub async fn fingerprint_at(address: &str, timeout: Duration) -> Result<Fingerpr
         Err(Failed::Tls(TlsError::WrongKey { found, .. })) => Ok(Fingerprint(found)),
         Err(Failed::Tls(error)) => Err(Error::from_tls(error, address)),
         Err(Failed::Otherwise(error)) => Err(error),
-        Ok(_) => Err(Error::Authentication(format!("{address} has an impossible certificate"))),
+        Ok(_) => {
+            Err(Error::Authentication(format!("{address} has an impossible certificate").into()))
+        }
     }
 }
 
@@ -138,13 +142,14 @@ impl Target<'_> {
     fn error(&self, error: TlsError, address: &str) -> Error {
         match (error, &self.credential) {
             (TlsError::WrongKey { expected, found }, Credential::Keys(_)) => {
-                Error::Authentication(format!(
+                let text = format!(
                     "{address} has another key than the trusted one ({} instead of {}), so someone may be in \
                      between; if the server has a new key, compare the output of 'sabul key fingerprint' there, \
                      then run: sabul key trust {address} FINGERPRINT",
                     Fingerprint(found),
                     Fingerprint(expected)
-                ))
+                );
+                Error::Authentication(Cause::of(text, TlsError::WrongKey { expected, found }))
             }
             (error, _) => Error::from_tls(error, address),
         }
@@ -158,9 +163,8 @@ async fn connect_as(
 ) -> Result<Session, Error> {
     if let Some(local) = config.bind.first() {
         std::net::UdpSocket::bind((*local, 0)).map_err(|error| {
-            Error::Config(format!(
-                "the local address {local} cannot be used: {error}; give an address of this machine"
-            ))
+            let why = format!("cannot be used as a local address: {error}");
+            invalid(local, why, "an address of this machine")
         })?;
     }
     let mut rejections = Rejections::new();
@@ -196,15 +200,17 @@ pub(crate) async fn connect_through(
     ticket: &Ticket,
     config: ConnectConfig,
 ) -> Result<Session, Error> {
-    let gone = |why: String| Error::PeerGone(format!("sabul does not answer through ssh: {why}"));
+    let text = |why: &dyn fmt::Display| format!("sabul does not answer through ssh: {why}");
     let dialling = async {
-        let stream = through.relay.open().await.map_err(|error| gone(error.to_string()))?;
+        let stream =
+            through.relay.open().await.map_err(|error| Error::gone(text(&error), error))?;
         let stream: Carried = Box::new(stream);
         let stream = tls::connect(stream, ticket.fingerprint()).await;
-        stream.map_err(|error| gone(error.to_string()))
+        stream.map_err(|error| Error::gone(text(&error), error))
     };
-    let stream = tokio::time::timeout(config.timeout * BUSY_TIMEOUTS, dialling).await;
-    let stream = stream.map_err(|_| gone(no_answer(config.timeout * BUSY_TIMEOUTS)))??;
+    let limit = config.timeout * BUSY_TIMEOUTS;
+    let stream = tokio::time::timeout(limit, dialling).await;
+    let stream = stream.map_err(|_| Error::PeerGone(text(&no_answer(limit)).into()))??;
     debug!("control connection, TLS through ssh");
     let credential = Credential::Secret(ticket.secret());
     let target = Target { fingerprint: ticket.fingerprint(), credential, others: &[] };
@@ -270,8 +276,7 @@ async fn start(
     };
     let fingerprint = target.fingerprint;
     let side = Side::Connector { peer, sockets, fingerprint, bind, through };
-    let loan = endpoint.memory.session();
-    let loan = loan.map_err(|refusal| Error::Config(refusal.to_string()))?;
+    let loan = endpoint.memory.session()?;
     Ok(Session::start(
         connection,
         side,

@@ -106,12 +106,14 @@ impl Control {
     /// If the request exceeds the limits of the peer.
     pub(crate) fn send_request(&self, open: Open) -> Result<(), Error> {
         match self.outbox.put(&Message::Open(open)) {
-            Err(NotSent::Unfit(_)) => Err(Error::Config(format!(
-                "the request cannot be sent: it may name {MAX_SOURCES} sources with {} KiB in all, \
-                 names of {MAX_NAME} bytes, and streams and settings without control characters; ask \
-                 for less at once",
-                MAX_OPEN >> 10
-            ))),
+            Err(NotSent::Unfit(_)) => {
+                let limits = format!(
+                    "a request may name {MAX_SOURCES} sources with {} KiB in all, names of {MAX_NAME} bytes, and \
+                     streams and settings without control characters",
+                    MAX_OPEN >> 10
+                );
+                Err(Error::impossible("a request of this size", limits, "request less at once"))
+            }
             _ => Ok(()),
         }
     }

@@ -5,10 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use sabul_cc::ConfigError;
+use sabul_cc::registry::UnknownController;
 use sabul_files::os_text;
 use sabul_udp::{UdpError, bind_advice};
 use sabul_wire::control::{Failure, FailureCode};
 
+use crate::budget::NoMemory;
 use crate::channel::ChannelError;
 use crate::ticket::TicketError;
 use crate::tls::TlsError;
@@ -18,7 +21,27 @@ use crate::tls::TlsError;
 #[non_exhaustive]
 pub enum Error {
     /// A setting is invalid.
-    Config(String),
+    Config(ConfigError),
+    /// An address is invalid or cannot be used.
+    Address {
+        /// The address as given.
+        address: String,
+        /// Its fault, as a phrase that follows the address.
+        reason: String,
+        /// Form of a valid address.
+        form: String,
+    },
+    /// A ticket is invalid, or was not read or written.
+    Ticket(TicketError),
+    /// Two settings exclude each other, or the session cannot serve the request.
+    Impossible {
+        /// The request, as a noun.
+        request: String,
+        /// Why the request is impossible.
+        reason: String,
+        /// Action that makes the request possible.
+        advice: String,
+    },
     /// No host answers at the address.
     Unreachable {
         /// Dialled address, `host:port`.
@@ -43,7 +66,7 @@ pub enum Error {
         waited: Duration,
     },
     /// The peer closed the session, or sent nothing for too long, before the work was done.
-    PeerGone(String),
+    PeerGone(Cause),
     /// TCP passes between the two ends, but UDP does not.
     UdpBlocked {
         /// Address from which UDP packets were expected.
@@ -65,9 +88,9 @@ pub enum Error {
         relay: Option<String>,
     },
     /// One end rejected the other: wrong key or wrong secret.
-    Authentication(String),
+    Authentication(Cause),
     /// Content does not match its hash.
-    Verification(String),
+    Verification(Cause),
     /// No space at the destination.
     NoSpace(String),
     /// No permission at the destination.
@@ -103,6 +126,52 @@ pub enum Error {
         /// Error of the operating system.
         source: io::Error,
     },
+}
+
+/// Message of an error, and the error that led to it, if any.
+#[derive(Debug)]
+pub struct Cause {
+    message: String,
+    source: Option<Source>,
+}
+
+/// Error that led to another error.
+pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
+
+impl Cause {
+    /// Makes a message that includes the text of the error that led to it.
+    pub(crate) fn of(message: impl Into<String>, source: impl Into<Source>) -> Self {
+        Self { message: message.into(), source: Some(source.into()) }
+    }
+
+    /// Returns the error that led to this error, as an error's source.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn std::error::Error + 'static))
+    }
+}
+
+impl From<String> for Cause {
+    fn from(message: String) -> Self {
+        Self { message, source: None }
+    }
+}
+
+impl From<&str> for Cause {
+    fn from(message: &str) -> Self {
+        message.to_owned().into()
+    }
+}
+
+impl From<Failure> for Cause {
+    fn from(failure: Failure) -> Self {
+        Self::of(failure.message.clone(), failure)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 /// Setting of [`Ssh`](crate::ssh::Ssh) that an error names.
@@ -179,7 +248,9 @@ impl Error {
     /// Returns the failure class that the peer receives for this error.
     pub const fn code(&self) -> FailureCode {
         match self {
-            Self::Config(_) => FailureCode::BadSetting,
+            Self::Config(_) | Self::Address { .. } | Self::Ticket(_) | Self::Impossible { .. } => {
+                FailureCode::BadSetting
+            }
             Self::Unreachable { .. }
             | Self::NotSabul { .. }
             | Self::Busy { .. }
@@ -206,6 +277,36 @@ impl Error {
         }
     }
 
+    /// Makes the error of a setting with this rejected value; `allowed` completes "use".
+    pub(crate) fn setting(
+        setting: &str,
+        value: impl fmt::Display,
+        allowed: impl Into<String>,
+    ) -> Self {
+        let (setting, value) = (setting.to_owned(), value.to_string());
+        Self::Config(ConfigError { setting, value, allowed: allowed.into() })
+    }
+
+    /// Makes the error of an impossible request.
+    pub(crate) fn impossible(
+        request: impl Into<String>,
+        reason: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        let (request, reason, advice) = (request.into(), reason.into(), advice.into());
+        Self::Impossible { request, reason, advice }
+    }
+
+    /// Makes the error of a lost peer; `message` includes the text of `source`.
+    pub(crate) fn gone(message: impl Into<String>, source: impl Into<Source>) -> Self {
+        Self::PeerGone(Cause::of(message, source))
+    }
+
+    /// Whether a setting or the request is invalid, here or according to the peer.
+    pub(crate) const fn is_of_request(&self) -> bool {
+        matches!(self.code(), FailureCode::BadSetting)
+    }
+
     /// Converts an error of the operating system; `action` names the attempt with its object.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action: action.into(), source }
@@ -215,7 +316,7 @@ impl Error {
     pub(crate) fn from_tls(error: TlsError, address: &str) -> Self {
         match error {
             TlsError::WrongKey { .. } | TlsError::KeyRefused => {
-                Self::Authentication(error.to_string())
+                Self::Authentication(Cause::of(error.to_string(), error))
             }
             TlsError::NotSabul(reason) => Self::NotSabul { address: address.to_owned(), reason },
             TlsError::Closed => Self::NotSabul {
@@ -236,13 +337,20 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config(text)
-            | Self::PeerGone(text)
-            | Self::Authentication(text)
-            | Self::Verification(text)
-            | Self::NoSpace(text)
-            | Self::Permission(text)
-            | Self::Ssh { message: text, .. } => f.write_str(text),
+            Self::Config(error) => error.fmt(f),
+            Self::Address { address, reason, form } => {
+                write!(f, "'{address}' {reason}; write {form}")
+            }
+            Self::Ticket(error) => error.fmt(f),
+            Self::Impossible { request, reason, advice } => {
+                write!(f, "{request} is not possible: {reason}; {advice}")
+            }
+            Self::PeerGone(cause) | Self::Authentication(cause) | Self::Verification(cause) => {
+                cause.fmt(f)
+            }
+            Self::NoSpace(text) | Self::Permission(text) | Self::Ssh { message: text, .. } => {
+                f.write_str(text)
+            }
             Self::Unreachable { address, source } => write!(
                 f,
                 "cannot reach {address}: {}; check the address, that the listener runs, and that TCP \
@@ -316,6 +424,11 @@ impl std::error::Error for Error {
             | Self::Listen { source, .. }
             | Self::Io { source, .. } => Some(source),
             Self::Udp(error) => Some(error),
+            Self::Config(error) => Some(error),
+            Self::Ticket(error) => Some(error),
+            Self::PeerGone(cause) | Self::Authentication(cause) | Self::Verification(cause) => {
+                cause.source()
+            }
             Self::Exists(failure) | Self::Failed(failure) => Some(failure),
             _ => None,
         }
@@ -335,12 +448,11 @@ impl From<&Error> for Failure {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure.code {
-            FailureCode::Authentication => Self::Authentication(failure.message),
-            FailureCode::Verification => Self::Verification(failure.message),
+            FailureCode::Authentication => Self::Authentication(failure.into()),
+            FailureCode::Verification => Self::Verification(failure.into()),
             FailureCode::NoSpace => Self::NoSpace(failure.message),
             FailureCode::Permission => Self::Permission(failure.message),
-            FailureCode::BadSetting => Self::Config(failure.message),
-            FailureCode::Timeout => Self::PeerGone(failure.message),
+            FailureCode::Timeout => Self::PeerGone(failure.into()),
             FailureCode::Cancelled => Self::Cancelled,
             _ if failure.is_existing() => Self::Exists(failure),
             _ => Self::Failed(failure),
@@ -351,9 +463,14 @@ impl From<Failure> for Error {
 impl From<ChannelError> for Error {
     fn from(error: ChannelError) -> Self {
         match error {
-            ChannelError::Silent(_) | ChannelError::Tcp(_) => Self::PeerGone(error.to_string()),
+            ChannelError::Silent(_) => Self::PeerGone(error.to_string().into()),
+            ChannelError::Tcp(_) => Self::gone(error.to_string(), error),
             ChannelError::NoPath { address, waited } => Self::UdpBlocked { address, waited },
-            ChannelError::Path(text) => Self::Config(text),
+            ChannelError::Path(text) => Self::impossible(
+                "a transfer from these local addresses",
+                text,
+                "choose local addresses that reach the peer",
+            ),
             ChannelError::Io(source) => Self::io("use the UDP socket of a transfer")(source),
             ChannelError::Stopped => Self::Cancelled,
             ChannelError::Config(error) => error.into(),
@@ -371,14 +488,90 @@ impl From<ChannelError> for Error {
     }
 }
 
-/// Implements the conversion of errors about a setting.
-macro_rules! from_setting {
-    ($($error:ty),*) => {$(
-        impl From<$error> for Error {
-            fn from(error: $error) -> Self {
-                Self::Config(error.to_string())
-            }
-        }
-    )*};
+impl From<TicketError> for Error {
+    fn from(error: TicketError) -> Self {
+        Self::Ticket(error)
+    }
 }
-from_setting!(TicketError, sabul_cc::ConfigError, sabul_cc::registry::UnknownController);
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+/// The error of a session that this end cannot open.
+impl From<NoMemory> for Error {
+    fn from(shortage: NoMemory) -> Self {
+        let advice = "wait for some to end, or give a larger memory budget";
+        Self::impossible("another session", shortage.use_of_memory(), advice)
+    }
+}
+
+impl From<UnknownController> for Error {
+    fn from(error: UnknownController) -> Self {
+        Self::Config(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn errors_return_the_error_that_led_to_them() {
+        let broken = || io::Error::from(io::ErrorKind::ConnectionReset);
+        let failure = |code| Error::from(Failure::new(code, "x"));
+        let wrong_key = TlsError::WrongKey { expected: [0; 32], found: [1; 32] };
+        let unread = TicketError::Read { path: "t".into(), source: broken() };
+        for error in [
+            Error::from_tls(wrong_key, "a:1"),
+            ChannelError::Tcp(broken()).into(),
+            Error::gone("the introducer a:1: reset", broken()),
+            failure(FailureCode::Authentication),
+            failure(FailureCode::Verification),
+            failure(FailureCode::Timeout),
+            failure(FailureCode::BadSetting),
+            Error::setting("block size", 3, "a power of two"),
+            unread.into(),
+        ] {
+            assert!(error.source().is_some(), "{error:?}");
+        }
+        let tcp = Error::from(ChannelError::Tcp(broken()));
+        let cause = tcp.source().and_then(|channel| channel.source()).expect("two causes");
+        let cause = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        assert_eq!(cause, Some(io::ErrorKind::ConnectionReset), "{tcp:?}");
+        assert!(Error::PeerGone("the listener has ended".into()).source().is_none());
+    }
+
+    #[test]
+    fn invalid_settings_and_requests_have_one_kind_and_name_object_value_and_remedy() {
+        let unknown = UnknownController { name: "bbr".to_owned(), near: vec!["bbr3"] };
+        for (error, words) in [
+            (Error::setting("paths", 0, "1 to 8"), "paths: '0' is not allowed; use 1 to 8"),
+            (
+                Error::impossible("a copy", "there is no way", "choose another"),
+                "a copy is not possible: there is no way; choose another",
+            ),
+            (
+                Error::Address {
+                    address: "a b:c".to_owned(),
+                    reason: "names no host".to_owned(),
+                    form: "HOST:PATH".to_owned(),
+                },
+                "'a b:c' names no host; write HOST:PATH",
+            ),
+            (TicketError::CutShort.into(), "ticket is cut short: copy the whole line"),
+            (
+                unknown.into(),
+                "controller: 'bbr' is not allowed; use 'bbr3' (the nearest), or one of: ",
+            ),
+            (Failure::new(FailureCode::BadSetting, "of the peer").into(), "of the peer"),
+        ] {
+            assert!(error.to_string().starts_with(words), "{error}");
+            assert_eq!(error.kind(), ErrorKind::Request, "{error:?}");
+            assert!(error.is_of_request(), "{error:?}");
+        }
+    }
+}

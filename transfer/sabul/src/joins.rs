@@ -25,7 +25,7 @@ use crate::calls::Introduced;
 use crate::connection::{Carried, Connection, Hop};
 use crate::control::Event;
 use crate::dial::prepare;
-use crate::error::Error;
+use crate::error::{Error, Source};
 use crate::lock::lock;
 use crate::relay::Relay;
 use crate::ticket;
@@ -260,7 +260,7 @@ pub(crate) async fn dial(
     secrets: JoinSecrets,
     timeout: Duration,
 ) -> Result<Vec<Connection>, Error> {
-    let failed = |why: String| Error::PeerGone(format!("no further {way} could be made: {why}"));
+    let text = |why: &dyn fmt::Display| format!("no further {way} could be made: {why}");
     let secrets = Arc::new(secrets);
     let all = async {
         let (mut tasks, mut connections, mut dialled) = (JoinSet::new(), Vec::new(), 0);
@@ -271,14 +271,17 @@ pub(crate) async fn dial(
                 dialled += 1;
             }
             let Some(done) = tasks.join_next().await else { break };
-            connections.push(done.map_err(|error| error.to_string())??);
+            connections.push(done??);
         }
-        Ok(connections)
+        Ok::<_, Source>(connections)
     };
     match tokio::time::timeout(timeout, all).await {
         Ok(Ok(connections)) => Ok(connections),
-        Ok(Err(why)) => Err(failed(why)),
-        Err(_) => Err(failed(format!("no answer within {:.0} s", timeout.as_secs_f64()))),
+        Ok(Err(error)) => Err(Error::gone(text(&error), error)),
+        Err(_) => {
+            let why = format!("no answer within {:.0} s", timeout.as_secs_f64());
+            Err(Error::PeerGone(text(&why).into()))
+        }
     }
 }
 
@@ -288,17 +291,17 @@ async fn dial_one(
     fingerprint: [u8; 32],
     secrets: Arc<JoinSecrets>,
     (attempt, index, count): (u32, u8, u8),
-) -> Result<Connection, String> {
+) -> Result<Connection, Source> {
     let mut connection = loop {
-        match way.dial(fingerprint).await.map_err(|error| error.to_string())? {
+        match way.dial(fingerprint).await? {
             Err(TlsError::Busy | TlsError::Closed) => tokio::time::sleep(BUSY_PAUSE).await,
-            other => break other.map_err(|error| error.to_string())?,
+            other => break other?,
         }
     };
-    let exporter = connection.proof_exporter().map_err(|error| error.to_string())?;
+    let exporter = connection.proof_exporter()?;
     let proof = ticket::proof(&secrets.key, &exporter);
     let message = Message::Join { id: secrets.id, proof, attempt, index, count };
-    connection.write(&message).await.map_err(|error| error.to_string())?;
+    connection.write(&message).await?;
     Ok(connection)
 }
 
@@ -307,17 +310,18 @@ async fn dial_one(
 /// # Errors
 /// If the listener closes a connection or does not answer.
 pub(crate) async fn commit(connections: &mut [Connection]) -> Result<(), Error> {
-    let failed = |why: &str| Error::PeerGone(format!("the listener let no connection join: {why}"));
+    let text = |why: &dyn fmt::Display| format!("the listener let no connection join: {why}");
+    let failed = |why: &str| Error::PeerGone(text(&why).into());
+    let broken = |error: io::Error| Error::gone(text(&error), error);
     for connection in connections.iter_mut() {
-        let committed = connection.write(&Message::Joined).await;
-        committed.map_err(|error| failed(&error.to_string()))?;
+        connection.write(&Message::Joined).await.map_err(broken)?;
     }
     for connection in connections {
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, connection.read_at_most(ANSWER_MAX));
         match answer.await {
             Ok(Ok(Some(Message::Joined))) => {}
             Ok(Ok(_)) => return Err(failed("it was closed")),
-            Ok(Err(error)) => return Err(failed(&error.to_string())),
+            Ok(Err(error)) => return Err(broken(error)),
             Err(_) => return Err(failed("no answer")),
         }
     }

@@ -50,7 +50,7 @@
 //! | [`keys`] | sessions with a standing server, by ssh keys |
 //! | [`files`] | sources and destinations, listings, include rules; memory and stores of the application |
 //! | [`blocking`] | the main functions without `async` |
-//! | [`settings`] | limits of memory and rate, timeouts, sockets, events, path memory |
+//! | [`settings`] | limits of memory and rate, timeouts, sockets, events, path memory; details of errors |
 //! | [`Error`], [`ErrorKind`], [`Failure`], [`FailureCode`] | errors, and failures of single files |
 //! | [`Rate`], [`Bytes`] | units of settings |
 //!

@@ -246,7 +246,7 @@ impl Listener {
     /// If the listener has ended.
     pub async fn accept(&self) -> Result<Session, Error> {
         let session = self.sessions.lock().await.recv().await;
-        session.ok_or_else(|| Error::PeerGone("the listener has ended".to_owned()))
+        session.ok_or_else(|| Error::PeerGone("the listener has ended".into()))
     }
 
     /// Waits until the listener is registered at its introducer for the first time; returns at once without an introducer.

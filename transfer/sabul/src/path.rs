@@ -416,7 +416,7 @@ impl Expectation {
     pub(crate) async fn wait(&mut self) -> Result<OpenPath, Error> {
         match (&mut self.done).await {
             Ok(result) => result,
-            Err(_) => Err(Error::PeerGone("the listener has ended".to_owned())),
+            Err(_) => Err(Error::PeerGone("the listener has ended".into())),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The listener keeps a connection to the introducer, which carries the streams of the callers. The UDP port of the listener
 //! asks for its outside address, again and again, so that the NAT keeps the mapping.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -136,13 +137,15 @@ impl Registrar {
             address: address.clone(),
             source: io::Error::new(io::ErrorKind::TimedOut, "no answer"),
         };
-        let gone = |why: String| Error::PeerGone(format!("the introducer {address}: {why}"));
+        let text = |why: &dyn fmt::Display| format!("the introducer {address}: {why}");
+        let gone = |why: &str| Error::PeerGone(text(&why).into());
+        let broken = |error: io::Error| Error::gone(text(&error), error);
         let dialling = async {
             let addresses = interleaved(self.via.addresses.clone());
             let stream = first_of(addresses, |remote| connect_from(None, remote)).await;
             let stream =
                 stream.map_err(|source| Error::Unreachable { address: address.clone(), source })?;
-            let peer = stream.peer_addr().map_err(|error| gone(error.to_string()))?;
+            let peer = stream.peer_addr().map_err(broken)?;
             // Without this option only the delays are longer.
             let _ = stream.set_nodelay(true);
             let stream = tls::connect(stream, self.via.fingerprint).await;
@@ -156,7 +159,6 @@ impl Registrar {
             Login::Keys(identities) => Credential::Keys(identities),
         };
         let register = Message::Register { version: CONTROL_VERSION, name: self.name };
-        let broken = |error: io::Error| gone(error.to_string());
         connection.write(&register).await.map_err(broken)?;
         let greeting = first_message(&mut connection, address, &credential).await?;
         let exchange = async {
@@ -166,8 +168,8 @@ impl Registrar {
         match timeout(TIMEOUT, exchange).await.map_err(|_| silent())?.map_err(broken)? {
             Some(Message::Registered) => {}
             Some(Message::Cancel { failure, .. }) => return Err(failure.into()),
-            Some(_) => return Err(gone("unexpected message".to_owned())),
-            None => return Err(gone("it closed the connection".to_owned())),
+            Some(_) => return Err(gone("unexpected message")),
+            None => return Err(gone("it closed the connection")),
         }
         let secrets = connection.outside_secrets().map_err(|it| Error::from_tls(it, address))?;
         self.demux.search_outside(self.searches(secrets, peer)?);
@@ -211,5 +213,6 @@ fn is_final(error: &Error) -> bool {
     matches!(
         error.code(),
         FailureCode::Authentication | FailureCode::Refused | FailureCode::Version
-    ) || matches!(error, Error::NotSabul { .. } | Error::Config(_))
+    ) || matches!(error, Error::NotSabul { .. })
+        || error.is_of_request()
 }

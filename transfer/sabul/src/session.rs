@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use sabul_content::Printable;
 use sabul_keys::Right;
 use sabul_wire::control::{self, Entry, Failure, FailureCode, Message, Open, Part};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -388,11 +389,11 @@ impl Session {
             && bind.len() > 1
         {
             if !matches!(options.carrier, Carrier::Auto | Carrier::Udp) {
-                return Err(Error::Config(format!(
-                    "only UDP uses several paths: give one local address, not {}, or another \
-                     carrier",
-                    bind.len()
-                )));
+                return Err(Error::impossible(
+                    format!("a transfer from {} local addresses", bind.len()),
+                    "only UDP uses several paths",
+                    "give one local address, or choose the carrier udp or auto",
+                ));
             }
             params.paths = u8::try_from(bind.len()).map_err(|_| too_many_paths(bind.len()))?;
             params.block_bytes = params.block_bytes.min(BLOCK_BYTES_OF_PATHS);
@@ -516,7 +517,11 @@ impl Session {
         let disk: Option<Arc<dyn Disk>> = match &service.root {
             Some(root) if !service.as_user => {
                 let opened = self.inner.cx.endpoint.open_root(root).await;
-                let root = opened.map_err(|failure| Error::Config(failure.message))?;
+                let root = opened.map_err(|failure| {
+                    let served = format!("service of the directory '{}'", root.display());
+                    let advice = "serve a directory that exists and can be read";
+                    Error::impossible(served, failure.message, advice)
+                })?;
                 Some(self.within_grant(root).await?)
             }
             _ => None,
@@ -530,7 +535,10 @@ impl Session {
             return Ok(root);
         };
         let names = user.grant.root.split(|&byte| byte == b'/');
-        let path = RootPath::new(names).map_err(|error| Error::Config(error.to_string()))?;
+        let path = RootPath::new(names).map_err(|error| {
+            let allowed = format!("a path below the served directory ({error})");
+            Error::setting("directory of the key", Printable(&user.grant.root), allowed)
+        })?;
         let opened = self.inner.cx.endpoint.file_call(move || root.within(&path)).await;
         match opened.map(|opened| opened.map_err(|error| error.to_string())) {
             Ok(Ok(folder)) => Ok(Arc::new(folder)),
@@ -651,8 +659,8 @@ impl Session {
 
 fn take_number(next: &mut u32) -> Result<u32, Error> {
     let after = next.checked_add(2).ok_or_else(|| {
-        let text = "this session has used up its numbers for transfers; connect anew";
-        Error::Config(text.to_owned())
+        let why = "this session has used up its numbers for transfers";
+        Error::impossible("another transfer", why, "connect anew")
     })?;
     Ok(std::mem::replace(next, after))
 }

@@ -23,7 +23,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::address::{Location, Remote, Server, check_account};
+use crate::address::{Location, Remote, Server, check_account, invalid};
 use crate::config::{Carrier, ConnectConfig};
 use crate::error::Error;
 use crate::session::Session;
@@ -40,7 +40,7 @@ pub(crate) mod parts {
     pub use super::push::Push;
 }
 pub use crate::error::SshSetting;
-use parts::{Dialled, NoObserver, Order, Ports, Program, Push};
+use parts::{Dialled, NoObserver, Order, Ports, Program, Push, SplitError};
 
 /// A host reached through ssh, on which the program `sabul` is installed or uploaded.
 ///
@@ -68,8 +68,8 @@ impl Ssh {
     /// # Errors
     /// If the text names no host.
     pub fn new(account: &str) -> Result<Self, Error> {
-        let account = check_account(account)
-            .map_err(|why| Error::Config(format!("'{account}' {why}; write [USER@]HOST")))?;
+        let account =
+            check_account(account).map_err(|why| invalid(&account, why, "[USER@]HOST"))?;
         Ok(Self::of(account))
     }
 
@@ -84,10 +84,10 @@ impl Ssh {
             Location::Remote(Remote { server: Server::Ssh(account), path }) => {
                 Ok((Self::of(account), path))
             }
-            _ => Err(Error::Config(format!(
-                "'{}' names no host that ssh reaches; write [USER@]HOST:PATH",
-                address.display()
-            ))),
+            _ => {
+                let why = "names no host that ssh reaches";
+                Err(invalid(&address.display(), why, "[USER@]HOST:PATH"))
+            }
         }
     }
 
@@ -112,7 +112,14 @@ impl Ssh {
     /// # Errors
     /// If the text is empty or a quote is not closed.
     pub fn command(mut self, command: &str) -> Result<Self, Error> {
-        self.order.program = Program::parse(command)?;
+        let program = Program::parse(command);
+        self.order.program = program.map_err(|error| {
+            let allowed = match error {
+                SplitError::Empty => "a program, such as 'ssh -p 2222'".to_owned(),
+                SplitError::Quote(quote) => format!("a second {quote} that closes the quote"),
+            };
+            Error::setting("ssh command", command, allowed)
+        })?;
         Ok(self)
     }
 
@@ -139,9 +146,8 @@ impl Ssh {
     pub fn ports(mut self, ports: RangeInclusive<u16>) -> Result<Self, Error> {
         let (first, last) = ports.into_inner();
         self.order.ports = Ports::new(first, last).ok_or_else(|| {
-            Error::Config(format!(
-                "{first}-{last} is no range of ports; write 4850..=4949 or 0..=0"
-            ))
+            let allowed = "a range of ports, such as 4850..=4949, or 0..=0 for any free port";
+            Error::setting("ports", format_args!("{first}..={last}"), allowed)
         })?;
         Ok(self)
     }

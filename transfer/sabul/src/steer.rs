@@ -111,10 +111,7 @@ impl Steering {
 
     /// Applies the rate limit of a receiver when this side opened the transfer; the policy remains that of this side.
     pub(crate) fn take_limit(&mut self, rate_limit_bps: Option<u64>) -> Result<(), Failure> {
-        if rate_limit_bps == Some(0) {
-            let text = "a rate limit of 0 bit/s would send nothing";
-            return Err(Failure::new(FailureCode::BadSetting, text));
-        }
+        check_rate_limit(rate_limit_bps).map_err(|error| Failure::from(&error))?;
         self.announced = rate_limit_bps;
         Ok(())
     }
@@ -128,7 +125,8 @@ pub(crate) fn check_policy(controller: &str, policy: Policy) -> Result<(), Error
 /// Rejects a rate limit of zero.
 pub(crate) fn check_rate_limit(limit_bps: Option<u64>) -> Result<(), Error> {
     if limit_bps == Some(0) {
-        return Err(Error::Config("a rate limit of 0 bit/s would send nothing".to_owned()));
+        let allowed = "1 bit/s or more, or no limit: 0 would send nothing";
+        return Err(Error::setting("rate limit", "0 bit/s", allowed));
     }
     Ok(())
 }

@@ -236,7 +236,7 @@ async fn connect(
     let session = sabul::internal::connect_to(&address.to_string(), ticket, config).await?;
     let nothing = MeasureLimit::default().bytes(Bytes(0));
     let transfer = session.measure(Direction::Send, nothing, options).await?;
-    let late = |_| Error::PeerGone(format!("no answer within {} s", TIMEOUT.as_secs()));
+    let late = |_| Error::PeerGone(format!("no answer within {} s", TIMEOUT.as_secs()).into());
     tokio::time::timeout(TIMEOUT, transfer.finish()).await.map_err(late)??;
     Ok(session)
 }

@@ -76,4 +76,12 @@ impl fmt::Display for ChannelError {
     }
 }
 
-impl std::error::Error for ChannelError {}
+impl std::error::Error for ChannelError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) | Self::Tcp(error) => Some(error),
+            Self::Config(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -268,7 +268,7 @@ fn unknown_or_mismatched_channel_rules_are_refused_at_both_ends() {
     );
     assert!(matches!(refused, Err(ChannelError::Rules(_))), "{refused:?}");
     let text = crate::config::check_params(&params).unwrap_err().to_string();
-    assert!(text.contains("rules number 8") && text.contains("same version"), "{text}");
+    assert!(text.contains("rules: '8'") && text.contains("same version"), "{text}");
 }
 
 #[test]

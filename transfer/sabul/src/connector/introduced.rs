@@ -38,11 +38,12 @@ pub(super) async fn connect(
     connection.watch_over(config.timeouts);
     let secrets = connection.outside_secrets().map_err(|it| Error::from_tls(it, address))?;
     call(&mut connection, address, *name, false).await?;
-    let gone = |why: String| Error::PeerGone(format!("the server behind {address}: {why}"));
     let stream: Carried = Box::new(Outer::new(connection));
     let handshake =
         timeout(config.timeout * BUSY_TIMEOUTS, tls::connect(stream, ticket.fingerprint()));
-    let stream = handshake.await.map_err(|_| gone("no answer".to_owned()))?;
+    let stream = handshake
+        .await
+        .map_err(|_| Error::PeerGone(format!("the server behind {address}: no answer").into()))?;
     let stream =
         stream.map_err(|error| Error::from_tls(error, &format!("the server behind {address}")))?;
     debug!(took = ?began.elapsed(), "control connection, TLS through an introducer");

@@ -186,7 +186,7 @@ mod tests {
         match rejection {
             Rejection::Busy => Error::from_tls(TlsError::Busy, ADDRESS),
             Rejection::Closed => Error::from_tls(TlsError::Closed, ADDRESS),
-            Rejection::Unanswered => Error::PeerGone("it was closed".to_owned()),
+            Rejection::Unanswered => Error::PeerGone("it was closed".into()),
             Rejection::Silent | Rejection::Final => {
                 let source = io::ErrorKind::TimedOut.into();
                 Error::Unreachable { address: ADDRESS.to_owned(), source }

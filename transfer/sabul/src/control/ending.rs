@@ -41,11 +41,14 @@ impl Ending {
     pub(crate) fn to_error(&self) -> Error {
         match (self.failure(), self) {
             (Some(failure), _) => failure.into(),
-            (None, Self::Gone(why)) => Error::PeerGone(format!(
-                "the control connection to the peer broke ({why}); check that the peer still runs, \
-                 and try again"
-            )),
-            (None, _) => Error::PeerGone("the peer has closed the session".to_owned()),
+            (None, Self::Gone(why)) => {
+                let text = format!(
+                    "the control connection to the peer broke ({why}); check that the peer still runs, \
+                     and try again"
+                );
+                Error::PeerGone(text.into())
+            }
+            (None, _) => Error::PeerGone("the peer has closed the session".into()),
         }
     }
 

@@ -44,7 +44,8 @@ impl Pending {
             .and_then(|()| match direction {
                 Direction::Send => check_controller(&open.channel)
                     .map_err(|error| {
-                        Error::Config(format!("the end that sends needs the controller: {error}"))
+                        let text = format!("the end that sends needs the controller: {error}");
+                        Error::Failed(Failure::new(FailureCode::BadSetting, text))
                     })
                     .and_then(|()| {
                         let policy = &self.cx.endpoint.sending;

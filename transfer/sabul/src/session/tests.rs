@@ -18,7 +18,7 @@ fn transfer_numbers_are_exhausted_and_do_not_wrap() {
     let mut next = u32::MAX - 2;
     assert_eq!(take_number(&mut next).ok(), Some(u32::MAX - 2));
     for _ in 0..2 {
-        assert!(matches!(take_number(&mut next), Err(Error::Config(_))));
+        assert!(matches!(take_number(&mut next), Err(Error::Impossible { .. })));
     }
 }
 

@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use crate::error::Error;
-
 /// Options that scp also passes to OpenSSH: no terminal, no forwarding, and no other command than
 /// ours, whatever the user's configuration of this host says.
 const OPENSSH: &[&str] = &[
@@ -48,12 +46,6 @@ impl fmt::Display for SplitError {
 }
 
 impl std::error::Error for SplitError {}
-
-impl From<SplitError> for Error {
-    fn from(error: SplitError) -> Self {
-        Self::Config(error.to_string())
-    }
-}
 
 impl Default for Program {
     /// The `ssh` of the user.

@@ -203,9 +203,7 @@ impl Dialling<'_> {
                     bridge: Bridge { child, pipes: Pipes::Lines { input, lines } },
                 })
             }
-            Some(Err(error))
-                if order.carrier != Carrier::Auto || matches!(error, Error::Config(_)) =>
-            {
+            Some(Err(error)) if order.carrier != Carrier::Auto || error.is_of_request() => {
                 Err(self.unreachable(&error, &addresses, port, through))
             }
             failed => {

@@ -138,7 +138,7 @@ impl Server {
     fn accept(&self, far: Wire) -> Result<(), Error> {
         let process = lock(&self.process);
         if !process.is_up {
-            return Err(Error::PeerGone("nobody listens".to_owned()));
+            return Err(Error::PeerGone("nobody listens".into()));
         }
         let (endpoint, disk) = (Arc::clone(&process.endpoint), Arc::new(process.disk.clone()));
         let end = End::listener(self.net.clone(), self.rtt);
@@ -247,7 +247,7 @@ impl Client {
         let peer = end.peer();
         let near = Connection::over(Stream::World(near));
         let endpoint = Arc::clone(&process.endpoint);
-        let loan = endpoint.memory.session().map_err(|no| Error::Config(no.to_string()))?;
+        let loan = endpoint.memory.session()?;
         let opening = Opening::of_connector(hello, Succession::None);
         Ok(Session::start(near, Side::World(end), peer, endpoint, loan, opening))
     }

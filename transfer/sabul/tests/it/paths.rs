@@ -122,6 +122,6 @@ fn several_paths_and_a_carrier_or_address_that_excludes_them() {
         let config = ConnectConfig::default().bind(vec!["192.0.2.1".parse().unwrap()]);
         let ticket = Ticket::generate(vec!["127.0.0.1:1".to_owned()], [0; 32]).unwrap();
         let error = sabul::connect(&ticket, config).await.unwrap_err();
-        assert!(error.to_string().contains("192.0.2.1 cannot be used"), "{error}");
+        assert!(error.to_string().contains("'192.0.2.1' cannot be used"), "{error}");
     });
 }

@@ -188,26 +188,29 @@ impl Opening {
             return Ok(());
         }
         let (address, limit) = (self.address, self.carrier_within);
-        Err(match self.answer_within {
-            Some(time) if !self.is_accepted() => Error::PeerGone(format!(
+        let text = match self.answer_within {
+            Some(time) if !self.is_accepted() => format!(
                 "the other end is alive, but did not answer the request within {:.0} s; \
                  check the load there, and try again",
                 time.as_secs_f64()
-            )),
-            _ if self.carrier == Carrier::Ssh => Error::PeerGone(format!(
+            ),
+            _ if self.carrier == Carrier::Ssh => format!(
                 "no connection through ssh could carry the data within {:.0} s",
                 limit.as_secs_f64()
-            )),
-            _ if !self.uses_udp() => Error::PeerGone(format!(
+            ),
+            _ if !self.uses_udp() => format!(
                 "no TCP connection to {address} could carry the data within {:.0} s: {}",
                 limit.as_secs_f64(),
                 self.first.tcp_failure().unwrap_or_else(|| "no answer".to_owned())
-            )),
-            _ => match meeting {
-                Some(meeting) => meeting.failure(limit, self.first.tcp_failure()),
-                None => Error::UdpBlocked { address, waited: limit },
-            },
-        })
+            ),
+            _ => {
+                return Err(match meeting {
+                    Some(meeting) => meeting.failure(limit, self.first.tcp_failure()),
+                    None => Error::UdpBlocked { address, waited: limit },
+                });
+            }
+        };
+        Err(Error::PeerGone(text.into()))
     }
 }
 
