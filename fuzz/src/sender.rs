@@ -1,6 +1,7 @@
 //! Fuzz target for the sending end: false reports and a clock that jumps.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use sabul_cc::ChannelRules;
 use sabul_channel::{DataPacket, Expiry, ReportRule, Sender, SenderConfig, Transmit};
@@ -13,6 +14,7 @@ use crate::receiver::later;
 
 const BLOCK_BYTES: u32 = 20_000;
 const PACKET_BYTES: u64 = 1072;
+const PAYLOAD: NonZeroU32 = NonZeroU32::new(1000).unwrap();
 /// Most unreleased blocks of the application, as for an application with a buffer.
 const BLOCKS_MAX: u32 = 16;
 
@@ -140,14 +142,14 @@ impl Run {
             policy,
             block_bytes: BLOCK_BYTES,
             window_bytes: 200_000,
-            payload_bytes: 1000,
+            payload_bytes: PAYLOAD,
             block_limit,
             first_number: PacketNumber(first_number),
             reports: if is_2002 { ReportRule::sabul2002(syn_interval) } else { standard },
             expiry: if is_2002 && flags & 2 != 0 { Expiry::Everything } else { Expiry::Adaptive },
         };
         Self {
-            sender: Sender::new(Instant::ZERO, config, controller),
+            sender: Sender::new(Instant::ZERO, config, controller).expect("the window is large"),
             now: Instant::ZERO,
             policy,
             rules: standard.rules.rules,
@@ -369,7 +371,9 @@ impl Run {
 
     fn set(&mut self, input: &mut Input<'_>) {
         match input.u8() % 4 {
-            0 => self.sender.set_payload_bytes(u32::from(input.u16()) % 9000 + 1),
+            0 => self
+                .sender
+                .set_payload_bytes(NonZeroU32::MIN.saturating_add(u32::from(input.u16()) % 9000)),
             1 => {
                 let limit = input.u32();
                 self.sender.limit_rate((limit > 0).then_some(Rate(limit.into())));

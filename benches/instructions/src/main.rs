@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::error::Error;
 use std::hint::black_box;
+use std::num::NonZeroU32;
 
 use sabul_cc::conformance;
 use sabul_channel::{
@@ -92,14 +93,14 @@ fn channel(blocks: u32) -> Result<(), Box<dyn Error>> {
         policy,
         block_bytes: BLOCK_BYTES,
         window_bytes: 8_000_000,
-        payload_bytes: PAYLOAD,
+        payload_bytes: NonZeroU32::new(PAYLOAD).ok_or("a packet has data")?,
         block_limit: BLOCKS_AHEAD,
         first_number: PacketNumber(0),
         reports,
         expiry: Expiry::Adaptive,
     };
     let mut now = Instant::ZERO;
-    let mut sender = Sender::new(now, config, controller);
+    let mut sender = Sender::new(now, config, controller)?;
     let mut receiver = Receiver::new(ReceiverConfig {
         policy,
         block_bytes: BLOCK_BYTES,

@@ -630,7 +630,7 @@ pub const FLOW: &[Key<FlowDraft>] = &[
         .doc("size of a full packet including the IP header; at most the `mtu` of the path")
     .or(1_500.0),
     Key::<FlowDraft>::new("window_packets", Takes::Whole(1, PACKETS_MAX, |flow, n| flow.plan.window_packets = Some(n)))
-        .doc("maximum number of unacknowledged packets")
+        .doc("maximum number of unacknowledged packets; at least 2 for `sabul`")
     .or_else("default of the transport")
     .of(WITH_WINDOW),
     Key::<FlowDraft>::new("initial_window", Takes::Whole32(1, 100_000, |flow, n| flow.tcp(|ends| ends.initial_window = n)))

@@ -17,7 +17,7 @@ use crate::net::Body;
 
 pub(crate) use cbr::CbrHost;
 pub(crate) use port::Port;
-pub(crate) use sabul::SabulHost;
+pub(crate) use sabul::{SabulHost, sizes as sabul_sizes};
 pub(crate) use tcp::TcpHost;
 
 /// Both ends of a flow.

@@ -18,7 +18,7 @@ use sabul_run::scenario::{Carrier, FlowPlan, Scenario};
 use sabul_run::traffic::Traffic;
 use sabul_units::{Bytes, Instant, Polled, SeededRandom};
 
-use crate::host::{Host, Port};
+use crate::host::{Host, Port, sabul_sizes};
 use crate::net::{Body, COPY_SHIFT, Due, Net};
 
 /// Results of a run.
@@ -430,6 +430,7 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
     let controller = entry.build(&params, Bytes(plan.packet_bytes.into()))?;
     if plan.sabul().is_some() {
         rules::find(controller.constants().rules)?;
+        sabul_sizes(plan, &controller)?;
     }
     let has_breaker = plan.sabul().is_some_and(|ends| ends.has_breaker(&plan.cc));
     Ok(Some(if has_breaker { controller.with_breaker() } else { controller }))
@@ -439,22 +440,47 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
 mod tests {
     use super::*;
     use sabul_net::{LinkConfig, LinkPlan};
-    use sabul_run::scenario::Transport;
+    use sabul_run::scenario::{DATA_HEADERS, Transport};
     use sabul_units::Span;
 
-    #[test]
-    fn the_simulator_refuses_command_flows() {
+    fn world_of(flow: FlowPlan) -> Result<World, ConfigError> {
         let link = LinkConfig::default();
-        let scenario = Scenario {
+        World::new(Scenario {
             duration: Span::from_secs(1),
             sample: Span::from_secs(1),
             links: vec![LinkPlan { id: "l".to_owned(), forward: link.clone(), back: link }],
-            flows: vec![FlowPlan::new("a", Transport::Command, "", vec![0])],
+            flows: vec![flow],
             ..Scenario::default()
-        };
-        let error = World::new(scenario).unwrap_err().to_string();
+        })
+    }
+
+    #[test]
+    fn the_simulator_refuses_command_flows() {
+        let flow = FlowPlan::new("a", Transport::Command, "", vec![0]);
+        let error = world_of(flow).unwrap_err().to_string();
         for part in ["flow a", "command", "the lab"] {
             assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_packet_without_data_or_a_window_below_two_packets_is_refused() {
+        let flow = |packet_bytes, window_packets| FlowPlan {
+            packet_bytes,
+            window_packets: Some(window_packets),
+            ..FlowPlan::new("a", Transport::Sabul, "fixed", vec![0])
+        };
+        let least = DATA_HEADERS + 1;
+        assert!(world_of(flow(least, 2)).is_ok());
+        for packet_bytes in [least - 1, 0] {
+            let error = world_of(flow(packet_bytes, 2)).unwrap_err();
+            let (setting, allowed) = ("packet_bytes of flow a", format!("{least} or more"));
+            assert_eq!((error.setting.as_str(), error.allowed), (setting, allowed));
+        }
+        for packets in [1, 0] {
+            let error = world_of(flow(1500, packets)).unwrap_err();
+            let (setting, allowed) = ("window_packets of flow a", "2 or more");
+            assert_eq!((error.setting.as_str(), error.allowed.as_str()), (setting, allowed));
         }
     }
 }

@@ -21,8 +21,10 @@ mod skips;
 mod stream;
 mod waits;
 
+use std::num::{NonZeroU32, NonZeroU64};
+
 use sabul_cc::events::Event;
-use sabul_cc::{Fault, Guarded, PathFacts, Phase, Policy, RttEstimate, SendLimits};
+use sabul_cc::{ConfigError, Fault, Guarded, PathFacts, Phase, Policy, RttEstimate, SendLimits};
 use sabul_units::{
     Bytes, CongestionHeader, Instant, PacketNumber, Packets, Random, Rate, SeqNo, Span,
 };
@@ -48,6 +50,9 @@ pub use rate::congestion_bytes;
 pub use silence::Expiry;
 pub use waits::{Cause, Limiter, WaitReason};
 
+/// Fewest packets of the flow window. Ours: with one, each packet would wait for the ACK of the packet before.
+const WINDOW_PACKETS_MIN: u64 = 2;
+
 /// Settings of a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderConfig {
@@ -55,10 +60,10 @@ pub struct SenderConfig {
     pub policy: LossPolicy,
     /// Size of a full block in bytes.
     pub block_bytes: u32,
-    /// Flow window: most unacknowledged bytes.
+    /// Flow window: most unacknowledged bytes. At first it holds at least two full packets.
     pub window_bytes: u64,
     /// Payload bytes of a full DATA packet, without the controller's congestion header.
-    pub payload_bytes: u32,
+    pub payload_bytes: NonZeroU32,
     /// Initial flow-control limit: number of blocks for which the receiver has room at the start.
     pub block_limit: u32,
     /// First packet number.
@@ -67,6 +72,30 @@ pub struct SenderConfig {
     pub reports: ReportRule,
     /// Timeout behaviour when neither ACK nor NAK arrives.
     pub expiry: Expiry,
+}
+
+impl SenderConfig {
+    /// Rejects a flow window that holds fewer than two full packets.
+    ///
+    /// # Errors
+    /// If the window is smaller; the error has the least size.
+    pub fn check_window(&self) -> Result<(), ConfigError> {
+        let least = WINDOW_PACKETS_MIN * u64::from(self.payload_bytes.get());
+        if self.window_bytes >= least {
+            return Ok(());
+        }
+        Err(ConfigError {
+            setting: "flow window".to_owned(),
+            value: format!("{} bytes", self.window_bytes),
+            allowed: format!("{least} bytes or more, which are {WINDOW_PACKETS_MIN} packets"),
+        })
+    }
+
+    /// Returns the flow window in packets of this size. Packets that grow later leave at least two.
+    fn window(&self, payload_bytes: NonZeroU32) -> Packets {
+        let packets = self.window_bytes / NonZeroU64::from(payload_bytes);
+        Packets(packets.max(WINDOW_PACKETS_MIN))
+    }
 }
 
 /// A DATA packet to build and send.
@@ -169,19 +198,27 @@ pub struct Sender {
 
 impl Sender {
     /// Creates a sender at the start of a channel.
-    pub fn new(now: Instant, config: SenderConfig, controller: Guarded) -> Self {
-        let packets = (config.window_bytes / u64::from(config.payload_bytes.max(1))).max(2);
+    ///
+    /// # Errors
+    /// If the flow window holds fewer than two full packets.
+    pub fn new(
+        now: Instant,
+        config: SenderConfig,
+        controller: Guarded,
+    ) -> Result<Self, ConfigError> {
+        config.check_window()?;
+        let payload_bytes = config.payload_bytes.get();
         let burst = controller.constants().burst;
         let is_driven_by_peer = config.reports.syn_interval.is_some();
         let has_headers = controller.header().is_some();
-        Self {
+        Ok(Self {
             stats: SenderStats::default(),
-            stream: Stream::new(config.payload_bytes),
+            stream: Stream::new(payload_bytes),
             ledger: Ledger::new(config.first_number),
             skips: Skips::none(),
-            window: FlowWindow::new(now, Packets(packets), config.block_limit),
+            window: FlowWindow::new(now, config.window(config.payload_bytes), config.block_limit),
             rules: config.reports.rules.sender.map(|new| new()),
-            rate: RateControl::new(now, controller, config.payload_bytes, is_driven_by_peer),
+            rate: RateControl::new(now, controller, payload_bytes, is_driven_by_peer),
             pace: Pace::new(now, burst),
             losses: Losses::new(now),
             silence: Silence::new(now, config.expiry),
@@ -189,7 +226,7 @@ impl Sender {
             control_packets: ControlPackets::new(now, has_headers),
             waits: Waits::default(),
             config,
-        }
+        })
     }
 
     /// Adds an RTT sample measured during the handshake.
@@ -246,14 +283,12 @@ impl Sender {
         self.stream.hold(is_held);
     }
 
-    /// Sets the payload size of packets sent from now on, at least one byte. Larger pieces are cut
-    /// again on retransmission.
-    pub fn set_payload_bytes(&mut self, bytes: u32) {
-        let bytes = bytes.max(1);
-        self.stream.set_payload_bytes(bytes);
-        self.rate.set_payload_bytes(bytes);
-        let packets = (self.config.window_bytes / u64::from(bytes)).max(2);
-        self.window.set_unacknowledged_max(Packets(packets));
+    /// Sets the payload size of packets sent from now on. Larger pieces are cut again on
+    /// retransmission. The flow window then holds at least two packets, whatever its bytes.
+    pub fn set_payload_bytes(&mut self, bytes: NonZeroU32) {
+        self.stream.set_payload_bytes(bytes.get());
+        self.rate.set_payload_bytes(bytes.get());
+        self.window.set_unacknowledged_max(self.config.window(bytes));
     }
 
     /// Returns how many blocks are completely acknowledged, which is also the number of the first

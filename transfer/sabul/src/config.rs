@@ -610,3 +610,54 @@ fn needed_rules(controller: &str, params: &[(String, String)]) -> Result<&'stati
     let controller = registry::find(controller)?.build(params, Bytes(1500))?;
     Ok(find_rules(controller.constants().rules)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of one setting: the least, the least minus one, and zero.
+    type Case = (&'static str, [u64; 3], fn(u64) -> Result<(), Error>);
+
+    fn block_size(bytes: u64) -> Result<(), Error> {
+        TransferOptions::default().block_size(Bytes(bytes)).channel_params().map(drop)
+    }
+
+    fn window(bytes: u64) -> Result<(), Error> {
+        TransferOptions::default().window(Bytes(bytes)).channel_params().map(drop)
+    }
+
+    fn rate_limit(bps: u64) -> Result<(), Error> {
+        TransferOptions::default().rate_limit(Rate(bps)).channel_params().map(drop)
+    }
+
+    fn connections(count: u64) -> Result<(), Error> {
+        let count = u8::try_from(count).expect("a small number");
+        TransferOptions::default().tcp_connections(count).carrier_plan(None, false).map(drop)
+    }
+
+    fn paths(count: u64) -> Result<(), Error> {
+        let paths = u8::try_from(count).expect("a small number");
+        check_params(&ChannelParams { paths, ..TransferOptions::default().channel_params()? })
+    }
+
+    #[test]
+    fn a_setting_below_its_least_value_is_an_error_with_its_name_and_value() {
+        let cases: [Case; 5] = [
+            ("block size", [4096, 4095, 0], block_size),
+            ("window", [1 << 20, (1 << 20) - 1, 0], window),
+            ("rate limit", [1, 0, 0], rate_limit),
+            ("TCP connections", [1, 0, 0], connections),
+            ("paths", [1, 0, 0], paths),
+        ];
+        for (setting, [least, below, zero], check) in cases {
+            check(least).unwrap_or_else(|error| panic!("{setting} {least}: {error}"));
+            for value in [below, zero] {
+                let Err(Error::Config(error)) = check(value) else {
+                    panic!("{setting} {value} is accepted");
+                };
+                assert_eq!(error.setting, setting);
+                assert!(error.value.starts_with(&value.to_string()), "{error}");
+            }
+        }
+    }
+}

@@ -3,8 +3,9 @@
 //! Sizes on the wire are those of the production formats, and each report is encoded and decoded.
 //! Payload bytes of blocks are not simulated.
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
-use sabul_cc::{Fault, Guarded, Policy};
+use sabul_cc::{ConfigError, Fault, Guarded, Policy};
 use sabul_channel::{
     Admission, Arrival, DataPacket, Expiry, IntervalSet, PeerError, Receiver, ReceiverConfig,
     Repeat, RepeatRtt, ReportRule, Sender, SenderConfig, Transmit, WaitReason, congestion_bytes,
@@ -57,6 +58,31 @@ pub(crate) struct SabulHost {
     headers: u32,
 }
 
+/// Returns the payload bytes of a full packet, and the flow window in bytes.
+///
+/// # Errors
+/// If a packet has no room for data, or the window holds fewer than two packets.
+pub(crate) fn sizes(
+    plan: &FlowPlan,
+    controller: &Guarded,
+) -> Result<(NonZeroU32, u64), ConfigError> {
+    let invalid = |key: &str, value: u64, least: u64| ConfigError {
+        setting: format!("{key} of flow {}", plan.id),
+        value: value.to_string(),
+        allowed: format!("{least} or more"),
+    };
+    let headers = u64::from(DATA_HEADERS) + congestion_bytes(controller) as u64;
+    let bytes = u64::from(plan.packet_bytes);
+    let payload = u32::try_from(bytes.saturating_sub(headers)).ok().and_then(NonZeroU32::new);
+    let payload = payload.ok_or_else(|| invalid("packet_bytes", bytes, headers + 1))?;
+    let window = match plan.window_packets {
+        Some(packets @ ..2) => return Err(invalid("window_packets", packets, 2)),
+        Some(packets) => packets.saturating_mul(payload.get().into()),
+        None => WINDOW_BYTES,
+    };
+    Ok((payload, window))
+}
+
 impl SabulHost {
     pub(crate) fn new(
         now: Instant,
@@ -67,14 +93,11 @@ impl SabulHost {
         random: &SeededRandom,
     ) -> Self {
         let (policy, reports) = rules(ends, &controller);
-        let congestion = u32::try_from(congestion_bytes(&controller)).unwrap_or(0);
-        let payload_bytes = plan.payload_bytes().saturating_sub(congestion).max(1);
-        let window_bytes = plan
-            .window_packets
-            .map_or(WINDOW_BYTES, |packets| packets.saturating_mul(payload_bytes.into()));
         let is_paced = ends.source_rate.is_some() || ends.sink_rate.is_some();
         let source = Source::new(now, ends.source_rate, bytes, is_paced);
         let sink = Sink::new(now, ends.sink_rate, source.block_bytes(), bytes);
+        let (payload_bytes, window_bytes) =
+            sizes(plan, &controller).expect("World::new checks the sizes");
         let sender = SenderConfig {
             policy,
             block_bytes: source.block_bytes(),
@@ -93,7 +116,8 @@ impl SabulHost {
         };
         let control =
             (policy == LossPolicy::Historical).then(|| Box::new(ControlConnection::new(now, plan)));
-        let mut sender = Sender::new(now, sender, controller);
+        let sender = Sender::new(now, sender, controller);
+        let mut sender = sender.expect("World::new checks the sizes");
         if ends.policy != Policy::default() {
             sender.set_policy(now, ends.policy);
         }
@@ -113,7 +137,7 @@ impl SabulHost {
             delivered: None,
             scratch: Vec::new(),
             machines: Machines::new(now, ends.machine, random),
-            headers: DATA_HEADERS + congestion,
+            headers: plan.packet_bytes - payload_bytes.get(),
         }
     }
 

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
+use std::num::NonZeroU32;
+
 use sabul_cc::ChannelRules;
 use sabul_channel::{
     Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, ReportRule, Sender,
@@ -24,13 +26,13 @@ fn sender(cc: &str, params: &[(&str, &str)], pieces: u32) -> Sender {
         policy,
         block_bytes: BLOCK_BYTES,
         window_bytes: 1 << 30,
-        payload_bytes: 1000,
+        payload_bytes: NonZeroU32::new(1000).unwrap(),
         block_limit: u32::MAX,
         first_number: PacketNumber(0),
         reports,
         expiry: Expiry::Adaptive,
     };
-    let mut sender = Sender::new(Instant::ZERO, config, controller);
+    let mut sender = Sender::new(Instant::ZERO, config, controller).unwrap();
     sender.seed_rtt(Span::from_millis(10));
     sender.push_block(pieces * 1000);
     sender
@@ -158,7 +160,7 @@ fn a_pass_continues_after_a_piece_that_had_to_be_split() {
     for ms in 0..3 {
         leave(&mut sender, ms * 1000);
     }
-    sender.set_payload_bytes(400);
+    sender.set_payload_bytes(NonZeroU32::new(400).unwrap());
     let mut sent = Vec::new();
     for ms in 3..14 {
         sent.extend(leave(&mut sender, ms * 1000).0);

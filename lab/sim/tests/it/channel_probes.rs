@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
+use std::num::NonZeroU32;
+
 use sabul_channel::{
     DataPacket, Expiry, Receiver, ReceiverConfig, ReportRule, Sender, SenderConfig, Transmit,
 };
@@ -23,13 +25,13 @@ fn sender(cc: &str) -> Sender {
         policy: LossPolicy::Current,
         block_bytes: 100_000,
         window_bytes: 1 << 30,
-        payload_bytes: 1408,
+        payload_bytes: NonZeroU32::new(1408).unwrap(),
         block_limit: 1000,
         first_number: PacketNumber(0),
         reports: ReportRule::of_policy(LossPolicy::Current),
         expiry: Expiry::Adaptive,
     };
-    let mut sender = Sender::new(at_ms(0), config, controller);
+    let mut sender = Sender::new(at_ms(0), config, controller).unwrap();
     sender.push_block(100_000);
     sender
 }

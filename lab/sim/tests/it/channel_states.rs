@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use std::fmt::Write as _;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use sabul_channel::{
@@ -78,13 +79,13 @@ impl Talk {
             policy,
             block_bytes: 100_000,
             window_bytes: 1 << 30,
-            payload_bytes: PIECE,
+            payload_bytes: NonZeroU32::new(PIECE).unwrap(),
             block_limit: 1,
             first_number: PacketNumber(0),
             reports,
             expiry: Expiry::Adaptive,
         };
-        let mut sender = Sender::new(Instant::ZERO, config, controller);
+        let mut sender = Sender::new(Instant::ZERO, config, controller).unwrap();
         sender.seed_rtt(Span::from_millis(10));
         let has_naks = cc == "fixed";
         Self { sender, policy, has_naks, now: 0, serial: 0, mark: 0, refused: false }

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use std::cmp::Reverse;
+use std::num::NonZeroU32;
 
 use sabul_channel::{
     Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, Repeat, RepeatRtt,
@@ -222,7 +223,7 @@ impl World {
             .is_some_and(|(at, _)| *at + PAYLOAD_LEARNT_AFTER <= self.now)
         {
             let payload = self.known_changes.pop().map_or(0, |(_, payload)| payload);
-            self.sender.set_payload_bytes(payload);
+            self.sender.set_payload_bytes(NonZeroU32::new(payload).unwrap());
             self.sender.check_invariants();
         }
     }
@@ -368,7 +369,7 @@ fn run(seed: u64, plan: &Plan) -> Outcome {
         policy: plan.policy,
         block_bytes: BLOCK_BYTES,
         window_bytes: 1 << 22,
-        payload_bytes: plan.payload,
+        payload_bytes: NonZeroU32::new(plan.payload).unwrap(),
         block_limit: 4,
         first_number: PacketNumber(0),
         reports: plan.reports,
@@ -387,7 +388,7 @@ fn run(seed: u64, plan: &Plan) -> Outcome {
         path_changes: changes.clone(),
         known_changes: changes,
         path_payload: plan.payload,
-        sender: Sender::new(Instant::ZERO, sender, controller),
+        sender: Sender::new(Instant::ZERO, sender, controller).unwrap(),
         receiver: Receiver::new(receiver),
         forward: Link::new(plan.forward.clone(), &rng.fork("forward")),
         back: Link::new(plan.back.clone(), &rng.fork("back")),

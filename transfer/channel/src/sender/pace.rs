@@ -46,8 +46,9 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(now: Instant, burst: Packets) -> Self {
-        let burst = burst.0.max(1);
+    /// Makes a pacer; a guarded controller has a burst of at least one packet.
+    pub(super) fn new(now: Instant, Packets(burst): Packets) -> Self {
+        debug_assert!(burst > 0, "the guard rejects a burst of 0 packets");
         Self {
             next: now,
             gap: Span::ZERO,

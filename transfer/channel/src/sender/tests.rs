@@ -19,6 +19,10 @@ mod limiters;
 
 const PAYLOAD: u32 = 1000;
 
+fn payload(bytes: u32) -> NonZeroU32 {
+    NonZeroU32::new(bytes).expect("a packet has data")
+}
+
 fn sender(policy: LossPolicy, params: &[(&str, &str)]) -> Sender {
     sender_under("fixed", policy, params)
 }
@@ -30,13 +34,43 @@ fn sender_under(name: &str, policy: LossPolicy, params: &[(&str, &str)]) -> Send
         policy,
         block_bytes: 10_000,
         window_bytes: 1 << 20,
-        payload_bytes: PAYLOAD,
+        payload_bytes: payload(PAYLOAD),
         block_limit: 100,
         first_number: PacketNumber(0),
         reports: ReportRule::of_policy(policy),
         expiry: Expiry::Adaptive,
     };
-    Sender::new(Instant::ZERO, config, controller)
+    Sender::new(Instant::ZERO, config, controller).unwrap()
+}
+
+#[test]
+fn a_flow_window_below_two_packets_is_an_error_at_the_start() {
+    let start = |window_bytes, payload_bytes| {
+        let config = SenderConfig {
+            window_bytes,
+            payload_bytes: payload(payload_bytes),
+            ..sender(LossPolicy::Current, &[]).config
+        };
+        let controller = registry::find("fixed").unwrap().build(&[], Bytes(1500)).unwrap();
+        Sender::new(Instant::ZERO, config, controller)
+    };
+    for payload_bytes in [1, PAYLOAD, 65_535] {
+        let least = 2 * u64::from(payload_bytes);
+        assert!(start(least, payload_bytes).is_ok(), "{payload_bytes}");
+        for window in [least - 1, 0] {
+            let error = start(window, payload_bytes).unwrap_err();
+            let words =
+                format!("flow window: '{window} bytes' is not allowed; use {least} bytes or more");
+            assert!(error.to_string().starts_with(&words), "{error}");
+        }
+    }
+    // The path search may find larger packets later.
+    let mut sender = start(2000, PAYLOAD).unwrap();
+    sender.set_payload_bytes(payload(1500));
+    for _ in 0..3 {
+        sender.push_block(1500);
+    }
+    assert_eq!(drain(&mut sender, at_ms(0)).len(), 2);
 }
 
 fn at_ms(ms: u64) -> Instant {
@@ -149,7 +183,7 @@ fn a_lost_piece_that_no_longer_fits_is_split_and_its_rest_renumbered() {
         sender.push_block(10_000);
         let first = ranges(&mut sender, at_ms(0));
         assert_eq!(first[..2], [(0, 0, 1000, false), (1, 1000, 1000, true)]);
-        sender.set_payload_bytes(400);
+        sender.set_payload_bytes(payload(400));
         sender.handle_feedback(at_ms(50), &nak(policy, &[(1, 1)])).unwrap();
         let again = [(1, 1000, 400, false), (12, 1400, 400, false), (13, 1800, 200, true)];
         assert_eq!(ranges(&mut sender, at_ms(50)), again, "{policy:?}");
@@ -166,7 +200,7 @@ fn a_block_is_kept_until_all_parts_split_from_its_pieces_are_sent() {
     let mut sender = sender(LossPolicy::Current, &[("window_packets", "1")]);
     sender.push_block(1000);
     drain(&mut sender, at_ms(0));
-    sender.set_payload_bytes(900);
+    sender.set_payload_bytes(payload(900));
     sender.handle_feedback(at_ms(50), &nak(LossPolicy::Current, &[(0, 0)])).unwrap();
     assert!(
         matches!(sender.poll(at_ms(50)), Polled::Ready(Transmit::Data(packet)) if packet.length == 900)
@@ -266,7 +300,7 @@ fn a_constant_rate_is_kept_when_the_packet_size_changes() {
     sender.push_block(10_000);
     assert_eq!(drain(&mut sender, at_ms(0)).len(), 1);
     let rate_before = rate(&sender);
-    sender.set_payload_bytes(2 * PAYLOAD + 72);
+    sender.set_payload_bytes(payload(2 * PAYLOAD + 72));
     assert_eq!(sender.packet_bytes(), Bytes(2 * before.0));
     assert_eq!(rate(&sender), rate_before, "before the controller hears of it");
     assert_eq!(drain(&mut sender, at_ms(0)).len(), 0, "the next in 2 ms");
@@ -500,13 +534,13 @@ fn sender_2002(expiry: Expiry, params: &[(&str, &str)]) -> Sender {
         policy: LossPolicy::Historical,
         block_bytes: 1 << 20,
         window_bytes: 1 << 24,
-        payload_bytes: 1500 - 44 - 28,
+        payload_bytes: payload(1500 - 44 - 28),
         block_limit: 100,
         first_number: PacketNumber(0),
         reports: ReportRule::sabul2002(controller.syn_interval()),
         expiry,
     };
-    Sender::new(Instant::ZERO, config, controller)
+    Sender::new(Instant::ZERO, config, controller).unwrap()
 }
 
 /// Sends this many packets, each when it is due; returns when the last left.

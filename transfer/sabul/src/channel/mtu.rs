@@ -7,6 +7,8 @@
 //! States:      searching → settled → (raise timer) searching; any → checking → settled, or fallen and searching below
 //!              the size that failed
 
+use std::num::NonZeroU32;
+
 use sabul_units::{Instant, Span};
 use sabul_wire::{DATA_OVERHEAD, MAX_CONGESTION_HEADER};
 
@@ -132,8 +134,9 @@ impl MtuSearch {
     }
 
     /// Payload bytes of a packet of the size in use.
-    pub(super) const fn payload(&self) -> u32 {
-        self.datagram - OVERHEAD - self.congestion_bytes
+    pub(super) const fn payload(&self) -> NonZeroU32 {
+        let bytes = self.datagram - OVERHEAD - self.congestion_bytes;
+        NonZeroU32::new(bytes).expect("a DATA packet has room for data at any allowed MTU")
     }
 
     /// Size of the IP packets in use.

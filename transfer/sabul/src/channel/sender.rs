@@ -294,7 +294,8 @@ impl SenderEndpoint {
             expiry: Expiry::Adaptive,
         };
         let clock = Clock::start();
-        let mut sender = Sender::new(clock.now(), config, controller);
+        let sender = Sender::new(clock.now(), config, controller);
+        let mut sender = sender.map_err(ChannelError::Config)?;
         if start.policy != Policy::default() {
             sender.set_policy(clock.now(), start.policy);
         }

@@ -36,7 +36,7 @@ fn settled_packet_numbers_are_removed() {
 fn the_flow_window_limits_bytes_with_any_payload_size() {
     let mut sender = sender(LossPolicy::Current, &[]);
     // 2^20 bytes in all.
-    sender.set_payload_bytes(4096);
+    sender.set_payload_bytes(payload(4096));
     sender.window.open_to(300);
     for _ in 0..300 {
         sender.push_block(4096);

@@ -28,7 +28,7 @@ impl Recorder {
     fn into_sender(self) -> Sender {
         let family = registry::Family::Rate;
         let controller = Guarded::around("recorder", family, Box::new(self));
-        Sender::new(Instant::ZERO, sender(LossPolicy::Current, &[]).config, controller)
+        Sender::new(Instant::ZERO, sender(LossPolicy::Current, &[]).config, controller).unwrap()
     }
 }
 
