@@ -272,7 +272,7 @@ fn only_the_right_introduce_lets_a_server_register() {
         // A ticket of nobody, and a server that introduces nobody.
         let unknown = Ticket::generate(vec![address], fingerprint).unwrap();
         let plain = Listener::bind(local()).await.unwrap();
-        for (ticket, part) in [(&unknown, "secret is wrong"), (plain.ticket(), "introduces nobody")]
+        for (ticket, part) in [(&unknown, "secret is wrong"), (plain.ticket(), "is no introducer")]
         {
             let via = Via::by_ticket(ticket, None).unwrap();
             let listener = Listener::bind(local().via(Some(via))).await.unwrap();
