@@ -23,17 +23,15 @@ mod values;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sabul::internal::ssh::Ports;
-use sabul::settings::MemoryBudget;
 use sabul_front::listen;
 use sabul_units::Rate;
 
 use crate::exit;
 pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
-pub(crate) use channel::{CarrierArg, ChannelArgs};
+pub(crate) use channel::{CarrierArg, ChannelArgs, SessionArgs};
 pub(crate) use control_socket::{PsArgs, SetArgs};
 pub(crate) use cp::{CopyArgs, CpArgs, PolicyArg, parse_chmod};
 pub(crate) use files::{
@@ -55,7 +53,7 @@ pub(crate) use rules::RulesArgs;
 use sabul_units::parse_bytes;
 pub(crate) use ssh::SshArgs;
 pub(crate) use sync::{ApplyArgs, SyncArgs, VerifyArgs};
-use values::{ControllerName, parse_memory, parse_param, parse_timeout};
+use values::{ControllerName, parse_param};
 
 /// Reliable, encrypted bulk transfer over UDP for long and fast paths.
 #[derive(Debug, Parser)]
@@ -181,6 +179,19 @@ pub(crate) enum Command {
 
 /// Address of a listener, and limits of a server.
 #[derive(Clone, Debug, Args)]
+#[command(
+    mut_arg("memory", |arg| help_of(
+        arg,
+        "Memory for all sessions in bytes, such as 1G",
+        "The default is a quarter of the available memory, at most 16 GiB.",
+    )),
+    mut_arg("timeout", |arg| arg.help("Disconnect a peer after this many silent seconds")),
+    mut_arg("events", |arg| help_of(
+        arg,
+        "Log events of the congestion controllers to this file",
+        "One line of JSON for each event. A file name that ends in .qlog or .sqlog selects the qlog format.",
+    )),
+)]
 pub(crate) struct ListenArgs {
     /// Address, port or both, for TCP and UDP.
     ///
@@ -201,20 +212,8 @@ pub(crate) struct ListenArgs {
     /// Exit after one session, with the exit code of that session.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Memory for all sessions in bytes, such as 1G.
-    ///
-    /// The default is a quarter of the available memory, at most 16 GiB.
-    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
-    pub(crate) memory: Option<MemoryBudget>,
-    /// Disconnect a peer after this many silent seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
-    pub(crate) timeout: Duration,
-    /// Log events of the congestion controllers to this file.
-    ///
-    /// One line of JSON for each event. A file name that ends in .qlog or .sqlog selects the qlog
-    /// format.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) events: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
     /// Limit the sending rate of each transfer, in bit/s, such as 500M.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
@@ -233,6 +232,11 @@ pub(crate) struct ListenArgs {
     /// kernels support only a part of this.
     #[arg(long)]
     pub(crate) no_sandbox: bool,
+}
+
+/// Replaces the help of a flag that client and server share.
+fn help_of(arg: clap::Arg, short: &'static str, more: &str) -> clap::Arg {
+    arg.help(short).long_help(format!("{short}.\n\n{more}"))
 }
 
 /// Controllers that clients may choose for data that the server sends.
@@ -605,6 +609,9 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::values::parse_timeout;
     use super::*;
 
     #[test]

@@ -156,7 +156,7 @@ pub(crate) async fn trusted(
                      FINGERPRINT', as 'sabul key fingerprint' prints it there, or with --accept-new"
                 )));
             }
-            let found = sabul::keys::fingerprint_at(address, args.timeout).await?;
+            let found = sabul::keys::fingerprint_at(address, args.session.timeout).await?;
             hosts.trust(address, found).map_err(of_file)?;
             output::note(format_args!("{address} is trusted from now on, with the key {found}"));
             found

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sabul::internal::Host;
 use sabul::internal::ssh::{self, Dialled, Order};
-use sabul::settings::PathMemory;
+use sabul::settings::{PathMemory, Timeouts};
 use sabul::{ConnectConfig, Listener, ListenerConfig, Service, Session, Ticket, TransferOptions};
 use sabul_units::Bytes;
 
@@ -70,7 +70,7 @@ impl ChannelArgs {
 
     /// Creates the event log of `--events`, if given.
     pub(crate) fn event_file(&self) -> Result<Option<EventFile>, CliError> {
-        self.events.as_deref().map(EventFile::create).transpose()
+        self.session.event_file()
     }
 
     /// Returns the ssh account of a host without a ticket or key; `None` if `host` is a listener.
@@ -144,18 +144,16 @@ impl ChannelArgs {
                 let _ = session.serve(&service).await;
             }
         });
-        let config = ConnectConfig::default().memory(self.connect_config(None).memory);
+        let config = ConnectConfig::default().memory(self.session.memory());
         Ok(sabul::connect(&ticket, config).await?)
     }
 
     fn connect_config(&self, events: Option<&EventFile>) -> ConnectConfig {
-        let memory = self.memory.clone().unwrap_or_default();
-        let timeouts = sabul::settings::Timeouts::default().with_silence(self.timeout);
         let events = events.map(EventFile::sink);
         let paths = if self.fresh { PathMemory::default() } else { paths::memory() };
         ConnectConfig::default()
-            .memory(memory)
-            .timeouts(timeouts)
+            .memory(self.session.memory())
+            .timeouts(Timeouts::default().with_silence(self.session.timeout))
             .events(events)
             .paths(paths)
             .bind(self.bind.clone())

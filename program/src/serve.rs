@@ -258,9 +258,9 @@ fn prepare(
     }
     let mut config = ListenerConfig::new(args.listen);
     config.advertise.clone_from(&args.advertise);
-    config.memory = args.memory.clone().unwrap_or_default();
-    config.timeouts = config.timeouts.with_silence(args.timeout);
-    let events = args.events.as_deref().map(EventFile::create).transpose()?;
+    config.memory = args.session.memory();
+    config.timeouts = config.timeouts.with_silence(args.session.timeout);
+    let events = args.session.event_file()?;
     config.events = events.as_ref().map(EventFile::sink);
     config.paths = paths::memory();
     // Links are full duplex, so each direction has its own limit. Limits also exist without a rate,

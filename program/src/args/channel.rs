@@ -8,6 +8,8 @@ use clap::{Args, ValueEnum};
 use sabul::settings::{Carrier, MemoryBudget};
 
 use super::values::{ControllerName, parse_memory, parse_param, parse_timeout};
+use crate::error::CliError;
+use crate::events::EventFile;
 
 /// Carrier of the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -32,6 +34,37 @@ impl CarrierArg {
             Self::Tcp => Carrier::Tcp,
             Self::Ssh => Carrier::Ssh,
         }
+    }
+}
+
+/// Memory, timeout and event log of sessions, with the help of a client.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SessionArgs {
+    /// Memory for buffered data in bytes, such as 512M.
+    ///
+    /// The default is a quarter of the available memory, at most 16 GiB.
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
+    memory: Option<MemoryBudget>,
+    /// Abort if the peer is silent for this many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
+    pub(crate) timeout: Duration,
+    /// Log events of the congestion controller to this file.
+    ///
+    /// One line of JSON for each event of this side's controller. A file name that ends in .qlog or
+    /// .sqlog selects the qlog format.
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+}
+
+impl SessionArgs {
+    /// Returns the memory budget.
+    pub(crate) fn memory(&self) -> MemoryBudget {
+        self.memory.clone().unwrap_or_default()
+    }
+
+    /// Creates the event log, if its file is given.
+    pub(crate) fn event_file(&self) -> Result<Option<EventFile>, CliError> {
+        self.events.as_deref().map(EventFile::create).transpose()
     }
 }
 
@@ -88,20 +121,8 @@ pub(crate) struct ChannelArgs {
     /// Separated by commas. With one address, all traffic leaves from this address.
     #[arg(long, value_name = "ADDR,..", value_delimiter = ',')]
     pub(crate) bind: Vec<IpAddr>,
-    /// Memory for buffered data in bytes, such as 512M.
-    ///
-    /// The default is a quarter of the available memory, at most 16 GiB.
-    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
-    pub(crate) memory: Option<MemoryBudget>,
-    /// Abort if the peer is silent for this many seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
-    pub(crate) timeout: Duration,
-    /// Log events of the congestion controller to this file.
-    ///
-    /// One line of JSON for each event of this side's controller. A file name that ends in .qlog or
-    /// .sqlog selects the qlog format.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) events: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
     /// Ignore the rate and RTT that earlier transfers measured on this path.
     #[arg(long)]
     pub(crate) fresh: bool,
