@@ -31,7 +31,7 @@ pub fn ack_interval(rtt_min: Span) -> Span {
 pub struct SendLimits {
     /// Least time between the starts of DATA packets; [`Gap::NONE`] turns pacing off.
     pub gap: Gap,
-    /// Most DATA packets unacknowledged at once; `None` leaves the bound to the flow window.
+    /// Most DATA packets in flight (with sequence numbers: unacknowledged); `None` leaves the bound to the flow window.
     pub window: Option<Packets>,
     /// No DATA packet leaves before this time (SABUL's freeze).
     pub hold_until: Option<Instant>,

@@ -381,19 +381,7 @@ impl fmt::Display for Error {
                 waited,
                 relay,
             } => {
-                let cause = match (has_own_address, own_is_symmetric, peer_is_symmetric) {
-                    (false, ..) => "no UDP packet came back from the introducer to this end",
-                    (_, Some(true), Some(true)) => {
-                        "both NATs use another port for each destination (symmetric)"
-                    }
-                    (_, Some(true), _) => {
-                        "the NAT of this end uses another port for each destination (symmetric)"
-                    }
-                    (_, _, Some(true)) => {
-                        "the NAT of the server uses another port for each destination (symmetric)"
-                    }
-                    _ => "a NAT or a firewall drops the packets",
-                };
+                let cause = blocked_by(*has_own_address, *own_is_symmetric, *peer_is_symmetric);
                 write!(
                     f,
                     "no UDP packet passed the NATs of the two ends within {:.1} s: {cause}; forward a UDP and \
@@ -414,6 +402,27 @@ impl fmt::Display for Error {
             Self::Udp(error) => error.fmt(f),
             Self::Io { action, source } => write!(f, "cannot {action}: {}", os_text(source)),
         }
+    }
+}
+
+/// Returns the probable cause why no UDP packet passes two NATs, from the fields of [`Error::NatBlocked`].
+const fn blocked_by(
+    has_own_address: bool,
+    own_is_symmetric: Option<bool>,
+    peer_is_symmetric: Option<bool>,
+) -> &'static str {
+    match (has_own_address, own_is_symmetric, peer_is_symmetric) {
+        (false, ..) => "no UDP packet came back from the introducer to this end",
+        (_, Some(true), Some(true)) => {
+            "both NATs use another port for each destination (symmetric)"
+        }
+        (_, Some(true), _) => {
+            "the NAT of this end uses another port for each destination (symmetric)"
+        }
+        (_, _, Some(true)) => {
+            "the NAT of the server uses another port for each destination (symmetric)"
+        }
+        _ => "a NAT or a firewall drops the packets",
     }
 }
 

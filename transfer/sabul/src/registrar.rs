@@ -154,13 +154,9 @@ impl Registrar {
         };
         let (mut connection, peer) = timeout(TIMEOUT, dialling).await.map_err(|_| silent())??;
         connection.watch_over(self.timeouts);
-        let credential = match &self.via.login {
-            Login::Ticket(ticket) => Credential::Secret(ticket.secret()),
-            Login::Keys(identities) => Credential::Keys(identities),
-        };
         let register = Message::Register { version: CONTROL_VERSION, name: self.name };
         connection.write(&register).await.map_err(broken)?;
-        let greeting = first_message(&mut connection, address, &credential).await?;
+        let greeting = first_message(&mut connection, address, &self.credential()).await?;
         let exchange = async {
             connection.write(&greeting).await?;
             connection.read_at_most(MAX_SMALL).await
@@ -191,6 +187,13 @@ impl Registrar {
                     next_at = Instant::now() + if is_first { QUESTION_GAP } else { REFRESH };
                 }
             }
+        }
+    }
+
+    fn credential(&self) -> Credential<'_> {
+        match &self.via.login {
+            Login::Ticket(ticket) => Credential::Secret(ticket.secret()),
+            Login::Keys(identities) => Credential::Keys(identities),
         }
     }
 

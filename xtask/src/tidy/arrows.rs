@@ -159,7 +159,7 @@ pub(crate) fn check_arrows(crates: &[Crate]) -> Vec<Finding> {
 const COMMAND_LINE: &[&str] = &["clap", "clap_complete", "clap_mangen"];
 
 /// Crates that may have exit codes; all other crates are libraries and never end the process.
-const WITH_EXIT: &[&str] = &["program/", "fuzz/targets/"];
+const WITH_EXIT: &[&str] = &["program/", "fuzz/"];
 
 /// No crate below the program parses a command line or has exit codes.
 pub(crate) fn check_front(crates: &[Crate], files: &[File]) -> Vec<Finding> {

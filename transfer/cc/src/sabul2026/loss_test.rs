@@ -66,7 +66,7 @@ impl Sabul2026 {
                 self.on_congestion(epoch, false, cx);
             }
             Verdict::Open => {}
-            Verdict::Chance => {
+            Verdict::Random => {
                 cx.log_reason(Reason::Own("losses-stay"));
                 self.enter(State::Cruise);
                 if self.losses.is_proven() {

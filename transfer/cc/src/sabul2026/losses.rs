@@ -50,7 +50,7 @@ const FULL_WEIGHT: f64 = 0.25;
 /// Meaning of an epoch's losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// Chance explains the losses, or now includes them.
+    /// Random loss explains the losses, or now includes them.
     Random,
     /// A queue overflowed, or a policer without a queue dropped the excess.
     Congestion,
@@ -64,7 +64,7 @@ pub(super) enum Verdict {
     /// Too few packets so far.
     Open,
     /// Losses stay: random.
-    Chance,
+    Random,
     /// Losses fall at the lower rate: congestion.
     Ours,
 }
@@ -252,7 +252,7 @@ impl Losses {
         if is_small || excess > expected / 2.0 {
             self.random_loss =
                 (counts.lost / counts.packets.max(1.0)).clamp(self.random_loss, RANDOM_LOSS_MAX);
-            return Verdict::Chance;
+            return Verdict::Random;
         }
         (self.began, self.is_proven) = (None, false);
         Verdict::Ours
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_test_with_unchanged_loss_means_random_and_with_less_loss_congestion() {
-        for (rest, verdict, random_loss) in [(0.1, Verdict::Chance, 0.1), (0.0, Verdict::Ours, 0.0)]
+        for (rest, verdict, random_loss) in [(0.1, Verdict::Random, 0.1), (0.0, Verdict::Ours, 0.0)]
         {
             let mut losses = Losses::new();
             losses.start_test(NOW);

@@ -265,17 +265,21 @@ fn check_rules(
     })
 }
 
+fn check_mtu(limit: Option<u32>) -> Result<(), ConfigError> {
+    limit.filter(|limit| *limit < MTU_MIN).map_or(Ok(()), |limit| {
+        Err(ConfigError {
+            setting: "mtu".to_owned(),
+            value: limit.to_string(),
+            allowed: format!("{MTU_MIN} bytes or more"),
+        })
+    })
+}
+
 impl SenderEndpoint {
     pub(super) fn new(start: ChannelStart, shared: Arc<Shared>) -> Result<Self, ChannelError> {
         let params = &start.params;
         let is_ipv6 = start.socket.local_addr().is_ipv6();
-        if let Some(limit) = params.mtu_max.filter(|limit| *limit < MTU_MIN) {
-            return Err(ChannelError::Config(ConfigError {
-                setting: "mtu".to_owned(),
-                value: limit.to_string(),
-                allowed: format!("{MTU_MIN} bytes or more"),
-            }));
-        }
+        check_mtu(params.mtu_max).map_err(ChannelError::Config)?;
         let mut mtu = MtuSearch::new(is_ipv6, start.socket.path_mtu(), params.mtu_max);
         let controller = controller(params, mtu.packet()).map_err(ChannelError::Config)?;
         let controller = controller.seeded(SeededRandom::new(start.socket.random().next_u64()));
