@@ -157,7 +157,7 @@ def copy(number, kind, draw, work):
         row |= {"code": client.returncode, "right": is_same, "stall_s": round(growth.longest, 2), "seconds": round(time.monotonic() - begin, 2)}
         row["ok"] = is_same and growth.longest <= STALL_MAX_S
         if not row["ok"]:
-            row["said"] = Path(f"{work}/cp.err").read_text().splitlines()[-6:] + [result[-200:]]
+            row["messages"] = Path(f"{work}/cp.err").read_text().splitlines()[-6:] + [result[-200:]]
     finally:
         pass_all()
         for process in (client, server):

@@ -57,7 +57,7 @@ end_throttle() {
     for ns in "$near" "$far"; do ip netns exec "$ns" nft delete table inet throttle 2>/dev/null || true; done
 }
 
-# Starts a copy in the direction $1 (up or down), and writes each message about carriers with its time to $work/said.
+# Starts a copy in the direction $1 (up or down), and writes each message about carriers with its time to $work/carriers.
 start_copy() {
     rm -rf "$work/root" "$work/out" "$work/ticket" && mkdir "$work/root" "$work/out"
     local from=("$work/file" "sabul:///")
@@ -69,7 +69,7 @@ start_copy() {
         --ticket-file "$work/ticket" --once >"$work/serve.out" 2>"$work/serve.err" &
     server_pid=$!
     until [ -s "$work/ticket" ]; do sleep 0.05; done
-    : >"$work/said"
+    : >"$work/carriers"
     began=$(now)
     ip netns exec "$near" timeout 170 "$sabul" cp -vv --fresh --json "${from[@]}" --ticket "$work/ticket" \
         2> >(tee "$work/cp.err" | while read -r line; do
@@ -77,14 +77,14 @@ start_copy() {
             *"TLS connections carry the data"*) echo "$(now) tcp" ;;
             *"UDP carries the data again"*) echo "$(now) udp" ;;
             esac
-        done >"$work/said") >"$work/cp.out" &
+        done >"$work/carriers") >"$work/cp.out" &
     copy_pid=$!
 }
 
 now() { local t=$EPOCHREALTIME; echo $((${t%.*} * 1000 + 10#${t#*.} / 1000)); }
 
 # Milliseconds from $1 to the first change to $2 after it; empty without a change.
-change_after() { awk -v from="$1" -v to="$2" '$1 >= from && $2 == to { print $1 - from; exit }' "$work/said"; }
+change_after() { awk -v from="$1" -v to="$2" '$1 >= from && $2 == to { print $1 - from; exit }' "$work/carriers"; }
 
 # Waits for the end of the copy, and checks the bytes.
 end_copy() {
@@ -138,7 +138,7 @@ whole_path() {
     tcp=$(change_after "$cut" tcp)
     udp=$(change_after "$cut" udp)
     local changes
-    changes=$(grep -c tcp "$work/said" || true)
+    changes=$(grep -c tcp "$work/carriers" || true)
     set_rate 100mbit 50ms
     end_copy "$1" "$name" || return 0
     echo "{\"part\": \"path\", \"way\": \"$1\", \"tcp_after_ms\": ${tcp:-null}, \"udp_after_ms\": ${udp:-null}, \"trials\": $changes, \"ms\": $(($(now) - began)), $(carrier)}"

@@ -653,7 +653,7 @@ fn progress_is_reported_at_intervals_and_at_the_end() {
     assert_eq!(reported(950, &mut receiver), [], "not yet");
     receiver.on_block(builder.last().block()).unwrap();
     assert_eq!(reported(951, &mut receiver), [(5, 1, 951_000)], "the end does not wait");
-    assert_eq!(reported(2000, &mut receiver), [], "and is told once");
+    assert_eq!(reported(2000, &mut receiver), [], "and is reported once");
 }
 
 #[test]

@@ -157,60 +157,60 @@ fn closed() -> ChannelError {
     ChannelError::Tcp(io::Error::from(io::ErrorKind::UnexpectedEof))
 }
 
-/// Connections of a transfer, by index.
+/// States of the connections of a transfer, by index.
 #[derive(Debug)]
-struct Lines(Mutex<Vec<Line>>);
+struct ConnectionStates(Mutex<Vec<ConnectionState>>);
 
 #[derive(Debug)]
-struct Line {
+struct ConnectionState {
     /// Time of the last bytes from the peer.
     last_received: Instant,
     is_open: bool,
 }
 
-impl Lines {
+impl ConnectionStates {
     fn new(count: usize) -> Self {
-        let line = || Line { last_received: Instant::now(), is_open: true };
-        Self(Mutex::new((0..count).map(|_| line()).collect()))
+        let open = || ConnectionState { last_received: Instant::now(), is_open: true };
+        Self(Mutex::new((0..count).map(|_| open()).collect()))
     }
 
     fn note(&self, index: usize) {
-        if let Some(line) = lock(&self.0).get_mut(index) {
-            line.last_received = Instant::now();
+        if let Some(state) = lock(&self.0).get_mut(index) {
+            state.last_received = Instant::now();
         }
     }
 
     fn is_open(&self, index: usize) -> bool {
-        lock(&self.0).get(index).is_some_and(|line| line.is_open)
+        lock(&self.0).get(index).is_some_and(|state| state.is_open)
     }
 
     /// Closes a connection unless no other one is open. Returns whether the connection is closed.
     fn close(&self, index: usize) -> bool {
-        let mut lines = lock(&self.0);
-        let others = lines.iter().enumerate().filter(|(at, line)| *at != index && line.is_open);
+        let mut states = lock(&self.0);
+        let others = states.iter().enumerate().filter(|(at, state)| *at != index && state.is_open);
         if others.count() == 0 {
             return false;
         }
-        if let Some(line) = lines.get_mut(index) {
-            line.is_open = false;
+        if let Some(state) = states.get_mut(index) {
+            state.is_open = false;
         }
         true
     }
 
-    /// Whether there are numbers of all open connections among these.
+    /// Whether these indices include all open connections.
     fn all_open_in(&self, indices: &[usize]) -> bool {
-        let lines = lock(&self.0);
-        let mut open = lines.iter().enumerate().filter(|(_, line)| line.is_open);
+        let states = lock(&self.0);
+        let mut open = states.iter().enumerate().filter(|(_, state)| state.is_open);
         open.all(|(index, _)| indices.contains(&index))
     }
 
     /// Returns an open connection that is silent although another one is not.
     fn stalled(&self) -> Option<usize> {
-        let lines = lock(&self.0);
-        let silence = |line: &Line| line.last_received.elapsed();
-        let open = || lines.iter().enumerate().filter(|(_, line)| line.is_open);
-        let has_traffic = open().any(|(_, line)| silence(line) < CONNECTION_SILENCE / 2);
-        let mut silent = open().filter(|(_, line)| silence(line) > CONNECTION_SILENCE);
+        let states = lock(&self.0);
+        let silence = |state: &ConnectionState| state.last_received.elapsed();
+        let open = || states.iter().enumerate().filter(|(_, state)| state.is_open);
+        let has_traffic = open().any(|(_, state)| silence(state) < CONNECTION_SILENCE / 2);
+        let mut silent = open().filter(|(_, state)| silence(state) > CONNECTION_SILENCE);
         silent.next().map(|(index, _)| index).filter(|_| has_traffic)
     }
 }
@@ -240,7 +240,7 @@ impl Tasks {
 
 /// One end of the connections.
 trait End {
-    fn lines(&self) -> &Lines;
+    fn states(&self) -> &ConnectionStates;
     /// Applies settings and publishes statistics, at intervals and after each wake-up.
     fn tick(&self) -> Result<Progress, ChannelError>;
     /// Moves the blocks of a closed connection to the others.
@@ -261,7 +261,7 @@ async fn run(
     let mut failure: Option<(ChannelError, Instant)> = None;
     // Returns false if no other connection is open.
     let close = |tasks: &Tasks, index: usize, why: &str| {
-        let (was_open, is_closed) = (end.lines().is_open(index), end.lines().close(index));
+        let (was_open, is_closed) = (end.states().is_open(index), end.states().close(index));
         if is_closed && was_open {
             tasks.end(index);
             end.closed(index);
@@ -278,7 +278,7 @@ async fn run(
         for index in end.abandoned() {
             close(&tasks, index, "its block arrives on another connection");
         }
-        if let Some(index) = end.lines().stalled() {
+        if let Some(index) = end.states().stalled() {
             close(&tasks, index, "no answer");
         }
         let progress = end.tick()?;

@@ -13,8 +13,8 @@ use super::super::link::Clock;
 use super::super::room::Room;
 use super::super::shared::{ChannelError, ChannelStats, Deliver, Shared};
 use super::{
-    Ack, END, End, HEADER, KEEPALIVE_INTERVAL, Lines, Progress, RECEIVED_INTERVAL, Tasks, TcpStart,
-    closed, pair, run, silent,
+    Ack, ConnectionStates, END, End, HEADER, KEEPALIVE_INTERVAL, Progress, RECEIVED_INTERVAL,
+    Tasks, TcpStart, closed, pair, run, silent,
 };
 use crate::connection::Connection;
 use crate::lock::lock;
@@ -51,7 +51,7 @@ struct Intake {
     carrier: &'static str,
     reason: &'static str,
     silence: Duration,
-    lines: Lines,
+    connections: ConnectionStates,
     /// `None` once another carrier has taken over.
     state: Mutex<Option<IntakeState>>,
     acks: watch::Sender<Ack>,
@@ -76,7 +76,7 @@ pub(in super::super) async fn receive(
         carrier: start.carrier,
         reason: start.reason,
         silence: start.silence,
-        lines: Lines::new(start.connections.len()),
+        connections: ConnectionStates::new(start.connections.len()),
         state: Mutex::new(Some(IntakeState {
             next,
             delivered,
@@ -176,8 +176,8 @@ async fn skip(
 }
 
 impl End for Intake {
-    fn lines(&self) -> &Lines {
-        &self.lines
+    fn states(&self) -> &ConnectionStates {
+        &self.connections
     }
 
     fn tick(&self) -> Result<Progress, ChannelError> {
@@ -200,7 +200,7 @@ impl Intake {
 
     /// Notes that bytes of a block, or a header, have arrived.
     fn note_received(&self, index: usize, bytes: usize) {
-        self.lines.note(index);
+        self.connections.note(index);
         if let Some(state) = self.lock().as_mut() {
             state.last_received = self.clock.now();
             state.received += bytes as u64;

@@ -12,8 +12,8 @@ use super::super::handover::DriverEnd;
 use super::super::link::Clock;
 use super::super::shared::{ChannelError, ChannelStats, Shared};
 use super::{
-    ACK, Ack, END, End, KEEPALIVE_INTERVAL, Lines, Progress, Tasks, TcpStart, header, run, silent,
-    with_headers,
+    ACK, Ack, ConnectionStates, END, End, KEEPALIVE_INTERVAL, Progress, Tasks, TcpStart, header,
+    run, silent, with_headers,
 };
 use crate::ceiling::Member;
 use crate::connection::Connection;
@@ -126,7 +126,7 @@ struct Flow {
     silence: Duration,
     rtt_ms: f64,
     block_bytes: u32,
-    lines: Lines,
+    connections: ConnectionStates,
     state: Mutex<FlowState>,
 }
 
@@ -143,7 +143,7 @@ pub(in super::super) async fn send(
         reason: start.reason,
         silence: start.silence,
         block_bytes: start.block_bytes,
-        lines: Lines::new(start.connections.len()),
+        connections: ConnectionStates::new(start.connections.len()),
         rtt_ms: start.rtt.map_or(0.0, |rtt| rtt.as_millis_f64()),
         state: Mutex::new(FlowState {
             acknowledged: taken,
@@ -227,7 +227,7 @@ async fn read_acks(
     let mut bytes = [0; ACK];
     loop {
         connection.read_exact(&mut bytes).await.map_err(ChannelError::Tcp)?;
-        flow.lines.note(index);
+        flow.connections.note(index);
         flow.acknowledge(Ack::decode(bytes))?;
     }
 }
@@ -246,8 +246,8 @@ impl FlowState {
 }
 
 impl End for Flow {
-    fn lines(&self) -> &Lines {
-        &self.lines
+    fn states(&self) -> &ConnectionStates {
+        &self.connections
     }
 
     fn tick(&self) -> Result<Progress, ChannelError> {
@@ -288,7 +288,9 @@ impl Flow {
     fn take_next(&self, index: usize) -> Result<Option<Next>, ChannelError> {
         let (limit, again, has_ended) = {
             let mut flow = self.lock();
-            (flow.limit, flow.take_again(index), flow.ends_sent.contains(&index))
+            // A connection that is closed meanwhile would lose the block: its blocks have been moved already.
+            let again = if self.connections.is_open(index) { flow.take_again(index) } else { None };
+            (flow.limit, again, flow.ends_sent.contains(&index))
         };
         let mut state = self.shared.lock();
         if state.is_stopped {
@@ -324,7 +326,7 @@ impl Flow {
         let mut flow = self.lock();
         let sent = Sent { block: Arc::clone(&block), connection: index };
         flow.sent_blocks.insert(number, sent);
-        if !self.lines.is_open(index) {
+        if !self.connections.is_open(index) {
             flow.again.push_back(number);
         }
         Ok(Some(Next::Block(number, block)))
@@ -421,6 +423,8 @@ impl Flow {
     /// Returns the blocks that the receiver does not have to the queue, if the receiver has closed the connections.
     fn abandon(&self) -> Result<(), ChannelError> {
         let Some(next) = self.shared.lock().resume_at.take() else { return Ok(()) };
+        // An earlier carrier may have delivered blocks that wait in the queue.
+        self.skip_to(next)?;
         let mut flow = self.lock();
         flow.acknowledged = flow.acknowledged.max(next);
         self.release(flow);
@@ -495,7 +499,7 @@ impl Flow {
         let is_complete = is_finished && !has_blocks && flow.sent_blocks.is_empty();
         let progress = match () {
             () if is_abandoned => Progress::Abandoned,
-            () if self.lines.all_open_in(&flow.ends_sent) => Progress::Drained,
+            () if self.connections.all_open_in(&flow.ends_sent) => Progress::Drained,
             () if is_complete && flow.acknowledged == taken => Progress::Complete,
             () => Progress::Running,
         };
