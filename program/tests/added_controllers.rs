@@ -300,7 +300,7 @@ fn an_upload_needs_the_controller_locally_and_a_download_remotely() {
     expect_code(&down, 2);
     let text = stderr(&down);
     assert!(text.contains("the end that sends needs the controller"), "{text}");
-    assert!(text.contains("'sturdy'") && text.contains("sabul cc list"), "{text}");
+    assert!(text.contains("'sturdy'") && text.contains("use one of: sabul2026"), "{text}");
 }
 
 fn a_fault_ends_a_transfer() {
