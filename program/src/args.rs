@@ -14,6 +14,7 @@ mod keys;
 mod lab;
 mod model;
 mod receipt;
+mod replicate;
 mod router;
 mod rules;
 mod ssh;
@@ -48,6 +49,7 @@ pub(crate) use lab::{
 };
 pub(crate) use model::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
 pub(crate) use receipt::ReceiptArgs;
+pub(crate) use replicate::{ReplicateArgs, ReplicateCommand, ReplicateStatusArgs};
 pub(crate) use router::RouterArgs;
 pub(crate) use rules::RulesArgs;
 use sabul_units::parse_bytes;
@@ -101,6 +103,10 @@ pub(crate) enum Command {
     Sync(SyncArgs),
     /// Carry out a plan of `sabul sync -n --plan`
     Apply(ApplyArgs),
+    /// Keep copies of a directory on several machines in step
+    ///
+    /// Copies only what differs. Changes of others at a replica are kept under another name.
+    Replicate(ReplicateArgs),
     /// Compare two directories by content, without copying
     Verify(VerifyArgs),
     /// List directories on another machine

@@ -118,6 +118,10 @@ fn run(command: Command) -> Result<u8, CliError> {
             let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
             block_on_at(level, cp::apply(args))
         }
+        Command::Replicate(args) => {
+            let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
+            block_on_at(level, cp::replicate(args))
+        }
         Command::Verify(args) => block_on(cp::verify(args)),
         Command::Ls(args) => block_on(files::ls(args)),
         Command::Stat(args) => block_on(files::stat(args)),

@@ -8,7 +8,7 @@ use sabul_front::lines::LineBuilder;
 use sabul_front::progress_line::{MinimumRate, ProgressLine};
 use tokio::time::MissedTickBehavior;
 
-use crate::cp::Recorder;
+use crate::cp::report::Recorder;
 use crate::interrupt::Interrupt;
 use crate::{json, output};
 

@@ -80,8 +80,8 @@ impl AsMut<CopyArgs> for CpArgs {
     }
 }
 
-/// Arguments of copies, shared by `sabul cp` and `sabul sync`.
-#[derive(Debug, Args)]
+/// Arguments of copies, shared by `sabul cp`, `sabul sync` and `sabul replicate`.
+#[derive(Clone, Debug, Args)]
 pub(crate) struct CopyArgs {
     /// Sources, then the destination; one side is remote, or both.
     ///
@@ -257,7 +257,7 @@ pub(crate) fn parse_chmod(text: &str) -> Result<Chmod, String> {
     Chmod::parse(text, umask.bits())
 }
 
-fn parse_retry_time(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_retry_time(text: &str) -> Result<Duration, String> {
     let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
     let (number, unit) = units
         .into_iter()

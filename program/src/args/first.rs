@@ -10,12 +10,19 @@ const EXAMPLES: &str =
   sabul cp -r host:data .    copy a directory back
   sabul demo                 compare with TCP over an emulated path";
 
+/// Group of the commands about the program itself, and their line.
+const PROGRAM: &str = "Program";
+const PROGRAM_LINE: &str = "JSON Schemas, shell completions, manual pages";
+
 /// All commands in groups.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Copying", &["cp", "sync", "apply", "verify", "ls", "stat", "cat", "mv", "rm", "mkdir"]),
+    (
+        "Copying",
+        &["cp", "sync", "apply", "replicate", "verify", "ls", "stat", "cat", "mv", "rm", "mkdir"],
+    ),
     ("Servers", &["serve", "key", "ticket", "ps", "set", "perf"]),
     ("Laboratory", &["demo", "sim", "lab", "card", "router", "reproduce", "cc", "model"]),
-    ("Program", &["schema", "completion", "man", "help"]),
+    (PROGRAM, &["schema", "completion", "man", "help"]),
 ];
 
 /// Returns the examples of the program's help.
@@ -42,6 +49,10 @@ pub(super) fn template(command: &Command) -> String {
         None => "Print help for a command".to_owned(),
     };
     let groups = GROUPS.map(|(name, commands)| {
+        // Commands about the program itself have one line.
+        if name == PROGRAM {
+            return format!("{name}:\n  {:<24} {PROGRAM_LINE}\n", commands.join(", "));
+        }
         let lines = commands.iter().map(|command| format!("  {command:<11} {}\n", about(command)));
         format!("{name}:\n{}", lines.collect::<String>())
     });

@@ -72,6 +72,33 @@ pub(crate) struct SyncArgs {
     pub(crate) copy: CopyArgs,
 }
 
+impl SyncArgs {
+    /// Arguments of a pass of `sabul replicate`.
+    pub(crate) const fn of_replica(
+        copy: CopyArgs,
+        delete: bool,
+        delete_limit: Option<u64>,
+    ) -> Self {
+        Self {
+            delete,
+            delete_limit,
+            trash: None,
+            update: false,
+            size_only: false,
+            existing: false,
+            ignore_existing: false,
+            modify_window: 0,
+            files_from: None,
+            from0: false,
+            names: None,
+            itemize_changes: false,
+            whole_file: false,
+            plan: None,
+            copy,
+        }
+    }
+}
+
 impl AsMut<CopyArgs> for SyncArgs {
     fn as_mut(&mut self) -> &mut CopyArgs {
         &mut self.copy

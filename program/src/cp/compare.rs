@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::delta::Deltas;
 use super::files_from::{NamedListing, checked};
+use super::guard::{Guard, Guarded};
 use super::moves::{self, NameAndFacts};
 use super::names::{Names, is_pattern, join, names_of};
 use super::plan::{Plan, is_into, source_set};
@@ -71,7 +72,7 @@ pub(super) struct Compared {
     blocked: Option<Vec<u8>>,
     /// The destination has the journal of an interrupted transfer.
     pub(super) has_journal: bool,
-    /// Changes of a plan that cannot be made.
+    /// Changes that cannot be made.
     pub(super) refused: Vec<(Vec<u8>, Failure)>,
     /// Entries of which only the metadata differs, with the metadata at the source.
     pub(super) adjusted: Vec<(Vec<u8>, Facts)>,
@@ -83,6 +84,7 @@ pub(super) struct Compared {
 pub(super) type Observer = Box<dyn FnMut(&Difference) -> Result<(), CliError> + Send>;
 
 /// Settings of a comparison.
+#[derive(Default)]
 pub(super) struct Order {
     pub(super) options: CompareOptions,
     /// Compare as for `sabul sync`: the destination is listed with the rules, and failures of its listing are errors.
@@ -100,6 +102,8 @@ pub(super) struct Order {
     pub(super) deltas: Option<Deltas>,
     /// Moved files are renamed at the destination.
     pub(super) moves: Option<Sides>,
+    /// Changes of others at the destination are protected.
+    pub(super) guard: Option<Guard>,
 }
 
 /// Which entries of the source are listed.
@@ -393,6 +397,22 @@ impl Chooser<'_> {
                 return Ok(true);
             }
         }
+        let difference = match &mut order.guard {
+            Some(guard) => match guard.check(difference)? {
+                Guarded::CarriedOut(difference) => difference,
+                Guarded::Left(difference) => {
+                    compared.leave(&difference, Verdict::Unplanned);
+                    return Ok(true);
+                }
+                Guarded::Refused(difference, failure) => {
+                    compared.leave(&difference, Verdict::Unplanned);
+                    skipped.add(difference.source_size().unwrap_or(0));
+                    compared.refuse(&difference, failure);
+                    return Ok(true);
+                }
+            },
+            None => difference,
+        };
         if let Some(observer) = &mut order.observer {
             observer(&difference)?;
         }
@@ -555,6 +575,13 @@ impl Compared {
         if let Verdict::Changed(why) = verdict {
             let text = format!("{why}; make a new plan");
             self.refused.push((path.clone(), Failure::new(FailureCode::Changed, text)));
+        }
+    }
+
+    /// Records that a copy is not possible.
+    fn refuse(&mut self, difference: &Difference, failure: Failure) {
+        if let Difference::Copy { path, .. } = difference {
+            self.refused.push((path.clone(), failure));
         }
     }
 

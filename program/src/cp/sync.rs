@@ -14,8 +14,8 @@ use sabul::internal::{Chmod, escape_pattern};
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
 
-use super::Selecting;
 use super::compare::{Compared, Observer, Order};
+use super::guard::Replica;
 use super::names::{join, means_content};
 use super::plan::Plan;
 use super::plan_file::{PlanWriter, Planned};
@@ -49,6 +49,19 @@ pub(super) struct Sync {
     writer: Option<Arc<Mutex<Option<PlanWriter>>>>,
     /// The plan to carry out.
     planned: Option<Planned>,
+    /// The replica whose own changes are kept.
+    replica: Option<Replica>,
+}
+
+/// Selection of the entries to copy.
+#[derive(Debug)]
+pub(super) struct Selecting {
+    /// Everything is copied.
+    pub(super) is_all: bool,
+    /// Nothing is changed.
+    pub(super) is_dry: bool,
+    /// Settings of `sabul sync`.
+    pub(super) sync: Option<Sync>,
 }
 
 impl Selecting {
@@ -64,17 +77,7 @@ impl Selecting {
                 copies_disordered: true,
                 ..CompareOptions::default()
             };
-            let order = Order {
-                options,
-                is_sync: false,
-                names: None,
-                follows_links: false,
-                keeps_extras: false,
-                observer: None,
-                planned: None,
-                deltas: None,
-                moves: None,
-            };
+            let order = Order { options, ..Order::default() };
             return (!self.is_all).then_some(order);
         };
         let is_put = plan.is_put();
@@ -96,12 +99,10 @@ impl Selecting {
             options: sync.options.clone(),
             is_sync: true,
             names: sync.names.clone(),
-            follows_links: false,
             keeps_extras: sync.delete,
             observer: (sync.prints || args.dry_run).then_some(print),
             planned: sync.planned.clone(),
-            deltas: None,
-            moves: None,
+            ..Order::default()
         })
     }
 }
@@ -145,6 +146,7 @@ impl Sync {
             names: args.names.as_deref().map(Arc::from),
             writer,
             planned: None,
+            replica: None,
         })
     }
 
@@ -166,6 +168,16 @@ impl Sync {
     /// Makes only the changes of this plan.
     pub(super) fn with_plan(self, planned: Planned) -> Self {
         Self { planned: Some(planned), ..self }
+    }
+
+    /// Keeps the changes of this replica. A directory with kept entries stays.
+    pub(super) fn with_replica(self, replica: Replica) -> Self {
+        Self { replica: Some(replica), has_rules: true, ..self }
+    }
+
+    /// The replica whose own changes are kept.
+    pub(super) fn replica(&self) -> Option<Replica> {
+        self.replica.clone()
     }
 
     /// Completes the plan file, if requested.

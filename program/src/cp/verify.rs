@@ -53,13 +53,10 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
     let order = Order {
         options,
         is_sync: true,
-        names: None,
         keeps_extras: true,
         follows_links: !args.archive,
         observer: Some(Box::new(print)),
-        planned: None,
-        deltas: None,
-        moves: None,
+        ..Order::default()
     };
     let listed = ListedArgs {
         recursive: true,

@@ -18,6 +18,7 @@ mod perf_and_demo;
 mod pressure;
 mod progress;
 mod receipts;
+mod replicate;
 mod reproduce;
 mod router;
 mod serve;

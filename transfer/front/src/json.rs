@@ -159,6 +159,38 @@ pub struct VerifyJson {
     pub errors: Vec<ErrorJson>,
 }
 
+/// Result of `replicate status --json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReplicasJson {
+    /// Replicas of this user's directories.
+    pub replicas: Vec<ReplicaJson>,
+}
+
+/// State of one replica.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReplicaJson {
+    /// Directory that is replicated; a slash at the end means its content.
+    pub directory: String,
+    /// Place of the replica, as written.
+    pub place: String,
+    /// The replica has received the current version of every entry.
+    pub in_step: bool,
+    /// Number of entries of which the replica has not received the current version.
+    pub lag_files: u64,
+    /// Bytes of these entries.
+    pub lag_bytes: u64,
+    /// Seconds since the last complete pass, 0 in step, `null` before the first complete pass.
+    pub lag_s: Option<f64>,
+    /// Time in UTC of the last complete pass.
+    pub completed: Option<String>,
+    /// Time in UTC of the last pass.
+    pub tried: Option<String>,
+    /// Number of entries that were changed at the replica and kept under another name.
+    pub kept: u64,
+    /// Why the last pass failed, or why the directory cannot be compared.
+    pub error: Option<String>,
+}
+
 /// One entry on another machine: a line of `ls --json` and `stat --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SeenJson {

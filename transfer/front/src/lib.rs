@@ -1,6 +1,6 @@
 //! User-facing side of copies, for any program: dry runs ([`dry`]), progress ([`progress_line`]), limiters
 //! ([`limiter`]) and listings of remote files ([`format`](mod@format)). Also here are the cache of known paths
-//! ([`paths`]), server logs ([`served`]) and the control socket of running commands ([`control_socket`]). Programs
+//! ([`paths`]), server logs ([`served`]), the state directory ([`state`]) and the control socket of running commands ([`control_socket`]). Programs
 //! read the same as JSON ([`json`], [`lines`], [`schema`]).
 
 pub mod control_socket;
@@ -19,3 +19,4 @@ pub mod pipe;
 pub mod progress_line;
 pub mod schema;
 pub mod served;
+pub mod state;

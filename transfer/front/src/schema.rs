@@ -4,7 +4,7 @@ use schemars::schema_for;
 use serde_json::Value;
 
 use crate::control_socket::messages::JobJson;
-use crate::json::{Document, DryJson, PerfJson, SeenJson, TransferJson, VerifyJson};
+use crate::json::{Document, DryJson, PerfJson, ReplicasJson, SeenJson, TransferJson, VerifyJson};
 use crate::lines::{CopyEvent, Line, PerfEvent, ServeEvent};
 
 /// For each document: its name, and the command that prints it.
@@ -13,6 +13,7 @@ pub const DOCUMENTS: &[(&str, &str)] = &[
     ("cp-lines", "a line of sabul cp --json-lines"),
     ("cp-dry-run", "sabul cp --dry-run --json"),
     ("verify", "sabul verify --json"),
+    ("replicas", "sabul replicate status --json"),
     ("ls", "a line of sabul ls --json"),
     ("stat", "a line of sabul stat --json"),
     ("perf", "sabul perf --json"),
@@ -30,6 +31,7 @@ pub fn of(name: &str) -> Option<Value> {
         "cp-lines" => schema_for!(Line<CopyEvent>).to_value(),
         "cp-dry-run" => schema_for!(DryJson).to_value(),
         "verify" => schema_for!(Document<VerifyJson>).to_value(),
+        "replicas" => schema_for!(Document<ReplicasJson>).to_value(),
         "ls" | "stat" => schema_for!(SeenJson).to_value(),
         "ps" | "set" => schema_for!(JobJson).to_value(),
         "perf" => schema_for!(Document<PerfJson>).to_value(),

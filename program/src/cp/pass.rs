@@ -1,0 +1,322 @@
+//! One copy over a connected session: comparison, transfer, removals and metadata, receipt.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use sabul::{ErrorKind, Progress, Report, Session, Transfer, TransferOptions};
+use sabul_front::json::{ErrorJson, TransferJson};
+use sabul_front::lines::{CopyEvent, LineBuilder};
+use sabul_front::pipe::Pipe;
+use sabul_front::progress_line::MinimumRate;
+use tokio::task::JoinHandle;
+
+use super::compare::{self, Compared, Comparing, ListedArgs};
+use super::delta::Deltas;
+use super::guard::Guard;
+use super::names::Names;
+use super::outcome::Outcome;
+use super::plan::Plan;
+use super::report::Recorder;
+use super::sides::Sides;
+use super::summary::{entries, print_failures};
+use super::sync::{Selecting, Sync, Tops};
+use super::totals::sum;
+use crate::args::CopyArgs;
+use crate::error::CliError;
+use crate::exit::{End, FAILED};
+use crate::interrupt::Interrupt;
+use crate::policy::{self, controller};
+use crate::progress::{Meter, follow};
+use crate::{json, output};
+
+/// Settings of the transfer.
+pub(super) fn transfer_options(args: &CopyArgs) -> Result<TransferOptions, CliError> {
+    let options = args.channel.transfer_options(controller(args))?;
+    let mut options = options
+        .rate_limit(args.bwlimit)
+        .preserve(args.preserve)
+        .archive_mode(args.archive)
+        .sync(!args.no_sync)
+        .resume(!args.no_resume)
+        .read_back(args.read_back)
+        .links_out(args.copy_links)
+        .growing(args.growing)
+        .rules(args.rules.0.clone())
+        .chmod(args.chmod.clone().unwrap_or_default());
+    policy::apply(args, &mut options)?;
+    Ok(options)
+}
+
+impl CopyArgs {
+    /// Which entries of the sources are listed.
+    pub(super) fn listed(&self) -> ListedArgs<'_> {
+        let &Self { recursive, archive, copy_links, .. } = self;
+        let chmod = self.chmod.clone().unwrap_or_default();
+        ListedArgs { recursive, archive, copy_links, chmod, rules: &self.rules.0 }
+    }
+}
+
+/// A copy that has started.
+enum Started {
+    /// The transfer, and the comparison that selects its entries.
+    Transfer(Transfer, Option<compare::Task>),
+    /// Nothing needs a copy.
+    Nothing(Compared),
+}
+
+/// Compares both ends, if the copy requires it, and starts the transfer.
+async fn start(
+    args: &CopyArgs,
+    plan: &Plan,
+    session: &Session,
+    options: &TransferOptions,
+    selecting: &Selecting,
+    pipe: Pipe,
+) -> Result<Started, CliError> {
+    let comparing = match selecting.order(args, plan) {
+        Some(mut order) => {
+            let has_deltas = selecting.sync.as_ref().is_some_and(Sync::has_deltas);
+            let has_deltas = has_deltas && !selecting.is_dry;
+            order.deltas = has_deltas.then(|| Deltas::of(plan, session)).flatten();
+            let has_moves = selecting.sync.as_ref().is_some_and(Sync::has_moves);
+            let has_moves = has_moves && !selecting.is_dry;
+            order.moves = has_moves.then(|| Sides::of(plan, session));
+            let replica = selecting.sync.as_ref().and_then(Sync::replica);
+            order.guard = replica.map(|replica| Guard::new(replica, Sides::of(plan, session)));
+            Comparing::start(&args.listed(), plan, session, order)?
+        }
+        None => None,
+    };
+    let (names, task) = match comparing {
+        // An upload starts while the destination is still listed; the first name then costs no round trip.
+        Some(comparing) if plan.is_put() && selecting.sync.is_none() => comparing.names_at_once(),
+        Some(comparing) => match comparing.names(selecting.is_dry).await {
+            (Some(names), task) => (Some(names), Some(task)),
+            (None, task) => {
+                match task.await.map_err(|_| CliError::failed("the comparison failed"))? {
+                    // A transfer without entries removes the journal of an interrupted one.
+                    Ok(compared) if compared.has_journal && !selecting.is_dry => {
+                        let done = tokio::spawn(std::future::ready(Ok(compared)));
+                        (Some(Names::none()), Some(done))
+                    }
+                    Ok(compared) => return Ok(Started::Nothing(compared)),
+                    // The source can be read, but not listed.
+                    Err(error) if selecting.sync.is_none() && error.is_refusal() => (None, None),
+                    Err(error) => return Err(error),
+                }
+            }
+        },
+        None => (None, None),
+    };
+    let transfer = plan.start(session, args.recursive, options, pipe, names).await?;
+    Ok(Started::Transfer(transfer, task))
+}
+
+/// Runs the transfer, and a second one for the entries that another kind of entry blocked.
+pub(super) async fn in_session(
+    args: &CopyArgs,
+    plan: &Plan,
+    session: &Session,
+    options: &TransferOptions,
+    interrupt: &Interrupt,
+    outcome: &mut Outcome,
+    pipe_closed: &Arc<AtomicBool>,
+) -> Result<Report, CliError> {
+    let pipe = Pipe::closing(pipe_closed);
+    let first = transfer(args, plan, session, options, interrupt, outcome, pipe).await?;
+    if outcome.compared.conflicts == 0 || outcome.removed == 0 {
+        return Ok(first);
+    }
+    // Entries of another kind are removed now.
+    let (pipe, removed) = (Pipe::closing(pipe_closed), outcome.removed);
+    let second = transfer(args, plan, session, options, interrupt, outcome, pipe).await?;
+    outcome.removed += removed;
+    match outcome.compared.conflicts {
+        0 => Ok(sum(&first, second)),
+        left => Err(CliError::failed(format!(
+            "{left} entries were not replaced: remove directories in their place, or change the filters"
+        ))),
+    }
+}
+
+/// Runs the transfer and records its progress in `outcome`.
+async fn transfer(
+    args: &CopyArgs,
+    plan: &Plan,
+    session: &Session,
+    options: &TransferOptions,
+    interrupt: &Interrupt,
+    outcome: &mut Outcome,
+    pipe: Pipe,
+) -> Result<Report, CliError> {
+    let mut meter = Meter::new(args.quiet || args.json_lines, args.retry.is_some());
+    if let Some(receipt) = &outcome.receipt {
+        receipt.probe(plan, session).await?;
+    }
+    // Beside the comparison, so that this costs no round trip.
+    let is_sync = outcome.selecting.sync.is_some();
+    let is_dry = is_sync && outcome.selecting.is_dry;
+    let chmod = args.chmod.clone().unwrap_or_default();
+    let tops = (is_sync && !is_dry)
+        .then(|| tokio::spawn(Tops::read(plan.clone(), session.clone(), chmod)));
+    let started = tokio::select! {
+        started = start(args, plan, session, options, &outcome.selecting, pipe) => started,
+        () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
+    };
+    let mut comparing = None;
+    let result = match started {
+        Ok(Started::Nothing(compared)) => {
+            outcome.compared = compared;
+            let mut report = Report::default();
+            (report.verified, report.durable) = (true, options.sync);
+            report.in_place = plan.is_renamed();
+            Ok(report)
+        }
+        Ok(Started::Transfer(transfer, task)) => {
+            comparing = task;
+            run(args, transfer, &mut meter, interrupt, outcome).await
+        }
+        Err(error) => Err(error),
+    };
+    meter.clear();
+    let mut report = result?;
+    if let Some(task) = comparing {
+        outcome.compared = task.await.map_err(|_| CliError::failed("the comparison failed"))??;
+    }
+    take_failures(&mut report, outcome);
+    complete(plan, session, interrupt, outcome, &report, tops).await?;
+    if is_dry {
+        return Ok(report);
+    }
+    write_receipt(args, plan, (session, options), interrupt, outcome, &report).await?;
+    Ok(report)
+}
+
+/// Follows a transfer to its end, and records its progress.
+async fn run(
+    args: &CopyArgs,
+    mut transfer: Transfer,
+    meter: &mut Meter,
+    interrupt: &Interrupt,
+    outcome: &mut Outcome,
+) -> Result<Report, CliError> {
+    outcome.job.begins(&transfer);
+    let mut minimum = args.min_rate.map(MinimumRate::new);
+    let (cc, policy) = (controller(args).to_owned(), args.policy.name().to_owned());
+    json::print_event(outcome.lines.as_ref(), CopyEvent::Started { cc, policy });
+    outcome.lines.iter_mut().for_each(LineBuilder::start);
+    outcome.recorder.iter_mut().for_each(Recorder::begin);
+    let (progress, slow): (Progress, _) = follow(
+        &mut transfer,
+        meter,
+        interrupt,
+        &mut minimum,
+        &mut outcome.lines,
+        &mut outcome.recorder,
+    )
+    .await;
+    outcome.json = TransferJson::of_progress(controller(args), &progress);
+    outcome.totals.add(&progress);
+    let finished = transfer.finish().await.map_err(CliError::from);
+    match slow {
+        // A transfer that completed before the cancellation counts as complete.
+        Some(text) if finished.is_err() => Err(CliError::too_slow(text)),
+        _ => finished,
+    }
+}
+
+/// Adds the failures of the comparison to those of the copy.
+fn take_failures(report: &mut Report, outcome: &mut Outcome) {
+    // Entries that were not listed are failures of the copy.
+    report.entries_failed += outcome.compared.source_failures;
+    report.failures.append(&mut outcome.compared.source_errors);
+    let mut failures = std::mem::take(&mut outcome.compared.destination_failures);
+    failures.append(&mut outcome.compared.refused);
+    // A second transfer of the same copy compares again.
+    failures.retain(|(path, why)| !outcome.incomplete.contains(&ErrorJson::of_entry(path, why)));
+    print_failures(&failures, failures.len() as u64, outcome);
+    let failures = failures.iter().map(|(path, why)| ErrorJson::of_entry(path, why));
+    outcome.incomplete.extend(failures);
+}
+
+/// Metadata of both directories, which is read beside the comparison.
+type ReadingTops = JoinHandle<Result<Tops, CliError>>;
+
+/// Completes `sabul sync`: removals, and metadata of existing entries. Without `tops`, only checks the removals.
+async fn complete(
+    plan: &Plan,
+    session: &Session,
+    interrupt: &Interrupt,
+    outcome: &mut Outcome,
+    report: &Report,
+    tops: Option<ReadingTops>,
+) -> Result<(), CliError> {
+    let Some(sync) = &outcome.selecting.sync else { return Ok(()) };
+    let Some(tops) = tops else {
+        if let Err(error) = sync.check(report, &outcome.compared) {
+            output::error(&error);
+            outcome.code = FAILED;
+        }
+        return sync.finish_plan();
+    };
+    let changed = tokio::select! {
+        changed = async {
+            let tops = tops.await.map_err(|_| CliError::failed("the comparison failed"))??;
+            sync.complete(plan, session, report, &outcome.compared, tops).await
+        } => changed,
+        () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
+    };
+    match changed {
+        Ok(removed) => outcome.removed = removed,
+        Err(error) if interrupt.is_seen() => return Err(error),
+        // The copy is complete.
+        Err(error) => {
+            output::error(&error);
+            outcome.code = FAILED;
+            outcome.incomplete.push(json::error(&error));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the receipt of a copy without failures, if one is requested.
+async fn write_receipt(
+    args: &CopyArgs,
+    plan: &Plan,
+    (session, options): (&Session, &TransferOptions),
+    interrupt: &Interrupt,
+    outcome: &mut Outcome,
+    report: &Report,
+) -> Result<(), CliError> {
+    let Some(receipt) = &outcome.receipt else { return Ok(()) };
+    // Entries of another kind are copied by a second transfer.
+    if outcome.compared.conflicts > 0 && outcome.removed > 0 {
+        return Ok(());
+    }
+    let sync = &outcome.selecting.sync;
+    let growing = args.growing && !sync.as_ref().is_some_and(Sync::keeps_differences);
+    let failed = report.entries_failed + outcome.incomplete.len() as u64;
+    let written = match failed {
+        0 => tokio::select! {
+            written = receipt.write(args, plan, session, options, (report, growing)) => written,
+            () = interrupt.wait() => return Err(CliError::interrupted("interrupted")),
+        },
+        _ => Err(CliError::failed(format!(
+            "no receipt was written: {} failed; copy again",
+            entries(failed)
+        ))),
+    };
+    match written {
+        Ok(line) => outcome.receipt_line = Some(line),
+        // The copy is complete, and a lost connection is dialled again.
+        Err(error) if matches!(error.end(), End::Error(ErrorKind::Unreachable)) => {
+            return Err(error);
+        }
+        Err(error) => {
+            output::error(&error);
+            outcome.code = outcome.code.max(error.code());
+            outcome.incomplete.push(json::error(&error));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,279 @@
+//! `sabul replicate`: keeps replicas of a directory in step. The directory has one writer.
+//!
+//! A pass compares the directory with one replica and copies what differs, as `sabul sync` does, on a connection that
+//! stays open between passes. Entries that were changed at the replica are kept ([`guard`](super::guard)).
+
+mod places;
+mod status;
+mod watch;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabul::internal::Retry;
+use sabul::internal::ssh::UploadObserver;
+use sabul::{ErrorKind, Session, TransferOptions};
+use sabul_content::Printable;
+use tokio::task::JoinSet;
+
+use super::guard::Replica;
+use super::outcome::Outcome;
+use super::pass::{in_session, transfer_options};
+use super::plan::Plan;
+use super::summary::{entries, print_failures, record, summary};
+use super::sync::{Selecting, Sync};
+use super::versions::{self, Site, Store};
+use crate::args::{CopyArgs, ReplicateArgs, ReplicateCommand, SyncArgs};
+use crate::error::CliError;
+use crate::exit::{self, End};
+use crate::files::dial;
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::upload::UploadProgress;
+use places::{absolute, full_place, now_s};
+use watch::Changes;
+
+/// Time for which an unreachable replica is dialled again with --watch.
+const FOREVER: Duration = Duration::from_secs(100 * 366 * 86_400);
+/// Ours: pause after a pass that did not copy everything.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(30);
+
+/// Runs `sabul replicate` and returns the exit code.
+pub(crate) async fn run(args: ReplicateArgs) -> Result<u8, CliError> {
+    if let Some(ReplicateCommand::Status(args)) = &args.command {
+        return status::run(args);
+    }
+    refuse_options(&args.copy)?;
+    let (directory, places) = match args.copy.places.split_first() {
+        Some((directory, places)) if !places.is_empty() => (directory, places),
+        _ => {
+            return Err(CliError::usage(
+                "give the directory and at least one replica: sabul replicate DIR PLACE...",
+            ));
+        }
+    };
+    let directory = absolute(directory)?;
+    let folder = versions::folder()?;
+    sabul::internal::allow_many_files();
+    let interrupt = Interrupt::listen()?;
+    let changes = match args.watch {
+        true => Some(Changes::of(Path::new(&directory), args.rescan)?),
+        false => None,
+    };
+    let mut sites = Vec::new();
+    for place in places {
+        sites.push(Runner::new(&args, &directory, place, &folder)?);
+    }
+    let mut tasks = JoinSet::new();
+    for site in sites {
+        tasks.spawn(site.run(changes.clone(), interrupt.clone()));
+    }
+    let mut code = exit::DONE;
+    while let Some(ended) = tasks.join_next().await {
+        code = code.max(ended.map_err(|_| CliError::failed("a pass ended with a fault"))?);
+    }
+    if interrupt.is_seen() && !args.watch {
+        return Err(CliError::interrupted("interrupted: run the same command again to continue"));
+    }
+    Ok(code)
+}
+
+/// Rejects options that mean one copy.
+fn refuse_options(copy: &CopyArgs) -> Result<(), CliError> {
+    let flags = [
+        (copy.dry_run, "--dry-run"),
+        (copy.json || copy.json_lines, "--json and --json-lines"),
+        (copy.report.is_some(), "--report"),
+        (copy.receipt.receipt.is_some(), "--receipt"),
+    ];
+    match flags.iter().find(|(is_given, _)| *is_given) {
+        Some((_, flag)) => Err(CliError::usage(format!(
+            "replicate does not support {flag}; use 'sabul sync', or 'sabul replicate status'"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// One replica, its settings, and the versions that it received.
+struct Runner {
+    /// Place as written.
+    shown: String,
+    args: SyncArgs,
+    plan: Plan,
+    options: TransferOptions,
+    replica: Replica,
+    is_watching: bool,
+}
+
+impl Runner {
+    fn new(
+        args: &ReplicateArgs,
+        directory: &OsString,
+        place: &OsString,
+        folder: &Path,
+    ) -> Result<Self, CliError> {
+        let mut copy = args.copy.clone();
+        copy.places = vec![directory.clone(), place.clone()];
+        copy.recursive = true;
+        copy.growing = true;
+        let sync = SyncArgs::of_replica(copy, args.delete, args.delete_limit);
+        let plan = Plan::of_sync(&sync.copy, false)?;
+        let options = transfer_options(&sync.copy)?;
+        let rules = serde_json::to_string(&sync.copy.rules.0).unwrap_or_default();
+        let site = Site {
+            directory: directory.as_bytes().to_vec(),
+            place: full_place(place)?.into_vec(),
+            rules,
+            archive: sync.copy.archive,
+        };
+        let replica = Replica::new(Store::write(folder, &site)?);
+        let shown = Printable(place.as_bytes()).to_string();
+        Ok(Self { shown, args: sync, plan, options, replica, is_watching: args.watch })
+    }
+
+    /// Runs passes until the replica is in step; with --watch, until an interrupt. Returns the exit code.
+    async fn run(self, mut changes: Option<Changes>, interrupt: Interrupt) -> u8 {
+        let limit =
+            if self.is_watching { FOREVER } else { self.args.copy.retry.unwrap_or_default() };
+        let mut retry = Retry::new(limit);
+        loop {
+            let result = self.connected(&mut changes, &interrupt, &mut retry).await;
+            if interrupt.is_seen() {
+                return exit::DONE;
+            }
+            let error = match result {
+                Ok(code) => return code,
+                Err(error) => error,
+            };
+            self.end_pass(Err(&error.to_string()));
+            let pause = match error.end() {
+                End::Error(ErrorKind::Request) => None,
+                End::Error(kind) => match retry.on_failure(kind) {
+                    None if self.is_watching => Some(PAUSE_AFTER_FAILURE),
+                    pause => pause,
+                },
+                _ => None,
+            };
+            let Some(pause) = pause else {
+                output::error(format_args!("{}: {error}", self.shown));
+                return error.code();
+            };
+            let seconds = pause.as_secs_f64();
+            output::error(format_args!("{}: {error}; next attempt in {seconds:.1} s", self.shown));
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = interrupt.wait() => {}
+            }
+        }
+    }
+
+    /// Connects, and runs passes until the connection fails.
+    async fn connected(
+        &self,
+        changes: &mut Option<Changes>,
+        interrupt: &Interrupt,
+        retry: &mut Retry,
+    ) -> Result<u8, CliError> {
+        let copy = &self.args.copy;
+        let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(true, false));
+        retry.begin();
+        let dialled = tokio::select! {
+            dialled = dial(&copy.channel, &copy.ssh, self.plan.server(), interrupt, None, &observer) => dialled,
+            () = interrupt.wait() => return Ok(exit::DONE),
+        };
+        let (session, bridge) = dialled?;
+        let result = self.passes(&session, changes, interrupt, retry).await;
+        session.close().await;
+        if let (Ok(_), Some(bridge)) = (&result, bridge) {
+            bridge.close().await;
+        }
+        result
+    }
+
+    async fn passes(
+        &self,
+        session: &Session,
+        changes: &mut Option<Changes>,
+        interrupt: &Interrupt,
+        retry: &mut Retry,
+    ) -> Result<u8, CliError> {
+        loop {
+            if let Some(changes) = changes {
+                changes.begin();
+            }
+            let code = self.pass(session, interrupt).await?;
+            retry.reset_backoff();
+            let Some(changes) = changes else { return Ok(code) };
+            let again = match code {
+                exit::DONE => changes.rescan(),
+                _ => PAUSE_AFTER_FAILURE.min(changes.rescan()),
+            };
+            tokio::select! {
+                () = changes.wait() => {}
+                () = tokio::time::sleep(again) => {}
+                () = interrupt.wait() => return Ok(exit::DONE),
+                None = session.next_request() => {
+                    return Err(CliError::lost("the connection to the replica was lost"));
+                }
+            }
+        }
+    }
+
+    /// Compares and copies once. Returns the exit code; failures of single entries are no error.
+    async fn pass(&self, session: &Session, interrupt: &Interrupt) -> Result<u8, CliError> {
+        let sync = Sync::of(&self.args)?.with_replica(self.replica.clone());
+        let selecting = Selecting { is_all: false, is_dry: false, sync: Some(sync) };
+        let mut outcome = Outcome::new("replicate", &self.args.copy, selecting, None);
+        outcome.machines = self.plan.machines();
+        let (args, plan, options) = (&self.args.copy, &self.plan, &self.options);
+        let closed = Arc::default();
+        let copied =
+            in_session(args, plan, session, options, interrupt, &mut outcome, &closed).await;
+        // Also after a failure: the entries have another name now.
+        let kept = self.print_kept();
+        let report = copied.inspect_err(|_| self.add_kept(kept))?;
+        record(args, &report, &mut outcome);
+        print_failures(&report.failures, report.entries_failed, &mut outcome);
+        let is_changed =
+            report.entries > 0 || outcome.removed > 0 || outcome.compared.moved_files > 0;
+        if !args.quiet && (is_changed || !self.is_watching || outcome.code != exit::DONE) {
+            output::note(format_args!("{}: {}", self.shown, summary(&report, &outcome)));
+        }
+        self.add_kept(kept);
+        let failed = report.entries_failed + outcome.json.errors.len() as u64;
+        match outcome.code {
+            exit::DONE => self.end_pass(Ok(())),
+            _ => self.end_pass(Err(&format!("{} failed", entries(failed.max(1))))),
+        }
+        Ok(outcome.code)
+    }
+
+    /// Prints the entries that were kept; returns their number.
+    fn print_kept(&self) -> u64 {
+        let kept = self.replica.take_kept();
+        for (old, new) in &kept {
+            let (old, new) = (Printable(old), Printable(new));
+            let shown = &self.shown;
+            output::note(format_args!("{shown}: '{old}' was changed there; kept as '{new}'"));
+        }
+        kept.len() as u64
+    }
+
+    fn add_kept(&self, kept: u64) {
+        self.write(|store| store.add_kept(kept));
+    }
+
+    fn end_pass(&self, result: Result<(), &str>) {
+        self.write(|store| store.end_pass(now_s(), result));
+    }
+
+    /// The result of a pass is only shown, so the pass goes on without the database.
+    fn write(&self, work: impl FnOnce(&mut Store) -> Result<(), CliError>) {
+        if let Err(error) = self.replica.with_store(work) {
+            output::error(format_args!("{}: {error}", self.shown));
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Versions that a replica received, in a database of this user: one database for each source and replica.
+//!
+//! An entry of a replica that has another version was changed there. Two versions count: the last version that the
+//! replica had, and the version that was sent since.
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
+use rustix::fs::{FlockOperation, flock};
+use sabul::files::{Facts, SeenKind};
+use sabul_content::Printable;
+use sabul_front::state;
+
+use crate::error::CliError;
+
+/// Name of the directory of the databases, in the state directory.
+const FOLDER: &str = "replicas";
+const EXTENSION: &str = "db";
+/// Ours: time to wait for a process that reads.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Version of the tables.
+const FORMAT: i64 = 1;
+/// Changes of one transaction. Ours: a commit costs more than a change.
+const CHANGES_AT_ONCE: u32 = 1000;
+
+const TABLES: &str = "
+    CREATE TABLE site (
+        directory BLOB NOT NULL,
+        place BLOB NOT NULL,
+        rules TEXT NOT NULL,
+        archive INTEGER NOT NULL,
+        completed_s REAL,
+        tried_s REAL,
+        error TEXT,
+        kept INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    CREATE TABLE version (
+        path BLOB PRIMARY KEY,
+        kind INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        modified_ns INTEGER,
+        sent_kind INTEGER,
+        sent_size INTEGER,
+        sent_modified_ns INTEGER
+    ) STRICT, WITHOUT ROWID;";
+
+/// Kind of a version that does not exist.
+const NO_KIND: i64 = 0;
+
+/// Identity of the content of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    kind: i64,
+    size: i64,
+    /// Only of files.
+    modified_ns: Option<i64>,
+}
+
+impl Version {
+    pub(super) fn of(facts: &Facts) -> Self {
+        let (kind, is_file) = match facts.kind {
+            SeenKind::File => (1, true),
+            SeenKind::Directory => (2, false),
+            SeenKind::Link => (3, false),
+            _ => (4, false),
+        };
+        let size = if facts.kind == SeenKind::Directory { 0 } else { facts.size };
+        Self {
+            kind,
+            size: i64::try_from(size).unwrap_or(i64::MAX),
+            modified_ns: facts.modified_ns.filter(|_| is_file),
+        }
+    }
+}
+
+/// Versions of one entry at a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Versions {
+    /// Version that the replica had.
+    pub(super) had: Option<Version>,
+    /// Version that was sent since.
+    pub(super) sent: Option<Version>,
+}
+
+/// Places and settings of a replica, and the results of its passes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Site {
+    /// Source: an absolute path, with a slash at its end for the content of the directory.
+    pub(super) directory: Vec<u8>,
+    /// Place of the replica, as written.
+    pub(super) place: Vec<u8>,
+    /// Filter rules, as JSON.
+    pub(super) rules: String,
+    /// Links are copied as links.
+    pub(super) archive: bool,
+}
+
+/// Results of the passes of a replica. Times are in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Passes {
+    /// End of the last pass after which the replica was in step.
+    pub(super) completed_s: Option<f64>,
+    /// End of the last pass.
+    pub(super) tried_s: Option<f64>,
+    /// Why the last pass failed.
+    pub(super) error: Option<String>,
+    /// Entries that were kept beside, in all passes.
+    pub(super) kept: u64,
+}
+
+/// Database of a replica.
+#[derive(Debug)]
+pub(super) struct Store {
+    path: PathBuf,
+    connection: Connection,
+    /// Changes since the last commit.
+    changes: u32,
+    /// Lock of the process that writes; the kernel releases the lock at its end.
+    _lock: Option<File>,
+}
+
+impl Store {
+    /// Opens the database of this replica for writing; creates a missing database.
+    pub(super) fn write(folder: &Path, site: &Site) -> Result<Self, CliError> {
+        let key = [&site.directory[..], &site.place].join(&0);
+        let name = blake3::hash(&key).to_hex()[..16].to_owned();
+        let path = folder.join(name).with_extension(EXTENSION);
+        let lock = lock(&path)?.ok_or_else(|| {
+            CliError::failed(format!(
+                "another process replicates to '{}'; stop that process first",
+                Printable(&site.place)
+            ))
+        })?;
+        let mut store = Self::open(&path, OpenFlags::default())?;
+        store._lock = Some(lock);
+        store.prepare(site).map_err(|error| store.failed(&error))?;
+        Ok(store)
+    }
+
+    /// Opens all databases for reading.
+    pub(super) fn all(folder: &Path) -> Result<Vec<Self>, CliError> {
+        let fail = |error: std::io::Error| {
+            CliError::failed(format!("cannot read the directory '{}': {error}", folder.display()))
+        };
+        let mut paths = Vec::new();
+        for entry in folder.read_dir().map_err(fail)? {
+            let path = entry.map_err(fail)?.path();
+            if path.extension().is_some_and(|it| it == EXTENSION) {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        paths.iter().map(|path| Self::open(path, flags)).collect()
+    }
+
+    fn open(path: &Path, flags: OpenFlags) -> Result<Self, CliError> {
+        let fail = |error: rusqlite::Error| unusable(path, &error);
+        let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
+        connection.pragma_update(None, "journal_mode", "wal").map_err(fail)?;
+        let store = Self { path: path.to_owned(), connection, changes: 0, _lock: None };
+        match store.format().map_err(fail)? {
+            0 | FORMAT => Ok(store),
+            other => Err(CliError::usage(format!(
+                "'{}' has format {other} of another version of sabul; this version reads format {FORMAT}",
+                path.display()
+            ))),
+        }
+    }
+
+    fn format(&self) -> rusqlite::Result<i64> {
+        self.connection.pragma_query_value(None, "user_version", |row| row.get(0))
+    }
+
+    /// Creates missing tables, and records the settings.
+    fn prepare(&mut self, site: &Site) -> rusqlite::Result<()> {
+        let is_new = self.format()? == 0;
+        let work = self.connection.transaction()?;
+        if is_new {
+            work.execute_batch(TABLES)?;
+            work.pragma_update(None, "user_version", FORMAT)?;
+            work.execute(
+                "INSERT INTO site (directory, place, rules, archive) VALUES (?1, ?2, '', 0)",
+                params![site.directory, site.place],
+            )?;
+        }
+        work.execute(
+            "UPDATE site SET rules = ?1, archive = ?2",
+            params![site.rules, site.archive],
+        )?;
+        work.commit()
+    }
+
+    fn failed(&self, error: &rusqlite::Error) -> CliError {
+        unusable(&self.path, error)
+    }
+
+    /// Returns places, settings and results.
+    pub(super) fn site(&self) -> Result<(Site, Passes), CliError> {
+        let text =
+            "SELECT directory, place, rules, archive, completed_s, tried_s, error, kept FROM site";
+        let row = self.connection.query_row(text, [], |row| {
+            let site = Site {
+                directory: row.get(0)?,
+                place: row.get(1)?,
+                rules: row.get(2)?,
+                archive: row.get(3)?,
+            };
+            let passes = Passes {
+                completed_s: row.get(4)?,
+                tried_s: row.get(5)?,
+                error: row.get(6)?,
+                kept: row.get(7)?,
+            };
+            Ok((site, passes))
+        });
+        row.map_err(|error| self.failed(&error))
+    }
+
+    /// Records the end of a pass: `Ok` if the replica is in step.
+    pub(super) fn end_pass(
+        &mut self,
+        now_s: f64,
+        result: Result<(), &str>,
+    ) -> Result<(), CliError> {
+        self.commit()?;
+        let mut write = || -> rusqlite::Result<()> {
+            let work = self.connection.transaction()?;
+            work.execute(
+                "UPDATE site SET tried_s = ?1, error = ?2,
+                 completed_s = CASE WHEN ?2 IS NULL THEN ?1 ELSE completed_s END",
+                params![now_s, result.err()],
+            )?;
+            if result.is_ok() {
+                // Each sent version has arrived.
+                work.execute(
+                    "UPDATE version SET kind = sent_kind, size = sent_size, modified_ns = sent_modified_ns,
+                     sent_kind = NULL WHERE sent_kind IS NOT NULL",
+                    [],
+                )?;
+            }
+            work.commit()
+        };
+        write().map_err(|error| unusable(&self.path, &error))
+    }
+
+    /// Counts entries that were kept beside.
+    pub(super) fn add_kept(&mut self, kept: u64) -> Result<(), CliError> {
+        if kept == 0 {
+            return Ok(());
+        }
+        self.change("UPDATE site SET kept = kept + ?1", [kept])?;
+        self.commit()
+    }
+
+    /// Returns the versions of an entry.
+    pub(super) fn versions(&self, path: &[u8]) -> Result<Versions, CliError> {
+        let read = || -> rusqlite::Result<Option<Versions>> {
+            let mut row = self.connection.prepare_cached(
+                "SELECT kind, size, modified_ns, sent_kind, sent_size, sent_modified_ns FROM version
+                 WHERE path = ?1",
+            )?;
+            row.query_row([path], |row| {
+                let version = |at| -> rusqlite::Result<Option<Version>> {
+                    let kind: Option<i64> = row.get(at)?;
+                    let Some(kind) = kind.filter(|&kind| kind != NO_KIND) else { return Ok(None) };
+                    Ok(Some(Version {
+                        kind,
+                        size: row.get(at + 1)?,
+                        modified_ns: row.get(at + 2)?,
+                    }))
+                };
+                Ok(Versions { had: version(0)?, sent: version(3)? })
+            })
+            .optional()
+        };
+        Ok(read().map_err(|error| self.failed(&error))?.unwrap_or_default())
+    }
+
+    /// Records the versions of an entry; on disk after the next commit.
+    pub(super) fn record(&mut self, path: &[u8], versions: Versions) -> Result<(), CliError> {
+        let none = Version { kind: NO_KIND, size: 0, modified_ns: None };
+        let (had, sent) = (versions.had.unwrap_or(none), versions.sent);
+        self.change(
+            "INSERT OR REPLACE INTO version VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                path,
+                had.kind,
+                had.size,
+                had.modified_ns,
+                sent.map(|it| it.kind),
+                sent.map(|it| it.size),
+                sent.and_then(|it| it.modified_ns)
+            ],
+        )
+    }
+
+    fn change(&mut self, text: &str, values: impl rusqlite::Params) -> Result<(), CliError> {
+        let write = || -> rusqlite::Result<()> {
+            if self.changes == 0 {
+                self.connection.execute_batch("BEGIN IMMEDIATE")?;
+            }
+            self.connection.prepare_cached(text)?.execute(values)?;
+            Ok(())
+        };
+        write().map_err(|error| self.failed(&error))?;
+        self.changes += 1;
+        if self.changes >= CHANGES_AT_ONCE { self.commit() } else { Ok(()) }
+    }
+
+    /// Writes all changes.
+    pub(super) fn commit(&mut self) -> Result<(), CliError> {
+        if std::mem::take(&mut self.changes) == 0 {
+            return Ok(());
+        }
+        self.connection.execute_batch("COMMIT").map_err(|error| self.failed(&error))
+    }
+}
+
+/// Returns the directory of this user's databases.
+pub(super) fn folder() -> Result<PathBuf, CliError> {
+    state::folder(FOLDER).map_err(|error| CliError::usage(error.to_string()))
+}
+
+/// Locks the file beside a database; `None` if another process has the lock.
+fn lock(path: &Path) -> Result<Option<File>, CliError> {
+    let path = path.with_extension("lock");
+    let file = File::options().create(true).append(true).open(&path).and_then(|file| {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    });
+    file.map_err(|error| CliError::failed(format!("cannot lock '{}': {error}", path.display())))
+}
+
+fn unusable(path: &Path, error: &rusqlite::Error) -> CliError {
+    let path = Printable(path.as_os_str().as_bytes());
+    CliError::failed(format!("the database '{path}' of a replica: {error}"))
+}
