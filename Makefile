@@ -22,7 +22,7 @@ VERIFY ?= --no-verify
 MUTANTS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced killed receipts doc test-lab lint-lab \
+.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced replicated killed receipts doc test-lab lint-lab \
 	unit-lab scripts-lab \
 	cuts carriers sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
 	fuzz-keep
@@ -49,7 +49,7 @@ publish-check: ## check that every crate can be published; VERIFY= also builds e
 demo: needs build ## send one file by TCP and by sabul over an emulated path, with and without loss; page in target/demo.html
 	$(SABUL) demo --page $(TARGET_DIR)/demo.html
 
-test: needs format lint unit own-controller interrupted synced killed receipts doc ## check format, lints and documentation, run every test without root
+test: needs format lint unit own-controller interrupted synced replicated killed receipts doc ## check format, lints and documentation, run every test without root
 
 format:
 	$(CARGO) fmt --all --check
@@ -76,6 +76,9 @@ endif
 
 interrupted: tested ## kill either end of RUNS=4 copies at random times and resume the copies (part of test)
 	SABUL=$(TESTED) tests/resume.sh $(RUNS)
+
+replicated: tested ## kill both ends of replicate while files change at every place, REPLICA_RUNS=2; skipped without ssh-keygen (part of test)
+	SABUL=$(TESTED) tests/replicas.py $(or $(REPLICA_RUNS),2)
 
 synced: tested ## compare sync with rsync on SYNC_SEEDS=4 drawn trees; skipped without rsync (part of test)
 	SABUL=$(TESTED) tests/sync.py $(or $(SYNC_SEEDS),4)

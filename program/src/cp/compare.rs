@@ -22,7 +22,7 @@ use super::delta::Deltas;
 use super::files_from::{NamedListing, checked};
 use super::guard::{Guard, Guarded};
 use super::moves::{self, NameAndFacts};
-use super::names::{Names, is_pattern, join, names_of};
+use super::names::{Names, SentObserver, is_pattern, join, names_of};
 use super::plan::{Plan, is_into, source_set};
 use super::plan_file::{Planned, Verdict};
 use super::sides::Sides;
@@ -120,6 +120,7 @@ pub(super) struct Comparing {
     names: Receiver<Selected>,
     skipped: Arc<Skipped>,
     task: Task,
+    sent: Option<SentObserver>,
 }
 
 impl Comparing {
@@ -135,30 +136,32 @@ impl Comparing {
         let runtime = Handle::current();
         let skipped = Arc::<Skipped>::default();
         let count = Arc::clone(&skipped);
+        let sent = order.guard.as_ref().map(Guard::observer);
         let task = tokio::task::spawn_blocking(move || {
             let compared = ends.compare(&runtime, order, &name_sender, &count);
             count.finish();
             compared
         });
-        Ok(Some(Self { names, skipped, task }))
+        Ok(Some(Self { names, skipped, task, sent }))
     }
 
     /// Returns the names before any is known.
     pub(super) fn names_at_once(self) -> (Option<Names>, Option<Task>) {
-        let Self { names: rest, skipped, task } = self;
-        (Some(Names { first: None, rest, skipped }), Some(task))
+        let Self { names: rest, skipped, task, .. } = self;
+        (Some(Names { first: None, rest, skipped, sent: None }), Some(task))
     }
 
     /// Waits for the first name. Returns all names, or `None` if nothing is to be copied. With `is_dry` nothing is
     /// copied.
     pub(super) async fn names(self, is_dry: bool) -> (Option<Names>, Task) {
-        let Self { names, skipped, task } = self;
+        let Self { names, skipped, task, sent } = self;
         let waited = tokio::task::spawn_blocking(move || {
             if is_dry {
                 names.iter().for_each(drop);
                 return None;
             }
-            names.recv().ok().map(|first| Names { first: Some(first), rest: names, skipped })
+            let first = names.recv().ok()?;
+            Some(Names { first: Some(first), rest: names, skipped, sent })
         });
         (waited.await.ok().flatten(), task)
     }
@@ -481,6 +484,7 @@ impl Chooser<'_> {
             }
         }
         let Self { mut compared, order, .. } = self;
+        order.guard.as_ref().map_or(Ok(()), Guard::finish)?;
         compared.source_entries = compared.source_entries.saturating_sub(tops);
         compared.whole = order.deltas.map_or(0, |deltas| deltas.whole);
         if let Some(planned) = &order.planned {

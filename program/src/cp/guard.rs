@@ -9,6 +9,7 @@ use sabul::files::{Facts, SeenKind};
 use sabul::internal::compare::Difference;
 use sabul_front::format;
 
+use super::names::SentObserver;
 use super::sides::Sides;
 use super::versions::{Store, Version, Versions};
 use crate::error::CliError;
@@ -47,6 +48,22 @@ impl Replica {
         self.kept.lock().map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default()
     }
 
+    /// Records the version of a file that is sent. The file may have changed since the comparison. A failure only means
+    /// that a later pass may keep the file of the replica without need.
+    fn sent(&self, path: &[u8], size: u64, modified_ns: Option<i64>) {
+        let _ = self.with_store(|store| {
+            let versions = store.versions(path)?;
+            let sent = versions.sent.map(|sent| sent.of_file(size, modified_ns));
+            match sent == versions.sent {
+                true => Ok(()),
+                false => {
+                    store.record(path, Versions { sent, ..versions })?;
+                    store.commit()
+                }
+            }
+        });
+    }
+
     /// Runs `work` with the database.
     pub(super) fn with_store<T>(
         &self,
@@ -67,6 +84,17 @@ pub(super) struct Guard {
 impl Guard {
     pub(super) const fn new(replica: Replica, sides: Sides) -> Self {
         Self { replica, sides }
+    }
+
+    /// Returns the function that records sent versions.
+    pub(super) fn observer(&self) -> SentObserver {
+        let replica = self.replica.clone();
+        Box::new(move |path, size, modified_ns| replica.sent(path, size, modified_ns))
+    }
+
+    /// Writes all recorded versions.
+    pub(super) fn finish(&self) -> Result<(), CliError> {
+        self.replica.with_store(Store::commit)
     }
 
     /// Decides about a difference, and records the versions of its entry. Blocks.

@@ -10,19 +10,24 @@ use sabul::internal::compare::{Selected, Selection, Skipped};
 /// How long a transfer waits for a name before it sends the entries so far.
 const WAIT: Duration = Duration::from_millis(20);
 
+/// Takes name, size and modification time of an entry that is sent.
+pub(super) type SentObserver = Box<dyn Fn(&[u8], u64, Option<i64>) + Send>;
+
 /// Names of the entries to copy.
 pub(super) struct Names {
     pub(super) first: Option<Selected>,
     pub(super) rest: Receiver<Selected>,
     /// Entries that need no copy.
     pub(super) skipped: Arc<Skipped>,
+    /// Called with size and modification time of each entry that is sent.
+    pub(super) sent: Option<SentObserver>,
 }
 
 impl Names {
     /// No entries.
     pub(super) fn none() -> Self {
         let (_, rest) = std::sync::mpsc::sync_channel(0);
-        Self { first: None, rest, skipped: Arc::default() }
+        Self { first: None, rest, skipped: Arc::default(), sent: None }
     }
 }
 
@@ -35,6 +40,12 @@ impl Selection for Names {
             Ok(selected) => selected,
             Err(RecvTimeoutError::Timeout) => Selected::NotYet,
             Err(RecvTimeoutError::Disconnected) => Selected::End,
+        }
+    }
+
+    fn sent(&mut self, name: &[u8], size: u64, modified_ns: Option<i64>) {
+        if let Some(observer) = &self.sent {
+            observer(name, size, modified_ns);
         }
     }
 }

@@ -23,8 +23,11 @@ const EXTENSION: &str = "db";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Version of the tables.
 const FORMAT: i64 = 1;
-/// Changes of one transaction. Ours: a commit costs more than a change.
-const CHANGES_AT_ONCE: u32 = 1000;
+/// Changes that are committed at once, after the first changes. Ours: a commit costs some ten changes, and a process that
+/// is killed loses the versions of so many entries.
+const CHANGES_AT_ONCE: u32 = 50;
+/// Ours: so many changes are committed one by one.
+const SINGLE_CHANGES: u32 = 1000;
 
 const TABLES: &str = "
     CREATE TABLE site (
@@ -74,6 +77,14 @@ impl Version {
             modified_ns: facts.modified_ns.filter(|_| is_file),
         }
     }
+
+    /// The same version, if this is no file; a file with this size and time.
+    pub(super) fn of_file(self, size: u64, modified_ns: Option<i64>) -> Self {
+        match self.modified_ns {
+            None => self,
+            Some(_) => Self { size: i64::try_from(size).unwrap_or(i64::MAX), modified_ns, ..self },
+        }
+    }
 }
 
 /// Versions of one entry at a replica.
@@ -116,8 +127,9 @@ pub(super) struct Passes {
 pub(super) struct Store {
     path: PathBuf,
     connection: Connection,
-    /// Changes since the last commit.
+    /// Changes since the last commit, and in all.
     changes: u32,
+    all_changes: u32,
     /// Lock of the process that writes; the kernel releases the lock at its end.
     _lock: Option<File>,
 }
@@ -154,15 +166,23 @@ impl Store {
         }
         paths.sort();
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        paths.iter().map(|path| Self::open(path, flags)).collect()
+        let mut stores = Vec::new();
+        for path in paths {
+            let store = Self::open(&path, flags)?;
+            // Another process may be about to create the tables.
+            if store.format().map_err(|error| store.failed(&error))? == FORMAT {
+                stores.push(store);
+            }
+        }
+        Ok(stores)
     }
 
     fn open(path: &Path, flags: OpenFlags) -> Result<Self, CliError> {
         let fail = |error: rusqlite::Error| unusable(path, &error);
         let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
-        connection.pragma_update(None, "journal_mode", "wal").map_err(fail)?;
-        let store = Self { path: path.to_owned(), connection, changes: 0, _lock: None };
+        let store =
+            Self { path: path.to_owned(), connection, changes: 0, all_changes: 0, _lock: None };
         match store.format().map_err(fail)? {
             0 | FORMAT => Ok(store),
             other => Err(CliError::usage(format!(
@@ -178,6 +198,9 @@ impl Store {
 
     /// Creates missing tables, and records the settings.
     fn prepare(&mut self, site: &Site) -> rusqlite::Result<()> {
+        self.connection.pragma_update(None, "journal_mode", "wal")?;
+        // A power cut may lose the last versions; then files of the replica may be kept without need.
+        self.connection.pragma_update(None, "synchronous", "normal")?;
         let is_new = self.format()? == 0;
         let work = self.connection.transaction()?;
         if is_new {
@@ -309,7 +332,9 @@ impl Store {
         };
         write().map_err(|error| self.failed(&error))?;
         self.changes += 1;
-        if self.changes >= CHANGES_AT_ONCE { self.commit() } else { Ok(()) }
+        self.all_changes = self.all_changes.saturating_add(1);
+        let is_due = self.all_changes < SINGLE_CHANGES || self.changes >= CHANGES_AT_ONCE;
+        if is_due { self.commit() } else { Ok(()) }
     }
 
     /// Writes all changes.
@@ -342,4 +367,48 @@ fn lock(path: &Path) -> Result<Option<File>, CliError> {
 fn unusable(path: &Path, error: &rusqlite::Error) -> CliError {
     let path = Printable(path.as_os_str().as_bytes());
     CliError::failed(format!("the database '{path}' of a replica: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Site {
+        let (directory, place) = (b"/source/".to_vec(), b"host:copy".to_vec());
+        Site { directory, place, rules: "[]".to_owned(), archive: false }
+    }
+
+    fn version(size: i64) -> Version {
+        Version { kind: 1, size, modified_ns: Some(7) }
+    }
+
+    #[test]
+    fn a_sent_version_counts_at_once_and_has_arrived_after_a_complete_pass() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::write(folder.path(), &site()).unwrap();
+        let versions = Versions { had: None, sent: Some(version(3)) };
+        store.record(b"a", versions).unwrap();
+        assert_eq!(store.versions(b"a").unwrap(), versions);
+        store.end_pass(1.0, Err("lost")).unwrap();
+        assert_eq!(store.versions(b"a").unwrap(), versions);
+        store.end_pass(2.0, Ok(())).unwrap();
+        let arrived = Versions { had: Some(version(3)), sent: None };
+        assert_eq!(store.versions(b"a").unwrap(), arrived);
+        drop(store);
+        let all = Store::all(folder.path()).unwrap();
+        assert_eq!(all[0].versions(b"a").unwrap(), arrived);
+        let (read, passes) = all[0].site().unwrap();
+        assert_eq!((read, passes.completed_s, passes.error), (site(), Some(2.0), None));
+    }
+
+    #[test]
+    fn one_process_writes_and_others_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::write(folder.path(), &site()).unwrap();
+        let error = Store::write(folder.path(), &site()).unwrap_err().to_string();
+        assert!(error.contains("another process replicates to 'host:copy'"), "{error}");
+        assert_eq!(Store::all(folder.path()).unwrap().len(), 1);
+        drop(store);
+        assert!(Store::write(folder.path(), &site()).is_ok());
+    }
 }

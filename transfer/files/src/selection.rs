@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use sabul_wire::control::{Delta, Failure};
+use sabul_wire::control::{Delta, Entry, Failure};
 
 use super::glob::{self, Matches};
 use super::source::{is_content, last_component};
@@ -16,6 +16,10 @@ use super::tree::Tree;
 pub trait Selection: Send {
     /// Returns the next name; waits at most some milliseconds.
     fn next(&mut self) -> Selected;
+
+    /// Takes size and modification time of the entry that is sent under the last name. The entry may have changed since
+    /// its name was chosen.
+    fn sent(&mut self, _name: &[u8], _size: u64, _modified_ns: Option<i64>) {}
 }
 
 /// Result of [`Selection::next`].
@@ -111,6 +115,11 @@ impl Chosen {
     /// Returns the next name.
     pub(super) fn next(&mut self) -> Selected {
         self.names.next()
+    }
+
+    /// Reports the entry that is sent under the last name.
+    pub(super) fn sent(&mut self, entry: &Entry, size: u64) {
+        self.names.sent(&entry.path, size, entry.modified_ns);
     }
 
     /// Returns the reason why no source has this name, if the name is a pattern without a match.

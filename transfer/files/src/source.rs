@@ -557,7 +557,11 @@ impl Walk {
             return Some(failed(name, PathBuf::new(), Failure::new(FailureCode::NotFound, text)));
         };
         self.source = source;
-        self.visit(path, name)
+        let found = self.visit(path, name)?;
+        if let (Some(chosen), None) = (&mut self.chosen, &found.failure) {
+            chosen.sent(&found.entry, found.size);
+        }
+        Some(found)
     }
 
     /// Whether only chosen names are sent.
