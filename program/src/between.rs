@@ -397,7 +397,7 @@ async fn until(time: Option<tokio::time::Instant>) {
 }
 
 /// Formats an event of progress.
-fn progress(event: &Value) -> String {
+pub(crate) fn progress(event: &Value) -> String {
     let number = |name: &str| event[name].as_f64().unwrap_or_default();
     let bytes = |name: &str| event[name].as_u64().map(show_bytes);
     let of = bytes("bytes_total").map_or_else(String::new, |total| format!(" of {total}"));

@@ -21,6 +21,7 @@ mod demo;
 mod error;
 mod events;
 mod exit;
+mod fan_out;
 mod files;
 mod info;
 mod interrupt;
@@ -108,7 +109,8 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Router(args) => router::run(args),
         Command::Cp(args) => {
             let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
-            block_on_at(level, between::run_or("cp", args, cp::run))
+            let one = async |args| between::run_or("cp", args, cp::run).await;
+            block_on_at(level, fan_out::run_or(args, one))
         }
         Command::Sync(args) => {
             let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };

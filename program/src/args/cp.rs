@@ -223,6 +223,9 @@ reconnects and resumes.
 If all places are remote, the source machine runs the copy and dials the destination. If it cannot reach the \
 destination, the destination dials the source. Data goes between the two machines, never through this one.
 
+After local sources, several remote places are destinations: the data leaves this machine once, and each destination \
+passes complete files on to the next.
+
 A remote name that does not exist is used as a pattern: 'host:data/*.nc', in quotes.
 
 --exclude and --include are rules as in rsync. The first rule whose pattern matches decides; \
@@ -243,6 +246,7 @@ Examples:
   sabul cp big.iso sabul://host:4850/ --ticket ticket
   sabul cp -r photos sabul://host:4850/archive/
   sabul cp -r a:data b:data                   between two other machines
+  sabul cp -r data a: b: c:                   to three machines, each byte sent once
   sabul cp -rn --exclude '*.o' src host:      only show the steps
   sabul cp --retry 3d -r data sabul://host:4850/
   sabul cp sabul://host:4850/big.iso .

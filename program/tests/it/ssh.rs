@@ -502,3 +502,48 @@ fn the_carrier_ssh_needs_a_host_that_ssh_reaches() {
     let output = bridge.try_cp(&["--carrier", "ssh", "a", "sabul://127.0.0.1:1/"]);
     expect_words(&output, 2, &["--carrier ssh", "HOST:PATH"]);
 }
+
+#[test]
+fn a_copy_to_several_hosts_leaves_this_machine_once() {
+    let bridge = Bridge::new();
+    fs::create_dir(bridge.path("near/data")).unwrap();
+    for number in 0..5_u8 {
+        let bytes = content(number.into(), 100_000);
+        fs::write(bridge.path(format!("near/data/f{number}")), bytes).unwrap();
+    }
+    let output = run(&mut bridge.cp(&["-r", "--json", "data", "a:one", "b:two/", "c:three"]));
+    expect_code(&output, 0);
+    let mut from = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let document: serde_json::Value = serde_json::from_str(line).unwrap();
+        crate::common::schema::expect(&document, "cp-sites");
+        from.push(document["from"].as_str().unwrap().to_owned());
+    }
+    from.sort();
+    assert_eq!(from, ["a:one/", "b:two/", "this machine"], "{}", stderr(&output));
+    for site in ["one", "two", "three"] {
+        for number in 0..5_u8 {
+            let path = bridge.path(format!("home/{site}/data/f{number}"));
+            assert!(
+                fs::read(&path).unwrap() == content(number.into(), 100_000),
+                "{}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_host_that_fails_does_not_stop_the_next_one() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/x"), "text").unwrap();
+    let output = run(&mut bridge.cp(&["x", "a:one", "denied:two", "c:three"]));
+    expect_code(&output, 4);
+    assert!(stderr(&output).contains("denied:two/: "), "{}", stderr(&output));
+    for site in ["one", "three"] {
+        assert_eq!(fs::read_to_string(bridge.path(format!("home/{site}/x"))).unwrap(), "text");
+    }
+    for wrong in [&["x/", "a:", "b:"][..], &["--dry-run", "x", "a:", "b:"]] {
+        expect_code(&run(&mut bridge.cp(wrong)), 2);
+    }
+}

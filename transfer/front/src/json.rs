@@ -140,6 +140,18 @@ impl ErrorJson {
     }
 }
 
+/// Result of a copy to one of several destinations: a line of `cp --json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SiteJson {
+    /// The destination.
+    pub place: String,
+    /// Place of the copied files: another destination, or `this machine`.
+    pub from: String,
+    /// Fields of `cp --json`, of the last copy to this destination.
+    #[serde(flatten)]
+    pub copy: TransferJson,
+}
+
 /// Result of `verify --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VerifyJson {

@@ -4,12 +4,15 @@ use schemars::schema_for;
 use serde_json::Value;
 
 use crate::control_socket::messages::JobJson;
-use crate::json::{Document, DryJson, PerfJson, ReplicasJson, SeenJson, TransferJson, VerifyJson};
+use crate::json::{
+    Document, DryJson, PerfJson, ReplicasJson, SeenJson, SiteJson, TransferJson, VerifyJson,
+};
 use crate::lines::{CopyEvent, Line, PerfEvent, ServeEvent};
 
 /// For each document: its name, and the command that prints it.
 pub const DOCUMENTS: &[(&str, &str)] = &[
     ("cp", "sabul cp --json"),
+    ("cp-sites", "a line of sabul cp --json with several destinations"),
     ("cp-lines", "a line of sabul cp --json-lines"),
     ("cp-dry-run", "sabul cp --dry-run --json"),
     ("verify", "sabul verify --json"),
@@ -28,6 +31,7 @@ pub const DOCUMENTS: &[(&str, &str)] = &[
 pub fn of(name: &str) -> Option<Value> {
     Some(match name {
         "cp" => schema_for!(Document<TransferJson>).to_value(),
+        "cp-sites" => schema_for!(Document<SiteJson>).to_value(),
         "cp-lines" => schema_for!(Line<CopyEvent>).to_value(),
         "cp-dry-run" => schema_for!(DryJson).to_value(),
         "verify" => schema_for!(Document<VerifyJson>).to_value(),

@@ -1,0 +1,421 @@
+//! Copies to several machines: the source sends each byte once, and receivers pass complete files on.
+//!
+//! The first destination is served from this machine, and each further destination from the one before. While a
+//! destination still receives, files that are complete there are copied on; a last copy follows at its end. If a
+//! destination fails, the next one is served from the nearest destination before, or from this machine.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use sabul::internal::Location;
+use sabul_content::Printable;
+use sabul_units::{count, show_bytes, show_rate};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+use tokio::process::Command;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::args::{self, CpArgs};
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::progress::Meter;
+use crate::{between, exit, json, output};
+
+/// Flags that are not passed on.
+const OWN_FLAGS: &[&str] = &["json", "json-lines", "quiet", "verbose", "progress"];
+/// Ours: shortest time between two copies of the files that are complete at a destination.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// State of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Number of times at which more files were complete.
+    Receiving(u64),
+    Complete,
+    Failed,
+}
+
+/// A destination, with its place and its state.
+#[derive(Clone, Debug)]
+struct Site {
+    /// Directory as written, with a separator at its end.
+    place: OsString,
+    state: watch::Receiver<State>,
+}
+
+/// A copy to several destinations.
+#[derive(Debug)]
+struct FanOut {
+    sources: Vec<OsString>,
+    /// Names of the sources, below each destination.
+    names: Vec<OsString>,
+    flags: Vec<OsString>,
+    sites: Vec<Site>,
+    is_quiet: bool,
+    interrupt: Interrupt,
+    meter: Meter,
+    /// Progress of each destination.
+    progress: Mutex<Vec<String>>,
+}
+
+/// Runs the copy to several destinations, or `run` if there is only one.
+pub(crate) async fn run_or(
+    args: CpArgs,
+    run: impl AsyncFnOnce(CpArgs) -> Result<u8, CliError>,
+) -> Result<u8, CliError> {
+    match destinations(&args.copy.places) {
+        Some(at) if !args.copy.stdio => copy(&args, at).await,
+        _ => run(args).await,
+    }
+}
+
+/// Returns the index of the first destination if local sources and at least two remote destinations are given.
+fn destinations(places: &[OsString]) -> Option<usize> {
+    let is_remote = |place: &OsString| matches!(Location::parse(place), Ok(Location::Remote(_)));
+    let at = places.iter().position(is_remote).filter(|&at| at > 0)?;
+    let is_several = places.len() - at > 1 && places[at..].iter().all(is_remote);
+    is_several.then_some(at)
+}
+
+async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
+    refuse_options(args)?;
+    let (sources, places) = args.copy.places.split_at(at);
+    let names = sources.iter().map(|source| name(source)).collect::<Result<Vec<_>, _>>()?;
+    let interrupt = Interrupt::listen()?;
+    let (senders, sites): (Vec<_>, Vec<_>) = places
+        .iter()
+        .map(|place| {
+            let (sender, state) = watch::channel(State::Receiving(0));
+            (sender, Site { place: directory(place), state })
+        })
+        .unzip();
+    let is_quiet = args.copy.quiet || args.copy.json;
+    let fan_out = Arc::new(FanOut {
+        sources: sources.to_vec(),
+        names,
+        flags: args::given("cp", OWN_FLAGS),
+        progress: Mutex::new(vec![String::new(); sites.len()]),
+        sites,
+        is_quiet,
+        interrupt,
+        meter: Meter::new(is_quiet, args.copy.retry.is_some()),
+    });
+    let mut tasks = JoinSet::new();
+    for (number, sender) in senders.into_iter().enumerate() {
+        let fan_out = Arc::clone(&fan_out);
+        tasks.spawn(async move { fan_out.serve(number, &sender).await });
+    }
+    let mut code = exit::DONE;
+    while let Some(ended) = tasks.join_next().await {
+        let ended = ended.map_err(|_| CliError::failed("a copy ended with a fault"))??;
+        if args.copy.json {
+            json::print(&ended.document())?;
+        }
+        code = code.max(ended.code);
+    }
+    fan_out.meter.clear();
+    if fan_out.interrupt.is_seen() {
+        return Err(CliError::interrupted("interrupted: run the same command again to resume"));
+    }
+    Ok(code)
+}
+
+/// Rejects options that mean one copy.
+fn refuse_options(args: &CpArgs) -> Result<(), CliError> {
+    let copy = &args.copy;
+    let flags = [
+        (args.bag, "--bag"),
+        (copy.dry_run, "--dry-run"),
+        (copy.json_lines, "--json-lines"),
+        (copy.report.is_some(), "--report"),
+        (copy.receipt.receipt.is_some(), "--receipt"),
+    ];
+    match flags.iter().find(|(is_given, _)| *is_given) {
+        Some((_, flag)) => Err(CliError::usage(format!(
+            "{flag} is not supported with several destinations; leave it out, or copy to each destination by itself"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Name of a source below a destination.
+fn name(source: &OsStr) -> Result<OsString, CliError> {
+    let last = source.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    if matches!(last, b"" | b"." | b".." | b"-") {
+        return Err(CliError::usage(format!(
+            "'{}' has no name of its own, which a copy to several destinations needs; name a file or a directory without '/' at its end",
+            Printable(source.as_bytes())
+        )));
+    }
+    Ok(OsStr::from_bytes(last).to_owned())
+}
+
+/// The place as a directory.
+fn directory(place: &OsString) -> OsString {
+    let mut place = place.clone();
+    if !matches!(place.as_bytes().last(), Some(b'/' | b':')) {
+        place.push("/");
+    }
+    place
+}
+
+/// End of the last copy to a destination.
+#[derive(Debug)]
+struct Ended {
+    place: OsString,
+    /// Place of the files that were copied.
+    from: OsString,
+    code: u8,
+    /// Document of the copy, if the copy began.
+    done: Option<Value>,
+}
+
+impl Ended {
+    /// Returns the document of the copy, with both places.
+    fn document(&self) -> Value {
+        let shown = |place: &OsString| Printable(place.as_bytes()).to_string();
+        let mut document = self.done.clone().unwrap_or_else(|| serde_json::json!({ "schema": 1 }));
+        if let Value::Object(fields) = &mut document {
+            fields.retain(|name, _| name != "event" && name != "t_s");
+            fields.insert("place".to_owned(), shown(&self.place).into());
+            fields.insert("from".to_owned(), shown(&self.from).into());
+            fields.insert("exit".to_owned(), self.code.into());
+        }
+        document
+    }
+
+    /// Formats the summary.
+    fn line(&self) -> String {
+        let number = |name: &str| self.done.as_ref().and_then(|done| done[name].as_u64());
+        let float = |name: &str| self.done.as_ref().and_then(|done| done[name].as_f64());
+        let (files, skipped) = (number("files").unwrap_or(0), number("skipped_files").unwrap_or(0));
+        let there = match skipped {
+            0 => String::new(),
+            files => format!("; {} there already", count(files, "file")),
+        };
+        format!(
+            "{}: {} in {} from {}, {:.2} s, {}{there}",
+            Printable(self.place.as_bytes()),
+            show_bytes(number("bytes").unwrap_or(0)),
+            count(files, "file"),
+            Printable(self.from.as_bytes()),
+            float("seconds").unwrap_or(0.0),
+            show_rate(float("goodput_bps").unwrap_or(0.0)),
+        )
+    }
+}
+
+impl FanOut {
+    /// Copies to a destination until it is complete or cannot be served.
+    async fn serve(&self, number: usize, state: &watch::Sender<State>) -> Result<Ended, CliError> {
+        let mut excluded = vec![false; number];
+        loop {
+            let from =
+                (0..number).rev().find(|&at| !excluded[at] && self.state(at) != State::Failed);
+            let is_last = match from {
+                Some(at) => self.is_complete(at).await,
+                None => true,
+            };
+            let mut ended = self.run(number, from, is_last, state).await?;
+            if self.interrupt.is_seen() {
+                state.send_replace(State::Failed);
+                return Ok(ended);
+            }
+            match (ended.code, is_last, from) {
+                (exit::DONE, true, _) => {
+                    state.send_replace(State::Complete);
+                    if !self.is_quiet {
+                        self.meter.clear();
+                        output::note(ended.line());
+                    }
+                    return Ok(ended);
+                }
+                (_, false, _) => continue,
+                (_, true, Some(at)) => {
+                    let shown = Printable(self.sites[at].place.as_bytes()).to_string();
+                    output::error(format_args!(
+                        "{}: cannot be served from {shown}; another source follows",
+                        Printable(self.sites[number].place.as_bytes())
+                    ));
+                    excluded[at] = true;
+                }
+                (code, true, None) => {
+                    state.send_replace(State::Failed);
+                    ended.code = code.max(exit::FAILED);
+                    return Ok(ended);
+                }
+            }
+        }
+    }
+
+    fn state(&self, site: usize) -> State {
+        *self.sites[site].state.borrow()
+    }
+
+    /// Waits until a destination has more complete files, or has ended. Returns whether the destination is complete.
+    async fn is_complete(&self, site: usize) -> bool {
+        let mut state = self.sites[site].state.clone();
+        let pause = tokio::time::sleep(PAUSE);
+        let before = *state.borrow_and_update();
+        if before == State::Complete {
+            return true;
+        }
+        pause.await;
+        tokio::select! {
+            changed = state.wait_for(|&now| now != before) => matches!(changed.as_deref(), Ok(State::Complete)),
+            () = self.interrupt.wait() => false,
+        }
+    }
+
+    /// Places of the files at a destination, or here.
+    fn places_at(&self, site: Option<usize>) -> Vec<OsString> {
+        let Some(site) = site else { return self.sources.clone() };
+        let below = |name: &OsString| {
+            let mut place = self.sites[site].place.clone();
+            place.push(name);
+            place
+        };
+        self.names.iter().map(below).collect()
+    }
+
+    /// Runs one copy from a destination, or from here. Only the last copy prints its errors.
+    async fn run(
+        &self,
+        number: usize,
+        from: Option<usize>,
+        is_last: bool,
+        state: &watch::Sender<State>,
+    ) -> Result<Ended, CliError> {
+        let program = std::env::current_exe().map_err(|error| {
+            CliError::failed(format!("cannot find the program's own file: {error}"))
+        })?;
+        let place = self.sites[number].place.clone();
+        let mut command = Command::new(program);
+        command.arg("cp").arg("--json-lines").args(&self.flags).arg("--");
+        command.args(self.places_at(from)).arg(&place);
+        // An interrupt of the terminal reaches this process only, which passes the interrupt on once.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(if is_last { Stdio::piped() } else { Stdio::null() });
+        let mut child = command
+            .spawn()
+            .map_err(|error| CliError::failed(format!("cannot start a copy: {error}")))?;
+        let errors = child.stderr.take().map(|errors| {
+            tokio::spawn(print_errors(errors, Printable(place.as_bytes()).to_string()))
+        });
+        let done = match child.stdout.take() {
+            Some(lines) => self.follow(number, lines, child.id(), state).await,
+            None => None,
+        };
+        let status = child.wait().await;
+        if let Some(errors) = errors {
+            let _ = errors.await;
+        }
+        let code = status.ok().and_then(|status| status.code());
+        let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::FAILED);
+        let from = match from {
+            Some(at) => self.sites[at].place.clone(),
+            None => "this machine".into(),
+        };
+        Ok(Ended { place, from, code, done })
+    }
+
+    /// Shows the progress of all destinations.
+    fn show(&self, number: usize, line: String) {
+        let Ok(mut all) = self.progress.lock() else { return };
+        all[number] = line;
+        let sites = self.sites.iter().zip(&*all).filter(|(_, line)| !line.is_empty());
+        let shown =
+            sites.map(|(site, line)| format!("{}: {line}", Printable(site.place.as_bytes())));
+        let shown: Vec<String> = shown.collect();
+        if !shown.is_empty() {
+            self.meter.say(shown.join("; "));
+        }
+    }
+
+    /// Reads the events of a copy; returns the last one.
+    async fn follow(
+        &self,
+        number: usize,
+        lines: impl AsyncRead + Unpin,
+        child: Option<u32>,
+        state: &watch::Sender<State>,
+    ) -> Option<Value> {
+        let mut lines = BufReader::new(lines).lines();
+        let (mut done, mut entries, mut is_stopped) = (None, 0, false);
+        loop {
+            let line = tokio::select! {
+                line = lines.next_line() => line,
+                () = self.interrupt.wait(), if !is_stopped => {
+                    is_stopped = true;
+                    let pid = child.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+                    let _ = pid.map(|pid| kill_process(pid, Signal::INT));
+                    continue;
+                }
+            };
+            let Ok(Some(line)) = line else { return done };
+            let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
+            let now = event["entries"].as_u64().unwrap_or(0);
+            if now > entries {
+                entries = now;
+                state.send_modify(|state| {
+                    if let State::Receiving(times) = state {
+                        *times += 1;
+                    }
+                });
+            }
+            match event["event"].as_str() {
+                Some("progress") => self.show(number, between::progress(&event)),
+                Some("done") => {
+                    self.show(number, String::new());
+                    done = Some(event);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Prints the errors of a copy behind the name of the destination.
+async fn print_errors(errors: impl AsyncRead + Unpin, place: String) {
+    let mut lines = BufReader::new(errors).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if let Some(error) = line.strip_prefix("sabul: ") {
+            output::error(format_args!("{place}: {error}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(places: &[&str]) -> Option<usize> {
+        destinations(&places.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn several_destinations_follow_local_sources() {
+        assert_eq!(at(&["a", "h:", "i:"]), Some(1));
+        assert_eq!(at(&["a", "b", "h:x", "sabul://i/y"]), Some(2));
+        for other in
+            [&["a", "h:"][..], &["h:a", "i:", "j:"], &["a", "h:x", "b"], &["a", "b"], &["a"]]
+        {
+            assert_eq!(at(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_source_needs_a_name_of_its_own() {
+        assert_eq!(name(OsStr::new("a/data")).unwrap(), "data");
+        for wrong in ["a/", ".", "..", "-", "/"] {
+            assert_eq!(name(OsStr::new(wrong)).unwrap_err().code(), 2, "{wrong}");
+        }
+        assert_eq!(directory(&"host:".into()), "host:");
+        assert_eq!(directory(&"host:a".into()), "host:a/");
+    }
+}
