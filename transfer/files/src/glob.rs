@@ -33,9 +33,13 @@ pub fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[{\\".contains(byte))
 }
 
-/// Returns a pattern that matches only this path.
+/// Returns a pattern that matches only this path; a path that is no pattern stays as it is.
 pub fn escape(path: &[u8]) -> Vec<u8> {
-    let escape = |&byte: &u8| [b'\\', byte].into_iter().skip(usize::from(!is_pattern(&[byte])));
+    if !is_pattern(path) {
+        return path.to_vec();
+    }
+    let is_plain = |byte: u8| !b"*?[]{}\\".contains(&byte);
+    let escape = |&byte: &u8| [b'\\', byte].into_iter().skip(usize::from(is_plain(byte)));
     path.iter().flat_map(escape).collect()
 }
 
@@ -276,6 +280,18 @@ mod tests {
             assert_eq!(pattern.fits(name.as_bytes()), fits, "{pattern:?} {name}");
         }
         assert!(Pattern::new(b"*").unwrap().fits(b"caf\xE9"), "any bytes");
+    }
+
+    #[test]
+    fn an_escaped_path_matches_only_itself() {
+        for name in ["a*b", "[x]", "{y}", "{a,b}", "a\\b", "?", ".a?"] {
+            let pattern = Pattern::new(&escape(name.as_bytes())).unwrap();
+            assert!(pattern.fits(name.as_bytes()), "{pattern:?} {name}");
+            for other in ["aXb", "x", "y", "a", "ab", ".ab"] {
+                assert!(!pattern.fits(other.as_bytes()), "{pattern:?} {other}");
+            }
+        }
+        assert_eq!(escape(b"a}]"), b"a}]", "no pattern");
     }
 
     #[test]
