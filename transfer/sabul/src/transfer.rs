@@ -90,7 +90,7 @@ impl Transfer {
 
     /// Cancels the transfer: notifies the peer and removes partial files. [`Self::finish`] returns when both are done.
     pub fn cancel(&self) {
-        self.handle.abort();
+        self.handle.cancel();
     }
 
     /// As [`TransferHandle::set_policy`].

@@ -64,12 +64,12 @@ impl TransferHandle {
         Ok(())
     }
 
-    pub(super) const fn shared_progress(&self) -> &Arc<SharedProgress> {
-        &self.shared_progress
+    /// As [`Transfer::cancel`](crate::Transfer::cancel).
+    pub fn cancel(&self) {
+        let _ = self.event_sender.send(Event::Abort);
     }
 
-    /// Cancels the transfer.
-    pub(super) fn abort(&self) {
-        let _ = self.event_sender.send(Event::Abort);
+    pub(super) const fn shared_progress(&self) -> &Arc<SharedProgress> {
+        &self.shared_progress
     }
 }

@@ -491,7 +491,7 @@ fn a_cancelled_transfer_leaves_no_file() {
         let destination = LocalDestination::directory(here.path());
         let transfer = session.get(vec![b"b".to_vec()], false, destination, &slow()).await.unwrap();
         part_of(here.path()).await;
-        transfer.cancel();
+        transfer.handle().cancel();
         assert!(matches!(transfer.finish().await, Err(Error::Cancelled)));
         assert!(has_no_file(here.path()));
     });
