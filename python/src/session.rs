@@ -1,0 +1,304 @@
+//! Sessions: requests of files, listings and measurements.
+
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use sabul::files::{LocalDestination, Range, RemoteDestination, Seen, Source, SourceSet, View};
+use sabul::settings::{Direction, MeasureLimit};
+use sabul::{Bytes, Failure, TransferOptions};
+use sabul_front::format;
+
+use crate::error::Fault;
+use crate::options::Options;
+use crate::runtime::{OfProcess, run};
+use crate::transfer::Transfer;
+use crate::upload::{self, Upload};
+
+/// A session with a server.
+#[pyclass(frozen)]
+#[derive(Debug)]
+pub(crate) struct Session {
+    inner: OfProcess<Mutex<Option<sabul::Session>>>,
+}
+
+/// Facts of a listed path: kind, size, permission bits, modification time, owner, group.
+type FactsRow = (&'static str, u64, u32, Option<i64>, u32, u32);
+/// A listed path, and its facts or the reason why there are none: word of the failure class and message.
+type Row = (BytesOut, Option<FactsRow>, Option<(&'static str, String)>);
+
+/// Bytes that become a `bytes` object.
+pub(crate) struct BytesOut(pub(crate) Vec<u8>);
+
+impl<'py> IntoPyObject<'py> for BytesOut {
+    type Target = PyBytes;
+    type Output = Bound<'py, PyBytes>;
+    type Error = std::convert::Infallible;
+
+    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
+        Ok(PyBytes::new(py, &self.0))
+    }
+}
+
+impl Session {
+    pub(crate) fn new(session: sabul::Session) -> Self {
+        Self { inner: OfProcess::new(Mutex::new(Some(session))) }
+    }
+
+    fn session(&self) -> Result<sabul::Session, Fault> {
+        let open = self.inner.get()?.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        open.ok_or_else(|| Fault::usage("the session is closed; connect again"))
+    }
+}
+
+#[pymethods]
+impl Session {
+    /// Address of the other end of the control connection.
+    #[getter]
+    fn peer(&self) -> PyResult<String> {
+        Ok(self.session()?.peer_addr().to_string())
+    }
+
+    /// Sends files and directories.
+    fn put<'py>(
+        &self,
+        py: Python<'py>,
+        sources: Vec<PathBuf>,
+        destination: Vec<u8>,
+        recursive: bool,
+        options: Options,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        let sources = sources.into_iter().map(Source::Path).collect();
+        let sources = SourceSet::local(sources, recursive).map_err(Fault::from)?;
+        let min_rate = options.min_rate_bps;
+        let options = options.transfer_options()?;
+        run(py, waits, async move {
+            let mut to = RemoteDestination::path(destination);
+            to.into_directory = sources.needs_directory() || is_directory(&to.path);
+            Ok(Transfer::new(session.put(sources, to, &options).await?, &options, min_rate))
+        })
+    }
+
+    /// Receives files and directories.
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        sources: Vec<Vec<u8>>,
+        destination: PathBuf,
+        recursive: bool,
+        options: Options,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        let min_rate = options.min_rate_bps;
+        let options = options.transfer_options()?;
+        run(py, waits, async move {
+            let into_directory = sources.len() > 1
+                || sources.iter().any(|source| is_directory(source))
+                || destination.as_os_str().as_bytes().ends_with(b"/");
+            let to = LocalDestination::Path { path: destination, into_directory };
+            let transfer = session.get(sources, recursive, to, &options).await?;
+            Ok(Transfer::new(transfer, &options, min_rate))
+        })
+    }
+
+    /// Sends bytes that the caller writes, as one file.
+    fn upload<'py>(
+        &self,
+        py: Python<'py>,
+        destination: Vec<u8>,
+        options: Options,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        let min_rate = options.min_rate_bps;
+        let options = options.transfer_options()?;
+        run(py, waits, async move {
+            let (sender, reader) = upload::pipe();
+            let source = Source::Stream { name: b"stream".to_vec(), reader: Box::new(reader) };
+            let set = SourceSet::local(vec![source], false)?;
+            let transfer = session.put(set, RemoteDestination::path(destination), &options).await?;
+            Ok((Upload::new(sender), Transfer::new(transfer, &options, min_rate)))
+        })
+    }
+
+    /// Returns a byte range of a file; without a length, up to the end.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        path: Vec<u8>,
+        offset: u64,
+        length: Option<u64>,
+        options: Options,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        let is_whole = offset == 0 && length.is_none();
+        let range = (!is_whole).then_some(Range { offset, length });
+        let options = options.transfer_options()?.range(range);
+        run(py, waits, async move { read(&session, path, &options).await.map(BytesOut) })
+    }
+
+    /// Lists paths: `itself`, `content`, `all` below them, or the `target` of links.
+    fn list<'py>(
+        &self,
+        py: Python<'py>,
+        paths: Vec<Vec<u8>>,
+        view: &str,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        let view = match view {
+            "itself" => View::Itself,
+            "content" => View::Content,
+            "all" => View::All,
+            "target" => View::Files,
+            _ => return Err(Fault::usage(format!("listing '{view}' is unknown")).into()),
+        };
+        run(py, waits, async move {
+            let mut listing = session.list(paths, view, Vec::new())?;
+            let mut rows = Vec::new();
+            while let Some(seen) = listing.next().await? {
+                rows.push(row(seen));
+            }
+            Ok(rows)
+        })
+    }
+
+    /// Creates directories.
+    fn make_folders<'py>(
+        &self,
+        py: Python<'py>,
+        paths: Vec<Vec<u8>>,
+        parents: bool,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        run(py, waits, async move { done(session.make_folders(paths, parents).await?.failures) })
+    }
+
+    /// Removes files and directories.
+    fn remove<'py>(
+        &self,
+        py: Python<'py>,
+        paths: Vec<Vec<u8>>,
+        recursive: bool,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        run(py, waits, async move { done(session.remove(paths, recursive).await?.failures) })
+    }
+
+    /// Renames a file or directory.
+    fn rename<'py>(
+        &self,
+        py: Python<'py>,
+        old: Vec<u8>,
+        new: Vec<u8>,
+        replace: bool,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        run(py, waits, async move { Ok(session.rename(old, new, replace).await?) })
+    }
+
+    /// Measures the path for this time or number of bytes, from memory to memory.
+    fn measure<'py>(
+        &self,
+        py: Python<'py>,
+        seconds: Option<f64>,
+        bytes: Option<u64>,
+        reverse: bool,
+        options: Options,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        let min_rate = options.min_rate_bps;
+        let options = options.transfer_options()?;
+        let time = seconds.map(Duration::try_from_secs_f64).transpose();
+        let time = time.map_err(|_| Fault::usage("seconds is no time; use a number above 0"))?;
+        let limit = MeasureLimit::default().bytes(bytes.map(Bytes)).time(time);
+        let direction = if reverse { Direction::Receive } else { Direction::Send };
+        run(py, waits, async move {
+            let transfer = session.measure(direction, limit, &options).await?;
+            Ok(Transfer::new(transfer, &options, min_rate))
+        })
+    }
+
+    /// Closes the session. Running transfers are cancelled.
+    fn close<'py>(&self, py: Python<'py>, waits: bool) -> PyResult<Bound<'py, PyAny>> {
+        // A child process leaves the session to its parent.
+        let open = match self.inner.get() {
+            Ok(slot) => slot.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            Err(_) => None,
+        };
+        run(py, waits, async move {
+            if let Some(session) = open {
+                session.close().await;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Whether a path is written as a directory; the empty path is the root.
+fn is_directory(path: &[u8]) -> bool {
+    let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    matches!(last, b"" | b"." | b"..")
+}
+
+/// Fails with the first failure.
+fn done(failures: Vec<(usize, Failure)>) -> Result<(), Fault> {
+    match failures.into_iter().next() {
+        Some((_, failure)) => Err(failure.into()),
+        None => Ok(()),
+    }
+}
+
+fn row(seen: Seen) -> Row {
+    let path = BytesOut(seen.path);
+    match seen.outcome {
+        Ok(facts) => {
+            let kind = format::word(facts.kind);
+            let row = (kind, facts.size, facts.mode, facts.modified_ns, facts.owner, facts.group);
+            (path, Some(row), None)
+        }
+        Err(failure) => (path, None, Some((failure.code.word(), failure.message))),
+    }
+}
+
+/// Memory that receives the content of a file.
+#[derive(Clone, Debug, Default)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn read(
+    session: &sabul::Session,
+    path: Vec<u8>,
+    options: &TransferOptions,
+) -> Result<Vec<u8>, Fault> {
+    let memory = Memory::default();
+    let to = LocalDestination::Writer(Box::new(memory.clone()));
+    let transfer = session.get(vec![path], false, to, options).await?;
+    let report = transfer.finish().await?;
+    if let Some((_, failure)) = report.failures.into_iter().next() {
+        return Err(failure.into());
+    }
+    Ok(std::mem::take(&mut *memory.0.lock().unwrap_or_else(PoisonError::into_inner)))
+}
