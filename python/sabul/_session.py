@@ -1,0 +1,286 @@
+"""Blocking face of the package: sessions and copies."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias, Unpack
+from weakref import WeakSet
+
+from . import _sabul
+from ._types import (
+    CopyOptions,
+    Entry,
+    Measurement,
+    Meter,
+    Options,
+    Path,
+    Paths,
+    Plan,
+    ProgressCallback,
+    Reach,
+    Report,
+    checked,
+    encode,
+    entries,
+    several,
+)
+from .errors import Error, UsageError
+
+# Inside of a session, `list` is its method.
+Entries: TypeAlias = list[Entry]
+
+# Sessions that end with the interpreter.
+_open: WeakSet[Base] = WeakSet()
+
+
+class Base:
+    """Paths of a session: relative to the path of the address."""
+
+    def __init__(self, session: _sabul.Session, base: bytes) -> None:
+        self._inner = session
+        self._peer = session.peer
+        _open.add(self)
+        self._base = base.rstrip(b"/") or base
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__qualname__} with {self._peer}>"
+
+    @property
+    def peer(self) -> str:
+        """Address and port of the other end."""
+        return self._peer
+
+    def _path(self, path: Path) -> bytes:
+        found = encode(path)
+        if not self._base or found.startswith(b"/"):
+            return found
+        return self._base.rstrip(b"/") + b"/" + found
+
+    def _paths(self, paths: Paths) -> list[bytes]:
+        return [self._path(path) for path in several(paths)]
+
+    def _rename(self, entry: Entry) -> Entry:
+        """Returns the entry with its path relative to the path of the address."""
+        base = os.fsdecode(self._base).rstrip("/") + "/"
+        if not self._base or not entry.path.startswith(base):
+            return entry
+        return Entry(entry.path[len(base) :], *_facts(entry))
+
+
+@atexit.register
+def _close_all() -> None:
+    """Closes the open sessions, so that the servers do not report broken connections."""
+    for session in list(_open):
+        with suppress(Error):
+            session._inner.close(True)
+
+
+def _facts(entry: Entry) -> tuple[Any, ...]:
+    return (entry.kind, entry.bytes, entry.mode, entry.modified_ns, entry.owner, entry.group)
+
+
+def locals_of(paths: Paths) -> list[str]:
+    """Returns paths of this machine."""
+    return [os.fsdecode(path) for path in several(paths)]
+
+
+def base_of(address: str | None) -> bytes:
+    """Returns the path in an address."""
+    place = _sabul.split(address) if address else None
+    return place[1] if place else b""
+
+
+def one(found: list[Entry], path: Path) -> Entry:
+    """Returns the only entry of a listing."""
+    if len(found) != 1:
+        raise UsageError(f"'{os.fsdecode(path)}' matches {len(found)} names; name one, with escape() if it is exact")
+    return found[0]
+
+
+def follow(transfer: _sabul.Transfer, progress: ProgressCallback | None) -> str:
+    """Waits for the end of a transfer and returns its report as JSON."""
+    try:
+        if progress is not None:
+            meter = Meter()
+            while (document := transfer.changed(True)) is not None:
+                progress(meter.read(document))
+            progress(meter.read(transfer.progress()))
+        return transfer.finish(True)
+    except BaseException:
+        transfer.cancel()
+        raise
+
+
+class Session(Base):
+    """A session with a server. Use it in a `with` statement, or call `close`.
+
+    A session belongs to the process that made it: a forked process has to connect again. Several threads may use a
+    session at the same time.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the session. Running transfers are cancelled."""
+        self._inner.close(True)
+
+    def put(
+        self,
+        src: Paths,
+        dst: Path,
+        recursive: bool = False,
+        *,
+        progress: ProgressCallback | None = None,
+        **options: Unpack[Options],
+    ) -> Report:
+        """Sends files, and with `recursive` directories. A `dst` that ends in `/` is a directory.
+
+        Raises an `Error` with a `report` if a file failed; the others arrived.
+        """
+        given = checked(options, Options)
+        transfer = self._inner.put(locals_of(src), self._path(dst), recursive, given, True)
+        return Report._of(follow(transfer, progress))
+
+    def get(
+        self,
+        src: Paths,
+        dst: Path,
+        recursive: bool = False,
+        *,
+        progress: ProgressCallback | None = None,
+        **options: Unpack[Options],
+    ) -> Report:
+        """Receives files, and with `recursive` directories. A `dst` that ends in `/` is a directory.
+
+        Raises an `Error` with a `report` if a file failed; the others arrived.
+        """
+        given = checked(options, Options)
+        transfer = self._inner.get(self._paths(src), os.fsdecode(dst), recursive, given, True)
+        return Report._of(follow(transfer, progress))
+
+    def put_bytes(self, content: bytes, dst: Path, **options: Unpack[Options]) -> Report:
+        """Sends bytes as the file `dst`."""
+        upload, transfer = self._inner.upload(self._path(dst), checked(options, Options), True)
+        try:
+            upload.write(content, True)
+            upload.end(True)
+        except Error:
+            # The transfer ended early; its error is more precise.
+            pass
+        return Report._of(follow(transfer, None))
+
+    def read(self, path: Path, offset: int = 0, length: int | None = None, **options: Unpack[Options]) -> bytes:
+        """Returns the content of a file, or `length` bytes from `offset`; fewer at the end of the file."""
+        return self._inner.read(self._path(path), offset, length, checked(options, Options), True)
+
+    cat = read
+
+    def list(
+        self,
+        path: Paths = "",
+        recursive: bool = False,
+        *,
+        onerror: Callable[[Error], object] | None = None,
+    ) -> Entries:
+        """Returns the entries of a directory, or with `recursive` all below; for a file, the file itself.
+
+        An entry that cannot be examined raises, or is passed to `onerror`.
+        """
+        rows = self._inner.list(self._paths(path), "all" if recursive else "content", True)
+        return [self._rename(entry) for entry in entries(rows, onerror)]
+
+    def stat(self, path: Path) -> Entry:
+        """Returns the facts of a file, directory or link; links are not followed."""
+        rows = self._inner.list([self._path(path)], "itself", True)
+        return self._rename(one(entries(rows, None), path))
+
+    def mkdir(self, path: Paths, parents: bool = False) -> None:
+        """Creates directories; with `parents` also those above, and existing directories are no error."""
+        self._inner.make_folders(self._paths(path), parents, True)
+
+    def rm(self, path: Paths, recursive: bool = False) -> None:
+        """Removes files, links and empty directories; with `recursive` directories with their content."""
+        self._inner.remove(self._paths(path), recursive, True)
+
+    def mv(self, src: Path, dst: Path, replace: bool = True) -> None:
+        """Renames a file, link or directory at the server in one step. An existing directory `dst` takes `src`."""
+        self._inner.rename(self._path(src), self._path(dst), replace, True)
+
+    def perf(
+        self,
+        seconds: float | None = None,
+        *,
+        bytes: int | None = None,
+        reverse: bool = False,
+        **options: Unpack[Options],
+    ) -> Measurement:
+        """Measures the path from memory to memory, for `seconds` (10 by default) or `bytes`.
+
+        This side sends, or receives with `reverse`.
+        """
+        seconds = 10.0 if seconds is None and bytes is None else seconds
+        given = checked(options, Options)
+        transfer = self._inner.measure(seconds, bytes, reverse, given, True)
+        return Measurement._of(follow(transfer, None), role_of(reverse))
+
+
+def role_of(reverse: bool) -> Literal["sender", "receiver"]:
+    """Returns the role of this side in a measurement."""
+    return "receiver" if reverse else "sender"
+
+
+def connect(address: str | None = None, **reach: Unpack[Reach]) -> Session:
+    """Connects to a server and returns a session.
+
+    `address` is `sabul://[user@]host[:port]/[path]` or `[user@]host:[path]` for a host that ssh reaches; None stands
+    for the server of the ticket file. Paths of the session start at the path of the address.
+    """
+    return Session(_sabul.connect(address, checked(reach, Reach), True), base_of(address))
+
+
+def copy(
+    src: Paths,
+    dst: Path,
+    recursive: bool = False,
+    *,
+    progress: ProgressCallback | None = None,
+    **options: Unpack[CopyOptions],
+) -> Report:
+    """Copies files between this machine and a server, as `sabul cp` does. One side is remote.
+
+    Every file is transferred, as by `sabul cp --again`; interrupted files are resumed.
+    """
+    plan = Plan.of(src, dst)
+    given: Any = checked(options, Options, Reach)
+    with Session(_sabul.connect(plan.address, checked(options, Reach, Options), True), b"") as session:
+        direction = session.put if plan.is_put else session.get
+        return direction(plan.sources, plan.destination, recursive, progress=progress, **given)
+
+
+def perf(
+    address: str | None = None,
+    seconds: float | None = None,
+    *,
+    bytes: int | None = None,
+    reverse: bool = False,
+    **options: Unpack[CopyOptions],
+) -> Measurement:
+    """Measures the path to a server, as `sabul perf` does."""
+    given: Any = checked(options, Options, Reach)
+    with Session(_sabul.connect(address, checked(options, Reach, Options), True), b"") as session:
+        return session.perf(seconds, bytes=bytes, reverse=reverse, **given)
+
+
+def escape(path: Path) -> str:
+    """Returns a pattern that matches only this path."""
+    return os.fsdecode(_sabul.escape(encode(path)))

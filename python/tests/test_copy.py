@@ -1,0 +1,87 @@
+"""Copies in one call: by ticket and through ssh, as a function and as a line of the shell."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Server, program
+
+import sabul
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> str:
+    """A command in place of ssh, which runs the commands for any host on this machine, in a directory of its own."""
+    home = tmp_path / "far"
+    home.mkdir()
+    script = tmp_path / "ssh"
+    text = f"""#!/bin/sh
+# The last argument is the command; the other arguments are options and the host.
+for last; do :; done
+cd {home} && HOME={home} PATH={os.path.dirname(program())}:$PATH exec sh -c "$last"
+"""
+    script.write_text(text)
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return str(script)
+
+
+def test_a_copy_goes_to_the_server_and_back(server: Server, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("content")
+    seen: list[sabul.Progress] = []
+    url = f"sabul:///{folder.name}/b"
+    assert sabul.copy(tmp_path / "a", url, ticket_file=server.ticket, progress=seen.append).files == 1
+    assert (folder / "b").read_text() == "content" and seen[-1].bytes == 7
+    assert sabul.copy(url, tmp_path / "c", ticket_file=server.ticket).bytes == 7
+    assert (tmp_path / "c").read_text() == "content"
+
+
+def test_the_variable_names_the_ticket(
+    server: Server, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("x")
+    monkeypatch.setenv("SABUL_TICKET_FILE", str(server.ticket))
+    assert sabul.copy(tmp_path / "a", f"sabul:///{folder.name}/").files == 1
+    with sabul.connect() as session:
+        assert session.read(f"{folder.name}/a") == b"x"
+
+
+def test_a_filter_leaves_files_out(server: Server, folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "tree"
+    source.mkdir()
+    for name in ("a.csv", "b.tmp", "keep.tmp"):
+        (source / name).write_text(name)
+    options = {"exclude": ["*.tmp"], "include": ["keep.tmp"]}
+    sabul.copy(source, f"sabul:///{folder.name}/", True, ticket_file=server.ticket, **options)  # type: ignore[arg-type]
+    assert sorted(os.listdir(folder / "tree")) == ["a.csv", "keep.tmp"]
+
+
+def test_tcp_carries_a_copy(server: Server, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(1_000_000))
+    url = f"sabul:///{folder.name}/"
+    assert sabul.copy(tmp_path / "a", url, ticket_file=server.ticket, carrier="tcp", tcp=2).carrier == "tcp"
+
+
+def test_a_host_is_reached_through_ssh(ssh: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("content")
+    report = sabul.copy(tmp_path / "a", "host:incoming/", ssh=ssh, remote_sabul=program())
+    assert report.files == 1
+    assert (tmp_path / "far" / "incoming" / "a").read_text() == "content"
+    with sabul.connect("sabul://host/incoming", ssh=ssh, remote_sabul=program()) as session:
+        assert [entry.path for entry in session.list()] == ["a"]
+        session.rm("a")
+    assert os.listdir(tmp_path / "far" / "incoming") == []
+
+
+def test_a_line_of_the_shell_copies_a_file(server: Server, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("content")
+    line = f"import sabul; print(sabul.copy('a', 'sabul:///{folder.name}/').bytes)"
+    environment = os.environ | {"SABUL_TICKET_FILE": str(server.ticket)}
+    command = [sys.executable, "-c", line]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")
+    assert (folder / "a").read_text() == "content"
