@@ -1,0 +1,245 @@
+"""The package for asyncio: the functions of `sabul` as coroutines, and transfers that report their progress.
+
+async with await sabul.aio.connect("me@far:") as session:
+    async for progress in (transfer := session.put("data", "", recursive=True)):
+        print(progress.bytes, "bytes")
+    print((await transfer).goodput_bps)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from types import TracebackType
+from typing import Any, Self, TypeAlias, Unpack
+
+from . import _sabul
+from ._session import Base, base_of, locals_of, one, role_of
+from ._types import (
+    CopyOptions,
+    Entry,
+    Measurement,
+    Meter,
+    Options,
+    Path,
+    Paths,
+    Plan,
+    Progress,
+    Reach,
+    Report,
+    checked,
+    entries,
+)
+from .errors import Error
+
+__all__ = ["Session", "Transfer", "connect", "copy", "perf"]
+
+# A server answers at most 16 requests of a session at the same time; the rest is for running transfers.
+_REQUESTS_MAX = 12
+
+# Inside of a session, `list` is its method.
+Entries: TypeAlias = list[Entry]
+
+
+class Transfer:
+    """A transfer: `await` starts it and returns its report; `async for` starts it and yields its progress.
+
+    After the last progress, `await` returns the report. A cancelled task cancels its transfer.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], Awaitable[_sabul.Transfer]],
+        end: Callable[[], Awaitable[None]] | None = None,
+        places: AbstractAsyncContextManager[Any] | None = None,
+    ) -> None:
+        self._start = start
+        self._end = end
+        self._places = places or nullcontext()
+        self._running: _sabul.Transfer | None = None
+        self._report: Report | None = None
+
+    def cancel(self) -> None:
+        """Cancels the transfer. The receiver keeps complete files, and partial files to resume."""
+        if self._running is not None:
+            self._running.cancel()
+
+    async def __aiter__(self) -> AsyncIterator[Progress]:
+        try:
+            running = await self._started()
+            meter = Meter()
+            while (document := await running.changed(False)) is not None:
+                yield meter.read(document)
+            yield meter.read(running.progress())
+            self._report = Report._of(await running.finish(False))
+        except BaseException:
+            self.cancel()
+            raise
+        finally:
+            await self._over()
+
+    def __await__(self) -> Generator[Any, None, Report]:
+        return self._result().__await__()
+
+    async def _result(self) -> Report:
+        if self._report is None:
+            async with self._places:
+                try:
+                    running = await self._started()
+                    self._report = Report._of(await running.finish(False))
+                except BaseException:
+                    self.cancel()
+                    raise
+                finally:
+                    await self._over()
+        return self._report
+
+    async def _started(self) -> _sabul.Transfer:
+        if self._running is None:
+            self._running = await self._start()
+        return self._running
+
+    async def _over(self) -> None:
+        end, self._end = self._end, None
+        if end is not None:
+            await end()
+
+
+class Session(Base):
+    """A session with a server. Use it in an `async with` statement, or call `close`.
+
+    The methods have the arguments and results of `sabul.Session`.
+    """
+
+    def __init__(self, session: _sabul.Session, base: bytes) -> None:
+        super().__init__(session, base)
+        self._places = asyncio.Semaphore(_REQUESTS_MAX)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """As `sabul.Session.close`."""
+        await self._inner.close(False)
+
+    def put(self, src: Paths, dst: Path, recursive: bool = False, **options: Unpack[Options]) -> Transfer:
+        """As `sabul.Session.put`."""
+        arguments = locals_of(src), self._path(dst), recursive, checked(options, Options)
+        return Transfer(lambda: self._inner.put(*arguments, False), places=self._places)
+
+    def get(self, src: Paths, dst: Path, recursive: bool = False, **options: Unpack[Options]) -> Transfer:
+        """As `sabul.Session.get`."""
+        arguments = self._paths(src), os.fsdecode(dst), recursive, checked(options, Options)
+        return Transfer(lambda: self._inner.get(*arguments, False), places=self._places)
+
+    async def put_bytes(self, content: bytes, dst: Path, **options: Unpack[Options]) -> Report:
+        """As `sabul.Session.put_bytes`."""
+        async with self._places:
+            upload, transfer = await self._inner.upload(self._path(dst), checked(options, Options), False)
+            try:
+                await upload.write(content, False)
+                await upload.end(False)
+            except Error:
+                # The transfer ended early; its error is more precise.
+                pass
+            return Report._of(await transfer.finish(False))
+
+    async def read(self, path: Path, offset: int = 0, length: int | None = None, **options: Unpack[Options]) -> bytes:
+        """As `sabul.Session.read`."""
+        given = checked(options, Options)
+        async with self._places:
+            return await self._inner.read(self._path(path), offset, length, given, False)
+
+    cat = read
+
+    async def list(
+        self,
+        path: Paths = "",
+        recursive: bool = False,
+        *,
+        onerror: Callable[[Error], object] | None = None,
+    ) -> Entries:
+        """As `sabul.Session.list`."""
+        async with self._places:
+            rows = await self._inner.list(self._paths(path), "all" if recursive else "content", False)
+        return [self._rename(entry) for entry in entries(rows, onerror)]
+
+    async def stat(self, path: Path) -> Entry:
+        """As `sabul.Session.stat`."""
+        async with self._places:
+            rows = await self._inner.list([self._path(path)], "itself", False)
+        return self._rename(one(entries(rows, None), path))
+
+    async def mkdir(self, path: Paths, parents: bool = False) -> None:
+        """As `sabul.Session.mkdir`."""
+        async with self._places:
+            await self._inner.make_folders(self._paths(path), parents, False)
+
+    async def rm(self, path: Paths, recursive: bool = False) -> None:
+        """As `sabul.Session.rm`."""
+        async with self._places:
+            await self._inner.remove(self._paths(path), recursive, False)
+
+    async def mv(self, src: Path, dst: Path, replace: bool = True) -> None:
+        """As `sabul.Session.mv`."""
+        async with self._places:
+            await self._inner.rename(self._path(src), self._path(dst), replace, False)
+
+    async def perf(
+        self,
+        seconds: float | None = None,
+        *,
+        bytes: int | None = None,
+        reverse: bool = False,
+        **options: Unpack[Options],
+    ) -> Measurement:
+        """As `sabul.Session.perf`."""
+        seconds = 10.0 if seconds is None and bytes is None else seconds
+        transfer = await self._inner.measure(seconds, bytes, reverse, checked(options, Options), False)
+        return Measurement._of(await transfer.finish(False), role_of(reverse))
+
+
+async def connect(address: str | None = None, **reach: Unpack[Reach]) -> Session:
+    """As `sabul.connect`."""
+    return Session(await _sabul.connect(address, checked(reach, Reach), False), base_of(address))
+
+
+def copy(src: Paths, dst: Path, recursive: bool = False, **options: Unpack[CopyOptions]) -> Transfer:
+    """As `sabul.copy`; the result is awaitable, and an asynchronous iterator of the progress."""
+    plan = Plan.of(src, dst)
+    given: Any = checked(options, Options, Reach)
+    reach = checked(options, Reach, Options)
+    sessions: list[Session] = []
+
+    async def start() -> _sabul.Transfer:
+        session = Session(await _sabul.connect(plan.address, reach, False), b"")
+        sessions.append(session)
+        direction = session.put if plan.is_put else session.get
+        return await direction(plan.sources, plan.destination, recursive, **given)._started()
+
+    async def end() -> None:
+        while sessions:
+            await sessions.pop().close()
+
+    return Transfer(start, end)
+
+
+async def perf(
+    address: str | None = None,
+    seconds: float | None = None,
+    *,
+    bytes: int | None = None,
+    reverse: bool = False,
+    **options: Unpack[CopyOptions],
+) -> Measurement:
+    """As `sabul.perf`."""
+    given: Any = checked(options, Options, Reach)
+    async with Session(await _sabul.connect(address, checked(options, Reach, Options), False), b"") as session:
+        return await session.perf(seconds, bytes=bytes, reverse=reverse, **given)
