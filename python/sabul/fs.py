@@ -1,0 +1,412 @@
+"""File system of fsspec over a session: `sabul://host/path` for pandas, pyarrow, Dask, zarr and others.
+
+    pandas.read_parquet("sabul://me@far/data/x.parquet")
+    fsspec.filesystem("sabul", ticket_file="server.ticket").ls("data")
+
+A URL without host, such as `sabul:///data`, names the server of the ticket file. Only the name of the ticket file is
+part of the storage options, so a pickled file system contains no secret. Paths are those of the program: relative to
+the root of the server, or over ssh to the home directory; `//path` is absolute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from datetime import UTC, datetime
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+from fsspec.asyn import AsyncFileSystem, sync
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+from fsspec.spec import AbstractBufferedFile
+from fsspec.utils import stringify_path
+
+from . import _sabul, aio
+from ._types import Entry, Options, Progress, Report, checked
+from .errors import Error, ExistsError, FailedError, UnreachableError, UsageError
+
+__all__ = ["SabulFile", "SabulFileSystem"]
+
+_SCHEME = "sabul://"
+# Bytes of a piece of a written file.
+_BLOCK_BYTES = 5 * 2**20
+
+
+class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
+    """Files of a server.
+
+    `address` is that of `sabul.connect`, such as `sabul://host:4850` or `me@far:`; None stands for the server of the
+    ticket file. The other arguments are those of `sabul.connect`.
+    """
+
+    protocol = "sabul"
+    root_marker = ""
+    cachable = True
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        ticket_file: str | os.PathLike[str] | None = None,
+        identity: str | None = None,
+        ssh: str | None = None,
+        remote_sabul: str | None = None,
+        carrier: Literal["auto", "udp", "tcp", "ssh"] | None = None,
+        timeout_s: float | None = None,
+        sync_files: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        given = {
+            "ticket_file": ticket_file,
+            "identity": identity,
+            "ssh": ssh,
+            "remote_sabul": remote_sabul,
+            "carrier": carrier,
+            "timeout_s": timeout_s,
+        }
+        self._address = address
+        self._reach: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        self._options: dict[str, Any] = {"sync": sync_files}
+        if carrier is not None:
+            self._options["carrier"] = carrier
+        # Directories that exist, so that files in them need no request for them.
+        self._made: set[str] = set()
+        # Copies into one file run one after another: patterns may name several sources for one name.
+        self._writers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._opened: aio.Session | None = None
+        self._opening: asyncio.Lock | None = None
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(item) for item in path]
+        path = stringify_path(path)
+        if path.startswith(_SCHEME):
+            place = _sabul.split(path)
+            path = os.fsdecode(place[1]) if place else ""
+        elif path.startswith("sabul::"):
+            path = path[len("sabul::") :]
+        return path.rstrip("/") or ("/" if path.startswith("/") else cls.root_marker)
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
+        if not path.startswith(_SCHEME):
+            return {}
+        place = _sabul.split(path)
+        address = place[0].rstrip("/") if place else ""
+        return {} if address in ("", "sabul:") else {"address": address}
+
+    async def _session(self) -> aio.Session:
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._opened is None:
+                self._opened = await aio.connect(self._address, **self._reach)
+            return self._opened
+
+    def _lost(self, session: aio.Session) -> None:
+        """The next call connects again."""
+        if self._opened is session:
+            self._opened = None
+
+    async def _make_parent(self, path: str) -> aio.Session:
+        """Creates the directory of a new file, as object stores do."""
+        session = await self._session()
+        parent = self._parent(path)
+        if parent not in ("", "/") and parent not in self._made:
+            await session.mkdir(parent, parents=True)
+            self._made.add(parent)
+        return session
+
+    def _writer(self, place: str) -> asyncio.Lock:
+        """Returns the lock of a file that is written."""
+        return self._writers.setdefault(place, asyncio.Lock())
+
+    async def _list(self, path: str, *, itself: bool) -> list[Entry]:
+        """Lists a path without patterns; a lost session is replaced once."""
+        exact = os.fsdecode(_sabul.escape(os.fsencode(path)))
+        for is_last in (False, True):
+            session = await self._session()
+            try:
+                return [await session.stat(exact)] if itself else await session.list(exact)
+            except UnreachableError:
+                self._lost(session)
+                if is_last:
+                    raise
+        return []
+
+    async def _info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        path = self._strip_protocol(path)
+        if path in ("", "/"):
+            return {"name": path, "size": 0, "type": "directory"}
+        (entry,) = await self._list(path, itself=True)
+        facts = await self._facts(path, entry)
+        # Only here: a walk does not follow links to directories, which may form a circle.
+        if facts["type"] == "link" and await self._leads_to_directory(path):
+            facts["type"] = "directory"
+        return facts
+
+    async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        path = self._strip_protocol(path)
+        found = await self._list(path, itself=False)
+        base = path.rstrip("/") + "/" if path else ""
+        is_itself = len(found) == 1 and found[0].path.rstrip("/") == path and found[0].kind != "directory"
+        names = [path if is_itself else base + entry.name for entry in found]
+        if not detail:
+            return names
+        return [await self._facts(name, entry) for name, entry in zip(names, found, strict=True)]
+
+    async def _exists(self, path: str, **kwargs: Any) -> bool:
+        """Whether the path can be examined, as `os.path.exists`."""
+        try:
+            await self._info(path)
+        except FailedError:
+            return False
+        return True
+
+    async def _facts(self, name: str, entry: Entry) -> dict[str, Any]:
+        """Returns the facts of an entry; those of a link to a file are the facts of the file."""
+        facts = {
+            "name": name,
+            "size": entry.bytes if entry.kind == "file" else 0,
+            "type": entry.kind,
+            "mode": entry.mode,
+            "mtime": None if entry.modified_ns is None else entry.modified_ns / 1e9,
+            "uid": entry.owner,
+            "gid": entry.group,
+            "islink": entry.kind == "link",
+        }
+        if entry.kind != "link":
+            return facts
+        session = await self._session()
+        rows = await session._inner.list([_sabul.escape(os.fsencode(name))], "target", False)
+        target = next((row[1] for row in rows if row[1] is not None), None)
+        if target is not None:
+            facts |= {"size": target[1], "type": "file"}
+        return facts
+
+    async def _leads_to_directory(self, path: str) -> bool:
+        """Whether a link leads to a directory; a listing of any other link is the link itself."""
+        try:
+            found = await self._list(path, itself=False)
+        except FailedError:
+            return False
+        return not (len(found) == 1 and found[0].kind == "link" and found[0].path == path)
+
+    async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+        path = self._strip_protocol(path)
+        start = start or 0
+        if start < 0 or (end is not None and end < 0):
+            size = (await self._info(path))["size"]
+            start = max(size + start, 0) if start < 0 else start
+            end = size + end if end is not None and end < 0 else end
+        length = None if end is None else end - start
+        if length is not None and length <= 0:
+            await self._info(path)
+            return b""
+        exact = os.fsdecode(_sabul.escape(os.fsencode(path)))
+        for is_last in (False, True):
+            session = await self._session()
+            try:
+                return await session.read(exact, start, length)
+            except UnreachableError:
+                self._lost(session)
+                if is_last:
+                    raise
+        return b""
+
+    async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        path = self._strip_protocol(path)
+        await self._check_new(path, mode)
+        session = await self._make_parent(path)
+        await session.put_bytes(bytes(value), path, **self._options)
+
+    async def _check_new(self, path: str, mode: str) -> None:
+        if mode == "create" and await self._exists(path):
+            raise ExistsError(f"'{path}' exists; choose another name, or mode 'overwrite'")
+
+    async def _put_file(
+        self, lpath: str, rpath: str, callback: Callback = DEFAULT_CALLBACK, mode: str = "overwrite", **kwargs: Any
+    ) -> None:
+        rpath = self._strip_protocol(rpath)
+        if os.path.isdir(lpath):
+            await self._makedirs(rpath, exist_ok=True)
+            return
+        await self._check_new(rpath, mode)
+        callback.set_size(os.path.getsize(lpath))
+        session = await self._make_parent(rpath)
+        async with self._writer(f"put {rpath}"):
+            await _followed(session.put(lpath, rpath, **self._options), callback)
+
+    async def _get_file(self, rpath: str, lpath: str, callback: Callback = DEFAULT_CALLBACK, **kwargs: Any) -> None:
+        rpath = self._strip_protocol(rpath)
+        if await self._isdir(rpath):
+            os.makedirs(lpath, exist_ok=True)
+            return
+        os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
+        session = await self._session()
+        exact = os.fsdecode(_sabul.escape(os.fsencode(rpath)))
+        async with self._writer(f"get {os.path.abspath(lpath)}"):
+            await _followed(session.get(exact, lpath, **self._options), callback)
+
+    async def _cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Copies a file through this machine: the server has no copies of its own."""
+        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        if await self._isdir(path1):
+            await self._makedirs(path2, exist_ok=True)
+            return
+        with tempfile.TemporaryDirectory(prefix="sabul-") as folder:
+            name = os.path.join(folder, "file")
+            await self._get_file(path1, name)
+            await self._put_file(name, path2)
+
+    async def _mv_file(self, path1: str, path2: str) -> None:
+        path2 = self._strip_protocol(path2)
+        session = await self._make_parent(path2)
+        self._made.clear()
+        await session.mv(self._strip_protocol(path1), path2)
+
+    def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
+        """Renames a file or directory in one step. Lists and patterns are copied and removed one by one."""
+        is_simple = isinstance(path1, str) and isinstance(path2, str) and not set(path1) & set("*?[")
+        if not is_simple or maxdepth is not None:
+            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
+            return
+        into = str(path2).rstrip("/") + "/" + os.path.basename(str(path1).rstrip("/"))
+        sync(self.loop, self._mv_file, path1, into if str(path2).endswith("/") else path2)
+
+    async def _rm_file(self, path: str, **kwargs: Any) -> None:
+        self._made.clear()
+        await (await self._session()).rm(self._strip_protocol(path))
+
+    async def _rm(self, path: Any, recursive: bool = False, batch_size: Any = None, **kwargs: Any) -> None:
+        if kwargs.get("maxdepth") is not None:
+            await super()._rm(path, recursive=recursive, batch_size=batch_size, **kwargs)
+            return
+        self._made.clear()
+        found = await self._expand_path(path, recursive=False)
+        await (await self._session()).rm(found, recursive=recursive)
+
+    async def _mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        path = self._strip_protocol(path)
+        if await self._exists(path):
+            raise ExistsError(f"'{path}' exists; use makedirs with exist_ok=True")
+        await (await self._session()).mkdir(path, parents=create_parents)
+
+    async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
+        path = self._strip_protocol(path)
+        if path in ("", "/"):
+            return
+        if not exist_ok and await self._exists(path):
+            raise ExistsError(f"'{path}' exists; choose another name, or exist_ok=True")
+        await (await self._session()).mkdir(path, parents=True)
+
+    async def _rmdir(self, path: str) -> None:
+        await self._rm_file(path)
+
+    def rmdir(self, path: str) -> None:
+        """Removes an empty directory."""
+        sync(self.loop, self._rmdir, path)
+
+    def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
+        """Creates an empty file, also in place of another."""
+        if not truncate and self.exists(path):
+            raise UsageError(f"'{path}' exists, and its time cannot be changed; use truncate=True")
+        self.pipe_file(path, b"")
+
+    def modified(self, path: str) -> datetime:
+        """Returns the modification time."""
+        found = self.info(path).get("mtime")
+        if found is None:
+            raise FailedError(f"'{path}' has no modification time")
+        return datetime.fromtimestamp(found, UTC)
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        autocommit: bool = True,
+        cache_options: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> SabulFile:
+        return SabulFile(
+            self, path, mode, block_size or _BLOCK_BYTES, autocommit, cache_options=cache_options, **kwargs
+        )
+
+
+async def _followed(transfer: aio.Transfer, callback: Callback) -> None:
+    """Runs a transfer and reports its bytes."""
+    if callback is DEFAULT_CALLBACK:
+        await transfer
+        return
+    async for progress in transfer:
+        _report(progress, callback)
+
+
+def _report(progress: Progress, callback: Callback) -> None:
+    if progress.bytes_total is not None:
+        callback.set_size(progress.bytes_total)
+    callback.absolute_update(progress.bytes)
+
+
+class SabulFile(AbstractBufferedFile):  # type: ignore[misc]
+    """An open file. Written bytes are sent while the file is open; `close` returns when the server has them all.
+
+    The file gets its name only at the end, and a file that is discarded leaves nothing.
+    """
+
+    fs: SabulFileSystem
+
+    def __init__(self, fs: SabulFileSystem, path: str, mode: str, *args: Any, **kwargs: Any) -> None:
+        if mode not in ("rb", "wb", "xb"):
+            raise UsageError(f"mode '{mode}' is not possible; use rb, wb or xb")
+        if mode == "xb" and fs.exists(path):
+            raise ExistsError(f"'{path}' exists; choose another name, or mode wb")
+        self._upload: _sabul.Upload | None = None
+        self._transfer: _sabul.Transfer | None = None
+        super().__init__(fs, path, mode, *args, **kwargs)
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        found: bytes = self.fs.cat_file(self.path, start=start, end=end)
+        return found
+
+    def _initiate_upload(self) -> None:
+        session: aio.Session = sync(self.fs.loop, self.fs._make_parent, self.path)
+        self._upload, self._transfer = session._inner.upload(
+            os.fsencode(self.path), checked(self.fs._options, Options), True
+        )
+
+    def _upload_chunk(self, final: bool = False) -> bool:
+        if self._upload is None or self._transfer is None:
+            raise FailedError(f"'{self.path}' is discarded already")
+        try:
+            self._upload.write(self.buffer.getvalue(), True)
+            if final and self.autocommit:
+                self._upload.end(True)
+        except Error:
+            # The transfer ended early; its error is more precise.
+            self._finish()
+            raise
+        if final and self.autocommit:
+            self._finish()
+        return True
+
+    def commit(self) -> None:
+        """Gives a file of a transaction its name."""
+        if self._upload is not None:
+            self._upload.end(True)
+            self._finish()
+
+    def discard(self) -> None:
+        """Ends the upload; the file does not appear."""
+        if self._transfer is not None:
+            self._transfer.cancel()
+        self._upload = self._transfer = None
+
+    def _finish(self) -> None:
+        if self._transfer is not None:
+            Report._of(self._transfer.finish(True))
+        self._upload = self._transfer = None

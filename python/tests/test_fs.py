@@ -1,0 +1,231 @@
+"""File system of fsspec: its own abstract tests, and the usual readers."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import fsspec.tests.abstract as abstract
+import pytest
+from conftest import Server
+from fsspec.callbacks import Callback
+
+import sabul
+from sabul.fs import SabulFileSystem
+
+
+class SabulFixtures(abstract.AbstractFixtures):  # type: ignore[misc]
+    """A file system over a server on loopback."""
+
+    @pytest.fixture
+    def fs(self, server: Server) -> SabulFileSystem:
+        return SabulFileSystem(ticket_file=str(server.ticket))
+
+    @pytest.fixture
+    def fs_path(self, folder: Path) -> str:
+        return folder.name
+
+    @pytest.fixture
+    def fs_join(self) -> Callable[..., str]:
+        return lambda *parts: "/".join(str(part) for part in parts)
+
+
+class TestCopy(abstract.AbstractCopyTests, SabulFixtures):  # type: ignore[misc]
+    pass
+
+
+class TestGet(abstract.AbstractGetTests, SabulFixtures):  # type: ignore[misc]
+    pass
+
+
+class TestPut(abstract.AbstractPutTests, SabulFixtures):  # type: ignore[misc]
+    pass
+
+
+class TestOpen(abstract.AbstractOpenTests, SabulFixtures):  # type: ignore[misc]
+    pass
+
+
+class TestPipe(abstract.AbstractPipeTests, SabulFixtures):  # type: ignore[misc]
+    pass
+
+
+@pytest.fixture
+def fs(server: Server) -> SabulFileSystem:
+    found = fsspec.filesystem("sabul", ticket_file=str(server.ticket))
+    assert isinstance(found, SabulFileSystem)
+    return found
+
+
+def test_urls_name_server_and_path() -> None:
+    kwargs, strip = SabulFileSystem._get_kwargs_from_urls, SabulFileSystem._strip_protocol
+    for url, address, path in [
+        ("sabul://host:4850/a/b", "sabul://host:4850", "a/b"),
+        ("sabul://me@host/a/", "sabul://me@host", "a"),
+        ("sabul://host//etc/x", "sabul://host", "/etc/x"),
+        ("sabul://[::1]:9/a", "sabul://[::1]:9", "a"),
+        ("sabul:///a", None, "a"),
+        ("sabul://host", "sabul://host", ""),
+    ]:
+        assert kwargs(url) == ({} if address is None else {"address": address}), url
+        assert strip(url) == path, url
+    assert strip("a//b/") == "a//b" and strip("/") == "/" and strip(["x/", "y"]) == ["x", "y"]
+
+
+def test_ranges_of_several_files_come_together(fs: SabulFileSystem, folder: Path) -> None:
+    contents = {f"{folder.name}/{name}": random.Random(name).randbytes(50_000) for name in "abc"}
+    fs.pipe(contents)
+    paths = [path for path in contents for _ in range(10)]
+    starts = [at * 1000 for _ in contents for at in range(10)]
+    ends = [start + 333 for start in starts]
+    expected = [contents[path][start:end] for path, start, end in zip(paths, starts, ends, strict=True)]
+    assert fs.cat_ranges(paths, starts, ends) == expected
+    first = next(iter(contents))
+    for start, end in [(None, None), (5, None), (None, 7), (-9, None), (-9, -2), (3, -3), (9, 9), (49_990, 60_000)]:
+        assert fs.cat_file(first, start, end) == contents[first][start:end], (start, end)
+
+
+def test_an_open_file_seeks_and_reads(fs: SabulFileSystem, folder: Path) -> None:
+    content = random.Random(4).randbytes(300_000)
+    (folder / "a").write_bytes(content)
+    with fs.open(f"{folder.name}/a", "rb", block_size=50_000) as file:
+        assert file.read(10) == content[:10]
+        file.seek(-1000, os.SEEK_END)
+        assert file.read() == content[-1000:]
+        file.seek(123_456)
+        assert file.read(100_000) == content[123_456:223_456]
+    with fs.open(f"{folder.name}/a", "r", encoding="latin-1", newline="") as text:
+        assert text.read() == content.decode("latin-1")
+
+
+def test_a_written_file_appears_at_its_end(fs: SabulFileSystem, folder: Path) -> None:
+    content = random.Random(5).randbytes(700_000)
+    with fs.open(f"{folder.name}/a", "wb", block_size=100_000) as file:
+        for at in range(0, len(content), 70_000):
+            file.write(content[at : at + 70_000])
+        assert not (folder / "a").exists()
+    assert (folder / "a").read_bytes() == content
+    with pytest.raises(FileExistsError):
+        fs.open(f"{folder.name}/a", "xb")
+    with fs.transaction:
+        with fs.open(f"{folder.name}/b", "wb") as file:
+            file.write(b"x")
+        assert not (folder / "b").exists()
+    assert (folder / "b").read_bytes() == b"x"
+
+
+def test_a_discarded_file_leaves_nothing(fs: SabulFileSystem, folder: Path) -> None:
+    with pytest.raises(LookupError), fs.transaction:
+        file = fs.open(f"{folder.name}/a", "wb", block_size=1000)
+        file.write(bytes(10_000))
+        file.close()
+        raise LookupError
+    assert fs.ls(folder.name, detail=False) == []
+
+
+def test_names_are_listed_found_moved_and_removed(fs: SabulFileSystem, folder: Path) -> None:
+    base = folder.name
+    fs.makedirs(f"{base}/d/e")
+    fs.pipe({f"{base}/d/a.csv": b"1", f"{base}/d/e/b.csv": b"22", f"{base}/d/c.txt": b"333"})
+    assert sorted(fs.glob(f"{base}/**/*.csv")) == [f"{base}/d/a.csv", f"{base}/d/e/b.csv"]
+    assert [(at, sorted(dirs), sorted(files)) for at, dirs, files in fs.walk(f"{base}/d")] == [
+        (f"{base}/d", ["e"], ["a.csv", "c.txt"]),
+        (f"{base}/d/e", [], ["b.csv"]),
+    ]
+    assert fs.du(base) == 6 and fs.isdir(f"{base}/d") and fs.isfile(f"{base}/d/a.csv")
+    assert fs.info(f"{base}/d/c.txt")["size"] == 3 and fs.modified(f"{base}/d/c.txt").year >= 2020
+    fs.mv(f"{base}/d/a.csv", f"{base}/z.csv")
+    assert fs.exists(f"{base}/z.csv") and not fs.exists(f"{base}/d/a.csv")
+    with pytest.raises(FileExistsError):
+        fs.mkdir(f"{base}/d")
+    with pytest.raises(FileNotFoundError):
+        fs.ls(f"{base}/none")
+    fs.rm(f"{base}/d", recursive=True)
+    fs.rm(f"{base}/*.csv")
+    assert fs.ls(base) == []
+
+
+def test_names_with_signs_of_patterns_are_names(fs: SabulFileSystem, folder: Path) -> None:
+    for name in ("a*b", "[x]", "{y}"):
+        fs.pipe_file(f"{folder.name}/{name}", name.encode())
+        assert fs.cat_file(f"{folder.name}/{name}") == name.encode()
+        assert fs.info(f"{folder.name}/{name}")["size"] == 3
+    (folder / "aXb").write_text("other")
+    (folder / "a*b").unlink()
+    with pytest.raises(FileNotFoundError):
+        fs.cat_file(f"{folder.name}/a*b")
+
+
+def test_a_link_has_the_size_of_its_target(fs: SabulFileSystem, folder: Path) -> None:
+    (folder / "a").write_bytes(bytes(1000))
+    os.symlink("a", folder / "link")
+    info = fs.info(f"{folder.name}/link")
+    assert (info["type"], info["size"], info["islink"]) == ("file", 1000, True)
+    with fs.open(f"{folder.name}/link") as file:
+        assert len(file.read()) == 1000
+
+
+def test_a_link_to_a_directory_is_a_directory_that_no_walk_follows(fs: SabulFileSystem, folder: Path) -> None:
+    base = folder.name
+    fs.pipe(f"{base}/d/a", b"x")
+    os.symlink("..", folder / "d" / "up")
+    os.symlink("nowhere", folder / "d" / "broken")
+    assert fs.isdir(f"{base}/d/up")
+    assert not fs.isdir(f"{base}/d/broken")
+    assert fs.ls(f"{base}/d/up", detail=False) == [f"{base}/d/up/d"]
+    assert f"{base}/d/a" in fs.find(base)
+    assert len(fs.find(base)) == 3
+
+
+def test_a_path_below_a_file_does_not_exist(fs: SabulFileSystem, folder: Path) -> None:
+    (folder / "a").write_text("a")
+    assert not fs.exists(f"{folder.name}/a/b")
+    assert not fs.exists(f"{folder.name}/none")
+
+
+def test_the_callback_follows_a_file(fs: SabulFileSystem, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(3_000_000))
+    callback = Callback()
+    fs.put_file(str(tmp_path / "a"), f"{folder.name}/a", callback=callback)
+    assert callback.size == callback.value == 3_000_000
+    callback = Callback()
+    fs.get_file(f"{folder.name}/a", str(tmp_path / "b"), callback=callback)
+    assert callback.value == 3_000_000 == (tmp_path / "b").stat().st_size
+
+
+def test_a_lost_session_is_replaced(start: Callable[..., Server], tmp_path: Path) -> None:
+    server = start()
+    (server.root / "a").write_text("x")
+    fs = SabulFileSystem(ticket_file=str(server.ticket), skip_instance_cache=True)
+    assert fs.cat_file("a") == b"x"
+    first = fs._opened
+    assert first is not None
+    fs.loop.call_soon_threadsafe(lambda: None)
+    server.process.terminate()
+    server.process.wait(20)
+    with pytest.raises(sabul.UnreachableError):
+        fs.cat_file("a")
+    assert fs._opened is not first
+
+
+@pytest.fixture
+def table() -> Iterator[Any]:
+    pandas = pytest.importorskip("pandas")
+    yield pandas.DataFrame({"a": range(100_000), "b": [f"row {at}" for at in range(100_000)]})
+
+
+def test_pandas_reads_and_writes_parquet_by_url(
+    server: Server, folder: Path, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    url = f"sabul:///{folder.name}/x.parquet"
+    options = {"ticket_file": str(server.ticket)}
+    table.to_parquet(url, storage_options=options)
+    assert pandas.read_parquet(url, storage_options=options).equals(table)
+    monkeypatch.setenv("SABUL_TICKET_FILE", str(server.ticket))
+    assert pandas.read_parquet(url, columns=["a"])["a"].sum() == table["a"].sum()
