@@ -1,0 +1,79 @@
+"""The simulator: scenario files in virtual time, in this process.
+
+results = sabul.sim.run("scenarios/arms/08-sabul2003.toml", seed=7)
+print(results["flows"][0]["goodput_bps"])
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from . import _sabul
+
+__all__ = ["Results", "Scenario", "run", "sweep"]
+
+Scenario: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+"""A scenario file, or its content as a mapping with the keys of docs/manual/scenarios.md."""
+Results: TypeAlias = dict[str, Any]
+"""The document of `sabul sim run --json`."""
+
+
+def run(scenario: Scenario, *, seed: int | None = None, settings: Mapping[str, Any] | None = None) -> Results:
+    """Simulates a scenario and returns its results.
+
+    The same scenario, seed and version give the same results, `wall_s` aside. `settings` are those of `--set`, such as
+    `{"link.bottleneck.rate_mbps": 100}`.
+    """
+    results = sweep(scenario, seed=seed, settings=settings)
+    if len(results) != 1:
+        from .errors import UsageError
+
+        raise UsageError(f"the scenario has {len(results)} runs; call sabul.sim.sweep, which returns a list")
+    return results[0]
+
+
+def sweep(scenario: Scenario, *, seed: int | None = None, settings: Mapping[str, Any] | None = None) -> list[Results]:
+    """Simulates each run of a scenario with a sweep, several at the same time, and returns the results in order."""
+    if isinstance(scenario, Mapping):
+        text, name = _toml(scenario), "scenario"
+    else:
+        text, name = Path(scenario).read_text(encoding="utf-8"), os.fspath(scenario)
+    given = [f"{key}={_setting(value)}" for key, value in (settings or {}).items()]
+    if seed is not None:
+        given.append(f"seed={seed}")
+    return [json.loads(document) for document in _sabul.simulate(text, name, given, True)]
+
+
+def _setting(value: Any) -> str:
+    """Returns a value of `--set`; a list is several values."""
+    if isinstance(value, list | tuple | range):
+        return ",".join(_value(item) for item in value)
+    return _value(value)
+
+
+def _toml(tables: Mapping[str, Any]) -> str:
+    """Returns a mapping as TOML; nested tables are inline."""
+    return "".join(f"{_key(key)} = {_value(value)}\n" for key, value in tables.items())
+
+
+def _key(key: str) -> str:
+    return json.dumps(key, ensure_ascii=False)
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case Mapping():
+            return "{" + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(_value(item) for item in value) + "]"
+    raise TypeError(f"a scenario has no values of type {type(value).__name__}; use numbers, text, lists and mappings")
