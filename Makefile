@@ -90,6 +90,10 @@ killed: tested ## kill either end of sync and apply KILLS=2 times each and repea
 receipts: tested ## check receipts with sha256sum, b3sum and ssh-keygen; skipped without them (part of test)
 	SABUL=$(TESTED) tests/receipts.py
 
+.PHONY: python
+python: $(PROGRAM) ## build the Python wheel and test the installed wheel; needs python3 and a package registry
+	CARGO_TARGET_DIR="$(abspath $(TARGET_DIR))" python/test.sh $(SABUL)
+
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Tests of the Python package: builds the wheel, installs the wheel offline in a new virtual environment, checks types
+# and runs pytest.
+#
+#   python/test.sh PROGRAM [PYTEST ARGUMENT]...
+#
+# PROGRAM is a built program `sabul`, which becomes part of the wheel. The wheel stays in OUT=python/dist. PROFILE=dev
+# builds the extension module without full optimisation. WHEELS=DIR keeps the packages that tests need.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+program=$(realpath "$1")
+shift
+out=$(realpath -m "${OUT:-$here/dist}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+wheels=${WHEELS:-$work/wheels}
+profile=${PROFILE:-release}
+
+python3 -m venv "$work/venv"
+PATH=$work/venv/bin:$PATH
+export PATH
+# The only step that needs the package registry.
+mkdir -p "$wheels"
+pip download -q -d "$wheels" -r "$here/tests/requirements.txt"
+pip install -q --no-index -f "$wheels" maturin
+
+mkdir -p "$here/data/scripts"
+cp "$program" "$here/data/scripts/sabul"
+strip "$here/data/scripts/sabul" 2>/dev/null || true
+(cd "$here" && maturin build -q --locked --profile "$profile" -o "$out")
+pip install -q --no-index -f "$wheels" -f "$out" -r "$here/tests/requirements.txt" sabul
+
+cd "$here"
+cargo fmt --check
+ruff format -q --check sabul tests
+ruff check -q sabul tests
+mypy --no-error-summary --strict -p sabul
+# Not from the directory of the sources, which has no extension module.
+cd tests
+mypy --no-error-summary --strict --config-file ../pyproject.toml .
+stubtest sabul._sabul >/dev/null
+unset SABUL
+pytest -q -c ../pyproject.toml --rootdir . -p no:cacheprovider "$@" .
