@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sysconfig
 import time
@@ -112,3 +113,19 @@ def session(server: Server) -> Iterator[sabul.Session]:
     """A session with the server."""
     with sabul.connect(ticket_file=server.ticket) as opened:
         yield opened
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> str:
+    """A command in place of ssh, which runs the commands for any host on this machine, in a directory of its own."""
+    home = tmp_path / "far"
+    home.mkdir()
+    script = tmp_path / "ssh"
+    text = f"""#!/bin/sh
+# The last argument is the command; the other arguments are options and the host.
+for last; do :; done
+cd {home} && HOME={home} PATH={os.path.dirname(program())}:$PATH exec sh -c "$last"
+"""
+    script.write_text(text)
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return str(script)

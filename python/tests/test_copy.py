@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -12,22 +11,6 @@ import pytest
 from conftest import Server, program
 
 import sabul
-
-
-@pytest.fixture
-def ssh(tmp_path: Path) -> str:
-    """A command in place of ssh, which runs the commands for any host on this machine, in a directory of its own."""
-    home = tmp_path / "far"
-    home.mkdir()
-    script = tmp_path / "ssh"
-    text = f"""#!/bin/sh
-# The last argument is the command; the other arguments are options and the host.
-for last; do :; done
-cd {home} && HOME={home} PATH={os.path.dirname(program())}:$PATH exec sh -c "$last"
-"""
-    script.write_text(text)
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return str(script)
 
 
 def test_a_copy_goes_to_the_server_and_back(server: Server, folder: Path, tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import fsspec
 import fsspec.tests.abstract as abstract
 import pytest
-from conftest import Server
+from conftest import Server, program
 from fsspec.callbacks import Callback
 
 import sabul
-from sabul.fs import SabulFileSystem
+from sabul.fs import SabulFileSystem, _merged
 
 
 class SabulFixtures(abstract.AbstractFixtures):  # type: ignore[misc]
@@ -84,9 +84,35 @@ def test_ranges_of_several_files_come_together(fs: SabulFileSystem, folder: Path
     ends = [start + 333 for start in starts]
     expected = [contents[path][start:end] for path, start, end in zip(paths, starts, ends, strict=True)]
     assert fs.cat_ranges(paths, starts, ends) == expected
+    # A range of a missing file fails alone.
+    found = fs.cat_ranges([*paths, f"{folder.name}/none"], [*starts, 0], [*ends, 9])
+    assert found[:-1] == expected
+    assert isinstance(found[-1], FileNotFoundError)
+    with pytest.raises(FileNotFoundError):
+        fs.cat_ranges([f"{folder.name}/none"], [0], [9], on_error="raise")
+    draw = random.Random(6)
+    starts = [draw.randrange(50_000) for _ in paths]
+    ends = [start + draw.randrange(3000) for start in starts]
+    expected = [contents[path][start:end] for path, start, end in zip(paths, starts, ends, strict=True)]
+    assert fs.cat_ranges(paths, starts, ends) == expected
+    with pytest.raises(ValueError, match="zip"):
+        fs.cat_ranges(paths, [0], ends)
     first = next(iter(contents))
     for start, end in [(None, None), (5, None), (None, 7), (-9, None), (-9, -2), (3, -3), (9, 9), (49_990, 60_000)]:
         assert fs.cat_file(first, start, end) == contents[first][start:end], (start, end)
+
+
+def test_near_ranges_come_in_one_transfer() -> None:
+    paths, starts, ends = ["a", "b", "a", "a", "a"], [100, 0, 0, 10_000, -5], [200, 10, 50, 10_100, None]
+    merged = _merged(paths, starts, ends, 60)  # type: ignore[arg-type]
+    assert merged == [
+        ("a", -5, None, [(4, 0, None)]),
+        ("a", 0, 200, [(2, 0, 50), (0, 100, 100)]),
+        ("a", 10_000, 10_100, [(3, 0, 100)]),
+        ("b", 0, 10, [(1, 0, 10)]),
+    ]
+    far = _merged(["a", "a"], [0, 2**24], [1, 2**24 + 1], 2**25)
+    assert len(far) == 2
 
 
 def test_an_open_file_seeks_and_reads(fs: SabulFileSystem, folder: Path) -> None:
@@ -229,3 +255,13 @@ def test_pandas_reads_and_writes_parquet_by_url(
     assert pandas.read_parquet(url, storage_options=options).equals(table)
     monkeypatch.setenv("SABUL_TICKET_FILE", str(server.ticket))
     assert pandas.read_parquet(url, columns=["a"])["a"].sum() == table["a"].sum()
+
+
+def test_pandas_reads_parquet_through_ssh(ssh: str, tmp_path: Path, table: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    table.to_parquet(tmp_path / "far" / "x.parquet")
+    options = {"ssh": ssh, "remote_sabul": program()}
+    assert pandas.read_parquet("sabul://me@host/x.parquet", storage_options=options).equals(table)
+    absolute = f"sabul://me@host/{tmp_path}/far/x.parquet"
+    assert pandas.read_parquet(absolute, columns=["a"], storage_options=options)["a"].sum() == table["a"].sum()
