@@ -70,9 +70,14 @@ pub(crate) fn carrier(name: &str) -> Result<Carrier, Fault> {
 pub(crate) fn connect(
     py: Python<'_>,
     address: Option<OsString>,
-    reach: Reach,
+    mut reach: Reach,
     waits: bool,
 ) -> PyResult<Bound<'_, PyAny>> {
+    // Here, because Python changes the environment only while this thread does not have the GIL.
+    if reach.ticket_file.is_none() {
+        let named = std::env::var_os(TICKET_VARIABLE).filter(|name| !name.is_empty());
+        reach.ticket_file = named.map(PathBuf::from);
+    }
     let server = match address {
         None => Server::Ticket,
         Some(address) => match Location::parse(&address).map_err(Fault::from)? {
@@ -113,11 +118,7 @@ pub(crate) fn escape<'py>(py: Python<'py>, path: &[u8]) -> Bound<'py, PyBytes> {
     }
 }
 
-async fn dial(server: Server, mut reach: Reach) -> Result<sabul::Session, Fault> {
-    if reach.ticket_file.is_none() {
-        let named = std::env::var_os(TICKET_VARIABLE).filter(|name| !name.is_empty());
-        reach.ticket_file = named.map(PathBuf::from);
-    }
+async fn dial(server: Server, reach: Reach) -> Result<sabul::Session, Fault> {
     let config = reach.config()?;
     match server {
         Server::Ssh(account) => reach.by_ssh(&account, config).await,
@@ -212,8 +213,16 @@ fn known_hosts() -> Option<KnownHosts> {
     Some(KnownHosts::at(folder.join("sabul").join("known_hosts")))
 }
 
-/// Returns the rates and RTTs that earlier copies of this user measured.
+/// Rates and RTTs that earlier copies of this user measured, and the file that keeps them.
+static PATHS: OnceLock<PathFile> = OnceLock::new();
+
 fn path_memory() -> PathMemory {
-    static PATHS: OnceLock<PathFile> = OnceLock::new();
     PATHS.get_or_init(PathFile::of_user).memory()
+}
+
+/// Writes the measured rates and RTTs for later processes. A failure is ignored: the file only speeds up the start.
+pub(crate) fn keep_paths() {
+    if let Some(file) = PATHS.get() {
+        let _ = file.keep();
+    }
 }

@@ -13,6 +13,7 @@ use sabul::settings::{Direction, MeasureLimit};
 use sabul::{Bytes, Failure, TransferOptions};
 use sabul_front::format;
 
+use crate::dial::keep_paths;
 use crate::error::Fault;
 use crate::options::Options;
 use crate::runtime::{OfProcess, run};
@@ -241,6 +242,8 @@ impl Session {
         run(py, waits, async move {
             if let Some(session) = open {
                 session.close().await;
+                // Only a panic of the task is an error here.
+                let _ = tokio::task::spawn_blocking(keep_paths).await;
             }
             Ok(())
         })

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,16 @@ def test_a_line_of_the_shell_copies_a_file(server: Server, folder: Path, tmp_pat
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")
     assert (folder / "a").read_text() == "content"
+
+
+def test_known_paths_are_read_and_kept_for_later_processes(server: Server, tmp_path: Path) -> None:
+    cache = Path(os.environ["HOME"]) / ".cache" / "sabul"
+    cache.mkdir(mode=0o700, parents=True)
+    known = {"192.0.2.1": {"rate_bps": 10**9, "rtt_us": 50_000, "seen": int(time.time()) - 60}}
+    (cache / "paths.json").write_text(json.dumps(known))
+    before = (cache / "paths.json").stat().st_ino
+    line = f"import sabul; sabul.connect(ticket_file={str(server.ticket)!r}).close()"
+    subprocess.run([sys.executable, "-c", line], cwd=tmp_path, timeout=60, check=True)
+    # A loopback address is no path to keep; the file is written anew with the paths that were read.
+    assert (cache / "paths.json").stat().st_ino != before
+    assert json.loads((cache / "paths.json").read_text()) == known

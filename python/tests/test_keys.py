@@ -16,7 +16,7 @@ import sabul
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
 
 
-def told(*words: str) -> str:
+def output_of(*words: str) -> str:
     """Runs a command of the program and returns its output."""
     return subprocess.run([program(), *words], capture_output=True, text=True, check=True).stdout
 
@@ -37,7 +37,7 @@ def address(start: Callable[..., Server], key: Path, tmp_path: Path) -> str:
     (standing.root / "a").write_text("by key")
     with sabul.connect(ticket_file=standing.ticket) as session:
         found = session.peer
-    told("key", "trust", found, told("key", "fingerprint", "--state", str(state)).split()[0])
+    output_of("key", "trust", found, output_of("key", "fingerprint", "--state", str(state)).split()[0])
     return f"sabul://{found}/"
 
 
