@@ -24,7 +24,7 @@ from fsspec.utils import stringify_path
 
 from . import _sabul, aio
 from ._types import Entry, Options, Progress, Report, checked
-from .errors import Error, ExistsError, FailedError, UnreachableError, UsageError
+from .errors import Error, ExistsError, FailedError, NotFoundError, UnreachableError, UsageError
 
 __all__ = ["SabulFile", "SabulFileSystem"]
 
@@ -101,6 +101,13 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         place = _sabul.split(path)
         address = place[0].rstrip("/") if place else ""
         return {} if address in ("", "sabul:") else {"address": address}
+
+    def unstrip_protocol(self, name: str) -> str:
+        """Returns the URL of a path; the URL names the server too."""
+        address = self._address or _SCHEME
+        if not address.startswith(_SCHEME):
+            address = _SCHEME + address.partition(":")[0]
+        return f"{address.rstrip('/') if self._address else address}/{self._strip_protocol(name)}"
 
     async def _session(self) -> aio.Session:
         if self._opening is None:
@@ -318,7 +325,13 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             return
         self._made.clear()
         found = await self._expand_path(path, recursive=False)
-        await (await self._session()).rm(found, recursive=recursive)
+        try:
+            await (await self._session()).rm(found, recursive=recursive)
+        except FailedError:
+            for missing in found:
+                if not await self._exists(missing):
+                    raise NotFoundError(f"cannot remove '{missing}': it does not exist; check the name") from None
+            raise
 
     async def _mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
         path = self._strip_protocol(path)

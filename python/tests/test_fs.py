@@ -73,6 +73,13 @@ def test_urls_name_server_and_path() -> None:
     ]:
         assert kwargs(url) == ({} if address is None else {"address": address}), url
         assert strip(url) == path, url
+        if url.endswith("/"):
+            continue
+        for given in (url, path):
+            again = SabulFileSystem(address, skip_instance_cache=True).unstrip_protocol(given)
+            assert (kwargs(again), strip(again)) == (kwargs(url), path)
+    far = SabulFileSystem("me@far:", skip_instance_cache=True)
+    assert far.unstrip_protocol("a/b") == "sabul://me@far/a/b"
     assert strip("a//b/") == "a//b" and strip("/") == "/" and strip(["x/", "y"]) == ["x", "y"]
 
 
@@ -171,6 +178,9 @@ def test_names_are_listed_found_moved_and_removed(fs: SabulFileSystem, folder: P
     with pytest.raises(FileNotFoundError):
         fs.ls(f"{base}/none")
     fs.rm(f"{base}/d", recursive=True)
+    for recursive in (False, True):
+        with pytest.raises(FileNotFoundError):
+            fs.rm(f"{base}/d", recursive=recursive)
     fs.rm(f"{base}/*.csv")
     assert fs.ls(base) == []
 
@@ -265,3 +275,24 @@ def test_pandas_reads_parquet_through_ssh(ssh: str, tmp_path: Path, table: Any) 
     assert pandas.read_parquet("sabul://me@host/x.parquet", storage_options=options).equals(table)
     absolute = f"sabul://me@host/{tmp_path}/far/x.parquet"
     assert pandas.read_parquet(absolute, columns=["a"], storage_options=options)["a"].sum() == table["a"].sum()
+
+
+def test_other_readers_use_the_file_system(
+    server: Server, folder: Path, fs: SabulFileSystem, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    duckdb, zarr = pytest.importorskip("duckdb"), pytest.importorskip("zarr")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    dask = pytest.importorskip("dask.dataframe")
+    monkeypatch.setenv("SABUL_TICKET_FILE", str(server.ticket))
+    url = f"sabul:///{folder.name}/x.parquet"
+    table.to_parquet(url)
+    total = table["a"].sum()
+    assert dataset.dataset(f"{folder.name}/x.parquet", filesystem=fs).count_rows() == len(table)
+    assert dask.read_parquet(url)["a"].sum().compute(scheduler="threads") == total
+    connection = duckdb.connect()
+    connection.register_filesystem(fs)
+    assert connection.sql(f"select sum(a) from '{url}'").fetchall() == [(total,)]
+    store = zarr.storage.FsspecStore.from_url(f"sabul:///{folder.name}/a.zarr")
+    array = zarr.create_array(store, shape=(200, 200), chunks=(100, 100), dtype="f4", overwrite=True)
+    array[:] = 1.5
+    assert zarr.open_array(store)[:].sum() == 60_000
