@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, TypedDict
@@ -27,8 +29,8 @@ class Reach(TypedDict, total=False):
     """Command of ssh with its options, such as `ssh -p 2222`."""
     remote_sabul: str
     """Path of the program on the far machine."""
-    push: str | os.PathLike[str]
-    """Program to upload to the far machine."""
+    push: str | os.PathLike[str] | bool
+    """Upload the program of this package to the far machine, or the program at this path."""
     carrier: Literal["auto", "udp", "tcp", "ssh"]
     """Carrier of the data."""
     bind: Sequence[str]
@@ -262,8 +264,20 @@ def checked(given: Mapping[str, Any], known: type, other: type | None = None) ->
     # The extension module requires one item of its structs.
     found: dict[str, Any] = {"carrier": None}
     found |= {name: value for name, value in given.items() if name in names and value is not None}
+    if isinstance(push := found.pop("push", None), bool):
+        push = program() if push else None
+    if push is not None:
+        found["push"] = push
     if "cc_params" in found:
         found["cc_params"] = {key: str(value) for key, value in found["cc_params"].items()}
+    return found
+
+
+def program() -> str:
+    """Returns the path of the program that was installed with this package."""
+    found = shutil.which("sabul", path=sysconfig.get_path("scripts")) or shutil.which("sabul")
+    if found is None:
+        raise errors.UsageError("this package has no program sabul to upload; name a program with push='PATH'")
     return found
 
 

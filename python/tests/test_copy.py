@@ -62,6 +62,19 @@ def test_a_host_is_reached_through_ssh(ssh: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "far" / "incoming") == []
 
 
+def test_a_host_without_the_program_gets_it(ssh: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("content")
+    bare = tmp_path / "bare-ssh"
+    bare.write_text(Path(ssh).read_text().replace(f"PATH={os.path.dirname(program())}:$PATH", "PATH=/usr/bin:/bin"))
+    bare.chmod(0o700)
+    with pytest.raises(sabul.FailedError, match="sabul"):
+        sabul.copy(tmp_path / "a", "host:", ssh=str(bare))
+    assert sabul.copy(tmp_path / "a", "host:", ssh=str(bare), push=True).files == 1
+    assert (tmp_path / "far" / "a").read_text() == "content"
+    # The host keeps the program.
+    assert sabul.copy(tmp_path / "a", "host:b", ssh=str(bare)).files == 1
+
+
 def test_a_line_of_the_shell_copies_a_file(server: Server, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("content")
     line = f"import sabul; print(sabul.copy('a', 'sabul:///{folder.name}/').bytes)"
