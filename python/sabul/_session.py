@@ -169,7 +169,7 @@ class Session(Base):
         return Report._of(follow(transfer, progress))
 
     def put_bytes(self, content: bytes, dst: Path, **options: Unpack[Options]) -> Report:
-        """Sends bytes as the file `dst`."""
+        """Sends bytes as the file `dst`. Missing directories of the file are created."""
         upload, transfer = self._inner.upload(self._path(dst), checked(options, Options), True)
         try:
             upload.write(content, True)
@@ -180,7 +180,10 @@ class Session(Base):
         return Report._of(follow(transfer, None))
 
     def read(self, path: Path, offset: int = 0, length: int | None = None, **options: Unpack[Options]) -> bytes:
-        """Returns the content of a file, or `length` bytes from `offset`; fewer at the end of the file."""
+        """Returns the content of a file, or `length` bytes from `offset`; fewer at the end of the file.
+
+        An `offset` behind the end of the file raises.
+        """
         return self._inner.read(self._path(path), offset, length, checked(options, Options), True)
 
     cat = read

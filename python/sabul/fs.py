@@ -226,6 +226,13 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
                 self._lost(session)
                 if is_last:
                     raise
+            except NotFoundError:
+                raise
+            except FailedError:
+                if start == 0 or (await self._info(path))["size"] >= start:
+                    raise
+                # As for local files, nothing is behind the end.
+                return b""
         return b""
 
     async def _cat_ranges(
@@ -258,8 +265,7 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
     async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         path = self._strip_protocol(path)
         await self._check_new(path, mode)
-        session = await self._make_parent(path)
-        await session.put_bytes(bytes(value), path, **self._options)
+        await (await self._session()).put_bytes(bytes(value), path, **self._options)
 
     async def _check_new(self, path: str, mode: str) -> None:
         if mode == "create" and await self._exists(path):
@@ -445,7 +451,7 @@ class SabulFile(AbstractBufferedFile):  # type: ignore[misc]
         return found
 
     def _initiate_upload(self) -> None:
-        session: aio.Session = sync(self.fs.loop, self.fs._make_parent, self.path)
+        session: aio.Session = sync(self.fs.loop, self.fs._session)
         self._upload, self._transfer = session._inner.upload(
             os.fsencode(self.path), checked(self.fs._options, Options), True
         )

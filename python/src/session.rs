@@ -109,7 +109,7 @@ impl Session {
         })
     }
 
-    /// Sends bytes that the caller writes, as one file.
+    /// Sends bytes that the caller writes, as one file. Missing directories of the file are created.
     fn upload<'py>(
         &self,
         py: Python<'py>,
@@ -118,13 +118,19 @@ impl Session {
         waits: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let session = self.session()?;
+        if is_directory(&destination) {
+            return Err(
+                Fault::usage("the content has no file name: name a file, not a directory").into()
+            );
+        }
         let min_rate = options.min_rate_bps;
         let options = options.transfer_options()?;
         run(py, waits, async move {
             let (sender, reader) = upload::pipe();
-            let source = Source::Stream { name: b"stream".to_vec(), reader: Box::new(reader) };
+            let (to, name) = split_name(destination);
+            let source = Source::Stream { name, reader: Box::new(reader) };
             let set = SourceSet::local(vec![source], false)?;
-            let transfer = session.put(set, RemoteDestination::path(destination), &options).await?;
+            let transfer = session.put(set, to, &options).await?;
             Ok((Upload::new(sender), Transfer::new(transfer, &options, min_rate)))
         })
     }
@@ -254,6 +260,14 @@ impl Session {
 fn is_directory(path: &[u8]) -> bool {
     let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     matches!(last, b"" | b"." | b"..")
+}
+
+/// Splits the path of a file into its directory and its name. As a destination with a name, an existing directory
+/// of this path would take the file.
+fn split_name(mut path: Vec<u8>) -> (RemoteDestination, Vec<u8>) {
+    let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let name = path.split_off(name_at);
+    (RemoteDestination::directory(path), name)
 }
 
 /// Fails with the first failure.

@@ -58,6 +58,8 @@ def test_a_host_is_reached_through_ssh(ssh: str, tmp_path: Path) -> None:
     assert (tmp_path / "far" / "incoming" / "a").read_text() == "content"
     with sabul.connect("sabul://host/incoming", ssh=ssh, remote_sabul=program()) as session:
         assert [entry.path for entry in session.list()] == ["a"]
+        session.put_bytes(b"absolute", f"{tmp_path}/far/abs/b")
+        assert session.read(f"{tmp_path}/far/abs/b") == b"absolute"
         session.rm("a")
     assert os.listdir(tmp_path / "far" / "incoming") == []
 

@@ -105,7 +105,17 @@ def test_ranges_of_several_files_come_together(fs: SabulFileSystem, folder: Path
     with pytest.raises(ValueError, match="zip"):
         fs.cat_ranges(paths, [0], ends)
     first = next(iter(contents))
-    for start, end in [(None, None), (5, None), (None, 7), (-9, None), (-9, -2), (3, -3), (9, 9), (49_990, 60_000)]:
+    for start, end in [
+        (None, None),
+        (5, None),
+        (None, 7),
+        (-9, None),
+        (-9, -2),
+        (3, -3),
+        (9, 9),
+        (49_990, 60_000),
+        (70_000, None),
+    ]:
         assert fs.cat_file(first, start, end) == contents[first][start:end], (start, end)
 
 

@@ -54,12 +54,25 @@ def test_ranges_are_parts_of_the_file(session: sabul.Session, folder: Path) -> N
     assert session.cat(path, 100) == content[100:]
     for offset, length in [(0, 1), (65_000, 1000), (199_999, 50), (200_000, 5), (7, 0)]:
         assert session.read(path, offset, length) == content[offset : offset + length]
+    with pytest.raises(sabul.FailedError, match="200000 bytes"):
+        session.read(path, 200_001)
 
 
 def test_bytes_become_a_file(session: sabul.Session, folder: Path) -> None:
     for content in (b"", b"short", random.Random(2).randbytes(2_500_000)):
         assert session.put_bytes(content, f"{folder.name}/c").bytes == len(content)
         assert (folder / "c").read_bytes() == content
+
+
+def test_bytes_create_the_directories_of_their_file_and_never_go_into_a_directory(
+    session: sabul.Session, folder: Path
+) -> None:
+    session.put_bytes(b"deep", f"{folder.name}/a/b/c")
+    assert (folder / "a" / "b" / "c").read_bytes() == b"deep"
+    for path in (f"{folder.name}/a", f"{folder.name}/a/"):
+        with pytest.raises(sabul.Error, match=r"folder|directory"):
+            session.put_bytes(b"x", path)
+    assert [path.name for path in (folder / "a").iterdir()] == ["b"]
 
 
 def test_a_listing_names_kinds_and_sizes(session: sabul.Session, folder: Path) -> None:
