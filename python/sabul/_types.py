@@ -297,15 +297,15 @@ class Plan:
         if not sources:
             raise errors.UsageError("no source: give at least one path")
         to = _sabul.split(os.fsdecode(dst))
-        froms = [_sabul.split(os.fsdecode(source)) for source in sources]
+        places = [_sabul.split(os.fsdecode(source)) for source in sources]
         if to is not None:
-            if any(froms):
+            if any(places):
                 raise errors.UsageError("both sides are remote; copy to this machine first, then to the other one")
             return cls(to[0], True, sources, to[1])
-        servers = {place[0] for place in froms if place is not None}
+        servers = {place[0] for place in places if place is not None}
         if not servers:
             raise errors.UsageError("both sides are local; write the remote one as HOST:PATH or sabul://HOST/PATH")
-        if len(servers) > 1 or None in froms:
+        if len(servers) > 1 or None in places:
             raise errors.UsageError("the sources are not on one host; copy from each host by itself")
-        paths: list[Path] = [place[1] for place in froms if place is not None]
+        paths: list[Path] = [place[1] for place in places if place is not None]
         return cls(servers.pop(), False, paths, dst)

@@ -46,7 +46,6 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     protocol = "sabul"
     root_marker = ""
-    cachable = True
 
     def __init__(
         self,
