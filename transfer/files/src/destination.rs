@@ -198,8 +198,7 @@ impl FileSink {
         if self.sync {
             return Ok(Commit::Later);
         }
-        // Some file systems report lost content only on close.
-        part.close()?;
+        part.check_written()?;
         self.group.rename(part)?;
         Ok(Commit::Now)
     }

@@ -327,11 +327,12 @@ pub trait DiskFile: ReadFile {
     /// As reported by the system.
     fn lock(&self) -> io::Result<Lock>;
 
-    /// Closes the file. Some file systems report failed writes only on close.
+    /// Closes a duplicate of the file. Some file systems report failed writes only on close. The file stays open and keeps
+    /// its lock.
     ///
     /// # Errors
-    /// If content is lost.
-    fn close(self: Box<Self>) -> io::Result<()>;
+    /// If content is lost, or no descriptor is free.
+    fn close_duplicate(&self) -> io::Result<()>;
 }
 
 impl Disk for RootDir {
@@ -518,8 +519,8 @@ impl DiskFile for File {
         let _ = rustix::fs::fadvise(self, 0, None, Advice::DontNeed);
     }
 
-    fn close(self: Box<Self>) -> io::Result<()> {
-        match nix::unistd::close(*self) {
+    fn close_duplicate(&self) -> io::Result<()> {
+        match nix::unistd::close(self.try_clone()?) {
             // Linux has closed the descriptor nevertheless.
             Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),

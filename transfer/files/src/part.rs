@@ -566,11 +566,12 @@ impl Part {
         Err(differs_on_disk(&self.target))
     }
 
-    /// Closes the file, which releases its lock.
-    pub(super) fn close(&mut self) -> Result<(), EntryError> {
+    /// Reports content that was lost although each write succeeded. The file keeps its lock, so that no other transfer
+    /// removes the part before its rename.
+    pub(super) fn check_written(&mut self) -> Result<(), EntryError> {
         self.open_up()?;
-        match self.file.take() {
-            Some(file) => file.close().map_err(|error| self.entry_error(&error)),
+        match &self.file {
+            Some(file) => file.close_duplicate().map_err(|error| self.entry_error(&error)),
             None => Ok(()),
         }
     }

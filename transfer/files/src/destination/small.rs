@@ -129,7 +129,7 @@ pub(super) fn create(
     pool.each(folders, 1, in_folder).into_iter().flatten().collect()
 }
 
-/// Writes content and metadata; without `sync` closes the files.
+/// Writes content and metadata; without `sync` checks that nothing is lost.
 pub(super) fn write(
     pool: &FilePool,
     files: Vec<(Whole, Part)>,
@@ -138,8 +138,7 @@ pub(super) fn write(
     let write = |(file, mut part): (Whole, Part)| {
         let result = part.write(&file.content, sync).and_then(|()| {
             let lost = part.keep_metadata(&file.entry)?;
-            // Some file systems report lost content only on close.
-            if sync { Ok(lost) } else { part.close().map(|()| lost) }
+            if sync { Ok(lost) } else { part.check_written().map(|()| lost) }
         });
         (file, part, result)
     };

@@ -759,7 +759,7 @@ impl DiskFile for MemoryFile {
         Ok(!self.disk.lock_world().has_own_locks)
     }
 
-    fn close(self: Box<Self>) -> io::Result<()> {
+    fn close_duplicate(&self) -> io::Result<()> {
         self.disk.call("close").map(drop).map_err(io::Error::from)
     }
 }

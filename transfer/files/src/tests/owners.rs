@@ -10,7 +10,7 @@ use super::resume::{
 use super::*;
 use crate::disk::Disk;
 use crate::disk::memory::MemoryDisk;
-use crate::part::reclaim;
+use crate::part::{Part, reclaim};
 use crate::root::{LinkTarget, RootPath};
 
 const JOURNAL: &str = "to/.resume-0.sabul-part";
@@ -75,6 +75,21 @@ fn parts_owned_by_others_are_not_removed() {
     assert_eq!(reclaim(&disk, &path("d"), &now()), 0);
     disk.own(&dead, 0, 0o600).unwrap();
     assert_eq!(reclaim(&disk, &path("d"), &now()), 1);
+}
+
+#[test]
+fn a_part_that_is_checked_before_its_rename_is_not_removed() {
+    let disk = MemoryDisk::new(0);
+    let own = path("d/own");
+    disk.put(&own, b"").unwrap();
+    let now = disk.stat(&own, LinkTarget::Itself).unwrap();
+    let mut part =
+        Part::create(&disk, path("d/f"), &entry("f", EntryKind::File(1)), false).unwrap();
+    part.write(b"x", false).unwrap();
+    part.check_written().unwrap();
+    assert_eq!(reclaim(&disk.process(), &path("d"), &now), 0);
+    part.rename(&disk).unwrap();
+    assert!(disk.stat(&path("d/f"), LinkTarget::Itself).is_ok());
 }
 
 #[test]
