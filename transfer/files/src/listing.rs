@@ -432,7 +432,11 @@ fn remove(
 ) -> Result<u64, Failure> {
     let is_folder =
         |path: &RootPath| disk.stat(path, LinkTarget::Itself).map(|it| it.kind == Kind::Directory);
-    if !is_folder(path).map_err(root_write_failure)? {
+    let is_top_folder = is_folder(path).map_err(|error| match error.is_not_found() {
+        true => Failure::new(FailureCode::NotFound, error.to_string()),
+        false => root_write_failure(error),
+    })?;
+    if !is_top_folder {
         disk.remove_file(path).map_err(root_write_failure)?;
         return Ok(1);
     }

@@ -54,7 +54,7 @@ fn a_folder_is_removed_with_its_content_but_never_the_root() {
     assert_eq!(one.apply(Some(&disk), b"x", &|| false), Ok(1));
     assert!(names(&disk).is_empty());
     let gone = one.apply(Some(&disk), b"x", &|| false).unwrap_err();
-    assert_eq!(gone.code, FailureCode::Unwritable, "{gone}");
+    assert_eq!(gone.code, FailureCode::NotFound, "{gone}");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use sabul::files::{RemoteDestination, SourceSet, View};
 use sabul::server::Request;
 use sabul::settings::{Direction, MeasureLimit};
 use sabul::{
-    Bytes, ConnectConfig, Error, Listener, ListenerConfig, Service, TransferOptions, blocking,
-    connect,
+    Bytes, ConnectConfig, Error, FailureCode, Listener, ListenerConfig, Service, TransferOptions,
+    blocking, connect,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -161,6 +161,7 @@ fn blocking_functions_list_make_and_remove_files() {
     assert_eq!(names(), ["d"]);
     let removed = session.remove(vec![b"d".to_vec(), b"none".to_vec()], true).unwrap();
     assert_eq!((removed.names, removed.failures.len(), removed.failures[0].0), (2, 1, 1));
+    assert_eq!(removed.failures[0].1.code, FailureCode::NotFound);
     assert!(names().is_empty());
     session.close().unwrap();
     far.join().unwrap();
