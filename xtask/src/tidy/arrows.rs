@@ -15,6 +15,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-files", Some(&["sabul-units", "sabul-wire", "sabul-content"])),
     ("sabul-keys", Some(&["sabul-units", "sabul-cc"])),
     ("sabul-receipt", Some(&["sabul-keys"])),
+    ("sabul-queue", Some(&["sabul-units"])),
     ("sabul-udp", Some(&["sabul-units"])),
     (
         "sabul",

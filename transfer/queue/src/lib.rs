@@ -1,0 +1,26 @@
+//! Queue of copies: a durable store of jobs and the rules of its runner.
+//!
+//! Model:       a job is a command (`sabul cp` or `sabul sync`) with the directory and the settings of its
+//!              user. The runner takes the job of the highest priority, then the oldest, runs the command and
+//!              records its end in one transaction.
+//! States:      waiting → running → done | failed | waiting | waiting for you; paused and cancelled on request.
+//! Invariants:  an acknowledged job survives a power cut ([`Store`]). A job is taken by one runner at a time,
+//!              and has one end ([`folder`]).
+//! Not here:    starting processes, exit codes, and output: the program does these.
+
+pub mod folder;
+mod job;
+mod json;
+mod rules;
+mod store;
+mod times;
+mod timetable;
+
+pub use job::{
+    Command, Ending, HookState, Job, JobId, NewJob, Outcome, Progress, Request, State, Times,
+};
+pub use json::{JobJson, QueueJson, Shown};
+pub use rules::{RETRY_FOR, retry_pause};
+pub use store::{Action, ActionError, Store, StoreError};
+pub use times::{TimeError, now_ms, parse_time, show_time};
+pub use timetable::{Timetable, TimetableError};
