@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs a built sabul below a prefix: the program, its manual pages, completions for three shells.
+# Installs a built sabul below a prefix: the program, its manual pages, completions for three shells, the user service of
+# the queue.
 #
 # packaging/install.sh PROGRAM PREFIX [DESTDIR]; what it writes says the program itself.
 set -euo pipefail
@@ -19,3 +20,5 @@ for shell in bash zsh fish; do "$run" completion "$shell" >"$pages/$shell"; done
 install -D -m 644 "$pages/bash" "$to/share/bash-completion/completions/sabul"
 install -D -m 644 "$pages/zsh" "$to/share/zsh/site-functions/_sabul"
 install -D -m 644 "$pages/fish" "$to/share/fish/vendor_completions.d/sabul.fish"
+sed "s|/usr/bin/|${prefix%/}/bin/|" "$(dirname "$0")/sabul-queue.service" >"$pages/service"
+install -D -m 644 "$pages/service" "$to/lib/systemd/user/sabul-queue.service"

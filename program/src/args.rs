@@ -13,6 +13,7 @@ mod introduction;
 mod keys;
 mod lab;
 mod model;
+mod queue;
 mod receipt;
 mod replicate;
 mod router;
@@ -48,6 +49,10 @@ pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
 pub(crate) use model::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
+pub(crate) use queue::{
+    JobArgs, QueueAddArgs, QueueArgs, QueueAttemptArgs, QueueCommand, QueueListArgs, QueueRunArgs,
+    QueueShowArgs, QueueWatchArgs, limit,
+};
 pub(crate) use receipt::ReceiptArgs;
 pub(crate) use replicate::{ReplicateArgs, ReplicateCommand, ReplicateStatusArgs};
 pub(crate) use router::RouterArgs;
@@ -81,6 +86,13 @@ pub(crate) fn given(name: &str, without: &[&str]) -> Vec<OsString> {
     let start = words.iter().position(|word| word == name).map_or(words.len(), |at| at + 1);
     let found = command.find_subcommand(name);
     found.map(|command| given::flags(command, &words[start..], without)).unwrap_or_default()
+}
+
+/// Returns the flags of a command, without those named by their long names. `words` starts with its name.
+pub(crate) fn flags_of(words: &[OsString], without: &[&str]) -> Vec<OsString> {
+    let Some((name, rest)) = words.split_first() else { return Vec::new() };
+    let found = name.to_str().and_then(|name| Cli::command().find_subcommand(name).cloned());
+    found.map(|command| given::flags(&command, rest, without)).unwrap_or_default()
 }
 
 /// Parses the arguments of this process.
@@ -127,6 +139,8 @@ pub(crate) enum Command {
     Key(KeyArgs),
     /// Manage the named tickets of a standing server
     Ticket(TicketArgs),
+    /// Copy later or in the background, with retries
+    Queue(QueueArgs),
     /// List running copies, servers and measurements of this user
     Ps(PsArgs),
     /// Change rate limit or policy of a running command

@@ -37,7 +37,7 @@ const LINE_MAX: u64 = 64 << 20;
 const UNREACHABLE: u8 = exit::code_of(ErrorKind::Unreachable);
 /// Flags for this machine only.
 const OWN_FLAGS: &[&str] =
-    &["ssh", "remote-sabul", "push", "ports", "ticket", "json", "json-lines"];
+    &["ssh", "remote-sabul", "push", "ports", "ticket", "json", "json-lines", "batch"];
 /// Flags for files of this machine, or for both ends of one session.
 const UNSUPPORTED: &[&str] = &[
     "--receipt",
@@ -81,6 +81,7 @@ pub(crate) async fn run_or<A: AsMut<CopyArgs>>(
     run: impl AsyncFnOnce(A) -> Result<u8, CliError>,
 ) -> Result<u8, CliError> {
     let copy = args.as_mut();
+    copy.bwlimit = copy.queued.limit(copy.bwlimit, copy.min_rate);
     if copy.stdio {
         copy.channel.read_stdin()?;
     } else if let Some(between) = Between::of(copy)? {

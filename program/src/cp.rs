@@ -52,7 +52,7 @@ pub(crate) use verify::run as verify;
 
 /// Runs `sabul cp` and returns the exit code.
 pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
-    let CpArgs { again, bag, mut copy, foreign } = args;
+    let CpArgs { again, bag, mut copy, foreign, .. } = args;
     if let Some(reason) = foreign.refusal() {
         return Err(CliError::usage(reason));
     }

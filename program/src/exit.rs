@@ -13,6 +13,10 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const VERIFICATION: u8 = code_of(ErrorKind::Verification);
 /// The transfer was slower than `--min-rate`.
 const SLOW: u8 = 7;
+/// A login failed.
+pub(crate) const AUTHENTICATION: u8 = code_of(ErrorKind::Authentication);
+/// No space or no permission at the destination.
+pub(crate) const DESTINATION: u8 = code_of(ErrorKind::Destination);
 /// The user interrupted the command.
 pub(crate) const INTERRUPTED: u8 = code_of(ErrorKind::Interrupt);
 

@@ -37,6 +37,7 @@ mod paths;
 mod perf;
 mod policy;
 mod progress;
+mod queue;
 mod reproduce;
 mod router;
 mod sandbox;
@@ -107,6 +108,9 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Demo(args) => demo::run(&args),
         Command::Card(args) => card::run(&args),
         Command::Router(args) => router::run(args),
+        Command::Cp(args) if args.detach => queue::detach("cp", &args.copy),
+        Command::Sync(args) if args.detach => queue::detach("sync", &args.copy),
+        Command::Queue(args) => queue::run(args.command),
         Command::Cp(args) => {
             let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
             let one = async |args| between::run_or("cp", args, cp::run).await;
@@ -161,11 +165,16 @@ fn block_on(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliE
     block_on_at(output::WARN, work)
 }
 
+/// Like [`block_on`], with any result.
+fn block_on_value<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    block_on_at(output::WARN, work)
+}
+
 /// Like [`block_on`], with this log level.
-fn block_on_at(
+fn block_on_at<T>(
     level: LevelFilter,
-    work: impl Future<Output = Result<u8, CliError>>,
-) -> Result<u8, CliError> {
+    work: impl Future<Output = Result<T, CliError>>,
+) -> Result<T, CliError> {
     output::start_log(level);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

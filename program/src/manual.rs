@@ -40,6 +40,7 @@ const ENVIRONMENT: &[(&str, &str, &[&str])] = &[
         "Directory of settings instead of ~/.config.",
         &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "key", "ticket", "serve"],
     ),
+    ("XDG_STATE_HOME", "Directory of lasting state instead of ~/.local/state.", &["cp", "queue"]),
     ("XDG_CACHE_HOME", "Directory of caches instead of ~/.cache.", CACHING),
     ("XDG_RUNTIME_DIR", "Directory that contains the directory of control sockets.", SOCKETS),
     (
@@ -63,6 +64,11 @@ const FILES: &[(&str, &str, &[&str])] = &[
         "~/.config/sabul/server",
         "Key of a standing server (identity.pem), its named tickets, and by default the authorized_keys of its users.",
         &["serve", "key", "ticket"],
+    ),
+    (
+        "~/.local/state/sabul/queue",
+        "Queue: the database queue.sqlite, locks, and queue.log with the messages of runners in the background.",
+        &["cp", "queue"],
     ),
     (
         "~/.cache/sabul/paths.json",

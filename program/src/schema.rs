@@ -9,7 +9,11 @@ use crate::exit;
 use crate::output;
 
 /// Documents that are assembled in this crate: name, and the command that prints the document.
-const DOCUMENTS: &[(&str, &str)] = &[("router", "a line of sabul router --json")];
+const DOCUMENTS: &[(&str, &str)] = &[
+    ("router", "a line of sabul router --json"),
+    ("queue-list", "sabul queue list --json"),
+    ("queue-job", "sabul queue show --json and sabul queue add --json"),
+];
 
 /// Prints the schema with this name, or the list of all schemas.
 pub(crate) fn run(name: Option<&str>) -> Result<u8, CliError> {
@@ -40,6 +44,8 @@ fn of(name: &str) -> Option<Value> {
     let (_, what) = documents().find(|(known, _)| *known == name)?;
     let mut schema = match name {
         "router" => schema_for!(Document<sabul_router::Line>).to_value(),
+        "queue-list" => schema_for!(sabul_queue::QueueJson).to_value(),
+        "queue-job" => schema_for!(sabul_queue::Shown).to_value(),
         _ => sabul_front::schema::of(name)
             .or_else(|| sabul_study::schema::of(name))
             .or_else(|| sabul_model::schema::of(name))?,

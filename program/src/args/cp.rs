@@ -11,6 +11,7 @@ use sabul_units::Rate;
 
 use super::channel::ChannelArgs;
 use super::foreign::ForeignArgs;
+use super::queue::QueuedArgs;
 use super::receipt::ReceiptArgs;
 use super::rules::RulesArgs;
 use super::ssh::SshArgs;
@@ -68,6 +69,11 @@ pub(crate) struct CpArgs {
     /// BagIt 1.0. DST must be new, or of an earlier run of the same command.
     #[arg(long)]
     pub(crate) bag: bool,
+    /// Put the copy into the queue, and return at once.
+    ///
+    /// Starts a runner in the background if none runs. `sabul queue list` shows the progress.
+    #[arg(long)]
+    pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) copy: CopyArgs,
     #[command(flatten)]
@@ -183,6 +189,8 @@ pub(crate) struct CopyArgs {
     /// Far end of a copy between two other machines: the ticket is read from standard input.
     #[arg(long, hide = true)]
     pub(crate) stdio: bool,
+    #[command(flatten)]
+    pub(crate) queued: QueuedArgs,
     /// Print errors only.
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -18,7 +18,20 @@ const PROGRAM_LINE: &str = "JSON Schemas, shell completions, manual pages";
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Copying",
-        &["cp", "sync", "apply", "replicate", "verify", "ls", "stat", "cat", "mv", "rm", "mkdir"],
+        &[
+            "cp",
+            "sync",
+            "apply",
+            "replicate",
+            "verify",
+            "queue",
+            "ls",
+            "stat",
+            "cat",
+            "mv",
+            "rm",
+            "mkdir",
+        ],
     ),
     ("Servers", &["serve", "key", "ticket", "ps", "set", "perf"]),
     ("Laboratory", &["demo", "sim", "lab", "card", "router", "reproduce", "cc", "model"]),

@@ -33,6 +33,9 @@ pub(crate) struct SshArgs {
     /// The first free port is used.
     #[arg(long, value_name = "A-B", default_value_t)]
     ports: Ports,
+    /// ssh fails instead of a question. Given by the runner of the queue.
+    #[arg(long, hide = true)]
+    batch: bool,
 }
 
 impl SshArgs {
@@ -43,9 +46,10 @@ impl SshArgs {
         carrier: CarrierArg,
         observer: &Arc<dyn UploadObserver>,
     ) -> Order {
+        let program = self.program.clone();
         Order {
             account: account.to_owned(),
-            program: self.program.clone(),
+            program: if self.batch { program.unattended() } else { program },
             remote_path: self.remote_sabul.clone(),
             ports: self.ports,
             push: self.push.clone().unwrap_or_default(),

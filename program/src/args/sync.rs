@@ -68,6 +68,11 @@ pub(crate) struct SyncArgs {
     /// Write the changes into this file, for `sabul apply`.
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     pub(crate) plan: Option<PathBuf>,
+    /// Put the copy into the queue, and return at once.
+    ///
+    /// Starts a runner in the background if none runs. `sabul queue list` shows the progress.
+    #[arg(long)]
+    pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) copy: CopyArgs,
 }
@@ -94,6 +99,7 @@ impl SyncArgs {
             itemize_changes: false,
             whole_file: false,
             plan: None,
+            detach: false,
             copy,
         }
     }

@@ -315,6 +315,7 @@ impl Head {
             None => None,
         };
         Some(SyncArgs {
+            detach: false,
             delete: self.delete,
             delete_limit: self.delete_limit,
             trash,

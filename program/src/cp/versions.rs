@@ -348,7 +348,7 @@ impl Store {
 
 /// Returns the directory of this user's databases.
 pub(super) fn folder() -> Result<PathBuf, CliError> {
-    state::folder(FOLDER).map_err(|error| CliError::usage(error.to_string()))
+    state::directory(FOLDER).map_err(|error| CliError::usage(error.to_string()))
 }
 
 /// Locks the file beside a database; `None` if another process has the lock.

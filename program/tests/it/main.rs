@@ -17,6 +17,7 @@ mod model;
 mod perf_and_demo;
 mod pressure;
 mod progress;
+mod queue;
 mod receipts;
 mod replicate;
 mod reproduce;

@@ -547,3 +547,22 @@ fn a_host_that_fails_does_not_stop_the_next_one() {
         expect_code(&run(&mut bridge.cp(wrong)), 2);
     }
 }
+
+#[test]
+fn the_queue_of_another_machine_is_listed_and_ssh_never_prompts_in_a_job() {
+    let bridge = Bridge::new();
+    let mut add = sabul();
+    add.args(["queue", "add", "--name", "there", "--", "cp", "a", "h:"]);
+    expect_code(&run(add.env("HOME", bridge.path("home")).env_remove("XDG_STATE_HOME")), 0);
+    let output = run(&mut bridge.sabul(&["queue", "list", "me@host:"]));
+    expect_words(&output, 0, &["no runner runs"]);
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("there: cp a h:; priority 0"),
+        "{output:?}"
+    );
+    expect_words(&run(&mut bridge.sabul(&["queue", "list", "host:a"])), 2, &["[USER@]HOST:"]);
+    expect_code(&run(&mut bridge.sabul(&["queue", "list", "refused:"])), 3);
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    expect_code(&bridge.try_cp(&["--batch", "a", "host:b"]), 0);
+    assert!(bridge.calls().contains("-oBatchMode=yes"), "{}", bridge.calls());
+}

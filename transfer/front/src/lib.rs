@@ -1,7 +1,7 @@
 //! User-facing side of copies, for any program: dry runs ([`dry`]), progress ([`progress_line`]), limiters
 //! ([`limiter`]) and listings of remote files ([`format`](mod@format)). Also here are the cache of known paths
-//! ([`paths`]), server logs ([`served`]), the state directory ([`state`]) and the control socket of running commands ([`control_socket`]). Programs
-//! read the same as JSON ([`json`], [`lines`], [`schema`]).
+//! ([`paths`]), server logs ([`served`]) and the control socket of running commands ([`control_socket`]), and directories for
+//! state ([`state`]). Programs read the same as JSON ([`json`], [`lines`], [`schema`]).
 
 pub mod control_socket;
 pub mod dry;

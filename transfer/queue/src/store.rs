@@ -397,6 +397,26 @@ impl Store {
         })
     }
 
+    /// Sets a variable of the environment of a job. A job that does not exist stays missing.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub fn set_variable(&mut self, id: JobId, name: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.change(|jobs| {
+            let Some(job) = job_in(jobs, id)? else { return Ok(()) };
+            let start = [name.as_bytes(), b"="].concat();
+            let mut environment = job.command.environment;
+            environment.retain(|variable| !variable.starts_with(&start));
+            environment.push([&start, value].concat());
+            jobs.execute(
+                "UPDATE job SET environment = ?2 WHERE id = ?1",
+                params![id, joined(&environment)],
+            )?;
+            Ok(())
+        })
+    }
+
     /// Returns the running jobs that a user stopped.
     ///
     /// # Errors

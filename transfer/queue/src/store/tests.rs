@@ -340,6 +340,19 @@ fn a_job_keeps_its_words_and_waits_for_its_time() {
 }
 
 #[test]
+fn a_variable_of_a_job_is_replaced() {
+    let folder = tempdir().unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
+    let mut job = new_job(0, false);
+    job.command.environment = vec![b"A=1".to_vec(), b"AB=2".to_vec()];
+    let id = store.add(&job, 0).unwrap();
+    store.set_variable(id, "A", b"3").unwrap();
+    store.set_variable(9, "A", b"4").unwrap();
+    let environment = store.job(id).unwrap().unwrap().command.environment;
+    assert_eq!(environment, [b"AB=2".to_vec(), b"A=3".to_vec()]);
+}
+
+#[test]
 fn a_clock_that_was_set_back_delays_no_job_by_more_than_the_longest_pause() {
     let folder = tempdir().unwrap();
     let mut store = Store::open(folder.path()).unwrap();

@@ -74,6 +74,16 @@ impl Program {
         &self.words[0]
     }
 
+    /// Returns the program for use without a user: OpenSSH fails instead of a question for a password or a host key.
+    #[must_use]
+    pub fn unattended(mut self) -> Self {
+        if self.is_openssh() {
+            // The first value of an option applies.
+            self.words.insert(1, "-oBatchMode=yes".to_owned());
+        }
+        self
+    }
+
     /// Returns whether the program accepts the options of OpenSSH, judged by its name.
     fn is_openssh(&self) -> bool {
         Path::new(self.name()).file_name() == Some(OsStr::new("ssh"))
@@ -189,6 +199,14 @@ mod tests {
         let command = other.command("host", "true");
         let words: Vec<_> = command.as_std().get_args().filter_map(OsStr::to_str).collect();
         assert_eq!(words, ["--", "host", "true"]);
+    }
+
+    #[test]
+    fn an_unattended_ssh_never_prompts_whatever_the_user_set() {
+        let words = |text: &str| Program::parse(text).unwrap().unattended().words;
+        let expected = ["ssh", "-oBatchMode=yes", "-oBatchMode=no"];
+        assert_eq!(words("ssh -oBatchMode=no"), expected);
+        assert_eq!(words("rsh"), ["rsh"], "another program has other options");
     }
 
     #[test]

@@ -1,0 +1,84 @@
+//! Processes that the runner starts: the command of a job, and its hook.
+//!
+//! Each takes the lock of the job first, so two attempts of one job, or an attempt and its hook, never run at the
+//! same time, also after a kill of the runner. The kernel kills an attempt when its runner dies. A hook survives
+//! its runner, and the hook itself records its end; otherwise a new runner would run the hook again.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
+use sabul_queue::{JobId, folder};
+
+use super::open::Queue;
+use crate::args::QueueAttemptArgs;
+use crate::error::CliError;
+use crate::{exit, output};
+
+/// Ours: time for the process of an earlier attempt to end. The kernel has killed the process; the end takes longer
+/// while a disk does not answer.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+/// Ours: time for a hook of an earlier runner to end, before this process gives up. The runner then tries again.
+const HOOK_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Becomes the command of a job. Returns only the error that prevented this.
+pub(super) fn become_attempt(args: &QueueAttemptArgs) -> CliError {
+    // Without a session of its own, a child could prompt on the terminal of the runner.
+    let _ = setsid();
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        return CliError::failed(format!("cannot bind the attempt to its runner: {error}"));
+    }
+    if getppid().map(Pid::as_raw_pid) != i32::try_from(args.runner).ok() {
+        return CliError::interrupted("the runner has ended");
+    }
+    match folder::keep_job_lock(&args.lock, LOCK_TIMEOUT) {
+        Ok(true) => {}
+        Ok(false) => return CliError::lost("an earlier attempt of this job has not ended yet"),
+        Err(error) => {
+            return CliError::failed(format!("cannot lock '{}': {error}", args.lock.display()));
+        }
+    }
+    match std::env::current_exe() {
+        Ok(program) => {
+            let error = Command::new(&program).arg0("sabul").args(&args.words).exec();
+            CliError::failed(format!("cannot run '{}': {error}", program.display()))
+        }
+        Err(error) => CliError::failed(format!("cannot find the program itself: {error}")),
+    }
+}
+
+/// Runs the hook of a job, unless the hook has run.
+pub(super) fn run_hook(id: JobId) -> Result<u8, CliError> {
+    let _ = setsid();
+    let mut queue = Queue::open()?;
+    let failed = |error| CliError::failed(format!("cannot lock the hook of job {id}: {error}"));
+    let lock = folder::job_lock(&queue.folder, id).map_err(failed)?;
+    if !folder::keep_job_lock(&lock, HOOK_LOCK_TIMEOUT).map_err(failed)? {
+        return Err(CliError::failed(format!("another process of job {id} runs")));
+    }
+    let Some(job) = queue.store.start_hook(id)? else { return Ok(exit::DONE) };
+    let hook = job.command.hook.unwrap_or_default();
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(OsStr::from_bytes(&hook)).stdin(Stdio::null());
+    command.env("SABUL_JOB_ID", id.to_string()).env("SABUL_JOB_STATE", job.state.word());
+    // Empty for a job that was cancelled before its first attempt ended.
+    let code = job.code.map(|code| code.to_string()).unwrap_or_default();
+    command.env("SABUL_JOB_EXIT_CODE", code);
+    let directory = OsStr::from_bytes(&job.command.directory);
+    command.current_dir(if std::path::Path::new(directory).is_dir() {
+        directory
+    } else {
+        "/".as_ref()
+    });
+    match command.status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => output::error(format_args!("job {id}: the hook ended with {status}")),
+        Err(error) => output::error(format_args!("job {id}: cannot run the hook: {error}")),
+    }
+    queue.store.end_hook(id)?;
+    folder::remove_job_lock(&queue.folder, id);
+    Ok(exit::DONE)
+}
