@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
-use sabul_queue::{JobId, folder};
+use sabul_queue::{HookState, JobId, folder};
 
 use super::open::Queue;
 use crate::args::QueueAttemptArgs;
@@ -59,7 +59,13 @@ pub(super) fn run_hook(id: JobId) -> Result<u8, CliError> {
     if !folder::keep_job_lock(&lock, HOOK_LOCK_TIMEOUT).map_err(failed)? {
         return Err(CliError::failed(format!("another process of job {id} runs")));
     }
-    let Some(job) = queue.store.start_hook(id)? else { return Ok(exit::DONE) };
+    let Some(job) = queue.store.start_hook(id)? else {
+        // The hook of an earlier runner has ended meanwhile, and this process made the lock again.
+        if queue.store.job(id)?.is_none_or(|job| job.hook == HookState::Ended) {
+            folder::remove_job_lock(&queue.folder, id);
+        }
+        return Ok(exit::DONE);
+    };
     let hook = job.command.hook.unwrap_or_default();
     let mut command = Command::new("sh");
     command.arg("-c").arg(OsStr::from_bytes(&hook)).stdin(Stdio::null());

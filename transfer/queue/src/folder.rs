@@ -149,6 +149,16 @@ pub fn remove_job_lock(folder: &Path, id: JobId) {
     let _ = fs::remove_file(folder.join("locks").join(id.to_string()));
 }
 
+/// Whether the path still names this file.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let opened = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Takes a job lock for the rest of this process, also after execve(2). Returns `false` if another process has the
 /// lock until the timeout.
 ///
@@ -157,10 +167,12 @@ pub fn remove_job_lock(folder: &Path, id: JobId) {
 /// If the file of the lock cannot be used.
 pub fn keep_job_lock(path: &Path, timeout: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + timeout;
-    let file = open_own(path)?;
+    let mut file = open_own(path)?;
     loop {
         match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => break,
+            Ok(()) if is_at(&file, path)? => break,
+            // The last owner has removed the file; the next process would lock another one.
+            Ok(()) => file = open_own(path)?,
             Err(Errno::ACCESS | Errno::AGAIN) if Instant::now() < deadline => {
                 std::thread::sleep(LOCK_INTERVAL);
             }
@@ -206,6 +218,18 @@ mod tests {
             assert!(error.contains("written by other users"), "{error}");
         }
         assert!(open_own(folder.path()).is_err());
+    }
+
+    #[test]
+    fn a_lock_that_was_removed_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = job_lock(folder.path(), 7).unwrap();
+        let file = open_own(&path).unwrap();
+        assert!(is_at(&file, &path).unwrap());
+        remove_job_lock(folder.path(), 7);
+        assert!(!is_at(&file, &path).unwrap());
+        assert!(keep_job_lock(&path, Duration::ZERO).unwrap());
+        assert!(path.exists() && !is_at(&file, &path).unwrap(), "a new file has the lock");
     }
 
     #[test]
