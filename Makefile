@@ -22,7 +22,7 @@ VERIFY ?= --no-verify
 MUTANTS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced replicated killed receipts doc test-lab lint-lab \
+.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced replicated killed queued receipts doc test-lab lint-lab \
 	unit-lab scripts-lab \
 	cuts carriers sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
 	fuzz-keep
@@ -49,7 +49,7 @@ publish-check: ## check that every crate can be published; VERIFY= also builds e
 demo: needs build ## send one file by TCP and by sabul over an emulated path, with and without loss; page in target/demo.html
 	$(SABUL) demo --page $(TARGET_DIR)/demo.html
 
-test: needs format lint unit own-controller interrupted synced replicated killed receipts doc ## check format, lints and documentation, run every test without root
+test: needs format lint unit own-controller interrupted synced replicated killed queued receipts doc ## check format, lints and documentation, run every test without root
 
 format:
 	$(CARGO) fmt --all --check
@@ -86,6 +86,9 @@ synced: tested ## compare sync with rsync on SYNC_SEEDS=4 drawn trees; skipped w
 
 killed: tested ## kill either end of sync and apply KILLS=2 times each and repeat them; skipped without rsync (part of test)
 	SABUL=$(TESTED) tests/kills.py $(or $(KILLS),2)
+
+queued: tested ## run JOBS=20 queued copies and kill the runner KILLS=3 times; no job is lost or done twice (part of test)
+	SABUL=$(TESTED) tests/queue.py $(or $(JOBS),20) $(or $(KILLS),3)
 
 receipts: tested ## check receipts with sha256sum, b3sum and ssh-keygen; skipped without them (part of test)
 	SABUL=$(TESTED) tests/receipts.py
@@ -131,6 +134,7 @@ sweep: ## simulate SEEDS=20000 transfers over random paths, kill and resume 200 
 	SABUL_WORLD_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul --lib world::swarm
 	$(MAKE) interrupted RUNS=200
 	$(MAKE) killed KILLS=100
+	$(MAKE) queued JOBS=1000 KILLS=50
 	$(MAKE) sanitize mutants
 
 sanitize: ## test the crate with unsafe code under AddressSanitizer; needs a nightly Rust (part of sweep)
