@@ -57,6 +57,8 @@ struct FanOut {
     flags: Vec<OsString>,
     sites: Vec<Site>,
     is_quiet: bool,
+    /// Print the events of all copies.
+    has_lines: bool,
     interrupt: Interrupt,
     meter: Meter,
     /// Progress of each destination.
@@ -94,7 +96,7 @@ async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
             (sender, Site { place: directory(place), state })
         })
         .unzip();
-    let is_quiet = args.copy.quiet || args.copy.json;
+    let is_quiet = args.copy.quiet || args.copy.json || args.copy.json_lines;
     let fan_out = Arc::new(FanOut {
         sources: sources.to_vec(),
         names,
@@ -102,6 +104,7 @@ async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
         progress: Mutex::new(vec![String::new(); sites.len()]),
         sites,
         is_quiet,
+        has_lines: args.copy.json_lines,
         interrupt,
         meter: Meter::new(is_quiet, args.copy.retry.is_some()),
     });
@@ -131,7 +134,6 @@ fn refuse_options(args: &CpArgs) -> Result<(), CliError> {
     let flags = [
         (args.bag, "--bag"),
         (copy.dry_run, "--dry-run"),
-        (copy.json_lines, "--json-lines"),
         (copy.report.is_some(), "--report"),
         (copy.receipt.receipt.is_some(), "--receipt"),
     ];
@@ -358,7 +360,11 @@ impl FanOut {
                 }
             };
             let Ok(Some(line)) = line else { return done };
-            let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
+            let Ok(mut event) = serde_json::from_str::<Value>(&line) else { continue };
+            if self.has_lines {
+                event["place"] = Printable(self.sites[number].place.as_bytes()).to_string().into();
+                let _ = json::print(&event);
+            }
             let now = event["entries"].as_u64().unwrap_or(0);
             if now > entries {
                 entries = now;

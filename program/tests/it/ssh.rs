@@ -519,6 +519,14 @@ fn a_copy_to_several_hosts_leaves_this_machine_once() {
         crate::common::schema::expect(&document, "cp-sites");
         from.push(document["from"].as_str().unwrap().to_owned());
     }
+    let again = run(&mut bridge.cp(&["-r", "--json-lines", "data", "a:one", "b:two/", "c:three"]));
+    expect_code(&again, 0);
+    let lines = String::from_utf8_lossy(&again.stdout).into_owned();
+    let done = lines.lines().filter(|line| line.contains("\"done\""));
+    assert!(
+        done.clone().count() >= 3 && done.clone().all(|line| line.contains("\"place\"")),
+        "{lines}"
+    );
     from.sort();
     assert_eq!(from, ["a:one/", "b:two/", "this machine"], "{}", stderr(&output));
     for site in ["one", "two", "three"] {
