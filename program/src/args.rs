@@ -74,7 +74,7 @@ pub(crate) struct Cli {
 
 /// Returns the command line with its grouped help.
 pub(crate) fn command() -> clap::Command {
-    let command = Cli::command();
+    let command = Cli::command().mut_subcommand("replicate", replicate::with_own_places);
     let template = first::template(&command);
     command.help_template(template)
 }

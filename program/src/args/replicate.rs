@@ -43,6 +43,16 @@ pub(crate) struct ReplicateArgs {
     pub(crate) copy: CopyArgs,
 }
 
+/// Describes the places of this command, which are not those of a copy.
+pub(super) fn with_own_places(command: clap::Command) -> clap::Command {
+    command.mut_arg("places", |places| {
+        let long = "The directory, then its replicas.\n\n\
+            A replica is `[USER@]HOST:PATH` (through ssh), `sabul://[[USER@]HOST[:PORT]]/PATH` (a `sabul serve`, or ssh \
+            without a ticket or key), or a local directory.";
+        places.help("The directory, then its replicas").long_help(long)
+    })
+}
+
 /// Commands below `sabul replicate`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReplicateCommand {

@@ -178,8 +178,8 @@ impl Guard {
 impl Versions {
     /// Whether an entry of the replica has one of these versions.
     fn are_of(self, facts: &Facts) -> bool {
-        let version = Some(Version::of(facts));
-        version == self.had || version == self.sent
+        let found = Version::of(facts);
+        [self.had, self.sent].into_iter().flatten().any(|version| found.is_copy_of(version))
     }
 }
 

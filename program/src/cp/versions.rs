@@ -50,6 +50,7 @@ const TABLES: &str = "
         sent_modified_ns INTEGER
     ) STRICT, WITHOUT ROWID;";
 
+const NS_PER_S: i64 = 1_000_000_000;
 /// Kind of a version that does not exist.
 const NO_KIND: i64 = 0;
 
@@ -76,6 +77,18 @@ impl Version {
             size: i64::try_from(size).unwrap_or(i64::MAX),
             modified_ns: facts.modified_ns.filter(|_| is_file),
         }
+    }
+
+    /// Whether an entry of the replica has this version. A time without a fraction of a second is compared in seconds,
+    /// because the file system of the replica may keep no more.
+    pub(super) fn is_copy_of(self, version: Self) -> bool {
+        let times = match (self.modified_ns, version.modified_ns) {
+            (Some(there), Some(sent)) if there % NS_PER_S == 0 => {
+                there.div_euclid(NS_PER_S) == sent.div_euclid(NS_PER_S)
+            }
+            (there, sent) => there == sent,
+        };
+        times && (self.kind, self.size) == (version.kind, version.size)
     }
 
     /// The same version, if this is no file; a file with this size and time.
@@ -399,6 +412,15 @@ mod tests {
         assert_eq!(all[0].versions(b"a").unwrap(), arrived);
         let (read, passes) = all[0].site().unwrap();
         assert_eq!((read, passes.completed_s, passes.error), (site(), Some(2.0), None));
+    }
+
+    #[test]
+    fn a_time_without_a_fraction_is_compared_in_seconds() {
+        let at = |modified_ns| Version { kind: 1, size: 3, modified_ns: Some(modified_ns) };
+        assert!(at(5 * NS_PER_S).is_copy_of(at(5 * NS_PER_S + 123)));
+        assert!(!at(5 * NS_PER_S).is_copy_of(at(6 * NS_PER_S)));
+        assert!(!at(5 * NS_PER_S + 1).is_copy_of(at(5 * NS_PER_S + 123)));
+        assert!(!at(7).is_copy_of(Version { size: 4, ..at(7) }));
     }
 
     #[test]
