@@ -390,7 +390,7 @@ fn print_done(args: &CopyArgs, mut done: Value) -> Result<(), CliError> {
 /// Exit code of ssh after a lost connection.
 const SSH_FAILED: u8 = 255;
 
-async fn until(time: Option<tokio::time::Instant>) {
+pub(crate) async fn until(time: Option<tokio::time::Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,

@@ -5,6 +5,7 @@
 //! destination fails, the next one is served from the nearest destination before, or from this machine.
 
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -30,6 +31,8 @@ use crate::{between, exit, json, output};
 const OWN_FLAGS: &[&str] = &["json", "json-lines", "quiet", "verbose", "progress"];
 /// Ours: shortest time between two copies of the files that are complete at a destination.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Ours: time for copies to end after an interrupt of the terminal, which reaches them, too.
+const TERMINAL_GRACE: Duration = Duration::from_secs(3);
 
 /// State of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +63,8 @@ struct FanOut {
     /// Print the events of all copies.
     has_lines: bool,
     interrupt: Interrupt,
+    /// Copies run in the group of the terminal, so that ssh can prompt there.
+    has_terminal: bool,
     meter: Meter,
     /// Progress of each destination.
     progress: Mutex<Vec<String>>,
@@ -106,6 +111,7 @@ async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
         is_quiet,
         has_lines: args.copy.json_lines,
         interrupt,
+        has_terminal: std::io::stderr().is_terminal(),
         meter: Meter::new(is_quiet, args.copy.retry.is_some()),
     });
     let mut tasks = JoinSet::new();
@@ -300,8 +306,11 @@ impl FanOut {
         let mut command = Command::new(program);
         command.arg("cp").arg("--json-lines").args(&self.flags).arg("--");
         command.args(self.places_at(from)).arg(&place);
-        // An interrupt of the terminal reaches this process only, which passes the interrupt on once.
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
+        if !self.has_terminal {
+            // An interrupt of the group reaches this process only, which passes the interrupt on once.
+            command.process_group(0);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(if is_last { Stdio::piped() } else { Stdio::null() });
         let mut child = command
             .spawn()
@@ -348,12 +357,19 @@ impl FanOut {
         state: &watch::Sender<State>,
     ) -> Option<Value> {
         let mut lines = BufReader::new(lines).lines();
-        let (mut done, mut entries, mut is_stopped) = (None, 0, false);
+        let (mut done, mut entries) = (None, 0);
+        let (mut is_interrupted, mut stop_at) = (false, None);
         loop {
             let line = tokio::select! {
                 line = lines.next_line() => line,
-                () = self.interrupt.wait(), if !is_stopped => {
-                    is_stopped = true;
+                () = self.interrupt.wait(), if !is_interrupted => {
+                    is_interrupted = true;
+                    let grace = if self.has_terminal { TERMINAL_GRACE } else { Duration::ZERO };
+                    stop_at = Some(tokio::time::Instant::now() + grace);
+                    continue;
+                }
+                () = between::until(stop_at) => {
+                    stop_at = None;
                     let pid = child.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
                     let _ = pid.map(|pid| kill_process(pid, Signal::INT));
                     continue;
