@@ -188,6 +188,14 @@ impl Session {
         wait(self.0.make_folders(places, parents))?
     }
 
+    /// As [`crate::Session::rename`].
+    ///
+    /// # Errors
+    /// As [`crate::Session::rename`].
+    pub fn rename(&self, from: Vec<u8>, to: Vec<u8>, replace: bool) -> Result<(), Error> {
+        wait(self.0.rename(from, to, replace))?
+    }
+
     /// As [`crate::Session::send_stream`].
     ///
     /// # Errors

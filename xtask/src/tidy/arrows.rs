@@ -31,6 +31,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "sabul-udp",
         ]),
     ),
+    ("sabul-c", Some(&["sabul"])),
     ("sabul-tun", Some(&["sabul-units", "sabul-wire"])),
     ("sabul-front", Some(&["sabul-units", "sabul"])),
     ("sabul-lab-cc", Some(&["sabul-units", "sabul-wire", "sabul-cc", "sabul-channel"])),

@@ -45,6 +45,7 @@ pub(crate) fn check_policy(packages: &[Package], files: &[File]) -> Vec<Finding>
         let of = format!("{} {}", package.name, package.version);
         match &package.license {
             Some(license) if is_allowed(license, &allowed) => {}
+            Some(license) if is_allowed(license, &exceptions(&policy, &package.name)) => {}
             license => {
                 let license = license.as_deref().unwrap_or("none in its manifest");
                 let what = format!("licence of {of}: {license}");
@@ -74,6 +75,15 @@ pub(crate) fn check_policy(packages: &[Package], files: &[File]) -> Vec<Finding>
         }
     }
     findings
+}
+
+/// Licences that only this package may have.
+fn exceptions<'a>(policy: &'a Table, package: &str) -> Vec<&'a str> {
+    let all = policy.get("licenses").and_then(|licenses| licenses.get("exceptions"));
+    let all = all.and_then(Value::as_array).into_iter().flatten();
+    let own = all.filter(|it| it.get("crate").and_then(Value::as_str) == Some(package));
+    let licences = own.filter_map(|it| it.get("allow")?.as_array()).flatten();
+    licences.filter_map(Value::as_str).collect()
 }
 
 /// All manifests with a `rust-version` agree, and no package requires a newer Rust.
@@ -195,7 +205,8 @@ mod tests {
     use super::super::tests::file;
     use super::*;
 
-    const POLICY: &str = "[licenses]\nallow = [\"MIT\", \"Apache-2.0\"]\n[bans]\n\
+    const POLICY: &str = "[licenses]\nallow = [\"MIT\", \"Apache-2.0\"]\n\
+        exceptions = [{ crate = \"tool\", allow = [\"MPL-2.0\"] }]\n[bans]\n\
         deny = [{ crate = \"openssl\", reason = \"x\" }]\n[sources]\nallow-git = [\"https://a/b\"]";
 
     fn whats(findings: &[Finding]) -> Vec<String> {
@@ -237,6 +248,7 @@ mod tests {
             package("good", Some("MIT"), None),
             package("viral", Some("GPL-3.0"), None),
             package("bare", None, None),
+            package("tool", Some("MPL-2.0"), None),
         ];
         assert_eq!(
             whats(&check_policy(&packages, &files)),
