@@ -222,11 +222,17 @@ impl FanOut {
     /// Copies to a destination until it is complete or cannot be served.
     async fn serve(&self, number: usize, state: &watch::Sender<State>) -> Result<Ended, CliError> {
         let mut excluded = vec![false; number];
+        // After a failure, the next copy waits for the end of the destination before.
+        let mut begins_early = true;
         loop {
             let from =
                 (0..number).rev().find(|&at| !excluded[at] && self.state(at) != State::Failed);
             let is_last = match from {
-                Some(at) => self.is_complete(at).await,
+                Some(at) => match self.next_state(at, begins_early).await {
+                    // Another destination, or this machine, takes its place.
+                    State::Failed if !self.interrupt.is_seen() => continue,
+                    state => state == State::Complete,
+                },
                 None => true,
             };
             let mut ended = self.run(number, from, is_last, state).await?;
@@ -243,7 +249,7 @@ impl FanOut {
                     }
                     return Ok(ended);
                 }
-                (_, false, _) => continue,
+                (code, false, _) => begins_early &= code == exit::DONE,
                 (_, true, Some(at)) => {
                     let shown = Printable(self.sites[at].place.as_bytes()).to_string();
                     output::error(format_args!(
@@ -265,18 +271,26 @@ impl FanOut {
         *self.sites[site].state.borrow()
     }
 
-    /// Waits until a destination has more complete files, or has ended. Returns whether the destination is complete.
-    async fn is_complete(&self, site: usize) -> bool {
+    /// Waits until a destination has ended, or with `early` until it has more complete files.
+    async fn next_state(&self, site: usize, early: bool) -> State {
         let mut state = self.sites[site].state.clone();
-        let pause = tokio::time::sleep(PAUSE);
         let before = *state.borrow_and_update();
-        if before == State::Complete {
-            return true;
+        let is_due = |now: &State| match now {
+            State::Complete | State::Failed => true,
+            State::Receiving(_) => early && *now != before,
+        };
+        if !matches!(before, State::Receiving(_)) {
+            return before;
         }
-        pause.await;
         tokio::select! {
-            changed = state.wait_for(|&now| now != before) => matches!(changed.as_deref(), Ok(State::Complete)),
-            () = self.interrupt.wait() => false,
+            () = tokio::time::sleep(PAUSE) => {}
+            _ = state.wait_for(|now| !matches!(now, State::Receiving(_))) => {}
+            () = self.interrupt.wait() => {}
+        }
+        tokio::select! {
+            // A destination whose task has ended has its last state.
+            changed = state.wait_for(is_due) => changed.map_or(State::Failed, |now| *now),
+            () = self.interrupt.wait() => before,
         }
     }
 
