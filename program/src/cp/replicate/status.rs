@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::time::Duration;
 
 use sabul::files::{Rule, Seen, SeenKind};
 use sabul::internal::Rules;
@@ -49,10 +50,8 @@ pub(super) fn run(args: &ReplicateStatusArgs) -> Result<u8, CliError> {
 fn state(store: &Store, site: &Site, passes: Passes) -> ReplicaJson {
     let shown = |bytes: &[u8]| Printable(bytes).to_string();
     let time = |seconds: Option<f64>| {
-        // Whole seconds of this century.
-        #[allow(clippy::cast_possible_truncation)]
-        let ns = seconds.map(|seconds| seconds as i64 * 1_000_000_000);
-        format::time(ns)
+        let since = Duration::try_from_secs_f64(seconds?).ok()?;
+        format::time(i64::try_from(since.as_nanos()).ok())
     };
     let lag = lag(store, site);
     let since = passes.completed_s.map(|at| (now_s() - at).max(0.0));
