@@ -172,6 +172,11 @@ fn directory(place: &OsString) -> OsString {
     place
 }
 
+/// Name of a destination in front of a message: the home directory of a host is the host.
+fn label(place: &OsStr) -> String {
+    Printable(place.as_bytes()).to_string().trim_end_matches(':').to_owned()
+}
+
 /// End of the last copy to a destination.
 #[derive(Debug)]
 struct Ended {
@@ -208,10 +213,10 @@ impl Ended {
         };
         format!(
             "{}: {} in {} from {}, {:.2} s, {}{there}",
-            Printable(self.place.as_bytes()),
+            label(&self.place),
             show_bytes(number("bytes").unwrap_or(0)),
             count(files, "file"),
-            Printable(self.from.as_bytes()),
+            label(&self.from),
             float("seconds").unwrap_or(0.0),
             show_rate(float("goodput_bps").unwrap_or(0.0)),
         )
@@ -251,10 +256,11 @@ impl FanOut {
                 }
                 (code, false, _) => begins_early &= code == exit::DONE,
                 (_, true, Some(at)) => {
-                    let shown = Printable(self.sites[at].place.as_bytes()).to_string();
+                    let (to, from) = (&self.sites[number].place, &self.sites[at].place);
                     output::error(format_args!(
-                        "{}: cannot be served from {shown}; another source follows",
-                        Printable(self.sites[number].place.as_bytes())
+                        "{}: cannot be served from {}; another source follows",
+                        label(to),
+                        label(from)
                     ));
                     excluded[at] = true;
                 }
@@ -318,7 +324,7 @@ impl FanOut {
         })?;
         let place = self.sites[number].place.clone();
         let mut command = Command::new(program);
-        command.arg("cp").arg("--json-lines").args(&self.flags).arg("--");
+        command.args(["cp", "--json-lines", "--quiet"]).args(&self.flags).arg("--");
         command.args(self.places_at(from)).arg(&place);
         if !self.has_terminal {
             // An interrupt of the group reaches this process only, which passes the interrupt on once.
@@ -329,9 +335,8 @@ impl FanOut {
         let mut child = command
             .spawn()
             .map_err(|error| CliError::failed(format!("cannot start a copy: {error}")))?;
-        let errors = child.stderr.take().map(|errors| {
-            tokio::spawn(print_errors(errors, Printable(place.as_bytes()).to_string()))
-        });
+        let errors =
+            child.stderr.take().map(|errors| tokio::spawn(print_errors(errors, label(&place))));
         let done = match child.stdout.take() {
             Some(lines) => self.follow(number, lines, child.id(), state).await,
             None => None,
@@ -354,8 +359,7 @@ impl FanOut {
         let Ok(mut all) = self.progress.lock() else { return };
         all[number] = line;
         let sites = self.sites.iter().zip(&*all).filter(|(_, line)| !line.is_empty());
-        let shown =
-            sites.map(|(site, line)| format!("{}: {line}", Printable(site.place.as_bytes())));
+        let shown = sites.map(|(site, line)| format!("{}: {line}", label(&site.place)));
         let shown: Vec<String> = shown.collect();
         if !shown.is_empty() {
             self.meter.say(shown.join("; "));
@@ -420,9 +424,9 @@ impl FanOut {
 async fn print_errors(errors: impl AsyncRead + Unpin, place: String) {
     let mut lines = BufReader::new(errors).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if let Some(error) = line.strip_prefix("sabul: ") {
-            output::error(format_args!("{place}: {error}"));
-        }
+        // Messages of ssh, too.
+        let message = line.strip_prefix("sabul: ").unwrap_or(&line);
+        output::error(format_args!("{place}: {message}"));
     }
 }
 

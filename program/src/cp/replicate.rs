@@ -99,7 +99,7 @@ fn refuse_options(copy: &CopyArgs) -> Result<(), CliError> {
 
 /// One replica, its settings, and the versions that it received.
 struct Runner {
-    /// Place as written.
+    /// Place in front of a message.
     shown: String,
     args: SyncArgs,
     plan: Plan,
@@ -130,7 +130,8 @@ impl Runner {
             archive: sync.copy.archive,
         };
         let replica = Replica::new(Store::write(folder, &site)?);
-        let shown = Printable(place.as_bytes()).to_string();
+        // The home directory of a host is the host.
+        let shown = Printable(place.as_bytes()).to_string().trim_end_matches(':').to_owned();
         Ok(Self { shown, args: sync, plan, options, replica, is_watching: args.watch })
     }
 
