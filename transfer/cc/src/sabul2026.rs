@@ -116,7 +116,7 @@ const BLIND_PACKETS: f64 = 0.5;
 /// Ours: least time between two searches.
 const SEARCH_WAIT: Span = Span::from_secs(5);
 /// Ours: initial window beside a new competitor, at least this part of the largest rate of the last half to whole minute.
-const CARRIED_PART: f64 = 1.0 / 3.0;
+const CARRIED_PART: f64 = 0.6;
 /// Ours: how long the CUBIC window limits the flow after congestion that the law cannot avoid.
 const BOUND_AGE: Span = Span::from_secs(10);
 /// Ours: recent loss beyond random loss above which a flow neither probes nor restores its window after a timeout.
