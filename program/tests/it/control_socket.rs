@@ -147,7 +147,9 @@ fn a_service_is_reached_in_the_runtime_folder_made_by_systemd() {
     let serve =
         ["serve", "--root", "state", "--listen", "127.0.0.1:0", "--ticket-file", "sabul/ticket"];
     let server = Running::start(&mut with(&serve));
-    wait_for("the ticket", || folder.path().join("sabul/ticket").exists());
+    // The server writes the ticket before it opens the control socket.
+    let socket = folder.path().join(format!("sabul/{}.sock", server.id()));
+    wait_for("the control socket", || socket.exists());
     let listed = json(&run(&mut with(&["ps", "--json"])));
     assert_eq!((&listed["pid"], &listed["command"]), (&server.id().into(), &"serve".into()));
     let set = json(&run(&mut with(&["set", "--bwlimit-total", "1G", "--json"])));
