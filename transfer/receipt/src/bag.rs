@@ -3,13 +3,13 @@
 //! CR, LF and % in paths are percent-encoded [RFC8493 §2.1.3]. Names must be UTF-8, which `bagit.txt` declares.
 
 use std::fmt;
-use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 
+use crate::folder::create;
 use crate::hashes::{FileHasher, FileHashes};
 
 /// Directory of the payload.
@@ -99,7 +99,10 @@ fn line(hash: &[u8; 32], path: &str) -> String {
 }
 
 fn write(path: &Path, content: &str) -> Result<(), BagError> {
-    let written = fs::write(path, content).and_then(|()| fs::File::open(path)?.sync_all());
+    let written = create(path).and_then(|mut file| {
+        file.write_all(content.as_bytes())?;
+        file.sync_all()
+    });
     written.map_err(|source| BagError::Io { path: path.to_owned(), source })
 }
 
@@ -117,7 +120,7 @@ mod tests {
         bag.add("data/a\r\n%ä".as_bytes(), &hashes).unwrap();
         assert!(matches!(bag.add(b"data/\xff", &hashes), Err(BagError::Name)));
         bag.write(dir.path(), "sabul 1").unwrap();
-        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(read("manifest-sha256.txt"), format!("{hash}  data/a%0D%0A%25ä\n"));
         assert_eq!(read("bagit.txt"), "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n");

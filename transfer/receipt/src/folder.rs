@@ -49,7 +49,7 @@ impl Draft {
         fs::create_dir_all(folder).map_err(|error| fail(folder, error))?;
         let open = |name: &str| {
             let path = unfinished(folder, name);
-            File::create(&path).map(BufWriter::new).map_err(|error| fail(&path, error))
+            create(&path).map(BufWriter::new).map_err(|error| fail(&path, error))
         };
         Ok(Self {
             folder: folder.to_owned(),
@@ -100,7 +100,7 @@ impl Draft {
         ];
         for (name, content) in small {
             let write = || {
-                let mut file = File::create(unfinished(&folder, name))?;
+                let mut file = create(&unfinished(&folder, name))?;
                 file.write_all(content)?;
                 file.sync_all()
             };
@@ -126,6 +126,44 @@ impl Draft {
     }
 }
 
+/// Creates a file in place of an earlier one. Another user may have put a link there, so no link is followed.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).open(path)
+}
+
 fn unfinished(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}{UNFINISHED}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_at_the_name_of_a_new_file_is_replaced_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        let receipt = folder.path().join("receipt");
+        fs::create_dir(&receipt).unwrap();
+        for name in [names::SHA256, names::BLAKE3] {
+            symlink(&victim, unfinished(&receipt, name)).unwrap();
+        }
+        let hashes = FileHashes { bytes: 1, sha256: [1; 32], blake3: [2; 32] };
+        let mut draft = Draft::create(&receipt).unwrap();
+        draft.add(b"a", &hashes).unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        draft.discard();
+        let bag = receipt.join("bagit.txt");
+        symlink(&victim, &bag).unwrap();
+        crate::bag::Bag::default().write(&receipt, "sabul 1").unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert!(fs::symlink_metadata(&bag).unwrap().is_file());
+    }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
 
 use data_encoding::HEXLOWER;
@@ -18,6 +19,8 @@ use crate::statement::{Role, Statement};
 const SMALL_MAX: u64 = 1 << 20;
 /// Longest line of a manifest: an escaped path of 4096 bytes, and the hash.
 const LINE_MAX: u64 = 2 * 4096 + 128;
+/// The open of a FIFO does not wait for a writer.
+const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 /// Bytes of a file that are read at once.
 const READ_AT_ONCE: usize = 1 << 20;
 
@@ -90,7 +93,7 @@ pub fn verify(folder: &Path, target: Option<&Path>, signers: Option<&Path>) -> V
 
 fn read(folder: &Path, name: &str, verified: &mut Verified) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    let opened = File::open(folder.join(name));
+    let opened = open_plain(&folder.join(name));
     match opened.and_then(|file| file.take(SMALL_MAX).read_to_end(&mut bytes)) {
         Ok(_) => Some(bytes),
         Err(error) => {
@@ -182,7 +185,7 @@ fn check_manifests(
     statement: &Statement,
     verified: &mut Verified,
 ) {
-    let mut open = |name: &str| match File::open(folder.join(name)) {
+    let mut open = |name: &str| match open_plain(&folder.join(name)) {
         Ok(file) => Some(BufReader::new(file)),
         Err(error) => {
             verified.find(
@@ -270,15 +273,7 @@ fn check_file(target: &Path, path: &[u8], expected: &FileHashes, verified: &mut 
         return 0;
     }
     let place = target.join(below);
-    let hashed = match fs::metadata(&place) {
-        Ok(metadata) if !metadata.is_file() => {
-            verified.find(path, "is not a file any more; copy it again");
-            return 0;
-        }
-        Ok(_) => File::open(&place).and_then(|mut file| hash_all(&mut file)),
-        Err(error) => Err(error),
-    };
-    match hashed {
+    match open_plain(&place).and_then(|mut file| hash_all(&mut file)) {
         Ok(hashes) => {
             if (hashes.sha256, hashes.blake3) != (expected.sha256, expected.blake3) {
                 verified.find(
@@ -287,6 +282,10 @@ fn check_file(target: &Path, path: &[u8], expected: &FileHashes, verified: &mut 
                 );
             }
             hashes.bytes
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            verified.find(path, "is not a file any more; copy it again");
+            0
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             verified.find(path, "the file is missing; copy it again from the source");
@@ -300,6 +299,15 @@ fn check_file(target: &Path, path: &[u8], expected: &FileHashes, verified: &mut 
     }
 }
 
+/// Opens a regular file. A FIFO would block, and a device may have no end.
+fn open_plain(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(NON_BLOCKING).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    }
+}
+
 fn hash_all(file: &mut impl io::Read) -> io::Result<FileHashes> {
     let (mut hasher, mut buffer) = (FileHasher::default(), vec![0; READ_AT_ONCE]);
     loop {
@@ -309,5 +317,31 @@ fn hash_all(file: &mut impl io::Read) -> io::Result<FileHashes> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn pipes_and_devices_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, link) = (folder.path().join("pipe"), folder.path().join("link"));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        for path in [&pipe, &link] {
+            let error = open_plain(path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}", path.display());
+        }
+        let mut verified = Verified::default();
+        let hashes = FileHashes { bytes: 0, sha256: [0; 32], blake3: [0; 32] };
+        for name in [&b"pipe"[..], b"link"] {
+            assert_eq!(check_file(folder.path(), name, &hashes, &mut verified), 0);
+        }
+        assert!(verified.findings.iter().all(|it| it.what.contains("not a file")), "{verified:?}");
+        assert_eq!((verified.findings.len(), verified.unreadable.len()), (2, 0));
     }
 }
