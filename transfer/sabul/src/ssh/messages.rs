@@ -1,9 +1,12 @@
-//! Standard error of ssh: forwarded to the user; its last bytes are kept.
+//! Standard error of ssh: forwarded to the user, without control of the terminal; its last bytes are kept.
+//!
+//! The other machine writes to this stream, too.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sabul_content::Printable;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
@@ -33,10 +36,11 @@ impl Messages {
         let kept = Arc::clone(&tail);
         let reader = from.map(|mut from| {
             tokio::spawn(async move {
-                let mut buffer = [0; 1024];
+                let (mut buffer, mut escape) = ([0; 1024], Escape::default());
                 while let Ok(length @ 1..) = from.read(&mut buffer).await {
+                    let text = escape.text(&buffer[..length]);
                     // ssh continues even if standard error has no reader.
-                    let _ = std::io::stderr().write_all(&buffer[..length]);
+                    let _ = std::io::stderr().write_all(text.as_bytes());
                     let mut kept = lock(&kept);
                     kept.extend_from_slice(&buffer[..length]);
                     let old = kept.len().saturating_sub(KEPT);
@@ -56,6 +60,40 @@ impl Messages {
     }
 }
 
+/// Escapes the control characters of a stream, except ends of lines.
+#[derive(Debug, Default)]
+struct Escape {
+    /// Start of a character or of an end of a line, whose rest has not arrived.
+    rest: Vec<u8>,
+}
+
+impl Escape {
+    /// Returns the text of the next bytes. A prompt has no end of a line, so nothing else is held back.
+    fn text(&mut self, bytes: &[u8]) -> String {
+        self.rest.extend_from_slice(bytes);
+        let end = self.rest.len() - unfinished(&self.rest);
+        let all: Vec<u8> = self.rest.drain(..end).collect();
+        let lines = all.split(|&byte| byte == b'\n').map(|line| {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            Printable(line).to_string()
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Returns the number of bytes at the end that belong to an incomplete character or to an incomplete CR LF.
+fn unfinished(bytes: &[u8]) -> usize {
+    if bytes.ends_with(b"\r") {
+        return 1;
+    }
+    let last = bytes.utf8_chunks().last().map(|chunk| chunk.invalid().to_vec()).unwrap_or_default();
+    match std::str::from_utf8(&last) {
+        // Only an incomplete character has no error length.
+        Err(error) if error.error_len().is_none() => last.len(),
+        _ => 0,
+    }
+}
+
 fn is_refusal(said: &[u8]) -> bool {
     let said = String::from_utf8_lossy(said);
     REFUSALS.iter().any(|refusal| said.contains(refusal))
@@ -64,6 +102,21 @@ fn is_refusal(said: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_are_escaped_for_the_terminal_wherever_they_are_cut() {
+        let sent = "Last login\r\n\u{1b}[2J\u{1b}]0;x\u{7}a\rb\u{9b}31m caf\u{e9}\r\nPassword: "
+            .as_bytes();
+        let shown = "Last login\n\\u{1b}[2J\\u{1b}]0;x\\u{7}a\\rb\\u{9b}31m caf\u{e9}\nPassword: ";
+        for size in 1..=sent.len() {
+            let mut escape = Escape::default();
+            let text: String = sent.chunks(size).map(|bytes| escape.text(bytes)).collect();
+            assert_eq!(text, shown, "{size} bytes at once");
+        }
+        let mut escape = Escape::default();
+        assert_eq!(escape.text(b"\xffa\xc3"), "\u{fffd}a");
+        assert_eq!(escape.text(b"b"), "\u{fffd}b");
+    }
 
     #[test]
     fn a_refused_login_is_distinguished_from_an_unreachable_host() {
