@@ -19,6 +19,7 @@ use crate::args::DemoArgs;
 use crate::error::CliError;
 use crate::exit::{self, VERIFICATION};
 use crate::json;
+use crate::links;
 use crate::options::check_controller;
 use crate::output;
 use crate::stop::Stop;
@@ -118,7 +119,8 @@ fn write_page(at: Option<&Path>, page: &str) -> Result<PathBuf, CliError> {
         CliError::failed(format!("cannot write the page '{}': {error}", place.display()))
     };
     if let Some(at) = at {
-        std::fs::write(at, page).map_err(|error| fail(at, error))?;
+        let written = links::create(at).and_then(|mut file| file.write_all(page.as_bytes()));
+        written.map_err(|error| fail(at, error))?;
         return Ok(at.to_owned());
     }
     let folder = std::env::temp_dir();

@@ -9,6 +9,7 @@ use sabul::settings::EventSink;
 use sabul_study::qlog::Qlog;
 
 use crate::error::CliError;
+use crate::links;
 
 /// Open event log. Clones share the file.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ struct Writer {
 impl EventFile {
     pub(crate) fn create(path: &Path) -> Result<Self, CliError> {
         let mut file =
-            LineWriter::new(File::create(path).map_err(|error| cannot_write(path, &error))?);
+            LineWriter::new(links::create(path).map_err(|error| cannot_write(path, &error))?);
         let is_qlog = path.extension().is_some_and(|end| end == "qlog" || end == "sqlog");
         if is_qlog {
             let title = path.file_stem().unwrap_or_default().to_string_lossy();

@@ -28,6 +28,7 @@ mod interrupt;
 mod json;
 mod keys;
 mod lab;
+mod links;
 mod manual;
 mod model;
 mod options;

@@ -15,6 +15,7 @@ use sabul_units::{count, show_bytes};
 use tempfile::NamedTempFile;
 
 use crate::error::CliError;
+use crate::links;
 
 /// Ours: most samples in memory. More samples are thinned to every second one, so a copy of any
 /// length takes a few MB.
@@ -53,7 +54,7 @@ impl Recorder {
     pub(crate) fn new(path: &Path) -> Result<Self, CliError> {
         let fail = |error| CliError::usage(cannot_write(path, &error));
         // A link is kept; the file that the link names is replaced.
-        let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let target = links::target(path).map_err(fail)?;
         if target.exists() && !target.is_file() {
             return Err(fail(io::Error::other("not a regular file")));
         }
