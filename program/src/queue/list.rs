@@ -128,7 +128,8 @@ fn line(job: &JobJson) -> String {
 fn state(job: &JobJson) -> String {
     match State::of_word(&job.state) {
         Some(state) => state.to_string(),
-        None => job.state.clone(),
+        // A word of another machine.
+        None => Printable(job.state.as_bytes()).to_string(),
     }
 }
 

@@ -557,6 +557,28 @@ fn a_host_that_fails_does_not_stop_the_next_one() {
 }
 
 #[test]
+fn the_list_of_another_machine_cannot_control_the_terminal() {
+    let bridge = Bridge::new();
+    let job = concat!(
+        r#"{"id":1,"state":"\u001b[31mx","priority":0,"name":null,"command":["cp"],"directory":"/","hook":null,"#,
+        r#""is_hook_done":false,"attempts":0,"failures":0,"retry_for_s":1.0,"added_s":1.0,"next_s":null,"#,
+        r#""started_s":null,"ended_s":null,"bytes":0,"bytes_total":null,"goodput_bps":0.0,"exit":null,"message":null}"#
+    );
+    let list = format!(r#"{{"schema":1,"runner_pid":null,"jobs":[{job}]}}"#);
+    let version = env!("CARGO_PKG_VERSION");
+    bridge.program(
+        "bin/sabul",
+        &format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] && echo 'sabul {version}' || printf '%s' '{list}'\n"
+        ),
+    );
+    let output = run(&mut bridge.sabul(&["queue", "list", "host:"]));
+    expect_code(&output, 0);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("\\u{1b}[31mx") && !text.contains('\u{1b}'), "{text:?}");
+}
+
+#[test]
 fn the_queue_of_another_machine_is_listed_and_ssh_never_prompts_in_a_job() {
     let bridge = Bridge::new();
     let mut add = sabul();
