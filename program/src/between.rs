@@ -23,6 +23,7 @@ use crate::args::{self, CarrierArg, CopyArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupt;
+use crate::options::interrupt_at_end_of_stdin;
 use crate::policy::controller;
 use crate::progress::Meter;
 use crate::upload::UploadProgress;
@@ -36,8 +37,17 @@ const LINE_MAX: u64 = 64 << 20;
 /// Exit code of a command whose peer is unreachable.
 const UNREACHABLE: u8 = exit::code_of(ErrorKind::Unreachable);
 /// Flags for this machine only.
-const OWN_FLAGS: &[&str] =
-    &["ssh", "remote-sabul", "push", "ports", "ticket", "json", "json-lines", "batch"];
+const OWN_FLAGS: &[&str] = &[
+    "ssh",
+    "remote-sabul",
+    "push",
+    "ports",
+    "ticket",
+    "json",
+    "json-lines",
+    "batch",
+    "end-with-stdin",
+];
 /// Flags for files of this machine, or for both ends of one session.
 const UNSUPPORTED: &[&str] = &[
     "--receipt",
@@ -82,6 +92,9 @@ pub(crate) async fn run_or<A: AsMut<CopyArgs>>(
 ) -> Result<u8, CliError> {
     let copy = args.as_mut();
     copy.bwlimit = copy.queued.limit(copy.bwlimit, copy.min_rate);
+    if copy.queued.end_with_stdin {
+        interrupt_at_end_of_stdin();
+    }
     if copy.stdio {
         copy.channel.read_stdin()?;
     } else if let Some(between) = Between::of(copy)? {

@@ -324,17 +324,22 @@ impl FanOut {
         })?;
         let place = self.sites[number].place.clone();
         let mut command = Command::new(program);
-        command.args(["cp", "--json-lines", "--quiet"]).args(&self.flags).arg("--");
+        command
+            .args(["cp", "--json-lines", "--quiet", "--end-with-stdin"])
+            .args(&self.flags)
+            .arg("--");
         command.args(self.places_at(from)).arg(&place);
         if !self.has_terminal {
             // An interrupt of the group reaches this process only, which passes the interrupt on once.
             command.process_group(0);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(if is_last { Stdio::piped() } else { Stdio::null() });
         let mut child = command
             .spawn()
             .map_err(|error| CliError::failed(format!("cannot start a copy: {error}")))?;
+        // The kernel closes this pipe at any end of this process, and the copy then ends.
+        let lifeline = child.stdin.take();
         let errors =
             child.stderr.take().map(|errors| tokio::spawn(print_errors(errors, label(&place))));
         let done = match child.stdout.take() {
@@ -342,6 +347,7 @@ impl FanOut {
             None => None,
         };
         let status = child.wait().await;
+        drop(lifeline);
         if let Some(errors) = errors {
             let _ = errors.await;
         }

@@ -44,10 +44,7 @@ impl ChannelArgs {
         })?;
         let ticket = line.parse::<Ticket>().map_err(|error| CliError::usage(error.to_string()))?;
         self.given_ticket = Some(ticket);
-        std::thread::spawn(|| {
-            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGINT);
-        });
+        interrupt_at_end_of_stdin();
         Ok(())
     }
 
@@ -159,6 +156,14 @@ impl ChannelArgs {
             .bind(self.bind.clone())
             .relay(self.relay)
     }
+}
+
+/// Interrupts this process at the end of standard input.
+pub(crate) fn interrupt_at_end_of_stdin() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGINT);
+    });
 }
 
 fn interrupted_early() -> CliError {

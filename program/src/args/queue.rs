@@ -257,9 +257,12 @@ pub(crate) struct QueueHookArgs {
     pub(crate) id: JobId,
 }
 
-/// Flags of a copy that the runner of the queue gives.
-#[derive(Clone, Copy, Debug, Args)]
+/// Flags of a copy that another command of this program gives.
+#[derive(Clone, Debug, Args)]
 pub(crate) struct QueuedArgs {
+    /// The end of standard input interrupts: the command that started this one is gone.
+    #[arg(long, hide = true)]
+    pub(crate) end_with_stdin: bool,
     /// Rate limit of the timetable, besides --bwlimit.
     #[arg(long, value_name = "RATE", hide = true)]
     pub(crate) queue_limit: Option<Rate>,
@@ -267,7 +270,7 @@ pub(crate) struct QueuedArgs {
 
 impl QueuedArgs {
     /// Returns the limit of a copy with these limits of its own.
-    pub(crate) fn limit(self, bwlimit: Option<Rate>, min_rate: Option<Rate>) -> Option<Rate> {
+    pub(crate) fn limit(&self, bwlimit: Option<Rate>, min_rate: Option<Rate>) -> Option<Rate> {
         limit(self.queue_limit, bwlimit, min_rate)
     }
 }

@@ -557,6 +557,30 @@ fn a_host_that_fails_does_not_stop_the_next_one() {
 }
 
 #[test]
+fn a_copy_to_several_hosts_that_is_killed_leaves_no_copy_running() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/x"), content(10, 24 << 20)).unwrap();
+    let copying = Running::start(&mut bridge.cp(&["--bwlimit", "16M", "x", "a:one", "b:two"]));
+    // Any thread may have started a copy.
+    let children = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", copying.id())).unwrap().flatten();
+        let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap());
+        let ids = lists.collect::<Vec<_>>().join(" ");
+        ids.split_whitespace().map(|id| Pid::from_raw(id.parse().unwrap()).unwrap()).collect()
+    };
+    wait_for("the first bytes", || {
+        bridge.path("home/one").is_dir() && part_length(&bridge.path("home/one")) > 1 << 20
+    });
+    let all: Vec<Pid> = children();
+    assert!(!all.is_empty());
+    copying.signal(Signal::KILL);
+    copying.finish();
+    wait_for("the end of the copies", || all.iter().all(|pid| test_kill_process(*pid).is_err()));
+    bridge.expect_no_process();
+    assert!(!bridge.path("home/one/x").exists(), "the copy ended by itself");
+}
+
+#[test]
 fn the_list_of_another_machine_cannot_control_the_terminal() {
     let bridge = Bridge::new();
     let job = concat!(
