@@ -260,6 +260,9 @@ pub(crate) struct QueueHookArgs {
 /// Flags of a copy that another command of this program gives.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct QueuedArgs {
+    /// Read the sources below this directory only: no link leads out.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) beneath: Option<PathBuf>,
     /// The end of standard input interrupts: the command that started this one is gone.
     #[arg(long, hide = true)]
     pub(crate) end_with_stdin: bool,

@@ -108,7 +108,7 @@ async fn start(
         },
         None => (None, None),
     };
-    let transfer = plan.start(session, args.recursive, options, pipe, names).await?;
+    let transfer = plan.start(session, args, options, pipe, names).await?;
     Ok(Started::Transfer(transfer, task))
 }
 

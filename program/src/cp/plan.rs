@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sabul::files::receipts::PAYLOAD;
 use sabul::files::{LocalDestination, RemoteDestination, Source, SourceSet};
-use sabul::internal::{Location, Remote, Server};
+use sabul::internal::{Location, Remote, Server, sources_beneath};
 use sabul::{Failure, Session, Transfer, TransferOptions};
 use sabul_content::Printable;
 use sabul_front::failures::Machines;
@@ -228,14 +228,14 @@ impl Plan {
     pub(super) async fn start(
         &self,
         session: &Session,
-        is_recursive: bool,
+        args: &CopyArgs,
         options: &TransferOptions,
         pipe: Pipe,
         names: Option<Names>,
     ) -> Result<Transfer, CliError> {
         Ok(match self {
             Self::Put { sources, destination } => {
-                let mut sources = source_set(sources, is_recursive)?;
+                let mut sources = sent_sources(sources, args)?;
                 let path = destination.path.clone();
                 let into_directory =
                     sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
@@ -248,7 +248,7 @@ impl Plan {
                 session.put(sources, destination, options).await?
             }
             Self::Get { sources, destination, .. } => {
-                let sources = sources.clone();
+                let (sources, is_recursive) = (sources.clone(), args.recursive);
                 let to = if destination == "-" {
                     LocalDestination::Writer(Box::new(pipe))
                 } else {
@@ -272,6 +272,20 @@ impl Plan {
 pub(super) fn source_set(sources: &[OsString], is_recursive: bool) -> Result<SourceSet, CliError> {
     let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
     SourceSet::local(sources, is_recursive).map_err(|failure| CliError::usage(failure.to_string()))
+}
+
+/// Returns the source set that a transfer reads.
+fn sent_sources(sources: &[OsString], args: &CopyArgs) -> Result<SourceSet, CliError> {
+    let Some(directory) = &args.queued.beneath else { return source_set(sources, args.recursive) };
+    let below = |source: &OsString| {
+        let path = Path::new(source).strip_prefix(directory);
+        path.map(|path| path.as_os_str().as_bytes().to_vec()).map_err(|_| {
+            CliError::usage(format!("'{}' is not in '{}'", source.display(), directory.display()))
+        })
+    };
+    let sources = sources.iter().map(below).collect::<Result<_, _>>()?;
+    sources_beneath(directory, sources, args.recursive)
+        .map_err(|error| CliError::failed(error.to_string()))
 }
 
 fn sources_count(plan: &Plan) -> usize {

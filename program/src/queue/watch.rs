@@ -77,7 +77,8 @@ fn command(root: &Path, file: &Path, destination: &OsStr) -> Vec<OsString> {
         to.push(parent);
         to.push("/");
     }
-    vec!["cp".into(), "--".into(), file.into(), to]
+    // Another user may replace the file by a link before the copy starts.
+    vec!["cp".into(), "--beneath".into(), root.into(), "--".into(), file.into(), to]
 }
 
 /// Files that are not complete yet, with the time at which they are.
@@ -160,7 +161,7 @@ mod tests {
     fn a_file_gets_the_same_relative_name_at_the_destination() {
         let to = |file: &str, destination: &str| {
             let words = command(Path::new("/d"), Path::new(file), destination.as_ref());
-            words[3].to_str().unwrap().to_owned()
+            words.last().unwrap().to_str().unwrap().to_owned()
         };
         assert_eq!(to("/d/a", "h:"), "h:");
         assert_eq!(to("/d/a", "h:in"), "h:in/");

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -310,6 +310,39 @@ fn files_that_appear_in_a_watched_directory_are_copied() {
     for (name, text) in [("in/old", "old"), ("in/sub/new", "new"), ("in/late", "late")] {
         assert_eq!(fs::read_to_string(queue.bench.root(name)).unwrap(), text, "{name}");
     }
+}
+
+#[test]
+fn a_watched_file_that_becomes_a_link_does_not_lead_out_of_the_directory() {
+    let queue = Queue::new();
+    let (folder, secret) = (queue.bench.path("outgoing"), queue.bench.path("secret"));
+    for name in ["", "sub"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    fs::create_dir(&secret).unwrap();
+    fs::write(secret.join("key"), "private").unwrap();
+    for name in ["key", "sub/key", "good"] {
+        fs::write(folder.join(name), "public").unwrap();
+    }
+    let url = queue.bench.url("in/");
+    let watch = Running::start(&mut queue.sabul(&["queue", "watch", "outgoing", &url]));
+    wait_for("the jobs", || queue.list()["jobs"].as_array().unwrap().len() == 3);
+    watch.signal(Signal::INT);
+    expect_code(&watch.finish(), 130);
+    fs::remove_file(folder.join("key")).unwrap();
+    symlink(secret.join("key"), folder.join("key")).unwrap();
+    fs::remove_dir_all(folder.join("sub")).unwrap();
+    symlink(&secret, folder.join("sub")).unwrap();
+    for _ in 0..3 {
+        queue.queue(&["run", "--once"]);
+    }
+    assert_eq!(fs::read_to_string(queue.bench.root("in/good")).unwrap(), "public");
+    for name in ["in/key", "in/sub/key"] {
+        assert!(!queue.bench.root(name).exists(), "{name}");
+    }
+    let messages: Vec<String> =
+        ["1", "2", "3"].map(|id| queue.show(id)["message"].to_string()).into();
+    assert_eq!(messages.iter().filter(|text| text.contains("verified")).count(), 1, "{messages:?}");
 }
 
 #[test]

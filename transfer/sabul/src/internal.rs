@@ -1,6 +1,12 @@
 //! Parts for the program `sabul` and the laboratory. Not part of the public API: any version may
 //! change or remove these names.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use sabul_files::SourceSet;
+use sabul_files::root::{RootDir, RootError, RootLink};
+
 pub use sabul_content::{Printable, steers};
 pub use sabul_files::glob::escape as escape_pattern;
 pub use sabul_files::{Chmod, Rules};
@@ -12,6 +18,19 @@ pub use crate::connector::connect_to;
 pub use crate::descriptors::{LISTENER_FILES_MIN, allow_many_files, files_limit};
 pub use crate::listener::Bound;
 pub use crate::retry::Retry;
+
+/// Returns the sources below a directory of this machine; no link leads out of the directory.
+///
+/// # Errors
+/// If the directory cannot be opened.
+pub fn sources_beneath(
+    directory: &Path,
+    sources: Vec<Vec<u8>>,
+    recursive: bool,
+) -> Result<SourceSet, RootError> {
+    let root = RootDir::open(directory, RootLink::Follow)?;
+    Ok(SourceSet::in_disk(Arc::new(root), sources, recursive))
+}
 
 /// Comparison of two trees, and selection of the entries to copy.
 pub mod compare {
