@@ -29,6 +29,11 @@ impl CliError {
         Self::of(ErrorKind::Failure, message)
     }
 
+    /// Error of a login that cannot succeed.
+    pub(crate) fn unauthenticated(message: impl Into<String>) -> Self {
+        Self::of(ErrorKind::Authentication, message)
+    }
+
     /// Error of a file that differs from its hash.
     pub(crate) fn unverified(message: impl Into<String>) -> Self {
         Self::of(ErrorKind::Verification, message)

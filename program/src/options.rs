@@ -34,6 +34,11 @@ impl ChannelArgs {
         Ticket::read_file(path).map_err(|error| CliError::usage(error.to_string()))
     }
 
+    /// Whether a ticket is given.
+    pub(crate) fn has_ticket(&self) -> bool {
+        self.ticket.is_some() || self.given_ticket.is_some()
+    }
+
     /// Reads the ticket from the first line of standard input. The end of standard input later interrupts the command,
     /// because the machine that started it is gone.
     pub(crate) fn read_stdin(&mut self) -> Result<(), CliError> {
@@ -72,8 +77,7 @@ impl ChannelArgs {
 
     /// Returns the ssh account of a host without a ticket or key; `None` if `host` is a listener.
     pub(crate) fn account(&self, host: &Host) -> Result<Option<String>, CliError> {
-        let has_ticket = self.ticket.is_some() || self.given_ticket.is_some();
-        if has_ticket || keys::has_key(self, &host.standing())? {
+        if self.has_ticket() || keys::has_key(self, &host.standing())? {
             return Ok(None);
         }
         host.account().map_err(|why| CliError::usage(format!("'{}' {why}", host.name())))
@@ -88,8 +92,7 @@ impl ChannelArgs {
         events: Option<&EventFile>,
     ) -> Result<Session, CliError> {
         let config = self.connect_config(events);
-        let has_ticket = self.ticket.is_some() || self.given_ticket.is_some();
-        let by_key = !has_ticket || self.identity.is_some();
+        let by_key = !self.has_ticket() || self.identity.is_some();
         if let Some(host) = host.filter(|_| by_key) {
             let address = host.standing();
             let dialling = async {

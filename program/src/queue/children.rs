@@ -7,14 +7,16 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{self, Stdio};
 use std::time::Duration;
 
+use clap::Parser as _;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
+use sabul::internal::{Location, Server};
 use sabul_queue::{HookState, JobId, folder};
 
 use super::open::Queue;
-use crate::args::QueueAttemptArgs;
+use crate::args::{Cli, Command, QueueAttemptArgs};
 use crate::error::CliError;
 use crate::{exit, output};
 
@@ -41,12 +43,35 @@ pub(super) fn become_attempt(args: &QueueAttemptArgs) -> CliError {
             return CliError::failed(format!("cannot lock '{}': {error}", args.lock.display()));
         }
     }
+    if let Err(error) = check_ticket(args) {
+        return error;
+    }
     match std::env::current_exe() {
         Ok(program) => {
-            let error = Command::new(&program).arg0("sabul").args(&args.words).exec();
+            let error = process::Command::new(&program).arg0("sabul").args(&args.words).exec();
             CliError::failed(format!("cannot run '{}': {error}", program.display()))
         }
         Err(error) => CliError::failed(format!("cannot find the program itself: {error}")),
+    }
+}
+
+/// Rejects a job whose ticket file cannot be used: a person has to put the file there, as for a failed login.
+fn check_ticket(args: &QueueAttemptArgs) -> Result<(), CliError> {
+    let line = ["sabul".into()].into_iter().chain(args.words.iter().cloned());
+    let copy = match Cli::try_parse_from(line).map(|cli| cli.command) {
+        Ok(Command::Cp(cp)) => cp.copy,
+        Ok(Command::Sync(sync)) => sync.copy,
+        // The command itself reports its errors.
+        _ => return Ok(()),
+    };
+    let is_dialled = copy.places.iter().any(|place| {
+        matches!(Location::parse(place), Ok(Location::Remote(remote)) if matches!(remote.server, Server::Listener(_)))
+    });
+    match copy.channel.read_ticket() {
+        Err(error) if is_dialled && copy.channel.has_ticket() => {
+            Err(CliError::unauthenticated(error.to_string()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -67,7 +92,7 @@ pub(super) fn run_hook(id: JobId) -> Result<u8, CliError> {
         return Ok(exit::DONE);
     };
     let hook = job.command.hook.unwrap_or_default();
-    let mut command = Command::new("sh");
+    let mut command = process::Command::new("sh");
     command.arg("-c").arg(OsStr::from_bytes(&hook)).stdin(Stdio::null());
     command.env("SABUL_JOB_ID", id.to_string()).env("SABUL_JOB_STATE", job.state.word());
     // Empty for a job that was cancelled before its first attempt ended.

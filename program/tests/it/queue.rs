@@ -218,6 +218,7 @@ fn exit_codes_decide_between_retry_failure_and_waiting_for_the_user() {
     queue.add(&["--retry-for", "1s", "--", "cp", "a", "sabul://127.0.0.1:1/"]);
     queue.add(&["--", "cp", "--cc", "nope", "a", &url]);
     queue.add(&["--", "cp", "--ticket", "other", "a", &url]);
+    queue.add(&["--", "cp", "--ticket", "missing", "a", &url]);
     expect_code(&queue.queue(&["run", "--drain"]), 0);
     let facts = |id| {
         let job = queue.show(id);
@@ -226,10 +227,14 @@ fn exit_codes_decide_between_retry_failure_and_waiting_for_the_user() {
     assert_eq!(facts("1"), ("failed".into(), 3.into(), 2));
     assert_eq!(facts("2"), ("failed".into(), 2.into(), 1));
     assert_eq!(facts("3"), ("waiting-for-you".into(), 4.into(), 1));
+    assert_eq!(facts("4"), ("waiting-for-you".into(), 4.into(), 1));
+    assert!(queue.show("4")["message"].as_str().unwrap().contains("missing"));
+    fs::copy(queue.bench.path("ticket"), queue.bench.path("missing")).unwrap();
     fs::copy(queue.bench.path("ticket"), queue.bench.path("other")).unwrap();
-    expect_code(&queue.queue(&["retry", "3"]), 0);
+    expect_code(&queue.queue(&["retry", "3", "4"]), 0);
     expect_code(&queue.queue(&["run", "--drain"]), 0);
     assert_eq!(facts("3"), ("done".into(), 0.into(), 2));
+    assert_eq!(facts("4"), ("done".into(), 0.into(), 2));
 }
 
 #[test]
