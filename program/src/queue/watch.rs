@@ -2,10 +2,10 @@
 //!
 //! Model:       inotify reports changes. A file whose writer closed or renamed it is complete; any other change of a
 //!              file makes it complete after a quiet time. Complete files become jobs.
-//! Not lost:    the directory is searched at the start, new subdirectories when they appear, and everything when the
-//!              kernel has dropped events.
+//! Not lost:    the directory is searched at the start, new subdirectories when they appear and once more when they are
+//!              watched, and everything when the kernel has dropped events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -30,6 +30,8 @@ use crate::{exit, output};
 const QUIET: Duration = Duration::from_secs(2);
 /// Ours: interval between two looks at the interrupt flag.
 const TICK: Duration = Duration::from_millis(200);
+/// Ours: a new directory is watched some milliseconds after its event; its files until then cause no event.
+const WATCHED_AFTER: Duration = Duration::from_secs(1);
 /// Ours: maximum depth of subdirectories.
 const DEPTH_MAX: usize = 100;
 
@@ -81,9 +83,14 @@ fn command(root: &Path, file: &Path, destination: &OsStr) -> Vec<OsString> {
     vec!["cp".into(), "--beneath".into(), root.into(), "--".into(), file.into(), to]
 }
 
-/// Files that are not complete yet, with the time at which they are.
+/// Files that are not complete yet, and new directories.
 #[derive(Debug, Default)]
-struct Pending(BTreeMap<PathBuf, Instant>);
+struct Pending {
+    /// Time at which the file is complete.
+    files: BTreeMap<PathBuf, Instant>,
+    /// Time of the second search, and the files that were complete before.
+    folders: BTreeMap<PathBuf, (Instant, BTreeSet<PathBuf>)>,
+}
 
 impl Pending {
     /// Takes all files below a directory. Entries that cannot be read are left out.
@@ -96,7 +103,7 @@ impl Pending {
             if kind.is_dir() && depth > 0 {
                 self.search(&entry.path(), depth - 1);
             } else if kind.is_file() {
-                self.0.entry(entry.path()).or_insert_with(|| Instant::now() + QUIET);
+                self.files.entry(entry.path()).or_insert_with(|| Instant::now() + QUIET);
             }
         }
     }
@@ -122,27 +129,40 @@ impl Pending {
             match fs::symlink_metadata(path) {
                 Ok(facts) if facts.is_file() => {
                     let quiet = if is_closed { Duration::ZERO } else { QUIET };
-                    self.0.insert(path.clone(), Instant::now() + quiet);
+                    self.files.insert(path.clone(), Instant::now() + quiet);
                 }
                 // Files that were there before the watch of a new directory caused no event.
                 Ok(facts) if facts.is_dir() => {
                     if is_closed || matches!(event.kind, EventKind::Create(_)) {
                         self.search(path, DEPTH_MAX);
+                        let again = (Instant::now() + WATCHED_AFTER, BTreeSet::new());
+                        self.folders.insert(path.clone(), again);
                     }
                 }
                 // Renamed or removed.
                 _ => {
-                    self.0.remove(path);
+                    self.files.remove(path);
                 }
             }
         }
     }
 
-    /// Removes and returns the files that are complete.
+    /// Removes and returns the files that are complete. Searches the directories whose time has come.
     fn complete(&mut self, now: Instant) -> Vec<PathBuf> {
+        let (waiting, due): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.folders).into_iter().partition(|(_, (at, _))| *at > now);
+        self.folders = waiting;
+        for (folder, (_, done)) in due {
+            let before: BTreeSet<PathBuf> = self.files.keys().cloned().collect();
+            self.search(&folder, DEPTH_MAX);
+            self.files.retain(|path, _| before.contains(path) || !done.contains(path));
+        }
         let complete: Vec<PathBuf> =
-            self.0.iter().filter(|(_, at)| **at <= now).map(|(path, _)| path.clone()).collect();
-        self.0.retain(|_, at| *at > now);
+            self.files.iter().filter(|(_, at)| **at <= now).map(|(path, _)| path.clone()).collect();
+        self.files.retain(|_, at| *at > now);
+        for (folder, (_, done)) in &mut self.folders {
+            done.extend(complete.iter().filter(|path| path.starts_with(folder)).cloned());
+        }
         complete
     }
 }
@@ -155,6 +175,8 @@ fn is_ignored(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use notify::event::CreateKind;
+
     use super::*;
 
     #[test]
@@ -178,12 +200,33 @@ mod tests {
         }
         let mut pending = Pending::default();
         pending.search(root, 1);
-        assert_eq!(pending.0.len(), 2);
+        assert_eq!(pending.files.len(), 2);
         let now = Instant::now();
         assert_eq!(pending.complete(now), [""; 0].map(PathBuf::from));
         let kind = EventKind::Access(AccessKind::Close(AccessMode::Write));
         pending.take(&Event::new(kind).add_path(root.join("new")), root);
         assert_eq!(pending.complete(Instant::now()), [root.join("new")]);
         assert_eq!(pending.complete(now + 2 * QUIET), [root.join("old")]);
+    }
+
+    #[test]
+    fn a_file_that_a_new_directory_gets_before_its_watch_is_found_once() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("new");
+        fs::create_dir(&folder).unwrap();
+        let mut pending = Pending::default();
+        let event = Event::new(EventKind::Create(CreateKind::Folder)).add_path(folder.clone());
+        pending.take(&event, root.path());
+        let [silent, seen] = ["silent", "seen"].map(|name| folder.join(name));
+        for path in [&silent, &seen] {
+            fs::write(path, "").unwrap();
+        }
+        let kind = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        pending.take(&Event::new(kind).add_path(seen.clone()), root.path());
+        assert_eq!(pending.complete(Instant::now()), [seen]);
+        let later = Instant::now() + WATCHED_AFTER;
+        assert_eq!(pending.complete(later), [""; 0].map(PathBuf::from));
+        assert_eq!(pending.complete(later + QUIET), [silent]);
+        assert!(pending.files.is_empty() && pending.folders.is_empty());
     }
 }
