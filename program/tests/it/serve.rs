@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::process::{Command, Output};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, prlimit};
@@ -154,4 +154,24 @@ fn another_users_socket_folder_is_refused_with_a_message_even_by_root() {
         "{said}"
     );
     assert_eq!(fs::read_dir(&planted).unwrap().count(), 0);
+}
+
+#[test]
+fn a_private_folder_is_private_while_it_is_copied_and_afterwards() {
+    let bench = Bench::new();
+    let private = bench.path("private");
+    fs::DirBuilder::new().mode(0o700).create(&private).unwrap();
+    fs::write(private.join("a"), content(1, 4 << 20)).unwrap();
+    for (name, flags) in [("plain", "-rq"), ("kept", "-rpq")] {
+        let url = bench.url(name);
+        let copy = Running::start(&mut bench.cp(["--bwlimit", "16M", flags, "private", &url]));
+        let mode = || fs::metadata(bench.root(name)).unwrap().permissions().mode() & 0o7777;
+        wait_for("a part", || {
+            fs::read_dir(bench.root(name)).is_ok_and(|mut entries| entries.next().is_some())
+        });
+        assert_eq!(mode(), 0o700, "{flags}, during the copy");
+        assert!(!bench.root(name).join("a").exists(), "the copy ended too early for this test");
+        expect_code(&copy.finish(), 0);
+        assert_eq!(mode(), 0o700, "{flags}, afterwards");
+    }
 }
