@@ -277,7 +277,7 @@ impl Ends {
                 };
                 // A literal place is listed without opening its files.
                 let source = list(sources.clone(), view, rules.clone(), true)?;
-                let source = changed(checked(source, named.clone()), &args.chmod);
+                let source = changed(checked(valid(source), named.clone()), &args.chmod);
                 let to = destination.as_bytes();
                 let places: Vec<OsString> =
                     names.iter().map(|name| OsString::from_vec(join(to, name))).collect();
@@ -304,7 +304,7 @@ impl Ends {
                     return Ok(None);
                 }
                 let source = list(sources.clone(), view, rules, false)?;
-                let source = changed(source, &args.chmod);
+                let source = changed(valid(source), &args.chmod);
                 Ok(Some(Self::Lookups { source, to: destination.clone(), is_into }))
             }
         }
@@ -356,13 +356,6 @@ impl Ends {
                     let Seen { path, outcome } = seen?;
                     let difference = match outcome {
                         Err(failure) => Difference::SourceFailed(path, failure),
-                        Ok(_) if RelativePath::new(&*path).is_err() => {
-                            let text = "the peer lists an invalid name";
-                            Difference::SourceFailed(
-                                path,
-                                Failure::new(FailureCode::Protocol, text),
-                            )
-                        }
                         Ok(source) => match lookup(&to, is_into, &path, options.content) {
                             Some(old) if options.is_same(&source, &old) => {
                                 Difference::Same { path, source, is_there: true }
@@ -507,6 +500,19 @@ impl Destination {
             },
         }
     }
+}
+
+/// A listing of the other machine. An invalid name, such as a name with `..`, is a failure: names decide what is
+/// changed at this machine.
+fn valid(source: Entries) -> Entries {
+    Box::new(source.map(|seen| {
+        let mut seen = seen?;
+        if seen.outcome.is_ok() && RelativePath::new(&*seen.path).is_err() {
+            let text = "the peer lists an invalid name";
+            seen.outcome = Err(Failure::new(FailureCode::Protocol, text));
+        }
+        Ok(seen)
+    }))
 }
 
 /// A listing of the other machine with changed permission bits.

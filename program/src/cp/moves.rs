@@ -5,13 +5,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use sabul::files::{Facts, SeenKind, View};
-use sabul::internal::compare::{ListOptions, NewFile, facts_of, rename};
+use sabul::internal::compare::{ListOptions, LocalTree, NewFile, facts_of};
 use sabul::{Error, Session};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -125,21 +124,17 @@ fn hashes_there(sides: &Sides, places: Vec<Vec<u8>>) -> Result<Vec<Hash>, Error>
 
 /// Renames the files; returns those that were renamed.
 async fn rename_all(sides: &Sides, moves: Vec<Move>) -> Vec<Move> {
+    if sides.new == NewFile::AtPeer {
+        // The other machine chose the new names.
+        let Ok(tree) = LocalTree::open(&sides.local_destination()) else { return Vec::new() };
+        return moves.into_iter().filter(|it| tree.rename(&it.from, &it.to).is_ok()).collect();
+    }
     let folder = |it: &Move| {
         let place = sides.destination(&it.to);
         place.iter().rposition(|&byte| byte == b'/').map(|slash| place[..slash].to_vec())
     };
     let folders: BTreeSet<Vec<u8>> =
         moves.iter().filter_map(folder).filter(|it| !it.is_empty()).collect();
-    if sides.new == NewFile::AtPeer {
-        let is_done = |it: &Move| {
-            let (from, to) = (sides.destination(&it.from), sides.destination(&it.to));
-            let parent = Path::new(OsStr::from_bytes(&to)).parent();
-            parent.is_none_or(|parent| fs::create_dir_all(parent).is_ok())
-                && rename(&from, &to).is_ok()
-        };
-        return moves.into_iter().filter(is_done).collect();
-    }
     let folders: Vec<Vec<u8>> = folders.into_iter().collect();
     for some in folders.chunks(PLACES_AT_ONCE) {
         // A folder that cannot be created fails the renames into it.

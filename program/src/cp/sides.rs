@@ -1,6 +1,8 @@
 //! The two ends of a compared copy: where an entry is at the source, and where at the destination.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use sabul::Session;
 use sabul::internal::compare::NewFile;
@@ -47,6 +49,11 @@ impl Sides {
         join(&self.to, path)
     }
 
+    /// Directory of this machine that takes the sources of another machine.
+    pub(super) fn local_destination(&self) -> PathBuf {
+        local_directory(&self.to)
+    }
+
     /// Place of an entry at the source.
     pub(super) fn source(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.sources.iter().find_map(|(place, name)| {
@@ -59,4 +66,9 @@ impl Sides {
             }
         })
     }
+}
+
+/// Returns the path of a directory of this machine; an empty name means the current directory.
+pub(super) fn local_directory(name: &[u8]) -> PathBuf {
+    OsStr::from_bytes(if name.is_empty() { b"." } else { name }).into()
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use sabul::files::{Facts, NewMetadata, Owner, SeenKind, View};
-use sabul::internal::compare::{CompareOptions, Difference, Named, facts_of, rename, set_metadata};
+use sabul::internal::compare::{CompareOptions, Difference, LocalTree, Named, facts_of, rename};
 use sabul::internal::{Chmod, escape_pattern};
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
@@ -19,6 +19,7 @@ use super::guard::Replica;
 use super::names::{join, means_content};
 use super::plan::Plan;
 use super::plan_file::{PlanWriter, Planned};
+use super::sides::local_directory;
 use crate::args::{CopyArgs, SyncArgs};
 use crate::error::CliError;
 use crate::output;
@@ -278,8 +279,8 @@ impl Sync {
         compared: &Compared,
         top: Option<Facts>,
     ) -> Result<(), CliError> {
-        let top = top.iter().map(|facts| (target.to.clone(), facts));
-        let entries = compared.adjusted.iter().map(|(path, facts)| (join(&target.to, path), facts));
+        let top = top.iter().map(|facts| (Vec::new(), facts));
+        let entries = compared.adjusted.iter().map(|(path, facts)| (path.clone(), facts));
         let change = |(path, facts): (Vec<u8>, &Facts)| NewMetadata {
             path,
             mode: self.options.modes.then_some(facts.mode & 0o1777),
@@ -363,19 +364,31 @@ impl Target<'_> {
         }
     }
 
-    /// Sets metadata, after all other changes.
-    async fn set_metadata(&self, changes: Vec<NewMetadata>) -> Result<(), CliError> {
+    /// Sets metadata, after all other changes; paths are relative to the destination.
+    async fn set_metadata(&self, mut changes: Vec<NewMetadata>) -> Result<(), CliError> {
         let mut failures = Vec::new();
-        let mut rest = &changes[..];
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(portion(rest, |change| change.path.len()));
-            rest = later;
-            match self.session {
-                Some(session) => {
+        match self.session {
+            Some(session) => {
+                for change in &mut changes {
+                    change.path = match &change.path[..] {
+                        [] => self.to.clone(),
+                        path => join(&self.to, path),
+                    };
+                }
+                let mut rest = &changes[..];
+                while !rest.is_empty() {
+                    let (now, later) = rest.split_at(portion(rest, |change| change.path.len()));
+                    rest = later;
                     let changed = session.set_metadata(now.to_vec()).await?;
                     failures.extend(changed.failures.into_iter().map(|(_, failure)| failure));
                 }
-                None => failures.extend(now.iter().filter_map(|it| set_metadata(None, it).err())),
+            }
+            None if changes.is_empty() => {}
+            None => {
+                // The other machine chose the names.
+                let tree =
+                    LocalTree::open(&local_directory(&self.to)).map_err(sabul::Error::from)?;
+                failures.extend(changes.iter().filter_map(|it| tree.set_metadata(it).err()));
             }
         }
         match failures.first() {

@@ -36,11 +36,14 @@ pub fn sources_beneath(
 pub mod compare {
     pub use sabul_files::{
         Chunked, CompareOptions, Comparison, DELTA_FROM, Difference, Matches, NamedSet, NewFile,
-        Selected, Selection, Skipped, facts_of, is_journal, set_metadata,
+        Selected, Selection, Skipped, facts_of, is_journal,
     };
 
-    use sabul_wire::control::Failure;
+    use std::path::Path;
+
+    use sabul_files::root::{RootDir, RootError, RootLink, RootPath};
     pub use sabul_wire::control::{Chunking, Delta, ListOptions, MAX_NAMED, Named, NamedContent};
+    use sabul_wire::control::{Failure, FailureCode, NewMetadata};
 
     /// Renames a local file; an existing file stays.
     ///
@@ -48,6 +51,45 @@ pub mod compare {
     /// If the name was not changed.
     pub fn rename(from: &[u8], to: &[u8]) -> Result<(), Failure> {
         sabul_files::rename(None, from, to, false)
+    }
+
+    /// Directory of this machine for changes whose names the other machine lists. No name and no link leads out of the
+    /// directory.
+    #[derive(Debug)]
+    pub struct LocalTree(RootDir);
+
+    impl LocalTree {
+        /// # Errors
+        /// If the directory cannot be opened.
+        pub fn open(directory: &Path) -> Result<Self, Failure> {
+            RootDir::open(directory, RootLink::Follow).map(Self).map_err(failure)
+        }
+
+        /// Renames a file below the directory, and makes the missing directories above the new name. An existing file
+        /// stays.
+        ///
+        /// # Errors
+        /// If the name was not changed.
+        pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Failure> {
+            let place = RootPath::new(to.split(|&byte| byte == b'/')).map_err(failure)?;
+            if let Some(parent) = place.parent() {
+                self.0.create_dir_all(&parent).map_err(failure)?;
+            }
+            sabul_files::rename(Some(&self.0), from, to, false)
+        }
+
+        /// Sets metadata of a file or directory below the directory; `change.path` is relative.
+        ///
+        /// # Errors
+        /// If the metadata was not set.
+        pub fn set_metadata(&self, change: &NewMetadata) -> Result<(), Failure> {
+            sabul_files::set_metadata(Some(&self.0), change)
+        }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]
+    fn failure(error: RootError) -> Failure {
+        Failure::new(FailureCode::Unwritable, error.to_string())
     }
 }
 
@@ -69,4 +111,49 @@ pub mod ticket {
 /// TLS of control connections.
 pub mod tls {
     pub use crate::tls::*;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use sabul_wire::control::NewMetadata;
+
+    use super::compare::LocalTree;
+
+    #[test]
+    fn listed_names_and_links_lead_nowhere_outside_the_destination() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["destination", "outside"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        for name in ["destination/old", "outside/private"] {
+            fs::write(at(name), name).unwrap();
+        }
+        symlink(at("outside"), at("destination/link")).unwrap();
+        let tree = LocalTree::open(&at("destination")).unwrap();
+        let outside = at("outside/new").to_str().unwrap().to_owned();
+        for to in ["../outside/new", "link/new", "link", "a/../../outside/new", &outside, ""] {
+            assert!(tree.rename(b"old", to.as_bytes()).is_err(), "{to}");
+        }
+        let names = fs::read_dir(at("outside")).unwrap().count();
+        assert_eq!(
+            (names, fs::read(at("destination/old")).unwrap()),
+            (1, b"destination/old".into())
+        );
+        let changed = |path: &str| {
+            let path = path.as_bytes().to_vec();
+            let change = NewMetadata { path, mode: Some(0o777), modified_ns: None, owner: None };
+            tree.set_metadata(&change)
+        };
+        for path in ["../outside/private", "link/private", "link"] {
+            changed(path).unwrap_err();
+        }
+        changed("").unwrap();
+        tree.rename(b"old", b"a/b/new").unwrap();
+        changed("a/b/new").unwrap();
+        assert_eq!(fs::read(at("destination/a/b/new")).unwrap(), b"destination/old");
+    }
 }
