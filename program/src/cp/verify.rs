@@ -186,9 +186,7 @@ async fn verify_receipt(
 
 fn conclude(args: &VerifyArgs, compared: &Compared) -> Result<u8, CliError> {
     let failures = || compared.source_errors.iter().chain(&compared.destination_failures);
-    let different = compared.entries - compared.source_failures
-        + compared.adjusted.len() as u64
-        + compared.conflicts;
+    let different = compared.entries + compared.adjusted.len() as u64 + compared.conflicts;
     let extra = compared.extras.len() as u64 - compared.conflicts;
     let code = match (failures().next().is_some(), different + extra) {
         (true, _) => code_of_failures(failures().map(|(_, failure)| failure)).max(exit::FAILED),
