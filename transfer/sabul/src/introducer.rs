@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use sabul_wire::control::{Failure, FailureCode, Message, UdpAddress};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
@@ -38,6 +38,9 @@ const CALLS_BURST: u32 = 60;
 const CALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time that a caller waits for a server that registers again.
 const REGISTRATION_WAIT: Duration = Duration::from_secs(2);
+/// Ours: callers that wait for a registration at the same time. They have proven nothing, so they get no memory of the
+/// budget; each keeps a TLS connection.
+const WAITING_MAX: usize = 64;
 /// Timeout for the answer to a caller or a server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a stream without data, both directions together: at once, and per second. Ours: control messages of a copy take
@@ -60,6 +63,8 @@ pub(crate) struct Introducer {
     registrations: Mutex<Registrations>,
     /// A server has registered.
     registered: Notify,
+    /// Callers that may wait for a registration at the same time.
+    waiting: Semaphore,
     /// Bytes of streams with data so far.
     relayed: AtomicU64,
 }
@@ -117,6 +122,7 @@ impl Introducer {
             reflector: Arc::default(),
             registrations: Mutex::default(),
             registered: Notify::new(),
+            waiting: Semaphore::new(WAITING_MAX),
             relayed: AtomicU64::new(0),
         }
     }
@@ -224,33 +230,21 @@ impl Introducer {
     ///
     /// # Errors
     /// If the call is refused; the connection is returned too, for the reason.
-    pub(crate) async fn call(
+    pub(crate) async fn call<L>(
         &self,
         mut connection: Connection,
         peer: SocketAddr,
         name: [u8; 16],
         carries_data: bool,
+        borrow: impl FnOnce() -> Result<L, Failure>,
     ) -> Result<(), (Connection, Failure)> {
         if carries_data && !self.config.relay {
             let text =
                 "the introducer relays no data; its administrator can permit it with --relay";
             return Err((connection, refused(text)));
         }
-        let found = async {
-            loop {
-                let mut registered = std::pin::pin!(self.registered.notified());
-                registered.as_mut().enable();
-                if let Some(found) = self.begin(&name)? {
-                    return Ok(found);
-                }
-                registered.await;
-            }
-        };
-        let found = timeout(REGISTRATION_WAIT, found).await.unwrap_or_else(|_| {
-            let text = "the server of this ticket is not registered at the introducer; start it with --via";
-            Err(refused(text))
-        });
-        let (relay, _call) = match found {
+        let found = self.wait_for(&name).await;
+        let ((relay, _call), _loans) = match found.and_then(|found| Ok((found, borrow()?))) {
             Ok(found) => found,
             Err(failure) => return Err((connection, failure)),
         };
@@ -287,6 +281,27 @@ impl Introducer {
         }
         info!(%peer, bytes, error = ended.err().map(tracing::field::display), "a call has ended");
         Ok(())
+    }
+
+    /// Returns the server of this name, also if the server registers a moment later.
+    async fn wait_for(&self, name: &[u8; 16]) -> Result<(Relay, Call<'_>), Failure> {
+        let missing =
+            "the server of this ticket is not registered at the introducer; start it with --via";
+        let found = async {
+            let mut place = None;
+            loop {
+                let mut registered = std::pin::pin!(self.registered.notified());
+                registered.as_mut().enable();
+                if let Some(found) = self.begin(name)? {
+                    return Ok(found);
+                }
+                if place.is_none() {
+                    place = Some(self.waiting.try_acquire().map_err(|_| refused(missing))?);
+                }
+                registered.await;
+            }
+        };
+        timeout(REGISTRATION_WAIT, found).await.unwrap_or_else(|_| Err(refused(missing)))
     }
 }
 

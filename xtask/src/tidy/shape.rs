@@ -58,7 +58,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("transfer/sabul/src/control/outbox.rs", "run", 72),
     ("transfer/sabul/src/control/router.rs", "route", 66),
     ("transfer/sabul/src/error.rs", "fmt", 68),
-    ("transfer/sabul/src/introducer.rs", "call", 64),
     ("transfer/sabul/src/listener.rs", "hand_over", 71),
     ("transfer/sabul/src/listener.rs", "listen", 64),
     ("transfer/sabul/src/listener/entry.rs", "admit", 89),

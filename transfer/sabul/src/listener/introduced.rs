@@ -40,15 +40,18 @@ pub(super) async fn call(
     let refusal = |text: &str| Failure::new(FailureCode::Refused, text);
     let permitted = check_version(version).and_then(|()| {
         let introducer = gate.introducer.as_ref();
-        let introducer = introducer.ok_or_else(|| refusal("the listener introduces nobody"))?;
-        let loans = (0..introducer.call_bytes().div_ceil(SESSION_BYTES))
-            .map(|_| gate.endpoint.memory.session())
-            .collect::<Result<Vec<_>, _>>();
-        Ok((introducer, loans.map_err(Failure::from)?))
+        introducer.ok_or_else(|| refusal("the listener introduces nobody"))
     });
     connection.watch_over(gate.endpoint.timeouts);
     let refused = match permitted {
-        Ok((introducer, _loans)) => introducer.call(connection, peer, name, carries_data).await,
+        Ok(introducer) => {
+            let borrow = || {
+                let loans = (0..introducer.call_bytes().div_ceil(SESSION_BYTES))
+                    .map(|_| gate.endpoint.memory.session());
+                loans.collect::<Result<Vec<_>, _>>().map_err(Failure::from)
+            };
+            introducer.call(connection, peer, name, carries_data, borrow).await
+        }
         Err(failure) => Err((connection, failure)),
     };
     if let Err((connection, failure)) = refused {
