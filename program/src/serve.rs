@@ -13,6 +13,7 @@ use sabul_front::control_socket::{ControlSocket, Job};
 use sabul_front::lines::{LineBuilder, ServeEvent, ServedJson};
 use sabul_front::served;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::args::{AllowArgs, IntroductionArgs, ListenArgs, ServeArgs};
 use crate::error::CliError;
@@ -28,6 +29,9 @@ const CLEAN_UP: Duration = Duration::from_secs(3);
 /// Ours: time that a server started by ssh waits without a session. ssh may not detect that its
 /// client is gone.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Ours: time after the end of a session at which free memory returns to the system, once for all sessions that end
+/// in between.
+const MEMORY_KEPT: Duration = Duration::from_secs(1);
 
 /// Runs `sabul serve` and returns the exit code. Must be called while the process has a single
 /// thread.
@@ -322,6 +326,7 @@ impl Answering {
     ) -> Result<u8, CliError> {
         let mut over = pin!(over);
         let mut sessions = JoinSet::new();
+        let mut return_memory_at = None;
         loop {
             // The interrupt has priority: sessions that it ends must still count as cut off.
             tokio::select! {
@@ -337,7 +342,15 @@ impl Answering {
                         return Ok(code.unwrap_or(FAILED));
                     }
                 }
-                Some(_) = sessions.join_next() => {}
+                Some(_) = sessions.join_next() => {
+                    return_memory_at.get_or_insert_with(|| Instant::now() + MEMORY_KEPT);
+                }
+                () = tokio::time::sleep_until(return_memory_at.unwrap_or_else(Instant::now)),
+                    if return_memory_at.is_some() =>
+                {
+                    return_memory_at = None;
+                    drop(tokio::task::spawn_blocking(sabul::internal::return_free_memory));
+                }
                 () = tokio::time::sleep(IDLE_TIMEOUT), if self.log.is_silent() && sessions.is_empty() => break,
             }
         }

@@ -24,6 +24,11 @@ compile_error!("sabul-udp needs a Unix system: it waits with poll(2)");
 
 mod ecn;
 mod error;
+#[cfg_attr(
+    all(target_os = "linux", target_env = "gnu"),
+    expect(unsafe_code, reason = "the function of glibc has no safe wrapper")
+)]
+mod heap;
 mod options;
 mod recv;
 mod send;
@@ -37,6 +42,7 @@ mod wait;
 
 pub use ecn::Ecn;
 pub use error::{UdpError, bind_advice};
+pub use heap::return_free_memory;
 pub use options::{Capabilities, SocketOptions};
 pub use recv::{Datagram, MAX_BATCH, RecvBuffers};
 pub use send::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, SendOutcome, SendStatus};
