@@ -16,6 +16,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-keys", Some(&["sabul-units", "sabul-cc"])),
     ("sabul-receipt", Some(&["sabul-keys"])),
     ("sabul-queue", Some(&["sabul-units"])),
+    ("sabul-join", Some(&[])),
     ("sabul-udp", Some(&["sabul-units"])),
     (
         "sabul",

@@ -1,0 +1,284 @@
+//! The join operator: batches in, joined batches out.
+//!
+//! Each row goes to one of [`PARTITIONS`] by the hash of its key. An arriving row is joined with the
+//! rows of the other tables in the partition, and stored while another table may still send a match.
+//! Over the memory budget the largest partition moves to disk with the number of its generation. After
+//! the inputs [`cleanup`] joins each spilled partition: only combinations of rows from different
+//! generations are missing, because rows of one generation were in memory together.
+
+mod cleanup;
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_select::take::take;
+
+use crate::error::JoinError;
+use crate::keys::{KeyEncoder, Keys};
+use crate::partition::{Partition, Probe};
+use crate::pending::{Pending, Sink, batch_of};
+use crate::plan::{JoinType, Plan};
+use crate::spill::{SpillDir, SpillFile, batches_of, schema_of};
+
+/// Hash partitions. Ours: one partition is at most 1 % of evenly distributed data.
+const PARTITIONS: usize = 128;
+
+/// Share of the budget that stays after a spill, so that not each batch spills again. Ours: 3/4.
+const fn after_spill(budget: usize) -> usize {
+    budget / 4 * 3
+}
+
+/// Batch that is not stored.
+const PASSING: u32 = u32::MAX;
+
+/// Counts of a join.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Rows that arrived, before the condition.
+    pub rows_in: u64,
+    /// Rows returned.
+    pub rows_out: u64,
+    /// Bytes written to disk, because memory was over the budget.
+    pub spilled_bytes: u64,
+    /// Time from the start to the first returned row.
+    pub first_row: Option<Duration>,
+    /// Largest estimated memory of stored rows, in bytes.
+    pub memory_max: usize,
+}
+
+/// A streaming join.
+#[derive(Debug)]
+pub struct Join {
+    plan: Arc<Plan>,
+    encoder: KeyEncoder,
+    hasher: RandomState,
+    slots: Vec<Slot>,
+    is_open: Vec<bool>,
+    budget: usize,
+    spill: Option<SpillDir>,
+    spill_parent: PathBuf,
+    pending: Pending,
+    summary: Summary,
+}
+
+/// A partition: rows in memory, rows on disk.
+#[derive(Debug)]
+struct Slot {
+    memory: Partition,
+    generation: u32,
+    /// Rows on disk, for each table; empty before the first spill.
+    files: Vec<SpillFile>,
+}
+
+impl Join {
+    /// Creates a join that keeps about `budget` bytes of rows in memory, and more rows in a directory
+    /// in `spill_parent`.
+    ///
+    /// # Errors
+    /// If the key types have no row format.
+    pub fn new(plan: Plan, budget: usize, spill_parent: &Path) -> Result<Self, JoinError> {
+        let plan = Arc::new(plan);
+        let tables = plan.inputs.len();
+        let slot = || Slot { memory: Partition::new(tables), generation: 0, files: Vec::new() };
+        Ok(Self {
+            encoder: KeyEncoder::new(plan.key_types.clone())?,
+            hasher: RandomState::new(),
+            slots: (0..PARTITIONS).map(|_| slot()).collect(),
+            is_open: vec![true; tables],
+            budget,
+            spill: None,
+            spill_parent: spill_parent.to_owned(),
+            pending: Pending::new(Arc::clone(&plan)),
+            summary: Summary::default(),
+            plan,
+        })
+    }
+
+    /// Joins a batch of a table. Its columns are those of [`Plan::needed`].
+    ///
+    /// # Errors
+    /// If the batch does not fit the plan, a key cannot be converted, or a write fails.
+    pub fn push(
+        &mut self,
+        table: usize,
+        batch: RecordBatch,
+        sink: &mut dyn FnMut(RecordBatch) -> Result<(), JoinError>,
+    ) -> Result<(), JoinError> {
+        self.summary.rows_in += batch.num_rows() as u64;
+        let plan = Arc::clone(&self.plan);
+        let input = &plan.inputs[table];
+        let batch = input.filter(batch)?;
+        let keys = self.encoder.encode(&batch, &input.keys)?;
+        let kept = input.keep(&batch)?;
+        let mut rows = vec![Vec::new(); PARTITIONS];
+        for row in 0..batch.num_rows() {
+            match keys.get(row) {
+                Some(key) => {
+                    let hash = self.hasher.hash_one(key.as_ref());
+                    rows[partition_of(hash)].push((row, hash));
+                }
+                None if table == 0 && plan.kind != JoinType::Inner => {
+                    self.pending.unmatched((PARTITIONS, PASSING), &kept, row, sink)?;
+                }
+                None => {}
+            }
+        }
+        for (slot, rows) in rows.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            self.arrive(slot, table, (&kept, &keys, rows), sink)?;
+        }
+        self.pending.flush(sink)?;
+        self.keep_budget()
+    }
+
+    /// Joins the rows of one partition.
+    fn arrive(
+        &mut self,
+        at: usize,
+        table: usize,
+        (kept, keys, rows): (&RecordBatch, &Keys, &[(usize, u64)]),
+        sink: Sink<'_>,
+    ) -> Result<(), JoinError> {
+        let others = self.is_open.iter().enumerate().any(|(it, is_open)| it != table && *is_open);
+        let kind = self.plan.kind;
+        let slot = &mut self.slots[at];
+        let is_stored = others || !slot.files.is_empty();
+        let rows_of = rows.iter().map(|(row, _)| u32::try_from(*row).unwrap_or(u32::MAX));
+        let batch = rows_at(kept, &UInt32Array::from_iter_values(rows_of))?;
+        let stored = is_stored.then(|| slot.memory.add_batch(table, batch.clone())).transpose()?;
+        for (row, &(from, hash)) in rows.iter().enumerate() {
+            let Some(key) = keys.get(from) else { continue };
+            let key = key.as_ref();
+            let id = (at, stored.unwrap_or(PASSING));
+            let probe = Probe { table, id, batch: &batch, row, generation: None };
+            let is_matched = match slot.memory.find(hash, key) {
+                Some(entry) => slot.memory.probe(entry, probe, kind, (&mut self.pending, sink))?,
+                None => false,
+            };
+            if let Some(stored) = stored {
+                let place = (table, stored, row);
+                slot.memory.add(place, (hash, key), slot.generation, is_matched)?;
+            } else if !is_matched && table == 0 && kind != JoinType::Inner {
+                self.pending.unmatched(id, &batch, row, sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a table. Rows that no later row can match leave memory.
+    ///
+    /// # Errors
+    /// If the sink fails.
+    pub fn end(
+        &mut self,
+        table: usize,
+        sink: &mut dyn FnMut(RecordBatch) -> Result<(), JoinError>,
+    ) -> Result<(), JoinError> {
+        self.is_open[table] = false;
+        let decides = self.plan.kind != JoinType::Inner && table == 1;
+        let open: Vec<_> = (0..self.is_open.len()).filter(|&table| self.is_open[table]).collect();
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            if !slot.files.is_empty() {
+                continue;
+            }
+            if decides {
+                let side = &slot.memory.sides[0];
+                for (row, _) in
+                    side.rows.iter().zip(&side.matched).filter(|(_, matched)| !**matched)
+                {
+                    let batch = &side.batches[row.batch as usize];
+                    self.pending.unmatched((at, row.batch), batch, row.row as usize, sink)?;
+                }
+                self.pending.flush(sink)?;
+            }
+            match open[..] {
+                [] => slot.memory = Partition::new(self.is_open.len()),
+                // The rows of the only open table wait for no other rows.
+                [last] => slot.memory.clear(last),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins the spilled partitions after the end of all tables, and returns the counts.
+    ///
+    /// # Errors
+    /// If a table has not ended, or the disk or the sink fails.
+    pub fn finish(
+        mut self,
+        sink: &mut dyn FnMut(RecordBatch) -> Result<(), JoinError>,
+    ) -> Result<Summary, JoinError> {
+        if self.is_open.contains(&true) {
+            return Err(JoinError::Source("a table has not ended".to_owned()));
+        }
+        for at in 0..self.slots.len() {
+            if !self.slots[at].files.is_empty() {
+                self.spill(at)?;
+            }
+        }
+        for at in 0..self.slots.len() {
+            let files = std::mem::take(&mut self.slots[at].files);
+            if !files.is_empty() {
+                self.clean(files, 0, sink)?;
+            }
+        }
+        let Pending { rows_out, first, .. } = self.pending;
+        Ok(Summary { rows_out, first_row: first, ..self.summary })
+    }
+
+    /// Moves the largest partitions to disk while memory is over the budget.
+    fn keep_budget(&mut self) -> Result<(), JoinError> {
+        let mut used: usize = self.slots.iter().map(|slot| slot.memory.bytes()).sum();
+        self.summary.memory_max = self.summary.memory_max.max(used);
+        if used <= self.budget {
+            return Ok(());
+        }
+        while used > after_spill(self.budget) {
+            let sizes = self.slots.iter().map(|slot| slot.memory.bytes()).enumerate();
+            let Some((at, bytes)) = sizes.max_by_key(|(_, bytes)| *bytes) else { break };
+            self.spill(at)?;
+            used -= bytes;
+        }
+        Ok(())
+    }
+
+    /// Moves the rows of a partition to disk, and starts a new generation.
+    fn spill(&mut self, at: usize) -> Result<(), JoinError> {
+        let dir = match &mut self.spill {
+            Some(dir) => dir,
+            none => none.insert(SpillDir::new(&self.spill_parent)?),
+        };
+        let slot = &mut self.slots[at];
+        if slot.files.is_empty() {
+            slot.files = self.is_open.iter().map(|_| dir.file()).collect();
+        }
+        let memory = std::mem::replace(&mut slot.memory, Partition::new(self.is_open.len()));
+        slot.generation += 1;
+        for ((side, file), input) in memory.sides.iter().zip(&mut slot.files).zip(&self.plan.inputs)
+        {
+            if side.rows.is_empty() {
+                continue;
+            }
+            let schema = schema_of(&input.kept_schema);
+            let batches = batches_of(side, &schema, |row| memory.key_of(side.rows[row]));
+            self.summary.spilled_bytes += file.append(&schema, batches)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the partition of a hash. The index of a partition uses the other bits.
+const fn partition_of(hash: u64) -> usize {
+    (hash >> 40) as usize % PARTITIONS
+}
+
+/// Returns the rows at these positions.
+fn rows_at(batch: &RecordBatch, at: &UInt32Array) -> Result<RecordBatch, JoinError> {
+    let columns = batch.columns().iter().map(|column| take(column, at, None));
+    batch_of(batch.schema(), columns.collect::<Result<_, _>>()?, at.values().len())
+}

@@ -1,0 +1,154 @@
+//! Joined rows that wait to become an output batch.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
+use arrow_select::interleave::interleave;
+
+use crate::error::JoinError;
+use crate::plan::{JoinType, Plan};
+
+/// Rows of an output batch. Ours: few enough for caches, and enough to make the cost of a batch small.
+const ROWS: usize = 8192;
+
+/// Bytes of text and binary values of an output batch. Ours: a long value that many rows share is
+/// copied for each row.
+const BYTES: usize = 8 << 20;
+
+/// Receiver of output batches; an error ends the join.
+pub(crate) type Sink<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<(), JoinError>;
+
+/// Identity of a batch while rows wait: partition, and batch of the partition.
+pub(crate) type BatchId = (usize, u32);
+
+/// Joined rows as positions in the batches of their tables.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    plan: Arc<Plan>,
+    sides: Vec<Side>,
+    rows: usize,
+    /// Bytes of text and binary values of the rows.
+    bytes: usize,
+    started: Instant,
+    /// Rows returned so far.
+    pub(crate) rows_out: u64,
+    /// Time from the start to the first returned row.
+    pub(crate) first: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+struct Side {
+    batches: Vec<RecordBatch>,
+    places: HashMap<BatchId, usize>,
+    picks: Vec<(usize, usize)>,
+}
+
+/// Batch of one row of NULLs, for tables without a match.
+const NULLS: BatchId = (usize::MAX, u32::MAX);
+
+impl Pending {
+    pub(crate) fn new(plan: Arc<Plan>) -> Self {
+        let sides = plan.inputs.iter().map(|_| Side::default()).collect();
+        Self { plan, sides, rows: 0, bytes: 0, started: Instant::now(), rows_out: 0, first: None }
+    }
+
+    /// Sets the row of a table in the next joined row.
+    pub(crate) fn pick(&mut self, table: usize, id: BatchId, batch: &RecordBatch, row: usize) {
+        let side = &mut self.sides[table];
+        let place = *side.places.entry(id).or_insert_with(|| {
+            side.batches.push(batch.clone());
+            side.batches.len() - 1
+        });
+        side.picks.push((place, row));
+        self.bytes += batch.columns().iter().map(|column| length_of(column, row)).sum::<usize>();
+    }
+
+    /// Completes a joined row.
+    pub(crate) fn complete(&mut self, sink: Sink<'_>) -> Result<(), JoinError> {
+        self.rows += 1;
+        if self.rows >= ROWS || self.bytes >= BYTES { self.flush(sink) } else { Ok(()) }
+    }
+
+    /// Adds a row of the first table without a match.
+    pub(crate) fn unmatched(
+        &mut self,
+        id: BatchId,
+        batch: &RecordBatch,
+        row: usize,
+        sink: Sink<'_>,
+    ) -> Result<(), JoinError> {
+        self.pick(0, id, batch, row);
+        if self.plan.kind == JoinType::Left {
+            let schema = &self.plan.inputs[1].kept_schema;
+            let fields =
+                schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+            let schema = Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<_>>()));
+            let nulls = schema.fields().iter().map(|field| new_null_array(field.data_type(), 1));
+            let nulls = batch_of(schema.clone(), nulls.collect(), 1)?;
+            self.pick(1, NULLS, &nulls, 0);
+        }
+        self.complete(sink)
+    }
+
+    /// Returns the waiting rows that satisfy the condition, and releases the batches of the tables.
+    pub(crate) fn flush(&mut self, sink: Sink<'_>) -> Result<(), JoinError> {
+        if self.rows > 0 {
+            let batch = self.batch()?;
+            (self.rows, self.bytes) = (0, 0);
+            if batch.num_rows() > 0 {
+                self.first.get_or_insert_with(|| self.started.elapsed());
+                self.rows_out += batch.num_rows() as u64;
+                sink(batch)?;
+            }
+        }
+        for side in &mut self.sides {
+            side.batches.clear();
+            side.places.clear();
+            side.picks.clear();
+        }
+        Ok(())
+    }
+
+    fn batch(&self) -> Result<RecordBatch, JoinError> {
+        let columns = self.plan.columns.iter().map(|&(table, column)| {
+            let side = &self.sides[table];
+            let arrays: Vec<&dyn Array> =
+                side.batches.iter().map(|batch| batch.column(column).as_ref()).collect();
+            Ok::<_, JoinError>(interleave(&arrays, &side.picks)?)
+        });
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        let mut batch = batch_of(Arc::clone(&self.plan.joined), columns, self.rows)?;
+        for condition in &self.plan.conditions {
+            batch = condition.filter(&batch)?;
+        }
+        let shown = self.plan.schema();
+        let columns = batch.columns()[..shown.fields().len()].to_vec();
+        batch_of(shown, columns, batch.num_rows())
+    }
+}
+
+/// Returns the bytes of a text or binary value, and 0 for other types.
+fn length_of(column: &ArrayRef, row: usize) -> usize {
+    use arrow_schema::DataType as T;
+    let length = match column.data_type() {
+        T::Utf8 => usize::try_from(column.as_string::<i32>().value_length(row)),
+        T::LargeUtf8 => usize::try_from(column.as_string::<i64>().value_length(row)),
+        T::Binary => usize::try_from(column.as_binary::<i32>().value_length(row)),
+        T::LargeBinary => usize::try_from(column.as_binary::<i64>().value_length(row)),
+        _ => Ok(0),
+    };
+    length.unwrap_or(0)
+}
+
+/// Returns a batch, which may have no columns.
+pub(crate) fn batch_of(
+    schema: arrow_schema::SchemaRef,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch, JoinError> {
+    let rows = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(schema, columns, &rows)?)
+}
