@@ -1,0 +1,227 @@
+//! Parquet: the footer, then column chunks of needed columns by row group.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use bytes::{Buf as _, Bytes};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaDataReader;
+use parquet::file::reader::{ChunkReader, Length};
+
+use super::part::{Consumer, PART_MAX, ROWS, guarded, project};
+use super::ranges::Ranges;
+use crate::error::JoinError;
+
+/// Bytes read first from the end of a file. Ours: holds the footer of most files.
+const FOOTER: u64 = 64 << 10;
+/// Largest footer. Ours: that of a hundred thousand row groups.
+const FOOTER_MAX: u64 = 256 << 20;
+/// Largest gap between two column chunks that are read as one range. Ours: far below rate times RTT of
+/// a path for which a range of its own costs less.
+const GAP: u64 = 64 << 10;
+
+/// A Parquet file: its footer, and the ranges of its column chunks.
+#[derive(Clone, Debug)]
+pub struct ParquetFile {
+    metadata: ArrowReaderMetadata,
+    size: u64,
+}
+
+/// Column chunks of a row group in memory.
+#[derive(Debug)]
+pub struct Chunks {
+    size: u64,
+    parts: Vec<(u64, Bytes)>,
+}
+
+impl ParquetFile {
+    /// Reads the footer.
+    ///
+    /// # Errors
+    /// If the file is not Parquet or cannot be read.
+    pub fn open(file: &dyn Ranges) -> Result<Self, JoinError> {
+        guarded(|| Self::parse(file))
+    }
+
+    fn parse(file: &dyn Ranges) -> Result<Self, JoinError> {
+        let size = file.size();
+        let mut start = size.saturating_sub(FOOTER);
+        let mut reader = ParquetMetaDataReader::new();
+        loop {
+            let bytes = file.read(start..size).map_err(JoinError::io("read the Parquet footer"))?;
+            match reader.try_parse_sized(&bytes, size) {
+                Ok(()) => break,
+                Err(ParquetError::NeedMoreData(needed)) => {
+                    let needed = needed as u64;
+                    let next = size.checked_sub(needed).filter(|next| *next < start);
+                    let next = next.filter(|_| needed <= FOOTER_MAX);
+                    let text = || {
+                        format!(
+                            "the Parquet footer of {needed} bytes is not in the file, or is too large"
+                        )
+                    };
+                    start = next.ok_or_else(|| JoinError::Table(text()))?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let metadata = Arc::new(reader.finish()?);
+        let metadata = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new())?;
+        Ok(Self { metadata, size })
+    }
+
+    /// Returns the schema of all columns.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(self.metadata.schema())
+    }
+
+    /// Returns the number of row groups.
+    pub fn row_groups(&self) -> usize {
+        self.metadata.metadata().num_row_groups()
+    }
+
+    fn mask(&self, columns: &[&str]) -> ProjectionMask {
+        let fields = self.metadata.schema().fields().iter().enumerate();
+        let roots = fields.filter(|(_, field)| columns.contains(&field.name().as_str()));
+        ProjectionMask::roots(self.metadata.parquet_schema(), roots.map(|(at, _)| at))
+    }
+
+    /// Returns the byte ranges of these columns in a row group, ascending.
+    ///
+    /// # Errors
+    /// If the footer has ranges outside of the file.
+    pub fn ranges(&self, row_group: usize, columns: &[&str]) -> Result<Vec<Range<u64>>, JoinError> {
+        let mask = self.mask(columns);
+        let group = self.metadata.metadata().row_group(row_group);
+        let mut ranges = Vec::new();
+        for (at, chunk) in group.columns().iter().enumerate() {
+            if !mask.leaf_included(at) {
+                continue;
+            }
+            let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
+            let range = u64::try_from(start).ok().zip(u64::try_from(chunk.compressed_size()).ok());
+            let range = range.and_then(|(start, length)| Some(start..start.checked_add(length)?));
+            match range.filter(|range| range.end <= self.size) {
+                Some(range) => ranges.push(range),
+                None => {
+                    let text = format!(
+                        "column chunk {at} of row group {row_group} is outside of the file"
+                    );
+                    return Err(JoinError::Table(text));
+                }
+            }
+        }
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut merged = Vec::<Range<u64>>::new();
+        for range in ranges {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end.saturating_add(GAP) => {
+                    last.end = last.end.max(range.end);
+                }
+                _ => merged.push(range),
+            }
+        }
+        let bytes: u64 = merged.iter().map(|range| range.end - range.start).sum();
+        if bytes > PART_MAX {
+            return Err(JoinError::Table(format!(
+                "row group {row_group} has {bytes} bytes in the needed columns, at most {PART_MAX} are \
+                 supported; write the file with smaller row groups"
+            )));
+        }
+        Ok(merged)
+    }
+
+    /// Returns the bytes that [`Self::fetch`] loads, at least.
+    pub fn weight(&self, row_group: usize, columns: &[&str]) -> u64 {
+        let ranges = self.ranges(row_group, columns).unwrap_or_default();
+        ranges.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// Reads the ranges of a row group.
+    ///
+    /// # Errors
+    /// As [`Self::ranges`], or if a read fails.
+    pub fn fetch(
+        &self,
+        file: &dyn Ranges,
+        row_group: usize,
+        columns: &[&str],
+    ) -> Result<Chunks, JoinError> {
+        let mut parts = Vec::new();
+        for range in self.ranges(row_group, columns)? {
+            let what = format!("read bytes {} to {}", range.start, range.end);
+            parts.push((range.start, file.read(range).map_err(JoinError::io(what))?));
+        }
+        Ok(Chunks { size: self.size, parts })
+    }
+
+    /// Decodes these columns of a row group. Returns whether more batches are needed.
+    ///
+    /// # Errors
+    /// If the content cannot be decoded.
+    pub fn decode(
+        &self,
+        chunks: Chunks,
+        row_group: usize,
+        columns: &[&str],
+        send: Consumer<'_>,
+    ) -> Result<bool, JoinError> {
+        guarded(|| {
+            let builder =
+                ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, self.metadata.clone());
+            let reader = builder
+                .with_projection(self.mask(columns))
+                .with_row_groups(vec![row_group])
+                .with_batch_size(ROWS)
+                .build()?;
+            for batch in reader {
+                if !send(project(&batch?, columns)?)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+}
+
+impl Length for Chunks {
+    fn len(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Chunks {
+    fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
+        let part = self.parts.iter().find_map(|(first, bytes)| {
+            let skipped = usize::try_from(start.checked_sub(*first)?).ok()?;
+            (skipped < bytes.len()).then(|| bytes.slice(skipped..))
+        });
+        part.ok_or_else(|| ParquetError::EOF(format!("byte {start} is in no column chunk")))
+    }
+}
+
+impl ChunkReader for Chunks {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(self.from(start)?.reader())
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        let bytes = self.from(start)?;
+        if bytes.len() < length {
+            return Err(ParquetError::EOF(format!(
+                "{length} bytes at {start} leave the column chunk"
+            )));
+        }
+        Ok(bytes.slice(..length))
+    }
+}

@@ -1,0 +1,212 @@
+//! Decoders with right, cut and changed content.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ::parquet::arrow::ArrowWriter;
+use ::parquet::basic::{Compression, ZstdLevel};
+use ::parquet::file::properties::WriterProperties;
+use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_ipc::writer::{FileWriter, StreamWriter};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+
+use super::*;
+use crate::error::JoinError;
+
+struct Memory(Bytes);
+
+impl Ranges for Memory {
+    fn size(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+        self.0.get(range.clone()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(self.0.slice(range))
+    }
+}
+
+/// Returns a batch of 300 rows.
+fn table() -> RecordBatch {
+    let texts: StringArray = (0..300).map(|row| (row % 7 > 0).then(|| format!("t{row}"))).collect();
+    let words: DictionaryArray<arrow_array::types::Int32Type> =
+        (0..300).map(|row| Some(["one", "two"][row % 2])).collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("k", Arc::new(Int64Array::from_iter_values(0..300))),
+        ("f", Arc::new(Float64Array::from_iter_values((0..300).map(f64::from)))),
+        ("t", Arc::new(texts)),
+        ("w", Arc::new(words)),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+fn as_parquet(compression: Compression) -> Vec<u8> {
+    let properties = WriterProperties::builder()
+        .set_compression(compression)
+        .set_max_row_group_row_count(Some(100))
+        .build();
+    let mut file = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut file, table().schema(), Some(properties)).unwrap();
+    writer.write(&table()).unwrap();
+    writer.close().unwrap();
+    file
+}
+
+fn as_arrow(is_file: bool) -> Vec<u8> {
+    let (mut file, table) = (Vec::new(), table());
+    if is_file {
+        let mut writer = FileWriter::try_new(&mut file, &table.schema()).unwrap();
+        writer.write(&table).unwrap();
+        writer.finish().unwrap();
+    } else {
+        let mut writer = StreamWriter::try_new(&mut file, &table.schema()).unwrap();
+        writer.write(&table).unwrap();
+        writer.finish().unwrap();
+    }
+    file
+}
+
+fn as_csv() -> Vec<u8> {
+    let rows = (0..300).map(|row| format!("{row},{row}.5,\"t\n{row}\",\n"));
+    format!("k,f,t,w\n{}", rows.collect::<String>()).into_bytes()
+}
+
+/// Decodes two columns of a file; returns the number of rows, and the sum of the keys.
+fn decoded(content: &[u8], format: Format) -> Result<(usize, i64), JoinError> {
+    let columns = ["t", "k"];
+    let (mut rows, mut sum) = (0, 0_i64);
+    let mut send = |batch: RecordBatch| {
+        rows += batch.num_rows();
+        if let Some(keys) = batch.column(1).as_any().downcast_ref::<Int64Array>() {
+            sum = keys.values().iter().fold(sum, |sum, key| sum.wrapping_add(*key));
+        }
+        Ok(true)
+    };
+    match format {
+        Format::Csv => {
+            csv(content, &csv_schema(content, true)?, &columns, &mut send)?;
+        }
+        Format::Arrow => {
+            arrow_schema(content)?;
+            arrow(content, &columns, &mut send)?;
+        }
+        Format::Parquet => {
+            let content = Memory(Bytes::copy_from_slice(content));
+            let file = ParquetFile::open(&content)?;
+            for group in 0..file.row_groups() {
+                let chunks = file.fetch(&content, group, &columns)?;
+                file.decode(chunks, group, &columns, &mut send)?;
+            }
+        }
+    }
+    Ok((rows, sum))
+}
+
+fn files() -> Vec<(Vec<u8>, Format)> {
+    let zstd = Compression::ZSTD(ZstdLevel::default());
+    let parquet = [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::LZ4_RAW, zstd];
+    let mut files: Vec<_> =
+        parquet.into_iter().map(|compression| (as_parquet(compression), Format::Parquet)).collect();
+    files.extend([true, false].map(|is_file| (as_arrow(is_file), Format::Arrow)));
+    files.push((as_csv(), Format::Csv));
+    files
+}
+
+#[test]
+fn each_format_is_decoded() {
+    for (at, (file, format)) in files().into_iter().enumerate() {
+        assert_eq!(decoded(&file, format).unwrap(), (300, 299 * 150), "file {at}");
+    }
+}
+
+#[test]
+fn a_cut_binary_file_is_an_error() {
+    for (at, (file, format)) in files().into_iter().enumerate() {
+        for length in (0..file.len()).step_by(13) {
+            let result = decoded(&file[..length], format);
+            let is_right = match (at, &result) {
+                (_, Err(_)) => true,
+                // The footer of an Arrow file is not needed.
+                (4, Ok(found)) => *found == (300, 299 * 150),
+                // A stream of Arrow may end between two messages; CSV has no mark of its end.
+                (_, Ok((rows, _))) => at > 4 && *rows < 300,
+            };
+            assert!(is_right, "file {at}, {length} of {} bytes: {result:?}", file.len());
+        }
+    }
+}
+
+#[test]
+fn changed_bytes_never_end_the_program() {
+    // Fixed multipliers: a failure repeats.
+    let mut state = 7_u64;
+    let mut draw = |bound: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % bound
+    };
+    let mut errors = 0;
+    for (file, format) in files() {
+        for _ in 0..400 {
+            let mut file = file.clone();
+            for _ in 0..=draw(3) {
+                // The schema and sizes are at both ends.
+                let at = [draw(file.len()), draw(200), file.len() - 1 - draw(200)][draw(3)];
+                file[at] =
+                    [0, 0xff, 0x7f, file[at] ^ (1 << draw(8)), file[at].wrapping_add(1)][draw(5)];
+            }
+            errors += usize::from(decoded(&file, format).is_err());
+        }
+    }
+    assert!(errors > 700, "only {errors} of 2,800 changed files were refused");
+}
+
+#[test]
+fn an_arrow_message_with_a_false_size_is_refused_before_memory_is_reserved() {
+    let mut file = as_arrow(false);
+    file[4..8].copy_from_slice(&0xf000_0000_u32.to_le_bytes());
+    let error = decoded(&file, Format::Arrow).unwrap_err().to_string();
+    assert!(error.contains("an Arrow message has 4026531840 bytes"), "{error}");
+}
+
+fn csv_rows(content: &str, schema: &SchemaRef) -> Result<usize, JoinError> {
+    let mut rows = 0;
+    let mut send = |batch: RecordBatch| {
+        rows += batch.num_rows();
+        Ok(true)
+    };
+    csv(content.as_bytes(), schema, &["a", "b"], &mut send)?;
+    Ok(rows)
+}
+
+#[test]
+fn another_csv_file_of_the_table_needs_the_same_header() {
+    let schema = csv_schema(b"a,b\n1,\n", true).unwrap();
+    assert_eq!(csv_rows("a,b\n2,\n3,\n", &schema).unwrap(), 2);
+    for (content, text) in [
+        ("b,a\n,2\n", "expected \"a\" but found \"b\""),
+        ("a,b\n2,x\n", "column 'b' has values"),
+        ("a,b\nx,\n", "x"),
+        ("a,b\n1\n", "incorrect number of fields"),
+    ] {
+        let error = csv_rows(content, &schema).unwrap_err().to_string();
+        assert!(error.contains(text), "{content}: {error}");
+    }
+}
+
+#[test]
+fn types_of_csv_come_from_whole_rows_of_the_head() {
+    let of = |head: &str, is_whole| {
+        let schema = csv_schema(head.as_bytes(), is_whole).unwrap();
+        schema.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("a,b\n1,\n2,", true), [DataType::Int64, DataType::Null]);
+    // Values of the second column may come later.
+    assert_eq!(of("a,b\n1,\n2,", false), [DataType::Int64, DataType::Utf8]);
+    assert_eq!(of("a,b\n1,\"x\ny\"\n2,\"x\n", false), [DataType::Int64, DataType::Utf8]);
+    let expected = Schema::new(vec![Field::new("a", DataType::Null, true)]);
+    assert_eq!(*csv_schema(b"a\n", true).unwrap(), expected);
+}
