@@ -10,6 +10,8 @@ mod first;
 mod foreign;
 mod given;
 mod introduction;
+#[cfg(feature = "join")]
+mod join;
 mod keys;
 mod lab;
 mod model;
@@ -41,6 +43,8 @@ pub(crate) use files::{
 };
 pub(crate) use first::{first_screen, without_far_tips};
 pub(crate) use introduction::IntroductionArgs;
+#[cfg(feature = "join")]
+pub(crate) use join::{JoinArgs, JoinKind};
 pub(crate) use keys::{
     KeyAddArgs, KeyArgs, KeyCommand, KeyFileArgs, StandingArgs, TicketArgs, TicketCommand,
     TicketCreateArgs,
@@ -141,6 +145,9 @@ pub(crate) enum Command {
     Ticket(TicketArgs),
     /// Copy later or in the background, with retries
     Queue(QueueArgs),
+    /// Join tables of several machines on a key while they arrive
+    #[cfg(feature = "join")]
+    Join(JoinArgs),
     /// List running copies, servers and measurements of this user
     Ps(PsArgs),
     /// Change rate limit or policy of a running command

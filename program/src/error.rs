@@ -49,6 +49,12 @@ impl CliError {
         Self::of(ErrorKind::Unreachable, message)
     }
 
+    /// Error of a file that cannot be written.
+    #[cfg(feature = "join")]
+    pub(crate) fn destination(message: impl Into<String>) -> Self {
+        Self::of(ErrorKind::Destination, message)
+    }
+
     /// Error of an interrupted command.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::of(ErrorKind::Interrupt, message)

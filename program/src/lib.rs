@@ -25,6 +25,8 @@ mod fan_out;
 mod files;
 mod info;
 mod interrupt;
+#[cfg(feature = "join")]
+mod join;
 mod json;
 mod keys;
 mod lab;
@@ -130,6 +132,8 @@ fn run(command: Command) -> Result<u8, CliError> {
             block_on_at(level, cp::replicate(args))
         }
         Command::Verify(args) => block_on(cp::verify(args)),
+        #[cfg(feature = "join")]
+        Command::Join(args) => block_on(join::run(args)),
         Command::Ls(args) => block_on(files::ls(args)),
         Command::Stat(args) => block_on(files::stat(args)),
         Command::Cat(args) => block_on(files::cat(args)),

@@ -269,7 +269,7 @@ pub(crate) fn parse_chmod(text: &str) -> Result<Chmod, String> {
     Chmod::parse(text, umask.bits())
 }
 
-pub(super) fn parse_retry_time(text: &str) -> Result<Duration, String> {
+pub(in crate::args) fn parse_retry_time(text: &str) -> Result<Duration, String> {
     let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
     let (number, unit) = units
         .into_iter()

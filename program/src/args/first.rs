@@ -25,6 +25,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "replicate",
             "verify",
             "queue",
+            #[cfg(feature = "join")]
+            "join",
             "ls",
             "stat",
             "cat",

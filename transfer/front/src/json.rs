@@ -171,6 +171,40 @@ pub struct VerifyJson {
     pub errors: Vec<ErrorJson>,
 }
 
+/// Result of `join --json`.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct JoinJson {
+    /// Tables in the order of the command.
+    pub tables: Vec<JoinedTableJson>,
+    /// Rows of the result.
+    pub rows: u64,
+    /// Bytes of the result file.
+    pub bytes: u64,
+    /// Time from the start of the command to its end, in seconds.
+    pub seconds: f64,
+    /// Time from the first opened table to the first joined row, in seconds; null without a row.
+    pub first_row_s: Option<f64>,
+    /// Bytes written to disk because rows were larger than `--memory`.
+    pub spilled_bytes: u64,
+    /// Exit code of the program.
+    pub exit: u8,
+    /// Causes of the failure.
+    pub errors: Vec<ErrorJson>,
+}
+
+/// A table of `join --json`.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct JoinedTableJson {
+    /// Name in conditions and output columns.
+    pub name: String,
+    /// Files of the table.
+    pub files: u64,
+    /// Rows read, before the condition.
+    pub rows: u64,
+    /// Bytes read of the files.
+    pub bytes: u64,
+}
+
 /// Result of `replicate status --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReplicasJson {

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::control_socket::messages::JobJson;
 use crate::json::{
-    Document, DryJson, PerfJson, ReplicasJson, SeenJson, SiteJson, TransferJson, VerifyJson,
+    Document, DryJson, JoinJson, PerfJson, ReplicasJson, SeenJson, SiteJson, TransferJson,
+    VerifyJson,
 };
 use crate::lines::{CopyEvent, Line, PerfEvent, ServeEvent};
 
@@ -17,6 +18,7 @@ pub const DOCUMENTS: &[(&str, &str)] = &[
     ("cp-dry-run", "sabul cp --dry-run --json"),
     ("verify", "sabul verify --json"),
     ("replicas", "sabul replicate status --json"),
+    ("join", "sabul join --json"),
     ("ls", "a line of sabul ls --json"),
     ("stat", "a line of sabul stat --json"),
     ("perf", "sabul perf --json"),
@@ -35,6 +37,7 @@ pub fn of(name: &str) -> Option<Value> {
         "cp-lines" => schema_for!(Line<CopyEvent>).to_value(),
         "cp-dry-run" => schema_for!(DryJson).to_value(),
         "verify" => schema_for!(Document<VerifyJson>).to_value(),
+        "join" => schema_for!(Document<JoinJson>).to_value(),
         "replicas" => schema_for!(Document<ReplicasJson>).to_value(),
         "ls" | "stat" => schema_for!(SeenJson).to_value(),
         "ps" | "set" => schema_for!(JobJson).to_value(),

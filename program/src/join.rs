@@ -1,0 +1,288 @@
+//! `sabul join`: tables of several machines are joined while they arrive (SABUL §IV).
+
+mod remote;
+mod source;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sabul_front::json::{Document, JoinJson, JoinedTableJson};
+use sabul_join::{
+    Feed, Join, JoinError, JoinType, Plan, RecordBatch, Request, Table, Writer, inputs,
+};
+use sabul_units::{count, show_bytes};
+use tempfile::NamedTempFile;
+use tokio::runtime::Handle;
+
+use crate::args::{JoinArgs, JoinKind};
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::progress::Meter;
+use crate::{exit, json, output};
+use remote::Stop;
+use source::{Source, Totals};
+
+impl JoinKind {
+    const fn join_type(self) -> JoinType {
+        match self {
+            Self::Inner => JoinType::Inner,
+            Self::Left => JoinType::Left,
+            Self::Anti => JoinType::Anti,
+        }
+    }
+}
+
+/// Interval between two progress lines.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Runs the command and returns the exit code.
+pub(crate) async fn run(args: JoinArgs) -> Result<u8, CliError> {
+    let start = Instant::now();
+    let interrupt = Interrupt::listen()?;
+    let (is_json, is_quiet) = (args.json, args.quiet);
+    let handle = Handle::current();
+    let stop = Stop::new(interrupt.clone());
+    let totals = Arc::<Totals>::default();
+    // Decoding and the join block; transfers of the tables need this runtime.
+    let seen = Arc::clone(&totals);
+    let work = tokio::task::spawn_blocking(move || joined(&args, &stop, &seen, &handle));
+    let result = follow(work, &totals, is_quiet || is_json).await;
+    let result = match result {
+        Err(_) if interrupt.is_seen() => Err(CliError::interrupted("interrupted")),
+        result => result,
+    };
+    let (mut document, error) = match result {
+        Ok(document) => (document, None),
+        Err(error) => (JoinJson::default(), Some(error)),
+    };
+    document.seconds = start.elapsed().as_secs_f64();
+    if let Some(error) = &error {
+        document.exit = error.code();
+        document.errors = vec![json::error(error)];
+    }
+    if is_json {
+        json::print(&Document::of(&document))?;
+    }
+    if let Some(error) = error {
+        return Err(error);
+    }
+    if !is_quiet && !is_json {
+        output::note(summary(&document));
+    }
+    Ok(exit::DONE)
+}
+
+/// Shows progress until the end of the join.
+async fn follow(
+    mut work: tokio::task::JoinHandle<Result<JoinJson, CliError>>,
+    totals: &Totals,
+    is_quiet: bool,
+) -> Result<JoinJson, CliError> {
+    let meter = Meter::new(is_quiet, false);
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + INTERVAL, INTERVAL);
+    let result = loop {
+        tokio::select! {
+            result = &mut work => break result,
+            _ = ticks.tick() => meter.say(format!(
+                "{} read, {} in, {} joined",
+                show_bytes(totals.bytes.load(Ordering::Relaxed)),
+                count(totals.rows.load(Ordering::Relaxed), "row"),
+                count(totals.joined.load(Ordering::Relaxed), "row"),
+            )),
+        }
+    };
+    meter.clear();
+    result.map_err(|_| CliError::failed("the join failed"))?
+}
+
+/// Returns the line for users.
+fn summary(document: &JoinJson) -> String {
+    let rows_in: u64 = document.tables.iter().map(|table| table.rows).sum();
+    let read: u64 = document.tables.iter().map(|table| table.bytes).sum();
+    let first = document.first_row_s.map(|it| format!(", the first after {it:.1} s"));
+    let spilled = match document.spilled_bytes {
+        0 => String::new(),
+        bytes => format!("; {} of rows written to disk", show_bytes(bytes)),
+    };
+    format!(
+        "{} from {} ({} read) in {:.1} s{}; {} written{spilled}",
+        count(document.rows, "row"),
+        count(rows_in, "row"),
+        show_bytes(read),
+        document.seconds,
+        first.unwrap_or_default(),
+        show_bytes(document.bytes),
+    )
+}
+
+/// Joins the tables into the result file.
+fn joined(
+    args: &JoinArgs,
+    stop: &Stop,
+    totals: &Arc<Totals>,
+    runtime: &Handle,
+) -> Result<JoinJson, CliError> {
+    let mut part = Part::create(&args.output)?;
+    let sources = source::open(args, stop, totals, runtime)?;
+    let tables =
+        sources.iter().map(|source| Table { name: source.name.clone(), schema: source.schema() });
+    let request = Request {
+        tables: tables.collect(),
+        on: args.on.clone(),
+        kind: args.kind.join_type(),
+        condition: args.condition.clone(),
+        select: args.select.clone(),
+    };
+    let plan = Plan::new(&request).map_err(cli_error)?;
+    let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
+    part.begin(&plan)?;
+    let (feeds, inputs) = inputs(sources.len());
+    let running = start(sources, feeds, &plan);
+    let join = Join::new(plan, memory, &part.directory).map_err(cli_error)?;
+    let summary = sabul_join::run(join, &inputs, &mut |batch| {
+        stop.check()?;
+        totals.joined.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+        part.write(&batch)
+    });
+    if summary.is_err() {
+        stop.set();
+    }
+    // Senders that wait for the join end.
+    drop(inputs);
+    let mut tables = Vec::new();
+    for thread in running {
+        let source = thread.join().map_err(|_| CliError::failed("a reader of a table failed"))?;
+        tables.push(JoinedTableJson {
+            name: source.name.clone(),
+            files: source.files.len() as u64,
+            rows: source.rows.load(Ordering::Relaxed),
+            bytes: source.bytes.load(Ordering::Relaxed),
+        });
+        source.close(summary.is_ok())?;
+    }
+    let summary = summary.map_err(cli_error)?;
+    let bytes = part.finish()?;
+    Ok(JoinJson {
+        tables,
+        rows: summary.rows_out,
+        bytes,
+        first_row_s: summary.first_row.map(|time| time.as_secs_f64()),
+        spilled_bytes: summary.spilled_bytes,
+        ..JoinJson::default()
+    })
+}
+
+/// Starts a thread for each table.
+fn start(sources: Vec<Source>, feeds: Vec<Feed>, plan: &Plan) -> Vec<JoinHandle<Source>> {
+    let sources = sources.into_iter().zip(feeds).enumerate();
+    let threads = sources.map(|(at, (source, feed))| {
+        let columns: Vec<String> = plan.needed(at).iter().map(|&it| it.to_owned()).collect();
+        std::thread::spawn(move || read(source, feed, &columns))
+    });
+    threads.collect()
+}
+
+/// Sends all batches of a table to the join.
+fn read(source: Source, feed: Feed, columns: &[String]) -> Source {
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    match source.read(&columns, &feed) {
+        Ok(()) => feed.end(),
+        Err(error) => feed.fail(error),
+    }
+    source
+}
+
+/// Result file under another name until it is complete.
+struct Part {
+    path: PathBuf,
+    directory: PathBuf,
+    file: NamedTempFile,
+    writer: Option<Writer>,
+}
+
+impl Part {
+    fn create(path: &Path) -> Result<Self, CliError> {
+        if path.is_dir() {
+            return Err(CliError::usage(format!(
+                "-o {}: is a directory; name a file",
+                path.display()
+            )));
+        }
+        let directory = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let file = tempfile::Builder::new()
+            .prefix(".sabul-join-")
+            .suffix(".sabul-part")
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+            .tempfile_in(&directory);
+        let file = file
+            .map_err(|error| disk(&format!("create a file in {}", directory.display()), &error))?;
+        Ok(Self { path: path.to_owned(), directory, file, writer: None })
+    }
+
+    fn begin(&mut self, plan: &Plan) -> Result<(), CliError> {
+        let file = self.file.as_file().try_clone();
+        let file = file.map_err(|error| disk("write the result", &error))?;
+        self.writer = Some(Writer::new(file, plan.schema()).map_err(cli_error)?);
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), JoinError> {
+        match &mut self.writer {
+            Some(writer) => writer.write(batch),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the file its name; returns its size.
+    fn finish(mut self) -> Result<u64, CliError> {
+        if let Some(writer) = self.writer.take() {
+            writer.finish().map_err(cli_error)?;
+        }
+        let file = self.file.as_file();
+        let size = file.sync_all().and_then(|()| Ok(file.metadata()?.len()));
+        let size = size.map_err(|error| disk("write the result", &error))?;
+        let what = format!("rename the result to {}", self.path.display());
+        self.file.persist(&self.path).map_err(|error| disk(&what, &error.error))?;
+        Ok(size)
+    }
+}
+
+/// Error of a file that is written.
+fn disk(what: &str, error: &io::Error) -> CliError {
+    use io::ErrorKind as Kind;
+    let text = format!("{what}: {error}");
+    match error.kind() {
+        Kind::StorageFull
+        | Kind::QuotaExceeded
+        | Kind::PermissionDenied
+        | Kind::ReadOnlyFilesystem => CliError::destination(text),
+        _ => CliError::failed(text),
+    }
+}
+
+/// Returns the error of the program for an error of the join.
+fn cli_error(error: JoinError) -> CliError {
+    match error {
+        JoinError::Refused(text) => CliError::usage(text),
+        JoinError::Io { what, error } if error.kind() == io::ErrorKind::StorageFull => {
+            disk(&what, &error)
+        }
+        JoinError::Io { what, error } => {
+            let text = format!("{what}: {error}");
+            // The error of a session, which has its own exit code.
+            let inner = error.into_inner().and_then(|inner| inner.downcast::<CliError>().ok());
+            inner.map_or_else(|| CliError::failed(&*text), |inner| inner.in_words(text.clone()))
+        }
+        other => CliError::failed(other.to_string()),
+    }
+}
+
+/// Ranges of a file that may be shared by threads.
+type SharedRanges = Arc<dyn sabul_join::read::Ranges>;
