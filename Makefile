@@ -22,7 +22,7 @@ VERIFY ?= --no-verify
 MUTANTS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced replicated killed queued receipts doc test-lab lint-lab \
+.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced replicated killed queued receipts joins doc test-lab lint-lab \
 	unit-lab scripts-lab \
 	cuts carriers sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
 	fuzz-keep
@@ -89,6 +89,9 @@ killed: tested ## kill either end of sync and apply KILLS=2 times each and repea
 
 queued: tested ## run JOBS=20 queued copies and kill the runner KILLS=3 times; no job is lost or done twice (part of test)
 	SABUL=$(TESTED) tests/queue.py $(or $(JOBS),20) $(or $(KILLS),3)
+
+joins: tested ## compare JOINS=40 drawn joins with DuckDB, some with a killed source; needs python3 and a package registry
+	SABUL=$(TESTED) tests/joins.py $(or $(JOINS),40)
 
 receipts: tested ## check receipts with sha256sum, b3sum and ssh-keygen; skipped without them (part of test)
 	SABUL=$(TESTED) tests/receipts.py

@@ -9,6 +9,8 @@ mod common;
 mod control_socket;
 mod delta;
 mod files;
+#[cfg(feature = "join")]
+mod join;
 mod json;
 mod keys;
 mod lab;

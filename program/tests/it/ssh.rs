@@ -131,6 +131,30 @@ fn files_are_copied_both_ways_over_ssh_and_no_process_remains() {
     bridge.expect_no_process();
 }
 
+#[cfg(feature = "join")]
+#[test]
+fn tables_of_an_account_are_joined() {
+    let bridge = Bridge::new();
+    fs::create_dir(bridge.path("home/logs")).unwrap();
+    for (name, first) in
+        [("logs/1.csv", 0), ("logs/2.csv", 50), ("here1.csv", 0), ("here2.csv", 50)]
+    {
+        let rows: String = (first..first + 50).map(|id| format!("{id},{}\n", id * 2)).collect();
+        fs::write(bridge.path("home").join(name), format!("id,size\n{rows}")).unwrap();
+    }
+    fs::write(bridge.path("near/few.csv"), "id,x\n7,a\n70,b\n700,c\n").unwrap();
+    for place in ["host:logs", "me@host:logs/*.csv", "host:here*.csv"] {
+        let out = ["--on", "id", "-o", "out.parquet"];
+        let output = run(&mut bridge.sabul(&[&["join", "few.csv", place], &out[..]].concat()));
+        expect_words(&output, 0, &["2 rows from 103 rows"]);
+        bridge.expect_no_process();
+    }
+    let output =
+        run(&mut bridge.sabul(&["join", "few.csv", "host:no*.csv", "--on", "id", "-o", "o"]));
+    expect_words(&output, 1, &["no files"]);
+    bridge.expect_no_process();
+}
+
 /// An account may change its own files without further permission.
 #[test]
 fn files_of_an_account_are_listed_removed_and_named_by_patterns() {
