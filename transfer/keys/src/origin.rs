@@ -29,8 +29,13 @@ impl Origins {
     }
 
     /// Returns whether a client with this address is accepted: a pattern matches, and no negated pattern does.
+    /// The unspecified address stands for an unknown address: only rules for every address accept the client.
     pub fn allow(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
+        if address.is_unspecified() {
+            return self.0.iter().any(|pattern| pattern.kind.matches_every())
+                && !self.0.iter().any(|pattern| pattern.is_negated);
+        }
         let text = address.to_string();
         let matches = |pattern: &&Pattern| pattern.kind.matches(address, &text);
         let mut found = self.0.iter().filter(matches).peekable();
@@ -75,6 +80,13 @@ impl Kind {
         match self {
             Self::Network(network, bits) => is_within(address, *network, *bits),
             Self::Text(pattern) => matches(pattern.as_bytes(), text.as_bytes()),
+        }
+    }
+
+    fn matches_every(&self) -> bool {
+        match self {
+            Self::Network(_, bits) => *bits == 0,
+            Self::Text(pattern) => pattern.bytes().all(|byte| byte == b'*'),
         }
     }
 }
@@ -134,6 +146,11 @@ mod tests {
             ("0.0.0.0/0", "198.51.100.1", true),
             ("0.0.0.0/0", "2001:db8::1", false),
             ("::/0", "2001:db8::1", true),
+            ("*", "::", true),
+            ("192.0.2.1,0.0.0.0/0", "0.0.0.0", true),
+            ("*,!192.0.2.7", "::", false),
+            ("0.*", "0.0.0.0", false),
+            ("::", "::", false),
             ("2001:db8::/32", "2001:db9::1", false),
             ("192.0.2.*", "192.0.2.77", true),
             ("192.0.2.?", "192.0.2.77", false),

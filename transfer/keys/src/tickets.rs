@@ -187,11 +187,11 @@ impl NamedTickets {
         state.tickets.clone()
     }
 
-    /// Counts a use of a ticket by a client at this address.
+    /// Counts a use of a ticket by a client at this address. Returns the limits of the holder as the file has them now.
     ///
     /// # Errors
-    /// The reason why the ticket is not accepted: revoked, or used too often.
-    pub fn count_use(&self, name: &str, client: IpAddr) -> Result<(), String> {
+    /// The reason why the ticket is not accepted: revoked, expired, from another address, or used too often.
+    pub fn count_use(&self, name: &str, client: IpAddr) -> Result<Arc<Grant>, String> {
         let gone = || {
             format!(
                 "the ticket '{name}' is revoked: get another one from the listener's administrator"
@@ -215,6 +215,11 @@ impl NamedTickets {
             return Err(gone());
         }
         let ticket = parse(name, &text).map_err(|error| broken(&error))?;
+        if let Some(why) = ticket.grant.refusal(client, SystemTime::now()) {
+            return Err(format!(
+                "the ticket '{name}' is {why}: contact the listener's administrator"
+            ));
+        }
         if let Some(uses) = ticket.uses.filter(|uses| ticket.used >= *uses) {
             return Err(format!(
                 "the ticket '{name}' was used {uses} times and is used up: get another one from the listener's \
@@ -222,7 +227,10 @@ impl NamedTickets {
             ));
         }
         let line = format!("used {} {}\n", Expiry::after_seconds(0), client.to_canonical());
-        file.write_all(line.as_bytes()).and_then(|()| file.sync_data()).map_err(|it| broken(&it))
+        file.write_all(line.as_bytes())
+            .and_then(|()| file.sync_data())
+            .map_err(|it| broken(&it))?;
+        Ok(ticket.grant)
     }
 
     fn read(&self, name: &str) -> Result<NamedTicket, FileError> {
@@ -337,6 +345,16 @@ mod tests {
         }
         let used: Vec<_> = tickets.all().unwrap().iter().map(|it| (it.used, it.uses)).collect();
         assert_eq!(used, [(2, Some(2)), (2, None)]);
+    }
+
+    #[test]
+    fn options_that_were_added_to_the_file_count_at_the_next_use() {
+        let (_folder, tickets) = tickets();
+        tickets.create("a", &[1; 32], &[], None).unwrap();
+        assert!(tickets.count_use("a", HERE).unwrap().expires.is_none());
+        let mut file = OpenOptions::new().append(true).open(tickets.path("a").unwrap()).unwrap();
+        file.write_all(b"expiry-time 20200101Z\n").unwrap();
+        assert!(tickets.count_use("a", HERE).unwrap_err().contains("expired"));
     }
 
     #[test]

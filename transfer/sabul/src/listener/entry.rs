@@ -293,13 +293,8 @@ async fn by_ticket(
             .ok_or_else(|| refuse(WRONG_SECRET.to_owned()))?;
         check_version(version)?;
         let name = &ticket.name;
-        if let Some(why) = ticket.grant.refusal(peer.ip(), SystemTime::now()) {
-            let text =
-                format!("the ticket '{name}' is {why}: contact the listener's administrator");
-            return Err(refuse(text));
-        }
-        tickets.count_use(name, peer.ip()).map_err(refuse)?;
-        Ok(User { name: format!("ticket {name}"), grant: Arc::clone(&ticket.grant) })
+        let grant = tickets.count_use(name, peer.ip()).map_err(refuse)?;
+        Ok(User { name: format!("ticket {name}"), grant })
     });
     admitted.await?.map(Some)
 }
