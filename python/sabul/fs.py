@@ -160,7 +160,8 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         path = self._strip_protocol(path)
-        found = await self._list(path, itself=False)
+        # The server chose the names, and copies of directories write below them.
+        found = [entry for entry in await self._list(path, itself=False) if entry.name not in ("", ".", "..")]
         base = path.rstrip("/") + "/" if path else ""
         is_itself = len(found) == 1 and found[0].path.rstrip("/") == path and found[0].kind != "directory"
         names = [path if is_itself else base + entry.name for entry in found]
