@@ -3,6 +3,7 @@
 mod remote;
 mod source;
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -216,6 +217,13 @@ impl Part {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
         };
+        if !directory.is_dir() {
+            return Err(CliError::destination(format!(
+                "-o {}: the directory {} does not exist; make it first",
+                path.display(),
+                directory.display()
+            )));
+        }
         let file = tempfile::Builder::new()
             .prefix(".sabul-join-")
             .suffix(".sabul-part")
@@ -240,7 +248,7 @@ impl Part {
         }
     }
 
-    /// Gives the file its name; returns its size.
+    /// Gives the file its name, on the disk too; returns its size.
     fn finish(mut self) -> Result<u64, CliError> {
         if let Some(writer) = self.writer.take() {
             writer.finish().map_err(cli_error)?;
@@ -250,6 +258,8 @@ impl Part {
         let size = size.map_err(|error| disk("write the result", &error))?;
         let what = format!("rename the result to {}", self.path.display());
         self.file.persist(&self.path).map_err(|error| disk(&what, &error.error))?;
+        let synced = File::open(&self.directory).and_then(|directory| directory.sync_all());
+        synced.map_err(|error| disk("write the directory of the result", &error))?;
         Ok(size)
     }
 }

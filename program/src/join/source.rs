@@ -106,9 +106,8 @@ pub(super) fn open(
             };
             let mut source = Source::of(&path, files, totals, stop)?;
             source.server = server;
-            if !names.insert(source.name.clone()) {
+            while !names.insert(source.name.clone()) {
                 source.name = format!("{}{}", source.name, at + 1);
-                names.insert(source.name.clone());
             }
             Ok(source)
         })
@@ -143,8 +142,12 @@ fn local(path: &Path) -> Result<Vec<(String, SharedRanges)>, CliError> {
             Some((directory, _)) => Path::new(OsStr::from_bytes(directory)),
             None => path,
         };
-        let entries = std::fs::read_dir(directory)
-            .map_err(|error| CliError::failed(format!("read {}: {error}", directory.display())))?;
+        let entries = std::fs::read_dir(directory).map_err(|error| {
+            CliError::failed(format!(
+                "cannot read '{}': {error}; check the name",
+                directory.display()
+            ))
+        })?;
         let mut paths = Vec::new();
         for entry in entries {
             let entry =

@@ -145,7 +145,7 @@ fn refuse<T>(text: impl Into<String>) -> Result<T, JoinError> {
 
 fn check(tables: &[Table], on: &[String], kind: JoinType) -> Result<(), JoinError> {
     if tables.len() < 2 {
-        return refuse("a join needs at least two tables");
+        return refuse("a join needs at least two tables; name another one");
     }
     if tables.len() > 2 && kind != JoinType::Inner {
         return refuse("a join of more than two tables is inner; use --type inner or two tables");
