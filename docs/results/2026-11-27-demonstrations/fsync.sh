@@ -13,13 +13,13 @@ run() { # run plain|overlay
   mkfs.ext4 -q -b 4096 -O ^has_journal -E nodiscard,lazy_itable_init=0 -N 2000 "$W/small/image"
   local device; device=$(losetup -f --show "$W/small/image")
   mount "$device" "$W/disk"
-  mkdir -p "$W/disk/up/m" "$W/disk/work/work"
+  mkdir -p "$W/disk/up/m" "$W/disk/overlay/work"
   # Metadata and some data blocks get memory.
   for i in $(seq 1200); do echo "$i" >"$W/disk/up/m/$i.xxxxxxxxxxxxxxxxxxxxxxxx"; done
   sync -f "$W/disk/up"; rm -f "$W"/disk/up/m/*; sync -f "$W/disk/up"
   head -c 100M /dev/zero >"$W/small/fill" 2>/dev/null || true
   if [ "$how" = overlay ]; then
-    mount -t overlay sabul-fsync -o "lowerdir=$W/low,upperdir=$W/disk/up,workdir=$W/disk/work" "$W/seen"
+    mount -t overlay sabul-fsync -o "lowerdir=$W/low,upperdir=$W/disk/up,workdir=$W/disk/overlay" "$W/seen"
   else
     mount --bind "$W/disk/up" "$W/seen"
   fi

@@ -202,7 +202,10 @@ impl Sync {
         let refuse = |why: String| Err(CliError::failed(format!("nothing was removed: {why}")));
         if compared.source_failures > 0 || report.entries_failed > 0 {
             let failures = compared.source_failures.max(report.entries_failed);
-            return refuse(format!("{failures} entries of the source were not read or copied"));
+            return refuse(match failures {
+                1 => "an entry of the source was not read or copied".to_owned(),
+                _ => format!("{failures} entries of the source were not read or copied"),
+            });
         }
         if compared.source_entries == 0 {
             return refuse("the source is empty; check the source".to_owned());
