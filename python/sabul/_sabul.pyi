@@ -11,6 +11,7 @@ _Kind: TypeAlias = Literal["file", "directory", "link", "other"]
 _Facts: TypeAlias = tuple[_Kind, int, int, int | None, int, int]
 _Row: TypeAlias = tuple[bytes, _Facts | None, tuple[str, str] | None]
 _Rows: TypeAlias = list[_Row]
+_Contents: TypeAlias = list[builtins.bytes | Error]
 
 @overload
 def connect(address: str | None, reach: Mapping[str, Any], waits: Literal[True]) -> Session: ...
@@ -79,6 +80,14 @@ class Session:
     def read(
         self, path: bytes, offset: int, length: int | None, options: Mapping[str, Any], waits: Literal[False]
     ) -> Awaitable[builtins.bytes]: ...
+    @overload
+    def read_ranges(
+        self, ranges: Sequence[tuple[bytes, int, int | None]], options: Mapping[str, Any], waits: Literal[True]
+    ) -> _Contents: ...
+    @overload
+    def read_ranges(
+        self, ranges: Sequence[tuple[bytes, int, int | None]], options: Mapping[str, Any], waits: Literal[False]
+    ) -> Awaitable[_Contents]: ...
     @overload
     def list(self, paths: Sequence[bytes], view: str, waits: Literal[True]) -> _Rows: ...
     @overload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, Unpack
@@ -32,6 +32,7 @@ from .errors import Error, UsageError
 
 # Inside of a session, `list` is its method.
 Entries: TypeAlias = list[Entry]
+Contents: TypeAlias = list[bytes | Error]
 
 # Sessions that end with the interpreter.
 _open: WeakSet[Base] = WeakSet()
@@ -187,6 +188,15 @@ class Session(Base):
         return self._inner.read(self._path(path), offset, length, checked(options, Options), True)
 
     cat = read
+
+    def read_ranges(self, ranges: Iterable[tuple[Path, int, int | None]], **options: Unpack[Options]) -> Contents:
+        """Returns byte ranges of files, in one request. A range is a path, which is no pattern, an offset, and a length
+        or None for the rest of the file.
+
+        A range that cannot be read raises nothing: its error takes its place in the list.
+        """
+        wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
+        return self._inner.read_ranges(wanted, checked(options, Options), True)
 
     def list(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeAlias, Unpack
@@ -41,6 +41,7 @@ _REQUESTS_MAX = 12
 
 # Inside of a session, `list` is its method.
 Entries: TypeAlias = list[Entry]
+Contents: TypeAlias = list[bytes | Error]
 
 
 class Transfer:
@@ -158,6 +159,13 @@ class Session(Base):
             return await self._inner.read(self._path(path), offset, length, given, False)
 
     cat = read
+
+    async def read_ranges(self, ranges: Iterable[tuple[Path, int, int | None]], **options: Unpack[Options]) -> Contents:
+        """As `sabul.Session.read_ranges`."""
+        given = checked(options, Options)
+        wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
+        async with self._places:
+            return await self._inner.read_ranges(wanted, given, False)
 
     async def list(
         self,

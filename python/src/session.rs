@@ -45,6 +45,22 @@ impl<'py> IntoPyObject<'py> for BytesOut {
     }
 }
 
+/// Content of a range that becomes a `bytes` object, or the failure as an exception object.
+struct RangeOut(Result<BytesOut, Fault>);
+
+impl<'py> IntoPyObject<'py> for RangeOut {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = std::convert::Infallible;
+
+    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
+        Ok(match self.0 {
+            Ok(content) => content.into_pyobject(py)?.into_any(),
+            Err(fault) => PyErr::from(fault).into_value(py).into_bound(py).into_any(),
+        })
+    }
+}
+
 impl Session {
     pub(crate) fn new(session: sabul::Session) -> Self {
         Self { inner: OfProcess::new(Mutex::new(Some(session))) }
@@ -150,6 +166,22 @@ impl Session {
         let range = (!is_whole).then_some(Range { offset, length });
         let options = options.transfer_options()?.range(range);
         run(py, waits, async move { read(&session, path, &options).await.map(BytesOut) })
+    }
+
+    /// Returns byte ranges of files, in one request: path, offset, and length or none up to the end. The error of a range
+    /// takes its place.
+    fn read_ranges<'py>(
+        &self,
+        py: Python<'py>,
+        ranges: Vec<(Vec<u8>, u64, Option<u64>)>,
+        options: Options,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        let ranges = ranges.into_iter();
+        let ranges = ranges.map(|(path, offset, length)| (path, Range { offset, length })).collect();
+        let options = options.transfer_options()?;
+        run(py, waits, async move { read_ranges(&session, ranges, &options).await })
     }
 
     /// Lists paths: `itself`, `content`, `all` below them, or the `target` of links.
@@ -318,4 +350,18 @@ async fn read(
         return Err(failure.into());
     }
     Ok(std::mem::take(&mut *memory.0.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+async fn read_ranges(
+    session: &sabul::Session,
+    ranges: Vec<(Vec<u8>, Range)>,
+    options: &TransferOptions,
+) -> Result<Vec<RangeOut>, Fault> {
+    let mut found = Vec::new();
+    found.resize_with(ranges.len(), || RangeOut(Ok(BytesOut(Vec::new()))));
+    let mut reads = session.read_ranges(ranges, options).await?;
+    while let Some((number, content)) = reads.next().await? {
+        found[number] = RangeOut(content.map(BytesOut).map_err(Fault::from));
+    }
+    Ok(found)
 }

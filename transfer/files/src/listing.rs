@@ -99,7 +99,7 @@ impl DirectoryListing {
             .with_rules(rules)
             .with_archive_mode(view == View::Archive)
             .with_names(named.map(Arc::new));
-        let set = if literal { set } else { set.with_patterns() };
+        let set = set.with_patterns(!literal);
         // Literal places are those of a destination, which nobody reads.
         Ok(Self(ListingKind::Copy(Box::new(set.into_listing(!literal)), hashes)))
     }

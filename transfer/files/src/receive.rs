@@ -205,6 +205,9 @@ pub trait Sink {
     /// Removes all content of an entry; does nothing if there is no content.
     fn discard(&mut self, index: u64);
 
+    /// Called for each failed entry.
+    fn failed(&mut self, _index: u64, _failure: &Failure) {}
+
     /// Content bytes that survive a power failure; zero if the sink gives no such guarantee.
     fn durable(&self) -> u64 {
         0
@@ -671,6 +674,7 @@ impl<S: Sink> Receiver<S> {
 
     fn fail(&mut self, index: u64, path: Vec<u8>, failure: Failure, is_known_to_sender: bool) {
         self.counts.failed += 1;
+        self.sink.failed(index, &failure);
         self.content.lose(index, &mut self.counts);
         if !is_known_to_sender {
             let (transfer, failure) = (self.transfer, failure.clone());

@@ -12,6 +12,7 @@
 
 mod argument;
 mod objects;
+mod ranges;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -44,6 +45,7 @@ use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadabl
 use crate::disk::Disk;
 use crate::root::{FileTime, LinkTarget};
 use crate::store::file::Listed;
+use ranges::Ranges;
 
 /// Maximum number of names that a walk holds, except that each directory on the current path may
 /// hold a hundredth of it. Ours: some 5 MB of typical names.
@@ -71,7 +73,8 @@ pub struct SourceSet {
     rules: Rules,
     /// Only these entries are listed.
     named: Option<Arc<NamedSet>>,
-    range: Option<Range>,
+    /// Ranges of the files, if they are not sent as a whole: one for all sources, or one for each source.
+    ranges: Vec<Range>,
     /// Sources may be glob patterns.
     are_patterns: bool,
     /// How links are treated. With `Keep`, owners and extended attributes are sent too.
@@ -115,7 +118,7 @@ impl SourceSet {
             recursive,
             rules: Rules::default(),
             named: None,
-            range: None,
+            ranges: Vec::new(),
             are_patterns: false,
             links: Links::Inside,
             selection: None,
@@ -185,16 +188,16 @@ impl SourceSet {
         Self { named, ..self }
     }
 
-    /// Sends only this byte range of files.
+    /// Sends only these byte ranges: one of all files, or one of each source, which is then a file.
     #[must_use]
-    pub fn with_range(self, range: Option<Range>) -> Self {
-        Self { range, ..self }
+    pub fn with_ranges(self, ranges: Vec<Range>) -> Self {
+        Self { ranges, ..self }
     }
 
-    /// Treats a source as a glob pattern if no file has that exact name.
+    /// Whether a source is treated as a glob pattern if no file has that exact name.
     #[must_use]
-    pub fn with_patterns(self) -> Self {
-        Self { are_patterns: true, ..self }
+    pub fn with_patterns(self, are_patterns: bool) -> Self {
+        Self { are_patterns, ..self }
     }
 
     /// Whether to send symbolic links as links, and hard links, owners and extended attributes.
@@ -302,7 +305,7 @@ impl SourceSet {
             && (self.selection.is_none() || self.skipped.is_some())
             && self.rules.is_empty()
             && self.named.is_none()
-            && self.range.is_none()
+            && self.ranges.is_empty()
             && self.roots.iter().all(is_name)
     }
 
@@ -324,7 +327,7 @@ impl SourceSet {
             recursive,
             rules,
             named,
-            range,
+            ranges,
             are_patterns,
             links,
             selection,
@@ -350,7 +353,7 @@ impl SourceSet {
             recursive,
             rules,
             named,
-            range,
+            ranges: Ranges::new(ranges),
             chmod,
             are_patterns,
             links,
@@ -418,7 +421,7 @@ pub(super) struct Walk {
     recursive: bool,
     rules: Rules,
     named: Option<Arc<NamedSet>>,
-    range: Option<Range>,
+    ranges: Ranges,
     chmod: Chmod,
     are_patterns: bool,
     links: Links,
@@ -577,6 +580,7 @@ impl Walk {
     /// Starts one source. Returns `None` if the content of a directory follows, or the source was
     /// replaced by matches of its pattern.
     fn start(&mut self, root: PathBuf) -> Option<Found> {
+        self.ranges.next_source();
         let bytes = root.as_os_str().as_bytes();
         let name = last_component(bytes);
         if self.are_patterns && glob::is_pattern(bytes) {
@@ -616,7 +620,7 @@ impl Walk {
                 };
                 let Facts { mode, modified_ns, changed, owner, group, .. } = facts;
                 let owner = (owner, group);
-                let (kind, part) = match self.part_of(kind, &path) {
+                let (kind, part) = match self.ranges.part_of(kind, &path) {
                     Ok(part) => part,
                     Err(failure) => return Some(failed(name, path, failure)),
                 };
@@ -690,7 +694,7 @@ impl Walk {
                     (_, Some(more)) => add_attributes(&*file, path, more)?,
                     _ => {}
                 }
-                if self.range.is_none() && facts.may_have_holes() {
+                if self.ranges.are_none() && facts.may_have_holes() {
                     let data = file
                         .data(size)
                         .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))?;
@@ -712,22 +716,6 @@ impl Walk {
             FactKind::Other(what) => return Err(unreadable(path, &format!("is {what}"))),
         };
         Ok(Some((kind, facts, more.map(Box::new))))
-    }
-
-    /// Restricts a file to the requested range.
-    fn part_of(
-        &self,
-        kind: EntryKind,
-        path: &Path,
-    ) -> Result<(EntryKind, Option<(u64, u64)>), Failure> {
-        let (Some(range), EntryKind::File(size)) = (self.range, kind) else {
-            return Ok((kind, None));
-        };
-        let rest = size.checked_sub(range.offset).ok_or_else(|| {
-            unreadable(path, &format!("has {size} bytes, but byte {} was requested", range.offset))
-        })?;
-        let length = range.length.map_or(rest, |length| rest.min(length));
-        Ok((EntryKind::File(length), Some((range.offset, size))))
     }
 
     /// Number of links found that lead out of the sources.

@@ -239,11 +239,12 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                             sources,
                             recursive: false,
                             rules: Vec::new(),
-                            range: None,
+                            ranges: Vec::new(),
                             archive: false,
                             links_out: false,
                             selected: false,
                             growing: false,
+                            literal: false,
                         },
                     )
                 }

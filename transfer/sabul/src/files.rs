@@ -9,4 +9,5 @@ pub use sabul_wire::control::{
 };
 
 pub use crate::config::{LocalDestination, RemoteDestination};
+pub use crate::session::ranges::RangeReads;
 pub use crate::session::{Changed, Listing};

@@ -7,6 +7,7 @@ mod files;
 mod listing;
 mod opening;
 mod pending;
+pub(crate) mod ranges;
 mod requested;
 mod selected;
 mod served;
@@ -283,16 +284,16 @@ impl Session {
             chmod.change(entry);
             requested.check(entry)
         };
-        let (rules, range, growing) = (options.rules.clone(), options.range, options.growing);
         let request = control::Request::Get {
             sources,
             recursive,
-            rules,
-            range,
+            rules: options.rules.clone(),
+            ranges: options.range.into_iter().collect(),
             archive,
             links_out,
             selected: selection.is_some(),
-            growing,
+            growing: options.growing,
+            literal: false,
         };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open_selected(Direction::Receive, request, options, selection, |number| {

@@ -47,7 +47,7 @@ pub use more::{
 pub use outside::{MAX_OUTSIDE, UdpAddress};
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 15;
+pub const CONTROL_VERSION: u16 = 16;
 /// Most keys that a connector offers.
 pub const MAX_OFFERED: usize = 64;
 /// Limit on the [`Message::weight`] of [`Message::Seen`], [`Message::Chunks`], [`Message::Names`] or [`Message::Delta`]
@@ -478,8 +478,10 @@ pub enum Request {
         /// Include and exclude rules; at most [`MAX_RULES`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_RULES>")]
         rules: Vec<Rule>,
-        /// Byte range, if only a part of a single file is requested.
-        range: Option<Range>,
+        /// Byte ranges: none for whole files, one for the range of every file, or as many as sources, which are then
+        /// single files. At most [`MAX_SOURCES`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_SOURCES>")]
+        ranges: Vec<Range>,
         /// Archive mode: links as links, with owners and extended attributes.
         archive: bool,
         /// Also follow links that lead out of the sources.
@@ -488,6 +490,8 @@ pub enum Request {
         selected: bool,
         /// A file that grows while it is read is sent up to its announced size; otherwise such a file fails.
         growing: bool,
+        /// No source is a pattern.
+        literal: bool,
     },
     /// A byte stream between applications.
     Stream {
@@ -681,7 +685,9 @@ impl Open {
             |rules: &[Rule]| -> usize { rules.iter().map(|rule| ITEM + rule.pattern.len()).sum() };
         let request = match &self.request {
             Request::Put { destination, origins, .. } => destination.len() + 8 * origins.len(),
-            Request::Get { sources, rules, .. } => names(sources) + of_rules(rules),
+            Request::Get { sources, rules, ranges, .. } => {
+                names(sources) + of_rules(rules) + size_of_val(&ranges[..])
+            }
             Request::List { places, options, .. } => names(places) + options.weight(),
             Request::Remove { places, .. }
             | Request::MakeFolders { places, .. }

@@ -27,11 +27,11 @@ impl Walk {
             return None;
         }
         let path = PathBuf::from(OsStr::from_bytes(&name));
-        let (kind, part) = match self.part_of(EntryKind::File(object.size), &path) {
+        let (kind, part) = match self.ranges.part_of(EntryKind::File(object.size), &path) {
             Ok(part) => part,
             Err(failure) => return Some(failed(name, path, failure)),
         };
-        let more = object.data.filter(|_| self.range.is_none());
+        let more = object.data.filter(|_| self.ranges.are_none());
         let more = more.map(|data| Box::new(More { data: Some(data), ..More::default() }));
         let modified_ns = Some(object.modified_ns.unwrap_or(0));
         let entry = Entry { path: name, kind, mode: Some(0o644), modified_ns, more };

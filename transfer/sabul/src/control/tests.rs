@@ -247,11 +247,12 @@ async fn pending_requests_are_bounded_by_weight() {
         sources: vec![Vec::new(); MAX_SOURCES],
         recursive: true,
         rules: Vec::new(),
-        range: None,
+        ranges: Vec::new(),
         archive: false,
         links_out: false,
         selected: false,
         growing: false,
+        literal: false,
     };
     for number in (1..512).step_by(2) {
         send(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;

@@ -364,7 +364,7 @@ fn files_of(
                 Some(disk) => SourceSet::in_disk(disk, places, true),
                 None => SourceSet::as_user(places, true),
             };
-            let set = set.with_patterns().with_archive_mode(archive);
+            let set = set.with_patterns(true).with_archive_mode(archive);
             Ok(AttestedFiles::Sent(Box::new(SentFiles::new(set))))
         }
         (Part::Receiver, disk) => {

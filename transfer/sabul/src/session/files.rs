@@ -164,18 +164,25 @@ impl GetRequest {
             sources,
             recursive,
             rules,
-            range,
+            ranges,
             archive,
             links_out,
             selected,
             growing,
+            literal,
         } = request.clone()
         else {
             return Err(Error::Cancelled);
         };
         let names = selected.then(|| ReceivedNames::new(mailbox, control));
         self.pending.accept(Direction::Send, |_| {
-            let set = set(sources, recursive).with_patterns().with_range(range);
+            let (of, count) = (sources.len(), ranges.len());
+            let has_one_each = count == of && literal && !recursive && !selected;
+            if count > 1 && !has_one_each {
+                let what = format_args!("it requested {count} ranges of {of} sources");
+                return Err(Failure::violation(what));
+            }
+            let set = set(sources, recursive).with_patterns(!literal).with_ranges(ranges);
             let set = set.with_rules(Rules::new(&rules)?).with_archive_mode(archive);
             let mut set = set.with_links_out(links_out).with_growing(growing);
             if let Some(names) = names {

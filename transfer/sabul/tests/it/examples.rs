@@ -19,6 +19,9 @@ mod memory;
 #[path = "../../examples/progress.rs"]
 mod progress;
 #[expect(dead_code, reason = "the function main is for cargo run")]
+#[path = "../../examples/ranges.rs"]
+pub(crate) mod ranges;
+#[expect(dead_code, reason = "the function main is for cargo run")]
 #[path = "../../examples/resume.rs"]
 mod resume;
 #[expect(dead_code, reason = "the function main is for cargo run")]

@@ -124,11 +124,12 @@ fn a_ticket_holder_cannot_exhaust_the_memory_of_a_listener() {
             sources: vec![Vec::new(); sources],
             recursive: false,
             rules: Vec::new(),
-            range: None,
+            ranges: Vec::new(),
             archive: false,
             links_out: false,
             selected: false,
             growing: false,
+            literal: false,
         };
         // More sources than a request may have: rejected before decoding.
         let (ticket, served) = serving(Timeouts::default()).await;

@@ -9,6 +9,7 @@ mod hostile;
 mod introductions;
 mod keys;
 mod paths;
+mod ranges;
 mod session;
 mod steer;
 mod strangers;

@@ -73,16 +73,17 @@ fn failure_of_a_file() -> Failure {
 fn each_byte_and_item_of_a_request_adds_to_its_weight() {
     let rule = |length| Rule { takes: true, pattern: vec![b'x'; length] };
     let get = |rules| {
-        let (sources, recursive, range) = (Vec::new(), false, None);
+        let (sources, recursive, ranges) = (Vec::new(), false, Vec::new());
         open(Request::Get {
             sources,
             recursive,
             rules,
-            range,
+            ranges,
             archive: false,
             links_out: false,
             selected: false,
             growing: false,
+            literal: false,
         })
     };
     let with_params = |params: &[(&str, &str)]| {
@@ -154,16 +155,17 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
         Message::Open(open(Request::MakeFolders { places, parents: true }))
     };
     let get = |sources| {
-        let (rules, range) = (Vec::new(), None);
+        let (rules, ranges) = (Vec::new(), Vec::new());
         Message::Open(open(Request::Get {
             sources,
             recursive: false,
             rules,
-            range,
+            ranges,
             archive: false,
             links_out: false,
             selected: false,
             growing: false,
+            literal: false,
         }))
     };
     let params = |count| {
@@ -402,20 +404,21 @@ fn file_requests_and_answers_have_the_documented_bytes() {
     assert_eq!(unbounded(&seen), expected.concat());
     let rules = vec![Rule { takes: false, pattern: b"*.o".to_vec() }];
     let places = vec![b"x".to_vec()];
-    let range = Some(Range { offset: 5, length: None });
+    let ranges = vec![Range { offset: 5, length: None }];
     for (request, bytes) in [
         (
             Request::Get {
                 sources: places.clone(),
                 recursive: true,
                 rules: rules.clone(),
-                range,
+                ranges,
                 archive: true,
                 links_out: true,
                 selected: true,
                 growing: false,
+                literal: false,
             },
-            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1, 1, 0][..],
+            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1, 1, 0, 0][..],
         ),
         (
             Request::List {

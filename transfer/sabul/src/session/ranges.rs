@@ -1,0 +1,134 @@
+//! Ranges of many files of the peer, in one request.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use sabul_files::{RangeReceiver, ReadRange};
+use sabul_wire::control::{self, Failure, MAX_OPEN, MAX_SOURCES, Range};
+use tokio::sync::mpsc;
+
+use super::Session;
+use super::requested::RequestedEntries;
+use crate::config::{Direction, TransferOptions};
+use crate::error::Error;
+use crate::transfer::{Transfer, Work};
+
+/// Ranges queued for the application. Ours: hides the wake-ups of a slow reader.
+const WAITING_MAX: usize = 16;
+/// Bytes of a request besides sources and ranges: names and parameters of the controller.
+const OTHER_BYTES: usize = 64 << 10;
+/// Most bytes of an encoded range and of the length of a name.
+const RANGE_BYTES: usize = 24;
+
+/// Ranges of files of the peer, one by one as they arrive. Dropping the value cancels the request.
+pub struct RangeReads {
+    session: Session,
+    options: TransferOptions,
+    /// Ranges that are not requested yet.
+    rest: VecDeque<(Vec<u8>, Range)>,
+    /// Number of the first range of the present request.
+    first: usize,
+    /// The present request.
+    running: Option<Running>,
+}
+
+/// A request that runs.
+struct Running {
+    ranges: mpsc::Receiver<ReadRange>,
+    transfer: Transfer,
+    requested: usize,
+    arrived: usize,
+}
+
+impl fmt::Debug for RangeReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let to_request = self.rest.len();
+        f.debug_struct("RangeReads").field("to_request", &to_request).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Reads ranges of files of the peer: pairs of a path, named as the sources of [`Session::get`] but never a
+    /// pattern, and a range. A range is cut at the end of its file; a range that begins behind the end fails. All
+    /// ranges arrive in one transfer, or in one after another if their names do not fit into one request.
+    ///
+    /// # Errors
+    /// If an option is invalid or the session is over.
+    pub async fn read_ranges(
+        &self,
+        ranges: Vec<(Vec<u8>, Range)>,
+        options: &TransferOptions,
+    ) -> Result<RangeReads, Error> {
+        let options = TransferOptions { sync: false, range: None, ..options.clone() };
+        let (session, rest) = (self.clone(), ranges.into());
+        let mut reads = RangeReads { session, options, rest, first: 0, running: None };
+        reads.request().await?;
+        Ok(reads)
+    }
+}
+
+impl RangeReads {
+    /// Returns the next range: its position in the request, and its content or the reason why the range cannot be
+    /// read. Returns `None` after the last range.
+    ///
+    /// # Errors
+    /// If the transfer fails; no range follows.
+    pub async fn next(&mut self) -> Result<Option<(usize, Result<Vec<u8>, Failure>)>, Error> {
+        while let Some(running) = &mut self.running {
+            if let Some((number, content)) = running.ranges.recv().await {
+                running.arrived += 1;
+                return Ok(Some((self.first + number, content)));
+            }
+            let Some(Running { transfer, requested, arrived, .. }) = self.running.take() else {
+                break;
+            };
+            transfer.finish().await?;
+            if arrived != requested {
+                let text = format_args!("it sent {arrived} of {requested} ranges");
+                return Err(Failure::violation(text).into());
+            }
+            self.first += requested;
+            self.request().await?;
+        }
+        Ok(None)
+    }
+
+    /// Requests as many of the remaining ranges as fit into one message.
+    async fn request(&mut self) -> Result<(), Error> {
+        let (mut bytes, mut count) = (OTHER_BYTES, 0);
+        for (path, _) in self.rest.iter().take(MAX_SOURCES) {
+            bytes += path.len() + RANGE_BYTES;
+            if bytes > MAX_OPEN && count > 0 {
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let (sources, ranges): (Vec<_>, Vec<_>) = self.rest.drain(..count).unzip();
+        let limits = ranges.iter().map(|range: &Range| range.length).collect();
+        let mut requested = RequestedEntries::new(&sources, false, false);
+        let request = control::Request::Get {
+            sources,
+            recursive: false,
+            rules: Vec::new(),
+            ranges,
+            archive: false,
+            links_out: self.options.links_out,
+            selected: false,
+            growing: self.options.growing,
+            literal: true,
+        };
+        let (range_sender, ranges) = mpsc::channel(WAITING_MAX);
+        let deliver = move |range| range_sender.blocking_send(range).is_ok();
+        let transfer = self.session.open(Direction::Receive, request, &self.options, |number| {
+            let receiver = RangeReceiver::of_ranges(limits, number, deliver);
+            let gate = move |entry: &mut _| requested.check(entry);
+            Ok(Work::Receive(Box::new(receiver.with_gate(gate))))
+        });
+        let transfer = transfer.await?;
+        self.running = Some(Running { ranges, transfer, requested: count, arrived: 0 });
+        Ok(())
+    }
+}
