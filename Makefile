@@ -9,7 +9,6 @@ PROGRAM := $(if $(filter command,$(firstword $(origin SABUL))),,build)
 TESTED := $(if $(PROGRAM),$(TARGET_DIR)/debug/sabul,$(SABUL))
 export QUINN_PEER := $(TARGET_DIR)/quinn-peer/release/quinn-peer
 QUINN_FLAGS := --manifest-path benches/quinn-peer/Cargo.toml
-OWN_FLAGS := --manifest-path examples/own-controller/Cargo.toml
 FUZZ_FLAGS := --manifest-path fuzz/guided/Cargo.toml
 INSTRUCTIONS_FLAGS := --manifest-path benches/instructions/Cargo.toml
 SETTING := CARGO="$(CARGO)" CARGOFLAGS="$(CARGOFLAGS)" CARGO_TARGET_DIR="$(TARGET_DIR)"
@@ -22,7 +21,7 @@ VERIFY ?= --no-verify
 MUTANTS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help needs build install dist publish-check demo test format lint unit own-controller interrupted synced replicated killed queued receipts joins doc test-lab lint-lab \
+.PHONY: help needs build install dist publish-check demo test format lint unit interrupted synced replicated killed queued receipts joins doc test-lab lint-lab \
 	unit-lab scripts-lab \
 	cuts carriers sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
 	fuzz-keep
@@ -49,12 +48,11 @@ publish-check: ## check that every crate can be published; VERIFY= also builds e
 demo: needs build ## send one file by TCP and by sabul over an emulated path, with and without loss; page in target/demo.html
 	$(SABUL) demo --page $(TARGET_DIR)/demo.html
 
-test: needs format lint unit own-controller interrupted synced replicated killed queued receipts doc ## check format, lints and documentation, run every test without root
+test: needs format lint unit interrupted synced replicated killed queued receipts doc ## check format, lints and documentation, run every test without root
 
 format:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt $(QUINN_FLAGS) --check
-	$(CARGO) fmt $(OWN_FLAGS) --check
 	$(CARGO) fmt $(FUZZ_FLAGS) --check
 	$(CARGO) fmt $(INSTRUCTIONS_FLAGS) --check
 
@@ -64,9 +62,6 @@ lint:
 
 unit:
 	$(CARGO) test $(CARGOFLAGS) --workspace --no-fail-fast $(FEATURES)
-
-own-controller:
-	$(SETTING) tests/own-controller.sh
 
 .PHONY: tested
 tested:

@@ -33,6 +33,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
         ]),
     ),
     ("sabul-c", Some(&["sabul"])),
+    ("own-controller", Some(&["sabul-cc", "sabul-program", "sabul-units"])),
     ("sabul-tun", Some(&["sabul-units", "sabul-wire"])),
     ("sabul-front", Some(&["sabul-units", "sabul"])),
     ("sabul-lab-cc", Some(&["sabul-units", "sabul-wire", "sabul-cc", "sabul-channel"])),
@@ -229,7 +230,7 @@ pub(crate) fn check_sockets(crates: &[Crate]) -> Vec<Finding> {
     findings
 }
 
-/// Every crate uses the workspace's lints.
+/// Every crate uses the workspace's lints. An example has its own, because users copy its folder.
 pub(crate) fn check_lints(crates: &[Crate]) -> Vec<Finding> {
     let takes_lints = |member: &&Crate| {
         let manifest = member.manifest_text.parse::<toml::Table>().ok();
@@ -238,7 +239,7 @@ pub(crate) fn check_lints(crates: &[Crate]) -> Vec<Finding> {
     };
     crates
         .iter()
-        .filter(|member| !takes_lints(member))
+        .filter(|member| !takes_lints(member) && !member.manifest.starts_with("examples/"))
         .map(|member| {
             let what = format!("{} does not take the workspace's lints", member.name);
             finding(member, "[lints", what, "write `[lints]` and `workspace = true`")
