@@ -5,6 +5,7 @@ mod source;
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,6 +44,10 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Runs the command and returns the exit code.
 pub(crate) async fn run(args: JoinArgs) -> Result<u8, CliError> {
     let start = Instant::now();
+    if args.json && args.output == Path::new("-") {
+        let text = "-o -: the result goes to stdout; leave out --json, or name a file";
+        return Err(CliError::usage(text));
+    }
     let interrupt = Interrupt::listen()?;
     let (is_json, is_quiet) = (args.json, args.quiet);
     let handle = Handle::current();
@@ -127,7 +132,7 @@ fn joined(
     totals: &Arc<Totals>,
     runtime: &Handle,
 ) -> Result<JoinJson, CliError> {
-    let mut part = Part::create(&args.output)?;
+    let mut output = Output::create(&args.output)?;
     let sources = source::open(args, stop, totals, runtime)?;
     let tables =
         sources.iter().map(|source| Table { name: source.name.clone(), schema: source.schema() });
@@ -140,14 +145,14 @@ fn joined(
     };
     let plan = Plan::new(&request).map_err(cli_error)?;
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
-    part.begin(&plan)?;
+    output.begin(&plan)?;
     let (feeds, inputs) = inputs(sources.len());
     let running = start(sources, feeds, &plan);
-    let join = Join::new(plan, memory, &part.directory).map_err(cli_error)?;
+    let join = Join::new(plan, memory, &output.directory).map_err(cli_error)?;
     let summary = sabul_join::run(join, &inputs, &mut |batch| {
         stop.check()?;
         totals.joined.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-        part.write(&batch)
+        output.write(&batch)
     });
     if summary.is_err() {
         stop.set();
@@ -166,7 +171,7 @@ fn joined(
         source.close(summary.is_ok())?;
     }
     let summary = summary.map_err(cli_error)?;
-    let bytes = part.finish()?;
+    let bytes = output.finish()?;
     Ok(JoinJson {
         tables,
         rows: summary.rows_out,
@@ -197,16 +202,21 @@ fn read(source: Source, feed: Feed, columns: &[String]) -> Source {
     source
 }
 
-/// Result file under another name until it is complete.
-struct Part {
-    path: PathBuf,
+/// The result: stdout, or a file.
+struct Output {
+    /// Directory of spilled rows.
     directory: PathBuf,
-    file: NamedTempFile,
+    /// The file and its name once complete; `None` for stdout.
+    file: Option<(NamedTempFile, PathBuf)>,
     writer: Option<Writer>,
 }
 
-impl Part {
+impl Output {
+    /// Prepares the result at this path, or in stdout for `-`.
     fn create(path: &Path) -> Result<Self, CliError> {
+        if path == Path::new("-") {
+            return Ok(Self { directory: std::env::temp_dir(), file: None, writer: None });
+        }
         if path.is_dir() {
             return Err(CliError::usage(format!(
                 "-o {}: is a directory; name a file",
@@ -231,13 +241,20 @@ impl Part {
             .tempfile_in(&directory);
         let file = file
             .map_err(|error| disk(&format!("create a file in {}", directory.display()), &error))?;
-        Ok(Self { path: path.to_owned(), directory, file, writer: None })
+        Ok(Self { directory, file: Some((file, path.to_owned())), writer: None })
     }
 
     fn begin(&mut self, plan: &Plan) -> Result<(), CliError> {
-        let file = self.file.as_file().try_clone();
+        let file = match &self.file {
+            Some((file, _)) => file.as_file().try_clone(),
+            None => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+        };
         let file = file.map_err(|error| disk("write the result", &error))?;
-        self.writer = Some(Writer::new(file, plan.schema()).map_err(cli_error)?);
+        let writer = match self.file {
+            Some(_) => Writer::parquet(file, plan.schema()),
+            None => Writer::stream(file, &plan.schema()),
+        };
+        self.writer = Some(writer.map_err(cli_error)?);
         Ok(())
     }
 
@@ -248,19 +265,16 @@ impl Part {
         }
     }
 
-    /// Gives the file its name, on the disk too; returns its size.
+    /// Completes the result; a file gets its name, on the disk too. Returns the size of the result.
     fn finish(mut self) -> Result<u64, CliError> {
-        if let Some(writer) = self.writer.take() {
-            writer.finish().map_err(cli_error)?;
-        }
-        let file = self.file.as_file();
-        let size = file.sync_all().and_then(|()| Ok(file.metadata()?.len()));
-        let size = size.map_err(|error| disk("write the result", &error))?;
-        let what = format!("rename the result to {}", self.path.display());
-        self.file.persist(&self.path).map_err(|error| disk(&what, &error.error))?;
+        let bytes = self.writer.take().map_or(Ok(0), Writer::finish).map_err(cli_error)?;
+        let Some((file, path)) = self.file else { return Ok(bytes) };
+        file.as_file().sync_all().map_err(|error| disk("write the result", &error))?;
+        let what = format!("rename the result to {}", path.display());
+        file.persist(&path).map_err(|error| disk(&what, &error.error))?;
         let synced = File::open(&self.directory).and_then(|directory| directory.sync_all());
         synced.map_err(|error| disk("write the directory of the result", &error))?;
-        Ok(size)
+        Ok(bytes)
     }
 }
 

@@ -27,6 +27,7 @@ from .errors import (
     UsageError,
     VerificationError,
 )
+from .join import Joined, join
 
 __all__ = [
     "AuthenticationError",
@@ -38,6 +39,7 @@ __all__ = [
     "Failure",
     "InterruptError",
     "Interval",
+    "Joined",
     "Measurement",
     "NotFoundError",
     "Options",
@@ -54,5 +56,6 @@ __all__ = [
     "copy",
     "errors",
     "escape",
+    "join",
     "perf",
 ]

@@ -3,6 +3,8 @@ import builtins
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, final, overload
 
+from .errors import Error
+
 __all__ = ["Session", "Transfer", "Upload", "__version__", "connect", "escape", "simulate", "split"]
 
 __version__: str

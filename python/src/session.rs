@@ -179,7 +179,8 @@ impl Session {
     ) -> PyResult<Bound<'py, PyAny>> {
         let session = self.session()?;
         let ranges = ranges.into_iter();
-        let ranges = ranges.map(|(path, offset, length)| (path, Range { offset, length })).collect();
+        let ranges =
+            ranges.map(|(path, offset, length)| (path, Range { offset, length })).collect();
         let options = options.transfer_options()?;
         run(py, waits, async move { read_ranges(&session, ranges, &options).await })
     }

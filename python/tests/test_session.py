@@ -160,3 +160,25 @@ def test_perf_measures_both_directions(server: Server) -> None:
     assert sent.role == "sender" and sent.report.bytes == 2_000_000
     assert received.role == "receiver" and received.report.bytes > 0
     assert received.intervals and received.intervals[-1].t_s > 0
+
+
+def test_many_ranges_come_in_one_request(session: sabul.Session, folder: Path) -> None:
+    contents = [made(folder / f"f{number}", 50_000, number) for number in range(5)]
+    wanted = [(at * 3 % 5, at * 97 % 50_000, at % 700) for at in range(600)]
+    ranges = [(f"{folder.name}/f{number}", offset, length) for number, offset, length in wanted]
+    found = session.read_ranges(ranges)
+    assert found == [contents[number][offset : offset + length] for number, offset, length in wanted]
+    assert session.read_ranges([]) == []
+
+
+def test_the_error_of_a_range_takes_its_place(session: sabul.Session, folder: Path) -> None:
+    content = made(folder / "[a]*", 100)
+    name = f"{folder.name}/[a]*"
+    found = session.read_ranges([(name, 90, None), (f"{folder.name}/none", 0, 1), (name, 101, 5), (folder.name, 0, 1)])
+    assert found[0] == content[90:]
+    assert isinstance(found[1], sabul.NotFoundError)
+    assert isinstance(found[2], sabul.FailedError) and "byte 101 was requested" in str(found[2])
+    assert isinstance(found[3], sabul.FailedError) and "directory" in str(found[3])
+    with pytest.raises(sabul.UsageError, match="closed"):
+        session.close()
+        session.read_ranges([(name, 0, 1)])

@@ -36,11 +36,13 @@ pub(crate) struct JoinArgs {
     pub(crate) select: Option<Vec<String>>,
     /// Memory for rows that wait for a match, such as 4G.
     ///
-    /// More rows are written to a private directory beside the result.
+    /// More rows are written to a private directory beside the result, or in TMPDIR with -o -.
     #[arg(id = "row_memory", long = "memory", value_name = "BYTES", value_parser = parse_bytes,
           default_value = "1G")]
     pub(crate) memory: u64,
-    /// The result, a Parquet file; it has this name once complete.
+    /// The result, a Parquet file; - writes an Arrow IPC stream to stdout.
+    ///
+    /// The file has its name once complete. With -, each batch is written when its rows are joined.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
     /// Reconnect after a lost connection for up to this time, such as 2d.

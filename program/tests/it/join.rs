@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 use rustix::process::Signal;
 
@@ -193,4 +194,28 @@ fn a_wrong_request_or_source_is_refused_and_leaves_no_file() {
         assert!(stderr(&output).contains(text), "{}", stderr(&output));
         assert!(!bench.path("out.parquet").exists());
     }
+}
+
+#[test]
+fn a_result_in_stdout_is_an_arrow_stream() {
+    let bench = Bench::new();
+    people(&bench, 0, 5000);
+    people_of_orders(&bench);
+    let url = bench.url("people.csv");
+    let words = ["join", "orders.csv", &url, "--on", "id", "-o", "-"];
+    let output = run(bench.sabul().args(words));
+    expect_code(&output, 0);
+    let reader = StreamReader::try_new(&output.stdout[..], None).unwrap();
+    let rows: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
+    assert_eq!(rows, 715);
+    assert!(stderr(&output).contains("715 rows from"), "{}", stderr(&output));
+    let output = run(bench.sabul().args(words).arg("--json"));
+    expect_code(&output, 2);
+    assert!(stderr(&output).contains("leave out --json"), "{}", stderr(&output));
+}
+
+/// Writes orders of every seventh person.
+fn people_of_orders(bench: &Bench) {
+    let rows = (0..1000).map(|row| format!("{},{row}\n", row * 7)).collect::<String>();
+    fs::write(bench.path("orders.csv"), format!("id,order\n{rows}")).unwrap();
 }

@@ -1,9 +1,11 @@
-//! Encoder of the result, a Parquet file.
+//! Encoders of the result: a Parquet file, or an Arrow IPC stream.
 
 use std::fmt;
 use std::fs::File;
+use std::io::{self, Write};
 
 use arrow_array::RecordBatch;
+use arrow_ipc::writer::StreamWriter;
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -11,8 +13,31 @@ use parquet::file::properties::WriterProperties;
 
 use crate::error::JoinError;
 
-/// Writer of a Parquet file, compressed with Snappy.
-pub struct Writer(ArrowWriter<File>);
+/// Writer of the result.
+pub struct Writer(Kind);
+
+enum Kind {
+    Parquet(Box<ArrowWriter<Counted>>),
+    Stream(Box<StreamWriter<Counted>>),
+}
+
+/// Counts the written bytes.
+struct Counted {
+    file: File,
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,29 +46,47 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Creates a writer to an empty file.
+    /// Creates a writer of a Parquet file, compressed with Snappy.
     ///
     /// # Errors
     /// If Parquet has no type for a column.
-    pub fn new(file: File, schema: SchemaRef) -> Result<Self, JoinError> {
+    pub fn parquet(file: File, schema: SchemaRef) -> Result<Self, JoinError> {
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-        Ok(Self(ArrowWriter::try_new(file, schema, Some(properties))?))
+        let file = Counted { file, bytes: 0 };
+        let writer = ArrowWriter::try_new(file, schema, Some(properties))?;
+        Ok(Self(Kind::Parquet(Box::new(writer))))
+    }
+
+    /// Creates a writer of an Arrow IPC stream without compression. Each batch is written at once.
+    ///
+    /// # Errors
+    /// If the schema cannot be written.
+    pub fn stream(file: File, schema: &SchemaRef) -> Result<Self, JoinError> {
+        let file = Counted { file, bytes: 0 };
+        Ok(Self(Kind::Stream(Box::new(StreamWriter::try_new(file, schema)?))))
     }
 
     /// Adds a batch.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the result cannot be written.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), JoinError> {
-        Ok(self.0.write(batch)?)
+        match &mut self.0 {
+            Kind::Parquet(writer) => Ok(writer.write(batch)?),
+            Kind::Stream(writer) => Ok(writer.write(batch)?),
+        }
     }
 
-    /// Writes the footer. Without a footer the file is not readable.
+    /// Writes the footer, without which the result is not complete. Returns the bytes of the result.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub fn finish(self) -> Result<(), JoinError> {
-        self.0.close()?;
-        Ok(())
+    /// If the result cannot be written.
+    pub fn finish(self) -> Result<u64, JoinError> {
+        let counted = match self.0 {
+            Kind::Parquet(writer) => writer.into_inner()?,
+            // Also writes the end mark.
+            Kind::Stream(writer) => writer.into_inner()?,
+        };
+        Ok(counted.bytes)
     }
 }
