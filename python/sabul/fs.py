@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections.abc import Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -23,6 +25,7 @@ from fsspec.spec import AbstractBufferedFile
 from fsspec.utils import stringify_path
 
 from . import _sabul, aio
+from ._parquet import Footer, ParquetCache
 from ._types import Entry, Options, Progress, Report, checked
 from .errors import Error, ExistsError, FailedError, NotFoundError, UnreachableError, UsageError
 
@@ -33,6 +36,10 @@ _SCHEME = "sabul://"
 _BLOCK_BYTES = 5 * 2**20
 # Bytes between two ranges that become one: the server opens the file again for each range.
 _GAP_BYTES = 2**12
+# Time in which reads are collected for one request: much shorter than a round trip of a long path.
+_MOMENT_S = 0.001
+# Most bytes of a range that shares a request: other ranges arrive behind it.
+_SHARED_BYTES = 2**22
 # Most bytes of ranges that become one.
 _MERGED_BYTES = 2**24
 
@@ -80,6 +87,11 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         self._writers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._opened: aio.Session | None = None
         self._opening: asyncio.Lock | None = None
+        # Footers of Parquet files, by path, size and time.
+        self._footers: dict[object, Footer] = {}
+        # Ranges for the next request, and the tasks that read.
+        self._soon: list[tuple[tuple[str, int, int | None], asyncio.Future[bytes | Error]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -213,27 +225,42 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             size = (await self._info(path))["size"]
             start = max(size + start, 0) if start < 0 else start
             end = size + end if end is not None and end < 0 else end
-        length = None if end is None else end - start
-        if length is not None and length <= 0:
-            await self._info(path)
-            return b""
-        exact = os.fsdecode(_sabul.escape(os.fsencode(path)))
-        for is_last in (False, True):
-            session = await self._session()
-            try:
-                return await session.read(exact, start, length)
-            except UnreachableError:
-                self._lost(session)
-                if is_last:
-                    raise
-            except NotFoundError:
+        found = await self._read_soon(path, start, None if end is None else max(end - start, 0))
+        if isinstance(found, Error):
+            raise found
+        return found
+
+    async def _read_soon(self, path: str, start: int, length: int | None) -> bytes | Error:
+        """Reads a range; ranges that are requested at about the same time share a request."""
+        if length is not None and length > _SHARED_BYTES:
+            return (await self._read_ranges([(path, start, length)]))[0]
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[bytes | Error] = loop.create_future()
+        self._soon.append(((path, start, length), result))
+        if len(self._soon) == 1:
+            task = loop.create_task(self._read_now())
+            # The loop keeps only weak references to tasks.
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await result
+
+    async def _read_now(self) -> None:
+        """Reads all ranges that are requested within a moment."""
+        await asyncio.sleep(_MOMENT_S)
+        soon, self._soon = self._soon, []
+        try:
+            found = await self._read_ranges([wanted for wanted, _ in soon])
+        except BaseException as error:
+            for _, result in soon:
+                if not result.done():
+                    result.set_exception(error)
+            if not isinstance(error, Exception):
                 raise
-            except FailedError:
-                if start == 0 or (await self._info(path))["size"] >= start:
-                    raise
-                # As for local files, nothing is behind the end.
-                return b""
-        return b""
+            return
+        for (_, result), content in zip(soon, found, strict=True):
+            # A cancelled reader needs no content.
+            if not result.done():
+                result.set_result(content)
 
     async def _cat_ranges(
         self,
@@ -269,9 +296,9 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
                     results[at] = content if length is None else content[begin : begin + length]
         return results
 
-    async def _read_ranges(self, ranges: list[tuple[str, int, int | None]]) -> list[Any]:
+    async def _read_ranges(self, ranges: list[tuple[str, int, int | None]]) -> list[bytes | Error]:
         """Reads ranges in one request; a lost session is replaced once. Nothing is behind the end of a file."""
-        found: list[Any] = []
+        found: list[bytes | Error] = []
         for is_last in (False, True):
             session = await self._session()
             try:
@@ -470,10 +497,27 @@ class SabulFile(AbstractBufferedFile):  # type: ignore[misc]
         self._upload: _sabul.Upload | None = None
         self._transfer: _sabul.Transfer | None = None
         super().__init__(fs, path, mode, *args, **kwargs)
+        if mode == "rb" and self.path.endswith((".parquet", ".pq")):
+            version = (self.path, self.size, self.details.get("mtime"))
+            self.cache = ParquetCache(
+                self.blocksize, self._fetch_range, self.size, self._read_parts, fs._footers, version
+            )
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         found: bytes = self.fs.cat_file(self.path, start=start, end=end)
         return found
+
+    def _read_parts(self, ranges: Sequence[tuple[int, int]]) -> Future[list[bytes]]:
+        """Starts to read ranges, in one request."""
+
+        async def read() -> list[bytes]:
+            found = await self.fs._read_ranges([(self.path, start, end - start) for start, end in ranges])
+            for content in found:
+                if isinstance(content, Error):
+                    raise content
+            return [content for content in found if isinstance(content, bytes)]
+
+        return asyncio.run_coroutine_threadsafe(read(), self.fs.loop)
 
     def _initiate_upload(self) -> None:
         session: aio.Session = sync(self.fs.loop, self.fs._session)

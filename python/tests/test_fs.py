@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -10,8 +11,10 @@ from typing import Any
 
 import fsspec
 import fsspec.tests.abstract as abstract
+import pandas
 import pytest
 from conftest import Server, program
+from fsspec.asyn import sync
 from fsspec.callbacks import Callback
 
 import sabul
@@ -117,6 +120,34 @@ def test_ranges_of_several_files_come_together(fs: SabulFileSystem, folder: Path
         (70_000, None),
     ]:
         assert fs.cat_file(first, start, end) == contents[first][start:end], (start, end)
+
+
+def test_reads_at_about_the_same_time_share_a_request(
+    fs: SabulFileSystem, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = {f"{folder.name}/{number}": random.Random(number).randbytes(10_000 + number) for number in range(50)}
+    fs.pipe(contents)
+    requests: list[int] = []
+    read_ranges = SabulFileSystem._read_ranges
+
+    async def counted(self: SabulFileSystem, ranges: list[Any]) -> list[Any]:
+        requests.append(len(ranges))
+        return await read_ranges(self, ranges)
+
+    monkeypatch.setattr(SabulFileSystem, "_read_ranges", counted)
+
+    async def act() -> list[bytes]:
+        reads = [fs._cat_file(path) for path in contents]
+        cancelled = asyncio.ensure_future(fs._cat_file(next(iter(contents))))
+        found = asyncio.gather(*reads)
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        return await found
+
+    assert sync(fs.loop, act) == list(contents.values())
+    assert requests == [51]
+    with pytest.raises(FileNotFoundError):
+        fs.cat_file(f"{folder.name}/none")
 
 
 def test_near_ranges_come_in_one_transfer() -> None:
@@ -306,3 +337,42 @@ def test_other_readers_use_the_file_system(
     array = zarr.create_array(store, shape=(200, 200), chunks=(100, 100), dtype="f4", overwrite=True)
     array[:] = 1.5
     assert zarr.open_array(store)[:].sum() == 60_000
+
+
+def test_columns_of_a_parquet_file_come_ahead_in_few_requests(
+    fs: SabulFileSystem, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(8)
+    columns = {f"c{at}": [draw.random() for _ in range(20_000)] for at in range(12)}
+    table = pandas.DataFrame(columns)
+    table.to_parquet(folder / "a.parquet", row_group_size=500, compression=None)
+    requests: list[int] = []
+    read_ranges = SabulFileSystem._read_ranges
+
+    async def counted(self: SabulFileSystem, ranges: list[Any]) -> list[Any]:
+        requests.append(len(ranges))
+        return await read_ranges(self, ranges)
+
+    monkeypatch.setattr(SabulFileSystem, "_read_ranges", counted)
+    found = pandas.read_parquet(f"{folder.name}/a.parquet", columns=["c2", "c7"], filesystem=fs)
+    assert found.equals(table[["c2", "c7"]])
+    # The footer and 80 chunks.
+    assert len(requests) <= 20, requests
+    assert pandas.read_parquet(f"{folder.name}/a.parquet", filesystem=fs).equals(table)
+    content = (folder / "a.parquet").read_bytes()
+    with fs.open(f"{folder.name}/a.parquet") as file:
+        for _ in range(200):
+            start = draw.randrange(len(content))
+            length = draw.randrange(30_000)
+            file.seek(start)
+            assert file.read(length) == content[start : start + length]
+
+
+def test_files_that_only_have_the_name_of_parquet_are_read(fs: SabulFileSystem, folder: Path) -> None:
+    contents = [b"", b"PAR1", b"x" * 100_000, b"x" * 100 + (50).to_bytes(4, "little") + b"PAR1"]
+    for content in contents:
+        (folder / "a.parquet").write_bytes(content)
+        with fs.open(f"{folder.name}/a.parquet") as file:
+            assert file.read() == content
+            file.seek(1)
+            assert file.read(20) == content[1:21]
