@@ -10,7 +10,7 @@ use sabul::internal::Chmod;
 use sabul_units::Rate;
 
 use super::channel::ChannelArgs;
-use super::foreign::ForeignArgs;
+use super::foreign::{FamiliarArgs, ForeignArgs};
 use super::queue::QueuedArgs;
 use super::receipt::ReceiptArgs;
 use super::rules::RulesArgs;
@@ -197,9 +197,8 @@ pub(crate) struct CopyArgs {
     /// Print details of connection and path; -vv prints the debug log.
     #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// Accepted for users of rsync; progress and partial files are always on.
-    #[arg(short = 'P', long, alias = "partial", action = ArgAction::Count, hide = true)]
-    pub(crate) progress: u8,
+    #[command(flatten)]
+    pub(crate) familiar: FamiliarArgs,
     /// Last, for its heading.
     #[command(flatten)]
     pub(crate) ssh: SshArgs,
@@ -286,7 +285,20 @@ pub(in crate::args) fn parse_retry_time(text: &str) -> Result<Duration, String> 
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn usual_flags_of_rsync_are_accepted_where_they_hold() {
+        let parsed = |command, flags| Cli::try_parse_from(["sabul", command, flags, "a", "b:"]);
+        for command in ["cp", "sync"] {
+            assert!(parsed(command, "-aHAX").is_ok() && parsed(command, "-rtP").is_ok());
+            // Without -a nothing of this is kept.
+            assert!(parsed(command, "-rH").is_err() && parsed(command, "-X").is_err());
+        }
+    }
 
     #[test]
     fn a_time_to_reconnect_is_parsed_with_its_unit() {

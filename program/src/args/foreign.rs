@@ -1,6 +1,26 @@
-//! Flags of other programs, refused with a reason.
+//! Flags of other programs: accepted without effect, or refused with a reason.
 
-use clap::Args;
+use clap::{ArgAction, Args};
+
+/// Flags of rsync that state what `sabul` does in any case, or with -a.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct FamiliarArgs {
+    /// Accepted: progress and partial files are always on.
+    #[arg(short = 'P', long, alias = "partial", action = ArgAction::Count, hide = true)]
+    progress: u8,
+    /// Accepted: modification times are always kept.
+    #[arg(short = 't', long, hide = true)]
+    times: bool,
+    /// Accepted with -a, which keeps hard links.
+    #[arg(short = 'H', long, requires = "archive", hide = true)]
+    hard_links: bool,
+    /// Accepted with -a, which keeps access control lists.
+    #[arg(short = 'A', long, requires = "archive", hide = true)]
+    acls: bool,
+    /// Accepted with -a, which keeps extended attributes.
+    #[arg(short = 'X', long, requires = "archive", hide = true)]
+    xattrs: bool,
+}
 
 /// Flags of rsync and scp that `sabul cp` does not have.
 #[derive(Clone, Copy, Debug, Args)]
