@@ -11,6 +11,7 @@
 //! Invariants:  the reader of the pipe never waits for an application or for the writer of the pipe.
 //! Not here:    encryption and authentication; TLS runs on each stream.
 
+mod inbox;
 mod stream;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
+use inbox::{Inbox, Received};
 pub(crate) use stream::Stream;
 
 /// Bytes of a header.
@@ -87,8 +89,8 @@ struct Streams {
 /// Stream as the reader of the pipe needs it.
 #[derive(Debug)]
 struct Entry {
-    /// Received bytes on the way to the application; `None` after the end of this direction.
-    inbox: Option<mpsc::UnboundedSender<Vec<u8>>>,
+    /// Received bytes on the way to the application.
+    inbox: Inbox,
     /// Further bytes that the peer may send.
     expected: usize,
     /// Total of the bytes that this end may send.
@@ -210,7 +212,7 @@ impl Relay {
     }
 
     /// Ends all streams; the first reason counts.
-    fn end(&self, why: &str) {
+    pub(crate) fn end(&self, why: &str) {
         self.0.over.send_if_modified(|reason| {
             let is_first = reason.is_none();
             reason.get_or_insert_with(|| why.to_owned());
@@ -222,7 +224,7 @@ impl Relay {
     /// Adds a stream and starts its tasks.
     fn add(&self, number: u32) -> io::Result<Stream> {
         let (permitted, permission) = watch::channel(WINDOW_MIN as u64);
-        let (inbox, received) = mpsc::unbounded_channel();
+        let (inbox, received) = inbox::inbox();
         {
             let mut streams = self.lock();
             if let Some(why) = self.reason() {
@@ -231,7 +233,7 @@ impl Relay {
             if streams.open.len() >= STREAMS_MAX || streams.open.contains_key(&number) {
                 return Err(io::Error::other("too many streams through one connection"));
             }
-            let entry = Entry { inbox: Some(inbox), expected: WINDOW_MIN, permitted };
+            let entry = Entry { inbox, expected: WINDOW_MIN, permitted };
             streams.open.insert(number, entry);
         }
         let (near, far) = tokio::io::duplex(PIECE);
@@ -280,11 +282,11 @@ impl Relay {
         &self,
         number: u32,
         mut to: impl AsyncWrite + Unpin,
-        mut received: mpsc::UnboundedReceiver<Vec<u8>>,
+        received: Received,
     ) -> io::Result<()> {
         let (mut window, mut in_window, mut since) = (WINDOW_MIN, 0, Instant::now());
         let (mut used, mut is_read) = (0, true);
-        while let Some(bytes) = received.recv().await {
+        while let Some(bytes) = received.next().await {
             // Bytes that the application does not read are dropped: the peer sees the end of the other direction.
             is_read = is_read && to.write_all(&bytes).await.is_ok();
             used += bytes.len();
@@ -328,11 +330,11 @@ impl Relay {
                 DATA if (1..=PIECE).contains(&amount) => {
                     let mut bytes = vec![0; amount];
                     from.read_exact(&mut bytes).await.map_err(|_| closed())?;
-                    self.deliver(number, bytes)?;
+                    self.deliver(number, &bytes)?;
                 }
                 END => {
-                    if let Some(entry) = self.lock().open.get_mut(&number) {
-                        entry.inbox = None;
+                    if let Some(entry) = self.lock().open.get(&number) {
+                        entry.inbox.end();
                     }
                 }
                 CREDIT => {
@@ -345,15 +347,12 @@ impl Relay {
         }
     }
 
-    fn deliver(&self, number: u32, bytes: Vec<u8>) -> io::Result<()> {
+    fn deliver(&self, number: u32, bytes: &[u8]) -> io::Result<()> {
         let mut streams = self.lock();
         // Bytes of a stream that has ended here are dropped.
         let Some(entry) = streams.open.get_mut(&number) else { return Ok(()) };
         entry.expected = entry.expected.checked_sub(bytes.len()).ok_or_else(invalid)?;
-        if let Some(inbox) = &entry.inbox {
-            // The task of the stream may have ended.
-            let _ = inbox.send(bytes);
-        }
+        entry.inbox.push(bytes);
         Ok(())
     }
 }
