@@ -115,6 +115,41 @@ fn refused(text: &str) -> Failure {
     Failure::new(FailureCode::Refused, text)
 }
 
+impl Registrations {
+    /// Whether a server of this user may register the name.
+    fn check(&self, name: &[u8; 16], user: &str) -> Result<(), Failure> {
+        if let Some(present) = self.by_name.get(name) {
+            return match present.user == user {
+                true => Ok(()),
+                false => Err(refused("the name is registered by another key or ticket")),
+            };
+        }
+        let of_user = self.by_name.values().filter(|it| it.user == user).count();
+        if of_user >= PER_USER_MAX {
+            let text = format!(
+                "this key or ticket has {PER_USER_MAX} registered servers, which is the limit; use another one"
+            );
+            return Err(refused(&text));
+        }
+        if self.by_name.len() >= REGISTRATIONS_MAX {
+            return Err(refused("the introducer has no room for another server; try again later"));
+        }
+        Ok(())
+    }
+
+    /// Registers a server and returns its number. An earlier registration of the name by the same user ends.
+    fn insert(&mut self, name: [u8; 16], user: String, relay: Relay) -> Result<u64, Failure> {
+        self.check(&name, &user)?;
+        self.last += 1;
+        let (number, full_at) = (self.last, Instant::now());
+        let registration = Registration { number, user, relay, calls: 0, full_at };
+        if let Some(earlier) = self.by_name.insert(name, registration) {
+            earlier.relay.end("the server registered again");
+        }
+        Ok(number)
+    }
+}
+
 impl Introducer {
     pub(crate) fn new(config: IntroducerConfig) -> Self {
         Self {
@@ -147,28 +182,6 @@ impl Introducer {
         Ok(self.reflector.permit(secrets))
     }
 
-    /// Whether a server of this user may register the name.
-    fn check(&self, name: &[u8; 16], user: &str) -> Result<(), Failure> {
-        let registrations = self.lock();
-        if let Some(present) = registrations.by_name.get(name) {
-            return match present.user == user {
-                true => Ok(()),
-                false => Err(refused("the name is registered by another key or ticket")),
-            };
-        }
-        let of_user = registrations.by_name.values().filter(|it| it.user == user).count();
-        if of_user >= PER_USER_MAX {
-            let text = format!(
-                "this key or ticket has {PER_USER_MAX} registered servers, which is the limit; use another one"
-            );
-            return Err(refused(&text));
-        }
-        if registrations.by_name.len() >= REGISTRATIONS_MAX {
-            return Err(refused("the introducer has no room for another server; try again later"));
-        }
-        Ok(())
-    }
-
     /// Registers a server until its connection ends. A later registration of the same name by the same user replaces
     /// this one.
     ///
@@ -180,7 +193,8 @@ impl Introducer {
         name: [u8; 16],
         user: String,
     ) -> Result<(), (Connection, Failure)> {
-        let permission = match self.check(&name, &user).and_then(|()| self.permit(&connection)) {
+        let checked = self.lock().check(&name, &user);
+        let permission = match checked.and_then(|()| self.permit(&connection)) {
             Ok(permission) => permission,
             Err(failure) => return Err((connection, failure)),
         };
@@ -194,15 +208,10 @@ impl Introducer {
         };
         // The server opens no streams.
         let (relay, _tasks) = Relay::with(settings, connection.clone(), connection, None);
-        let number = {
-            let mut registrations = self.lock();
-            registrations.last += 1;
-            let number = registrations.last;
-            let full_at = Instant::now();
-            let registration =
-                Registration { number, user, relay: relay.clone(), calls: 0, full_at };
-            registrations.by_name.insert(name, registration);
-            number
+        let inserted = self.lock().insert(name, user, relay.clone());
+        let Ok(number) = inserted else {
+            // Another server registered in the meantime. The next attempt returns the reason.
+            return Ok(());
         };
         let _registered = Registered(self, name, number);
         self.registered.notify_waiters();

@@ -18,6 +18,7 @@ use sabul::{
 use sabul_wire::control::{CONTROL_VERSION, Message, UdpAddress};
 use tempfile::TempDir;
 use tokio::net::{TcpStream, UdpSocket};
+use tokio_rustls::client::TlsStream;
 
 use crate::hostile::{receive, say};
 
@@ -239,6 +240,36 @@ fn a_caller_of_an_unknown_name_gets_a_reason_within_five_seconds() {
         // A server that introduces nobody.
         let plain = Listener::bind(local()).await.unwrap();
         expect_refusal(exchange(&plain, &call).await, "introduces nobody");
+    });
+}
+
+/// Registers this name by the ticket of the introducer, and returns the connection.
+async fn register(introducer: &Listener, name: [u8; 16]) -> TlsStream<TcpStream> {
+    let tcp = TcpStream::connect(introducer.local_addr()).await.unwrap();
+    let mut stream = tls::connect(tcp, introducer.ticket().fingerprint()).await.unwrap();
+    let exporter = tls::proof_exporter(&**stream.get_ref().1).unwrap();
+    let proof = sabul::internal::ticket::proof(introducer.ticket().secret(), &exporter);
+    let (suites, software) = (vec![1], "test".to_owned());
+    let hello = Message::Hello { version: CONTROL_VERSION, proof, suites, software };
+    let register = Message::Register { version: CONTROL_VERSION, name };
+    assert!(say(&mut stream, &register).await && say(&mut stream, &hello).await);
+    assert_eq!(receive(&mut stream).await, Some(Message::Registered));
+    stream
+}
+
+#[test]
+fn a_server_that_registers_again_ends_its_earlier_connection() {
+    run(async {
+        let introducer = introducer(false).await;
+        let mut first = register(&introducer, [7; 16]).await;
+        let mut other = register(&introducer, [8; 16]).await;
+        let mut again = register(&introducer, [7; 16]).await;
+        assert_eq!(receive(&mut first).await, None, "the first connection is closed");
+        // The other ones stay.
+        for stream in [&mut other, &mut again] {
+            let wait = tokio::time::timeout(Duration::from_millis(200), receive(stream));
+            assert!(wait.await.is_err(), "the connection is open");
+        }
     });
 }
 
