@@ -55,9 +55,9 @@ impl Deltas {
             return None;
         }
         let (source_place, old_place) = (self.sides.source(path)?, self.sides.destination(path));
-        let (here, there) = match self.sides.new {
-            NewFile::Here => (source_place, old_place),
-            NewFile::AtPeer => (old_place, source_place),
+        let (here, there, peer_bytes) = match self.sides.new {
+            NewFile::Here => (source_place, old_place, old.size),
+            NewFile::AtPeer => (old_place, source_place, source.size),
         };
         if !self.pays(source.size, source.size) {
             self.whole += 1;
@@ -65,9 +65,9 @@ impl Deltas {
         }
         let file = Chunked::open(None, here).ok()?;
         let begin = Instant::now();
-        let mut best = self.compare(&file, &there, Chunking::Fixed)?;
+        let mut best = self.compare(&file, &there, peer_bytes, Chunking::Fixed)?;
         if best.kept_bytes() < share(source.size, IN_PLACE_MIN) && source.size != old.size {
-            let moved = self.compare(&file, &there, Chunking::Content)?;
+            let moved = self.compare(&file, &there, peer_bytes, Chunking::Content)?;
             if moved.kept_bytes() > best.kept_bytes() {
                 best = moved;
             }
@@ -95,9 +95,16 @@ impl Deltas {
     }
 
     /// Compares a file with the file of the other machine; `None` if that is not possible.
-    fn compare(&mut self, file: &Chunked, there: &[u8], chunking: Chunking) -> Option<Matches> {
-        let result = self.sides.session.chunks(there.to_vec(), chunking).and_then(|mut chunks| {
-            file.compare(chunking, self.sides.new, || self.sides.runtime.block_on(chunks.next()))
+    fn compare(
+        &mut self,
+        file: &Chunked,
+        there: &[u8],
+        peer_bytes: u64,
+        chunking: Chunking,
+    ) -> Option<Matches> {
+        let Sides { session, runtime, new, .. } = &self.sides;
+        let result = session.chunks(there.to_vec(), chunking).and_then(|mut chunks| {
+            file.compare(chunking, *new, peer_bytes, || runtime.block_on(chunks.next()))
         });
         if let Err(Error::Failed(failure)) = &result {
             self.is_refused |= failure.code == FailureCode::Refused;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use fastcdc::v2020::StreamCDC;
 use sabul_wire::control::{
-    Chunk, Chunking, ChunksEnd, Delta, Entry, EntryKind, Extent, Failure, Kept, MAX_DELTA_EXTENTS,
-    MAX_MOVED, Moved,
+    Chunk, Chunking, ChunksEnd, Delta, Entry, EntryKind, Extent, Failure, FailureCode, Kept,
+    MAX_DELTA_EXTENTS, MAX_MOVED, Moved,
 };
 
 use super::entry_error::read_failure;
@@ -157,16 +157,30 @@ impl Chunked {
         Ok(())
     }
 
-    /// Compares the file with the peer's chunks. `next` returns the chunks and then the end of the peer's file.
+    /// Compares the file with the peer's chunks. `next` returns the chunks and then the end of the peer's file, which
+    /// has `peer_bytes`.
     ///
     /// # Errors
-    /// Those of `next`, and if the file cannot be read.
+    /// Those of `next`, if the chunks are more than the peer's file, and if the file cannot be read.
     pub fn compare<E: From<Failure>>(
         &self,
         chunking: Chunking,
         new: NewFile,
-        next: impl FnMut() -> Result<Result<Chunk, ChunksEnd>, E>,
+        peer_bytes: u64,
+        mut next: impl FnMut() -> Result<Result<Chunk, ChunksEnd>, E>,
     ) -> Result<Matches, E> {
+        let mut left = peer_bytes;
+        // A peer could send chunks without end.
+        let next = || {
+            let next = next()?;
+            if let Ok(Chunk { bytes, .. }) = next {
+                left = left.checked_sub(bytes.max(1).into()).ok_or_else(|| {
+                    let text = "the file of the other end grew since it was listed";
+                    Failure::new(FailureCode::Changed, text)
+                })?;
+            }
+            Ok(next)
+        };
         match chunking {
             Chunking::Fixed => self.compare_in_place(new, next),
             Chunking::Content => self.compare_moved(new, next),
@@ -414,12 +428,34 @@ mod tests {
         };
         let of = |here: &Chunked, there: &Chunked, side| {
             let mut chunks = list(there);
-            let matches = here.compare(chunking, side, || chunks.next().unwrap()).unwrap();
+            let bytes = there.end().size;
+            let matches = here.compare(chunking, side, bytes, || chunks.next().unwrap()).unwrap();
             here.delta(side, matches).unwrap()
         };
         let up = of(&new, &old, NewFile::Here);
         assert_eq!(of(&old, &new, NewFile::AtPeer), up);
         up
+    }
+
+    #[test]
+    fn chunks_without_end_are_refused() {
+        let file = open(&content(1, 100_000));
+        for bytes in [0, 1, 1 << 16] {
+            for (chunking, side) in [
+                (Chunking::Fixed, NewFile::Here),
+                (Chunking::Content, NewFile::Here),
+                (Chunking::Content, NewFile::AtPeer),
+            ] {
+                let mut sent = 0_u32;
+                let endless = || {
+                    sent += 1;
+                    let hash = *blake3::hash(&sent.to_le_bytes()).as_bytes().first_chunk().unwrap();
+                    Ok::<_, Failure>(Ok(Chunk { bytes, hash }))
+                };
+                let refused = file.compare(chunking, side, 10_000, endless).err();
+                assert_eq!(refused.map(|failure| failure.code), Some(FailureCode::Changed));
+            }
+        }
     }
 
     fn sent(delta: &Delta) -> u64 {

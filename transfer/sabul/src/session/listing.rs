@@ -22,7 +22,9 @@ use crate::lock::lock;
 use crate::machine::thread;
 use crate::transfer::Context;
 use sabul_files::disk::Disk;
-use sabul_files::{Chunked, DirectoryListing, ListingStep, NameChange, rename, set_metadata};
+use sabul_files::{
+    Chunked, DirectoryListing, ListingStep, MAX_KEPT_FAILURES, NameChange, rename, set_metadata,
+};
 
 /// Most entries queued for the application.
 const WAITING_MAX: usize = 4096;
@@ -53,7 +55,7 @@ impl Listing {
 pub struct Changed {
     /// Number of removed names, or of created directories.
     pub names: u64,
-    /// Failed paths, by position in the request, with their causes.
+    /// The first failed paths, by position in the request, with their causes.
     pub failures: Vec<(usize, Failure)>,
 }
 
@@ -157,7 +159,10 @@ impl Session {
             match next_event(&mut mailbox).await? {
                 Message::EntryFailed { index, failure, .. } => {
                     let at = usize::try_from(index).unwrap_or(usize::MAX);
-                    changed.failures.push((at, failure));
+                    // A peer could send failures without end.
+                    if changed.failures.len() < MAX_KEPT_FAILURES {
+                        changed.failures.push((at, failure));
+                    }
                 }
                 Message::Done(Done { entries, .. }) => {
                     changed.names = entries;
