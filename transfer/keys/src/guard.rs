@@ -3,7 +3,7 @@
 //! Source: sshd's `StrictModes`, for the file and its folder.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use rustix::process::geteuid;
+
+/// Flag for opening a file without waiting for the other end of a FIFO.
+const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
 /// Permissions that other users must not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +103,8 @@ impl std::error::Error for FileError {
 /// Reads a file of at most `max` bytes after the checks of the file and its folder.
 pub(crate) fn read(path: &Path, others: Others, max: u64) -> Result<Vec<u8>, FileError> {
     let fail = |source| FileError::io(path, source);
-    let file = File::open(path).map_err(fail)?;
+    // A FIFO in place of the file would block before its kind is checked.
+    let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path).map_err(fail)?;
     let facts = file.metadata().map_err(fail)?;
     check(path, &facts, others)?;
     check_folder(path)?;
@@ -215,6 +219,15 @@ mod tests {
         set(&folder.path().join("a"), 0o777);
         assert!(matches!(reads(Others::WriteNothing), Err(FileError::Mode { .. })));
         assert!(write_private(&path, b"y").is_err());
+    }
+
+    #[test]
+    fn a_fifo_is_refused_and_does_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(matches!(read(&path, Others::ReadNothing, 9), Err(FileError::Kind(_))));
     }
 
     #[test]

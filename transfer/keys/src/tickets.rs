@@ -260,7 +260,8 @@ impl NamedTickets {
 }
 
 /// Flag: a link is not followed.
-const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+const NO_FOLLOW: i32 =
+    rustix::fs::OFlags::NOFOLLOW.union(rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
 
 /// Returns the version of a directory; `None` if it changed just now.
 fn version(folder: &Path) -> Option<(u64, i64, i64)> {
