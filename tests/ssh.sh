@@ -177,6 +177,12 @@ check "a copy between two hosts runs at the source" 0 'verified, durable' "$sabu
 same "the file is there" big "$work/home/between/big"
 check "its JSON is the document of a copy" 0 '"bytes":20000000,.*"exit":0,.*"schema":1' \
     "$sabul" cp --again --json far:big gated:between/
+check "a copy between two hosts through this machine" 0 'verified, durable' \
+    "$sabul" cp --relay far:big gated:between/relayed
+same "the relayed file is there" big "$work/home/between/relayed"
+check "a relayed copy uses TCP" 0 '"carrier":"tcp"' \
+    "$sabul" cp --again --relay --json far:big gated:between/relayed
+check "no UDP through this machine" 2 'needs TCP' "$sabul" cp --relay --carrier udp far:big gated:between/
 check "a tree between two hosts" 0 '50 files' "$sabul" cp -r far:there/tree gated:between/
 check "the trees are the same" 0 '' diff -r tree "$work/home/between/tree"
 check "a sync between two hosts finds nothing to do" 0 'nothing to copy' \

@@ -1,17 +1,20 @@
 //! Copies between two other machines: one of them runs the copy, and this machine shows its progress.
 //!
 //! The source runs `sabul cp` over ssh and dials a server that ssh started at the destination. If the source cannot
-//! reach the destination, the destination runs the copy and dials the source. Data never passes this machine. Both ends
-//! stop when their standard input ends, so they do not outlive this command.
+//! reach the destination, the destination runs the copy and dials the source. Data passes this machine only with
+//! --relay: through both ssh connections. Both ends stop when their standard input ends, so they do not outlive this
+//! command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul::ErrorKind;
-use sabul::internal::ssh::{self, RemoteCommand, UploadObserver};
+use sabul::internal::ssh::{
+    self, Bridge, Forward, ForwardedServer, RemoteCommand, StartedServer, UploadObserver,
+};
 use sabul::internal::{Location, Remote, Server};
+use sabul::{ErrorKind, Ticket};
 use sabul_content::Printable;
 use sabul_front::json::TransferJson;
 use sabul_front::lines::{CopyEvent, LineBuilder};
@@ -47,6 +50,7 @@ const OWN_FLAGS: &[&str] = &[
     "json-lines",
     "batch",
     "end-with-stdin",
+    "relay",
 ];
 /// Flags for files of this machine, or for both ends of one session.
 const UNSUPPORTED: &[&str] = &[
@@ -55,7 +59,6 @@ const UNSUPPORTED: &[&str] = &[
     "--bag",
     "--report",
     "--events",
-    "--relay",
     "--files-from",
     "--exclude-from",
     "--include-from",
@@ -163,6 +166,10 @@ impl<'a> Between<'a> {
         if args.channel.carrier == CarrierArg::Ssh {
             return Err(unsupported("--carrier ssh"));
         }
+        if args.channel.relay && args.channel.carrier == CarrierArg::Udp {
+            let text = "--relay between two other machines needs TCP; leave out --carrier udp";
+            return Err(CliError::usage(text));
+        }
         if let Some(flag) =
             args::given(name, OWN_FLAGS).iter().find_map(|word| unsupported_flag(word))
         {
@@ -236,21 +243,19 @@ impl<'a> Between<'a> {
             Driver::Destination => self.source(),
         };
         let starting = async {
-            let (ticket, bridge) = match peer {
-                Server::Ssh(peer) => {
-                    let order = args.ssh.order(peer, args.channel.carrier, &observer);
-                    let started = ssh::start_server(&order).await?;
-                    (started.ticket, Some(started.bridge))
-                }
-                _ => (args.channel.read_ticket()?, None),
-            };
-            let order = args.ssh.order(account, args.channel.carrier, &observer);
+            let (ticket, started) = start(args, peer, &observer).await?;
+            let mut order = args.ssh.order(account, args.channel.carrier, &observer);
+            if let Some(Started { forward: Some(forward), .. }) = &started {
+                order.program = order.program.forwarding(forward).ok_or_else(|| {
+                    CliError::usage("--relay needs the ssh of OpenSSH; leave out --relay or --ssh")
+                })?;
+            }
             let mut command = ssh::run(&order, &self.words(name, args, driver)?).await?;
             // A command that has ended is reported by its exit code.
             let _ = command.input.write_all(format!("{ticket}\n").as_bytes()).await;
-            Ok::<_, CliError>((command, bridge))
+            Ok::<_, CliError>((command, started))
         };
-        let (command, bridge) = tokio::select! {
+        let (command, started) = tokio::select! {
             started = starting => started?,
             () = interrupt.wait() => {
                 return Err(CliError::interrupted(
@@ -259,8 +264,8 @@ impl<'a> Between<'a> {
             }
         };
         let ended = follow(args, command, interrupt).await;
-        if let Some(bridge) = bridge {
-            bridge.close().await;
+        if let Some(started) = started {
+            started.bridge.close().await;
         }
         ended
     }
@@ -274,6 +279,9 @@ impl<'a> Between<'a> {
         for flag in args::given(name, OWN_FLAGS) {
             words.push(in_text(&flag)?);
         }
+        if args.channel.relay && args.channel.carrier == CarrierArg::Auto {
+            words.push("--carrier=tcp".to_owned());
+        }
         words.push("--".to_owned());
         for source in &self.sources {
             words.push(place(source, driver == Driver::Source)?);
@@ -281,6 +289,36 @@ impl<'a> Between<'a> {
         words.push(place(&self.destination, driver == Driver::Destination)?);
         Ok(words)
     }
+}
+
+/// A server that this command started.
+struct Started {
+    bridge: Bridge,
+    /// The way of its connections through this machine.
+    forward: Option<Forward>,
+}
+
+/// Starts the server, unless the peer is one; returns its ticket.
+async fn start(
+    args: &CopyArgs,
+    peer: &Server,
+    observer: &Arc<dyn UploadObserver>,
+) -> Result<(Ticket, Option<Started>), CliError> {
+    let Server::Ssh(account) = peer else {
+        return match args.channel.relay {
+            true => Err(CliError::usage(
+                "--relay between two other machines needs ssh on both sides; write [USER@]HOST:PATH twice",
+            )),
+            false => Ok((args.channel.read_ticket()?, None)),
+        };
+    };
+    let order = args.ssh.order(account, args.channel.carrier, observer);
+    if !args.channel.relay {
+        let StartedServer { ticket, bridge, .. } = ssh::start_server(&order).await?;
+        return Ok((ticket, Some(Started { bridge, forward: None })));
+    }
+    let ForwardedServer { ticket, bridge, forward, .. } = ssh::start_forwarded(&order).await?;
+    Ok((ticket, Some(Started { bridge, forward: Some(forward) })))
 }
 
 fn unsupported(flag: &str) -> CliError {

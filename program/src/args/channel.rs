@@ -110,10 +110,11 @@ pub(crate) struct ChannelArgs {
     /// Each connection takes the share of a flow from other traffic. --policy low uses one.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) tcp: u8,
-    /// Let the introducer relay data if UDP does not pass both NATs.
+    /// Let a machine in the middle pass on data: an introducer, or this one.
     ///
-    /// The introducer has to permit that with `serve --introduce --relay`. The data stay encrypted
-    /// between client and server.
+    /// The introducer has to permit that with `serve --introduce --relay`; it passes on data if UDP does not pass both
+    /// NATs. Between two other machines, the data pass this machine, through its ssh connections to both. The data
+    /// stay encrypted between client and server.
     #[arg(long)]
     pub(crate) relay: bool,
     /// Local addresses; the data use a path from each at the same time.

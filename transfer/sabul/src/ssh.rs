@@ -11,6 +11,7 @@ pub(crate) mod bridge;
 mod command;
 mod dial;
 mod error;
+mod forward;
 mod lines;
 mod messages;
 mod observer;
@@ -34,8 +35,10 @@ pub(crate) mod parts {
     pub use super::bridge::Bridge;
     pub use super::command::{Program, SplitError};
     pub use super::dial::{
-        Dialled, Order, RemoteCommand, StartedServer, connect, run, start_server,
+        Dialled, ForwardedServer, Order, RemoteCommand, StartedServer, connect, run,
+        start_forwarded, start_server,
     };
+    pub use super::forward::Forward;
     pub use super::observer::{NoObserver, UploadObserver};
     pub use super::push::Push;
 }

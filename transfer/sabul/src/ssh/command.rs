@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
+use super::forward::Forward;
+
 /// Options that scp also passes to OpenSSH: no terminal, no forwarding, and no other command than
 /// ours, whatever the user's configuration of this host says.
 const OPENSSH: &[&str] = &[
@@ -25,6 +27,8 @@ const CONFIGURATION: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     words: Vec<String>,
+    /// Options before our own ones.
+    forwarding: Vec<String>,
 }
 
 /// Error in splitting a command line into words.
@@ -50,7 +54,7 @@ impl std::error::Error for SplitError {}
 impl Default for Program {
     /// The `ssh` of the user.
     fn default() -> Self {
-        Self { words: vec!["ssh".to_owned()] }
+        Self { words: vec!["ssh".to_owned()], forwarding: Vec::new() }
     }
 }
 
@@ -66,7 +70,7 @@ impl Program {
         if words.first().is_none_or(String::is_empty) {
             return Err(SplitError::Empty);
         }
-        Ok(Self { words })
+        Ok(Self { words, forwarding: Vec::new() })
     }
 
     /// Returns the name of the program as given.
@@ -84,6 +88,13 @@ impl Program {
         self
     }
 
+    /// Returns the program with a port at the far end that leads to a server; `None` if the program is not OpenSSH.
+    #[must_use]
+    pub fn forwarding(mut self, forward: &Forward) -> Option<Self> {
+        self.forwarding = forward.options();
+        self.is_openssh().then_some(self)
+    }
+
     /// Returns whether the program accepts the options of OpenSSH, judged by its name.
     fn is_openssh(&self) -> bool {
         Path::new(self.name()).file_name() == Some(OsStr::new("ssh"))
@@ -94,7 +105,7 @@ impl Program {
     pub(super) fn command(&self, account: &str, remote: &str) -> Command {
         let mut command = Command::new(self.name());
         if self.is_openssh() {
-            command.args(OPENSSH);
+            command.args(&self.forwarding).args(OPENSSH);
         }
         command.args(&self.words[1..]).arg("--").arg(account).arg(remote);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

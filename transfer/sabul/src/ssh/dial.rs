@@ -16,6 +16,7 @@ use super::answer::Ports;
 use super::bridge::{Bridge, Pipes};
 use super::command::Program;
 use super::error::ssh_error;
+use super::forward::Forward;
 use super::lines::{LineEvent, Lines, ProtocolLine};
 use super::messages::Messages;
 use super::observer::UploadObserver;
@@ -104,6 +105,35 @@ pub async fn start_server(order: &Order) -> Result<StartedServer, Error> {
     let Dialling { child, input, lines, .. } = dialling;
     let bridge = Bridge { child, pipes: Pipes::Lines { input, lines } };
     Ok(StartedServer { ticket: ticket.with_addresses(addresses), bridge })
+}
+
+/// A server on a host that third machines reach through this machine only.
+#[derive(Debug)]
+pub struct ForwardedServer {
+    /// Ticket with the address of the port that [`Program::forwarding`] makes.
+    pub ticket: Ticket,
+    /// The ssh process that keeps the server alive.
+    pub bridge: Bridge,
+    /// The port.
+    pub forward: Forward,
+}
+
+/// Starts a server on a host through ssh, for connections that pass this machine.
+///
+/// # Errors
+///
+/// As [`start_server`], and if this machine has no port.
+pub async fn start_forwarded(order: &Order) -> Result<ForwardedServer, Error> {
+    let mut dialling = Dialling::open(order, &order.server_arguments())?;
+    let ticket = dialling.greeting().await?;
+    let Dialling { child, input, lines, .. } = dialling;
+    let (relay, tasks) = Relay::start(lines.into_reader(), input, None);
+    let forward = Forward::start(relay).await.map_err(|error| {
+        let text = format!("cannot open a port on loopback: {}", os_text(&error));
+        ssh_error(ErrorKind::Failure, &[], text)
+    })?;
+    let ticket = ticket.with_addresses(vec![forward.address()]);
+    Ok(ForwardedServer { ticket, bridge: Bridge { child, pipes: Pipes::Relay(tasks) }, forward })
 }
 
 /// A command of the program on a host.
