@@ -177,7 +177,7 @@ impl Bound {
             let local = ticket.addresses().iter().filter_map(|it| it.parse().ok()).collect();
             Arc::new(Registrar::new(via, name, Arc::clone(&demux), local, config.timeouts))
         });
-        let gate = Gate {
+        let gate = Arc::new(Gate {
             is_closed: AtomicBool::new(false),
             tls,
             ticket: ticket.clone(),
@@ -195,9 +195,9 @@ impl Bound {
                 config.events.clone(),
                 config.paths.clone(),
             ),
+            handshakes: Arc::new(Handshakes::new()),
             farewells: Semaphore::new(REJECTIONS_MAX),
-        };
-        let gate = Arc::new(gate);
+        });
         // The task ends with this value.
         let mut registration = JoinSet::new();
         if let Some(registrar) = gate.registrar.clone() {
@@ -306,6 +306,7 @@ struct Gate {
     registrar: Option<Arc<Registrar>>,
     address: SocketAddr,
     endpoint: Arc<Endpoint>,
+    handshakes: Arc<Handshakes>,
     /// Places for rejected connections that receive the reason.
     farewells: Semaphore,
 }
@@ -347,7 +348,7 @@ fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 
 /// Accepts every connection at once and passes authenticated sessions to the application.
 async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Session>) {
-    let handshakes = Arc::new(Handshakes::new());
+    let handshakes = Arc::clone(&gate.handshakes);
     // The tasks end with this task.
     let mut greetings = JoinSet::new();
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -464,6 +465,19 @@ impl Handshakes {
             Verdict::SourceIsFull => Err("too many others from its address are greeting"),
             Verdict::RandomDrop => Err("too many callers are greeting"),
             Verdict::LineIsFull => Err("too many callers wait for a handshake"),
+        }
+    }
+
+    /// Waits until the handshake of a connection through an introducer may begin, and returns the permit for it.
+    async fn begin_introduced(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        let first = self.processors.acquire().await.ok();
+        loop {
+            let permitted = self.admission().begin_introduced(Instant::now());
+            match permitted {
+                Ok(()) => return first,
+                Err(wait) => tokio::time::sleep(wait).await,
+            }
         }
     }
 

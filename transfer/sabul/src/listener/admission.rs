@@ -200,9 +200,19 @@ impl Admission {
 
     /// Applies the total handshake rate to the connection at the front of the queue.
     pub(super) fn begin(&mut self, now: Instant, number: u64) -> Result<(), Duration> {
-        let Some(caller) = self.callers.get_mut(&number) else { return Ok(()) };
+        if !self.callers.contains_key(&number) {
+            return Ok(());
+        }
+        self.begin_introduced(now)?;
+        if let Some(caller) = self.callers.get_mut(&number) {
+            self.line -= usize::from(std::mem::take(&mut caller.is_in_line));
+        }
+        Ok(())
+    }
+
+    /// Applies the total handshake rate to a connection through an introducer, which takes no slot here.
+    pub(super) fn begin_introduced(&mut self, now: Instant) -> Result<(), Duration> {
         ready(TOTAL_RATE.wait(self.full_at, now))?;
-        self.line -= usize::from(std::mem::take(&mut caller.is_in_line));
         self.full_at = Some(TOTAL_RATE.taken(self.full_at, now));
         Ok(())
     }

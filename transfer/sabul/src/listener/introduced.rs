@@ -3,13 +3,15 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use rustls::ServerConfig;
 use sabul_wire::control::{Failure, FailureCode};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
+use tokio_rustls::server::TlsStream;
 use tracing::info;
 
 use super::entry::{check_version, greet, refuse};
-use super::{Gate, RELAYED_TIMEOUT, hand_over};
+use super::{Gate, Handshakes, RELAYED_TIMEOUT, hand_over};
 use crate::budget::SESSION_BYTES;
 use crate::connection::{Carried, Connection, Hop};
 use crate::error::Error;
@@ -17,7 +19,7 @@ use crate::introducer::CALLER_LEN;
 use crate::path::DemuxPort;
 use crate::relay;
 use crate::session::Session;
-use crate::tls;
+use crate::tls::{self, TlsError};
 
 /// Binds the second UDP port of an introducer: the next port, which a firewall can open in advance, or any other.
 pub(super) fn second_port(first: SocketAddr) -> Result<DemuxPort, Error> {
@@ -74,7 +76,7 @@ pub(super) fn take(stream: relay::Stream, gate: &Arc<Gate>, accepted: &mpsc::Sen
             let port = u16::from_be_bytes(port.try_into()?);
             peer = SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
             let stream: Carried = Box::new(stream);
-            let stream = tls::accept(stream, Arc::clone(&gate.tls)).await?;
+            let stream = handshake(stream, &gate.handshakes, Arc::clone(&gate.tls)).await?;
             greet(Connection::relayed(stream, Hop::Introducer), peer, &gate).await
         };
         let greeting = match tokio::time::timeout(RELAYED_TIMEOUT, greeting).await {
@@ -83,4 +85,51 @@ pub(super) fn take(stream: relay::Stream, gate: &Arc<Gate>, accepted: &mpsc::Sen
         };
         hand_over(greeting, peer, &gate, &accepted).await;
     });
+}
+
+/// Waits for the first message and for a turn, then for the end of the handshake. An introducer can open streams without
+/// end, so these handshakes count in the total rate of the direct ones.
+async fn handshake(
+    mut stream: Carried,
+    handshakes: &Handshakes,
+    tls: Arc<ServerConfig>,
+) -> Result<TlsStream<Carried>, TlsError> {
+    let hello = tls::client_hello(&mut stream).await?;
+    let handshake = {
+        let _one_at_a_time = handshakes.begin_introduced().await;
+        hello.answer(stream, tls)
+    };
+    handshake.await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::tls::Identity;
+
+    #[tokio::test(start_paused = true)]
+    async fn handshakes_through_an_introducer_count_in_the_total_rate() {
+        let identity = Identity::generate().unwrap();
+        let handshakes = Handshakes::new();
+        let begin = Instant::now();
+        let one = async || {
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let server = handshake(Box::new(near), &handshakes, identity.server_config().unwrap());
+            let client = tls::connect(far, identity.fingerprint());
+            let (server, client) = tokio::join!(server, client);
+            assert!(server.is_ok() && client.is_ok());
+            begin.elapsed()
+        };
+        assert_eq!(one().await, Duration::ZERO, "a handshake at once");
+        // Direct handshakes use up the burst.
+        while handshakes.admission().begin_introduced(Instant::now()).is_ok() {}
+        for turn in 1..=3 {
+            // The timer of the runtime counts whole milliseconds.
+            assert!(one().await >= Duration::from_millis(2 * turn), "turn {turn}");
+        }
+    }
 }
