@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sabul::files::{LocalDestination, RemoteDestination, SourceSet};
 use sabul::internal::tls;
 use sabul::keys::{NamedTickets, ServerIdentity, StandingAccess};
-use sabul::settings::{Carrier, IntroducerConfig, Introduction, Via};
+use sabul::settings::{Carrier, IntroducerConfig, Introduction, MemoryBudget, Via};
 use sabul::{
     Bytes, ConnectConfig, Error, Listener, ListenerConfig, Rate, Service, Session, Ticket,
     TransferOptions,
@@ -18,6 +18,7 @@ use sabul::{
 use sabul_wire::control::{CONTROL_VERSION, Message, UdpAddress};
 use tempfile::TempDir;
 use tokio::net::{TcpStream, UdpSocket};
+use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 use crate::hostile::{receive, say};
@@ -270,6 +271,42 @@ fn a_server_that_registers_again_ends_its_earlier_connection() {
             let wait = tokio::time::timeout(Duration::from_millis(200), receive(stream));
             assert!(wait.await.is_err(), "the connection is open");
         }
+    });
+}
+
+#[test]
+fn calls_for_unknown_names_borrow_no_memory() {
+    run(async {
+        let memory = MemoryBudget::new(Bytes(64 << 20)).unwrap();
+        let config = local()
+            .introducer(Some(IntroducerConfig::default().relay(true)))
+            .memory(memory.clone());
+        let introducer = Arc::new(Listener::bind(config).await.unwrap());
+        let call = Message::Call { version: CONTROL_VERSION, name: [1; 16], carries_data: true };
+        let mut calls = JoinSet::new();
+        for _ in 0..80 {
+            let (introducer, call) = (Arc::clone(&introducer), call.clone());
+            // A caller that is rejected because of the many others calls no further.
+            calls.spawn(async move {
+                let tcp = TcpStream::connect(introducer.local_addr()).await.unwrap();
+                let stream = tls::connect(tcp, introducer.ticket().fingerprint()).await;
+                let Ok(mut stream) = stream else { return None };
+                if say(&mut stream, &call).await { receive(&mut stream).await } else { None }
+            });
+        }
+        let (mut lent, mut refused) = (0, 0);
+        loop {
+            tokio::select! {
+                answer = calls.join_next() => match answer {
+                    Some(answer) => refused += u32::from(answer.unwrap().is_some()),
+                    None => break,
+                },
+                () = tokio::time::sleep(Duration::from_millis(10)) => {}
+            }
+            lent = lent.max(memory.lent());
+        }
+        assert_eq!(lent, 0, "bytes lent to callers");
+        assert!(refused > 0, "calls reach the introducer");
     });
 }
 
