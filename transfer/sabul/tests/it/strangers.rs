@@ -74,6 +74,26 @@ fn hundreds_of_silent_connections_do_not_delay_a_client() {
 }
 
 #[test]
+fn one_address_has_few_connections_that_are_not_authenticated() {
+    /// Limit of the listener for one address.
+    const PER_SOURCE: usize = 8;
+    run(async {
+        let (_ticket, address) = listening().await;
+        let mut silent = Vec::new();
+        for _ in 0..100 {
+            silent.push(call_from("127.0.0.9", address).await);
+        }
+        // Each connection beyond the limit receives the busy message.
+        let begun = Instant::now();
+        while silent.len() > PER_SOURCE {
+            assert!(begun.elapsed() < PROMPT, "{} connections are open", silent.len());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            silent.retain(|it| it.try_read(&mut [0]).is_err());
+        }
+    });
+}
+
+#[test]
 fn a_stream_of_silent_connections_does_not_delay_a_client() {
     run(async {
         let (ticket, address) = listening().await;
