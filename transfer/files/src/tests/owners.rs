@@ -257,6 +257,16 @@ fn parts_of_another_source_are_neither_reported_nor_locked() {
     let mut stranger = receive(&others);
     assert!(!read_have(&mut stranger).has_checkpoints(b"big"), "a stranger is not told");
     assert!(!read_have(&mut receive(&[])).has_checkpoints(b"big"), "nor one that names no source");
+    // The messages themselves name no leftovers either.
+    let names_big = |origins: &[[u8; 8]]| {
+        let mut bytes = Vec::new();
+        for message in receive(origins).have() {
+            message.encode(&mut bytes).unwrap();
+        }
+        bytes.windows(3).any(|it| it == b"big")
+    };
+    assert!(names_big(&ours), "the own source is resumed");
+    assert!(!names_big(&others) && !names_big(&[]));
     // The copy is also resumed meanwhile, and with an additional source.
     let again = attempt_with(receive(&[[9; 8], [2; 8]]), &from, usize::MAX);
     assert_eq!(again.receiver.failures(), []);
