@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use tracing::warn;
 use zeroize::Zeroizing;
 
@@ -198,7 +198,7 @@ impl NamedTickets {
             )
         };
         let path = self.path(name).map_err(|_| gone())?;
-        let opened = OpenOptions::new().read(true).append(true).custom_flags(NO_FOLLOW).open(&path);
+        let opened = OpenOptions::new().read(true).append(true).custom_flags(FLAGS).open(&path);
         let mut file = opened.map_err(|_| gone())?;
         let broken = |error: &dyn std::fmt::Display| {
             warn!("cannot count a use of '{}': {error}", path.display());
@@ -206,6 +206,9 @@ impl NamedTickets {
                 "the use of the ticket '{name}' cannot be counted: contact the listener's administrator"
             )
         };
+        if !file.metadata().is_ok_and(|facts| facts.is_file()) {
+            return Err(broken(&"it is not a regular file"));
+        }
         // Other processes may serve the same tickets.
         flock(&file, FlockOperation::LockExclusive).map_err(|error| broken(&error))?;
         let mut text = Zeroizing::new(String::new());
@@ -259,9 +262,8 @@ impl NamedTickets {
     }
 }
 
-/// Flag: a link is not followed.
-const NO_FOLLOW: i32 =
-    rustix::fs::OFlags::NOFOLLOW.union(rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
+/// Flags: a link is not followed, and a FIFO is not waited for.
+const FLAGS: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
 /// Returns the version of a directory; `None` if it changed just now.
 fn version(folder: &Path) -> Option<(u64, i64, i64)> {
@@ -356,6 +358,18 @@ mod tests {
         let mut file = OpenOptions::new().append(true).open(tickets.path("a").unwrap()).unwrap();
         file.write_all(b"expiry-time 20200101Z\n").unwrap();
         assert!(tickets.count_use("a", HERE).unwrap_err().contains("expired"));
+    }
+
+    #[test]
+    fn a_fifo_in_place_of_a_ticket_is_refused_without_waiting() {
+        let (_folder, tickets) = tickets();
+        let path = tickets.path("a").unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(tickets.count_use("a", HERE).map(|_| ())));
+        let refused = receiver.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(refused.unwrap_err().contains("cannot be counted"));
     }
 
     #[test]
