@@ -4,12 +4,14 @@
 //! replica had, and the version that was sent since.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use sabul::files::{Facts, SeenKind};
 use sabul_content::Printable;
 use sabul_front::state;
@@ -167,7 +169,7 @@ impl Store {
 
     /// Opens all databases for reading.
     pub(super) fn all(folder: &Path) -> Result<Vec<Self>, CliError> {
-        let fail = |error: std::io::Error| {
+        let fail = |error: io::Error| {
             CliError::failed(format!("cannot read the directory '{}': {error}", folder.display()))
         };
         let mut paths = Vec::new();
@@ -367,7 +369,14 @@ pub(super) fn folder() -> Result<PathBuf, CliError> {
 /// Locks the file beside a database; `None` if another process has the lock.
 fn lock(path: &Path) -> Result<Option<File>, CliError> {
     let path = path.with_extension("lock");
-    let file = File::options().create(true).append(true).open(&path).and_then(|file| {
+    let mut options = File::options();
+    // With both rights and without waiting, a FIFO does not block.
+    let options = options.read(true).append(true).create(true);
+    let options = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(&path).and_then(|file| {
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a regular file; remove it"));
+        }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
@@ -393,6 +402,19 @@ mod tests {
 
     fn version(size: i64) -> Version {
         Version { kind: 1, size, modified_ns: Some(7) }
+    }
+
+    #[test]
+    fn a_fifo_in_place_of_the_lock_is_refused_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("a.lock");
+        rustix::fs::mkfifoat(rustix::fs::CWD, fifo, rustix::fs::Mode::RWXU).unwrap();
+        let path = folder.path().join("a.db");
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(lock(&path).map(drop)));
+        let refused = receiver.recv_timeout(Duration::from_secs(10)).unwrap();
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("a.lock': it is not a regular file; remove it"), "{text}");
     }
 
     #[test]
