@@ -33,12 +33,12 @@ pip install -q --no-index -f "$wheels" -f "$out" -r "$here/tests/requirements.tx
 
 cd "$here"
 cargo fmt --check
-ruff format -q --check sabul tests
-ruff check -q sabul tests
+ruff format -q --check sabul tests examples
+ruff check -q sabul tests examples
 mypy --no-error-summary --strict -p sabul
 # Not from the directory of the sources, which has no extension module.
 cd tests
-mypy --no-error-summary --strict --config-file ../pyproject.toml .
+mypy --no-error-summary --strict --config-file ../pyproject.toml . ../examples
 stubtest sabul._sabul >/dev/null
 unset SABUL
 pytest -q -c ../pyproject.toml --rootdir . -p no:cacheprovider "$@" .
