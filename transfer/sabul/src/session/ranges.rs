@@ -49,8 +49,9 @@ impl fmt::Debug for RangeReads {
 
 impl Session {
     /// Reads ranges of files of the peer: pairs of a path, named as the sources of [`Session::get`] but never a
-    /// pattern, and a range. A range is cut at the end of its file; a range that begins behind the end fails. All
-    /// ranges arrive in one transfer, or in one after another if their names do not fit into one request.
+    /// pattern, and a range. A range is cut at the end of its file; a range that begins behind the end fails. Each
+    /// range is held in memory as a whole. All ranges arrive in one transfer, or in several, one after another, if their
+    /// names do not fit into one request.
     ///
     /// # Errors
     /// If an option is invalid or the session is over.

@@ -13,7 +13,8 @@ use sabul::{
     TransferOptions, connect,
 };
 use sabul_wire::control::{
-    self, CONTROL_VERSION, ChannelParams, Failure, FailureCode, MAX_SOURCES, Message, Open, Request,
+    self, CONTROL_VERSION, ChannelParams, Failure, FailureCode, MAX_SOURCES, Message, Open, Range,
+    Request,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -155,6 +156,46 @@ fn a_ticket_holder_cannot_exhaust_the_memory_of_a_listener() {
         let cancel = |_| Message::Cancel { transfer: Some(1), failure: long_failure() };
         flood(dial(&ticket).await, cancel, 200).await;
         served.await.unwrap().unwrap_err();
+    });
+}
+
+#[test]
+fn ranges_without_a_source_of_their_own_are_refused() {
+    run(async {
+        let request = |sources: &[&str], ranges, literal, recursive| Request::Get {
+            sources: sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
+            recursive,
+            rules: Vec::new(),
+            ranges: vec![Range { offset: 0, length: None }; ranges],
+            archive: false,
+            links_out: false,
+            selected: false,
+            growing: false,
+            literal,
+        };
+        let refused = [
+            request(&["a"], 2, true, false),
+            request(&["a", "b"], 3, true, false),
+            request(&["a", "b"], 2, false, false),
+            request(&["a", "b"], 2, true, true),
+        ];
+        for request in refused {
+            let (ticket, _served) = serving(Timeouts::default()).await;
+            let mut stream = dial(&ticket).await;
+            let words = format!("{request:?}");
+            let Message::Open(open) = open(1, control::Direction::Pull, request) else { panic!() };
+            let channel = ChannelParams::new("cubic");
+            assert!(say(&mut stream, &Message::Open(Open { channel, ..open })).await);
+            let answer = loop {
+                match receive(&mut stream).await {
+                    Some(Message::Cancel { failure, .. }) => break failure,
+                    Some(_) => {}
+                    None => panic!("no reason for {words}"),
+                }
+            };
+            assert_eq!(answer.code, FailureCode::Protocol, "{words}: {answer}");
+            assert!(answer.message.contains("ranges of"), "{words}: {answer}");
+        }
     });
 }
 
