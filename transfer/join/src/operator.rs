@@ -114,7 +114,7 @@ impl Join {
         let input = &plan.inputs[table];
         let batch = input.filter(batch)?;
         let keys = self.encoder.encode(&batch, &input.keys)?;
-        let kept = input.keep(&batch)?;
+        let kept = Arc::new(input.keep(&batch)?);
         let mut rows = vec![Vec::new(); PARTITIONS];
         for row in 0..batch.num_rows() {
             match keys.get(row) {
@@ -148,8 +148,9 @@ impl Join {
         let slot = &mut self.slots[at];
         let is_stored = others || !slot.files.is_empty();
         let rows_of = rows.iter().map(|(row, _)| u32::try_from(*row).unwrap_or(u32::MAX));
-        let batch = rows_at(kept, &UInt32Array::from_iter_values(rows_of))?;
-        let stored = is_stored.then(|| slot.memory.add_batch(table, batch.clone())).transpose()?;
+        let batch = Arc::new(rows_at(kept, &UInt32Array::from_iter_values(rows_of))?);
+        let stored =
+            is_stored.then(|| slot.memory.add_batch(table, Arc::clone(&batch))).transpose()?;
         for (row, &(from, hash)) in rows.iter().enumerate() {
             let Some(key) = keys.get(from) else { continue };
             let key = key.as_ref();

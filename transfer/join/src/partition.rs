@@ -1,5 +1,7 @@
 //! One hash partition in memory: rows of all tables, and an index from key to rows.
 
+use std::sync::Arc;
+
 use arrow_array::{Array, RecordBatch};
 use hashbrown::HashTable;
 
@@ -34,7 +36,7 @@ pub(crate) struct Partition {
 /// Rows of one table.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
-    pub(crate) batches: Vec<RecordBatch>,
+    pub(crate) batches: Vec<Arc<RecordBatch>>,
     pub(crate) rows: Vec<Row>,
     /// Whether each row had a match; only for the first table.
     pub(crate) matched: Vec<bool>,
@@ -59,7 +61,7 @@ pub(crate) struct Row {
 pub(crate) struct Probe<'a> {
     pub(crate) table: usize,
     pub(crate) id: BatchId,
-    pub(crate) batch: &'a RecordBatch,
+    pub(crate) batch: &'a Arc<RecordBatch>,
     pub(crate) row: usize,
     /// Generation of the row if combinations of a single generation are joined already.
     pub(crate) generation: Option<u32>,
@@ -113,7 +115,11 @@ impl Partition {
     }
 
     /// Stores the columns of rows that are added next; returns the position of the batch.
-    pub(crate) fn add_batch(&mut self, table: usize, batch: RecordBatch) -> Result<u32, JoinError> {
+    pub(crate) fn add_batch(
+        &mut self,
+        table: usize,
+        batch: Arc<RecordBatch>,
+    ) -> Result<u32, JoinError> {
         let side = &mut self.sides[table];
         // Batches can be small: the parts of an arriving batch, or few rows that satisfy a condition.
         side.bytes += batch.get_array_memory_size() + (batch.num_columns() + 1) * COLUMN_COST;

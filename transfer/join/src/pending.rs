@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
+use arrow_schema::DataType;
 use arrow_select::interleave::interleave;
 
 use crate::error::JoinError;
-use crate::plan::{JoinType, Plan};
+use crate::plan::{Input, JoinType, Plan};
 
 /// Rows of an output batch. Ours: few enough for caches, and enough to make the cost of a batch small.
 const ROWS: usize = 8192;
@@ -41,9 +42,11 @@ pub(crate) struct Pending {
 
 #[derive(Debug, Default)]
 struct Side {
-    batches: Vec<RecordBatch>,
+    batches: Vec<Arc<RecordBatch>>,
     places: HashMap<BatchId, usize>,
     picks: Vec<(usize, usize)>,
+    /// Columns of text and binary values.
+    texts: Vec<usize>,
 }
 
 /// Batch of one row of NULLs, for tables without a match.
@@ -51,19 +54,25 @@ const NULLS: BatchId = (usize::MAX, u32::MAX);
 
 impl Pending {
     pub(crate) fn new(plan: Arc<Plan>) -> Self {
-        let sides = plan.inputs.iter().map(|_| Side::default()).collect();
+        let side = |input: &Input| {
+            let fields = input.kept_schema.fields().iter().enumerate();
+            let texts = fields.filter(|(_, field)| is_text(field.data_type()));
+            Side { texts: texts.map(|(column, _)| column).collect(), ..Side::default() }
+        };
+        let sides = plan.inputs.iter().map(side).collect();
         Self { plan, sides, rows: 0, bytes: 0, started: Instant::now(), rows_out: 0, first: None }
     }
 
     /// Sets the row of a table in the next joined row.
-    pub(crate) fn pick(&mut self, table: usize, id: BatchId, batch: &RecordBatch, row: usize) {
+    pub(crate) fn pick(&mut self, table: usize, id: BatchId, batch: &Arc<RecordBatch>, row: usize) {
         let side = &mut self.sides[table];
         let place = *side.places.entry(id).or_insert_with(|| {
-            side.batches.push(batch.clone());
+            side.batches.push(Arc::clone(batch));
             side.batches.len() - 1
         });
         side.picks.push((place, row));
-        self.bytes += batch.columns().iter().map(|column| length_of(column, row)).sum::<usize>();
+        let texts = side.texts.iter();
+        self.bytes += texts.map(|&column| length_of(batch.column(column), row)).sum::<usize>();
     }
 
     /// Completes a joined row.
@@ -76,7 +85,7 @@ impl Pending {
     pub(crate) fn unmatched(
         &mut self,
         id: BatchId,
-        batch: &RecordBatch,
+        batch: &Arc<RecordBatch>,
         row: usize,
         sink: Sink<'_>,
     ) -> Result<(), JoinError> {
@@ -88,7 +97,7 @@ impl Pending {
             let schema = Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<_>>()));
             let nulls = schema.fields().iter().map(|field| new_null_array(field.data_type(), 1));
             let nulls = batch_of(schema.clone(), nulls.collect(), 1)?;
-            self.pick(1, NULLS, &nulls, 0);
+            self.pick(1, NULLS, &Arc::new(nulls), 0);
         }
         self.complete(sink)
     }
@@ -130,9 +139,15 @@ impl Pending {
     }
 }
 
+/// Whether [`length_of`] returns the bytes of the values.
+const fn is_text(kind: &DataType) -> bool {
+    use DataType as T;
+    matches!(kind, T::Utf8 | T::LargeUtf8 | T::Binary | T::LargeBinary)
+}
+
 /// Returns the bytes of a text or binary value, and 0 for other types.
 fn length_of(column: &ArrayRef, row: usize) -> usize {
-    use arrow_schema::DataType as T;
+    use DataType as T;
     let length = match column.data_type() {
         T::Utf8 => usize::try_from(column.as_string::<i32>().value_length(row)),
         T::LargeUtf8 => usize::try_from(column.as_string::<i64>().value_length(row)),

@@ -40,7 +40,7 @@ pub(crate) struct SpillFile {
 
 /// A batch that was read back: kept columns, keys, generations, matches.
 pub(crate) struct Spilled {
-    pub(crate) batch: RecordBatch,
+    pub(crate) batch: Arc<RecordBatch>,
     pub(crate) keys: LargeBinaryArray,
     pub(crate) generations: UInt32Array,
     pub(crate) matched: BooleanArray,
@@ -166,12 +166,13 @@ impl Spilled {
     fn of(batch: &RecordBatch) -> Result<Self, JoinError> {
         let kept = batch.num_columns() - 3;
         let schema = Arc::new(batch.schema().project(&(0..kept).collect::<Vec<_>>())?);
+        let columns = batch.columns()[..kept].to_vec();
         Ok(Self {
             bytes: memory_of(batch),
             keys: batch.column(kept).as_binary::<i64>().clone(),
             generations: batch.column(kept + 1).as_primitive::<UInt32Type>().clone(),
             matched: batch.column(kept + 2).as_boolean().clone(),
-            batch: batch_of(schema, batch.columns()[..kept].to_vec(), batch.num_rows())?,
+            batch: Arc::new(batch_of(schema, columns, batch.num_rows())?),
         })
     }
 }

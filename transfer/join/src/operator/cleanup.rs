@@ -5,6 +5,7 @@
 //! of the other tables the first table is read once.
 
 use std::hash::BuildHasher as _;
+use std::sync::Arc;
 
 use arrow_array::UInt32Array;
 
@@ -125,7 +126,7 @@ impl Join {
         let mut memory = Partition::new(self.plan.inputs.len());
         for (table, block) in (1..).zip(chosen) {
             for spilled in block {
-                let batch = memory.add_batch(table, spilled.batch.clone())?;
+                let batch = memory.add_batch(table, Arc::clone(&spilled.batch))?;
                 for row in 0..spilled.batch.num_rows() {
                     let key = spilled.keys.value(row);
                     let hash = self.hasher.hash_one(key);
