@@ -286,11 +286,16 @@ impl Relay {
     ) -> io::Result<()> {
         let (mut window, mut in_window, mut since) = (WINDOW_MIN, 0, Instant::now());
         let (mut used, mut is_read) = (0, true);
-        while let Some(bytes) = received.next().await {
+        let mut piece = vec![0; PIECE];
+        loop {
+            let taken = received.read(&mut piece).await;
+            if taken == 0 {
+                return to.shutdown().await;
+            }
             // Bytes that the application does not read are dropped: the peer sees the end of the other direction.
-            is_read = is_read && to.write_all(&bytes).await.is_ok();
-            used += bytes.len();
-            in_window += bytes.len();
+            is_read = is_read && to.write_all(&piece[..taken]).await.is_ok();
+            used += taken;
+            in_window += taken;
             if in_window >= window {
                 if since.elapsed() < GROWTH_TIME && window < self.0.settings.window_max {
                     used += window;
@@ -306,7 +311,6 @@ impl Relay {
                 used = 0;
             }
         }
-        to.shutdown().await
     }
 
     /// Reads frames until the pipe ends.

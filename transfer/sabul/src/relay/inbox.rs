@@ -2,6 +2,8 @@
 //!
 //! All bytes are in one buffer: frames of one byte take no more memory than the window of the stream.
 
+use std::collections::VecDeque;
+use std::io::Read as _;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -23,7 +25,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    bytes: Vec<u8>,
+    bytes: VecDeque<u8>,
     is_ended: bool,
 }
 
@@ -36,7 +38,7 @@ impl Inbox {
     pub(super) fn push(&self, bytes: &[u8]) {
         let mut state = lock(&self.0.state);
         if !state.is_ended {
-            state.bytes.extend_from_slice(bytes);
+            state.bytes.extend(bytes);
         }
         drop(state);
         self.0.changed.notify_one();
@@ -60,16 +62,15 @@ impl Drop for Inbox {
 pub(super) struct Received(Arc<Shared>);
 
 impl Received {
-    /// Waits for bytes and takes all of them; returns `None` after the end.
-    pub(super) async fn next(&self) -> Option<Vec<u8>> {
+    /// Waits for bytes, and takes as many as the buffer holds; returns their number, and 0 after the end.
+    pub(super) async fn read(&self, buffer: &mut [u8]) -> usize {
         loop {
             {
                 let mut state = lock(&self.0.state);
-                if !state.bytes.is_empty() {
-                    return Some(std::mem::take(&mut state.bytes));
-                }
-                if state.is_ended {
-                    return None;
+                // A queue in memory does not fail.
+                let taken = state.bytes.read(buffer).unwrap_or_default();
+                if taken > 0 || state.is_ended {
+                    return taken;
                 }
             }
             // A notification before this call is kept.
@@ -91,20 +92,25 @@ mod tests {
         }
         let capacity = lock(&inbox.0.state).bytes.capacity();
         assert!(capacity <= 2 * expected.len(), "{capacity} bytes are held");
-        assert!(received.next().await.unwrap() == expected);
         inbox.push(b"last");
         inbox.end();
         inbox.push(b"behind the end");
-        assert_eq!(received.next().await.unwrap(), b"last");
-        assert_eq!(received.next().await, None);
+        let (mut found, mut piece) = (Vec::new(), [0; 1000]);
+        loop {
+            match received.read(&mut piece).await {
+                0 => break,
+                taken => found.extend_from_slice(&piece[..taken]),
+            }
+        }
+        assert!(found == [&expected[..], b"last"].concat());
     }
 
     #[tokio::test]
     async fn a_dropped_inbox_ends_a_reader_that_waits() {
         let (inbox, received) = inbox();
-        let reader = tokio::spawn(async move { received.next().await });
+        let reader = tokio::spawn(async move { received.read(&mut [0; 9]).await });
         tokio::task::yield_now().await;
         drop(inbox);
-        assert_eq!(reader.await.unwrap(), None);
+        assert_eq!(reader.await.unwrap(), 0);
     }
 }
