@@ -1,7 +1,7 @@
 """Simulates one flow on many drawn paths: `python sweep.py [PATHS] [ADDRESS OF A DASK SCHEDULER]`.
 
-Without a scheduler the runs use the processors of this machine. A sweep that is interrupted goes on with the missing
-runs.
+Without a scheduler the runs use the processors of this machine. An interrupted sweep continues with the
+missing runs.
 """
 
 from __future__ import annotations

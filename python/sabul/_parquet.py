@@ -115,9 +115,18 @@ class ParquetCache(BaseCache):  # type: ignore[misc]
     def _take(self, column: int, group: int, start: int, end: int) -> bytes:
         """Returns the part of the chunk in the range. A chunk that is read to its end is not held any longer."""
         chunk_start, chunk_end = self._place(column, group)
-        request, at = self._ahead[column, group]
-        contents = request.result()
-        part = contents[at][max(start - chunk_start, 0) : min(end, chunk_end) - chunk_start]
+        start, end = max(start, chunk_start), min(end, chunk_end)
+        request, at = self._ahead.get((column, group), (None, 0))
+        try:
+            contents = request.result() if request else None
+        except Exception:
+            # The server may answer again; otherwise the reader gets the error of this read.
+            self._ahead = {chunk: held for chunk, held in self._ahead.items() if held[0] is not request}
+            contents = None
+        if contents is None:
+            found: bytes = self.fetcher(start, end)
+            return found
+        part = contents[at][start - chunk_start : end - chunk_start]
         if end >= chunk_end:
             del self._ahead[column, group]
             contents[at] = b""

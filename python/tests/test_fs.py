@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fsspec.asyn import sync
 from fsspec.callbacks import Callback
 
 import sabul
+from sabul._parquet import ParquetCache
 from sabul.fs import SabulFileSystem, _merged
 
 
@@ -122,19 +124,23 @@ def test_ranges_of_several_files_come_together(fs: SabulFileSystem, folder: Path
         assert fs.cat_file(first, start, end) == contents[first][start:end], (start, end)
 
 
-def test_reads_at_about_the_same_time_share_a_request(
-    fs: SabulFileSystem, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    contents = {f"{folder.name}/{number}": random.Random(number).randbytes(10_000 + number) for number in range(50)}
-    fs.pipe(contents)
-    requests: list[int] = []
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of ranges of each request from now on."""
+    found: list[int] = []
     read_ranges = SabulFileSystem._read_ranges
 
     async def counted(self: SabulFileSystem, ranges: list[Any]) -> list[Any]:
-        requests.append(len(ranges))
+        found.append(len(ranges))
         return await read_ranges(self, ranges)
 
     monkeypatch.setattr(SabulFileSystem, "_read_ranges", counted)
+    return found
+
+
+def test_reads_at_about_the_same_time_share_a_request(fs: SabulFileSystem, folder: Path, requests: list[int]) -> None:
+    contents = {f"{folder.name}/{number}": random.Random(number).randbytes(10_000 + number) for number in range(50)}
+    fs.pipe(contents)
 
     async def act() -> list[bytes]:
         reads = [fs._cat_file(path) for path in contents]
@@ -340,20 +346,12 @@ def test_other_readers_use_the_file_system(
 
 
 def test_columns_of_a_parquet_file_come_ahead_in_few_requests(
-    fs: SabulFileSystem, folder: Path, monkeypatch: pytest.MonkeyPatch
+    fs: SabulFileSystem, folder: Path, requests: list[int]
 ) -> None:
     draw = random.Random(8)
     columns = {f"c{at}": [draw.random() for _ in range(20_000)] for at in range(12)}
     table = pandas.DataFrame(columns)
     table.to_parquet(folder / "a.parquet", row_group_size=500, compression=None)
-    requests: list[int] = []
-    read_ranges = SabulFileSystem._read_ranges
-
-    async def counted(self: SabulFileSystem, ranges: list[Any]) -> list[Any]:
-        requests.append(len(ranges))
-        return await read_ranges(self, ranges)
-
-    monkeypatch.setattr(SabulFileSystem, "_read_ranges", counted)
     found = pandas.read_parquet(f"{folder.name}/a.parquet", columns=["c2", "c7"], filesystem=fs)
     assert found.equals(table[["c2", "c7"]])
     # The footer and 80 chunks.
@@ -366,6 +364,26 @@ def test_columns_of_a_parquet_file_come_ahead_in_few_requests(
             length = draw.randrange(30_000)
             file.seek(start)
             assert file.read(length) == content[start : start + length]
+
+
+def test_chunks_whose_request_failed_are_read_again(folder: Path) -> None:
+    file = folder / "a.parquet"
+    pandas.DataFrame({name: range(4000) for name in "ab"}).to_parquet(file, row_group_size=100, compression=None)
+    content = file.read_bytes()
+    failing = True
+
+    def read(ranges: Sequence[tuple[int, int]]) -> Future[list[bytes]]:
+        request: Future[list[bytes]] = Future()
+        if failing:
+            request.set_exception(sabul.UnreachableError("gone"))
+        else:
+            request.set_result([content[start:end] for start, end in ranges])
+        return request
+
+    cache = ParquetCache(1, lambda start, end: content[start:end], len(content), read, {}, None)
+    for start in range(4, len(content) - 3000, 1000):
+        failing = start % 3000 == 4
+        assert cache._fetch(start, start + 2500) == content[start : start + 2500]
 
 
 def test_files_that_only_have_the_name_of_parquet_are_read(fs: SabulFileSystem, folder: Path) -> None:
