@@ -142,6 +142,8 @@ pub struct SabulEnds {
     /// Rate at which the receiving application reads; unlimited if `None`. The receive buffer has
     /// [`SINK_BLOCKS`] blocks of [`PACED_BLOCK_BYTES`].
     pub sink_rate: Option<Rate>,
+    /// Flows with the same number share one controller, as the channels of one transfer.
+    pub group: Option<u32>,
     /// Timing effects of the machines at both ends.
     pub machine: Machine,
 }
@@ -416,6 +418,8 @@ const REMEMBERED_RTT_MS: Range = Range::of(0.01, 60_000.0);
 const AWAY_MS: Range = Range::of(0.0, 1000.0);
 /// Most packets of one batch, as in the kernel's segmentation offload.
 const BATCH_MAX: u32 = 64;
+/// Largest number of a group.
+const GROUP_MAX: u32 = 1_000_000;
 /// Most bytes that a flow sends.
 const BYTES_MAX: u64 = 1_000_000_000_000_000;
 /// Largest window, in packets.
@@ -521,6 +525,11 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     .or_else("`on` for this project's own controllers, `off` for published controllers")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.breaker == Some(false)), ONLY_SIMULATED),
+    Key::<FlowDraft>::new("group", Takes::Whole32(0, GROUP_MAX, |flow, n| flow.sabul(|ends| ends.group = Some(n))))
+        .doc("flows with the same number share one controller, as the channels of one transfer")
+    .or_else("a controller of its own")
+    .of(SABUL)
+    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.group.is_some()), ONLY_SIMULATED),
     Key::<FlowDraft>::new("remembered_mbps", Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.remembered_rate = Some(mbps))))
         .doc("rate of an earlier flow on this path, for a controller with path memory; requires \
               `remembered_rtt_ms`")

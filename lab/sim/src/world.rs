@@ -4,10 +4,11 @@
 //! always gives the same bits. Links, routes and the event queue are those of `sabul-net`. Each
 //! end of a flow, the arrivals of a plan and the meter are timers on that queue. Each event handler
 //! returns the time of its next event.
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use sabul_cc::{ConfigError, Guarded};
+use sabul_cc::{ConfigError, Guarded, SharedController};
 use sabul_channel::rules;
 use sabul_lab_cc::registry::{self, Family};
 use sabul_net::{Arrival, Damage, Output, RouteId, Timer, Way};
@@ -91,6 +92,8 @@ pub struct World {
     meter: Meter,
     meter_timer: Timer,
     slots: Vec<FlowSlot>,
+    /// Controllers of the groups.
+    shared: BTreeMap<u32, SharedController>,
     is_audited: bool,
     /// Recorded event lines; `None` while recording is off.
     event_lines: Option<Vec<String>>,
@@ -118,7 +121,12 @@ impl World {
         for (index, plan) in (0..).zip(&scenario.flows) {
             assert!(!plan.path.is_empty(), "flow {} has a path", plan.id);
             assert!(plan.path.iter().all(|link| *link < scenario.links.len()), "links exist");
-            build_controller(plan)?;
+            let controller = build_controller(plan)?;
+            if plan.sabul().is_some_and(|ends| ends.group.is_some())
+                && let Some(controller) = controller
+            {
+                SharedController::default().member(|| Ok(controller))?;
+            }
             let random = random.fork(&format!("flow/{}", plan.id));
             plans.push(Plan {
                 traffic: Traffic::new(plan, end, &random),
@@ -135,6 +143,7 @@ impl World {
             meter: Meter::new(scenario.clone()),
             meter_timer,
             slots: Vec::new(),
+            shared: BTreeMap::new(),
             is_audited: false,
             event_lines: None,
             data_packets: 0,
@@ -328,13 +337,19 @@ impl World {
         let seeded = SeededRandom::new(self.scenario.seed);
         let random = seeded.fork(&format!("controller/{}", settings.id));
         let first = state.copies;
-        let build = |stream: u32| {
+        let mut build = |stream: u32| {
             let controller = build_controller(settings).expect("it was built before")?;
-            Some(controller.seeded(random.fork(&first.wrapping_add(stream).to_string())))
+            let controller =
+                controller.seeded(random.fork(&first.wrapping_add(stream).to_string()));
+            let Some(group) = settings.sabul().and_then(|ends| ends.group) else {
+                return Some(controller);
+            };
+            let shared = self.shared.entry(group).or_default();
+            Some(shared.member(|| Ok(controller)).expect("the controllers were checked before"))
         };
         let machine = seeded.fork(&format!("machine/{}/{first}", settings.id));
         let streams = settings.tcp().map_or(1, |ends| ends.streams);
-        let controllers = (0..streams).filter_map(build).collect();
+        let controllers = (0..streams).filter_map(&mut build).collect();
         let mut host = Host::new(self.now, settings, bytes, controllers, &machine);
         if self.is_audited {
             host.audit();

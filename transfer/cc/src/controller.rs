@@ -271,6 +271,9 @@ pub struct Constants {
     /// Whether the algorithm counts ECN marks. A TCP receiver then reports each mark once
     /// [RFC8257 §3.2], instead of repeating the report until the sender responds [RFC3168 §6.1.3].
     pub needs_accurate_ecn: bool,
+    /// Whether events of other channels change the limits: the controller is shared. The host then reads the limits
+    /// again from time to time.
+    pub is_shared: bool,
 }
 
 impl Default for Constants {
@@ -280,6 +283,7 @@ impl Default for Constants {
             burst: Packets(1),
             tolerates_random_loss: false,
             needs_accurate_ecn: false,
+            is_shared: false,
         }
     }
 }

@@ -454,6 +454,13 @@ impl Guarded {
         self.pass(Fact::Memory(facts), moment);
     }
 
+    /// Reads the limits of a shared controller again, because events of other channels may have changed them.
+    pub fn refresh(&mut self, moment: &Moment) {
+        let Some(inner) = self.inner.as_deref() else { return };
+        let read = caught(|| Outputs::of(inner));
+        self.check("limits", moment.now, moment.rtt.map(|rtt| rtt.smoothed), read);
+    }
+
     /// Returns the measured rate and RTT for a later flow, for full packets of this size; `None` if
     /// unknown, after a fault, or if the controller panics.
     pub fn path(&self, packet_bytes: Bytes) -> Option<PathFacts> {
@@ -484,6 +491,11 @@ impl Guarded {
     /// Returns the current phase.
     pub const fn phase(&self) -> Phase {
         self.outputs.phase
+    }
+
+    /// Returns the name of the algorithm.
+    pub const fn name(&self) -> &'static str {
+        self.name
     }
 
     /// Returns the controller's fault; the driver then ends the run and reports the fault.

@@ -25,6 +25,7 @@ pub mod registry;
 pub mod router;
 mod sabul2026;
 pub mod search;
+mod shared;
 pub mod tcp;
 pub mod tfrc;
 
@@ -39,3 +40,4 @@ pub use params::{ConfigError, ParamSpec, ParamValues, Unit};
 pub use phase::Phase;
 pub use policy::Policy;
 pub use reason::Reason;
+pub use shared::SharedController;

@@ -10,6 +10,8 @@ pub enum Phase {
     /// A controller with congestion headers continues without routers, because none answers. The
     /// sender then writes blank headers and sends no packets without data.
     Fallback,
+    /// Another channel of the same flow searches for the rate, and this channel sends almost nothing.
+    Waiting,
     /// Another phase, by its one-word name.
     Named(&'static str),
 }
@@ -21,6 +23,7 @@ impl Phase {
             Self::Yielding => "yielding",
             Self::Constant => "fixed",
             Self::Fallback => "fallback",
+            Self::Waiting => "waiting",
             Self::Named(name) => name,
         }
     }

@@ -331,7 +331,7 @@ fn keys_unsupported_by_the_lab_are_refused_only_in_the_lab() {
         assert!(!file.wrong(&section, Arm::Sim).contains(&refusal), "{}", row.name);
         tried.push(row.name);
     }
-    let wanted = "profile defects breaker remembered_mbps remembered_rtt_ms nic_mbps source_mbps sink_mbps gso_packets gro_packets ack_bunch_ms busy_ms \
+    let wanted = "profile defects breaker group remembered_mbps remembered_rtt_ms nic_mbps source_mbps sink_mbps gso_packets gro_packets ack_bunch_ms busy_ms \
                   reverse initial_window streams";
     assert_eq!(tried.join(" "), wanted);
 }

@@ -411,6 +411,31 @@ fn a_reverse_flow_alone_is_a_flow_on_the_mirrored_link() {
 }
 
 #[test]
+fn the_channels_of_a_group_are_one_flow_to_another_flow() {
+    let channel = |group| {
+        move |id: u64| {
+            let ends = SabulEnds { group, ..SabulEnds::default() };
+            let start = Instant::ZERO + ms(300 * id);
+            let plan = flow(&format!("c{id}"), ends, "sabul2026");
+            FlowPlan { access_delay: ms(10), start, ..plan }
+        }
+    };
+    let share = |group| {
+        let flows = (0..4).map(channel(group)).chain([channel(None)(7)]).collect();
+        let links = vec![link("l", 100, ms(10), 300)];
+        let scenario = Scenario { warmup: Span::from_secs(20), ..scenario(50, links, flows) };
+        let results = run(&scenario).results;
+        let sum: f64 = results.flows.iter().map(|flow| flow.goodput_bps).sum();
+        assert!(sum > 90e6, "{sum}");
+        1.0 - results.flows.last().unwrap().goodput_bps / sum
+    };
+    let one_flow = share(Some(1));
+    assert!((0.42..0.58).contains(&one_flow), "{one_flow}");
+    let four_flows = share(None);
+    assert!((0.74..0.86).contains(&four_flows), "{four_flows}");
+}
+
+#[test]
 fn acks_wait_and_are_dropped_in_the_queue_of_reverse_data() {
     // 12 Mb/s onto a way back of 10: its queue of 50 packets is always full, 1.2 ms each.
     let mut l = link("l", 100, ms(5), 50);

@@ -25,6 +25,7 @@ const OWN: Constants = Constants {
     burst: Packets(7),
     tolerates_random_loss: true,
     needs_accurate_ecn: true,
+    is_shared: false,
 };
 const GOOD: SendLimits = SendLimits { gap: Gap::NONE, window: Some(Packets(5)), hold_until: None };
 

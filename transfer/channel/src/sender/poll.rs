@@ -40,6 +40,7 @@ impl Sender {
     pub fn poll(&mut self, now: Instant) -> Polled<Transmit, WaitReason> {
         self.waits.end(now);
         self.run_timers(now);
+        self.rate.refresh(now);
         if self.skips.take(now, self.ledger.numbers.next()) {
             self.ledger.numbers.push_other();
         }

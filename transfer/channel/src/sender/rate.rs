@@ -23,6 +23,9 @@ pub fn congestion_bytes(controller: &Guarded) -> usize {
     controller.header().map_or(0, |fields| congestion_len(fields.form()))
 }
 
+/// Ours: least time between two readings of the limits of a shared controller.
+const REFRESH_INTERVAL: Span = Span::from_millis(1);
+
 /// Counts of the present interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
@@ -54,6 +57,8 @@ pub(super) struct RateControl {
     /// or while the receiver, the flow window or memory had less room than the controller's window
     /// allowed.
     room_limited_until: PacketNumber,
+    /// Time of the next reading of the limits; `None` unless the controller is shared.
+    refresh_at: Option<Instant>,
 }
 
 impl RateControl {
@@ -66,6 +71,7 @@ impl RateControl {
         let limits = controller.limits();
         let overhead = (DATA_OVERHEAD + congestion_bytes(&controller)) as u64 + IP_UDP_BYTES;
         let packet_bytes = Bytes(u64::from(payload_bytes) + overhead);
+        let refresh_at = controller.constants().is_shared.then_some(now);
         Self {
             limits,
             gap_given: (limits.gap, packet_bytes),
@@ -79,6 +85,7 @@ impl RateControl {
             ends: None,
             app_limited_until: PacketNumber(0),
             room_limited_until: PacketNumber(0),
+            refresh_at,
         }
     }
 
@@ -94,6 +101,16 @@ impl RateControl {
     pub(super) fn set_controller(&mut self, controller: Guarded) {
         self.controller = controller;
         self.take_limits();
+    }
+
+    /// Reads the limits of a shared controller again, if they are old.
+    #[inline]
+    pub(super) fn refresh(&mut self, now: Instant) {
+        if self.refresh_at.is_some_and(|at| now >= at) {
+            self.refresh_at = Some(now + REFRESH_INTERVAL);
+            self.controller.refresh(&self.moment(now));
+            self.take_limits();
+        }
     }
 
     pub(super) const fn limits(&self) -> &SendLimits {
