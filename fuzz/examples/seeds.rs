@@ -144,6 +144,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
         rate_limit_bps: Some(1_000_000_000),
         control_feedback: true,
         paths: 2,
+        channels: 2,
         ..ChannelParams::new("sabul2003")
     };
     let open = |direction, request| {

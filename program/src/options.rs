@@ -67,6 +67,7 @@ impl ChannelArgs {
             .controller_params(self.cc_params.clone())
             .carrier(self.carrier.carrier())
             .tcp_connections(self.tcp)
+            .channels(self.channels)
             .mtu_max(self.mtu.map(|bytes| Bytes(bytes.into()))))
     }
 

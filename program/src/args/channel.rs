@@ -122,6 +122,12 @@ pub(crate) struct ChannelArgs {
     /// Separated by commas. With one address, all traffic leaves from this address.
     #[arg(long, value_name = "ADDR,..", value_delimiter = ',')]
     pub(crate) bind: Vec<IpAddr>,
+    /// UDP channels for each local address, to use several cores.
+    ///
+    /// For paths that are faster than one core. The channels of an address are one flow to other traffic. With
+    /// several, TCP does not take over where UDP is blocked.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) channels: u8,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// Ignore the rate and RTT that earlier transfers measured on this path.

@@ -31,7 +31,7 @@ use buffers::Buffers;
 use handover::{HandedOver, Reception};
 use paths::{Merge, SendPaths};
 pub use shared::ChannelStats;
-pub(crate) use shared::{ChannelError, ChannelStart, PeerSilence, RateSettings};
+pub(crate) use shared::{ChannelError, ChannelStart, CommonFlow, PeerSilence, RateSettings};
 use shared::{Deliver, OnEnd, Report, Shared, State};
 pub(crate) use tcp::{TcpStart, with_headers};
 

@@ -383,6 +383,9 @@ impl Service {
     }
 }
 
+/// Largest block of a transfer with several paths, in bytes. Ours: a path of 50 Mb/s delays later blocks by 42 ms.
+const BLOCK_BYTES_OF_PATHS: u32 = 256 << 10;
+
 /// Options of a transfer; chosen by the side that requests the transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -412,6 +415,10 @@ pub struct TransferOptions {
     pub carrier: Carrier,
     /// Number of TCP connections where TCP carries the data, 1 to 16. Each counts as a flow to its neighbours.
     pub tcp_connections: u8,
+    /// Number of UDP channels for each local address, each with threads of its own at both ends, for paths that are
+    /// faster than a processor core. All channels of an address are one flow to others: they share one controller. With
+    /// several, TCP carries no data. At most 16 for all addresses.
+    pub channels: u8,
     /// Carrier of reports where UDP carries the data.
     pub report_carrier: ReportCarrier,
     /// Sync each received file to disk before it gets its final name, and sync the name before the file counts as
@@ -451,6 +458,7 @@ impl Default for TransferOptions {
             loss_policy: LossPolicy::Current,
             carrier: Carrier::Auto,
             tcp_connections: 4,
+            channels: 1,
             report_carrier: ReportCarrier::Udp,
             sync: true,
             resume: true,
@@ -477,6 +485,7 @@ setters!(TransferOptions {
     loss_policy: LossPolicy,
     carrier: Carrier,
     tcp_connections: u8,
+    channels: u8,
     report_carrier: ReportCarrier,
     sync: bool,
     resume: bool,
@@ -524,6 +533,30 @@ impl TransferOptions {
         Ok(CarrierPlan { carrier: self.carrier, connections: self.tcp_connections })
     }
 
+    /// Changes the channel settings to the channels of so many local addresses.
+    ///
+    /// # Errors
+    /// If the carrier or the number of channels does not permit that.
+    pub(crate) fn use_paths(
+        &self,
+        addresses: usize,
+        params: &mut ChannelParams,
+    ) -> Result<(), Error> {
+        if !matches!(self.carrier, Carrier::Auto | Carrier::Udp) {
+            let channels = self.channels;
+            return Err(Error::impossible(
+                format!("a transfer over {channels} channels from {addresses} local addresses"),
+                "only UDP uses several paths or channels",
+                "give one channel and one local address, or choose the carrier udp or auto",
+            ));
+        }
+        let paths = addresses * usize::from(self.channels);
+        params.paths = u8::try_from(paths).map_err(|_| too_many_paths(paths))?;
+        params.channels = self.channels;
+        params.block_bytes = params.block_bytes.min(BLOCK_BYTES_OF_PATHS);
+        check_params(params)
+    }
+
     /// Returns the channel settings that are sent to the peer.
     ///
     /// # Errors
@@ -544,6 +577,7 @@ impl TransferOptions {
             control_feedback: self.report_carrier == ReportCarrier::Control
                 || !rules.rules.has_naks,
             paths: 1,
+            channels: 1,
         };
         check_params(&params)?;
         check_controller(&params)?;
@@ -575,6 +609,10 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
     if !(1..=MAX_PATHS).contains(&params.paths) {
         return Err(too_many_paths(params.paths.into()));
     }
+    if params.channels == 0 || !params.paths.is_multiple_of(params.channels) {
+        let allowed = format!("a divisor of the {} channels of all addresses", params.paths);
+        return Err(Error::setting("channels of an address", params.channels, allowed));
+    }
     if params.paths > 1 && params.control_feedback {
         return Err(Error::impossible(
             "a transfer over several paths",
@@ -587,7 +625,7 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
 
 /// Error of a transfer over this number of paths.
 pub(crate) fn too_many_paths(count: usize) -> Error {
-    Error::setting("paths", count, format!("1 to {MAX_PATHS} local addresses"))
+    Error::setting("paths", count, format!("1 to {MAX_PATHS} channels of all local addresses"))
 }
 
 /// Rejects a controller that this end does not have; only senders need the controller.

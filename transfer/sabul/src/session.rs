@@ -28,8 +28,7 @@ use tracing::{debug, info};
 use crate::access::User;
 use crate::budget::{BlockLoan, Initiator, Loan};
 use crate::config::{
-    Carrier, Direction, LocalDestination, MeasureLimit, RemoteDestination, Service,
-    TransferOptions, check_params, too_many_paths,
+    Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
 };
 use crate::connection::{Connection, Hop};
 use crate::control::{Control, Ending, Punches, Requests, Router};
@@ -115,9 +114,6 @@ pub struct ServeSummary {
 pub(crate) fn software() -> String {
     concat!("sabul ", env!("CARGO_PKG_VERSION")).to_owned()
 }
-
-/// Largest block of a transfer with several paths, in bytes. Ours: a path of 50 Mb/s delays later blocks by 42 ms.
-const BLOCK_BYTES_OF_PATHS: u32 = 256 << 10;
 
 impl Session {
     pub(crate) fn start(
@@ -387,22 +383,16 @@ impl Session {
     ) -> Result<Transfer, Error> {
         let mut params = options.channel_params()?;
         if let Side::Connector { bind, through: None, .. } = &self.inner.cx.side
-            && bind.len() > 1
+            && (bind.len() > 1 || options.channels != 1)
         {
-            if !matches!(options.carrier, Carrier::Auto | Carrier::Udp) {
-                return Err(Error::impossible(
-                    format!("a transfer from {} local addresses", bind.len()),
-                    "only UDP uses several paths",
-                    "give one local address, or choose the carrier udp or auto",
-                ));
-            }
-            params.paths = u8::try_from(bind.len()).map_err(|_| too_many_paths(bind.len()))?;
-            params.block_bytes = params.block_bytes.min(BLOCK_BYTES_OF_PATHS);
-            check_params(&params)?;
+            options.use_paths(bind.len().max(1), &mut params)?;
         }
         #[cfg(test)]
         if let Side::World(end) = &self.inner.cx.side {
             params.paths = end.paths();
+            // Two channels for each address, if the number is even.
+            params.channels = 2 - params.paths % 2;
+            params.channels = params.channels.min(params.paths);
         }
         let memory = self.memory(params.block_bytes).await?;
         params.block_bytes = memory.block_bytes();

@@ -139,7 +139,7 @@ impl ReceiverEndpoint {
     ) -> Result<Self, ChannelError> {
         let params = &start.params;
         let (policy, reports) = reporting(params)?;
-        let clock = Clock::start();
+        let clock = start.flow.map_or_else(Clock::start, |flow| flow.clock);
         let Reception { next, delivered, blocks_out, mut room, deliver } = reception;
         room.restart(clock.now());
         let block_limit = room.limit();

@@ -243,10 +243,19 @@ fn shares(limiters: &[Limiter], total: Span, phase: Phase) -> Vec<(&'static str,
     shares
 }
 
-/// Makes the requested controller for packets of this size in bytes.
-fn controller(params: &ChannelParams, packet: u32) -> Result<Guarded, ConfigError> {
-    let entry = registry::find(&params.controller)?;
-    Ok(entry.build(&params.controller_params, Bytes(u64::from(packet)))?.with_breaker())
+/// Makes the requested controller for packets of this size in bytes, or returns the part of a shared controller.
+fn controller(start: &ChannelStart, packet: u32) -> Result<Guarded, ConfigError> {
+    let params = &start.params;
+    let seed = SeededRandom::new(start.socket.random().next_u64());
+    let build = || {
+        let entry = registry::find(&params.controller)?;
+        let controller = entry.build(&params.controller_params, Bytes(u64::from(packet)))?;
+        Ok(controller.with_breaker().seeded(seed))
+    };
+    match &start.flow {
+        Some(flow) => flow.controller.member(build),
+        None => build(),
+    }
 }
 
 /// Checks that the channel has the rules that its controller needs.
@@ -281,8 +290,7 @@ impl SenderEndpoint {
         let is_ipv6 = start.socket.local_addr().is_ipv6();
         check_mtu(params.mtu_max).map_err(ChannelError::Config)?;
         let mut mtu = MtuSearch::new(is_ipv6, start.socket.path_mtu(), params.mtu_max);
-        let controller = controller(params, mtu.packet()).map_err(ChannelError::Config)?;
-        let controller = controller.seeded(SeededRandom::new(start.socket.random().next_u64()));
+        let controller = controller(&start, mtu.packet()).map_err(ChannelError::Config)?;
         let congestion_bytes = u8::try_from(congestion_bytes(&controller)).unwrap_or(0);
         mtu.set_congestion(congestion_bytes.into());
         let (policy, reports) = reporting(params)?;
@@ -297,7 +305,7 @@ impl SenderEndpoint {
             reports,
             expiry: Expiry::Adaptive,
         };
-        let clock = Clock::start();
+        let clock = start.flow.map_or_else(Clock::start, |flow| flow.clock);
         let sender = Sender::new(clock.now(), config, controller);
         let mut sender = sender.map_err(ChannelError::Config)?;
         if start.policy != Policy::default() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sabul_cc::Policy;
+use sabul_cc::{Policy, SharedController};
 use sabul_channel::ReportRule;
 use sabul_units::{PacketNumber, Span};
 use sabul_wire::control::ChannelParams;
@@ -17,11 +17,25 @@ use super::driver::{Datagrams, Wake};
 pub(crate) use super::error::ChannelError;
 use super::handover::HandedOver;
 pub(crate) use super::handover::{Deliver, OnEnd};
+use super::link::Clock;
 use crate::ceiling::Ceiling;
 use crate::events::TransferEventSink;
 use crate::lock::lock;
 use crate::paths::PathTo;
 use crate::seal::{Opener, Sealer};
+
+/// Common state of several channels over one path: the controller of the senders, and the clock of this end.
+#[derive(Clone, Debug)]
+pub(crate) struct CommonFlow {
+    pub(super) controller: SharedController,
+    pub(super) clock: Clock,
+}
+
+impl CommonFlow {
+    pub(crate) fn new() -> Self {
+        Self { controller: SharedController::default(), clock: Clock::start() }
+    }
+}
 
 /// Start parameters of a channel endpoint.
 #[derive(Debug)]
@@ -42,6 +56,8 @@ pub(crate) struct ChannelStart {
     pub(crate) rtt: Option<Span>,
     /// Receiver of controller events and timer events.
     pub(crate) events: Option<TransferEventSink>,
+    /// Common state with other channels of the same path, if any.
+    pub(crate) flow: Option<CommonFlow>,
     /// Settings of the channel.
     pub(crate) params: ChannelParams,
     /// Policy towards competing traffic, for data sent by this end.

@@ -24,6 +24,7 @@ fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> Channe
         address_changed: Arc::default(),
         path: None,
         ceiling: None,
+        flow: None,
         events: None,
         socket: Box::new(socket),
         connection: ConnectionId(77),

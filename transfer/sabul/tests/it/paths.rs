@@ -55,6 +55,41 @@ fn several_paths_carry_files_of_all_sizes() {
 }
 
 #[test]
+fn several_channels_of_one_address_carry_files_of_all_sizes() {
+    run(async {
+        for (paths, channels) in [(1, 2), (1, 5), (2, 3)] {
+            let site = site(paths).await;
+            for is_upload in [true, false] {
+                for bytes in [0, 1, 65_536, 20_000_000] {
+                    let options = options().channels(channels);
+                    let copied = if is_upload {
+                        site.put(bytes, &options).await
+                    } else {
+                        site.get(bytes, &options).await
+                    };
+                    let report = copied.unwrap();
+                    assert_eq!((report.bytes, report.channel.carrier), (bytes as u64, "udp"));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn no_channel_and_too_many_channels_are_rejected() {
+    run(async {
+        let site = site(2).await;
+        for (options, expected) in [
+            (options().channels(0), "channels"),
+            (options().channels(9), "1 to 16 channels of all local addresses"),
+        ] {
+            let error = site.put(1, &options).await.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    });
+}
+
+#[test]
 fn a_copy_needs_only_a_path_that_passes() {
     run(async {
         for cut_path in [0, 1] {
@@ -111,7 +146,7 @@ fn several_paths_and_a_carrier_or_address_that_excludes_them() {
     run(async {
         let site = site(2).await;
         let error = site.put(1, &options().carrier(Carrier::Tcp)).await.unwrap_err();
-        assert!(error.to_string().contains("only UDP uses several paths"), "{error}");
+        assert!(error.to_string().contains("only UDP uses several paths or channels"), "{error}");
         let site = Site::with(
             true,
             ConnectConfig::default().bind(vec![address(0), "192.0.2.1".parse().unwrap()]),

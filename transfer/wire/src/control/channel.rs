@@ -30,9 +30,12 @@ pub struct ChannelParams {
     pub rules: u8,
     /// Carry reports on the control connection, as in the papers.
     pub control_feedback: bool,
-    /// Number of UDP paths that carry the blocks at the same time, 1 to [`super::MAX_PATHS`]. With more than one, each block
+    /// Number of UDP channels that carry the blocks at the same time, 1 to [`super::MAX_PATHS`]. With more than one, each block
     /// ends with its number in the transfer, of [`super::BLOCK_NUMBER_LEN`] bytes.
     pub paths: u8,
+    /// Number of channels in a row that have the same local address, and share one controller at the sender: together
+    /// they are one flow to others. Divides `paths`.
+    pub channels: u8,
 }
 
 impl ChannelParams {
@@ -48,6 +51,7 @@ impl ChannelParams {
             rules: 0,
             control_feedback: false,
             paths: 1,
+            channels: 1,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Blocks that one of several paths takes from the queue, and copies of those that another path delivers sooner.
 
+use sabul_cc::Phase;
 use sabul_units::{Instant, Span};
 
 use super::super::buffers::Buffers;
@@ -14,9 +15,12 @@ const AHEAD_OF_PATH: usize = 2;
 const LATE: Span = Span::from_millis(500);
 
 impl SenderEndpoint {
-    /// Whether one of several paths takes another block: it has sent its blocks, and none of them is late.
+    /// Whether one of several paths takes another block: it has sent its blocks, none of them is late, and the path does
+    /// not wait for another channel of its flow.
     pub(super) fn takes_block(&self) -> bool {
-        self.sender.uncut_blocks() < AHEAD_OF_PATH && !self.path_blocks.is_late
+        self.sender.uncut_blocks() < AHEAD_OF_PATH
+            && !self.path_blocks.is_late
+            && self.sender.phase() != Phase::Waiting
     }
 
     /// Puts a copy of a block into the queue that another path delivers sooner. Returns whether the queue has a copy.

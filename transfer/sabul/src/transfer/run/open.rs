@@ -106,21 +106,26 @@ pub(super) async fn reopen_path(
     number: u32,
     changes: u32,
 ) -> Result<OpenPath, Error> {
-    open_beside(cx, number, changes, 0).await
+    open_beside(cx, number, changes, (0, 0)).await
 }
 
-/// Opens one of several paths of a channel by this attempt. Retries without limit.
+/// Opens one of several paths of a transfer by this attempt, from the local address of this index. Retries without limit.
 pub(super) async fn path_of_attempt(
     cx: &Context,
     number: u32,
-    path: u8,
+    (path, local): (u8, u8),
     attempt: u16,
 ) -> Result<OpenPath, Error> {
-    open_beside(cx, number, u32::from(path) << 16 | u32::from(attempt), path).await
+    open_beside(cx, number, u32::from(path) << 16 | u32::from(attempt), (path, local)).await
 }
 
-/// Opens a UDP path with the keys of this use, from the local address of `path`.
-async fn open_beside(cx: &Context, number: u32, key: u32, path: u8) -> Result<OpenPath, Error> {
+/// Opens a UDP path with the keys of this use, from the local address of this index.
+async fn open_beside(
+    cx: &Context,
+    number: u32,
+    key: u32,
+    (_path, local): (u8, u8),
+) -> Result<OpenPath, Error> {
     let secrets = cx.connection.channel_secrets(number, key).map_err(internal)?;
     let suite = cx.router.suite().borrow().unwrap_or_else(first_suite);
     let buffers = cx.endpoint.memory.socket_bytes();
@@ -131,7 +136,7 @@ async fn open_beside(cx: &Context, number: u32, key: u32, path: u8) -> Result<Op
         Side::Connector { peer, sockets, bind, through, .. } => {
             let ending = EndOnDrop(Arc::default());
             let (peer, of_attempt) = (*peer, Arc::clone(&ending.0));
-            let local = bind.get(usize::from(path)).copied();
+            let local = bind.get(usize::from(local)).copied();
             let sockets = sockets.clone().with_buffers(buffers);
             let meeting = meeting(cx, through.as_ref());
             let attempt = tokio::task::spawn_blocking(move || {
@@ -144,7 +149,7 @@ async fn open_beside(cx: &Context, number: u32, key: u32, path: u8) -> Result<Op
             }
         }
         #[cfg(test)]
-        Side::World(end) => Ok(end.open_path(&secrets, path).await),
+        Side::World(end) => Ok(end.open_path(&secrets, _path).await),
     }
 }
 

@@ -17,7 +17,7 @@ use super::super::progress::Handle;
 use super::open::path_of_attempt;
 use super::udp::{CHECK_INTERVAL, Task, UdpSettings, is_unanswered};
 use crate::budget::BlockLoan;
-use crate::channel::ChannelError;
+use crate::channel::{ChannelError, CommonFlow};
 use crate::control::Event;
 use crate::error::Error;
 use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT, OpenPath};
@@ -57,6 +57,8 @@ struct PathKeeper {
     cx: Context,
     settings: UdpSettings,
     handle: Handle,
+    /// Common state of the channels of each local address; empty if each has one channel.
+    flows: Vec<CommonFlow>,
     /// Memory of the first path of a receiving end.
     memory: Option<BlockLoan>,
     /// State of each path, with the number of its last attempt.
@@ -81,7 +83,8 @@ impl Paths {
         memory: Option<BlockLoan>,
         event_sender: mpsc::UnboundedSender<Event>,
     ) -> Self {
-        let count = settings.params.paths;
+        let (count, channels) = (settings.params.paths, settings.params.channels);
+        let flows = if channels > 1 { count / channels } else { 0 };
         let limit = match cx.side {
             Side::Listener { .. } => LISTENER_TIMEOUT,
             _ => CONNECTOR_TIMEOUT,
@@ -91,6 +94,7 @@ impl Paths {
             cx: cx.clone(),
             settings,
             handle,
+            flows: (0..flows).map(|_| CommonFlow::new()).collect(),
             memory,
             paths: BTreeMap::new(),
             path_events: path_events.clone(),
@@ -158,6 +162,11 @@ impl PathKeeper {
         }
     }
 
+    /// Index of the local address of a path.
+    fn local(&self, path: u8) -> u8 {
+        path / self.settings.params.channels
+    }
+
     fn open_paths(&self) -> usize {
         self.paths.values().filter(|(_, state)| matches!(state, PathState::Open)).count()
     }
@@ -172,9 +181,10 @@ impl PathKeeper {
         };
         let (cx, path_events) = (self.cx.clone(), self.path_events.clone());
         let number = self.settings.number;
+        let of = (path, self.local(path));
         PathState::Opening(Task::from(self.cx.machine.spawn(async move {
             tokio::time::sleep(pause).await;
-            let event = match path_of_attempt(&cx, number, path, attempt).await {
+            let event = match path_of_attempt(&cx, number, of, attempt).await {
                 Ok(open) => PathEvent::Opened(Box::new(open)),
                 Err(error) => PathEvent::Failed(error),
             };
@@ -221,7 +231,7 @@ impl PathKeeper {
     /// Logs that a path cannot be opened, for the user who named its local address.
     fn report_unusable(&self, path: u8, error: &Error) {
         let local = match &self.cx.side {
-            Side::Connector { bind, .. } => bind.get(usize::from(path)),
+            Side::Connector { bind, .. } => bind.get(usize::from(self.local(path))),
             _ => None,
         };
         match local {
@@ -240,8 +250,11 @@ impl PathKeeper {
         });
         let local = open.socket.local_addr();
         let mut start = self.settings.clone().with(open);
-        // The records of earlier transfers are of the path that the system chose.
-        start.path = None;
+        start.flow = self.flows.get(usize::from(self.local(path))).cloned();
+        if self.settings.params.paths > self.settings.params.channels {
+            // The records of earlier transfers are of the path that the system chose.
+            start.path = None;
+        }
         let job = match &self.handle {
             Handle::Sender(handle) => handle.add_path(path, start, on_end),
             Handle::Receiver(handle) => {

@@ -57,6 +57,7 @@ impl UdpSettings {
             rtt: path.rtt,
             silence: endpoint.timeouts.silence.into(),
             address_changed: Arc::clone(&endpoint.address_changed),
+            flow: None,
             events: endpoint.events.clone().map(|sink| sink.of_transfer(number)),
             params,
             policy,
