@@ -16,7 +16,7 @@
 //! Congestion (`losses`): losses beyond random loss, beside a standing queue or ended by a test at a lower rate.
 //!     The window then falls to 0.85 of the arrived packets, and the queue is drained. Only CUBIC's window counts for
 //!     ten seconds if the queue holds less than 1/0.6 of the law's target queue, or if no queue was seen.
-//! States:      Search --rate found--> Cruise
+//! States:      Search --rate found--> Cruise --others on the link, at most twice--> Search (`check`) --trains--> Cruise
 //!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Settle | Probe
 //!              Cruise --congestion--> Drain | Settle --> Cruise
 //!              Cruise --losses that may be random--> Test --losses stay | losses end--> Cruise
@@ -26,6 +26,7 @@
 //!              and can be withdrawn.
 //! Not here:    the circuit breaker (`breaker`), which bounds every controller.
 
+mod check;
 mod competitor;
 mod cubic;
 mod headroom;
@@ -541,6 +542,9 @@ impl Sabul2026 {
             self.hold_until = Some(cx.now + round);
             return;
         }
+        if self.begin_check(cx) {
+            return;
+        }
         let is_rested = cx.now > self.drains.emptied_at + DRAIN_SPACING;
         if is_rested && !self.competitor.is_detected() && self.path.has_fallen() {
             // Another flow drains. Draining together shows every flow the path without a queue.
@@ -630,6 +634,11 @@ impl Sabul2026 {
         let expected = probe.rate_pps * extra / self.window_packets;
         let is_standing =
             rise > self.path.jitter_s().max(extra / self.link.rate_pps().max(1.0) / 4.0);
+        if !epoch.is_limited {
+            // A flow alone delays its packets by all that it adds.
+            let is_alone = rise > extra / self.link.rate_pps().max(1.0) / 2.0;
+            self.start.checks.note_probe(is_alone, cx);
+        }
         if epoch.is_limited || is_standing || more < expected / 2.0 {
             self.enter(State::Settle(probing::SETTLE_EPOCHS));
             self.probing.schedule(cx);
@@ -684,7 +693,11 @@ impl Controller for Sabul2026 {
         self.path.resolve(cx.now < self.fallback.bound_until);
         let epoch = self.path.on_ack(acked, cx, self.syn_interval());
         let is_held = self.hold_until.is_some_and(|until| cx.now < until);
-        if let Some(search) = &mut self.start.search {
+        if self.start.checks.is_running() {
+            if !is_held {
+                self.check(acked, cx);
+            }
+        } else if let Some(search) = &mut self.start.search {
             if is_held {
                 return;
             }
@@ -704,6 +717,7 @@ impl Controller for Sabul2026 {
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        self.end_check(cx);
         if let Some(search) = &self.start.search {
             cx.log_reason(Reason::SearchCutShort);
             let rate = search.fallback(cx);

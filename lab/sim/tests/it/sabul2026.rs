@@ -175,6 +175,26 @@ fn late_flows_with_other_rtts_get_similar_shares_within_20_s() {
 }
 
 #[test]
+fn flows_that_start_together_learn_the_rate_of_the_link() {
+    // Their first trains share the link, so each flow measures a part of the rate; a late flow measures all of it.
+    for count in [3, 8] {
+        let flows = [vec![ours(0, 40); count], vec![ours(2, 40)]].concat();
+        let results = run(Path::new(100, 40, 1.0, 0.0), &flows, 20, 50);
+        let shares = results.flows.iter().map(|flow| flow.goodput_bps / 1e6);
+        let shares: Vec<f64> = shares.collect();
+        assert!(results.jain > 0.98, "{count}: {shares:.1?}");
+        assert!(shares.iter().sum::<f64>() > 0.97 * 100.0 * PAYLOAD, "{count}: {shares:.1?}");
+    }
+}
+
+#[test]
+fn a_flow_alone_does_not_pause_to_measure_the_link_again() {
+    // A check takes several RTTs without new data.
+    let results = run(Path::new(200, 100, 1.0, 0.0), &[ours(0, 100)], 2, 22);
+    assert!(results.flows[0].goodput_bps > 0.99 * 200e6 * PAYLOAD, "{:?}", results.flows[0]);
+}
+
+#[test]
 fn cubic_beside_sabul2026_keeps_four_fifths_of_its_share_beside_cubic() {
     let cubic = |start_s| (Transport::Tcp, "cubic", 40, start_s);
     for (queue_bdp, loss) in [(0.25, 0.0), (1.0, 0.0), (4.0, 0.0), (1.0, 0.001)] {

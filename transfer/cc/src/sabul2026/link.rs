@@ -3,7 +3,7 @@
 //! Source: ours; packet trains extend [UDT4]'s packet pairs.
 //! Model:       the larger of the arrival rate of packet trains at the start, and the largest rate
 //!              of the last five to ten seconds.
-//! Not here:    later trains: a link that becomes slower looks like a link with more flows, which
+//! Not here:    later trains (`check`). A link that becomes slower looks like a link with more flows, which
 //!              costs a queue of theta for each of them.
 
 use sabul_units::{Bytes, Instant, Rate, Span};
@@ -51,6 +51,11 @@ impl Link {
     /// Returns whether trains have measured the link.
     pub(super) fn is_trained(&self) -> bool {
         self.trained > 0.0
+    }
+
+    /// Returns the rate that trains have measured; zero before the first.
+    pub(super) const fn trained_pps(&self) -> f64 {
+        self.trained
     }
 
     pub(super) const fn rate_pps(&self) -> f64 {
