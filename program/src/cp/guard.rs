@@ -156,7 +156,8 @@ impl Guard {
             if number > 1 {
                 kept.extend(format!("-{number}").bytes());
             }
-            let (from, to) = (self.sides.destination(path), self.sides.destination(&kept));
+            let (from, to) =
+                (self.sides.below_destination(path), self.sides.below_destination(&kept));
             let renamed = self.sides.session.rename(from, to, false);
             match self.sides.runtime.block_on(renamed) {
                 Ok(()) => {

@@ -130,7 +130,7 @@ async fn rename_all(sides: &Sides, moves: Vec<Move>) -> Vec<Move> {
         return moves.into_iter().filter(|it| tree.rename(&it.from, &it.to).is_ok()).collect();
     }
     let folder = |it: &Move| {
-        let place = sides.destination(&it.to);
+        let place = sides.below_destination(&it.to);
         place.iter().rposition(|&byte| byte == b'/').map(|slash| place[..slash].to_vec())
     };
     let folders: BTreeSet<Vec<u8>> =
@@ -144,7 +144,7 @@ async fn rename_all(sides: &Sides, moves: Vec<Move>) -> Vec<Move> {
     let mut tasks = JoinSet::new();
     for it in moves {
         let (session, room) = (sides.session.clone(), Arc::clone(&room));
-        let (from, to) = (sides.destination(&it.from), sides.destination(&it.to));
+        let (from, to) = (sides.below_destination(&it.from), sides.below_destination(&it.to));
         tasks.spawn(async move {
             let _permit = room.acquire().await.ok()?;
             is_renamed(&session, from, to).await.then_some(it)

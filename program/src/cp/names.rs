@@ -73,6 +73,15 @@ pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
+/// Path of a name below a directory, with the mark below which the other end follows no link.
+pub(super) fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let directory = match directory {
+        b"" => b".",
+        directory => directory.strip_suffix(b"/").unwrap_or(directory),
+    };
+    [directory, b"/./", name].concat()
+}
+
 pub(super) fn is_pattern(path: &[u8]) -> bool {
     sabul::internal::escape_pattern(path) != path
 }

@@ -8,7 +8,7 @@ use sabul::Session;
 use sabul::internal::compare::NewFile;
 use tokio::runtime::Handle;
 
-use super::names::{join, means_content};
+use super::names::{below, join, means_content};
 use super::plan::Plan;
 
 /// Places of entries at both ends, and the session to the other end.
@@ -47,6 +47,11 @@ impl Sides {
     /// Place of an entry at the destination.
     pub(super) fn destination(&self, path: &[u8]) -> Vec<u8> {
         join(&self.to, path)
+    }
+
+    /// The same place, with the mark below which the other end follows no link.
+    pub(super) fn below_destination(&self, path: &[u8]) -> Vec<u8> {
+        below(&self.to, path)
     }
 
     /// Directory of this machine that takes the sources of another machine.

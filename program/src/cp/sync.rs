@@ -3,20 +3,19 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use sabul::files::{Facts, NewMetadata, Owner, SeenKind, View};
-use sabul::internal::compare::{CompareOptions, Difference, LocalTree, Named, facts_of, rename};
+use sabul::internal::compare::{CompareOptions, Difference, LocalTree, Named, facts_of};
 use sabul::internal::{Chmod, escape_pattern};
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
 
 use super::compare::{Compared, Observer, Order};
 use super::guard::Replica;
-use super::names::{join, means_content};
+use super::names::{below, means_content};
 use super::plan::Plan;
 use super::plan_file::{PlanWriter, Planned};
 use super::sides::local_directory;
@@ -320,7 +319,7 @@ impl Target<'_> {
         let is_left = |facts: &Facts| !is_moved || facts.kind == SeenKind::Directory;
         let moved = extras.iter().filter(|(_, facts)| !is_left(facts)).count() as u64;
         let left: Vec<_> = extras.iter().rev().filter(|(_, facts)| is_left(facts)).collect();
-        let places: Vec<Vec<u8>> = left.iter().map(|(path, _)| join(&self.to, path)).collect();
+        let places: Vec<Vec<u8>> = left.iter().map(|(path, _)| below(&self.to, path)).collect();
         let (mut removed, mut failures) = (moved, Vec::new());
         let mut at = 0;
         while at < places.len() {
@@ -336,13 +335,14 @@ impl Target<'_> {
                     failures.extend(failed);
                 }
                 None => {
-                    for (index, place) in now.iter().enumerate() {
-                        match remove_local(Path::new(OsStr::from_bytes(place))) {
+                    // The other machine chose the names, and other users can change directories meanwhile.
+                    let tree = self.local_tree()?;
+                    for (index, (path, _)) in left.iter().enumerate().skip(at).take(now.len()) {
+                        match tree.remove(path) {
                             Ok(()) => removed += 1,
-                            Err(error) => {
-                                let text = format!("cannot remove '{}': {error}", Printable(place));
-                                let is_filled = error.kind() == ErrorKind::DirectoryNotEmpty;
-                                failures.push((at + index, text, is_filled));
+                            Err(failure) => {
+                                let is_filled = failure.code == FailureCode::Refused;
+                                failures.push((index, failure.message, is_filled));
                             }
                         }
                     }
@@ -375,7 +375,7 @@ impl Target<'_> {
                 for change in &mut changes {
                     change.path = match &change.path[..] {
                         [] => self.to.clone(),
-                        path => join(&self.to, path),
+                        path => below(&self.to, path),
                     };
                 }
                 let mut rest = &changes[..];
@@ -389,8 +389,7 @@ impl Target<'_> {
             None if changes.is_empty() => {}
             None => {
                 // The other machine chose the names.
-                let tree =
-                    LocalTree::open(&local_directory(&self.to)).map_err(sabul::Error::from)?;
+                let tree = self.local_tree()?;
                 failures.extend(changes.iter().filter_map(|it| tree.set_metadata(it).err()));
             }
         }
@@ -406,33 +405,27 @@ impl Target<'_> {
 
     /// Moves files and links below a directory of the destination's machine.
     async fn keep(&self, extras: &[(Vec<u8>, Facts)], trash: &Path) -> Result<(), CliError> {
-        let trash = trash.as_os_str().as_bytes();
+        self.make_folder(trash.as_os_str().as_bytes().to_vec()).await?;
+        let trash = Trash::open(self, trash)?;
         let mut made = BTreeSet::new();
         for (path, facts) in extras {
             let is_directory = facts.kind == SeenKind::Directory;
             let folder = if is_directory { Some(&path[..]) } else { parent(path) };
-            let folder = join(trash, folder.unwrap_or_default());
-            if made.insert(folder.clone()) {
-                self.make_folder(folder).await?;
+            if let Some(folder) = folder
+                && made.insert(folder)
+            {
+                trash.make_folder(self, folder).await?;
             }
             if !is_directory {
-                self.keep_file(&join(&self.to, path), join(trash, path)).await?;
+                trash.keep_file(path).await?;
             }
         }
         Ok(())
     }
 
-    /// Moves a file. An earlier file of the same name in the trash stays: the new file gets a number.
-    async fn keep_file(&self, from: &[u8], to: Vec<u8>) -> Result<(), CliError> {
-        let mut result = self.rename(from.to_vec(), to.clone()).await;
-        for number in 1..KEPT_OF_A_NAME {
-            if !matches!(result, Err(sabul::Error::Exists(_))) {
-                break;
-            }
-            let numbered = [&to[..], format!(".~{number}~").as_bytes()].concat();
-            result = self.rename(from.to_vec(), numbered).await;
-        }
-        Ok(result?)
+    /// Opens the destination on this machine.
+    fn local_tree(&self) -> Result<LocalTree, CliError> {
+        Ok(LocalTree::open(&local_directory(&self.to)).map_err(sabul::Error::from)?)
     }
 
     async fn make_folder(&self, folder: Vec<u8>) -> Result<(), CliError> {
@@ -447,11 +440,56 @@ impl Target<'_> {
             }),
         }
     }
+}
 
-    async fn rename(&self, from: Vec<u8>, to: Vec<u8>) -> Result<(), sabul::Error> {
-        match self.session {
-            Some(session) => session.rename(from, to, false).await,
-            None => Ok(rename(&from, &to)?),
+/// Directory on the destination's machine that keeps removed files. No link below the directory or the destination is
+/// followed.
+enum Trash<'a> {
+    Here { destination: LocalTree, trash: LocalTree },
+    There { session: &'a Session, destination: &'a [u8], trash: Vec<u8> },
+}
+
+impl<'a> Trash<'a> {
+    /// Opens an existing directory.
+    fn open(target: &'a Target<'_>, trash: &Path) -> Result<Self, CliError> {
+        Ok(match target.session {
+            Some(session) => {
+                let trash = trash.as_os_str().as_bytes().to_vec();
+                Self::There { session, destination: &target.to, trash }
+            }
+            None => Self::Here {
+                destination: target.local_tree()?,
+                trash: LocalTree::open(trash).map_err(sabul::Error::from)?,
+            },
+        })
+    }
+
+    async fn make_folder(&self, target: &Target<'_>, folder: &[u8]) -> Result<(), CliError> {
+        match self {
+            Self::Here { trash, .. } => Ok(trash.make(folder).map_err(sabul::Error::from)?),
+            Self::There { trash, .. } => target.make_folder(below(trash, folder)).await,
+        }
+    }
+
+    /// Moves a file. An earlier file of the same name in the trash stays: the new file gets a number.
+    async fn keep_file(&self, path: &[u8]) -> Result<(), CliError> {
+        let mut result = self.move_file(path, path).await;
+        for number in 1..KEPT_OF_A_NAME {
+            if !matches!(result, Err(sabul::Error::Exists(_))) {
+                break;
+            }
+            let numbered = [path, format!(".~{number}~").as_bytes()].concat();
+            result = self.move_file(path, &numbered).await;
+        }
+        Ok(result?)
+    }
+
+    async fn move_file(&self, from: &[u8], to: &[u8]) -> Result<(), sabul::Error> {
+        match self {
+            Self::Here { destination, trash } => Ok(destination.move_to(from, trash, to)?),
+            Self::There { session, destination, trash } => {
+                session.rename(below(destination, from), below(trash, to), false).await
+            }
         }
     }
 }
@@ -507,13 +545,6 @@ fn portion<T>(items: &[T], size: impl Fn(&T) -> usize) -> usize {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-fn remove_local(path: &Path) -> std::io::Result<()> {
-    match path.symlink_metadata()?.is_dir() {
-        true => fs::remove_dir(path),
-        false => fs::remove_file(path),
-    }
 }
 
 fn parent(path: &[u8]) -> Option<&[u8]> {

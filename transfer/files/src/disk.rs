@@ -60,6 +60,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// If the file does not exist, or the system refuses.
     fn open_read(&self, path: &RootPath) -> Result<Box<dyn DiskFile>, RootError>;
 
+    /// Opens a regular file, to set its metadata; no link is followed. By default for disks without links.
+    ///
+    /// # Errors
+    /// If the file does not exist, or the path has a link.
+    fn open_own(&self, path: &RootPath) -> Result<Box<dyn DiskFile>, RootError> {
+        self.open_read(path)
+    }
+
     /// Opens a folder, to set its mode or time or to flush its names.
     ///
     /// # Errors
@@ -358,6 +366,10 @@ impl Disk for RootDir {
 
     fn open_read(&self, path: &RootPath) -> Result<Box<dyn DiskFile>, RootError> {
         Ok(Box::new(self.open_read(path)?))
+    }
+
+    fn open_own(&self, path: &RootPath) -> Result<Box<dyn DiskFile>, RootError> {
+        Ok(Box::new(self.open_own(path)?))
     }
 
     fn open_dir(&self, path: &RootPath) -> Result<Box<dyn DiskFile>, RootError> {

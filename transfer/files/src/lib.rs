@@ -65,7 +65,7 @@ pub use outlet::{Outlet, Stopped};
 pub use part::SUFFIX as PART_SUFFIX;
 pub use ranges::{RangeReceiver, ReadRange};
 pub use receive::{Commit, CommitResult, HaveMessages, PROGRESS_INTERVAL, Receiver, Sink};
-pub use rename::rename;
+pub use rename::{move_between, rename};
 pub use rules::Rules;
 pub use scan::{Scan, Totals};
 pub use selection::{Selected, Selection, Skipped};

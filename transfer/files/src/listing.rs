@@ -16,7 +16,7 @@ use super::glob::{self, Matches};
 use super::named::NamedSet;
 use super::rules::Rules;
 use super::source::{Found, SourceSet, Step, Walk};
-use super::tree::{Children, Tree, modified_ns, sorted_part, unreadable};
+use super::tree::{Children, Tree, modified_ns, sorted_part, split_at_mark, unreadable};
 use crate::disk::Disk;
 use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootLink, RootPath};
 
@@ -346,7 +346,13 @@ impl NameChange {
                 self.apply_in(disk, &path, is_over)
             }
             None => {
-                let (start, names) = user_place(place, names.collect())?;
+                let (start, names) = match split_at_mark(place) {
+                    Some((directory, below)) => {
+                        let below = below.split(|&byte| byte == b'/');
+                        (directory.to_path_buf(), below.filter(|it| !it.is_empty()).collect())
+                    }
+                    None => user_place(place, names.collect())?,
+                };
                 let root_dir =
                     RootDir::open(&start, RootLink::Follow).map_err(root_write_failure)?;
                 self.apply_in(

@@ -10,16 +10,21 @@ use sabul_wire::control::{Entry, EntryKind, Failure, More, NewMetadata};
 
 use super::entry_error::{root_write_failure, write_failure};
 use super::metadata::keep_metadata;
-use super::tree::root_path;
+use super::tree::{root_path, split_at_mark};
 use crate::disk::{Disk, DiskFile};
-use crate::root::{Kind, LinkTarget, RootError};
+use crate::root::{Kind, LinkTarget, RootDir, RootError, RootLink};
 
 /// Sets metadata of a file or directory, below a root or with the rights of this process's user if `disk` is `None`.
-/// Symbolic links are not followed. An owner that cannot be set is no failure.
+/// Below a root, or below the mark `/./` of the path, no symbolic link is followed; otherwise only the last component may
+/// not be a link. An owner that cannot be set is no failure.
 ///
 /// # Errors
 /// If the metadata was not set.
 pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(), Failure> {
+    if let (None, Some((directory, rest))) = (disk, split_at_mark(&change.path)) {
+        let root = RootDir::open(directory, RootLink::Follow).map_err(root_write_failure)?;
+        return set_metadata(Some(&root), &NewMetadata { path: rest.to_vec(), ..change.clone() });
+    }
     let path = Path::new(OsStr::from_bytes(&change.path));
     let file = match disk {
         Some(disk) => {
@@ -27,7 +32,7 @@ pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(),
             let found = disk.stat(&path, LinkTarget::Itself).map_err(root_write_failure)?;
             let opened = match found.kind {
                 Kind::Directory => disk.open_dir(&path),
-                Kind::File => disk.open_read(&path),
+                Kind::File => disk.open_own(&path),
                 Kind::Symlink | Kind::Other => {
                     return Err(root_write_failure(RootError::NotAFile(path.to_string())));
                 }
@@ -60,7 +65,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::root::{RootDir, RootLink};
 
     #[test]
     fn mode_and_time_change_and_links_are_not_followed() {
@@ -91,5 +95,20 @@ mod tests {
             set_metadata(Some(&*root), &change).unwrap_err();
         }
         assert_ne!(fs::metadata(dir.path().join("f")).unwrap().mtime(), 0);
+        // A link that stays inside leads to the file of another owner all the same.
+        fs::create_dir(dir.path().join("other")).unwrap();
+        fs::write(dir.path().join("other/key"), "content").unwrap();
+        std::os::unix::fs::symlink("other", dir.path().join("swapped")).unwrap();
+        let marked = format!("{}/./swapped/key", dir.path().display());
+        for (disk, name) in [(Some(&*root), "swapped/key"), (None, &marked)] {
+            let (path, modified_ns) = (name.into(), Some(0));
+            let change = NewMetadata { path, mode: Some(0o666), modified_ns, owner: None };
+            set_metadata(disk, &change).unwrap_err();
+        }
+        assert_ne!(fs::metadata(dir.path().join("other/key")).unwrap().mtime(), 0);
+        let marked = format!("{}/./other/key", dir.path().display());
+        let (path, modified_ns) = (marked.into(), Some(0));
+        set_metadata(None, &NewMetadata { path, mode: None, modified_ns, owner: None }).unwrap();
+        assert_eq!(fs::metadata(dir.path().join("other/key")).unwrap().mtime(), 0);
     }
 }

@@ -11,9 +11,9 @@ use sabul_wire::control::{Failure, FailureCode};
 
 use super::entry_error::{root_write_failure, write_failure};
 use super::part::is_reserved;
-use super::tree::root_path;
+use super::tree::{root_path, split_at_mark};
 use crate::disk::Disk;
-use crate::root::{Kind, LinkTarget, RootPath};
+use crate::root::{Kind, LinkTarget, RootDir, RootLink, RootPath};
 
 /// Renames a file, link or directory in one step, below a root or with the rights of this process's user if `disk` is
 /// `None`. If `to` is a directory, the name is kept inside the directory. Without `replace` an existing file stays.
@@ -37,8 +37,45 @@ pub fn rename(
     }
     match disk {
         Some(disk) => rename_in(disk, from, to, name, replace),
-        None => rename_as_user(from, to, name, replace),
+        None => match (split_at_mark(from), split_at_mark(to)) {
+            (Some(from), Some(to)) if !replace => move_below(from, to),
+            _ => rename_as_user(from, to, name, replace),
+        },
     }
+}
+
+/// Moves an entry from below a directory to an unused name below another. No link below these directories is followed.
+fn move_below(from: (&Path, &[u8]), to: (&Path, &[u8])) -> Result<(), Failure> {
+    let open = |directory| RootDir::open(directory, RootLink::Follow).map_err(root_write_failure);
+    move_between(&open(from.0)?, from.1, &open(to.0)?, to.1)
+}
+
+/// Moves an entry below a root to an unused name below another, and syncs both names. No link is followed.
+///
+/// # Errors
+/// If the entry was not moved, with [`Failure::existing`] if the new name exists.
+pub fn move_between(
+    from_root: &RootDir,
+    from: &[u8],
+    to_root: &RootDir,
+    to: &[u8],
+) -> Result<(), Failure> {
+    if is_reserved(from) || is_reserved(to) {
+        let text = "names of files under construction (.sabul-part) are not changed";
+        return Err(Failure::new(FailureCode::Refused, text));
+    }
+    let place = |path: &[u8]| root_path(Path::new(OsStr::from_bytes(path)));
+    let (from, to) = (place(from)?, place(to)?);
+    if to_root.stat(&to, LinkTarget::Itself).is_ok() {
+        return Err(Failure::existing(Printable(to.as_bytes())));
+    }
+    from_root.move_to(&from, to_root, &to).map_err(root_write_failure)?;
+    for (root, path) in [(to_root, &to), (from_root, &from)] {
+        let folder = path.parent().unwrap_or_else(RootPath::root);
+        let folder = root.open_dir(&folder).map_err(root_write_failure)?;
+        folder.sync_all().map_err(|error| write_failure(path.as_bytes(), &error))?;
+    }
+    Ok(())
 }
 
 fn rename_in(
@@ -106,7 +143,6 @@ fn missing(path: &[u8]) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::{RootDir, RootLink};
 
     #[test]
     fn a_name_is_changed_in_one_step_and_only_below_the_root() {
@@ -141,5 +177,38 @@ mod tests {
         rename(None, &path("c"), &path("f"), false).unwrap();
         assert_eq!(fs::read(at("f/c")).unwrap(), b"b");
         rename(None, &path("c"), &path("f"), false).unwrap_err();
+    }
+
+    #[test]
+    fn below_a_mark_links_lead_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["to", "trash", "outside"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::write(at("outside/private"), "content").unwrap();
+        fs::write(at("to/old"), "content").unwrap();
+        for link in ["to/swapped", "trash/swapped"] {
+            std::os::unix::fs::symlink("../outside", at(link)).unwrap();
+        }
+        let moved = |from: &str, to: &str| {
+            let path = |name: &str| format!("{}/{name}", dir.path().display()).into_bytes();
+            rename(None, &path(from), &path(to), false)
+        };
+        moved("to/./swapped/private", "trash/./private").unwrap_err();
+        moved("to/./old", "trash/./swapped/old").unwrap_err();
+        assert_eq!(fs::read_dir(at("outside")).unwrap().count(), 1);
+        moved("to/./old", "trash/./old").unwrap();
+        assert_eq!(fs::read(at("trash/old")).unwrap(), b"content");
+        fs::write(at("to/old"), "new").unwrap();
+        let error = moved("to/./old", "trash/./old").unwrap_err();
+        assert_eq!(error.code, FailureCode::Unwritable, "an existing name stays: {error}");
+        assert_eq!(fs::read(at("trash/old")).unwrap(), b"content");
+        let remove = crate::NameChange::Remove { recursive: false };
+        let place = |name: &str| format!("{}/{name}", dir.path().display()).into_bytes();
+        remove.apply(None, &place("to/./swapped/private"), &|| false).unwrap_err();
+        assert!(at("outside/private").exists());
+        remove.apply(None, &place("to/./old"), &|| false).unwrap();
+        assert!(!at("to/old").exists());
     }
 }

@@ -318,6 +318,18 @@ impl RootDir {
         Ok(File::from(fd))
     }
 
+    /// Opens a regular file, to set its metadata. No link is followed.
+    ///
+    /// # Errors
+    /// If the file does not exist, is not a regular file, or the path has a link.
+    pub fn open_own(&self, path: &RootPath) -> Result<File, RootError> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = self.resolve("open", path, flags, Links::Refuse)?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| fail("examine", path, errno))?;
+        plain_file(path, &stat)?;
+        Ok(File::from(fd))
+    }
+
     /// Creates an empty file for writing and reading under an unused name. Only the permission bits
     /// of `mode` are used, less the umask.
     ///
@@ -421,6 +433,22 @@ impl RootDir {
                 None => rustix::fs::renameat(parent, from, parent, to),
                 Some(old_parent) => rustix::fs::renameat(old_parent, from, parent, to),
             }
+        })
+    }
+
+    /// Moves a file, link or folder to an unused name below another folder. No link is followed.
+    ///
+    /// # Errors
+    /// If the new name exists, or the system refuses.
+    pub fn move_to(&self, from: &RootPath, other: &Self, to: &RootPath) -> Result<(), RootError> {
+        let old_parent =
+            self.in_parent("rename", from, Links::Refuse, |parent, _| rustix::io::dup(parent))?;
+        other.in_parent("rename to", to, Links::Refuse, |parent, to| {
+            if rustix::fs::statat(parent, to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                return Err(Errno::EXIST);
+            }
+            let from = from.name().ok_or(Errno::INVAL)?;
+            rustix::fs::renameat(&old_parent, from, parent, to)
         })
     }
 

@@ -1,5 +1,6 @@
 //! File tree access for the walks: the local file system as its user sees it, or a listener's root.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -258,6 +259,14 @@ impl Tree {
 pub(super) fn root_path(path: &Path) -> Result<RootPath, Failure> {
     let names = path.as_os_str().as_bytes().split(|&byte| byte == b'/');
     RootPath::new(names.filter(|name| !matches!(*name, b"" | b"."))).map_err(root_read_failure)
+}
+
+/// Splits a path of this process's user at its last `/./`: below the directory before that mark no link is followed, as
+/// below a served root. `None` without a mark.
+pub(super) fn split_at_mark(path: &[u8]) -> Option<(&Path, &[u8])> {
+    let at = path.windows(3).rposition(|part| part == b"/./")?;
+    let directory = if at == 0 { b"/" } else { &path[..at] };
+    Some((Path::new(OsStr::from_bytes(directory)), &path[at + 3..]))
 }
 
 pub(super) fn unreadable(path: &Path, why: &str) -> Failure {

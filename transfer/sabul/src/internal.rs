@@ -46,14 +46,6 @@ pub mod compare {
     pub use sabul_wire::control::{Chunking, Delta, ListOptions, MAX_NAMED, Named, NamedContent};
     use sabul_wire::control::{Failure, FailureCode, NewMetadata};
 
-    /// Renames a local file; an existing file stays.
-    ///
-    /// # Errors
-    /// If the name was not changed.
-    pub fn rename(from: &[u8], to: &[u8]) -> Result<(), Failure> {
-        sabul_files::rename(None, from, to, false)
-    }
-
     /// Directory of this machine for changes whose names the other machine lists. No name and no link leads out of the
     /// directory.
     #[derive(Debug)]
@@ -77,6 +69,37 @@ pub mod compare {
                 self.0.create_dir_all(&parent).map_err(failure)?;
             }
             sabul_files::rename(Some(&self.0), from, to, false)
+        }
+
+        /// Moves an entry to an unused name below another directory, and makes the missing directories above that
+        /// name.
+        ///
+        /// # Errors
+        /// If the entry was not moved.
+        pub fn move_to(&self, from: &[u8], other: &Self, to: &[u8]) -> Result<(), Failure> {
+            let place = RootPath::new(to.split(|&byte| byte == b'/')).map_err(failure)?;
+            if let Some(parent) = place.parent() {
+                other.0.create_dir_all(&parent).map_err(failure)?;
+            }
+            sabul_files::move_between(&self.0, from, &other.0, to)
+        }
+
+        /// Makes a directory below the directory, with missing directories above.
+        ///
+        /// # Errors
+        /// If the directory was not made.
+        pub fn make(&self, path: &[u8]) -> Result<(), Failure> {
+            let place = RootPath::new(path.split(|&byte| byte == b'/')).map_err(failure)?;
+            self.0.create_dir_all(&place).map(drop).map_err(failure)
+        }
+
+        /// Removes a file, a link or an empty directory below the directory.
+        ///
+        /// # Errors
+        /// If the entry was not removed; with [`FailureCode::Refused`] if a directory is not empty.
+        pub fn remove(&self, path: &[u8]) -> Result<(), Failure> {
+            let remove = sabul_files::NameChange::Remove { recursive: false };
+            remove.apply(Some(&self.0), path, &|| false).map(drop)
         }
 
         /// Sets metadata of a file or directory below the directory; `change.path` is relative.
@@ -149,9 +172,19 @@ mod tests {
             let change = NewMetadata { path, mode: Some(0o777), modified_ns: None, owner: None };
             tree.set_metadata(&change)
         };
-        for path in ["../outside/private", "link/private", "link"] {
+        fs::create_dir(at("destination/inside")).unwrap();
+        fs::write(at("destination/inside/key"), "content").unwrap();
+        symlink("inside", at("destination/swapped")).unwrap();
+        let trash = LocalTree::open(&at("outside")).unwrap();
+        for path in
+            ["../outside/private", "link/private", "swapped/key", "../destination/inside/key"]
+        {
             changed(path).unwrap_err();
+            tree.remove(path.as_bytes()).unwrap_err();
+            tree.move_to(path.as_bytes(), &trash, b"moved").unwrap_err();
         }
+        changed("link").unwrap_err();
+        assert!(at("destination/inside/key").exists() && at("outside/private").exists());
         changed("").unwrap();
         tree.rename(b"old", b"a/b/new").unwrap();
         changed("a/b/new").unwrap();
