@@ -9,6 +9,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -152,7 +153,7 @@ fn joined(
     let summary = sabul_join::run(join, &inputs, &mut |batch| {
         stop.check()?;
         totals.joined.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-        output.write(&batch)
+        output.write(batch)
     });
     if summary.is_err() {
         stop.set();
@@ -208,14 +209,48 @@ struct Output {
     directory: PathBuf,
     /// The file and its name once complete; `None` for stdout.
     file: Option<(NamedTempFile, PathBuf)>,
-    writer: Option<Writer>,
+    encoder: Option<Encoder>,
+}
+
+/// Batches that wait for the encoder. Ours: one is encoded while the next is joined.
+const WAITING: usize = 2;
+
+/// Thread that encodes the result, because the join itself needs a processor core.
+struct Encoder {
+    /// `None` ends the result. Without this end the result of a failed join has no footer.
+    batches: SyncSender<Option<RecordBatch>>,
+    thread: JoinHandle<Result<u64, JoinError>>,
+}
+
+impl Encoder {
+    fn start(mut writer: Writer) -> Self {
+        let (batches, queue) = mpsc::sync_channel::<Option<RecordBatch>>(WAITING);
+        let thread = std::thread::spawn(move || {
+            for batch in queue {
+                match batch {
+                    Some(batch) => writer.write(&batch)?,
+                    None => return writer.finish(),
+                }
+            }
+            Ok(0)
+        });
+        Self { batches, thread }
+    }
+
+    /// Waits until everything is written. Returns the bytes of the result.
+    fn finish(self) -> Result<u64, JoinError> {
+        // A thread that has ended with an error receives nothing.
+        let _ = self.batches.send(None);
+        let ended = || JoinError::Source("the writer of the result failed".to_owned());
+        self.thread.join().map_err(|_| ended())?
+    }
 }
 
 impl Output {
     /// Prepares the result at this path, or in stdout for `-`.
     fn create(path: &Path) -> Result<Self, CliError> {
         if path == Path::new("-") {
-            return Ok(Self { directory: std::env::temp_dir(), file: None, writer: None });
+            return Ok(Self { directory: std::env::temp_dir(), file: None, encoder: None });
         }
         if path.is_dir() {
             return Err(CliError::usage(format!(
@@ -241,7 +276,7 @@ impl Output {
             .tempfile_in(&directory);
         let file = file
             .map_err(|error| disk(&format!("create a file in {}", directory.display()), &error))?;
-        Ok(Self { directory, file: Some((file, path.to_owned())), writer: None })
+        Ok(Self { directory, file: Some((file, path.to_owned())), encoder: None })
     }
 
     fn begin(&mut self, plan: &Plan) -> Result<(), CliError> {
@@ -254,20 +289,22 @@ impl Output {
             Some(_) => Writer::parquet(file, plan.schema()),
             None => Writer::stream(file, &plan.schema()),
         };
-        self.writer = Some(writer.map_err(cli_error)?);
+        self.encoder = Some(Encoder::start(writer.map_err(cli_error)?));
         Ok(())
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), JoinError> {
-        match &mut self.writer {
-            Some(writer) => writer.write(batch),
+    fn write(&mut self, batch: RecordBatch) -> Result<(), JoinError> {
+        let is_sent = self.encoder.as_ref().is_none_or(|it| it.batches.send(Some(batch)).is_ok());
+        match self.encoder.take_if(|_| !is_sent) {
+            // The thread has ended with an error.
+            Some(encoder) => encoder.finish().map(drop),
             None => Ok(()),
         }
     }
 
     /// Completes the result; a file gets its name, on the disk too. Returns the size of the result.
     fn finish(mut self) -> Result<u64, CliError> {
-        let bytes = self.writer.take().map_or(Ok(0), Writer::finish).map_err(cli_error)?;
+        let bytes = self.encoder.take().map_or(Ok(0), Encoder::finish).map_err(cli_error)?;
         let Some((file, path)) = self.file else { return Ok(bytes) };
         file.as_file().sync_all().map_err(|error| disk("write the result", &error))?;
         let what = format!("rename the result to {}", path.display());

@@ -2,6 +2,7 @@
 //!
 //! Each row goes to one of [`PARTITIONS`] by the hash of its key. An arriving row is joined with the
 //! rows of the other tables in the partition, and stored while another table may still send a match.
+//! Partitions share the batches of stored rows until memory is half of the budget, and then have copies of their own.
 //! Over the memory budget the largest partition moves to disk with the number of its generation. After
 //! the inputs [`cleanup`] joins each spilled partition: only combinations of rows from different
 //! generations are missing, because rows of one generation were in memory together.
@@ -20,7 +21,7 @@ use arrow_select::take::take;
 
 use crate::error::JoinError;
 use crate::keys::{KeyEncoder, Keys};
-use crate::partition::{Partition, Probe};
+use crate::partition::{Partition, Probe, batch_memory};
 use crate::pending::{Pending, Sink, batch_of};
 use crate::plan::{JoinType, Plan};
 use crate::spill::{SpillDir, SpillFile, batches_of, schema_of};
@@ -32,9 +33,6 @@ const PARTITIONS: usize = 128;
 const fn after_spill(budget: usize) -> usize {
     budget / 4 * 3
 }
-
-/// Batch that is not stored.
-const PASSING: u32 = u32::MAX;
 
 /// Counts of a join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +57,8 @@ pub struct Join {
     hasher: RandomState,
     slots: Vec<Slot>,
     is_open: Vec<bool>,
+    /// Memory of the batches of each table that the partitions share; `None` once each partition has copies.
+    shared: Option<Vec<usize>>,
     budget: usize,
     spill: Option<SpillDir>,
     spill_parent: PathBuf,
@@ -90,6 +90,7 @@ impl Join {
             hasher: RandomState::new(),
             slots: (0..PARTITIONS).map(|_| slot()).collect(),
             is_open: vec![true; tables],
+            shared: Some(vec![0; tables]),
             budget,
             spill: None,
             spill_parent: spill_parent.to_owned(),
@@ -123,10 +124,14 @@ impl Join {
                     rows[partition_of(hash)].push((row, hash));
                 }
                 None if table == 0 && plan.kind != JoinType::Inner => {
-                    self.pending.unmatched((PARTITIONS, PASSING), &kept, row, sink)?;
+                    self.pending.unmatched(&kept, row, sink)?;
                 }
                 None => {}
             }
+        }
+        let is_needed = self.is_needed(table);
+        if let Some(shared) = self.shared.as_mut().filter(|_| is_needed) {
+            shared[table] += batch_memory(&kept);
         }
         for (slot, rows) in rows.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
             self.arrive(slot, table, (&kept, &keys, rows), sink)?;
@@ -135,27 +140,40 @@ impl Join {
         self.keep_budget()
     }
 
+    /// Whether later rows of other tables may match rows of this table.
+    fn is_needed(&self, table: usize) -> bool {
+        self.is_open.iter().enumerate().any(|(other, is_open)| other != table && *is_open)
+    }
+
     /// Joins the rows of one partition.
     fn arrive(
         &mut self,
         at: usize,
         table: usize,
-        (kept, keys, rows): (&RecordBatch, &Keys, &[(usize, u64)]),
+        (kept, keys, rows): (&Arc<RecordBatch>, &Keys, &[(usize, u64)]),
         sink: Sink<'_>,
     ) -> Result<(), JoinError> {
-        let others = self.is_open.iter().enumerate().any(|(it, is_open)| it != table && *is_open);
         let kind = self.plan.kind;
+        let is_needed = self.is_needed(table);
         let slot = &mut self.slots[at];
-        let is_stored = others || !slot.files.is_empty();
-        let rows_of = rows.iter().map(|(row, _)| u32::try_from(*row).unwrap_or(u32::MAX));
-        let batch = Arc::new(rows_at(kept, &UInt32Array::from_iter_values(rows_of))?);
-        let stored =
-            is_stored.then(|| slot.memory.add_batch(table, Arc::clone(&batch))).transpose()?;
-        for (row, &(from, hash)) in rows.iter().enumerate() {
+        let is_stored = is_needed || !slot.files.is_empty();
+        let is_shared = self.shared.is_some();
+        let batch = if is_shared {
+            Arc::clone(kept)
+        } else {
+            let rows = rows.iter().map(|(row, _)| u32::try_from(*row).unwrap_or(u32::MAX));
+            Arc::new(rows_at(kept, &UInt32Array::from_iter_values(rows))?)
+        };
+        let stored = match is_stored {
+            false => None,
+            true if is_shared => Some(slot.memory.add_shared(table, Arc::clone(&batch))?),
+            true => Some(slot.memory.add_batch(table, Arc::clone(&batch))?),
+        };
+        for (at, &(from, hash)) in rows.iter().enumerate() {
             let Some(key) = keys.get(from) else { continue };
             let key = key.as_ref();
-            let id = (at, stored.unwrap_or(PASSING));
-            let probe = Probe { table, id, batch: &batch, row, generation: None };
+            let row = if is_shared { from } else { at };
+            let probe = Probe { table, batch: &batch, row, generation: None };
             let is_matched = match slot.memory.find(hash, key) {
                 Some(entry) => slot.memory.probe(entry, probe, kind, (&mut self.pending, sink))?,
                 None => false,
@@ -164,7 +182,7 @@ impl Join {
                 let place = (table, stored, row);
                 slot.memory.add(place, (hash, key), slot.generation, is_matched)?;
             } else if !is_matched && table == 0 && kind != JoinType::Inner {
-                self.pending.unmatched(id, &batch, row, sink)?;
+                self.pending.unmatched(&batch, row, sink)?;
             }
         }
         Ok(())
@@ -182,17 +200,14 @@ impl Join {
         self.is_open[table] = false;
         let decides = self.plan.kind != JoinType::Inner && table == 1;
         let open: Vec<_> = (0..self.is_open.len()).filter(|&table| self.is_open[table]).collect();
-        for (at, slot) in self.slots.iter_mut().enumerate() {
-            if !slot.files.is_empty() {
-                continue;
-            }
+        for slot in self.slots.iter_mut().filter(|slot| slot.files.is_empty()) {
             if decides {
                 let side = &slot.memory.sides[0];
                 for (row, _) in
                     side.rows.iter().zip(&side.matched).filter(|(_, matched)| !**matched)
                 {
                     let batch = &side.batches[row.batch as usize];
-                    self.pending.unmatched((at, row.batch), batch, row.row as usize, sink)?;
+                    self.pending.unmatched(batch, row.row as usize, sink)?;
                 }
                 self.pending.flush(sink)?;
             }
@@ -202,6 +217,11 @@ impl Join {
                 [last] => slot.memory.clear(last),
                 _ => {}
             }
+        }
+        match (&mut self.shared, &open[..]) {
+            (Some(shared), []) => shared.fill(0),
+            (Some(shared), [last]) => shared[*last] = 0,
+            _ => {}
         }
         Ok(())
     }
@@ -232,9 +252,20 @@ impl Join {
         Ok(Summary { rows_out, first_row: first, ..self.summary })
     }
 
+    /// Returns the estimated memory of all stored rows.
+    fn used(&self) -> usize {
+        let shared: usize = self.shared.iter().flatten().sum();
+        shared + self.slots.iter().map(|slot| slot.memory.bytes()).sum::<usize>()
+    }
+
     /// Moves the largest partitions to disk while memory is over the budget.
     fn keep_budget(&mut self) -> Result<(), JoinError> {
-        let mut used: usize = self.slots.iter().map(|slot| slot.memory.bytes()).sum();
+        let mut used = self.used();
+        if used > self.budget / 2 && self.shared.take().is_some() {
+            // Each copy exists beside the shared batches until the last one is made.
+            self.slots.iter_mut().try_for_each(|slot| slot.memory.divide())?;
+            used = self.used();
+        }
         self.summary.memory_max = self.summary.memory_max.max(used);
         if used <= self.budget {
             return Ok(());

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
+use arrow_select::interleave::interleave;
 use hashbrown::HashTable;
 
 use crate::error::JoinError;
-use crate::pending::{BatchId, Pending, Sink};
+use crate::pending::{Pending, Sink, batch_of};
 use crate::plan::JoinType;
 
 /// End of a chain of rows.
@@ -60,7 +61,6 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe<'a> {
     pub(crate) table: usize,
-    pub(crate) id: BatchId,
     pub(crate) batch: &'a Arc<RecordBatch>,
     pub(crate) row: usize,
     /// Generation of the row if combinations of a single generation are joined already.
@@ -114,17 +114,49 @@ impl Partition {
         Ok(entry)
     }
 
-    /// Stores the columns of rows that are added next; returns the position of the batch.
+    /// Stores the columns of rows that are added next, as a batch of this partition alone; returns the position of the
+    /// batch.
     pub(crate) fn add_batch(
         &mut self,
         table: usize,
         batch: Arc<RecordBatch>,
     ) -> Result<u32, JoinError> {
+        self.sides[table].bytes += batch_memory(&batch);
+        self.add_shared(table, batch)
+    }
+
+    /// Stores a batch that has rows of other partitions, too, and does not count as memory of this partition.
+    pub(crate) fn add_shared(
+        &mut self,
+        table: usize,
+        batch: Arc<RecordBatch>,
+    ) -> Result<u32, JoinError> {
         let side = &mut self.sides[table];
-        // Batches can be small: the parts of an arriving batch, or few rows that satisfy a condition.
-        side.bytes += batch.get_array_memory_size() + (batch.num_columns() + 1) * COLUMN_COST;
         side.batches.push(batch);
         position(side.batches.len() - 1)
+    }
+
+    /// Copies the rows of shared batches into one batch of this partition for each table.
+    pub(crate) fn divide(&mut self) -> Result<(), JoinError> {
+        for side in &mut self.sides {
+            let Some(first) = side.batches.first() else { continue };
+            let schema = first.schema();
+            let places: Vec<_> =
+                side.rows.iter().map(|row| (row.batch as usize, row.row as usize)).collect();
+            let columns = (0..schema.fields().len()).map(|column| {
+                let arrays: Vec<&dyn Array> =
+                    side.batches.iter().map(|batch| batch.column(column).as_ref()).collect();
+                interleave(&arrays, &places)
+            });
+            let columns = columns.collect::<Result<Vec<_>, _>>()?;
+            let own = Arc::new(batch_of(schema, columns, places.len())?);
+            side.bytes += batch_memory(&own);
+            side.batches = vec![own];
+            for (at, row) in side.rows.iter_mut().enumerate() {
+                (row.batch, row.row) = (0, position(at)?);
+            }
+        }
+        Ok(())
     }
 
     /// Adds a row of a stored batch.
@@ -183,9 +215,9 @@ impl Partition {
                         let side = &self.sides[table];
                         let row = side.rows[current[table] as usize];
                         let batch = &side.batches[row.batch as usize];
-                        pending.pick(table, (probe.id.0, row.batch), batch, row.row as usize);
+                        pending.pick(table, batch, row.row as usize);
                     }
-                    pending.pick(probe.table, probe.id, probe.batch, probe.row);
+                    pending.pick(probe.table, probe.batch, probe.row);
                     pending.complete(sink)?;
                 } else if probe.table == 0 {
                     return Ok(true);
@@ -217,6 +249,12 @@ impl Partition {
         self.sides[table] = Side::default();
         self.heads.iter_mut().skip(table).step_by(tables).for_each(|head| *head = NONE);
     }
+}
+
+/// Returns the estimated memory of a stored batch. Batches can be small: the parts of an arriving batch, or few rows that
+/// satisfy a condition.
+pub(crate) fn batch_memory(batch: &RecordBatch) -> usize {
+    batch.get_array_memory_size() + (batch.num_columns() + 1) * COLUMN_COST
 }
 
 /// Returns a position as 32 bits. A partition is far smaller, or its budget is.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Schema};
 use arrow_select::interleave::interleave;
 
 use crate::error::JoinError;
@@ -22,9 +22,6 @@ const BYTES: usize = 8 << 20;
 /// Receiver of output batches; an error ends the join.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<(), JoinError>;
 
-/// Identity of a batch while rows wait: partition, and batch of the partition.
-pub(crate) type BatchId = (usize, u32);
-
 /// Joined rows as positions in the batches of their tables.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -33,6 +30,8 @@ pub(crate) struct Pending {
     rows: usize,
     /// Bytes of text and binary values of the rows.
     bytes: usize,
+    /// A row of NULLs for each row of the first table without a match, in a left join.
+    nulls: Option<Arc<RecordBatch>>,
     started: Instant,
     /// Rows returned so far.
     pub(crate) rows_out: u64,
@@ -43,14 +42,12 @@ pub(crate) struct Pending {
 #[derive(Debug, Default)]
 struct Side {
     batches: Vec<Arc<RecordBatch>>,
-    places: HashMap<BatchId, usize>,
+    /// Position of each batch in `batches`, by its address: `batches` keeps the batch alive.
+    places: HashMap<usize, usize>,
     picks: Vec<(usize, usize)>,
     /// Columns of text and binary values.
     texts: Vec<usize>,
 }
-
-/// Batch of one row of NULLs, for tables without a match.
-const NULLS: BatchId = (usize::MAX, u32::MAX);
 
 impl Pending {
     pub(crate) fn new(plan: Arc<Plan>) -> Self {
@@ -60,13 +57,22 @@ impl Pending {
             Side { texts: texts.map(|(column, _)| column).collect(), ..Side::default() }
         };
         let sides = plan.inputs.iter().map(side).collect();
-        Self { plan, sides, rows: 0, bytes: 0, started: Instant::now(), rows_out: 0, first: None }
+        Self {
+            plan,
+            sides,
+            rows: 0,
+            bytes: 0,
+            nulls: None,
+            started: Instant::now(),
+            rows_out: 0,
+            first: None,
+        }
     }
 
     /// Sets the row of a table in the next joined row.
-    pub(crate) fn pick(&mut self, table: usize, id: BatchId, batch: &Arc<RecordBatch>, row: usize) {
+    pub(crate) fn pick(&mut self, table: usize, batch: &Arc<RecordBatch>, row: usize) {
         let side = &mut self.sides[table];
-        let place = *side.places.entry(id).or_insert_with(|| {
+        let place = *side.places.entry(Arc::as_ptr(batch).addr()).or_insert_with(|| {
             side.batches.push(Arc::clone(batch));
             side.batches.len() - 1
         });
@@ -84,20 +90,18 @@ impl Pending {
     /// Adds a row of the first table without a match.
     pub(crate) fn unmatched(
         &mut self,
-        id: BatchId,
         batch: &Arc<RecordBatch>,
         row: usize,
         sink: Sink<'_>,
     ) -> Result<(), JoinError> {
-        self.pick(0, id, batch, row);
+        self.pick(0, batch, row);
         if self.plan.kind == JoinType::Left {
-            let schema = &self.plan.inputs[1].kept_schema;
-            let fields =
-                schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
-            let schema = Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<_>>()));
-            let nulls = schema.fields().iter().map(|field| new_null_array(field.data_type(), 1));
-            let nulls = batch_of(schema.clone(), nulls.collect(), 1)?;
-            self.pick(1, NULLS, &Arc::new(nulls), 0);
+            let nulls = match &self.nulls {
+                Some(nulls) => Arc::clone(nulls),
+                None => Arc::new(nulls_of(&self.plan.inputs[1].kept_schema)?),
+            };
+            self.pick(1, &nulls, 0);
+            self.nulls = Some(nulls);
         }
         self.complete(sink)
     }
@@ -137,6 +141,14 @@ impl Pending {
         let columns = batch.columns()[..shown.fields().len()].to_vec();
         batch_of(shown, columns, batch.num_rows())
     }
+}
+
+/// Returns a row of NULLs.
+fn nulls_of(schema: &Schema) -> Result<RecordBatch, JoinError> {
+    let fields = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let nulls = schema.fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+    batch_of(schema, nulls, 1)
 }
 
 /// Whether [`length_of`] returns the bytes of the values.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::UInt32Array;
 
-use super::{Join, PASSING, rows_at};
+use super::{Join, rows_at};
 use crate::error::JoinError;
 use crate::partition::{Partition, Probe};
 use crate::pending::Sink;
@@ -142,15 +142,13 @@ impl Join {
                 let key = spilled.keys.value(row);
                 let Some(entry) = memory.find(self.hasher.hash_one(key), key) else { continue };
                 let generation = Some(spilled.generations.value(row));
-                let id = (0, PASSING);
-                let probe = Probe { table: 0, id, batch: &spilled.batch, row, generation };
+                let probe = Probe { table: 0, batch: &spilled.batch, row, generation };
                 let is_matched = memory.probe(entry, probe, kind, (&mut self.pending, sink))?;
                 if let Some(matched) = matched.get_mut(before + row) {
                     *matched |= is_matched;
                 }
             }
             before += spilled.batch.num_rows();
-            // The next batch has the same identity.
             self.pending.flush(sink)
         })
     }
@@ -166,7 +164,7 @@ impl Join {
         first.read(|spilled| {
             for (row, now) in (0..spilled.batch.num_rows()).zip(matched.by_ref()) {
                 if !now && !spilled.matched.value(row) {
-                    self.pending.unmatched((0, PASSING), &spilled.batch, row, sink)?;
+                    self.pending.unmatched(&spilled.batch, row, sink)?;
                 }
             }
             self.pending.flush(sink)

@@ -184,7 +184,7 @@ fn drawn_joins_equal_nested_loops_for_every_type_order_and_budget() {
         let keys = draw.pick(&[2, 30, 1000]).max(if count > 2 { 30 } else { 0 });
         let tables: Vec<_> =
             (0..count).map(|_| drawn_table(draw, keys, count == 2 && seed % 3 == 0)).collect();
-        let budget = draw.pick(&[1, 2_000, 20_000, 1 << 30]);
+        let budget = draw.pick(&[1, 2_000, 20_000, 200_000, 1 << 30]);
         let condition = match kind {
             JoinType::Anti => draw.pick(&[None, Some(CONDITIONS[0])]),
             _ => Some(draw.pick(&CONDITIONS)).filter(|_| seed % 2 == 0),
