@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -51,7 +52,7 @@ fn screens(command: &mut Command, input: &[u8], columns: u16) -> Vec<String> {
         for part in input.chunks(100_000) {
             // The program may have exited.
             let _ = stdin.write_all(part);
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
         }
     });
     assert!(child.wait().unwrap().success());
@@ -264,6 +265,8 @@ fn only_arrived_files_are_counted_and_many_failures_are_one_line() {
     assert_eq!((&document["files"], &document["failed"]), (&1.into(), &9.into()));
     let mut bench = bench;
     let server = bench.server.take().unwrap();
+    // The server logs the transfer after its answer.
+    std::thread::sleep(Duration::from_millis(500));
     server.signal(Signal::TERM);
     let log = stderr(&server.finish());
     assert!(log.contains(": 2 B in 1 file, 9 failed, "), "{log}");
