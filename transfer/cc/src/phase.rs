@@ -12,6 +12,8 @@ pub enum Phase {
     Fallback,
     /// Another channel of the same flow searches for the rate, and this channel sends almost nothing.
     Waiting,
+    /// The controller searches for the rate with trains ([`crate::search`]); by the one-word name of the stage.
+    Search(&'static str),
     /// Another phase, by its one-word name.
     Named(&'static str),
 }
@@ -24,7 +26,7 @@ impl Phase {
             Self::Constant => "fixed",
             Self::Fallback => "fallback",
             Self::Waiting => "waiting",
-            Self::Named(name) => name,
+            Self::Search(name) | Self::Named(name) => name,
         }
     }
 }

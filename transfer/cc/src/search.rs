@@ -304,8 +304,8 @@ impl RateSearch {
     /// Returns a one-word name of the stage: `ramp` or `fill`.
     pub const fn phase(&self) -> Phase {
         match self.stage {
-            Stage::Ramp => Phase::Named("ramp"),
-            Stage::Fill { .. } => Phase::Named("fill"),
+            Stage::Ramp => Phase::Search("ramp"),
+            Stage::Fill { .. } => Phase::Search("fill"),
         }
     }
 

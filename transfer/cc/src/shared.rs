@@ -126,7 +126,7 @@ impl Flow {
 
     /// Whether only the first member may send.
     fn is_searching(&self) -> bool {
-        matches!(self.controller.phase(), Phase::Named("ramp" | "fill"))
+        matches!(self.controller.phase(), Phase::Search(_))
     }
 
     /// Whether the facts of this member count.

@@ -29,6 +29,8 @@ impl Sabul2026 {
         self.start.checks.note_queue(is_of_others, base + queue, cx);
         if !self.start.checks.is_due(cx.now)
             || self.competitor.is_detected()
+            // A flow that takes only unused capacity does not send trains into the queue of others.
+            || !self.gains.keeps_share()
             || !self.link.is_trained()
             || self.losses.recent() >= LOST_LIGHT
             || queue + ROOM * base >= self.losses.queue_limit_s(base)
