@@ -284,7 +284,7 @@ fn summary(document: &PerfJson) -> String {
     if let Some(carrier) = carrier_name(transfer.carrier) {
         text += &format!("carrier: {carrier}, {}\n", transfer.carrier_reason);
     } else if transfer.paths > 1 {
-        text += &format!("carrier: UDP over {} paths\n", transfer.paths);
+        text += &format!("carrier: UDP over {} channels\n", transfer.paths);
     }
     let sides = [
         ("sender", document.cpu_percent_sender, document.mhz_per_mbps_sender),

@@ -142,7 +142,7 @@ pub(super) fn summary(report: &Report, outcome: &Outcome) -> String {
         };
         line += &format!("; over {carrier}{relayed}: {}", json.carrier_reason);
     } else if json.paths > 1 {
-        line += &format!("; over {} paths", json.paths);
+        line += &format!("; over {} channels", json.paths);
     }
     let shares = limiter::listed(json.limiter.iter().map(|(name, share)| (name.as_str(), *share)));
     if !shares.is_empty() && json.seconds >= LIMITER_AFTER.as_secs_f64() {

@@ -212,7 +212,7 @@ impl ProgressLine {
             parts.push((Weight::RoundTrip, format!("RTT {:.1} ms", channel.rtt_ms)));
         }
         if channel.paths > 1 {
-            parts.push((Weight::Carrier, format!("over {} paths", channel.paths)));
+            parts.push((Weight::Carrier, format!("over {} channels", channel.paths)));
         }
         // The kernel's connections do not count losses.
         parts.push(match carrier_name(channel.carrier) {

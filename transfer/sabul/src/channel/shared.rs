@@ -118,7 +118,7 @@ pub struct ChannelStats {
     pub carrier: &'static str,
     /// Reason for a carrier other than UDP, a clause; empty for UDP.
     pub carrier_reason: &'static str,
-    /// Number of UDP paths that carry the blocks at the same time; zero for another carrier.
+    /// Number of UDP channels that carry the blocks at the same time; zero for another carrier.
     pub paths: usize,
 }
 
