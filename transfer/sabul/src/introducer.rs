@@ -18,13 +18,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabul_wire::control::{Failure, FailureCode, Message, UdpAddress};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 use tracing::info;
 
 use crate::config::IntroducerConfig;
 use crate::connection::Connection;
+use crate::metered::{Limit, Meter, pass};
 use crate::outside::{Permission, Reflector};
 use crate::relay::{Relay, Settings};
 
@@ -43,15 +44,11 @@ const REGISTRATION_WAIT: Duration = Duration::from_secs(2);
 const WAITING_MAX: usize = 64;
 /// Timeout for the answer to a caller or a server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of a stream without data, both directions together: at once, and per second. Ours: control messages of a copy take
-/// 1 kB/s, a listing of ten thousand files 1 MB.
-const CONTROL_BURST: u64 = 8 << 20;
-const CONTROL_RATE: u64 = 256 << 10;
+/// Limit of a stream without data. Ours: control messages of a copy take 1 kB/s, a listing of ten thousand files 1 MB.
+const CONTROL: Limit = Limit { burst: 8 << 20, rate: 256 << 10 };
 /// Most bytes on their way in one direction of a stream, which is memory of the introducer: without and with a relay of data.
 const WINDOW_CONTROL: usize = 256 << 10;
 const WINDOW_DATA: usize = 1 << 20;
-/// Bytes that are read at a time.
-const PIECE: usize = 16 << 10;
 /// Bytes of the address at the beginning of a stream.
 pub(crate) const CALLER_LEN: usize = 18;
 
@@ -276,14 +273,14 @@ impl Introducer {
         if !matches!(answer.await, Ok(Ok(()))) {
             return Ok(());
         }
-        let meter = Meter::new(!carries_data);
+        let meter = Meter::new((!carries_data).then_some(CONTROL));
         let (from_server, to_server) = tokio::io::split(stream);
         let ended = tokio::try_join!(
             pass(connection.clone(), to_server, &meter),
             pass(from_server, connection, &meter)
         );
         drop(permission);
-        let bytes = meter.bytes.load(Ordering::Relaxed);
+        let bytes = meter.bytes();
         if carries_data {
             let total = self.relayed.fetch_add(bytes, Ordering::Relaxed) + bytes;
             info!(%peer, bytes, total, "data relayed");
@@ -311,46 +308,5 @@ impl Introducer {
             }
         };
         timeout(REGISTRATION_WAIT, found).await.unwrap_or_else(|_| Err(refused(missing)))
-    }
-}
-
-/// Bytes of a call, and their limit.
-#[derive(Debug)]
-struct Meter {
-    is_limited: bool,
-    bytes: AtomicU64,
-    began: Instant,
-}
-
-impl Meter {
-    fn new(is_limited: bool) -> Self {
-        Self { is_limited, bytes: AtomicU64::new(0), began: Instant::now() }
-    }
-
-    /// Counts bytes and waits until they may be sent.
-    async fn count(&self, bytes: usize) {
-        let total = self.bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
-        let beyond = total.saturating_sub(CONTROL_BURST);
-        if self.is_limited && beyond > 0 {
-            sleep_until(self.began + Duration::from_millis(beyond * 1000 / CONTROL_RATE)).await;
-        }
-    }
-}
-
-/// Passes on bytes in one direction until its end.
-async fn pass(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    meter: &Meter,
-) -> io::Result<()> {
-    let mut piece = vec![0; PIECE];
-    loop {
-        let bytes = from.read(&mut piece).await?;
-        if bytes == 0 {
-            return to.shutdown().await;
-        }
-        meter.count(bytes).await;
-        to.write_all(&piece[..bytes]).await?;
-        to.flush().await?;
     }
 }

@@ -91,6 +91,7 @@ pub mod keys;
 mod listener;
 mod lock;
 mod machine;
+mod metered;
 mod outside;
 mod path;
 mod paths;

@@ -84,6 +84,8 @@ struct Shared {
 struct Streams {
     next: u32,
     open: HashMap<u32, Entry>,
+    /// Streams beyond the limit whose end waits for the pipe.
+    refused: usize,
 }
 
 /// Stream as the reader of the pipe needs it.
@@ -230,8 +232,12 @@ impl Relay {
             if let Some(why) = self.reason() {
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why));
             }
-            if streams.open.len() >= STREAMS_MAX || streams.open.contains_key(&number) {
-                return Err(io::Error::other("too many streams through one connection"));
+            if streams.open.contains_key(&number) {
+                return Err(invalid());
+            }
+            if streams.open.len() >= STREAMS_MAX {
+                let text = "too many streams through one connection";
+                return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
             }
             let entry = Entry { inbox, expected: WINDOW_MIN, permitted };
             streams.open.insert(number, entry);
@@ -328,8 +334,15 @@ impl Relay {
             match kind {
                 OPEN => {
                     let opened = opened.as_ref().ok_or_else(invalid)?;
-                    // Without an application the stream ends at once.
-                    let _ = opened.send(self.add(number)?);
+                    match self.add(number) {
+                        // Without an application the stream ends at once.
+                        Ok(stream) => drop(opened.send(stream)),
+                        // The peer has counted the end of a stream that this end still has.
+                        Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
+                            self.refuse(number)?;
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
                 DATA if (1..=PIECE).contains(&amount) => {
                     let mut bytes = vec![0; amount];
@@ -349,6 +362,22 @@ impl Relay {
                 _ => return Err(invalid()),
             }
         }
+    }
+
+    /// Ends a stream that the peer has opened beyond the limit.
+    fn refuse(&self, number: u32) -> io::Result<()> {
+        let mut streams = self.lock();
+        if streams.refused >= STREAMS_MAX {
+            return Err(invalid());
+        }
+        streams.refused += 1;
+        let relay = self.clone();
+        tokio::spawn(async move {
+            // An error ends the relay elsewhere.
+            let _ = relay.send(number, END, 0).await;
+            relay.lock().refused -= 1;
+        });
+        Ok(())
     }
 
     fn deliver(&self, number: u32, bytes: &[u8]) -> io::Result<()> {
@@ -475,6 +504,30 @@ mod tests {
         assert!(error.contains("has ended"), "{error}");
         near_tasks.close().await;
         assert!(pair.near.open().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_stream_beyond_the_limit_ends_and_the_others_stay() {
+        let mut frames = Vec::new();
+        for number in 1..=100 {
+            frames.extend(header(number, OPEN, 0));
+        }
+        let (sender, mut opened) = mpsc::unbounded_channel();
+        let (pipe, mut peer) = tokio::io::duplex(64 << 10);
+        let (from, to) = tokio::io::split(pipe);
+        let (relay, _tasks) = Relay::start(from, to, Some(sender));
+        peer.write_all(&frames).await.unwrap();
+        let mut ended = Vec::new();
+        for _ in 0..100 - STREAMS_MAX {
+            let mut frame = [0; HEADER];
+            peer.read_exact(&mut frame).await.unwrap();
+            assert_eq!(frame[4..], [END, 0, 0, 0]);
+            ended.push(u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]));
+        }
+        ended.sort_unstable();
+        assert_eq!(ended, (65..=100).collect::<Vec<_>>());
+        assert_eq!(relay.reason(), None);
+        assert_eq!(std::iter::from_fn(|| opened.try_recv().ok()).count(), STREAMS_MAX);
     }
 
     #[tokio::test]

@@ -4,16 +4,26 @@
 //! third machine: port of ssh -R -> this machine: port on loopback -> standard input of ssh -> server
 //! ```
 //! Both ends of the session run TLS inside, so this machine reads nothing of the session.
+//!
+//! Every user of both machines can connect to these ports. Connections of other users of this machine are closed, and
+//! above [`CONNECTIONS_MAX`] the connection with the fewest bytes ends.
 
+use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::warn;
 
+use crate::metered::{Meter, pass};
 use crate::relay::Relay;
+
+/// Most connections at the same time. Ours: half of the streams of a relay, because a stream ends later than the
+/// connection.
+const CONNECTIONS_MAX: usize = 32;
 
 /// First of the dynamic ports, from which the port of the third machine is drawn.
 const FIRST: u16 = 49_152;
@@ -38,15 +48,18 @@ impl Forward {
         let remote_port = FIRST | u16::from_be_bytes(random);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
-            let mut streams = JoinSet::new();
+            let mut connections = Connections::default();
             loop {
                 tokio::select! {
                     accepted = listener.accept() => match accepted {
-                        Ok((stream, _)) => drop(streams.spawn(pass(stream, relay.clone()))),
+                        Ok((_, peer)) if !is_own(peer, port) => {
+                            warn!(%peer, "a connection of another user to the port of --relay was closed");
+                        }
+                        Ok((stream, _)) => connections.add(stream, &relay),
                         // Too many open files, for example.
                         Err(_) => tokio::time::sleep(PAUSE).await,
                     },
-                    Some(_) = streams.join_next() => {}
+                    Some(_) = connections.tasks.join_next() => {}
                     () = relay.ended() => break,
                 }
             }
@@ -71,11 +84,130 @@ impl Forward {
     }
 }
 
-async fn pass(mut stream: TcpStream, relay: Relay) {
+/// Connections to the port.
+#[derive(Debug, Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    open: Vec<(AbortHandle, Arc<Meter>)>,
+}
+
+impl Connections {
+    fn add(&mut self, stream: TcpStream, relay: &Relay) {
+        self.open.retain(|(task, _)| !task.is_finished());
+        if self.open.len() >= CONNECTIONS_MAX {
+            // A transfer has passed the bytes of a handshake, a stranger has not.
+            let open = self.open.iter().enumerate();
+            let idlest = open.min_by_key(|(_, (_, meter))| meter.bytes()).map(|(at, _)| at);
+            if let Some((task, _)) = idlest.map(|at| self.open.remove(at)) {
+                task.abort();
+            }
+        }
+        let meter = Arc::new(Meter::new(None));
+        let task = self.tasks.spawn(forward(stream, relay.clone(), Arc::clone(&meter)));
+        self.open.push((task, meter));
+    }
+}
+
+async fn forward(mut stream: TcpStream, relay: Relay, meter: Arc<Meter>) {
     // Without this option only the delays are longer.
     let _ = stream.set_nodelay(true);
-    if let Ok(mut far) = relay.open().await {
+    if let Ok(far) = relay.open().await {
+        let (from_near, to_near) = stream.split();
+        let (from_far, to_far) = tokio::io::split(far);
         // The end of one side ends the other.
-        let _ = copy_bidirectional(&mut stream, &mut far).await;
+        let _ = tokio::try_join!(pass(from_near, to_far, &meter), pass(from_far, to_near, &meter));
+    }
+}
+
+/// Whether a process of this user made the connection, or the kernel does not name the user.
+fn is_own(peer: SocketAddr, port: u16) -> bool {
+    let (SocketAddr::V4(peer), Ok(table)) = (peer, fs::read_to_string("/proc/self/net/tcp")) else {
+        return true;
+    };
+    let own = rustix::process::geteuid().as_raw();
+    owner(&table, peer, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)) == Some(own)
+}
+
+/// Returns the user of a connection in the kernel's table (proc(5), `/proc/net/tcp`).
+fn owner(table: &str, from: SocketAddrV4, to: SocketAddrV4) -> Option<u32> {
+    let shown = |address: SocketAddrV4| {
+        // The kernel shows the four bytes as a number in the byte order of the machine.
+        format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
+    };
+    let (from, to) = (shown(from), shown(to));
+    table.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        (fields.next() == Some(&*from) && fields.next() == Some(&*to)).then_some(())?;
+        fields.nth(4)?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Returns a forward to a server that answers each byte.
+    async fn forward_to_echo() -> (Forward, [crate::relay::Tasks; 2]) {
+        let (a, b) = tokio::io::duplex(4096);
+        let (a_in, a_out) = tokio::io::split(a);
+        let (b_in, b_out) = tokio::io::split(b);
+        let (sender, mut opened) = mpsc::unbounded_channel();
+        let (near, near_tasks) = Relay::start(a_in, a_out, None);
+        let (_, far_tasks) = Relay::start(b_in, b_out, Some(sender));
+        tokio::spawn(async move {
+            while let Some(stream) = opened.recv().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = tokio::io::split(stream);
+                    tokio::io::copy(&mut from, &mut to).await
+                });
+            }
+        });
+        (Forward::start(near).await.unwrap(), [near_tasks, far_tasks])
+    }
+
+    async fn answer(stream: &mut TcpStream) -> io::Result<u8> {
+        stream.write_all(b"x").await?;
+        timeout(Duration::from_secs(10), stream.read_u8()).await?
+    }
+
+    #[tokio::test]
+    async fn idle_connections_do_not_stop_a_new_one_or_an_active_one() {
+        let (forward, _tasks) = forward_to_echo().await;
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, forward.port));
+        let mut active = connect().await.unwrap();
+        assert_eq!(answer(&mut active).await.unwrap(), b'x');
+        let mut idle = Vec::new();
+        for _ in 0..200 {
+            idle.push(connect().await.unwrap());
+        }
+        let mut new = connect().await.unwrap();
+        assert_eq!(answer(&mut new).await.unwrap(), b'x');
+        assert_eq!(answer(&mut active).await.unwrap(), b'x');
+    }
+
+    #[test]
+    fn the_user_of_a_connection_is_that_of_the_kernel() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+             0: 0100007F:C001 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1\n\
+             1: 0100007F:8001 0100007F:C001 01 00000000:00000000 00:00000000 00000000  1234        0 2 1\n";
+        let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        if cfg!(target_endian = "little") {
+            assert_eq!(owner(table, at(0x8001), at(0xc001)), Some(1234));
+        }
+        assert_eq!(owner(table, at(0x8002), at(0xc001)), None);
+    }
+
+    #[tokio::test]
+    async fn a_connection_of_this_process_is_its_own() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        assert!(is_own(stream.local_addr().unwrap(), port));
+        let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        assert!(!is_own(free, port) || !std::path::Path::new("/proc/self/net/tcp").exists());
     }
 }
