@@ -24,7 +24,7 @@ use crate::keys::{KeyEncoder, Keys};
 use crate::partition::{Partition, Probe, batch_memory};
 use crate::pending::{Pending, Sink, batch_of};
 use crate::plan::{JoinType, Plan};
-use crate::spill::{SpillDir, SpillFile, batches_of, schema_of};
+use crate::spill::{SpillFile, SpillStore, batches_of, schema_of};
 
 /// Hash partitions. Ours: one partition is at most 1 % of evenly distributed data.
 const PARTITIONS: usize = 128;
@@ -60,8 +60,8 @@ pub struct Join {
     /// Memory of the batches of each table that the partitions share; `None` once each partition has copies.
     shared: Option<Vec<usize>>,
     budget: usize,
-    spill: Option<SpillDir>,
-    spill_parent: PathBuf,
+    spill: Option<SpillStore>,
+    spill_directory: PathBuf,
     pending: Pending,
     summary: Summary,
 }
@@ -76,12 +76,12 @@ struct Slot {
 }
 
 impl Join {
-    /// Creates a join that keeps about `budget` bytes of rows in memory, and more rows in a directory
-    /// in `spill_parent`.
+    /// Creates a join that keeps about `budget` bytes of rows in memory, and more rows in a file
+    /// without a name in `spill_directory`.
     ///
     /// # Errors
     /// If the key types have no row format.
-    pub fn new(plan: Plan, budget: usize, spill_parent: &Path) -> Result<Self, JoinError> {
+    pub fn new(plan: Plan, budget: usize, spill_directory: &Path) -> Result<Self, JoinError> {
         let plan = Arc::new(plan);
         let tables = plan.inputs.len();
         let slot = || Slot { memory: Partition::new(tables), generation: 0, files: Vec::new() };
@@ -93,7 +93,7 @@ impl Join {
             shared: Some(vec![0; tables]),
             budget,
             spill: None,
-            spill_parent: spill_parent.to_owned(),
+            spill_directory: spill_directory.to_owned(),
             pending: Pending::new(Arc::clone(&plan)),
             summary: Summary::default(),
             plan,
@@ -281,13 +281,13 @@ impl Join {
 
     /// Moves the rows of a partition to disk, and starts a new generation.
     fn spill(&mut self, at: usize) -> Result<(), JoinError> {
-        let dir = match &mut self.spill {
+        let store = match &mut self.spill {
             Some(dir) => dir,
-            none => none.insert(SpillDir::new(&self.spill_parent)?),
+            none => none.insert(SpillStore::new(&self.spill_directory)?),
         };
         let slot = &mut self.slots[at];
         if slot.files.is_empty() {
-            slot.files = self.is_open.iter().map(|_| dir.file()).collect();
+            slot.files = self.is_open.iter().map(|_| store.file()).collect();
         }
         let memory = std::mem::replace(&mut slot.memory, Partition::new(self.is_open.len()));
         slot.generation += 1;

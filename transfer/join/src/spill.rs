@@ -1,9 +1,12 @@
-//! Rows of partitions on disk, as Arrow IPC streams in a private directory.
+//! Rows of partitions on disk, as Arrow IPC streams in one file without a name.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, BufWriter, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::builder::{BooleanBuilder, LargeBinaryBuilder, UInt32Builder};
 use arrow_array::cast::AsArray;
@@ -13,7 +16,7 @@ use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
-use tempfile::TempDir;
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::error::JoinError;
 use crate::partition::{Side, memory_of};
@@ -22,20 +25,38 @@ use crate::pending::batch_of;
 /// Rows of a written batch. Ours: a cleanup holds a few such batches beside its budget.
 const ROWS: usize = 4096;
 
-/// Private directory of spilled rows (mode 0700); removed with this value.
+/// The file of all spilled rows. Nobody else can open the file, because the file has no name, and the kernel frees the
+/// space with the last reference.
+#[derive(Clone, Debug)]
+pub(crate) struct SpillStore(Arc<Store>);
+
 #[derive(Debug)]
-pub(crate) struct SpillDir {
-    dir: TempDir,
-    files: u64,
+struct Store {
+    file: File,
+    /// Bytes written so far.
+    end: AtomicU64,
+    /// Directory of the file, for messages.
+    directory: String,
 }
 
 /// Spilled rows of one table in one partition.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct SpillFile {
-    path: PathBuf,
+    store: SpillStore,
+    /// Positions of the IPC streams.
+    streams: Vec<Range<u64>>,
     pub(crate) rows: usize,
     /// Estimated memory of the rows.
     pub(crate) bytes: usize,
+}
+
+/// Writes at the end of the store.
+struct Appender<'a>(&'a Store);
+
+/// Reads a part of the store.
+struct Part<'a> {
+    store: &'a Store,
+    rest: Range<u64>,
 }
 
 /// A batch that was read back: kept columns, keys, generations, matches.
@@ -48,17 +69,43 @@ pub(crate) struct Spilled {
     pub(crate) bytes: usize,
 }
 
-impl SpillDir {
-    pub(crate) fn new(parent: &Path) -> Result<Self, JoinError> {
-        let dir = tempfile::Builder::new().prefix(".sabul-join-").tempdir_in(parent);
-        let what = format!("create a directory for rows beyond --memory in {}", parent.display());
-        Ok(Self { dir: dir.map_err(JoinError::io(what))?, files: 0 })
+impl SpillStore {
+    pub(crate) fn new(directory: &Path) -> Result<Self, JoinError> {
+        let file = tempfile::tempfile_in(directory);
+        let directory = directory.display().to_string();
+        let what = format!("create a file for rows beyond --memory in {directory}");
+        let file = file.map_err(JoinError::io(what))?;
+        Ok(Self(Arc::new(Store { file, end: AtomicU64::new(0), directory })))
     }
 
     /// Returns an empty file.
-    pub(crate) fn file(&mut self) -> SpillFile {
-        self.files += 1;
-        SpillFile { path: self.dir.path().join(self.files.to_string()), rows: 0, bytes: 0 }
+    pub(crate) fn file(&self) -> SpillFile {
+        SpillFile { store: self.clone(), streams: Vec::new(), rows: 0, bytes: 0 }
+    }
+}
+
+impl Write for Appender<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.0.file.write_at(bytes, self.0.end.load(Ordering::Relaxed))?;
+        self.0.end.fetch_add(written as u64, Ordering::Relaxed);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Part<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let rest = usize::try_from(self.rest.end - self.rest.start).unwrap_or(usize::MAX);
+        let length = into.len().min(rest);
+        let read = self.store.file.read_at(&mut into[..length], self.rest.start)?;
+        if read == 0 && length > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.rest.start += read as u64;
+        Ok(read)
     }
 }
 
@@ -109,11 +156,11 @@ impl SpillFile {
         schema: &Schema,
         batches: impl IntoIterator<Item = Result<RecordBatch, JoinError>>,
     ) -> Result<u64, JoinError> {
-        let failed = || JoinError::io(format!("write spilled rows to {}", self.path.display()));
-        let file = OpenOptions::new().create(true).append(true).open(&self.path);
-        let file = file.map_err(failed())?;
-        let before = file.metadata().map_err(failed())?.len();
-        let mut writer = StreamWriter::try_new(BufWriter::new(file), schema)?;
+        let store = &*self.store.0;
+        let failed =
+            || JoinError::io(format!("write spilled rows to a file in {}", store.directory));
+        let start = store.end.load(Ordering::Relaxed);
+        let mut writer = StreamWriter::try_new(BufWriter::new(Appender(store)), schema)?;
         let (mut rows, mut bytes) = (0, 0);
         for batch in batches {
             let batch = batch?;
@@ -121,12 +168,12 @@ impl SpillFile {
             bytes += memory_of(&batch);
             writer.write(&batch)?;
         }
-        let mut file = writer.into_inner()?;
-        file.flush().map_err(failed())?;
-        let after = file.get_ref().metadata().map_err(failed())?.len();
+        writer.into_inner()?.flush().map_err(failed())?;
+        let end = store.end.load(Ordering::Relaxed);
+        self.streams.push(start..end);
         self.rows += rows;
         self.bytes += bytes;
-        Ok(after - before)
+        Ok(end - start)
     }
 
     /// Calls `visit` with each batch, in the order of writing.
@@ -142,13 +189,13 @@ impl SpillFile {
         &self,
         mut visit: impl FnMut(&RecordBatch, &LargeBinaryArray) -> Result<(), JoinError>,
     ) -> Result<(), JoinError> {
-        if self.rows == 0 {
-            return Ok(());
-        }
-        let failed = || JoinError::io(format!("read spilled rows from {}", self.path.display()));
-        let mut file = BufReader::new(File::open(&self.path).map_err(failed())?);
-        while !file.fill_buf().map_err(failed())?.is_empty() {
-            for batch in StreamReader::try_new(&mut file, None)? {
+        let store = &*self.store.0;
+        let failed =
+            || JoinError::io(format!("read spilled rows from a file in {}", store.directory));
+        for stream in &self.streams {
+            let mut part = BufReader::new(Part { store, rest: stream.clone() });
+            part.fill_buf().map_err(failed())?;
+            for batch in StreamReader::try_new(part, None)? {
                 let batch = batch?;
                 visit(&batch, batch.column(batch.num_columns() - 3).as_binary::<i64>())?;
             }
@@ -156,9 +203,12 @@ impl SpillFile {
         Ok(())
     }
 
-    /// Removes the file early; the directory removes the rest.
+    /// Frees the space early, where the file system can; the end of the store frees the rest.
     pub(crate) fn remove(&self) {
-        let _ = std::fs::remove_file(&self.path);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        for stream in &self.streams {
+            let _ = fallocate(&self.store.0.file, flags, stream.start, stream.end - stream.start);
+        }
     }
 }
 

@@ -57,9 +57,9 @@ impl Join {
 
     /// Divides the rows of each table into parts by a hash of this level.
     fn split(&mut self, files: &[SpillFile], level: u32) -> Result<Vec<Vec<SpillFile>>, JoinError> {
-        let Some(dir) = &mut self.spill else { return Ok(Vec::new()) };
+        let Some(store) = self.spill.clone() else { return Ok(Vec::new()) };
         let mut parts: Vec<Vec<SpillFile>> =
-            (0..PARTS).map(|_| files.iter().map(|_| dir.file()).collect()).collect();
+            (0..PARTS).map(|_| files.iter().map(|_| store.file()).collect()).collect();
         for (table, file) in files.iter().enumerate() {
             let schema = schema_of(&self.plan.inputs[table].kept_schema);
             file.read_whole(|batch, keys| {
