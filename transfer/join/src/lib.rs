@@ -13,6 +13,7 @@ mod keys;
 mod operator;
 mod partition;
 mod pending;
+mod pieces;
 mod plan;
 pub mod read;
 mod spill;

@@ -23,6 +23,7 @@ use crate::error::JoinError;
 use crate::keys::{KeyEncoder, Keys};
 use crate::partition::{Partition, Probe, batch_memory};
 use crate::pending::{Pending, Sink, batch_of};
+use crate::pieces::each_piece;
 use crate::plan::{JoinType, Plan};
 use crate::spill::{SpillFile, SpillStore, batches_of, schema_of};
 
@@ -111,6 +112,15 @@ impl Join {
         sink: &mut dyn FnMut(RecordBatch) -> Result<(), JoinError>,
     ) -> Result<(), JoinError> {
         self.summary.rows_in += batch.num_rows() as u64;
+        each_piece(batch, &mut |piece| self.push_piece(table, piece, sink))
+    }
+
+    fn push_piece(
+        &mut self,
+        table: usize,
+        batch: RecordBatch,
+        sink: Sink<'_>,
+    ) -> Result<(), JoinError> {
         let plan = Arc::clone(&self.plan);
         let input = &plan.inputs[table];
         let batch = input.filter(batch)?;

@@ -158,13 +158,15 @@ const fn is_text(kind: &DataType) -> bool {
 }
 
 /// Returns the bytes of a text or binary value, and 0 for other types.
-fn length_of(column: &ArrayRef, row: usize) -> usize {
+pub(crate) fn length_of(column: &dyn Array, row: usize) -> usize {
     use DataType as T;
     let length = match column.data_type() {
         T::Utf8 => usize::try_from(column.as_string::<i32>().value_length(row)),
         T::LargeUtf8 => usize::try_from(column.as_string::<i64>().value_length(row)),
         T::Binary => usize::try_from(column.as_binary::<i32>().value_length(row)),
         T::LargeBinary => usize::try_from(column.as_binary::<i64>().value_length(row)),
+        T::Utf8View => Ok(column.as_string_view().value(row).len()),
+        T::BinaryView => Ok(column.as_binary_view().value(row).len()),
         _ => Ok(0),
     };
     length.unwrap_or(0)

@@ -143,6 +143,9 @@ fn refuse<T>(text: impl Into<String>) -> Result<T, JoinError> {
     Err(JoinError::Refused(text.into()))
 }
 
+/// Largest number of columns of a table. Ours: each batch costs time and memory for each column.
+const COLUMNS_MAX: usize = 16_384;
+
 fn check(tables: &[Table], on: &[String], kind: JoinType) -> Result<(), JoinError> {
     if tables.len() < 2 {
         return refuse("a join needs at least two tables; name another one");
@@ -158,6 +161,14 @@ fn check(tables: &[Table], on: &[String], kind: JoinType) -> Result<(), JoinErro
         return refuse("two tables have the same name");
     }
     for table in tables {
+        let columns = table.schema.fields().len();
+        if columns > COLUMNS_MAX {
+            let text = format!(
+                "table '{}' has {columns} columns, at most {COLUMNS_MAX} are supported",
+                table.name
+            );
+            return refuse(text);
+        }
         let names: BTreeSet<_> = table.schema.fields().iter().map(|field| field.name()).collect();
         if names.len() < table.schema.fields().len() {
             return refuse(format!("table '{}' has two columns of the same name", table.name));

@@ -8,11 +8,17 @@ use arrow_csv::ReaderBuilder;
 use arrow_csv::reader::Format;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use super::part::{Consumer, PART_MAX, ROWS, guarded, project};
+use super::part::{Consumer, ROWS, guarded, project};
 use crate::error::JoinError;
 
 /// Bytes at the start of a file from which types are inferred.
 pub const CSV_HEAD: u64 = 1 << 20;
+
+/// Values of a decoded batch, including columns that are not needed. Ours: the decoder reserves some 16 bytes for each.
+const VALUES: usize = 4 << 20;
+
+/// Largest number of bytes of the rows of a batch. Ours: rows of 64 KiB.
+const BATCH_MAX: u64 = 512 << 20;
 
 /// Infers the schema from the first bytes of a file. `is_whole` marks that the bytes are the whole
 /// file: then a column without values has the type NULL, otherwise text.
@@ -70,11 +76,12 @@ fn decode(
     send: Consumer<'_>,
 ) -> Result<bool, JoinError> {
     let at = columns.iter().map(|name| schema.index_of(name)).collect::<Result<Vec<_>, _>>()?;
+    let rows = (VALUES / schema.fields().len().max(1)).clamp(1, ROWS);
     // The decoder drops the values of a column of NULLs.
     let mut decoder = ReaderBuilder::new(Arc::new(texts_for_nulls(schema)))
         .with_header(true)
         .with_header_validation(true)
-        .with_batch_size(ROWS)
+        .with_batch_size(rows)
         .with_projection(at)
         .build_decoder();
     let mut bytes = 0;
@@ -83,8 +90,8 @@ fn decode(
         let used = decoder.decode(content)?;
         stream.consume(used);
         bytes += used as u64;
-        if bytes > PART_MAX {
-            let text = format!("{ROWS} rows have more than {PART_MAX} bytes; is a quote missing?");
+        if bytes > BATCH_MAX {
+            let text = format!("{rows} rows have more than {BATCH_MAX} bytes; is a quote missing?");
             return Err(JoinError::Table(text));
         }
         if used == 0 || decoder.capacity() == 0 {

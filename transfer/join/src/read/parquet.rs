@@ -9,13 +9,17 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::Type;
+use parquet::column::page::PageReader as _;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::part::{Consumer, PART_MAX, ROWS, guarded, project};
 use super::ranges::Ranges;
 use crate::error::JoinError;
+use crate::pieces::PIECE;
 
 /// Bytes read first from the end of a file. Ours: holds the footer of most files.
 const FOOTER: u64 = 64 << 10;
@@ -33,7 +37,7 @@ pub struct ParquetFile {
 }
 
 /// Column chunks of a row group in memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Chunks {
     size: u64,
     parts: Vec<(u64, Bytes)>,
@@ -172,12 +176,14 @@ impl ParquetFile {
         send: Consumer<'_>,
     ) -> Result<bool, JoinError> {
         guarded(|| {
+            let mask = self.mask(columns);
+            let rows = self.batch_rows(&chunks, row_group, &mask)?;
             let builder =
                 ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, self.metadata.clone());
             let reader = builder
-                .with_projection(self.mask(columns))
+                .with_projection(mask)
                 .with_row_groups(vec![row_group])
-                .with_batch_size(ROWS)
+                .with_batch_size(rows)
                 .build()?;
             for batch in reader {
                 if !send(project(&batch?, columns)?)? {
@@ -187,6 +193,49 @@ impl ParquetFile {
             Ok(true)
         })
     }
+}
+
+impl ParquetFile {
+    /// Returns the rows of a decoded batch: few if a dictionary has a long value, which each row can name.
+    fn batch_rows(
+        &self,
+        chunks: &Chunks,
+        row_group: usize,
+        mask: &ProjectionMask,
+    ) -> Result<usize, JoinError> {
+        let chunks = Arc::new(chunks.clone());
+        let mut widest = 0;
+        let columns = self.metadata.metadata().row_group(row_group).columns().iter().enumerate();
+        for (_, column) in columns.filter(|(at, _)| mask.leaf_included(*at)) {
+            widest += match column.column_type() {
+                Type::BYTE_ARRAY => {
+                    let mut pages =
+                        SerializedPageReader::new(Arc::clone(&chunks), column, 0, None)?;
+                    if !pages.peek_next_page()?.is_some_and(|page| page.is_dict) {
+                        continue;
+                    }
+                    pages.get_next_page()?.map_or(0, |page| longest(page.buffer()))
+                }
+                Type::FIXED_LEN_BYTE_ARRAY => {
+                    usize::try_from(column.column_descr().type_length()).unwrap_or(0)
+                }
+                _ => 0,
+            };
+        }
+        Ok((PIECE / widest.max(1)).clamp(1, ROWS))
+    }
+}
+
+/// Returns the length of the longest value. Each value follows its length, a little-endian number of 4 bytes.
+fn longest(mut values: &[u8]) -> usize {
+    let mut longest = 0;
+    while let Some((length, rest)) = values.split_first_chunk() {
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let Some(rest) = rest.get(length..) else { break };
+        longest = longest.max(length);
+        values = rest;
+    }
+    longest
 }
 
 impl Length for Chunks {

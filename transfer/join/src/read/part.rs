@@ -8,8 +8,8 @@ use crate::error::JoinError;
 
 /// Rows of a decoded batch.
 pub(super) const ROWS: usize = 8192;
-/// Largest part of a table that is decoded as a whole: a row group of Parquet, a message of Arrow, the
-/// rows of a batch of CSV. Ours: a larger part is an error, not the end of the memory.
+/// Largest part of a table that is decoded as a whole: a row group of Parquet, a message of Arrow.
+/// Ours: a larger part is an error, not the end of the memory.
 pub(super) const PART_MAX: u64 = 2 << 30;
 
 /// Receiver of decoded batches; returns whether more batches are needed.

@@ -210,3 +210,50 @@ fn types_of_csv_come_from_whole_rows_of_the_head() {
     let expected = Schema::new(vec![Field::new("a", DataType::Null, true)]);
     assert_eq!(*csv_schema(b"a\n", true).unwrap(), expected);
 }
+
+#[test]
+fn batches_of_wide_csv_have_fewer_rows() {
+    let names: Vec<_> = (0..9000).map(|at| format!("c{at}")).collect();
+    let row = format!("1{}\n", ",".repeat(names.len() - 1));
+    let content = format!("{}\n{}", names.join(","), row.repeat(1000));
+    let schema = csv_schema(content.as_bytes(), true).unwrap();
+    let mut rows = Vec::new();
+    let mut send = |batch: RecordBatch| {
+        rows.push(batch.num_rows());
+        Ok(true)
+    };
+    csv(content.as_bytes(), &schema, &["c0"], &mut send).unwrap();
+    assert_eq!(rows, [466, 466, 68]);
+}
+
+#[test]
+fn batches_of_parquet_have_fewer_rows_if_a_dictionary_has_a_long_value() {
+    let long = "x".repeat(1 << 20);
+    let rows_of = |value: &str, compression| {
+        let column: ArrayRef = Arc::new(StringArray::from(vec![value; 500]));
+        let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..500));
+        let batch = RecordBatch::try_from_iter([("k", keys), ("t", column)]).unwrap();
+        let properties = WriterProperties::builder()
+            .set_compression(compression)
+            .set_dictionary_page_size_limit(4 << 20)
+            .build();
+        let mut file = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let content = Memory(Bytes::from(file));
+        let file = ParquetFile::open(&content).unwrap();
+        let chunks = file.fetch(&content, 0, &["k", "t"]).unwrap();
+        let mut rows = Vec::new();
+        let mut send = |batch: RecordBatch| {
+            rows.push(batch.num_rows());
+            Ok(true)
+        };
+        file.decode(chunks, 0, &["k", "t"], &mut send).unwrap();
+        rows
+    };
+    for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY] {
+        assert_eq!(rows_of("short", compression), [500]);
+        assert_eq!(rows_of(&long, compression), [64, 64, 64, 64, 64, 64, 64, 52]);
+    }
+}
