@@ -1,5 +1,6 @@
 //! `sabul join`: tables of several machines are joined while they arrive (SABUL §IV).
 
+mod parts;
 mod remote;
 mod source;
 
@@ -212,8 +213,8 @@ struct Output {
     encoder: Option<Encoder>,
 }
 
-/// Batches that wait for the encoder. Ours: one is encoded while the next is joined.
-const WAITING: usize = 2;
+/// Batches that wait for the encoder. Ours: the join returns many batches at once, and none for a while.
+const WAITING: usize = 16;
 
 /// Thread that encodes the result, because the join itself needs a processor core.
 struct Encoder {

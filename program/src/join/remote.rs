@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sabul::files::{LocalDestination, Range as FileRange, Seen, SeenKind, View};
+use sabul::files::{Range as FileRange, RangeReads, Seen, SeenKind, View};
 use sabul::internal::ssh::{Bridge, UploadObserver};
 use sabul::internal::{Retry, Server as Place};
 use sabul::{Failure, FailureCode, Session};
@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::SharedRanges;
+use super::parts::Part;
 use super::source::pattern;
 use crate::args::{ChannelArgs, SshArgs};
 use crate::error::CliError;
@@ -40,8 +41,8 @@ pub(super) struct Server {
     stop: Stop,
     runtime: Handle,
     connection: Mutex<Option<Arc<Connection>>>,
-    /// One thread dials at a time.
-    dialling: Mutex<()>,
+    /// Places that may ask for a password are dialled one after another.
+    dialling: Arc<Mutex<()>>,
     files: Mutex<Vec<Listed>>,
 }
 
@@ -123,6 +124,7 @@ impl Server {
         args: &crate::args::JoinArgs,
         stop: &Stop,
         runtime: &Handle,
+        dialling: &Arc<Mutex<()>>,
     ) -> Self {
         Self {
             place,
@@ -134,14 +136,15 @@ impl Server {
             stop: stop.clone(),
             runtime: runtime.clone(),
             connection: Mutex::default(),
-            dialling: Mutex::default(),
+            dialling: Arc::clone(dialling),
             files: Mutex::default(),
         }
     }
 
     /// Returns the connection, which is dialled if there is none.
     fn connection(&self) -> Result<Arc<Connection>, CliError> {
-        let _dialling = lock(&self.dialling);
+        let is_ssh = !matches!(self.place, Place::Ticket | Place::Here);
+        let _dialling = is_ssh.then(|| lock(&self.dialling));
         if let Some(connection) = &*lock(&self.connection) {
             return Ok(Arc::clone(connection));
         }
@@ -156,14 +159,14 @@ impl Server {
     }
 
     /// Does work in the session; repeats after a lost connection as `--retry` allows.
-    fn with<T>(&self, work: impl AsyncFn(&Session) -> Result<T, CliError>) -> Result<T, CliError> {
+    fn with<T>(
+        &self,
+        mut work: impl FnMut(&Session) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
         let mut retry = Retry::new(self.retry);
         loop {
             retry.begin();
-            let connection = self.connection();
-            let used = connection.as_ref().ok().map(Arc::clone);
-            let result = connection
-                .and_then(|connection| self.stop.limit(&self.runtime, work(&connection.session)));
+            let result = self.connection().and_then(|connection| work(&connection.session));
             let error = match result {
                 Err(error) => error,
                 result => return result,
@@ -173,26 +176,22 @@ impl Server {
                 _ => None,
             };
             let Some(pause) = pause else { return Err(error) };
-            // Other threads may have replaced the lost connection already.
-            let mut current = lock(&self.connection);
-            if let (Some(used), Some(now)) = (&used, &*current)
-                && Arc::ptr_eq(used, now)
-            {
-                *current = None;
-            }
-            drop(current);
+            *lock(&self.connection) = None;
             if !self.is_quiet {
                 output::error(format_args!(
                     "{error}; next attempt in {:.1} s",
                     pause.as_secs_f64()
                 ));
             }
-            let sleep = async {
+            self.wait(async {
                 tokio::time::sleep(pause).await;
                 Ok(())
-            };
-            self.stop.limit(&self.runtime, sleep)?;
+            })?;
         }
+    }
+
+    fn wait<T>(&self, work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+        self.stop.limit(&self.runtime, work)
     }
 
     /// Lists the files of the table.
@@ -224,7 +223,7 @@ impl Server {
                 None => path == self.path || Format::of_name(&name).is_some(),
             }
         };
-        self.with(async |session| {
+        let list = async |session: &Session| {
             let mut listing = session.list(vec![place.clone()], View::Content, Vec::new())?;
             let mut found = Vec::new();
             while let Some(Seen { path, outcome }) = listing.next().await? {
@@ -238,7 +237,8 @@ impl Server {
                 }
             }
             Ok(found)
-        })
+        };
+        self.with(|session| self.wait(list(session)))
     }
 
     /// Fails if a file has another size or time than at its listing.
@@ -262,34 +262,15 @@ impl Server {
         Ok(())
     }
 
-    async fn get(
-        &self,
-        session: &Session,
-        path: &[u8],
-        range: &Range<u64>,
-    ) -> Result<Bytes, CliError> {
-        let length = range.end - range.start;
-        let of_file = FileRange { offset: range.start, length: Some(length) };
-        let options =
-            self.channel.transfer_options(self.channel.controller())?.range(Some(of_file));
-        let content = Collected { limit: length, bytes: Arc::default() };
-        let to = LocalDestination::Writer(Box::new(content.clone()));
-        let report =
-            session.get(vec![path.to_owned()], false, to, &options).await?.finish().await?;
-        if let Some((_, failure)) = report.failures.first() {
-            return Err(failed(path, failure));
-        }
-        let bytes = std::mem::take(&mut *lock(&content.bytes));
-        if bytes.len() as u64 != length {
-            return Err(CliError::failed(format!(
-                "{}: {} bytes arrived of the range {} to {}; the file changed, run the command again",
-                Printable(path),
-                bytes.len(),
-                range.start,
-                range.end
-            )));
-        }
-        Ok(bytes.into())
+    /// Reads parts of the files in one request, and requests the rest again after a lost connection.
+    pub(super) fn contents(
+        self: &Arc<Self>,
+        parts: &[Part],
+    ) -> impl Iterator<Item = io::Result<Bytes>> + 'static {
+        let files = lock(&self.files);
+        let wanted = parts.iter().map(|part| (files[part.file].path.clone(), part.range.clone()));
+        let wanted = wanted.collect();
+        Reading { server: Arc::clone(self), wanted, early: BTreeMap::new(), next: 0, reads: None }
     }
 
     /// Closes the connection; without `in_order` the peer reports a broken connection.
@@ -324,30 +305,94 @@ impl Ranges for RemoteFile {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let server = &self.server;
-        let read = server.with(async |session| server.get(session, &self.path, &range).await);
-        read.map_err(io::Error::other)
+        let wanted = vec![(self.path.clone(), range)];
+        let server = Arc::clone(&self.server);
+        let mut reading = Reading { server, wanted, early: BTreeMap::new(), next: 0, reads: None };
+        reading.next().unwrap_or_else(|| Ok(Bytes::new()))
     }
 }
 
-/// Content of a range in memory. The bytes are used only after the transfer has verified them.
-#[derive(Clone, Debug)]
-struct Collected {
-    limit: u64,
-    bytes: Arc<Mutex<Vec<u8>>>,
+/// A request for ranges of files, each with the path of the file.
+struct Reading {
+    server: Arc<Server>,
+    wanted: Vec<(Vec<u8>, Range<u64>)>,
+    /// Ranges that arrived before those ahead of them.
+    early: BTreeMap<usize, Bytes>,
+    /// Number of the next range.
+    next: usize,
+    /// The transfer, and the number of its first range.
+    reads: Option<(RangeReads, usize)>,
 }
 
-impl io::Write for Collected {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut content = lock(&self.bytes);
-        if (content.len() + bytes.len()) as u64 > self.limit {
-            return Err(io::Error::other("the server sent more bytes than the range has"));
+impl Reading {
+    /// Waits for the next range to arrive.
+    fn receive(&mut self) -> Result<(usize, Bytes), CliError> {
+        let server = Arc::clone(&self.server);
+        let (number, content) = server.with(|session| {
+            let result = server.wait(self.receive_from(session));
+            if result.is_err() {
+                self.reads = None;
+                self.early.clear();
+            }
+            result
+        })?;
+        let Some((path, range)) = self.wanted.get(number) else {
+            return Err(CliError::failed("the server sent a range that was not requested"));
+        };
+        let content = content.map_err(|failure| failed(path, &failure))?;
+        if content.len() as u64 != range.end - range.start {
+            return Err(CliError::failed(format!(
+                "{}: {} bytes arrived of the range {} to {}; the file changed, run the command again",
+                Printable(path),
+                content.len(),
+                range.start,
+                range.end
+            )));
         }
-        content.extend_from_slice(bytes);
-        Ok(bytes.len())
+        Ok((number, content.into()))
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    async fn receive_from(
+        &mut self,
+        session: &Session,
+    ) -> Result<(usize, Result<Vec<u8>, Failure>), CliError> {
+        let (reads, first) = match &mut self.reads {
+            Some(reads) => reads,
+            none => {
+                let channel = &self.server.channel;
+                let options = channel.transfer_options(channel.controller())?;
+                let rest = self.wanted[self.next..].iter().map(|(path, range)| {
+                    let length = Some(range.end - range.start);
+                    (path.clone(), FileRange { offset: range.start, length })
+                });
+                none.insert((session.read_ranges(rest.collect(), &options).await?, self.next))
+            }
+        };
+        let missing = || CliError::failed("the server sent fewer ranges than were requested");
+        let (number, content) = reads.next().await?.ok_or_else(missing)?;
+        Ok((*first + number, content))
+    }
+}
+
+impl Iterator for Reading {
+    type Item = io::Result<Bytes>;
+
+    /// Returns the next range, or `None` after the last one.
+    fn next(&mut self) -> Option<Self::Item> {
+        self.wanted.get(self.next)?;
+        while !self.early.contains_key(&self.next) {
+            match self.receive() {
+                Ok((number, content)) => drop(self.early.insert(number, content)),
+                Err(error) => return Some(Err(io::Error::other(error))),
+            }
+        }
+        self.next += 1;
+        if self.next == self.wanted.len()
+            && let Some((mut reads, _)) = self.reads.take()
+        {
+            // All content is here and verified, so nobody waits for the end of the transfer.
+            self.server.runtime.spawn(async move { reads.next().await });
+        }
+        self.early.remove(&(self.next - 1)).map(Ok)
     }
 }

@@ -1,32 +1,35 @@
 //! Tables of `sabul join`: their files on this or another machine, and their batches.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::ffi::OsStr;
-use std::io::{self, BufReader, Read};
-use std::iter::Peekable;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufReader};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use globset::{GlobBuilder, GlobMatcher};
 use sabul::internal::Location;
 use sabul_join::read::{self, Format, LocalFile, ParquetFile};
 use sabul_join::{Feed, JoinError, RecordBatch, SchemaRef};
 use tokio::runtime::Handle;
 
+use super::parts::{Contents, Part, cut};
 use super::remote::{FILES_MAX, Server, Stop};
 use super::{SharedRanges, cli_error};
 use crate::args::JoinArgs;
 use crate::error::CliError;
 
-/// Ranges of a table on their way at the same time. Ours: hides the pauses between ranges.
-const IN_FLIGHT: usize = 4;
-/// Bytes of such ranges. Ours: four row groups of usual size. A larger row group is read by itself.
-const BYTES_IN_FLIGHT: u64 = 256 << 20;
-/// Bytes of a range of a CSV or Arrow file. Ours: a second at 64 Mbit/s.
-const RANGE: u64 = 8 << 20;
+/// Files of a table that are requested at the same time. Ours: their footers need some 16 MiB of memory.
+const FILES_AT_ONCE: usize = 256;
+
+/// First bytes of an Arrow file, which have its schema in general.
+const HEAD: u64 = 64 << 10;
+const HEAD_MAX: u64 = 16 << 20;
+
+/// Receiver of batches; returns whether more are needed.
+type Send<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<bool, JoinError>;
 
 /// A table.
 pub(super) struct Source {
@@ -35,6 +38,8 @@ pub(super) struct Source {
     pub(super) rows: AtomicU64,
     pub(super) bytes: Arc<AtomicU64>,
     schema: SchemaRef,
+    /// Footer of the first file, if this is Parquet.
+    first: Option<ParquetFile>,
     server: Option<Arc<Server>>,
     stop: Stop,
     totals: Arc<Totals>,
@@ -49,7 +54,6 @@ pub(super) struct Totals {
 }
 
 /// A file of a table.
-#[derive(Clone)]
 pub(super) struct TableFile {
     /// Name for messages.
     name: String,
@@ -62,6 +66,26 @@ struct Counted {
     inner: SharedRanges,
     bytes: Arc<AtomicU64>,
     totals: Arc<Totals>,
+}
+
+/// A file whose end is in memory.
+struct Tailed<'a> {
+    inner: &'a dyn read::Ranges,
+    tail: Bytes,
+}
+
+impl read::Ranges for Tailed<'_> {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let start = self.size() - self.tail.len() as u64;
+        match range.start.checked_sub(start).map(usize::try_from) {
+            Some(Ok(skipped)) if range.end == self.size() => Ok(self.tail.slice(skipped..)),
+            _ => self.inner.read(range),
+        }
+    }
 }
 
 impl read::Ranges for Counted {
@@ -85,33 +109,38 @@ pub(super) fn open(
     totals: &Arc<Totals>,
     runtime: &Handle,
 ) -> Result<Vec<Source>, CliError> {
+    let dialling = Arc::default();
+    let open = |(place, ticket): &(OsString, Option<PathBuf>)| {
+        let (files, path, server) = match Location::parse(place)? {
+            Location::Local(path) => (local(Path::new(&path))?, path.into_encoded_bytes(), None),
+            Location::Remote(remote) => {
+                let mut channel = args.at.reach.channel.clone();
+                channel.ticket = ticket.clone().or(channel.ticket);
+                let path = remote.path.clone();
+                let server =
+                    Server::new(remote.server, path, channel, args, stop, runtime, &dialling);
+                let server = Arc::new(server);
+                (server.files()?, remote.path, Some(server))
+            }
+        };
+        let mut source = Source::of(&path, files, totals, stop)?;
+        source.server = server;
+        Ok(source)
+    };
     let mut names = BTreeSet::new();
-    args.at
-        .tables
-        .iter()
-        .enumerate()
-        .map(|(at, (place, ticket))| {
-            let (files, path, server) = match Location::parse(place)? {
-                Location::Local(path) => {
-                    (local(Path::new(&path))?, path.into_encoded_bytes(), None)
-                }
-                Location::Remote(remote) => {
-                    let mut channel = args.at.reach.channel.clone();
-                    channel.ticket = ticket.clone().or(channel.ticket);
-                    let path = remote.path.clone();
-                    let server = Server::new(remote.server, path, channel, args, stop, runtime);
-                    let server = Arc::new(server);
-                    (server.files()?, remote.path, Some(server))
-                }
-            };
-            let mut source = Source::of(&path, files, totals, stop)?;
-            source.server = server;
+    std::thread::scope(|scope| {
+        let tables = args.at.tables.iter().map(|table| scope.spawn(|| open(table)));
+        let tables: Vec<_> = tables.collect();
+        let sources = tables.into_iter().enumerate().map(|(at, table)| {
+            let failed = |_| Err(CliError::failed("a reader of a table failed"));
+            let mut source: Source = table.join().unwrap_or_else(failed)?;
             while !names.insert(source.name.clone()) {
                 source.name = format!("{}{}", source.name, at + 1);
             }
             Ok(source)
-        })
-        .collect()
+        });
+        sources.collect()
+    })
 }
 
 /// Pattern of the last component of a path, if it has one; and the directory.
@@ -199,12 +228,14 @@ impl Source {
         });
         let files = files.collect::<Result<Vec<_>, _>>()?;
         let schema = files[0].schema().map_err(|error| files[0].error(error)).map_err(cli_error)?;
+        let (schema, first) = schema;
         Ok(Self {
             name: table_name(&shown),
             files,
             rows: AtomicU64::new(0),
             bytes,
             schema,
+            first,
             server: None,
             stop: stop.clone(),
             totals: Arc::clone(totals),
@@ -224,10 +255,9 @@ impl Source {
             }
             Ok(feed.send(batch))
         };
-        for file in &self.files {
-            let more =
-                file.read(&self.schema(), columns, &mut send).map_err(|it| file.error(it))?;
-            if !more {
+        for start in (0..self.files.len()).step_by(FILES_AT_ONCE) {
+            let files = start..self.files.len().min(start + FILES_AT_ONCE);
+            if !self.read_files(files, columns, &mut send)? {
                 break;
             }
         }
@@ -236,6 +266,75 @@ impl Source {
             Some(server) => server.check_unchanged(),
             None => Ok(()),
         }
+    }
+
+    /// Sends the batches of these files. Returns whether more batches are needed.
+    fn read_files(
+        &self,
+        files: Range<usize>,
+        columns: &[&str],
+        send: Send<'_>,
+    ) -> Result<bool, JoinError> {
+        let opened = self.open_files(files.clone())?;
+        let mut parts = Vec::new();
+        for (at, parquet) in files.clone().zip(&opened) {
+            match parquet {
+                Some(parquet) => {
+                    for group in 0..parquet.row_groups() {
+                        let ranges = parquet.ranges(group, columns);
+                        let ranges = ranges.map_err(|error| self.files[at].error(error))?;
+                        parts.extend(ranges.into_iter().flat_map(|range| cut(at, range)));
+                    }
+                }
+                None => parts.extend(cut(at, 0..self.files[at].ranges.size())),
+            }
+        }
+        let mut contents = self.contents(parts);
+        for (at, parquet) in files.zip(opened) {
+            let file = &self.files[at];
+            let more = file.read(at, parquet, (&self.schema, columns), &mut contents, send);
+            if !more.map_err(|error| file.error(error))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads the footers of those of these files that are Parquet.
+    fn open_files(&self, files: Range<usize>) -> Result<Vec<Option<ParquetFile>>, JoinError> {
+        let tail = |at: usize| {
+            let file = &self.files[at];
+            let is_known = at == 0 && self.first.is_some();
+            let is_wanted = file.format == Format::Parquet && !is_known;
+            is_wanted.then(|| read::parquet_tail(file.ranges.size()))
+        };
+        let parts = files.clone().filter_map(|at| Some(cut(at, tail(at)?))).flatten();
+        let mut contents = self.contents(parts.collect());
+        let open = |at: usize| {
+            let file = &self.files[at];
+            let Some(tail) = tail(at) else { return Ok(self.first.clone().filter(|_| at == 0)) };
+            let tail = contents.range(at, &tail);
+            let tail = tail.map_err(|error| file.error(footer_error(error)))?;
+            let tailed = Tailed { inner: &*file.ranges, tail };
+            ParquetFile::open(&tailed).map(Some).map_err(|error| file.error(error))
+        };
+        files.map(open).collect()
+    }
+
+    /// Reads parts of the files, in this order.
+    fn contents(&self, parts: Vec<Part>) -> Contents {
+        if let Some(server) = &self.server {
+            let (own, totals) = (Arc::clone(&self.bytes), Arc::clone(&self.totals));
+            let contents = server.contents(&parts).inspect(move |part| {
+                let bytes = part.as_ref().map_or(0, Bytes::len) as u64;
+                own.fetch_add(bytes, Ordering::Relaxed);
+                totals.bytes.fetch_add(bytes, Ordering::Relaxed);
+            });
+            return Contents::new(parts, contents);
+        }
+        let files: Vec<_> = self.files.iter().map(|file| Arc::clone(&file.ranges)).collect();
+        let read = parts.clone().into_iter().map(move |part| files[part.file].read(part.range));
+        Contents::new(parts, read)
     }
 
     /// Closes the connection.
@@ -270,124 +369,65 @@ impl TableFile {
         }
     }
 
-    fn schema(&self) -> Result<SchemaRef, JoinError> {
-        match self.format {
-            Format::Parquet => Ok(ParquetFile::open(&*self.ranges)?.schema()),
-            Format::Csv => {
-                let end = self.ranges.size().min(read::CSV_HEAD);
-                let head = self
-                    .ranges
-                    .read(0..end)
-                    .map_err(|error| JoinError::Io { what: "read the header".to_owned(), error })?;
-                read::csv_schema(&head, end == self.ranges.size())
-            }
-            Format::Arrow => read::arrow_schema(self.stream(1)),
-        }
-    }
-
-    /// Returns the content as a stream.
-    fn stream(&self, in_flight: usize) -> BufReader<Stream> {
+    /// Returns the schema, and the footer if this is Parquet.
+    fn schema(&self) -> Result<(SchemaRef, Option<ParquetFile>), JoinError> {
         let size = self.ranges.size();
-        let parts = (0..size.div_ceil(RANGE)).map(move |at| {
-            let start = at * RANGE;
-            (RANGE, start..size.min(start.saturating_add(RANGE)))
-        });
-        let ranges = Arc::clone(&self.ranges);
-        let parts = Ahead::new(parts, in_flight, move |range| ranges.read(range));
-        BufReader::new(Stream { parts, current: Bytes::new() })
+        let schema = match self.format {
+            Format::Parquet => {
+                let file = ParquetFile::open(&*self.ranges)?;
+                return Ok((file.schema(), Some(file)));
+            }
+            Format::Csv => {
+                let head = self.head(size.min(read::CSV_HEAD))?;
+                read::csv_schema(&head, head.len() as u64 == size)?
+            }
+            Format::Arrow => {
+                let head = self.head(size.min(HEAD))?;
+                // A long schema needs more bytes.
+                read::arrow_schema(&*head)
+                    .or_else(|_| read::arrow_schema(&*self.head(size.min(HEAD_MAX))?))?
+            }
+        };
+        Ok((schema, None))
     }
 
+    fn head(&self, bytes: u64) -> Result<Bytes, JoinError> {
+        let head = self.ranges.read(0..bytes);
+        head.map_err(|error| JoinError::Io { what: "read the header".to_owned(), error })
+    }
+
+    /// Sends the batches of this file, whose number in the table is `at`. Returns whether more batches are needed.
     fn read(
         &self,
-        schema: &SchemaRef,
-        columns: &[&str],
-        send: &mut dyn FnMut(RecordBatch) -> Result<bool, JoinError>,
+        at: usize,
+        parquet: Option<ParquetFile>,
+        (schema, columns): (&SchemaRef, &[&str]),
+        contents: &mut Contents,
+        send: Send<'_>,
     ) -> Result<bool, JoinError> {
-        match self.format {
-            Format::Csv => read::csv(self.stream(IN_FLIGHT), schema, columns, send),
-            Format::Arrow => read::arrow(self.stream(IN_FLIGHT), columns, send),
-            Format::Parquet => {
-                let file = Arc::new(ParquetFile::open(&*self.ranges)?);
-                let owned: Vec<String> = columns.iter().map(|&it| it.to_owned()).collect();
-                let (of, ranges) = (Arc::clone(&file), Arc::clone(&self.ranges));
-                let fetch = move |group| {
-                    let columns: Vec<&str> = owned.iter().map(String::as_str).collect();
-                    of.fetch(&*ranges, group, &columns)
-                };
-                let weights: Vec<u64> =
-                    (0..file.row_groups()).map(|group| file.weight(group, columns)).collect();
-                let groups = weights.into_iter().zip(0..);
-                let groups = Ahead::new(groups, IN_FLIGHT, fetch);
-                for (group, chunks) in groups.enumerate() {
-                    if !file.decode(chunks?, group, columns, send)? {
+        let more = match (self.format, parquet) {
+            (_, Some(file)) => {
+                for group in 0..file.row_groups() {
+                    let chunks = file.fetch(group, columns, |range| contents.range(at, range))?;
+                    if !file.decode(chunks, group, columns, send)? {
                         return Ok(false);
                     }
                 }
-                Ok(true)
+                true
             }
-        }
-    }
-}
-
-/// Results of a function for each item, in order; some items are worked on ahead, each by a thread.
-struct Ahead<I, T> {
-    /// Bytes of the result, and the item.
-    items: Peekable<Box<dyn Iterator<Item = (u64, I)> + Send>>,
-    running: VecDeque<(u64, std::thread::JoinHandle<T>)>,
-    bytes: u64,
-    in_flight: usize,
-    work: Arc<dyn Fn(I) -> T + Send + Sync>,
-}
-
-impl<I: Send + 'static, T: Send + 'static> Ahead<I, T> {
-    fn new(
-        items: impl Iterator<Item = (u64, I)> + Send + 'static,
-        in_flight: usize,
-        work: impl Fn(I) -> T + Send + Sync + 'static,
-    ) -> Self {
-        let items: Box<dyn Iterator<Item = (u64, I)> + Send> = Box::new(items);
-        let (items, running) = (items.peekable(), VecDeque::new());
-        Self { items, running, bytes: 0, in_flight, work: Arc::new(work) }
-    }
-}
-
-impl<I: Send + 'static, T: Send + 'static> Iterator for Ahead<I, T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        while self.running.len() < self.in_flight {
-            let rest = BYTES_IN_FLIGHT.saturating_sub(self.bytes);
-            let is_first = self.running.is_empty();
-            let Some((bytes, item)) = self.items.next_if(|(bytes, _)| is_first || *bytes <= rest)
-            else {
-                break;
-            };
-            let work = Arc::clone(&self.work);
-            self.bytes += bytes;
-            self.running.push_back((bytes, std::thread::spawn(move || work(item))));
-        }
-        let (bytes, first) = self.running.pop_front()?;
-        self.bytes -= bytes;
-        Some(first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    }
-}
-
-/// Content of a file as a stream.
-struct Stream {
-    parts: Ahead<Range<u64>, io::Result<Bytes>>,
-    current: Bytes,
-}
-
-impl Read for Stream {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.current.is_empty() {
-            match self.parts.next() {
-                Some(part) => self.current = part?,
-                None => return Ok(0),
+            (Format::Csv, None) => {
+                read::csv(BufReader::new(contents.stream(at)), schema, columns, send)?
             }
+            (_, None) => read::arrow(BufReader::new(contents.stream(at)), columns, send)?,
+        };
+        if more {
+            // The footer of an Arrow file.
+            contents.skip(at).map_err(|error| JoinError::Io { what: "read".to_owned(), error })?;
         }
-        let count = into.len().min(self.current.len());
-        self.current.copy_to_slice(&mut into[..count]);
-        Ok(count)
+        Ok(more)
     }
+}
+
+fn footer_error(error: io::Error) -> JoinError {
+    JoinError::Io { what: "read the Parquet footer".to_owned(), error }
 }

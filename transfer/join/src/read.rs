@@ -10,7 +10,7 @@ mod tests;
 
 pub use self::arrow::{arrow, arrow_schema};
 pub use self::csv::{CSV_HEAD, csv, csv_schema};
-pub use self::parquet::{Chunks, ParquetFile};
+pub use self::parquet::{Chunks, ParquetFile, parquet_tail};
 pub use self::part::Consumer;
 pub use self::ranges::{LocalFile, Ranges};
 

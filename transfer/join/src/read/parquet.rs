@@ -1,5 +1,6 @@
 //! Parquet: the footer, then column chunks of needed columns by row group.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,6 +44,11 @@ pub struct Chunks {
     parts: Vec<(u64, Bytes)>,
 }
 
+/// Returns the range at the end of a file of this size that [`ParquetFile::open`] reads first.
+pub fn parquet_tail(size: u64) -> Range<u64> {
+    size.saturating_sub(FOOTER)..size
+}
+
 impl ParquetFile {
     /// Reads the footer.
     ///
@@ -54,7 +60,7 @@ impl ParquetFile {
 
     fn parse(file: &dyn Ranges) -> Result<Self, JoinError> {
         let size = file.size();
-        let mut start = size.saturating_sub(FOOTER);
+        let Range { mut start, .. } = parquet_tail(size);
         let mut reader = ParquetMetaDataReader::new();
         loop {
             let bytes = file.read(start..size).map_err(JoinError::io("read the Parquet footer"))?;
@@ -140,26 +146,20 @@ impl ParquetFile {
         Ok(merged)
     }
 
-    /// Returns the bytes that [`Self::fetch`] loads, at least.
-    pub fn weight(&self, row_group: usize, columns: &[&str]) -> u64 {
-        let ranges = self.ranges(row_group, columns).unwrap_or_default();
-        ranges.iter().map(|range| range.end - range.start).sum()
-    }
-
-    /// Reads the ranges of a row group.
+    /// Returns the column chunks of a row group. `read` returns the bytes of each range of [`Self::ranges`], in order.
     ///
     /// # Errors
     /// As [`Self::ranges`], or if a read fails.
     pub fn fetch(
         &self,
-        file: &dyn Ranges,
         row_group: usize,
         columns: &[&str],
+        mut read: impl FnMut(&Range<u64>) -> io::Result<Bytes>,
     ) -> Result<Chunks, JoinError> {
         let mut parts = Vec::new();
         for range in self.ranges(row_group, columns)? {
             let what = format!("read bytes {} to {}", range.start, range.end);
-            parts.push((range.start, file.read(range).map_err(JoinError::io(what))?));
+            parts.push((range.start, read(&range).map_err(JoinError::io(what))?));
         }
         Ok(Chunks { size: self.size, parts })
     }

@@ -97,7 +97,7 @@ fn decoded(content: &[u8], format: Format) -> Result<(usize, i64), JoinError> {
             let content = Memory(Bytes::copy_from_slice(content));
             let file = ParquetFile::open(&content)?;
             for group in 0..file.row_groups() {
-                let chunks = file.fetch(&content, group, &columns)?;
+                let chunks = file.fetch(group, &columns, |range| content.read(range.clone()))?;
                 file.decode(chunks, group, &columns, &mut send)?;
             }
         }
@@ -243,7 +243,7 @@ fn batches_of_parquet_have_fewer_rows_if_a_dictionary_has_a_long_value() {
         writer.close().unwrap();
         let content = Memory(Bytes::from(file));
         let file = ParquetFile::open(&content).unwrap();
-        let chunks = file.fetch(&content, 0, &["k", "t"]).unwrap();
+        let chunks = file.fetch(0, &["k", "t"], |range| content.read(range.clone())).unwrap();
         let mut rows = Vec::new();
         let mut send = |batch: RecordBatch| {
             rows.push(batch.num_rows());
