@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 
 use crate::error::JoinError;
 use crate::operator::{Join, Summary};
+use crate::pending::Sink;
 
 /// Batches of a table that wait for the join. Ours: enough to decode while the join works.
 const WAITING: usize = 4;
@@ -81,11 +82,7 @@ impl Drop for Feed {
 ///
 /// # Errors
 /// If a source fails, or as [`Join::push`].
-pub fn run(
-    mut join: Join,
-    inputs: &Inputs,
-    sink: &mut dyn FnMut(RecordBatch) -> Result<(), JoinError>,
-) -> Result<Summary, JoinError> {
+pub fn run(mut join: Join, inputs: &Inputs, sink: Sink<'_>) -> Result<Summary, JoinError> {
     let mut open = inputs.batches.len();
     while open > 0 {
         let Ok((table, notice)) = inputs.notices.recv() else {

@@ -24,5 +24,6 @@ pub use arrow_schema::SchemaRef;
 pub use error::JoinError;
 pub use inputs::{Feed, Inputs, inputs, run};
 pub use operator::{Join, Summary};
+pub use pending::Sink;
 pub use plan::{JoinType, Plan, Request, Table};
 pub use write::Writer;

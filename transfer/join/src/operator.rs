@@ -7,11 +7,13 @@
 //! the inputs [`cleanup`] joins each spilled partition: only combinations of rows from different
 //! generations are missing, because rows of one generation were in memory together.
 
+mod arrival;
 mod cleanup;
 #[cfg(test)]
 mod tests;
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +21,10 @@ use std::time::Duration;
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take;
 
+use self::arrival::Arrival;
 use crate::error::JoinError;
-use crate::keys::{KeyEncoder, Keys};
-use crate::partition::{Partition, Probe, batch_memory};
+use crate::keys::KeyEncoder;
+use crate::partition::{Partition, batch_memory};
 use crate::pending::{Pending, Sink, batch_of};
 use crate::pieces::each_piece;
 use crate::plan::{JoinType, Plan};
@@ -29,6 +32,9 @@ use crate::spill::{SpillFile, SpillStore, batches_of, schema_of};
 
 /// Hash partitions. Ours: one partition is at most 1 % of evenly distributed data.
 const PARTITIONS: usize = 128;
+
+/// Most threads that join a batch. Ours: decoders and the encoder of the result need threads, too.
+const THREADS_MAX: usize = 4;
 
 /// Share of the budget that stays after a spill, so that not each batch spills again. Ours: 3/4.
 const fn after_spill(budget: usize) -> usize {
@@ -63,7 +69,8 @@ pub struct Join {
     budget: usize,
     spill: Option<SpillStore>,
     spill_directory: PathBuf,
-    pending: Pending,
+    /// Joined rows of each thread.
+    pending: Vec<Pending>,
     summary: Summary,
 }
 
@@ -95,7 +102,7 @@ impl Join {
             budget,
             spill: None,
             spill_directory: spill_directory.to_owned(),
-            pending: Pending::new(Arc::clone(&plan)),
+            pending: (0..threads()).map(|_| Pending::new(Arc::clone(&plan))).collect(),
             summary: Summary::default(),
             plan,
         })
@@ -109,7 +116,7 @@ impl Join {
         &mut self,
         table: usize,
         batch: RecordBatch,
-        sink: &mut dyn FnMut(RecordBatch) -> Result<(), JoinError>,
+        sink: Sink<'_>,
     ) -> Result<(), JoinError> {
         self.summary.rows_in += batch.num_rows() as u64;
         each_piece(batch, &mut |piece| self.push_piece(table, piece, sink))
@@ -134,7 +141,7 @@ impl Join {
                     rows[partition_of(hash)].push((row, hash));
                 }
                 None if table == 0 && plan.kind != JoinType::Inner => {
-                    self.pending.unmatched(&kept, row, sink)?;
+                    self.pending[0].unmatched(&kept, row, sink)?;
                 }
                 None => {}
             }
@@ -143,10 +150,16 @@ impl Join {
         if let Some(shared) = self.shared.as_mut().filter(|_| is_needed) {
             shared[table] += batch_memory(&kept);
         }
-        for (slot, rows) in rows.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
-            self.arrive(slot, table, (&kept, &keys, rows), sink)?;
-        }
-        self.pending.flush(sink)?;
+        let arrival = Arrival {
+            kind: plan.kind,
+            table,
+            kept: &kept,
+            keys: &keys,
+            rows: &rows,
+            is_needed,
+            is_shared: self.shared.is_some(),
+        };
+        arrival.join_all(&mut self.slots, &mut self.pending, sink)?;
         self.keep_budget()
     }
 
@@ -155,58 +168,11 @@ impl Join {
         self.is_open.iter().enumerate().any(|(other, is_open)| other != table && *is_open)
     }
 
-    /// Joins the rows of one partition.
-    fn arrive(
-        &mut self,
-        at: usize,
-        table: usize,
-        (kept, keys, rows): (&Arc<RecordBatch>, &Keys, &[(usize, u64)]),
-        sink: Sink<'_>,
-    ) -> Result<(), JoinError> {
-        let kind = self.plan.kind;
-        let is_needed = self.is_needed(table);
-        let slot = &mut self.slots[at];
-        let is_stored = is_needed || !slot.files.is_empty();
-        let is_shared = self.shared.is_some();
-        let batch = if is_shared {
-            Arc::clone(kept)
-        } else {
-            let rows = rows.iter().map(|(row, _)| u32::try_from(*row).unwrap_or(u32::MAX));
-            Arc::new(rows_at(kept, &UInt32Array::from_iter_values(rows))?)
-        };
-        let stored = match is_stored {
-            false => None,
-            true if is_shared => Some(slot.memory.add_shared(table, Arc::clone(&batch))?),
-            true => Some(slot.memory.add_batch(table, Arc::clone(&batch))?),
-        };
-        for (at, &(from, hash)) in rows.iter().enumerate() {
-            let Some(key) = keys.get(from) else { continue };
-            let key = key.as_ref();
-            let row = if is_shared { from } else { at };
-            let probe = Probe { table, batch: &batch, row, generation: None };
-            let is_matched = match slot.memory.find(hash, key) {
-                Some(entry) => slot.memory.probe(entry, probe, kind, (&mut self.pending, sink))?,
-                None => false,
-            };
-            if let Some(stored) = stored {
-                let place = (table, stored, row);
-                slot.memory.add(place, (hash, key), slot.generation, is_matched)?;
-            } else if !is_matched && table == 0 && kind != JoinType::Inner {
-                self.pending.unmatched(&batch, row, sink)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Ends a table. Rows that no later row can match leave memory.
     ///
     /// # Errors
     /// If the sink fails.
-    pub fn end(
-        &mut self,
-        table: usize,
-        sink: &mut dyn FnMut(RecordBatch) -> Result<(), JoinError>,
-    ) -> Result<(), JoinError> {
+    pub fn end(&mut self, table: usize, sink: Sink<'_>) -> Result<(), JoinError> {
         self.is_open[table] = false;
         let decides = self.plan.kind != JoinType::Inner && table == 1;
         let open: Vec<_> = (0..self.is_open.len()).filter(|&table| self.is_open[table]).collect();
@@ -217,9 +183,9 @@ impl Join {
                     side.rows.iter().zip(&side.matched).filter(|(_, matched)| !**matched)
                 {
                     let batch = &side.batches[row.batch as usize];
-                    self.pending.unmatched(batch, row.row as usize, sink)?;
+                    self.pending[0].unmatched(batch, row.row as usize, sink)?;
                 }
-                self.pending.flush(sink)?;
+                self.pending[0].flush(sink)?;
             }
             match open[..] {
                 [] => slot.memory = Partition::new(self.is_open.len()),
@@ -240,10 +206,7 @@ impl Join {
     ///
     /// # Errors
     /// If a table has not ended, or the disk or the sink fails.
-    pub fn finish(
-        mut self,
-        sink: &mut dyn FnMut(RecordBatch) -> Result<(), JoinError>,
-    ) -> Result<Summary, JoinError> {
+    pub fn finish(mut self, sink: Sink<'_>) -> Result<Summary, JoinError> {
         if self.is_open.contains(&true) {
             return Err(JoinError::Source("a table has not ended".to_owned()));
         }
@@ -258,8 +221,9 @@ impl Join {
                 self.clean(files, 0, sink)?;
             }
         }
-        let Pending { rows_out, first, .. } = self.pending;
-        Ok(Summary { rows_out, first_row: first, ..self.summary })
+        let rows_out = self.pending.iter().map(|it| it.rows_out).sum();
+        let first_row = self.pending.iter().filter_map(|it| it.first).min();
+        Ok(Summary { rows_out, first_row, ..self.summary })
     }
 
     /// Returns the estimated memory of all stored rows.
@@ -292,7 +256,7 @@ impl Join {
     /// Moves the rows of a partition to disk, and starts a new generation.
     fn spill(&mut self, at: usize) -> Result<(), JoinError> {
         let store = match &mut self.spill {
-            Some(dir) => dir,
+            Some(store) => store,
             none => none.insert(SpillStore::new(&self.spill_directory)?),
         };
         let slot = &mut self.slots[at];
@@ -312,6 +276,14 @@ impl Join {
         }
         Ok(())
     }
+}
+
+/// Returns the threads that join a batch.
+fn threads() -> usize {
+    if cfg!(test) {
+        return THREADS_MAX;
+    }
+    std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX)
 }
 
 /// Returns the partition of a hash. The index of a partition uses the other bits.

@@ -100,10 +100,8 @@ impl Partition {
         self.index.find(hash, |&entry| self.key(entry) == key).copied()
     }
 
-    fn find_or_add(&mut self, hash: u64, key: &[u8]) -> Result<u32, JoinError> {
-        if let Some(entry) = self.find(hash, key) {
-            return Ok(entry);
-        }
+    /// Adds a key that [`Self::find`] does not find.
+    fn add_key(&mut self, hash: u64, key: &[u8]) -> Result<u32, JoinError> {
         let entry = position(self.hashes.len())?;
         self.hashes.push(hash);
         self.key_bytes.extend_from_slice(key);
@@ -159,15 +157,15 @@ impl Partition {
         Ok(())
     }
 
-    /// Adds a row of a stored batch.
+    /// Adds a row of a stored batch. `entry` is the result of [`Self::find`] for its key.
     pub(crate) fn add(
         &mut self,
         (table, batch, row): (usize, u32, usize),
-        (hash, key): (u64, &[u8]),
+        (entry, hash, key): (Option<u32>, u64, &[u8]),
         generation: u32,
         is_matched: bool,
     ) -> Result<(), JoinError> {
-        let entry = self.find_or_add(hash, key)?;
+        let entry = entry.map_or_else(|| self.add_key(hash, key), Ok)?;
         let head = entry as usize * self.sides.len() + table;
         let side = &mut self.sides[table];
         let at = position(side.rows.len())?;

@@ -20,7 +20,7 @@ const ROWS: usize = 8192;
 const BYTES: usize = 8 << 20;
 
 /// Receiver of output batches; an error ends the join.
-pub(crate) type Sink<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<(), JoinError>;
+pub type Sink<'a> = &'a mut (dyn FnMut(RecordBatch) -> Result<(), JoinError> + Send);
 
 /// Joined rows as positions in the batches of their tables.
 #[derive(Debug)]

@@ -131,7 +131,8 @@ impl Join {
                     let key = spilled.keys.value(row);
                     let hash = self.hasher.hash_one(key);
                     let generation = spilled.generations.value(row);
-                    memory.add((table, batch, row), (hash, key), generation, false)?;
+                    let entry = memory.find(hash, key);
+                    memory.add((table, batch, row), (entry, hash, key), generation, false)?;
                 }
             }
         }
@@ -143,13 +144,13 @@ impl Join {
                 let Some(entry) = memory.find(self.hasher.hash_one(key), key) else { continue };
                 let generation = Some(spilled.generations.value(row));
                 let probe = Probe { table: 0, batch: &spilled.batch, row, generation };
-                let is_matched = memory.probe(entry, probe, kind, (&mut self.pending, sink))?;
+                let is_matched = memory.probe(entry, probe, kind, (&mut self.pending[0], sink))?;
                 if let Some(matched) = matched.get_mut(before + row) {
                     *matched |= is_matched;
                 }
             }
             before += spilled.batch.num_rows();
-            self.pending.flush(sink)
+            self.pending[0].flush(sink)
         })
     }
 
@@ -164,10 +165,10 @@ impl Join {
         first.read(|spilled| {
             for (row, now) in (0..spilled.batch.num_rows()).zip(matched.by_ref()) {
                 if !now && !spilled.matched.value(row) {
-                    self.pending.unmatched(&spilled.batch, row, sink)?;
+                    self.pending[0].unmatched(&spilled.batch, row, sink)?;
                 }
             }
-            self.pending.flush(sink)
+            self.pending[0].flush(sink)
         })
     }
 }
