@@ -1,7 +1,8 @@
 """Cache of an open Parquet file: the next chunks of a column are on their way before a reader requests them.
 
 A reader of columns requests one chunk after another, a round trip each. The footer says where the chunks of the same
-column are, so the cache requests those of the next row groups together.
+column are, so the first read of a column requests all its further chunks at once. That request goes on while there is
+room for chunks: a little at first, and more once the reader goes on to the next row group.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import bisect
 import io
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TypeAlias
 
 from fsspec.caching import BaseCache
 
+from ._stream import Stream
+from .errors import Error
+
 # Bytes of the first read of the end of a file. Readers such as pyarrow begin with as many.
 _TAIL_BYTES = 2**16
-# Bytes of chunks that are requested ahead at first. They double as the reader goes on to further row groups, up to half
-# a second at 1 Gb/s.
-_AHEAD_BYTES, _AHEAD_BYTES_MAX = 2**23, 2**26
+# Bytes of chunks that are held: of a column at first, and of all columns later: half a second at 1 Gb/s.
+_FIRST_BYTES, _ROOM_BYTES = 2**24, 2**26
 # A chunk is held until the reader is so many row groups further.
 _DISORDER = 32
 # A range of more columns is large enough to be read by itself.
@@ -31,7 +34,8 @@ _END_BYTES = 8
 
 Ranges = Sequence[tuple[int, int]]
 """Ranges as start and end."""
-Reader = Callable[[Ranges], "Future[list[bytes]]"]
+Reader = Callable[[Ranges, int], Stream]
+"""Starts a request for ranges with this room."""
 
 
 class Columns:
@@ -87,10 +91,9 @@ class ParquetCache(BaseCache):  # type: ignore[misc]
         self._footers = footers
         self._version = version
         self._tail, self._columns = footers.get(version, (b"", None))
-        self._ahead_bytes = _AHEAD_BYTES
         # The chunks that are requested, by column and row group: the request, and the position in the request.
-        self._ahead: dict[tuple[int, int], tuple[Future[list[bytes]], int]] = {}
-        # The first row group that was read of each column.
+        self._ahead: dict[tuple[int, int], tuple[Stream, int]] = {}
+        # The first row group that was requested of each column.
         self._first: dict[int, int] = {}
         # The last row group that was requested of each column.
         self._last: dict[int, int] = {}
@@ -118,19 +121,33 @@ class ParquetCache(BaseCache):  # type: ignore[misc]
         start, end = max(start, chunk_start), min(end, chunk_end)
         request, at = self._ahead.get((column, group), (None, 0))
         try:
-            contents = request.result() if request else None
-        except Exception:
+            content = request.content(at) if request else None
+        except (Error, CancelledError):
             # The server may answer again; otherwise the reader gets the error of this read.
-            self._ahead = {chunk: held for chunk, held in self._ahead.items() if held[0] is not request}
-            contents = None
-        if contents is None:
+            self._forget([chunk for chunk, (ahead, _) in self._ahead.items() if ahead is request])
+            content = None
+        if content is None:
             found: bytes = self.fetcher(start, end)
             return found
-        part = contents[at][start - chunk_start : end - chunk_start]
         if end >= chunk_end:
-            del self._ahead[column, group]
-            contents[at] = b""
-        return part
+            self._drop((column, group))
+        return content[start - chunk_start : end - chunk_start]
+
+    def _drop(self, chunk: tuple[int, int]) -> None:
+        request, at = self._ahead.pop(chunk)
+        request.drop(at)
+
+    def _forget(self, chunks: list[tuple[int, int]]) -> None:
+        """Chunks of a request that failed can be requested again."""
+        for column, group in chunks:
+            self._ahead.pop((column, group), None)
+            self._last[column] = min(self._last[column], group - 1)
+
+    def stop(self) -> None:
+        """Ends all requests."""
+        for request, _ in self._ahead.values():
+            request.stop()
+        self._ahead.clear()
 
     def _place(self, column: int, group: int) -> tuple[int, int]:
         assert self._columns is not None
@@ -156,42 +173,30 @@ class ParquetCache(BaseCache):  # type: ignore[misc]
 
         Readers with several threads take row groups out of order.
         """
-        first = self._first.setdefault(column, group)
         if (column, group) not in self._ahead:
-            # The reader waits for this chunk only.
-            self._start([(column, group)])
-            self._start(self._next([column], group + 1))
-        elif group > first:
-            self._ahead_bytes = min(self._ahead_bytes * 2, _AHEAD_BYTES_MAX)
+            # The reader waits for this chunk. Readers with several threads begin with any of the first row groups.
+            first = min(self._first.values(), default=group)
+            self._start([(column, group), *self._others(column, min(first, group), group)])
+        elif group > self._first[column]:
+            request, _ = self._ahead[column, group]
+            request.widen(_ROOM_BYTES // len(self._first))
         # Row groups that the reader skipped.
         for old in [chunk for chunk in self._ahead if chunk[1] < group - _DISORDER]:
-            del self._ahead[old]
-        held = sum(end - start for start, end in (self._place(*chunk) for chunk in self._ahead if chunk[1] > group))
-        if held < self._ahead_bytes:
-            self._start(self._next(list(self._first), min(self._last.values()) + 1))
+            self._drop(old)
 
     def _start(self, chunks: list[tuple[int, int]]) -> None:
         """Requests chunks: pairs of column and row group."""
         if not chunks:
             return
-        request = self._read([self._place(*chunk) for chunk in chunks])
+        request = self._read([self._place(*chunk) for chunk in chunks], _FIRST_BYTES)
         for at, (column, group) in enumerate(chunks):
             self._ahead[column, group] = request, at
-            self._last[column] = max(self._last.get(column, 0), group)
+            self._first[column] = min(self._first.get(column, group), group)
+            self._last[column] = max(self._last.get(column, group), group)
 
-    def _next(self, columns: list[int], group: int) -> list[tuple[int, int]]:
-        """Returns the chunks from a row group on that were never requested, as many as one request takes."""
+    def _others(self, column: int, start: int, besides: int) -> list[tuple[int, int]]:
+        """Returns the chunks of a column from a row group on that were never requested, besides one."""
         assert self._columns is not None
-        found: list[tuple[int, int]] = []
-        total = 0
-        for at in range(group, len(self._columns.chunks[columns[0]])):
-            for column in columns:
-                is_new = at > self._last.get(column, -1) or at < self._first[column]
-                if not is_new or (column, at) in self._ahead:
-                    continue
-                start, end = self._place(column, at)
-                total += end - start
-                if total > self._ahead_bytes:
-                    return found
-                found.append((column, at))
-        return found
+        first, last = self._first.get(column, 0), self._last.get(column, -1)
+        groups = range(start, len(self._columns.chunks[column]))
+        return [(column, at) for at in groups if at != besides and not first <= at <= last]

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias, final, overload
 
 from .errors import Error
 
-__all__ = ["Session", "Transfer", "Upload", "__version__", "connect", "escape", "simulate", "split"]
+__all__ = ["Reads", "Session", "Transfer", "Upload", "__version__", "connect", "escape", "simulate", "split"]
 
 __version__: str
 
@@ -91,6 +91,14 @@ class Session:
         self, ranges: Sequence[tuple[bytes, int, int | None]], options: Mapping[str, Any], waits: Literal[False]
     ) -> Awaitable[_Contents]: ...
     @overload
+    def open_ranges(
+        self, ranges: Sequence[tuple[bytes, int, int | None]], options: Mapping[str, Any], waits: Literal[True]
+    ) -> Reads: ...
+    @overload
+    def open_ranges(
+        self, ranges: Sequence[tuple[bytes, int, int | None]], options: Mapping[str, Any], waits: Literal[False]
+    ) -> Awaitable[Reads]: ...
+    @overload
     def list(self, paths: Sequence[bytes], view: str, waits: Literal[True]) -> _Rows: ...
     @overload
     def list(self, paths: Sequence[bytes], view: str, waits: Literal[False]) -> Awaitable[_Rows]: ...
@@ -118,6 +126,13 @@ class Session:
     def close(self, waits: Literal[True]) -> None: ...
     @overload
     def close(self, waits: Literal[False]) -> Awaitable[None]: ...
+
+@final
+class Reads:
+    @overload
+    def next(self, waits: Literal[True]) -> tuple[int, builtins.bytes | Error] | None: ...
+    @overload
+    def next(self, waits: Literal[False]) -> Awaitable[tuple[int, builtins.bytes | Error] | None]: ...
 
 @final
 class Transfer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, Unpack
@@ -197,6 +197,16 @@ class Session(Base):
         """
         wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
         return self._inner.read_ranges(wanted, checked(options, Options), True)
+
+    def iter_ranges(
+        self, ranges: Iterable[tuple[Path, int, int | None]], **options: Unpack[Options]
+    ) -> Iterator[tuple[int, bytes | Error]]:
+        """As `read_ranges`, but yields each range when its content is here: its number in the request, and its content
+        or error. A reader that pauses pauses the server, too."""
+        wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
+        reads = self._inner.open_ranges(wanted, checked(options, Options), True)
+        while (part := reads.next(True)) is not None:
+            yield part
 
     def list(
         self,

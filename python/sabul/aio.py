@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeAlias, Unpack
@@ -166,6 +166,18 @@ class Session(Base):
         wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
         async with self._places:
             return await self._inner.read_ranges(wanted, given, False)
+
+    async def iter_ranges(
+        self, ranges: Iterable[tuple[Path, int, int | None]], **options: Unpack[Options]
+    ) -> AsyncGenerator[tuple[int, bytes | Error]]:
+        """As `read_ranges`, but yields each range when its content is here: its number in the request, and its content
+        or error. A reader that pauses pauses the server, too."""
+        given = checked(options, Options)
+        wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
+        async with self._places:
+            reads = await self._inner.open_ranges(wanted, given, False)
+            while (part := await reads.next(False)) is not None:
+                yield part
 
     async def list(
         self,

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -26,6 +26,7 @@ from fsspec.utils import stringify_path
 
 from . import _sabul, aio
 from ._parquet import Footer, ParquetCache
+from ._stream import Stream
 from ._types import Entry, Options, Progress, Report, checked
 from .errors import Error, ExistsError, FailedError, NotFoundError, UnreachableError, UsageError
 
@@ -507,17 +508,26 @@ class SabulFile(AbstractBufferedFile):  # type: ignore[misc]
         found: bytes = self.fs.cat_file(self.path, start=start, end=end)
         return found
 
-    def _read_parts(self, ranges: Sequence[tuple[int, int]]) -> Future[list[bytes]]:
+    def _read_parts(self, ranges: Sequence[tuple[int, int]], room: int) -> Stream:
         """Starts to read ranges, in one request."""
+        return Stream(self.fs.loop, self._iter_parts, ranges, room)
 
-        async def read() -> list[bytes]:
-            found = await self.fs._read_ranges([(self.path, start, end - start) for start, end in ranges])
-            for content in found:
-                if isinstance(content, Error):
-                    raise content
-            return [content for content in found if isinstance(content, bytes)]
+    async def _iter_parts(self, ranges: Sequence[tuple[int, int]]) -> AsyncGenerator[tuple[int, bytes | Error]]:
+        session = await self.fs._session()
+        wanted = [(self.path, start, end - start) for start, end in ranges]
+        try:
+            async with aclosing(session.iter_ranges(wanted)) as parts:
+                async for part in parts:
+                    yield part
+        except UnreachableError:
+            self.fs._lost(session)
+            raise
 
-        return asyncio.run_coroutine_threadsafe(read(), self.fs.loop)
+    def close(self) -> None:
+        """Closes the file; reads that are under way end."""
+        if isinstance(getattr(self, "cache", None), ParquetCache):
+            self.cache.stop()
+        super().close()
 
     def _initiate_upload(self) -> None:
         session: aio.Session = sync(self.fs.loop, self.fs._session)

@@ -20,7 +20,7 @@ mod _sabul {
     #[pymodule_export]
     use crate::dial::{connect, escape, split};
     #[pymodule_export]
-    use crate::session::Session;
+    use crate::session::{Reads, Session};
     #[pymodule_export]
     use crate::sim::simulate;
     #[pymodule_export]

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sabul::files::{LocalDestination, Range, RemoteDestination, Seen, Source, SourceSet, View};
+use sabul::files::{
+    LocalDestination, Range, RangeReads, RemoteDestination, Seen, Source, SourceSet, View,
+};
 use sabul::settings::{Direction, MeasureLimit};
 use sabul::{Bytes, Failure, TransferOptions};
 use sabul_front::format;
@@ -25,6 +27,26 @@ use crate::upload::{self, Upload};
 #[derive(Debug)]
 pub(crate) struct Session {
     inner: OfProcess<Mutex<Option<sabul::Session>>>,
+}
+
+/// Ranges of a request, one by one. A dropped object cancels the request.
+#[pyclass(frozen)]
+#[derive(Debug)]
+pub(crate) struct Reads {
+    inner: OfProcess<Arc<tokio::sync::Mutex<RangeReads>>>,
+}
+
+#[pymethods]
+impl Reads {
+    /// Waits for the next range and returns its number and content or error; `None` at the end.
+    fn next<'py>(&self, py: Python<'py>, waits: bool) -> PyResult<Bound<'py, PyAny>> {
+        let inner = Arc::clone(self.inner.get()?);
+        run(py, waits, async move {
+            let part = inner.lock().await.next().await?;
+            let part = part.map(|(number, content)| (number, content.map(BytesOut)));
+            Ok(part.map(|(number, content)| (number, RangeOut(content.map_err(Fault::from)))))
+        })
+    }
 }
 
 /// Facts of a listed path: kind, size, permission bits, modification time, owner, group.
@@ -178,11 +200,24 @@ impl Session {
         waits: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let session = self.session()?;
-        let ranges = ranges.into_iter();
-        let ranges =
-            ranges.map(|(path, offset, length)| (path, Range { offset, length })).collect();
         let options = options.transfer_options()?;
-        run(py, waits, async move { read_ranges(&session, ranges, &options).await })
+        run(py, waits, async move { read_ranges(&session, named(ranges), &options).await })
+    }
+
+    /// As `read_ranges`, but returns an object that yields the ranges one by one.
+    fn open_ranges<'py>(
+        &self,
+        py: Python<'py>,
+        ranges: Vec<(Vec<u8>, u64, Option<u64>)>,
+        options: Options,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        let options = options.transfer_options()?;
+        run(py, waits, async move {
+            let reads = session.read_ranges(named(ranges), &options).await?;
+            Ok(Reads { inner: OfProcess::new(Arc::new(tokio::sync::Mutex::new(reads))) })
+        })
     }
 
     /// Lists paths: `itself`, `content`, `all` below them, or the `target` of links.
@@ -351,6 +386,11 @@ async fn read(
         return Err(failure.into());
     }
     Ok(std::mem::take(&mut *memory.0.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+fn named(ranges: Vec<(Vec<u8>, u64, Option<u64>)>) -> Vec<(Vec<u8>, Range)> {
+    let ranges = ranges.into_iter();
+    ranges.map(|(path, offset, length)| (path, Range { offset, length })).collect()
 }
 
 async fn read_ranges(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ from fsspec.callbacks import Callback
 
 import sabul
 from sabul._parquet import ParquetCache
-from sabul.fs import SabulFileSystem, _merged
+from sabul._stream import Stream
+from sabul.fs import SabulFile, SabulFileSystem, _merged
 
 
 class SabulFixtures(abstract.AbstractFixtures):  # type: ignore[misc]
@@ -135,6 +135,13 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return await read_ranges(self, ranges)
 
     monkeypatch.setattr(SabulFileSystem, "_read_ranges", counted)
+    read_parts = SabulFile._read_parts
+
+    def counted_parts(self: SabulFile, ranges: Sequence[tuple[int, int]], room: int) -> Stream:
+        found.append(len(ranges))
+        return read_parts(self, ranges, room)
+
+    monkeypatch.setattr(SabulFile, "_read_parts", counted_parts)
     return found
 
 
@@ -372,13 +379,16 @@ def test_chunks_whose_request_failed_are_read_again(folder: Path) -> None:
     content = file.read_bytes()
     failing = True
 
-    def read(ranges: Sequence[tuple[int, int]]) -> Future[list[bytes]]:
-        request: Future[list[bytes]] = Future()
+    async def parts(ranges: Sequence[tuple[int, int]]) -> AsyncGenerator[tuple[int, bytes | sabul.Error]]:
         if failing:
-            request.set_exception(sabul.UnreachableError("gone"))
-        else:
-            request.set_result([content[start:end] for start, end in ranges])
-        return request
+            raise sabul.UnreachableError("gone")
+        for at, (start, end) in enumerate(ranges):
+            yield at, content[start:end]
+
+    loop = fsspec.asyn.get_loop()
+
+    def read(ranges: Sequence[tuple[int, int]], room: int) -> Stream:
+        return Stream(loop, parts, ranges, room)
 
     cache = ParquetCache(1, lambda start, end: content[start:end], len(content), read, {}, None)
     for start in range(4, len(content) - 3000, 1000):

@@ -168,7 +168,8 @@ def test_many_ranges_come_in_one_request(session: sabul.Session, folder: Path) -
     ranges = [(f"{folder.name}/f{number}", offset, length) for number, offset, length in wanted]
     found = session.read_ranges(ranges)
     assert found == [contents[number][offset : offset + length] for number, offset, length in wanted]
-    assert session.read_ranges([]) == []
+    assert dict(session.iter_ranges(ranges)) == dict(enumerate(found))
+    assert session.read_ranges([]) == [] and list(session.iter_ranges([])) == []
 
 
 def test_the_error_of_a_range_takes_its_place(session: sabul.Session, folder: Path) -> None:
