@@ -60,6 +60,8 @@ format:
 lint:
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets $(FEATURES) -- -D warnings
 
+# Many tests wait for timers and other processes, so twice as many run as there are processors.
+unit: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 unit:
 	$(CARGO) test $(CARGOFLAGS) --workspace --no-fail-fast $(FEATURES)
 
