@@ -191,13 +191,15 @@ impl Relay {
     /// # Errors
     /// If the relay has ended or has too many streams.
     pub(crate) async fn open(&self) -> io::Result<Stream> {
+        // Nothing waits between the entry and its frame: the peer would never end a stream whose frame was not sent.
+        let place = self.0.frames.reserve().await.map_err(|_| closed())?;
         let number = {
             let mut streams = self.lock();
             streams.next = streams.next.wrapping_add(1);
             streams.next
         };
         let stream = self.add(number)?;
-        self.send(number, OPEN, 0).await?;
+        place.send(header(number, OPEN, 0).to_vec());
         Ok(stream)
     }
 
@@ -504,6 +506,22 @@ mod tests {
         assert!(error.contains("has ended"), "{error}");
         near_tasks.close().await;
         assert!(pair.near.open().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_attempt_to_open_that_is_given_up_leaves_no_stream() {
+        let (pipe, _peer) = tokio::io::duplex(1);
+        let (from, to) = tokio::io::split(pipe);
+        let (relay, _tasks) = Relay::start(from, to, None);
+        let mut open = Vec::new();
+        let short = Duration::from_millis(20);
+        while let Ok(stream) = tokio::time::timeout(short, relay.open()).await {
+            open.push(stream.unwrap());
+        }
+        for _ in 0..5 {
+            assert!(tokio::time::timeout(short, relay.open()).await.is_err());
+        }
+        assert_eq!(relay.lock().open.len(), open.len());
     }
 
     #[tokio::test]

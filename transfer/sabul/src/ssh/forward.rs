@@ -5,8 +5,8 @@
 //! ```
 //! Both ends of the session run TLS inside, so this machine reads nothing of the session.
 //!
-//! Every user of both machines can connect to these ports. Connections of other users of this machine are closed, and
-//! above [`CONNECTIONS_MAX`] the connection with the fewest bytes ends.
+//! Every user of both machines can connect to these ports. A connection is closed unless the kernel names this user as
+//! its owner, and above [`CONNECTIONS_MAX`] the connection to which the server has sent the fewest bytes ends.
 
 use std::fs;
 use std::io;
@@ -53,7 +53,7 @@ impl Forward {
                 tokio::select! {
                     accepted = listener.accept() => match accepted {
                         Ok((_, peer)) if !is_own(peer, port) => {
-                            warn!(%peer, "a connection of another user to the port of --relay was closed");
+                            warn!(%peer, "a connection to the port of --relay was closed: it is not known to be of this user");
                         }
                         Ok((stream, _)) => connections.add(stream, &relay),
                         // Too many open files, for example.
@@ -95,7 +95,7 @@ impl Connections {
     fn add(&mut self, stream: TcpStream, relay: &Relay) {
         self.open.retain(|(task, _)| !task.is_finished());
         if self.open.len() >= CONNECTIONS_MAX {
-            // A transfer has passed the bytes of a handshake, a stranger has not.
+            // The server answers a handshake with some kilobytes, and a stranger with nothing but an alert.
             let open = self.open.iter().enumerate();
             let idlest = open.min_by_key(|(_, (_, meter))| meter.bytes()).map(|(at, _)| at);
             if let Some((task, _)) = idlest.map(|at| self.open.remove(at)) {
@@ -114,12 +114,23 @@ async fn forward(mut stream: TcpStream, relay: Relay, meter: Arc<Meter>) {
     if let Ok(far) = relay.open().await {
         let (from_near, to_near) = stream.split();
         let (from_far, to_far) = tokio::io::split(far);
-        // The end of one side ends the other.
-        let _ = tokio::try_join!(pass(from_near, to_far, &meter), pass(from_far, to_near, &meter));
+        let unlimited = Meter::new(None);
+        let to_server = async {
+            // The server may still send after the end of this direction.
+            match pass(from_near, to_far, &unlimited).await {
+                Ok(()) => std::future::pending().await,
+                Err(error) => Err::<(), _>(error),
+            }
+        };
+        // The end of the server's bytes ends the connection.
+        tokio::select! {
+            _ = to_server => {}
+            _ = pass(from_far, to_near, &meter) => {}
+        }
     }
 }
 
-/// Whether a process of this user made the connection, or the kernel does not name the user.
+/// Whether the kernel names this user as the owner of the connection. True if the kernel has no table.
 fn is_own(peer: SocketAddr, port: u16) -> bool {
     let (SocketAddr::V4(peer), Ok(table)) = (peer, fs::read_to_string("/proc/self/net/tcp")) else {
         return true;
@@ -187,6 +198,44 @@ mod tests {
         let mut new = connect().await.unwrap();
         assert_eq!(answer(&mut new).await.unwrap(), b'x');
         assert_eq!(answer(&mut active).await.unwrap(), b'x');
+    }
+
+    #[tokio::test]
+    async fn many_bytes_of_strangers_do_not_end_an_active_connection() {
+        let (a, b) = tokio::io::duplex(4096);
+        let (a_in, a_out) = tokio::io::split(a);
+        let (b_in, b_out) = tokio::io::split(b);
+        let (sender, mut opened) = mpsc::unbounded_channel();
+        let (near, _near_tasks) = Relay::start(a_in, a_out, None);
+        let (_, _far_tasks) = Relay::start(b_in, b_out, Some(sender));
+        // A server that answers a stream that begins with x, and closes all others.
+        tokio::spawn(async move {
+            while let Some(mut stream) = opened.recv().await {
+                tokio::spawn(async move {
+                    while matches!(stream.read_u8().await, Ok(b'x')) {
+                        if stream.write_all(b"answer").await.is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        let forward = Forward::start(near).await.unwrap();
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, forward.port));
+        let mut active = connect().await.unwrap();
+        assert_eq!(answer(&mut active).await.unwrap(), b'a');
+        let mut strangers = Vec::new();
+        for _ in 0..100 {
+            let mut stream = connect().await.unwrap();
+            // The server may close first.
+            let _ = stream.write_all(&[b'y'; 10_000]).await;
+            strangers.push(stream);
+        }
+        let ended = timeout(Duration::from_secs(10), strangers[0].read_u8()).await;
+        assert!(ended.unwrap().is_err(), "the end of the server's bytes ends the connection");
+        let rest = timeout(Duration::from_secs(10), active.read_exact(&mut [0; 5])).await;
+        rest.unwrap().unwrap();
+        assert_eq!(answer(&mut active).await.unwrap(), b'a');
     }
 
     #[test]
