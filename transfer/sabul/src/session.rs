@@ -22,7 +22,7 @@ use sabul_content::Printable;
 use sabul_keys::Right;
 use sabul_wire::control::{self, Entry, Failure, FailureCode, Message, Open, Part};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tracing::{debug, info};
 
 use crate::access::User;
@@ -82,6 +82,8 @@ struct Inner {
     requests: tokio::sync::Mutex<Requests>,
     peer: SocketAddr,
     written: Mutex<Option<oneshot::Receiver<()>>>,
+    /// Transfers whose content is complete and used, and whose end nobody waits for.
+    ending: Mutex<Vec<JoinHandle<()>>>,
     /// Memory of the session itself.
     _loan: Loan,
 }
@@ -152,6 +154,7 @@ impl Session {
             requests: tokio::sync::Mutex::new(requests),
             peer,
             written: Mutex::new(Some(written)),
+            ending: Mutex::default(),
             _loan: loan,
         };
         Self { inner: Arc::new(inner) }
@@ -634,6 +637,14 @@ impl Session {
 
     /// Closes the session and notifies the peer. Running transfers are cancelled.
     pub async fn close(self) {
+        let ending = std::mem::take(&mut *lock(&self.inner.ending));
+        // Otherwise the peer reports a failed transfer.
+        let all_ended = async {
+            for task in ending {
+                let _ = task.await;
+            }
+        };
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, all_ended).await;
         self.inner.cx.control.send(Message::Close);
         self.inner.cx.router.end(Ending::Closed);
         let written = lock(&self.inner.written).take();

@@ -11,10 +11,12 @@ use super::Session;
 use super::requested::RequestedEntries;
 use crate::config::{Direction, TransferOptions};
 use crate::error::Error;
+use crate::lock::lock;
 use crate::transfer::{Transfer, Work};
 
-/// Ranges queued for the application. Ours: hides the wake-ups of a slow reader.
+/// Ranges queued for the application, and their bytes if there are several. Ours: hides the wake-ups of a slow reader.
 const WAITING_MAX: usize = 16;
+const WAITING_BYTES: u64 = 64 << 20;
 /// Bytes of a request besides sources and ranges: names and parameters of the controller.
 const OTHER_BYTES: usize = 64 << 10;
 /// Most bytes of an encoded range and of the length of a name.
@@ -66,6 +68,14 @@ impl Session {
         reads.request().await?;
         Ok(reads)
     }
+
+    /// Lets a transfer end whose content is complete.
+    fn finish_later(&self, transfer: Transfer) {
+        let ended = async move { drop(transfer.finish().await) };
+        let mut ending = lock(&self.inner.ending);
+        ending.retain(|task| !task.is_finished());
+        ending.push(self.inner.cx.machine.spawn(ended));
+    }
 }
 
 impl RangeReads {
@@ -86,8 +96,7 @@ impl RangeReads {
                 break;
             };
             if has_all {
-                let machine = &self.session.inner.cx.machine;
-                machine.spawn(async move { drop(transfer.finish().await) });
+                self.session.finish_later(transfer);
             } else {
                 transfer.finish().await?;
                 let text = format_args!("it sent {arrived} of {requested} ranges");
@@ -113,7 +122,9 @@ impl RangeReads {
             return Ok(());
         }
         let (sources, ranges): (Vec<_>, Vec<_>) = self.rest.drain(..count).unzip();
-        let limits = ranges.iter().map(|range: &Range| range.length).collect();
+        let limits: Vec<_> = ranges.iter().map(|range: &Range| range.length).collect();
+        let longest = limits.iter().map(|length| length.unwrap_or(u64::MAX)).max().unwrap_or(1);
+        let waiting = usize::try_from(WAITING_BYTES / longest.max(1)).unwrap_or(usize::MAX);
         let mut requested = RequestedEntries::new(&sources, false, false);
         let request = control::Request::Get {
             sources,
@@ -126,7 +137,7 @@ impl RangeReads {
             growing: self.options.growing,
             literal: true,
         };
-        let (range_sender, ranges) = mpsc::channel(WAITING_MAX);
+        let (range_sender, ranges) = mpsc::channel(waiting.clamp(1, WAITING_MAX));
         let deliver = move |range| range_sender.blocking_send(range).is_ok();
         let transfer = self.session.open(Direction::Receive, request, &self.options, |number| {
             let receiver = RangeReceiver::of_ranges(limits, number, deliver);
