@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sabul::Failure;
 use sabul::files::{Facts, SeenKind};
 use sabul::internal::compare::Difference;
+use sabul::internal::start_of_name;
 use sabul_front::format;
 
 use super::names::SentObserver;
@@ -16,6 +17,8 @@ use crate::error::CliError;
 
 /// Names that are tried for an entry that is kept.
 const NAMES_TRIED: u32 = 100;
+/// Bytes of the number at the end of such a name.
+const NUMBER_BYTES: usize = "-100".len();
 
 /// Decision about a difference.
 #[derive(Debug)]
@@ -184,12 +187,15 @@ impl Versions {
     }
 }
 
-/// Name of an entry that is kept: the time is UTC.
+/// Name of an entry that is kept: the time is UTC. A long name is cut, so that the time and a number fit.
 fn kept_name(path: &[u8], now: SystemTime) -> Vec<u8> {
     let ns = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let time = format::time(i64::try_from(ns).ok()).unwrap_or_default();
     let digits = time.replace(['-', ':'], "").replace(' ', "T");
-    [path, b".kept-", digits.as_bytes()].concat()
+    let suffix = [b".kept-", digits.as_bytes()].concat();
+    let name_at = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let (directory, name) = path.split_at(name_at);
+    [directory, start_of_name(name, suffix.len() + NUMBER_BYTES), &suffix].concat()
 }
 
 #[cfg(test)]
@@ -202,5 +208,14 @@ mod tests {
     fn the_name_of_a_kept_entry_has_the_time() {
         let name = kept_name(b"a/b.txt", UNIX_EPOCH + Duration::from_millis(1_795_762_080_900));
         assert_eq!(String::from_utf8(name).unwrap(), "a/b.txt.kept-20261127T064800Z");
+    }
+
+    #[test]
+    fn a_long_name_leaves_room_for_the_time_and_a_number() {
+        let path = ["d/", &"é".repeat(127)].concat();
+        let kept = String::from_utf8(kept_name(path.as_bytes(), UNIX_EPOCH)).unwrap();
+        let name = kept.strip_prefix("d/").unwrap();
+        assert!((248..=251).contains(&name.len()), "{}", name.len());
+        assert!(name.ends_with("é.kept-19700101T000000Z"), "{name}");
     }
 }

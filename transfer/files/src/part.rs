@@ -64,13 +64,19 @@ pub(super) fn is_reserved(name: &[u8]) -> bool {
 
 /// The name for a part of a file.
 fn part_name(name: &[u8], bits: u64) -> Vec<u8> {
-    let most = MAX_NAME - 1 - DIGITS - KEPT.len() - SUFFIX.len();
-    let mut kept = name.len().min(most);
-    // Some file systems reject incomplete UTF-8 characters.
-    while kept < name.len() && kept > most - 3 && name[kept] & 0xC0 == 0x80 {
-        kept -= 1;
+    let start = start_of_name(name, 1 + DIGITS + KEPT.len() + SUFFIX.len());
+    [start, b".", format!("{bits:016x}").as_bytes(), SUFFIX].concat()
+}
+
+/// Returns the start of a name that leaves room for so many bytes at its end. No UTF-8 character is cut, because some
+/// file systems reject incomplete characters.
+pub fn start_of_name(name: &[u8], room: usize) -> &[u8] {
+    let most = MAX_NAME.saturating_sub(room);
+    let mut end = name.len().min(most);
+    while end < name.len() && end + 3 > most && end > 0 && name[end] & 0xC0 == 0x80 {
+        end -= 1;
     }
-    [&name[..kept], b".", format!("{bits:016x}").as_bytes(), SUFFIX].concat()
+    &name[..end]
 }
 
 /// The name of a part once it is kept.
