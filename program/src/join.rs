@@ -213,8 +213,8 @@ struct Output {
     encoder: Option<Encoder>,
 }
 
-/// Batches that wait for the encoder. Ours: the join returns many batches at once, and none for a while.
-const WAITING: usize = 16;
+/// Batches that wait for the encoder. Ours: one is encoded while the next is joined.
+const WAITING: usize = 2;
 
 /// Thread that encodes the result, because the join itself needs a processor core.
 struct Encoder {

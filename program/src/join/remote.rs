@@ -143,11 +143,11 @@ impl Server {
 
     /// Returns the connection, which is dialled if there is none.
     fn connection(&self) -> Result<Arc<Connection>, CliError> {
-        let is_ssh = !matches!(self.place, Place::Ticket | Place::Here);
-        let _dialling = is_ssh.then(|| lock(&self.dialling));
         if let Some(connection) = &*lock(&self.connection) {
             return Ok(Arc::clone(connection));
         }
+        let is_ssh = !matches!(self.place, Place::Ticket | Place::Here);
+        let _dialling = is_ssh.then(|| lock(&self.dialling));
         let observer: Arc<dyn UploadObserver> =
             Arc::new(UploadProgress::new(self.is_quiet, !self.is_quiet));
         let interrupt = &self.stop.interrupt;

@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufReader};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use globset::{GlobBuilder, GlobMatcher};
@@ -21,8 +21,9 @@ use super::{SharedRanges, cli_error};
 use crate::args::JoinArgs;
 use crate::error::CliError;
 
-/// Files of a table that are requested at the same time. Ours: their footers need some 16 MiB of memory.
-const FILES_AT_ONCE: usize = 256;
+/// Bytes at the ends of files whose content is one request, and memory of their footers. Ours: 256 small files.
+const TAILS_MAX: u64 = 16 << 20;
+const FOOTERS_MAX: usize = 64 << 20;
 
 /// First bytes of an Arrow file, which have its schema in general.
 const HEAD: u64 = 64 << 10;
@@ -127,20 +128,28 @@ pub(super) fn open(
         source.server = server;
         Ok(source)
     };
-    let mut names = BTreeSet::new();
-    std::thread::scope(|scope| {
+    // The first failure ends the work on the other tables.
+    let failure = Mutex::new(None);
+    let fail = |error: CliError| {
+        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        stop.set();
+    };
+    let open = |table| open(table).map_err(fail).ok();
+    let sources = std::thread::scope(|scope| {
         let tables = args.at.tables.iter().map(|table| scope.spawn(|| open(table)));
         let tables: Vec<_> = tables.collect();
-        let sources = tables.into_iter().enumerate().map(|(at, table)| {
-            let failed = |_| Err(CliError::failed("a reader of a table failed"));
-            let mut source: Source = table.join().unwrap_or_else(failed)?;
-            while !names.insert(source.name.clone()) {
-                source.name = format!("{}{}", source.name, at + 1);
-            }
-            Ok(source)
-        });
-        sources.collect()
-    })
+        tables.into_iter().map(|table| table.join().ok().flatten()).collect::<Option<Vec<Source>>>()
+    });
+    let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failed = || CliError::failed("a reader of a table failed");
+    let mut sources = sources.ok_or_else(|| failure.unwrap_or_else(failed))?;
+    let mut names = BTreeSet::new();
+    for (at, source) in sources.iter_mut().enumerate() {
+        while !names.insert(source.name.clone()) {
+            source.name = format!("{}{}", source.name, at + 1);
+        }
+    }
+    Ok(sources)
 }
 
 /// Pattern of the last component of a path, if it has one; and the directory.
@@ -255,9 +264,12 @@ impl Source {
             }
             Ok(feed.send(batch))
         };
-        for start in (0..self.files.len()).step_by(FILES_AT_ONCE) {
-            let files = start..self.files.len().min(start + FILES_AT_ONCE);
-            if !self.read_files(files, columns, &mut send)? {
+        let mut next = 0;
+        while next < self.files.len() {
+            let opened = self.open_files(self.request_from(next))?;
+            let start = next;
+            next += opened.len();
+            if !self.read_files(start, opened, columns, &mut send)? {
                 break;
             }
         }
@@ -268,16 +280,27 @@ impl Source {
         }
     }
 
-    /// Sends the batches of these files. Returns whether more batches are needed.
+    /// Returns the files from this number on whose footers are one request.
+    fn request_from(&self, start: usize) -> Range<usize> {
+        let mut tails = 0;
+        let count = self.files[start..].iter().take_while(|file| {
+            let tail = read::parquet_tail(file.ranges.size());
+            tails += tail.end - tail.start;
+            tails <= TAILS_MAX
+        });
+        start..start + count.count().max(1)
+    }
+
+    /// Sends the batches of consecutive files with these footers. Returns whether more batches are needed.
     fn read_files(
         &self,
-        files: Range<usize>,
+        start: usize,
+        opened: Vec<Option<ParquetFile>>,
         columns: &[&str],
         send: Send<'_>,
     ) -> Result<bool, JoinError> {
-        let opened = self.open_files(files.clone())?;
         let mut parts = Vec::new();
-        for (at, parquet) in files.clone().zip(&opened) {
+        for (at, parquet) in (start..).zip(&opened) {
             match parquet {
                 Some(parquet) => {
                     for group in 0..parquet.row_groups() {
@@ -290,7 +313,7 @@ impl Source {
             }
         }
         let mut contents = self.contents(parts);
-        for (at, parquet) in files.zip(opened) {
+        for (at, parquet) in (start..).zip(opened) {
             let file = &self.files[at];
             let more = file.read(at, parquet, (&self.schema, columns), &mut contents, send);
             if !more.map_err(|error| file.error(error))? {
@@ -300,7 +323,7 @@ impl Source {
         Ok(true)
     }
 
-    /// Reads the footers of those of these files that are Parquet.
+    /// Reads the footers of those of these files that are Parquet; of fewer files if the footers need much memory.
     fn open_files(&self, files: Range<usize>) -> Result<Vec<Option<ParquetFile>>, JoinError> {
         let tail = |at: usize| {
             let file = &self.files[at];
@@ -310,7 +333,7 @@ impl Source {
         };
         let parts = files.clone().filter_map(|at| Some(cut(at, tail(at)?))).flatten();
         let mut contents = self.contents(parts.collect());
-        let open = |at: usize| {
+        let mut open = |at: usize| {
             let file = &self.files[at];
             let Some(tail) = tail(at) else { return Ok(self.first.clone().filter(|_| at == 0)) };
             let tail = contents.range(at, &tail);
@@ -318,7 +341,16 @@ impl Source {
             let tailed = Tailed { inner: &*file.ranges, tail };
             ParquetFile::open(&tailed).map(Some).map_err(|error| file.error(error))
         };
-        files.map(open).collect()
+        let (mut opened, mut bytes) = (Vec::new(), 0);
+        for at in files {
+            let file = open(at)?;
+            bytes += file.as_ref().map_or(0, ParquetFile::footer_bytes);
+            opened.push(file);
+            if bytes > FOOTERS_MAX {
+                break;
+            }
+        }
+        Ok(opened)
     }
 
     /// Reads parts of the files, in this order.

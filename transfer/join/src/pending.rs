@@ -15,8 +15,8 @@ use crate::plan::{Input, JoinType, Plan};
 /// Rows of an output batch. Ours: few enough for caches, and enough to make the cost of a batch small.
 const ROWS: usize = 8192;
 
-/// Bytes of text and binary values of an output batch. Ours: a long value that many rows share is
-/// copied for each row.
+/// Bytes of text and binary values of an output batch, and of the other values. Ours: a long value that many rows share
+/// is copied for each row.
 const BYTES: usize = 8 << 20;
 
 /// Receiver of output batches; an error ends the join.
@@ -28,6 +28,8 @@ pub(crate) struct Pending {
     plan: Arc<Plan>,
     sides: Vec<Side>,
     rows: usize,
+    /// Most rows of a batch.
+    rows_max: usize,
     /// Bytes of text and binary values of the rows.
     bytes: usize,
     /// A row of NULLs for each row of the first table without a match, in a left join.
@@ -57,10 +59,13 @@ impl Pending {
             Side { texts: texts.map(|(column, _)| column).collect(), ..Side::default() }
         };
         let sides = plan.inputs.iter().map(side).collect();
+        let widths = plan.joined.fields().iter().map(|it| it.data_type().primitive_width());
+        let width: usize = widths.flatten().sum();
         Self {
             plan,
             sides,
             rows: 0,
+            rows_max: (BYTES / width.max(1)).clamp(1, ROWS),
             bytes: 0,
             nulls: None,
             started: Instant::now(),
@@ -84,7 +89,7 @@ impl Pending {
     /// Completes a joined row.
     pub(crate) fn complete(&mut self, sink: Sink<'_>) -> Result<(), JoinError> {
         self.rows += 1;
-        if self.rows >= ROWS || self.bytes >= BYTES { self.flush(sink) } else { Ok(()) }
+        if self.rows >= self.rows_max || self.bytes >= BYTES { self.flush(sink) } else { Ok(()) }
     }
 
     /// Adds a row of the first table without a match.

@@ -22,8 +22,11 @@ use super::ranges::Ranges;
 use crate::error::JoinError;
 use crate::pieces::PIECE;
 
-/// Bytes read first from the end of a file. Ours: holds the footer of most files.
-const FOOTER: u64 = 64 << 10;
+/// Bytes read first from the end of a file, at least and at most, and their part of the file. Ours: holds the footer of
+/// most files, because that of a large file with a hundred columns is about this part.
+const TAIL: u64 = 64 << 10;
+const TAIL_MAX: u64 = 2 << 20;
+const TAIL_PART: u64 = 8192;
 /// Largest footer. Ours: that of a hundred thousand row groups.
 const FOOTER_MAX: u64 = 256 << 20;
 /// Largest gap between two column chunks that are read as one range. Ours: far below rate times RTT of
@@ -46,7 +49,8 @@ pub struct Chunks {
 
 /// Returns the range at the end of a file of this size that [`ParquetFile::open`] reads first.
 pub fn parquet_tail(size: u64) -> Range<u64> {
-    size.saturating_sub(FOOTER)..size
+    let bytes = (size / TAIL_PART).clamp(TAIL, TAIL_MAX);
+    size.saturating_sub(bytes)..size
 }
 
 impl ParquetFile {
@@ -88,6 +92,11 @@ impl ParquetFile {
     /// Returns the schema of all columns.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(self.metadata.schema())
+    }
+
+    /// Returns the memory of the footer, in bytes.
+    pub fn footer_bytes(&self) -> usize {
+        self.metadata.metadata().memory_size()
     }
 
     /// Returns the number of row groups.
