@@ -1,14 +1,15 @@
 """Cache of an open Parquet file: the next chunks of a column are on their way before a reader requests them.
 
 A reader of columns requests one chunk after another, a round trip each. The footer says where the chunks of the same
-column are, so the first read of a column requests all its further chunks at once. That request goes on while there is
-room for chunks: a little at first, and more once the reader goes on to the next row group.
+column are, so the first read of a column requests all its further chunks at once. The request goes on while there is
+room for chunks.
 """
 
 from __future__ import annotations
 
 import bisect
 import io
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -19,11 +20,13 @@ from fsspec.caching import BaseCache
 from ._stream import Stream
 from .errors import Error
 
-# Bytes of the first read of the end of a file. Readers such as pyarrow begin with as many.
-_TAIL_BYTES = 2**16
-# Bytes of chunks that are held: of a column at first, and of all columns later: half a second at 1 Gb/s.
+# Bytes of the first read of the end of a file. Readers such as pyarrow begin with the least. The footer of a large file
+# with a hundred columns is about this part of the file.
+_TAIL_BYTES, _TAIL_BYTES_MAX, _TAIL_PART = 2**16, 2**21, 2**13
+# Bytes of chunks that are held: of a column in the first row group, and of all: half a second at 1 Gb/s.
 _FIRST_BYTES, _ROOM_BYTES = 2**24, 2**26
-# A chunk is held until the reader is so many row groups further.
+# Row groups by which a reader with several threads may be out of order. A chunk is held until the reader is so many row
+# groups further, and a reader that goes on by more begins a new request there.
 _DISORDER = 32
 # A range of more columns is large enough to be read by itself.
 _COLUMNS_MAX = 8
@@ -93,10 +96,12 @@ class ParquetCache(BaseCache):  # type: ignore[misc]
         self._tail, self._columns = footers.get(version, (b"", None))
         # The chunks that are requested, by column and row group: the request, and the position in the request.
         self._ahead: dict[tuple[int, int], tuple[Stream, int]] = {}
-        # The first row group that was requested of each column.
-        self._first: dict[int, int] = {}
-        # The last row group that was requested of each column.
-        self._last: dict[int, int] = {}
+        # The last request of each column, and the chunks that were read to their end.
+        self._requests: dict[int, Stream] = {}
+        self._done: set[tuple[int, int]] = set()
+        # The first and the last row group that were read.
+        self._first, self._last = 2**63, 0
+        self._lock = threading.Lock()
 
     def _fetch(self, start: int | None, end: int | None) -> bytes:
         start, end = start or 0, min(self.size if end is None else end, self.size)
@@ -111,41 +116,50 @@ class ParquetCache(BaseCache):  # type: ignore[misc]
         if not 0 < len(chunks) <= _COLUMNS_MAX:
             found: bytes = self.fetcher(start, end)
             return found
-        for column, group in chunks:
-            self._request(column, group)
+        with self._lock:
+            for column, group in chunks:
+                self._want(column, group)
         return b"".join(self._take(column, group, start, end) for column, group in chunks)
 
     def _take(self, column: int, group: int, start: int, end: int) -> bytes:
         """Returns the part of the chunk in the range. A chunk that is read to its end is not held any longer."""
         chunk_start, chunk_end = self._place(column, group)
         start, end = max(start, chunk_start), min(end, chunk_end)
-        request, at = self._ahead.get((column, group), (None, 0))
-        try:
-            content = request.content(at) if request else None
-        except (Error, CancelledError):
-            # The server may answer again; otherwise the reader gets the error of this read.
-            self._forget([chunk for chunk, (ahead, _) in self._ahead.items() if ahead is request])
-            content = None
-        if content is None:
-            found: bytes = self.fetcher(start, end)
-            return found
+        while True:
+            with self._lock:
+                request, at = self._ahead.get((column, group), (None, 0))
+            if request is None:
+                found: bytes = self.fetcher(start, end)
+                return found
+            try:
+                content = request.content(at)
+                break
+            except (Error, CancelledError):
+                # Another request may bring the chunk now. Otherwise the server may answer again, or the reader gets the
+                # error of this read.
+                with self._lock:
+                    if self._ahead.get((column, group), (None, 0))[0] is request:
+                        self._forget(request)
         if end >= chunk_end:
             self._drop((column, group))
         return content[start - chunk_start : end - chunk_start]
 
     def _drop(self, chunk: tuple[int, int]) -> None:
-        request, at = self._ahead.pop(chunk)
-        request.drop(at)
+        request, at = self._ahead.pop(chunk, (None, 0))
+        if request:
+            request.drop(at)
+        self._done.add(chunk)
 
-    def _forget(self, chunks: list[tuple[int, int]]) -> None:
-        """Chunks of a request that failed can be requested again."""
-        for column, group in chunks:
-            self._ahead.pop((column, group), None)
-            self._last[column] = min(self._last[column], group - 1)
+    def _forget(self, request: Stream) -> None:
+        """Ends a request; its chunks that have not arrived can be requested again."""
+        request.stop()
+        self._ahead = {
+            chunk: held for chunk, held in self._ahead.items() if held[0] is not request or request.has(held[1])
+        }
 
     def stop(self) -> None:
         """Ends all requests."""
-        for request, _ in self._ahead.values():
+        for request in self._requests.values():
             request.stop()
         self._ahead.clear()
 
@@ -155,7 +169,8 @@ class ParquetCache(BaseCache):  # type: ignore[misc]
 
     def _read_tail(self) -> None:
         """Reads the footer, and the places of the chunks if the file is Parquet."""
-        self._tail = self.fetcher(max(self.size - _TAIL_BYTES, 0), self.size)
+        tail_bytes = min(max(self.size // _TAIL_PART, _TAIL_BYTES), _TAIL_BYTES_MAX)
+        self._tail = self.fetcher(max(self.size - tail_bytes, 0), self.size)
         footer_bytes = int.from_bytes(self._tail[-_END_BYTES:-4], "little") + _END_BYTES
         if not self._tail.endswith(b"PAR1") or footer_bytes > self.size:
             return
@@ -168,35 +183,30 @@ class ParquetCache(BaseCache):  # type: ignore[misc]
             self._footers.clear()
         self._footers[self._version] = self._tail, self._columns
 
-    def _request(self, column: int, group: int) -> None:
-        """Requests the chunk, unless it is on its way, and then the next chunks of all columns that were read.
-
-        Readers with several threads take row groups out of order.
-        """
-        if (column, group) not in self._ahead:
-            # The reader waits for this chunk. Readers with several threads begin with any of the first row groups.
-            first = min(self._first.values(), default=group)
-            self._start([(column, group), *self._others(column, min(first, group), group)])
-        elif group > self._first[column]:
-            request, _ = self._ahead[column, group]
-            request.widen(_ROOM_BYTES // len(self._first))
+    def _want(self, column: int, group: int) -> None:
+        """Requests the chunk and those after it, unless the chunk is on its way or was read already."""
+        assert self._columns is not None
+        is_on_its_way = (column, group) in self._ahead and group <= self._last + _DISORDER
+        self._first, self._last = min(self._first, group), max(self._last, group)
+        if not is_on_its_way and (column, group) not in self._done:
+            if column in self._requests:
+                self._forget(self._requests[column])
+            # Readers with several threads begin with any of the first row groups.
+            start = max(self._first, self._last - _DISORDER)
+            others = ((column, at) for at in range(start, len(self._columns.chunks[column])))
+            new = (chunk for chunk in others if chunk not in self._ahead and chunk not in self._done)
+            # The reader waits for the first one.
+            chunks = list(dict.fromkeys([(column, group), *new]))
+            request = self._read([self._place(*chunk) for chunk in chunks], 0)
+            self._requests[column] = request
+            self._ahead |= {chunk: (request, at) for at, chunk in enumerate(chunks)}
+        for request in self._requests.values():
+            request.set_room(self._room())
         # Row groups that the reader skipped.
-        for old in [chunk for chunk in self._ahead if chunk[1] < group - _DISORDER]:
+        for old in [chunk for chunk in self._ahead if chunk[1] < self._last - 2 * _DISORDER]:
             self._drop(old)
 
-    def _start(self, chunks: list[tuple[int, int]]) -> None:
-        """Requests chunks: pairs of column and row group."""
-        if not chunks:
-            return
-        request = self._read([self._place(*chunk) for chunk in chunks], _FIRST_BYTES)
-        for at, (column, group) in enumerate(chunks):
-            self._ahead[column, group] = request, at
-            self._first[column] = min(self._first.get(column, group), group)
-            self._last[column] = max(self._last.get(column, group), group)
-
-    def _others(self, column: int, start: int, besides: int) -> list[tuple[int, int]]:
-        """Returns the chunks of a column from a row group on that were never requested, besides one."""
-        assert self._columns is not None
-        first, last = self._first.get(column, 0), self._last.get(column, -1)
-        groups = range(start, len(self._columns.chunks[column]))
-        return [(column, at) for at in groups if at != besides and not first <= at <= last]
+    def _room(self) -> int:
+        """Returns the bytes that the request of each column may hold."""
+        room = _ROOM_BYTES // len(self._requests)
+        return room if self._last > self._first else min(room, _FIRST_BYTES)

@@ -36,8 +36,9 @@ from .errors import Error
 
 __all__ = ["Session", "Transfer", "connect", "copy", "perf"]
 
-# A server answers at most 16 requests of a session at the same time; the rest is for running transfers.
-_REQUESTS_MAX = 12
+# A server answers at most 16 requests of a session at the same time; the rest is for running transfers. Requests that
+# wait for their reader have places of their own.
+_REQUESTS_MAX, _STREAMS_MAX = 8, 6
 
 # Inside of a session, `list` is its method.
 Entries: TypeAlias = list[Entry]
@@ -117,6 +118,9 @@ class Session(Base):
     def __init__(self, session: _sabul.Session, base: bytes) -> None:
         super().__init__(session, base)
         self._places = asyncio.Semaphore(_REQUESTS_MAX)
+        self._streams = asyncio.Semaphore(_STREAMS_MAX)
+        # Streams that wait for a place.
+        self._streams_waiting = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -171,13 +175,23 @@ class Session(Base):
         self, ranges: Iterable[tuple[Path, int, int | None]], **options: Unpack[Options]
     ) -> AsyncGenerator[tuple[int, bytes | Error]]:
         """As `read_ranges`, but yields each range when its content is here: its number in the request, and its content
-        or error. A reader that pauses pauses the server, too."""
+        or error. A reader that pauses pauses the server, too.
+
+        A session has six such requests at the same time; a seventh waits until one of them has ended.
+        """
         given = checked(options, Options)
         wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
-        async with self._places:
+        self._streams_waiting += 1
+        try:
+            await self._streams.acquire()
+        finally:
+            self._streams_waiting -= 1
+        try:
             reads = await self._inner.open_ranges(wanted, given, False)
             while (part := await reads.next(False)) is not None:
                 yield part
+        finally:
+            self._streams.release()
 
     async def list(
         self,

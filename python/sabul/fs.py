@@ -134,6 +134,9 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if self._opened is session:
             self._opened = None
 
+    def _is_stream_awaited(self) -> bool:
+        return self._opened is not None and self._opened._streams_waiting > 0
+
     async def _make_parent(self, path: str) -> aio.Session:
         """Creates the directory of a new file, as object stores do."""
         session = await self._session()
@@ -510,7 +513,7 @@ class SabulFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def _read_parts(self, ranges: Sequence[tuple[int, int]], room: int) -> Stream:
         """Starts to read ranges, in one request."""
-        return Stream(self.fs.loop, self._iter_parts, ranges, room)
+        return Stream(self.fs.loop, self._iter_parts, ranges, room, self.fs._is_stream_awaited)
 
     async def _iter_parts(self, ranges: Sequence[tuple[int, int]]) -> AsyncGenerator[tuple[int, bytes | Error]]:
         session = await self.fs._session()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fsspec.asyn import sync
 from fsspec.callbacks import Callback
 
 import sabul
+from sabul import _parquet, _stream
 from sabul._parquet import ParquetCache
 from sabul._stream import Stream
 from sabul.fs import SabulFile, SabulFileSystem, _merged
@@ -371,6 +373,18 @@ def test_columns_of_a_parquet_file_come_ahead_in_few_requests(
             length = draw.randrange(30_000)
             file.seek(start)
             assert file.read(length) == content[start : start + length]
+
+
+def test_many_columns_take_turns(fs: SabulFileSystem, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_parquet, "_ROOM_BYTES", 2**16)
+    monkeypatch.setattr(_stream, "_TURN_BYTES", 2**14)
+    draw = random.Random(9)
+    table = pandas.DataFrame({f"c{at}": [draw.random() for _ in range(20_000)] for at in range(40)})
+    table.to_parquet(folder / "a.parquet", row_group_size=500, compression=None)
+    began = time.monotonic()
+    wanted = [f"c{at}" for at in range(0, 40, 2)]
+    assert pandas.read_parquet(f"{folder.name}/a.parquet", columns=wanted, filesystem=fs).equals(table[wanted])
+    assert time.monotonic() - began < 60
 
 
 def test_chunks_whose_request_failed_are_read_again(folder: Path) -> None:

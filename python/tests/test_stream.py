@@ -82,3 +82,15 @@ def test_errors_of_ranges_and_of_the_request_reach_the_reader() -> None:
     with pytest.raises(sabul.UnreachableError):
         ranges.content(2)
     ranges.stop()
+
+
+def test_a_stream_that_pauses_ends_at_once_if_another_one_waits() -> None:
+    source = Source()
+    awaited = False
+    ranges = Stream(fsspec.asyn.get_loop(), source.parts, RANGES, 95, lambda: awaited)
+    assert settled(source) == 10 and not ranges.has(10)
+    awaited = True
+    time.sleep(4 * _stream._CHECK_S)
+    with pytest.raises(CancelledError):
+        ranges.content(10)
+    assert ranges.has(9)
