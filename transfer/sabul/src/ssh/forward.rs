@@ -161,8 +161,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a forward to a server that answers each byte.
-    async fn forward_to_echo() -> (Forward, [crate::relay::Tasks; 2]) {
+    /// Returns a forward to a server that answers each x, and ends a stream after another byte.
+    async fn forward_to_server() -> (Forward, [crate::relay::Tasks; 2]) {
         let (a, b) = tokio::io::duplex(4096);
         let (a_in, a_out) = tokio::io::split(a);
         let (b_in, b_out) = tokio::io::split(b);
@@ -170,10 +170,13 @@ mod tests {
         let (near, near_tasks) = Relay::start(a_in, a_out, None);
         let (_, far_tasks) = Relay::start(b_in, b_out, Some(sender));
         tokio::spawn(async move {
-            while let Some(stream) = opened.recv().await {
+            while let Some(mut stream) = opened.recv().await {
                 tokio::spawn(async move {
-                    let (mut from, mut to) = tokio::io::split(stream);
-                    tokio::io::copy(&mut from, &mut to).await
+                    while matches!(stream.read_u8().await, Ok(b'x')) {
+                        if stream.write_all(b"x").await.is_err() {
+                            break;
+                        }
+                    }
                 });
             }
         });
@@ -187,7 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn idle_connections_do_not_stop_a_new_one_or_an_active_one() {
-        let (forward, _tasks) = forward_to_echo().await;
+        let (forward, _tasks) = forward_to_server().await;
         let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, forward.port));
         let mut active = connect().await.unwrap();
         assert_eq!(answer(&mut active).await.unwrap(), b'x');
@@ -202,28 +205,10 @@ mod tests {
 
     #[tokio::test]
     async fn many_bytes_of_strangers_do_not_end_an_active_connection() {
-        let (a, b) = tokio::io::duplex(4096);
-        let (a_in, a_out) = tokio::io::split(a);
-        let (b_in, b_out) = tokio::io::split(b);
-        let (sender, mut opened) = mpsc::unbounded_channel();
-        let (near, _near_tasks) = Relay::start(a_in, a_out, None);
-        let (_, _far_tasks) = Relay::start(b_in, b_out, Some(sender));
-        // A server that answers a stream that begins with x, and closes all others.
-        tokio::spawn(async move {
-            while let Some(mut stream) = opened.recv().await {
-                tokio::spawn(async move {
-                    while matches!(stream.read_u8().await, Ok(b'x')) {
-                        if stream.write_all(b"answer").await.is_err() {
-                            break;
-                        }
-                    }
-                });
-            }
-        });
-        let forward = Forward::start(near).await.unwrap();
+        let (forward, _tasks) = forward_to_server().await;
         let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, forward.port));
         let mut active = connect().await.unwrap();
-        assert_eq!(answer(&mut active).await.unwrap(), b'a');
+        assert_eq!(answer(&mut active).await.unwrap(), b'x');
         let mut strangers = Vec::new();
         for _ in 0..100 {
             let mut stream = connect().await.unwrap();
@@ -233,9 +218,23 @@ mod tests {
         }
         let ended = timeout(Duration::from_secs(10), strangers[0].read_u8()).await;
         assert!(ended.unwrap().is_err(), "the end of the server's bytes ends the connection");
-        let rest = timeout(Duration::from_secs(10), active.read_exact(&mut [0; 5])).await;
-        rest.unwrap().unwrap();
-        assert_eq!(answer(&mut active).await.unwrap(), b'a');
+        assert_eq!(answer(&mut active).await.unwrap(), b'x');
+    }
+
+    #[tokio::test]
+    async fn a_connection_of_another_user_is_closed() {
+        let (forward, _tasks) = forward_to_server().await;
+        let mut command = tokio::process::Command::new("setpriv");
+        let script =
+            format!("exec 3<>/dev/tcp/127.0.0.1/{}; printf x >&3; head -c 1 <&3", forward.port);
+        command.args(["--reuid=65534", "--clear-groups", "bash", "-c", &script]);
+        let output = match command.output().await {
+            Ok(output) if rustix::process::geteuid().is_root() => output,
+            _ => return eprintln!("skipped, the test needs root, setpriv and bash"),
+        };
+        assert_eq!(output.stdout, b"", "{output:?}");
+        let mut own = TcpStream::connect((Ipv4Addr::LOCALHOST, forward.port)).await.unwrap();
+        assert_eq!(answer(&mut own).await.unwrap(), b'x');
     }
 
     #[test]
