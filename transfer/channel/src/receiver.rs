@@ -17,6 +17,7 @@ pub(crate) mod context;
 mod echoes;
 pub(crate) mod lists;
 pub(crate) mod numbers;
+mod recent;
 pub(crate) mod reorder;
 mod repeats;
 pub(crate) mod sequence;
@@ -212,7 +213,7 @@ impl Receiver {
     }
 
     /// Starts packet numbers after those used during the handshake.
-    pub const fn start_after(&mut self, now: Instant, largest: PacketNumber) {
+    pub fn start_after(&mut self, now: Instant, largest: PacketNumber) {
         self.numbers.set_largest(now, largest);
     }
 
@@ -375,6 +376,12 @@ impl Receiver {
             self.block_limit = limit;
             self.acks.need();
         }
+    }
+
+    /// Limits the holes in the data: an honest sender leaves no more in the announced room. Data that would add a hole
+    /// is dropped.
+    pub fn limit_holes(&mut self, holes: usize) {
+        self.data.limit_holes(holes);
     }
 
     /// Records the total of packets dropped by the socket since the start.

@@ -2,28 +2,28 @@
 //!
 //! States:      each number: not yet arrived → missing → reported → confirmed; or → arrived, from
 //!              any state
-//! Invariants:  `largest` and every missing number below it account for all packet numbers; only
-//!              missing numbers wait to be confirmed.
+//! Invariants:  `largest` and every missing number below it account for all packet numbers of the
+//!              replay window; only missing numbers wait to be confirmed.
 
 use sabul_cc::RttEstimate;
 use sabul_units::{Instant, PacketNumber};
 use sabul_wire::{LossPolicy, MAX_RANGES, NumberRange};
 
+use super::recent::{RecentSet, WINDOW};
 use super::reorder::Gaps;
-use crate::interval_set::IntervalSet;
 
 /// Ours: packet numbers this far below the largest are dropped and count as replayed.
-pub(crate) const REPLAY_WINDOW: u64 = 1 << 20;
+pub(crate) const REPLAY_WINDOW: u64 = WINDOW;
 
 #[derive(Debug)]
 pub(super) struct Numbers {
     policy: LossPolicy,
     largest: Option<(PacketNumber, Instant)>,
-    missing: IntervalSet,
+    missing: RecentSet,
     /// Current policy: gaps in the numbers, reported or not yet.
     gaps: Gaps,
     /// Current policy: missing numbers that have been reported and not confirmed by the sender.
-    unconfirmed: IntervalSet,
+    unconfirmed: RecentSet,
     /// Where the next ACK continues the list of unconfirmed numbers.
     list_from: u64,
 }
@@ -33,9 +33,9 @@ impl Numbers {
         Self {
             policy,
             largest: None,
-            missing: IntervalSet::new(),
+            missing: RecentSet::new(),
             gaps: Gaps::new(),
-            unconfirmed: IntervalSet::new(),
+            unconfirmed: RecentSet::new(),
             list_from: 0,
         }
     }
@@ -45,7 +45,13 @@ impl Numbers {
         self.largest
     }
 
-    pub(super) const fn set_largest(&mut self, now: Instant, largest: PacketNumber) {
+    #[inline]
+    pub(super) fn set_largest(&mut self, now: Instant, largest: PacketNumber) {
+        // Without missing numbers both sets are empty, and the next insertion moves them.
+        if !self.missing.is_empty() {
+            self.missing.advance(largest.0);
+            self.unconfirmed.advance(largest.0);
+        }
         self.largest = Some((largest, now));
     }
 
@@ -71,17 +77,15 @@ impl Numbers {
                 && self.policy == LossPolicy::Current
                 && self.gaps.fill(now, number);
         }
+        self.set_largest(now, number);
         if number.0 > expected {
             let gap = NumberRange { first: expected, last: number.0 - 1 };
-            let dropped = number.0.saturating_sub(REPLAY_WINDOW);
+            self.missing.advance(number.0);
             self.missing.insert(gap);
-            self.missing.remove_below(dropped);
             if self.policy == LossPolicy::Current {
-                self.unconfirmed.remove_below(dropped);
                 self.gaps.open(now, gap);
             }
         }
-        self.largest = Some((number, now));
         false
     }
 
@@ -97,6 +101,7 @@ impl Numbers {
         let missing: Vec<_> = self.missing.overlap(gap).collect();
         if !missing.is_empty() {
             self.gaps.note_lost();
+            self.unconfirmed.advance(self.largest.map_or(0, |(largest, _)| largest.0));
         }
         for range in &missing {
             self.unconfirmed.insert(*range);
@@ -122,7 +127,7 @@ impl Numbers {
         let from = self.list_from;
         let behind: Vec<_> = self.unconfirmed.iter_from(from).take(MAX_RANGES).collect();
         let room = MAX_RANGES - behind.len();
-        let before = self.unconfirmed.iter().take_while(|range| range.last < from).take(room);
+        let before = self.unconfirmed.iter_from(0).take_while(|range| range.last < from).take(room);
         let mut missing: Vec<_> = before.collect();
         let last = missing.last().or_else(|| behind.last()).copied();
         missing.extend(behind);
@@ -143,8 +148,8 @@ impl Numbers {
         self.unconfirmed.check_invariants();
         let largest = self.largest.map_or(0, |(number, _)| number.0);
         assert!(!self.missing.contains(largest), "the largest number has arrived");
-        assert!(self.missing.iter().all(|range| range.last < largest.max(1)));
-        for range in self.unconfirmed.iter() {
+        assert!(self.missing.iter_from(0).all(|range| range.last < largest.max(1)));
+        for range in self.unconfirmed.iter_from(0) {
             let inside: u64 = self.missing.overlap(range).map(NumberRange::count).sum();
             assert_eq!(inside, range.count(), "only missing numbers await confirmation");
         }

@@ -7,8 +7,8 @@ use sabul_wire::NumberRange;
 
 use crate::interval_set::IntervalSet;
 
-/// Ours: most holes in the sequence numbers; data that would add a hole is dropped until some are
-/// filled.
+/// Ours: most holes in the sequence numbers, whatever the room; data that would add a hole is dropped
+/// until some are filled.
 pub(super) const HOLES_MAX: usize = 1 << 18;
 
 /// Sequence numbers that have arrived and that are missing.
@@ -16,11 +16,16 @@ pub(super) const HOLES_MAX: usize = 1 << 18;
 pub struct Sequence {
     next: SeqNo,
     missing: IntervalSet,
+    holes_max: usize,
 }
 
 impl Sequence {
     pub(super) const fn new() -> Self {
-        Self { next: SeqNo(0), missing: IntervalSet::new() }
+        Self { next: SeqNo(0), missing: IntervalSet::new(), holes_max: HOLES_MAX }
+    }
+
+    pub(super) fn limit_holes(&mut self, holes: usize) {
+        self.holes_max = holes.min(HOLES_MAX);
     }
 
     /// The number after the largest that has arrived or that a mark covers.
@@ -47,7 +52,7 @@ impl Sequence {
     #[inline]
     pub(super) fn may_take(&self, seq: SeqNo) -> bool {
         let makes_hole = seq > self.next || self.missing.would_split(seq.0);
-        !makes_hole || self.missing.range_count() < HOLES_MAX
+        !makes_hole || self.missing.range_count() < self.holes_max
     }
 
     /// Records that everything below `below` has been sent; returns the newly missing numbers.

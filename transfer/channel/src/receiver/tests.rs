@@ -426,6 +426,21 @@ fn the_number_of_gaps_is_bounded() {
 }
 
 #[test]
+fn a_small_room_has_few_holes() {
+    let mut receiver = with_rule(LossPolicy::Current, ReportRule::current());
+    let admit = |receiver: &Receiver, seq| receiver.admit(PacketNumber(seq), SeqNo(seq), 0, 0, 1);
+    receiver.limit_holes(100);
+    for hole in 1..=100 {
+        arrive(&mut receiver, 0, 2 * hole, 2 * hole);
+    }
+    assert_eq!(admit(&receiver, 202), Admission::Refused(Refusal::BeyondLimit));
+    assert_eq!(admit(&receiver, 201), Admission::Fresh, "adds no hole");
+    receiver.limit_holes(usize::MAX);
+    assert_eq!(admit(&receiver, 202), Admission::Fresh, "the room has grown");
+    assert_eq!(admit(&receiver, 1), Admission::Fresh);
+}
+
+#[test]
 fn repeated_loss_reports_are_rate_limited_with_any_measured_rtt() {
     let mut receiver = with_rule(LossPolicy::Historical, ReportRule::sabul2003());
     receiver.seed_rtt(Span::ZERO);

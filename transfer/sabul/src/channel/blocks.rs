@@ -106,6 +106,15 @@ impl Blocks {
         usize::try_from(self.held / self.block_bytes as u64).unwrap_or(usize::MAX)
     }
 
+    /// Returns how many holes the blocks before `limit` that are not delivered can have.
+    pub(super) fn holes_before(&self, limit: u32) -> usize {
+        (limit.saturating_sub(self.first) as usize).saturating_mul(self.holes_of_block())
+    }
+
+    const fn holes_of_block(&self) -> usize {
+        self.block_bytes / HOLE_BYTES + HOLES_MIN
+    }
+
     /// Returns the range for `length` bytes. The receiver core has checked `block`.
     pub(super) fn space(&mut self, block: u32, offset: u32, length: usize) -> Space<'_> {
         let end = (offset as usize).saturating_add(length);
@@ -120,6 +129,7 @@ impl Blocks {
         while self.blocks.len() <= index {
             self.blocks.push_back(Block::default());
         }
+        let holes = self.holes_of_block();
         let slot = &mut self.blocks[index];
         if slot.length.is_some_and(|block| end > block as usize) {
             return Space::Refused;
@@ -129,9 +139,7 @@ impl Blocks {
             filled if filled == length as u64 => return Space::Filled,
             _ => return Space::Refused,
         }
-        if slot.beyond.range_count() >= self.block_bytes / HOLE_BYTES + HOLES_MIN
-            && slot.makes_hole(place(offset, length))
-        {
+        if slot.beyond.range_count() >= holes && slot.makes_hole(place(offset, length)) {
             return Space::Refused;
         }
         if slot.bytes.is_empty() {
@@ -192,6 +200,18 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn holes_are_in_proportion_to_the_announced_room() {
+        let mut blocks = Blocks::starting_at(7, 4096);
+        assert_eq!(blocks.holes_before(9), 2 * (8 + 8));
+        put(&mut blocks, 7, 0, &[1; 4096], true);
+        assert!(blocks.pop().is_some());
+        assert_eq!((blocks.holes_before(9), blocks.holes_before(8)), (8 + 8, 0));
+        let blocks = Blocks::starting_at(0, 1 << 20);
+        // 625 MB in flight in packets of 1200 bytes, one in twenty of them lost.
+        assert!(blocks.holes_before(625) > 625_000_000 / 1200 / 20);
+    }
 
     fn put(blocks: &mut Blocks, block: u32, offset: u32, bytes: &[u8], ends: bool) {
         let Space::Empty(space) = blocks.space(block, offset, bytes.len()) else {

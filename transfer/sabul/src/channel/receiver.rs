@@ -202,6 +202,7 @@ impl ReceiverEndpoint {
             self.blocks.keep_free(self.room.keep(self.blocks.started()));
         }
         self.receiver.open_to(self.room.limit());
+        self.receiver.limit_holes(self.blocks.holes_before(self.room.limit()));
         if is_due || state.is_stopped {
             let stats = self.receiver.stats();
             let rtt = self.receiver.rtt();
