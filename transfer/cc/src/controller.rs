@@ -207,8 +207,9 @@ pub struct Acked {
     pub lost: Packets,
     /// Lost ACKs since the start, by gaps in their serial numbers; zero where ACKs have no numbers.
     pub acks_lost: u64,
-    /// True if the application had less to send than the window allowed when the newest packet
-    /// left. The arrival rate is then only a lower bound of the path's rate.
+    /// True if the application had less to send than the window allowed, or a rate limit of the
+    /// user applied, when the newest packet left. The arrival rate is then only a lower bound of
+    /// the path's rate.
     pub is_app_limited: bool,
     /// True if the receiver, the flow window or the sender's own memory had less room than the
     /// window when the newest packet left. The arrival rate will not rise beyond that limit.

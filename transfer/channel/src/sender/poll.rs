@@ -67,7 +67,7 @@ impl Sender {
             Polled::Wait { until, .. } => until,
         };
         let numbers = &self.ledger.numbers;
-        self.rate.note_held(why, numbers.in_flight(), numbers.next());
+        self.rate.note_held(why, self.pace.is_capped(), numbers.in_flight(), numbers.next());
         self.waits.begin(self.cause(why), now);
         let timers = [Timer::Loss, Timer::Interval, Timer::Expiry].map(|timer| self.due(timer));
         let next = [timers[0], timers[1], timers[2], data_at, probe_at, mark_at];

@@ -51,8 +51,8 @@ pub(super) struct RateControl {
     interval: Interval,
     began: Instant,
     ends: Option<Instant>,
-    /// Packets below this number left while the application had less to send than the controller's
-    /// window allowed,
+    /// Packets below this number left while the application had less to send, or a rate limit permitted less, than the
+    /// controller did,
     app_limited_until: PacketNumber,
     /// or while the receiver, the flow window or memory had less room than the controller's window
     /// allowed.
@@ -181,9 +181,16 @@ impl RateControl {
         self.interval.lost += packets;
     }
 
-    /// Records why nothing may leave now; `next` is the number after the newest packet sent.
+    /// Records why nothing may leave now; `next` is the number after the newest packet sent. With `is_capped`, a rate
+    /// limit and not the controller sets the gap.
     #[inline]
-    pub(super) fn note_held(&mut self, why: WaitReason, in_flight: u64, next: PacketNumber) {
+    pub(super) fn note_held(
+        &mut self,
+        why: WaitReason,
+        is_capped: bool,
+        in_flight: u64,
+        next: PacketNumber,
+    ) {
         match why {
             WaitReason::Pacing | WaitReason::Freeze => self.interval.paced = true,
             WaitReason::Application | WaitReason::Receiver | WaitReason::Window => {
@@ -195,6 +202,7 @@ impl RateControl {
         }
         match why {
             WaitReason::Application => self.app_limited_until = next,
+            WaitReason::Pacing if is_capped => self.app_limited_until = next,
             WaitReason::Receiver | WaitReason::Window => self.room_limited_until = next,
             WaitReason::Pacing | WaitReason::Freeze => {}
         }

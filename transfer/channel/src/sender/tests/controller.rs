@@ -108,6 +108,21 @@ fn a_rate_limit_also_spaces_the_packets_of_a_burst() {
 }
 
 #[test]
+fn packets_that_a_rate_limit_spaces_count_as_limited_and_not_as_the_rate_of_the_path() {
+    for (gap_ms, limited) in [(1, true), (3, false)] {
+        let limits = SendLimits { gap: Gap(Span::from_millis(gap_ms)), ..Recorder::UNLIMITED };
+        let recorder = Recorder { limits, ..Recorder::new() };
+        let acks = Arc::clone(&recorder.acks);
+        let mut sender = recorder.into_sender();
+        sender.limit_rate(Gap(Span::from_millis(2)).rate(sender.packet_bytes()));
+        sender.push_block(10_000);
+        let sent: usize = (0..10).map(|ms| drain(&mut sender, at_ms(ms)).len()).sum();
+        sender.handle_feedback(at_ms(50), &ack(1, sent as u64, sent as u64 - 1)).unwrap();
+        assert_eq!(acks.lock().unwrap()[0].is_app_limited, limited, "a gap of {gap_ms} ms");
+    }
+}
+
+#[test]
 fn openings_are_counted_only_with_a_circuit_breaker() {
     let mut sender = sender(LossPolicy::Current, &[]);
     assert_eq!(sender.breaker_opened(), None);
