@@ -357,7 +357,7 @@ impl Controller for Sabul2003 {
         // Ours: the paper does not define the rate after a timeout. Each expiry decreases once.
         if let Phase::Search(search) = &self.phase {
             cx.log_reason(Reason::SearchCutShort);
-            let rate = search.fallback(cx);
+            let rate = search.after_timeout(cx);
             self.end_search(rate, cx);
         }
         self.decrease();

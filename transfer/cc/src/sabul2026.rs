@@ -720,7 +720,7 @@ impl Controller for Sabul2026 {
         self.end_check(cx);
         if let Some(search) = &self.start.search {
             cx.log_reason(Reason::SearchCutShort);
-            let rate = search.fallback(cx);
+            let rate = search.after_timeout(cx);
             self.end_search(rate, cx);
         }
         // [RFC5681 §3.1] reduces further; here each timeout halves the window.

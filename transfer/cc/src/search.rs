@@ -364,11 +364,23 @@ impl RateSearch {
 
     /// Returns the best guess so far, for a search that ends early.
     pub fn fallback(&self, cx: &Context<'_>) -> Rate {
-        let by_window = cx
-            .rtt
-            .map(|rtt| Rate::from_size_over(Bytes(cx.packet_bytes.0 * self.window), rtt.smoothed))
+        self.guess(self.window, cx)
+    }
+
+    /// Returns the best guess so far, for a search that a timeout ends. Reports of the last train are missing, so only
+    /// packets that are known to have arrived count as carried; at least those of the first train.
+    pub fn after_timeout(&self, cx: &Context<'_>) -> Rate {
+        self.guess(self.round.arrived.max(FIRST_TRAIN), cx)
+    }
+
+    /// Returns a guess for a path that carries at most `most` packets in an RTT.
+    fn guess(&self, most: u64, cx: &Context<'_>) -> Rate {
+        let by_window = cx.rtt.map(|rtt| {
+            let rate_of =
+                |packets| Rate::from_size_over(Bytes(cx.packet_bytes.0 * packets), rtt.smoothed);
             // Lost packets were not carried.
-            .map(|rate| rate.mul_ratio(self.round.arrived + 1, self.round.all() + 1));
+            self.passed_of(rate_of(self.window)).min(rate_of(most))
+        });
         let guess = match (self.offered(cx.packet_bytes), self.estimate, by_window) {
             (Some(offered), ..) => self.passed_of(offered),
             (_, Some(estimate), Some(by_window)) => estimate.min(by_window),
