@@ -433,6 +433,9 @@ impl Sabul2026 {
                 && least > (STOOD_TARGET_PART * full_target).max(STOOD_QUEUE_PART * longest)
             {
                 self.competitor.note_overflow(cx.now);
+                if self.competitor.is_detected() {
+                    cx.log_reason(Reason::Own("competitor"));
+                }
             }
             self.losses.note_overflow(epoch);
         } else {
