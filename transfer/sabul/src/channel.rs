@@ -29,9 +29,12 @@ use crate::budget::BlockLoan;
 use crate::lock::wait;
 use buffers::Buffers;
 use handover::{HandedOver, Reception};
+pub(crate) use link::ReplayWindow;
 use paths::{Merge, SendPaths};
 pub use shared::ChannelStats;
-pub(crate) use shared::{ChannelError, ChannelStart, CommonFlow, PeerSilence, RateSettings};
+pub(crate) use shared::{
+    ChannelError, ChannelStart, CommonFlow, OpenPath, PeerSilence, RateSettings,
+};
 use shared::{Deliver, OnEnd, Report, Shared, State};
 pub(crate) use tcp::{TcpStart, with_headers};
 
@@ -59,7 +62,7 @@ impl SenderHandle {
         on_end: OnEnd,
     ) -> Result<(Self, Job), ChannelError> {
         let state = State { buffers: Some(Buffers::new(memory)), ..State::default() };
-        let shared = Shared::new(state, start.socket.waker());
+        let shared = Shared::new(state, start.open.socket.waker());
         let block_bytes = start.params.block_bytes as usize;
         let endpoint = Box::new(sender::SenderEndpoint::new(start, Arc::clone(&shared))?);
         let job = Job { name: "sabul-send", endpoint, shared: Arc::clone(&shared), on_end };
@@ -111,7 +114,7 @@ impl SenderHandle {
                 start.params.rate_limit_bps = settings.rate_limit_bps;
             }
             drop(state);
-            self.shared.set_waker(start.socket.waker());
+            self.shared.set_waker(start.open.socket.waker());
             sender::SenderEndpoint::new(start, Arc::clone(&self.shared))
         });
         job("sabul-send", endpoint, &self.shared, on_end)
@@ -299,7 +302,7 @@ impl ReceiverHandle {
         report: Report,
         on_end: OnEnd,
     ) -> Result<(Self, Job), ChannelError> {
-        let shared = Shared::new(State::default(), start.socket.waker());
+        let shared = Shared::new(State::default(), start.open.socket.waker());
         let reception = Reception::new(memory, deliver);
         let endpoint =
             receiver::ReceiverEndpoint::new(start, reception, Arc::clone(&shared), report);
@@ -349,7 +352,7 @@ impl ReceiverHandle {
         }
         let parts = start().zip(reception).ok_or(ChannelError::Broken);
         let endpoint = parts.and_then(|(start, reception)| {
-            self.shared.set_waker(start.socket.waker());
+            self.shared.set_waker(start.open.socket.waker());
             let shared = Arc::clone(&self.shared);
             receiver::ReceiverEndpoint::new(start, reception, shared, report)
         });

@@ -11,6 +11,7 @@
 //! The address of the TCP connection is accepted at once; any other address has to echo a
 //! challenge.
 
+mod handshake;
 mod nat;
 mod sockets;
 
@@ -22,13 +23,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sabul_udp::{Ecn, RecvBuffers, SocketOptions, UdpSocket, Wait, Waker};
-use sabul_units::{PacketNumber, Span};
+use sabul_units::PacketNumber;
 use sabul_wire::control::{Failure, FailureCode};
-use sabul_wire::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
+use sabul_wire::{ConnectionId, Header, Kind};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use crate::channel::driver::Datagrams;
+use crate::channel::OpenPath;
 use crate::descriptors::{self, Purpose};
 use crate::error::Error;
 use crate::lock::{lock, wait};
@@ -36,6 +37,7 @@ use crate::outside;
 use crate::seal::{Opener, Sealer, Suite};
 use crate::source::source;
 use crate::tls::ChannelSecrets;
+use handshake::{Answer, BODY_BYTES, HELLO_BYTES, Handshake, open_body, seal};
 use nat::NatPort;
 pub(crate) use nat::{Meeting, NAT_TIMEOUT, connect as connect_through_nats};
 use sockets::{Channels, ConnectorSocket, ListenerSocket, Way};
@@ -50,29 +52,10 @@ pub(crate) const LISTENER_TIMEOUT: Duration = Duration::from_secs(40);
 const HELLO_GAP: Duration = Duration::from_millis(50);
 /// Longest time between hellos.
 const HELLO_GAP_MAX: Duration = Duration::from_millis(500);
-/// Size of a hello datagram in bytes: passes every path, and no answer is larger.
-const HELLO_BYTES: usize = 1200;
-/// Used bytes of the body of a hello or of its answer.
-const BODY_BYTES: usize = 16;
 /// Most stored hellos for unknown channels: a hello can arrive before its request.
 const EARLY_MAX: usize = 64;
 /// Most stored hellos of one source, so that one host cannot evict those of others.
 const EARLY_PER_SOURCE: usize = 4;
-
-// No amplification: a spoofed source address receives no more bytes than were sent.
-const _: () = assert!(HEADER_LEN + BODY_BYTES + TAG_LEN <= HELLO_BYTES);
-
-/// An open path, with the state left by its handshake.
-#[derive(Debug)]
-pub(crate) struct OpenPath {
-    pub(crate) socket: Box<dyn Datagrams>,
-    pub(crate) connection: ConnectionId,
-    pub(crate) sealer: Sealer,
-    pub(crate) next_number: PacketNumber,
-    pub(crate) opener: Opener,
-    pub(crate) largest_opened: Option<PacketNumber>,
-    pub(crate) rtt: Option<Span>,
-}
 
 /// An open path that no endpoint uses yet.
 #[derive(Clone, Debug)]
@@ -95,7 +78,7 @@ impl PendingPath {
     /// Answers hellos that have arrived; returns false once the path is taken.
     fn answer_hellos(&self, buffers: &mut RecvBuffers) -> bool {
         let mut path = self.lock();
-        path.as_mut().map(|path| path.answer_hellos(buffers)).is_some()
+        path.as_mut().map(|path| answer_hellos(path, buffers)).is_some()
     }
 
     /// Answers hellos until the path is taken or dropped.
@@ -110,61 +93,24 @@ impl PendingPath {
     }
 }
 
-impl OpenPath {
-    /// Answers hellos that have arrived: the peer repeats a hello whose answer was lost.
-    fn answer_hellos(&mut self, buffers: &mut RecvBuffers) {
-        while self.socket.recv(buffers).is_ok_and(|count| count > 0) {
-            for datagram in buffers.datagrams() {
-                let near = self.largest_opened.unwrap_or(PacketNumber(0));
-                let opener = &mut self.opener;
-                let hello = open_body(opener, datagram.payload, self.connection, Kind::Hello, near);
-                let Some((number, _, time)) = hello else { continue };
-                self.largest_opened = self.largest_opened.max(Some(number));
-                let mut body = [0; BODY_BYTES];
-                body[8..].copy_from_slice(&time);
-                let answer = self.next_number;
-                let sealed = seal(&mut self.sealer, Kind::HelloAck, self.connection, answer, &body);
-                let Ok(sealed) = sealed else { return };
-                self.next_number = answer.next();
-                let _ = self.socket.send(&sealed, sealed.len());
-            }
+/// Answers hellos that have arrived: the peer repeats a hello whose answer was lost.
+fn answer_hellos(path: &mut OpenPath, buffers: &mut RecvBuffers) {
+    while path.socket.recv(buffers).is_ok_and(|count| count > 0) {
+        for datagram in buffers.datagrams() {
+            let near = path.largest_opened.unwrap_or(PacketNumber(0));
+            let opener = &mut path.opener;
+            let hello = open_body(opener, datagram.payload, path.connection, Kind::Hello, near);
+            let Some((number, _, time)) = hello else { continue };
+            path.largest_opened = path.largest_opened.max(Some(number));
+            let mut body = [0; BODY_BYTES];
+            body[8..].copy_from_slice(&time);
+            let answer = path.next_number;
+            let sealed = seal(&mut path.sealer, Kind::HelloAck, path.connection, answer, &body);
+            let Ok(sealed) = sealed else { return };
+            path.next_number = answer.next();
+            let _ = path.socket.send(&sealed, sealed.len());
         }
     }
-}
-
-/// Decrypts a packet of this kind; returns its number and the first 16 bytes of its body.
-fn open_body(
-    opener: &mut Opener,
-    datagram: &[u8],
-    connection: ConnectionId,
-    kind: Kind,
-    near: PacketNumber,
-) -> Option<(PacketNumber, [u8; 8], [u8; 8])> {
-    let header = Header::decode(datagram).ok()?;
-    if header.kind != kind || header.connection != connection || header.congestion_len != 0 {
-        return None;
-    }
-    let sealed = &datagram[HEADER_LEN..];
-    let mut body = vec![0; sealed.len().checked_sub(TAG_LEN)?];
-    let number = PacketNumber::expand(header.number_low, near);
-    opener.open(number, &datagram[..HEADER_LEN], sealed, &mut body).ok()?;
-    let (first, rest) = body.split_first_chunk::<8>()?;
-    Some((number, *first, *rest.first_chunk::<8>()?))
-}
-
-/// Makes a sealed datagram of this kind.
-fn seal(
-    sealer: &mut Sealer,
-    kind: Kind,
-    connection: ConnectionId,
-    number: PacketNumber,
-    body: &[u8],
-) -> Result<Vec<u8>, crate::seal::SealError> {
-    let header = Header::new(kind, connection, number).encode();
-    let mut datagram = header.to_vec();
-    datagram.resize(HEADER_LEN + body.len() + TAG_LEN, 0);
-    sealer.seal(number, &header, body, &mut datagram[HEADER_LEN..])?;
-    Ok(datagram)
 }
 
 /// Opens a socket connected to `peer`.
@@ -180,21 +126,6 @@ fn socket_to(
     UdpSocket::bind(SocketAddr::new(local.unwrap_or(any), 0), options)
         .and_then(|socket| socket.connect(peer).map(|()| socket))
         .map_err(Error::Udp)
-}
-
-/// Makes a hello with this echoed challenge; `elapsed` is the time since the first hello.
-fn hello(
-    sealer: &mut Sealer,
-    connection: ConnectionId,
-    number: PacketNumber,
-    challenge: [u8; 8],
-    elapsed: Duration,
-) -> Result<Vec<u8>, Error> {
-    let mut body = [0; HELLO_BYTES - HEADER_LEN - TAG_LEN];
-    body[..8].copy_from_slice(&challenge);
-    body[8..16].copy_from_slice(&micros(elapsed).to_be_bytes());
-    seal(sealer, Kind::Hello, connection, number, &body)
-        .map_err(|error| Error::io("seal a packet")(std::io::Error::other(error)))
 }
 
 /// Control of an attempt to open a path, for use by another thread.
@@ -250,27 +181,20 @@ pub(crate) fn connect(
 ) -> Result<Option<OpenPath>, Error> {
     let io = |action| move |source| Error::io(format!("{action} {peer}"))(source);
     let socket = socket_to(peer, local, options)?;
-    let connection = ConnectionId(secrets.connection_id);
-    let mut sealer = Sealer::new(suite, secrets.to_listener);
-    let mut opener = Opener::new(suite, secrets.to_connector);
+    let mut handshake = Handshake::new(secrets, suite);
     let mut buffers = RecvBuffers::new(1);
-    let start = Instant::now();
-    let mut challenge = [0; 8];
-    let mut number = PacketNumber(0);
-    let mut gap = HELLO_GAP;
-    let mut next_hello = start;
+    let (mut gap, mut next_hello) = (HELLO_GAP, Instant::now());
     while let Some(was_held) = attempt.may_continue() {
         let now = Instant::now();
         if was_held {
             (next_hello, gap) = (now, HELLO_GAP);
         }
         if now >= next_hello {
-            let datagram = hello(&mut sealer, connection, number, challenge, now - start)?;
+            let datagram = handshake.hello()?;
             // A failed send is not fatal: the next hello may pass.
             if let Err(error) = socket.send(&datagram, datagram.len(), None, Ecn::NotEct) {
                 debug!(%error, "a hello was not sent");
             }
-            number = number.next();
             next_hello = now + gap;
             gap = (gap * 2).min(HELLO_GAP_MAX);
         }
@@ -279,38 +203,24 @@ pub(crate) fn connect(
         if socket.recv(&mut buffers).map_err(io("receive UDP packets from"))? == 0 {
             continue;
         }
-        for datagram in buffers.datagrams() {
-            let near = PacketNumber(0);
-            let Some((answer, requested, echoed)) =
-                open_body(&mut opener, datagram.payload, connection, Kind::HelloAck, near)
-            else {
-                continue;
+        let mut datagrams = buffers.datagrams();
+        while let Some(datagram) = datagrams.next() {
+            let (rtt, first) = match handshake.take(datagram.payload) {
+                None => continue,
+                Some(Answer::Challenge) => {
+                    next_hello = Instant::now();
+                    continue;
+                }
+                Some(Answer::Accepted(rtt)) => (rtt, None),
+                Some(Answer::Data) => (None, Some(datagram.payload.to_vec())),
             };
-            if requested != [0; 8] {
-                challenge = requested;
-                next_hello = Instant::now();
-                continue;
-            }
-            let sent_at = Duration::from_micros(u64::from_be_bytes(echoed));
-            let rtt =
-                start.elapsed().checked_sub(sent_at).map(|rtt| Span::from_micros(micros(rtt)));
+            let early = first.into_iter().chain(datagrams.map(|it| it.payload.to_vec())).collect();
             let way = Way { peer, local, options: options.clone() };
-            return Ok(Some(OpenPath {
-                socket: Box::new(ConnectorSocket::new(socket, way)),
-                connection,
-                sealer,
-                next_number: number,
-                opener,
-                largest_opened: Some(answer),
-                rtt,
-            }));
+            let socket = Box::new(ConnectorSocket::new(socket, way));
+            return Ok(Some(handshake.into_path(socket, rtt, early)));
         }
     }
     Ok(None)
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A channel that waits for its hello.
@@ -615,6 +525,7 @@ impl DemuxShared {
                     opener: expected.opener,
                     largest_opened: Some(largest),
                     rtt: None,
+                    early: Vec::new(),
                 }
             });
         // The waiting task may have ended meanwhile.

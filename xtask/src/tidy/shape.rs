@@ -61,7 +61,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("transfer/sabul/src/listener.rs", "hand_over", 71),
     ("transfer/sabul/src/listener.rs", "listen", 64),
     ("transfer/sabul/src/listener/entry.rs", "admit", 89),
-    ("transfer/sabul/src/path.rs", "connect", 68),
     ("transfer/sabul/src/path/nat.rs", "connect", 97),
     ("transfer/sabul/src/session.rs", "open_selected", 68),
     ("transfer/sabul/src/session.rs", "request_files", 74),

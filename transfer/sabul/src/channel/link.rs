@@ -13,7 +13,7 @@ use tracing::{debug, info};
 
 use super::address::Token;
 use super::driver::Datagrams;
-use super::shared::{ChannelError, Shared};
+use super::shared::{ChannelError, OpenPath, Shared};
 use crate::seal::{Opener, Sealer};
 
 // Tokio's clock can be virtual but costs a call per packet. Both clocks return the system's monotonic time unless
@@ -65,7 +65,7 @@ impl Random for Entropy {
 
 /// Replay window of the last 128 packet numbers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ReplayWindow {
+pub(crate) struct ReplayWindow {
     /// One above the largest number received.
     next: u64,
     /// Bit i: number `next - 1 - i` was received.
@@ -74,23 +74,23 @@ pub(super) struct ReplayWindow {
 
 impl ReplayWindow {
     /// Starts with the number after `largest`.
-    pub(super) const fn after(largest: Option<PacketNumber>) -> Self {
+    pub(crate) const fn after(largest: Option<PacketNumber>) -> Self {
         match largest {
             Some(number) => Self { next: number.0 + 1, seen: u128::MAX },
             None => Self { next: 0, seen: 0 },
         }
     }
-    pub(super) const fn expand(self, low: u32) -> PacketNumber {
+    pub(crate) const fn expand(self, low: u32) -> PacketNumber {
         PacketNumber::expand(low, PacketNumber(self.next.saturating_sub(1)))
     }
-    pub(super) const fn is_replayed(self, number: PacketNumber) -> bool {
+    pub(crate) const fn is_replayed(self, number: PacketNumber) -> bool {
         if number.0 >= self.next {
             return false;
         }
         let age = self.next - 1 - number.0;
         age >= 128 || self.seen >> age & 1 == 1
     }
-    pub(super) fn note(&mut self, number: PacketNumber) {
+    pub(crate) fn note(&mut self, number: PacketNumber) {
         if number.0 >= self.next {
             let ahead = number.0 + 1 - self.next;
             self.seen = if ahead >= 128 { 0 } else { self.seen << ahead } | 1;
@@ -110,17 +110,15 @@ pub(super) struct Link {
     pub(super) opener: Opener,
     /// Rejected datagrams: forged, replayed or malformed.
     pub(super) refused: u64,
+    /// Datagrams that arrived before the channel began.
+    pub(super) early: Vec<Vec<u8>>,
     out: Vec<u8>,
 }
 
 impl Link {
-    pub(super) fn new(
-        socket: Box<dyn Datagrams>,
-        connection: ConnectionId,
-        sealer: Sealer,
-        opener: Opener,
-    ) -> Self {
-        Self { socket, connection, sealer, opener, refused: 0, out: Vec::new() }
+    pub(super) fn new(open: OpenPath) -> Self {
+        let OpenPath { socket, connection, sealer, opener, early, .. } = open;
+        Self { socket, connection, sealer, opener, refused: 0, early, out: Vec::new() }
     }
 
     /// Seals `body` into one small datagram and sends it; a full socket drops the datagram.

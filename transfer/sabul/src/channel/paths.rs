@@ -107,7 +107,7 @@ impl SenderHandle {
         on_end: OnEnd,
     ) -> Result<Job, ChannelError> {
         let paths = self.paths.as_ref().ok_or(ChannelError::Broken)?;
-        let shared = Shared::of_path(&self.shared, start.socket.waker());
+        let shared = Shared::of_path(&self.shared, start.open.socket.waker());
         let endpoint = Box::new(sender::SenderEndpoint::new(start, Arc::clone(&shared))?);
         let mut paths = lock(paths);
         if self.is_stopped() {
@@ -297,7 +297,7 @@ impl ReceiverHandle {
         on_end: OnEnd,
     ) -> Result<Job, ChannelError> {
         let merge = self.merge.as_ref().ok_or(ChannelError::Broken)?;
-        let shared = Shared::of_path(&self.shared, start.socket.waker());
+        let shared = Shared::of_path(&self.shared, start.open.socket.waker());
         let (into, from) = (Arc::clone(merge), Arc::clone(&shared));
         let deliver = Box::new(move |block| lock(&into).take(&from, block));
         let reception = Reception::new(memory, deliver);

@@ -75,6 +75,7 @@ impl ChannelEndpoint for ReceiverEndpoint {
             self.send_feedback(now, true)?;
             return Ok(DriveResult::Over);
         }
+        self.take_early(now)?;
         let mut is_drained = false;
         for _ in 0..RECEIVES_PER_CALL {
             if self.link.socket.recv(buffers).map_err(ChannelError::Io)? == 0 {
@@ -146,21 +147,24 @@ impl ReceiverEndpoint {
         let config =
             ReceiverConfig { policy, block_bytes: params.block_bytes, block_limit, reports };
         let mut receiver = Receiver::new(config);
-        if let Some(largest) = start.largest_opened {
+        if let Some(largest) = start.open.largest_opened {
             receiver.start_after(clock.now(), largest);
         }
         if start.events.is_some() {
             receiver.listen();
         }
-        let hint = start.socket.hint();
-        let header_bytes = if start.socket.local_addr().is_ipv6() { 48 } else { 28 };
+        let hint = start.open.socket.hint();
+        let header_bytes = if start.open.socket.local_addr().is_ipv6() { 48 } else { 28 };
         Ok(Self {
             blocks: Blocks::starting_at(next, params.block_bytes as usize),
             on_control: params.control_feedback,
-            next_number: start.next_number,
-            peer_address: PeerAddress::new(start.socket.moving_peer(), start.largest_opened),
+            next_number: start.open.next_number,
+            peer_address: PeerAddress::new(
+                start.open.socket.moving_peer(),
+                start.open.largest_opened,
+            ),
             own_address: OwnAddress::new(start.address_changed),
-            link: Link::new(start.socket, start.connection, start.sealer, start.opener),
+            link: Link::new(start.open),
             receiver,
             clock,
             shared,
@@ -226,6 +230,17 @@ impl ReceiverEndpoint {
             };
         }
         state.is_stopped
+    }
+
+    /// Processes the datagrams that arrived before the channel began.
+    fn take_early(&mut self, now: Instant) -> Result<(), ChannelError> {
+        let early = std::mem::take(&mut self.link.early);
+        let Some(peer) = self.link.socket.peer_addr().filter(|_| !early.is_empty()) else {
+            return Ok(());
+        };
+        early
+            .into_iter()
+            .try_for_each(|mut datagram| self.take_datagram(now, &mut datagram, peer, false))
     }
 
     fn take_datagram(

@@ -246,7 +246,7 @@ fn shares(limiters: &[Limiter], total: Span, phase: Phase) -> Vec<(&'static str,
 /// Makes the requested controller for packets of this size in bytes, or returns the part of a shared controller.
 fn controller(start: &ChannelStart, packet: u32) -> Result<Guarded, ConfigError> {
     let params = &start.params;
-    let seed = SeededRandom::new(start.socket.random().next_u64());
+    let seed = SeededRandom::new(start.open.socket.random().next_u64());
     let build = || {
         let entry = registry::find(&params.controller)?;
         let controller = entry.build(&params.controller_params, Bytes(u64::from(packet)))?;
@@ -287,9 +287,9 @@ fn check_mtu(limit: Option<u32>) -> Result<(), ConfigError> {
 impl SenderEndpoint {
     pub(super) fn new(start: ChannelStart, shared: Arc<Shared>) -> Result<Self, ChannelError> {
         let params = &start.params;
-        let is_ipv6 = start.socket.local_addr().is_ipv6();
         check_mtu(params.mtu_max).map_err(ChannelError::Config)?;
-        let mut mtu = MtuSearch::new(is_ipv6, start.socket.path_mtu(), params.mtu_max);
+        let is_ipv6 = start.open.socket.local_addr().is_ipv6();
+        let mut mtu = MtuSearch::new(is_ipv6, start.open.socket.path_mtu(), params.mtu_max);
         let controller = controller(&start, mtu.packet()).map_err(ChannelError::Config)?;
         let congestion_bytes = u8::try_from(congestion_bytes(&controller)).unwrap_or(0);
         mtu.set_congestion(congestion_bytes.into());
@@ -301,7 +301,7 @@ impl SenderEndpoint {
             window_bytes: params.window_bytes,
             payload_bytes: mtu.payload(),
             block_limit: BLOCK_LIMIT_START.max(shared.lock().limit_before),
-            first_number: start.next_number,
+            first_number: start.open.next_number,
             reports,
             expiry: Expiry::Adaptive,
         };
@@ -314,10 +314,9 @@ impl SenderEndpoint {
         if let Some(facts) = start.path.as_ref().and_then(PathTo::facts) {
             sender.remember(clock.now(), &facts);
         }
-        sender.skip_numbers(start.socket.random());
-        if let Some(rtt) = start.rtt {
-            sender.seed_rtt(rtt);
-        }
+        let open = start.open;
+        sender.skip_numbers(open.socket.random());
+        open.rtt.into_iter().for_each(|rtt| sender.seed_rtt(rtt));
         if start.events.is_some() {
             sender.listen();
         }
@@ -326,11 +325,11 @@ impl SenderEndpoint {
             (state.taken, state.bytes_before)
         };
         sender.start_at_block(first_block);
-        let hint = start.socket.hint();
-        let peer_address = PeerAddress::new(start.socket.moving_peer(), start.largest_opened);
+        let hint = open.socket.hint();
+        let peer_address = PeerAddress::new(open.socket.moving_peer(), open.largest_opened);
         let mut endpoint = Self {
-            replay: ReplayWindow::after(start.largest_opened),
-            link: Link::new(start.socket, start.connection, start.sealer, start.opener),
+            replay: ReplayWindow::after(open.largest_opened),
+            link: Link::new(open),
             sender,
             policy: start.policy,
             mtu,

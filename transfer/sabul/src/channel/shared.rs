@@ -37,9 +37,9 @@ impl CommonFlow {
     }
 }
 
-/// Start parameters of a channel endpoint.
+/// An open path, with the state left by its handshake.
 #[derive(Debug)]
-pub(crate) struct ChannelStart {
+pub(crate) struct OpenPath {
     /// Socket connected to the peer, whose address has been validated.
     pub(crate) socket: Box<dyn Datagrams>,
     /// Channel id in every datagram.
@@ -50,10 +50,19 @@ pub(crate) struct ChannelStart {
     pub(crate) next_number: PacketNumber,
     /// Decrypts packets of the peer.
     pub(crate) opener: Opener,
-    /// Largest packet number that `opener` has opened, if any.
+    /// Largest packet number up to which all packets of the peer belong to the handshake, if any.
     pub(crate) largest_opened: Option<PacketNumber>,
-    /// RTT measured while the path was opened.
+    /// RTT measured by the handshake.
     pub(crate) rtt: Option<Span>,
+    /// Datagrams of the peer after the handshake, which the handshake has received.
+    pub(crate) early: Vec<Vec<u8>>,
+}
+
+/// Start parameters of a channel endpoint.
+#[derive(Debug)]
+pub(crate) struct ChannelStart {
+    /// The path of the channel.
+    pub(crate) open: OpenPath,
     /// Receiver of controller events and timer events.
     pub(crate) events: Option<TransferEventSink>,
     /// Common state with other channels of the same path, if any.

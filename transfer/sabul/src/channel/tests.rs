@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
 use std::time::{Duration, Instant as StdInstant};
 
-use sabul_udp::{SocketOptions, UdpSocket};
+use sabul_udp::{RecvBuffers, SocketOptions, UdpSocket, Wait};
 use sabul_units::{PacketNumber, Span};
-use sabul_wire::ConnectionId;
 use sabul_wire::control::ChannelParams;
+use sabul_wire::{ConnectionId, Header, Kind};
 
 use super::*;
 use crate::budget::MemoryBudget;
@@ -26,13 +26,16 @@ fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> Channe
         ceiling: None,
         flow: None,
         events: None,
-        socket: Box::new(socket),
-        connection: ConnectionId(77),
-        sealer: Sealer::new(Suite::fastest(), [out; 32]),
-        next_number: PacketNumber(0),
-        opener: Opener::new(Suite::fastest(), [back; 32]),
-        largest_opened: None,
-        rtt: None,
+        open: OpenPath {
+            socket: Box::new(socket),
+            connection: ConnectionId(77),
+            sealer: Sealer::new(Suite::fastest(), [out; 32]),
+            next_number: PacketNumber(0),
+            opener: Opener::new(Suite::fastest(), [back; 32]),
+            largest_opened: None,
+            rtt: None,
+            early: Vec::new(),
+        },
         params: params.clone(),
         policy: sabul_cc::Policy::default(),
         silence: Span::from_secs(30),
@@ -171,6 +174,39 @@ fn blocks_cross_loopback_in_order_and_intact_with_every_policy_and_carrier() {
         }
         assert!(sender.packets > 0, "{controller} {rules} {control_feedback}");
     }
+}
+
+#[test]
+fn datagrams_that_the_handshake_has_received_are_part_of_the_channel() {
+    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    let [here, there] = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
+    here.connect(there.local_addr()).unwrap();
+    there.connect(here.local_addr()).unwrap();
+    let params = params("sabul2026");
+    let sender = sending(start(here, 1, 2, &params), memory(&params), Box::new(|_| {})).unwrap();
+    let mut block = sender.buffer().unwrap();
+    block.resize(1 << 18, 7);
+    sender.block(block).unwrap();
+    sender.finish();
+    let (mut buffers, mut early) = (RecvBuffers::default(), Vec::new());
+    let is_data = |it: &Vec<u8>| Header::decode(it).is_ok_and(|it| it.kind == Kind::Data);
+    while !early.iter().any(is_data) {
+        there.wait(Wait::READABLE, Some(Duration::from_secs(20))).unwrap();
+        there.recv(&mut buffers).unwrap();
+        early.extend(buffers.datagrams().map(|datagram| datagram.payload.to_vec()));
+    }
+    let mut begin = start(there, 2, 1, &params);
+    begin.open.early = early;
+    let (deliver, delivered) = mpsc::channel();
+    let deliver = Box::new(move |block| deliver.send(block).unwrap());
+    let receiver =
+        receiving(begin, memory(&params), deliver, Box::new(|_| {}), Box::new(|_| {})).unwrap();
+    let block = delivered.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(block, vec![7; 1 << 18]);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(sender.stats().packets_lost, 0, "{:?}", sender.stats());
+    sender.stop();
+    receiver.stop();
 }
 
 #[test]

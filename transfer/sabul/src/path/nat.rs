@@ -12,19 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use sabul_udp::{Ecn, RecvBuffers, SocketOptions, UdpSocket, Wait};
-use sabul_units::{PacketNumber, Span};
 use sabul_wire::control::UdpAddress;
 use sabul_wire::{ConnectionId, Kind};
 use tokio::sync::watch;
 use tracing::debug;
 
 use super::sockets::{ConnectorSocket, Way};
-use super::{
-    Attempt, BODY_BYTES, Datagram, Demux, HELLO_GAP, OpenPath, hello, micros, open_body, seal,
-};
+use super::{Answer, Attempt, BODY_BYTES, Datagram, Demux, HELLO_GAP, Handshake, OpenPath, seal};
 use crate::error::Error;
 use crate::outside::{Outside, Reflector, Search, may_be_peer, nonce};
-use crate::seal::{Opener, Sealer, Suite};
+use crate::seal::Suite;
 use crate::tls::{ChannelSecrets, JoinSecrets};
 
 /// How long a connector tries. Ours: with the control connection, the message about a failure comes within 5 s.
@@ -84,12 +81,9 @@ pub(crate) fn connect(
     let socket = socket.map_err(Error::Udp)?;
     let mut search = Search::new(Arc::clone(&meeting.secrets), meeting.introducer, nonce()?);
     let is_local = search.is_local();
-    let connection = ConnectionId(secrets.connection_id);
-    let mut sealer = Sealer::new(suite, secrets.to_listener);
-    let mut opener = Opener::new(suite, secrets.to_connector);
+    let mut handshake = Handshake::new(secrets, suite);
     let mut buffers = RecvBuffers::new(1);
     let start = Instant::now();
-    let (mut challenge, mut number) = ([0; 8], PacketNumber(0));
     let (mut gap, mut next_hello) = (HELLO_GAP, start);
     while let Some(was_held) = attempt.may_continue() {
         let now = Instant::now();
@@ -117,9 +111,7 @@ pub(crate) fn connect(
                 to.is_ipv4() == meeting.introducer.is_ipv4() && may_be_peer(**to, is_local)
             };
             for to in peer.addresses.iter().filter(fits) {
-                let datagram = hello(&mut sealer, connection, number, challenge, now - start)?;
-                send(&socket, &datagram, *to);
-                number = number.next();
+                send(&socket, &handshake.hello()?, *to);
             }
             next_hello = now + gap;
             gap = (gap * 2).min(GAP_MAX);
@@ -129,38 +121,30 @@ pub(crate) fn connect(
         if socket.recv(&mut buffers).map_err(Error::io("receive UDP packets"))? == 0 {
             continue;
         }
-        for datagram in buffers.datagrams() {
+        let mut datagrams = buffers.datagrams();
+        while let Some(datagram) = datagrams.next() {
             let (source, payload) = (datagram.source, datagram.payload);
             if search.take(payload, source) {
                 // The second question, and the first request for acks.
                 next_hello = Instant::now();
                 continue;
             }
-            let near = PacketNumber(0);
-            let ack = open_body(&mut opener, payload, connection, Kind::HelloAck, near);
-            let Some((answer, requested, echoed)) = ack else { continue };
-            if requested != [0; 8] {
-                challenge = requested;
-                let elapsed = start.elapsed();
-                let datagram = hello(&mut sealer, connection, number, challenge, elapsed)?;
-                send(&socket, &datagram, source);
-                number = number.next();
-                continue;
-            }
-            let sent_at = Duration::from_micros(u64::from_be_bytes(echoed));
-            let rtt = start.elapsed().checked_sub(sent_at);
+            let (rtt, first) = match handshake.take(payload) {
+                None => continue,
+                Some(Answer::Challenge) => {
+                    send(&socket, &handshake.hello()?, source);
+                    continue;
+                }
+                Some(Answer::Accepted(rtt)) => (rtt, None),
+                Some(Answer::Data) => (None, Some(payload.to_vec())),
+            };
             socket.connect(source).map_err(Error::Udp)?;
+            let others = datagrams.filter(|it| it.source == source).map(|it| it.payload.to_vec());
+            let early = first.into_iter().chain(others).collect();
             let way = Way { peer: source, local, options: options.clone() };
             debug!(%source, own = ?search.outside(), "a UDP path through NATs is open");
-            return Ok(Some(OpenPath {
-                socket: Box::new(ConnectorSocket::new(socket, way)),
-                connection,
-                sealer,
-                next_number: number,
-                opener,
-                largest_opened: Some(answer),
-                rtt: rtt.map(|rtt| Span::from_micros(micros(rtt))),
-            }));
+            let socket = Box::new(ConnectorSocket::new(socket, way));
+            return Ok(Some(handshake.into_path(socket, rtt, early)));
         }
     }
     Ok(None)

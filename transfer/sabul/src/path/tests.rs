@@ -1,6 +1,10 @@
 //! Tests of the opening of paths, over loopback.
 
+use sabul_units::SeqNo;
+use sabul_wire::{DataHeader, HEADER_LEN, TAG_LEN};
+
 use super::*;
+use crate::channel::driver::Datagrams;
 
 const SUITE: Suite = Suite::ChaCha20Poly1305;
 const BUFFER: usize = 1 << 20;
@@ -68,6 +72,59 @@ fn a_hello_from_another_address_must_echo_a_challenge() {
     // One answer with the challenge, and one that accepts its echo.
     assert_eq!((far.next_number, near.largest_opened), (PacketNumber(2), Some(PacketNumber(1))));
     assert!(near.next_number >= PacketNumber(2));
+}
+
+/// A listener that a test plays: receives the first hello, then sends `datagrams`. Returns the path of the connector.
+fn answered_with(datagrams: impl FnOnce(&mut Sealer) -> Vec<Vec<u8>>) -> OpenPath {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let listener = UdpSocket::bind(any, &SocketOptions::default()).unwrap();
+    let (connector, _stop) = connecting(listener.local_addr(), secrets());
+    let mut buffers = RecvBuffers::new(1);
+    while listener.recv(&mut buffers).unwrap() == 0 {
+        listener.wait(Wait::READABLE, Some(Duration::from_secs(3))).unwrap();
+    }
+    let to = buffers.datagrams().next().unwrap().source;
+    for datagram in datagrams(&mut Sealer::new(SUITE, secrets().to_connector)) {
+        let sent = listener.send(&datagram, datagram.len(), Some(to), Ecn::NotEct);
+        assert_eq!(sent.unwrap().bytes, datagram.len());
+    }
+    connector.join().unwrap().unwrap()
+}
+
+fn data(sealer: &mut Sealer, number: PacketNumber) -> Vec<u8> {
+    let header = DataHeader::new(ConnectionId(7), number, SeqNo(number.0), 0, 0).encode();
+    let mut datagram = [&header[..], &[0; 100 + TAG_LEN]].concat();
+    sealer.seal(number, &header, &[1; 100], &mut datagram[header.len()..]).unwrap();
+    datagram
+}
+
+#[test]
+fn data_opens_the_path_and_is_kept_if_the_hello_ack_is_lost() {
+    let mut sent = Vec::new();
+    let path = answered_with(|sealer| {
+        let forged = data(&mut Sealer::new(SUITE, [9; 32]), PacketNumber(1));
+        sent = vec![forged, data(sealer, PacketNumber(1))];
+        sent.clone()
+    });
+    assert_eq!((path.early, path.largest_opened, path.rtt), (sent[1..].to_vec(), None, None));
+}
+
+#[test]
+fn packets_before_a_late_hello_ack_are_not_taken_for_the_handshake() {
+    for (numbers, largest) in [(&[0, 1][..], Some(PacketNumber(1))), (&[5], None), (&[1], None)] {
+        let path = answered_with(|sealer| {
+            let last = numbers.len() - 1;
+            let ack = |(index, number): (usize, &u64)| {
+                // Any but the last requires an echo.
+                let mut body = [0; BODY_BYTES];
+                body[0] = u8::from(index < last);
+                let number = PacketNumber(*number);
+                seal(sealer, Kind::HelloAck, ConnectionId(7), number, &body).unwrap()
+            };
+            numbers.iter().enumerate().map(ack).collect()
+        });
+        assert_eq!((path.largest_opened, path.early), (largest, Vec::new()), "{numbers:?}");
+    }
 }
 
 #[test]

@@ -14,9 +14,9 @@ use sabul_wire::ConnectionId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::channel::OpenPath;
 use crate::channel::driver::{Datagrams, Wake};
 use crate::lock::lock;
-use crate::path::OpenPath;
 use crate::seal::{Opener, Sealer, Suite};
 use crate::tls::ChannelSecrets;
 
@@ -253,6 +253,7 @@ impl End {
             opener: Opener::new(Suite::Aes128Gcm, back),
             largest_opened: None,
             rtt: Some(Span::from(self.rtt)),
+            early: Vec::new(),
         }
     }
 }

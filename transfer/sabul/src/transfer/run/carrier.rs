@@ -17,14 +17,14 @@ use super::compare;
 use super::open::{internal, reopen_path};
 use super::udp::{CHECK_INTERVAL, Task, is_silent};
 use crate::channel::driver::Job;
-use crate::channel::{ChannelStart, ChannelStats, TcpStart};
+use crate::channel::{ChannelStart, ChannelStats, OpenPath, TcpStart};
 use crate::config::Carrier;
 use crate::connection::{Connection, Hop};
 use crate::control::Event;
 use crate::error::Error;
 use crate::joins::{self, Way};
 use crate::lock::lock;
-use crate::path::{OpenPath, PendingPath};
+use crate::path::PendingPath;
 
 /// Time after the acceptance until TCP is tried beside UDP. [RFC 8305 §5] gives the same time to an address.
 pub(super) const TCP_DELAY: Duration = Duration::from_millis(250);

@@ -23,13 +23,12 @@ use super::Run;
 use super::carrier::{Dialler, Established, FirstCarrier, TCP_DELAY};
 use super::open::{meeting, open_path};
 use super::udp::Task;
+use crate::channel::OpenPath;
 use crate::config::Carrier;
 use crate::connection::{Connection, Hop};
 use crate::control::Event;
 use crate::error::Error;
-use crate::path::{
-    CONNECTOR_TIMEOUT, LISTENER_TIMEOUT, Meeting, NAT_TIMEOUT, OpenPath, TCP_TIMEOUT,
-};
+use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT, Meeting, NAT_TIMEOUT, TCP_TIMEOUT};
 
 /// Time after the acceptance until the introducer is requested to relay the data. Ours: hellos pass NATs within a few
 /// RTTs, and a relay costs the introducer its bandwidth.

@@ -8,8 +8,9 @@ use sabul_wire::control::{Failure, FailureCode, Message};
 use tokio::sync::watch;
 
 use super::super::context::{Context, Side, Through, first_suite};
+use crate::channel::OpenPath;
 use crate::error::Error;
-use crate::path::{self, Attempt, Meeting, OpenPath};
+use crate::path::{self, Attempt, Meeting};
 use crate::seal::Suite;
 use crate::tls::{ChannelSecrets, TlsError};
 

@@ -17,10 +17,10 @@ use super::super::progress::Handle;
 use super::open::path_of_attempt;
 use super::udp::{CHECK_INTERVAL, Task, UdpSettings, is_unanswered};
 use crate::budget::BlockLoan;
-use crate::channel::{ChannelError, CommonFlow};
+use crate::channel::{ChannelError, CommonFlow, OpenPath};
 use crate::control::Event;
 use crate::error::Error;
-use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT, OpenPath};
+use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT};
 
 /// Pause before a closed path is opened again; twice as long after each attempt, up to the maximum.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -7,9 +7,8 @@ use sabul_cc::Policy;
 use sabul_wire::control::ChannelParams;
 use tokio::task::JoinHandle;
 
-use crate::channel::{ChannelStart, ChannelStats};
+use crate::channel::{ChannelStart, ChannelStats, OpenPath};
 use crate::endpoint::Endpoint;
-use crate::path::OpenPath;
 
 /// Interval of the checks of UDP.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -48,13 +47,7 @@ impl UdpSettings {
         let Self { endpoint, number, params, policy } = self;
         ChannelStart {
             path: path.socket.peer_addr().map(|peer| endpoint.paths.of(peer.ip())),
-            socket: path.socket,
-            connection: path.connection,
-            sealer: path.sealer,
-            next_number: path.next_number,
-            opener: path.opener,
-            largest_opened: path.largest_opened,
-            rtt: path.rtt,
+            open: path,
             silence: endpoint.timeouts.silence.into(),
             address_changed: Arc::clone(&endpoint.address_changed),
             flow: None,
