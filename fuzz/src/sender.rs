@@ -379,8 +379,9 @@ impl Run {
                 self.sender.limit_rate((limit > 0).then_some(Rate(limit.into())));
             }
             2 => {
-                let number = self.sender.take_number();
-                self.use_number(number);
+                if let Ok(number) = self.sender.take_number() {
+                    self.use_number(number);
+                }
             }
             _ => self.sender.seed_rtt(Span::from_micros(input.u32().into())),
         }

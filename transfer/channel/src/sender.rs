@@ -389,8 +389,12 @@ impl Sender {
     }
 
     /// Takes a packet number for a datagram of another kind. Loss reports do not count this number.
-    pub fn take_number(&mut self) -> PacketNumber {
-        self.ledger.numbers.push_other()
+    ///
+    /// # Errors
+    /// If too many numbers wait for an acknowledgement.
+    pub fn take_number(&mut self) -> Result<PacketNumber, PeerError> {
+        self.check_kept()?;
+        Ok(self.ledger.numbers.push_other())
     }
 
     /// Size of a full packet on the wire.

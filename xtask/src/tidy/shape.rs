@@ -49,7 +49,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("transfer/receipt/src/verify.rs", "check_manifests", 74),
     ("transfer/sabul/src/channel/receiver.rs", "ReceiverEndpoint", 23),
     ("transfer/sabul/src/channel/receiver.rs", "take_data", 67),
-    ("transfer/sabul/src/channel/receiver.rs", "take_datagram", 72),
     ("transfer/sabul/src/channel/sender.rs", "SenderEndpoint", 28),
     ("transfer/sabul/src/channel/sender.rs", "new", 77),
     ("transfer/sabul/src/channel/tcp.rs", "run", 71),

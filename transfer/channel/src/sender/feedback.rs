@@ -13,6 +13,11 @@ use crate::rules::{Totals, Verdict};
 /// Ours: most packet numbers kept if a peer never acknowledges the oldest. An opener two key epochs
 /// behind can follow this distance.
 pub(super) const NUMBERS_KEPT_MAX: usize = 1 << 21;
+/// Ours: under the current policy, at most this many numbers for packets without data ...
+pub(super) const NUMBERS_KEPT_BASE: usize = 1 << 16;
+/// ... and this many for each piece. Random loss of 80 % needs five. The blocks of the pieces are lent
+/// memory, so the table stays in proportion to the loan.
+pub(super) const NUMBERS_OF_PIECE: usize = 8;
 
 /// State taken from the peer's reports.
 #[derive(Debug, Default)]
@@ -39,10 +44,7 @@ impl Sender {
     /// If the report acknowledges or lists as lost a packet that was never sent, or contradicts the
     /// channel's settings. An ACK or NAK that fails these checks changes nothing.
     pub fn handle_feedback(&mut self, now: Instant, feedback: &Feedback) -> Result<(), PeerError> {
-        let packets = self.ledger.numbers.len();
-        if packets > NUMBERS_KEPT_MAX {
-            return Err(PeerError::NeverAcknowledged { packets, limit: NUMBERS_KEPT_MAX });
-        }
+        self.check_kept()?;
         match feedback {
             Feedback::Ack(ack) => self.handle_ack(now, ack)?,
             Feedback::Nak(nak) => self.handle_nak(now, nak)?,
@@ -55,6 +57,27 @@ impl Sender {
             }
         }
         self.silence.note_received(now);
+        Ok(())
+    }
+
+    /// Returns an error if too many packet numbers wait for an acknowledgement.
+    pub(super) fn check_kept(&self) -> Result<(), PeerError> {
+        let packets = self.ledger.numbers.len();
+        // The historical policy sends everything again after an expiry.
+        let has_naks = self.config.reports.has_naks();
+        let limit = match self.config.policy {
+            LossPolicy::Current if has_naks => self
+                .ledger
+                .pieces
+                .most()
+                .saturating_mul(NUMBERS_OF_PIECE)
+                .saturating_add(NUMBERS_KEPT_BASE)
+                .min(NUMBERS_KEPT_MAX),
+            _ => NUMBERS_KEPT_MAX,
+        };
+        if packets > limit {
+            return Err(PeerError::NeverAcknowledged { packets, limit });
+        }
         Ok(())
     }
 

@@ -188,11 +188,13 @@ pub(super) struct Piece {
 pub(super) struct Pieces {
     first: SeqNo,
     ring: VecDeque<Piece>,
+    /// The largest length of `ring` so far.
+    most: usize,
 }
 
 impl Pieces {
     pub(super) const fn new() -> Self {
-        Self { first: SeqNo(0), ring: VecDeque::new() }
+        Self { first: SeqNo(0), ring: VecDeque::new(), most: 0 }
     }
     /// The first unacknowledged sequence number.
     pub(super) const fn first(&self) -> SeqNo {
@@ -208,12 +210,17 @@ impl Pieces {
     pub(super) fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
+    /// The largest number of unacknowledged pieces so far.
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
     /// All unacknowledged numbers. Call only if not empty; an empty range would be inverted.
     pub(super) fn range(&self) -> NumberRange {
         NumberRange { first: self.first.0, last: self.next().0.saturating_sub(1) }
     }
     pub(super) fn push(&mut self, range: PieceRange, number: PacketNumber) {
         self.ring.push_back(Piece { range, was_reported: false, number });
+        self.most = self.most.max(self.ring.len());
     }
     pub(super) fn get_mut(&mut self, seq: SeqNo) -> Option<&mut Piece> {
         let index = seq.0.checked_sub(self.first.0)?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use sabul_udp::SendStatus;
-use sabul_units::{CongestionHeader, Instant, PacketNumber, Random, SeqNo};
+use sabul_units::{CongestionHeader, Instant, PacketNumber, Random, SeqNo, Span};
 use sabul_wire::{
     ConnectionId, DATA_HEADER_LEN, DataHeader, HEADER_LEN, Header, Kind, TAG_LEN, congestion_len,
     encode_congestion,
@@ -101,6 +101,29 @@ impl ReplayWindow {
     }
 }
 
+/// Interval of the answers to hellos and challenges of the peer. Ours: an honest peer repeats neither faster.
+const ANSWER_INTERVAL: Span = Span::from_millis(100);
+/// Time in which answers may precede their interval: eight answers at once.
+const ANSWERS_AHEAD: Span = Span::from_millis(700);
+
+/// Rate limit of the answers to hellos and challenges. Each answer takes a packet number, which a sender keeps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AnswerLimit {
+    /// Time from which all answers ahead are permitted.
+    full_at: Instant,
+}
+
+impl AnswerLimit {
+    /// Whether an answer may leave now; counts the answer.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        if self.full_at > now + ANSWERS_AHEAD {
+            return false;
+        }
+        self.full_at = self.full_at.max(now) + ANSWER_INTERVAL;
+        true
+    }
+}
+
 /// Socket and keys of one channel.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -110,6 +133,7 @@ pub(super) struct Link {
     pub(super) opener: Opener,
     /// Rejected datagrams: forged, replayed or malformed.
     pub(super) refused: u64,
+    pub(super) answers: AnswerLimit,
     /// Datagrams that arrived before the channel began.
     pub(super) early: Vec<Vec<u8>>,
     out: Vec<u8>,
@@ -118,7 +142,8 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(open: OpenPath) -> Self {
         let OpenPath { socket, connection, sealer, opener, early, .. } = open;
-        Self { socket, connection, sealer, opener, refused: 0, early, out: Vec::new() }
+        let (answers, out) = (AnswerLimit::default(), Vec::new());
+        Self { socket, connection, sealer, opener, refused: 0, answers, early, out }
     }
 
     /// Seals `body` into one small datagram and sends it; a full socket drops the datagram.
@@ -217,6 +242,17 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hellos_get_eight_answers_at_once_and_then_ten_a_second() {
+        let mut answers = AnswerLimit::default();
+        let mut taken = |from: u64, to| {
+            (from..to).filter(|ms| answers.take(Instant::ZERO + Span::from_millis(*ms))).count()
+        };
+        assert_eq!(taken(0, 10), 8);
+        assert_eq!(taken(10, 1010), 10);
+        assert_eq!(taken(5000, 5010), 8);
+    }
 
     #[test]
     fn the_replay_window_accepts_each_number_once() {

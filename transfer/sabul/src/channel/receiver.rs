@@ -8,7 +8,7 @@ use sabul_channel::{Admission, Arrival, Receiver, ReceiverConfig};
 use sabul_udp::{Ecn, RecvBuffers, Wait};
 use sabul_units::{Instant, PacketNumber, Polled, Span};
 use sabul_wire::{
-    DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, Header, Kind, Mark, TAG_LEN,
+    DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, Mark, TAG_LEN,
     decode_congestion,
 };
 
@@ -269,14 +269,25 @@ impl ReceiverEndpoint {
             self.link.refused += 1;
             return Ok(());
         }
-        let size = datagram.len();
         let Some(body) = self.link.open(number, datagram) else {
             return Ok(());
         };
         self.receiver.accept(now, &Arrival { number, data: None, is_marked });
         self.last_received = now;
+        self.take_control(now, header.kind, body, source)?;
+        self.note_source(now, source, number)
+    }
+
+    /// Processes the body of an authentic datagram that is no DATA.
+    fn take_control(
+        &mut self,
+        now: Instant,
+        kind: Kind,
+        body: &[u8],
+        source: SocketAddr,
+    ) -> Result<(), ChannelError> {
         let token = body.first_chunk().copied().unwrap_or_default();
-        match header.kind {
+        match kind {
             Kind::Ack2 => {
                 if let Some(serial) = body.first_chunk::<8>() {
                     let serial = u64::from_be_bytes(*serial);
@@ -292,10 +303,13 @@ impl ReceiverEndpoint {
                 }
             }
             Kind::Probe => {
-                let size = u32::try_from(size).unwrap_or(0).to_be_bytes();
+                let size =
+                    u32::try_from(HEADER_LEN + body.len() + TAG_LEN).unwrap_or(0).to_be_bytes();
                 let number = self.take_number();
                 self.link.send_control(Kind::ProbeAck, number, &size)?;
             }
+            // A peer that repeats a hello or a challenge too fast gets no answer, as after a loss.
+            Kind::Hello | Kind::Challenge if !self.link.answers.take(now) => {}
             Kind::Hello => {
                 let number = self.take_number();
                 self.link.answer_hello(number, body)?;
@@ -313,7 +327,7 @@ impl ReceiverEndpoint {
             }
             Kind::Data | Kind::Ack | Kind::Nak | Kind::HelloAck | Kind::ProbeAck => {}
         }
-        self.note_source(now, source, number)
+        Ok(())
     }
 
     /// Sends a challenge if an authentic datagram came from another address.

@@ -525,8 +525,10 @@ impl SenderEndpoint {
                     self.sender.set_payload_bytes(self.mtu.payload());
                 }
             }
+            // A peer that repeats a hello or a challenge too fast gets no answer, as after a loss.
+            Kind::Hello | Kind::Challenge if !self.link.answers.take(now) => {}
             Kind::Hello => {
-                let answer = self.sender.take_number();
+                let answer = self.take_number()?;
                 self.link.answer_hello(answer, body)?;
             }
             Kind::Challenge => {
@@ -601,7 +603,7 @@ impl SenderEndpoint {
                 // The socket is full; this size is tried again later.
                 return Ok(());
             }
-            let number = self.sender.take_number();
+            let number = self.take_number()?;
             if self.link.send_control(Kind::Probe, number, &body)? == SendStatus::TooLarge {
                 self.shrink(size);
                 return Ok(());

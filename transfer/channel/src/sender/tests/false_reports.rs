@@ -2,7 +2,7 @@
 
 use sabul_wire::MAX_RANGES;
 
-use super::super::feedback::NUMBERS_KEPT_MAX;
+use super::super::feedback::{NUMBERS_KEPT_BASE, NUMBERS_KEPT_MAX, NUMBERS_OF_PIECE};
 use super::super::skips::Skips;
 use super::*;
 
@@ -227,7 +227,28 @@ fn an_ack_overtaken_by_a_newer_ack_changes_nothing() {
 
 #[test]
 fn a_peer_that_never_acknowledges_the_oldest_packet_ends_the_channel_at_a_bound() {
+    let limit = NUMBERS_KEPT_BASE + 10 * NUMBERS_OF_PIECE;
     let mut sender = sender_of_ten();
+    while sender.ledger.numbers.len() <= limit {
+        sender.take_number().unwrap();
+    }
+    assert_eq!(
+        sender.take_number(),
+        Err(PeerError::NeverAcknowledged { packets: limit + 1, limit }),
+        "no datagram of any kind adds to the table"
+    );
+    let report = nak(LossPolicy::Current, &[(1, 1)]);
+    assert!(sender.handle_feedback(at_ms(5), &report).is_err());
+}
+
+#[test]
+fn a_large_window_keeps_more_numbers_up_to_a_fixed_bound() {
+    let mut sender = sender_of_ten();
+    let (range, number) =
+        (PieceRange { block: 0, offset: 0, length: 1, ends_block: false }, PacketNumber(0));
+    for _ in 0..NUMBERS_KEPT_MAX / NUMBERS_OF_PIECE {
+        sender.ledger.pieces.push(range, number);
+    }
     let push_until = |sender: &mut Sender, count| {
         while sender.ledger.numbers.len() < count {
             sender.ledger.numbers.push_other();

@@ -1,8 +1,8 @@
-//! Changed addresses of a sending endpoint.
+//! Changed addresses of a sending endpoint, and the packet numbers of such datagrams.
 
 use std::net::SocketAddr;
 
-use sabul_units::{Instant, Span};
+use sabul_units::{Instant, PacketNumber, Span};
 use sabul_wire::Kind;
 
 use super::super::address::{Change, Token};
@@ -10,17 +10,22 @@ use super::super::shared::ChannelError;
 use super::SenderEndpoint;
 
 impl SenderEndpoint {
+    /// Takes the packet number of a datagram other than DATA.
+    pub(super) fn take_number(&mut self) -> Result<PacketNumber, ChannelError> {
+        self.sender.take_number().map_err(ChannelError::Peer)
+    }
+
     /// Sends a challenge to an address from which an authentic datagram came.
     pub(super) fn challenge(&mut self, to: SocketAddr, token: Token) -> Result<(), ChannelError> {
         self.flush_all()?;
-        let number = self.sender.take_number();
+        let number = self.take_number()?;
         self.link.send_challenge(number, token, to)
     }
 
     /// Answers a challenge; zeros announce the address of this end.
     pub(super) fn respond(&mut self, token: Token) -> Result<(), ChannelError> {
         self.flush_all()?;
-        let number = self.sender.take_number();
+        let number = self.take_number()?;
         self.link.send_control(Kind::Response, number, &token).map(drop)
     }
 
