@@ -209,28 +209,26 @@ impl Merge {
         if number < self.next || self.waiting.contains_key(&number) {
             return give_room(path, block);
         }
-        self.waiting.insert(number, (Some(Arc::clone(path)), block));
         if number != self.next {
-            return self.count_waiting();
+            // From the number of waiting blocks, the path derives its room.
+            path.lock().waiting += 1;
+            self.waiting.insert(number, (Some(Arc::clone(path)), block));
+            return;
         }
+        self.next = self.next.saturating_add(1);
+        self.pass(Some(Arc::clone(path)), block);
         while let Some((owner, block)) = self.waiting.remove(&self.next) {
             self.next = self.next.saturating_add(1);
+            if let Some(owner) = &owner {
+                owner.lock().waiting -= 1;
+            }
             self.pass(owner, block);
         }
-        self.count_waiting();
     }
 
     fn pass(&mut self, owner: Option<Arc<Shared>>, block: Vec<u8>) {
         self.delivered.push_back(owner);
         (self.deliver)(block);
-    }
-
-    /// Updates the number of waiting blocks of each path, from which the path derives its room.
-    fn count_waiting(&self) {
-        for path in self.open.values() {
-            let owners = self.waiting.values().filter_map(|(owner, _)| owner.as_ref());
-            path.lock().waiting = owners.filter(|owner| Arc::ptr_eq(owner, path)).count();
-        }
     }
 
     /// Takes back the buffer of the oldest delivered block.
@@ -262,9 +260,9 @@ impl Merge {
         let owners: Vec<_> = owners.take(room).collect();
         self.without_path += owners.len();
         for owner in owners {
+            owner.lock().waiting -= 1;
             give_room(&owner, Vec::new());
         }
-        self.count_waiting();
         self.share_silence(&shared);
         Some(shared)
     }
@@ -380,6 +378,25 @@ mod tests {
         assert_eq!((room(&paths[0]), room(&paths[1])), (3, 4));
         merge.take(&paths[0], b"ab".to_vec());
         assert_eq!(lock(&delivered).pop().as_deref(), Some(&b"ab"[..]), "rejected later");
+    }
+
+    #[test]
+    fn a_block_changes_the_count_of_its_path_without_a_search_of_all_blocks() {
+        let (mut merge, paths, delivered) = merge(2);
+        let waiting = |path: &Shared| path.lock().waiting;
+        // A search would correct these counts.
+        paths.iter().for_each(|path| path.lock().waiting = 1000);
+        merge.take(&paths[0], block(1));
+        merge.take(&paths[1], block(2));
+        merge.take(&paths[1], block(4));
+        merge.take(&paths[1], block(4));
+        assert_eq!((waiting(&paths[0]), waiting(&paths[1])), (1001, 1002));
+        merge.take(&paths[0], block(0));
+        assert_eq!((waiting(&paths[0]), waiting(&paths[1])), (1000, 1001));
+        assert_eq!(lock(&delivered).len(), 3);
+        let memory = MemoryBudget::of(MemoryBudget::BYTES_MIN).channel(BLOCK).unwrap();
+        merge.end(1, Some(memory));
+        assert_eq!(waiting(&paths[1]), 1000, "block 4 uses other room");
     }
 
     #[test]

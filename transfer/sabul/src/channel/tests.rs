@@ -14,12 +14,12 @@ use crate::budget::MemoryBudget;
 use crate::seal::{Opener, Sealer, Suite};
 
 /// Parameters of a channel with any controller, of the laboratory as well.
-fn params(controller: &str) -> ChannelParams {
+pub(super) fn params(controller: &str) -> ChannelParams {
     sabul_lab_cc::register();
     ChannelParams { block_bytes: 1 << 18, ..ChannelParams::new(controller) }
 }
 
-fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> ChannelStart {
+pub(super) fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> ChannelStart {
     ChannelStart {
         address_changed: Arc::default(),
         path: None,
