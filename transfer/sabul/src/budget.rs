@@ -81,6 +81,8 @@ struct State {
     ends: usize,
     /// Endpoints that serve a transfer opened by a peer.
     accepted: usize,
+    /// Further paths of sending endpoints.
+    paths: usize,
     /// Queues of waiting transfers, by the side that opened them.
     own: Line,
     peers: Line,
@@ -212,7 +214,12 @@ impl MemoryBudget {
     pub(crate) fn session(&self) -> Result<Loan, NoMemory> {
         let mut state = self.pool.lock();
         self.pool.take(&mut state, SESSION_BYTES)?;
-        Ok(Loan { pool: Arc::clone(&self.pool), bytes: SESSION_BYTES, end: None })
+        Ok(Loan { pool: Arc::clone(&self.pool), bytes: SESSION_BYTES, of: Borrower::Session })
+    }
+
+    /// Lends the memory of another path of a sending endpoint, besides the blocks, which all paths share.
+    pub(crate) fn path(&self) -> Result<Loan, NoMemory> {
+        self.pool.lend_path(&mut self.pool.lock())
     }
 
     /// Whether this many further sessions would find memory.
@@ -230,6 +237,12 @@ impl MemoryBudget {
     /// Number of channel endpoints with memory.
     pub(crate) fn ends(&self) -> usize {
         self.pool.lock().ends
+    }
+
+    /// Number of further paths of sending endpoints.
+    #[cfg(test)]
+    pub(crate) fn paths(&self) -> usize {
+        self.pool.lock().paths
     }
 
     /// Adds a transfer to the queue for memory.
@@ -300,14 +313,26 @@ impl Pool {
         let bytes = CHANNEL_BYTES.saturating_add(blocks.saturating_mul(block_bytes as usize));
         let is_first = initiator == Initiator::Peer && state.accepted == 0;
         let free = if is_first { self.bytes - state.lent } else { self.free_for_ends(state) };
-        if bytes > free || (state.ends > 0 && state.ends >= descriptors::channels_max()) {
+        let channels = state.ends + state.paths;
+        if bytes > free || (state.ends > 0 && channels >= descriptors::channels_max()) {
             return Err(self.refusal(state));
         }
         state.lent += bytes;
         state.ends += 1;
         state.accepted += usize::from(initiator == Initiator::Peer);
-        let loan = Loan { pool: Arc::clone(self), bytes, end: Some(initiator) };
+        let loan = Loan { pool: Arc::clone(self), bytes, of: Borrower::End(initiator) };
         Ok(BlockLoan { loan, block_bytes, blocks })
+    }
+
+    /// Lends to another path of a sending endpoint.
+    fn lend_path(self: &Arc<Self>, state: &mut State) -> Result<Loan, NoMemory> {
+        let channels = state.ends + state.paths;
+        if CHANNEL_BYTES > self.free_for_ends(state) || channels >= descriptors::channels_max() {
+            return Err(self.refusal(state));
+        }
+        state.lent += CHANNEL_BYTES;
+        state.paths += 1;
+        Ok(Loan { pool: Arc::clone(self), bytes: CHANNEL_BYTES, of: Borrower::Path })
     }
 
     const fn reserve(&self) -> usize {
@@ -320,13 +345,22 @@ impl Pool {
     }
 }
 
+/// Use of borrowed memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Borrower {
+    Session,
+    /// A channel endpoint of a transfer that this side opened.
+    End(Initiator),
+    /// Another path of a sending endpoint.
+    Path,
+}
+
 /// Borrowed memory; dropping the value returns it.
 #[derive(Debug)]
 pub(crate) struct Loan {
     pool: Arc<Pool>,
     bytes: usize,
-    /// The opener of the transfer, if the loan is of a channel endpoint.
-    end: Option<Initiator>,
+    of: Borrower,
 }
 
 impl Loan {
@@ -378,8 +412,9 @@ impl Drop for Loan {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         state.lent -= self.bytes;
-        state.ends -= usize::from(self.end.is_some());
-        state.accepted -= usize::from(self.end == Some(Initiator::Peer));
+        state.ends -= usize::from(matches!(self.of, Borrower::End(_)));
+        state.accepted -= usize::from(self.of == Borrower::End(Initiator::Peer));
+        state.paths -= usize::from(self.of == Borrower::Path);
         state.wake();
     }
 }

@@ -192,3 +192,20 @@ fn a_budget_below_the_minimum_is_rejected() {
     let error = MemoryBudget::new(Bytes(least - 1)).unwrap_err().to_string();
     assert!(error.contains("give at least 16 MiB"), "{error}");
 }
+
+#[test]
+fn further_paths_of_a_sending_end_borrow_memory_and_leave_the_shares_as_they_are() {
+    let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
+    let end = budget.channel(BLOCK).unwrap();
+    let (ends, lent) = (budget.ends(), budget.lent());
+    let path = budget.path().unwrap();
+    assert_eq!((budget.ends(), budget.lent()), (ends, lent + CHANNEL_BYTES));
+    let others: Vec<_> = std::iter::from_fn(|| budget.path().ok()).collect();
+    let free = budget.bytes() - budget.lent() - MemoryBudget::BYTES_MIN / QUEUES_PART;
+    assert!((10..64).contains(&others.len()) && free < CHANNEL_BYTES, "{}", others.len());
+    budget.session().unwrap();
+    drop(path);
+    budget.path().unwrap();
+    drop((others, end));
+    assert_eq!((budget.ends(), budget.lent()), (0, 0));
+}

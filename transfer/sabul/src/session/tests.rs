@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::budget::MemoryBudget;
 use crate::ceiling::Ceiling;
 use crate::policy::SendPolicy;
 use crate::{Bytes, ConnectConfig, Listener, ListenerConfig, Rate, Report, connect};
@@ -83,10 +84,14 @@ async fn a_writer_receives_only_the_requested_file() {
 
 /// A session with a listener that has this send policy and serves measurements.
 async fn served_by(sending: SendPolicy) -> Session {
+    served_with(sending, ConnectConfig::default()).await
+}
+
+async fn served_with(sending: SendPolicy, connector: ConnectConfig) -> Session {
     let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
     config.sending = sending;
     let listener = Listener::bind(config).await.unwrap();
-    let near = connect(listener.ticket(), ConnectConfig::default()).await.unwrap();
+    let near = connect(listener.ticket(), connector).await.unwrap();
     let far = listener.accept().await.unwrap();
     tokio::spawn(async move {
         let service = Service { measure: true, ..Service::default() };
@@ -182,4 +187,26 @@ async fn a_raised_ceiling_applies_to_senders_at_once() {
     assert_eq!(transfer.finish().await.unwrap().bytes, 10_000_000);
     // At the first ceiling the transfer would have taken 1000 s.
     assert!(started.elapsed().as_secs() < 500, "{:?}", started.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_further_path_of_a_sending_end_borrows_memory() {
+    let budget = MemoryBudget::of(32 << 20);
+    let connector = ConnectConfig::default().memory(budget.clone());
+    let session = served_with(SendPolicy::default(), connector).await;
+    let options = TransferOptions::default().channels(5).rate_limit(Some(Rate(4_000_000)));
+    let measure = async || {
+        let limit = MeasureLimit::default().bytes(Bytes(500_000));
+        session.measure(Direction::Send, limit, &options).await.unwrap().finish().await.unwrap()
+    };
+    let all_paths = async || {
+        while budget.paths() < 4 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let both = async { tokio::join!(measure(), all_paths()) };
+    tokio::time::timeout(Duration::from_secs(20), both).await.expect("four further paths");
+    while budget.paths() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -16,7 +16,7 @@ use super::super::context::{Context, Side};
 use super::super::progress::Handle;
 use super::open::path_of_attempt;
 use super::udp::{CHECK_INTERVAL, Task, UdpSettings, is_unanswered};
-use crate::budget::BlockLoan;
+use crate::budget::{BlockLoan, Loan};
 use crate::channel::{ChannelError, CommonFlow, OpenPath};
 use crate::control::Event;
 use crate::error::Error;
@@ -47,7 +47,8 @@ pub(super) type OfPath = (u8, u16, PathEvent);
 enum PathState {
     /// The task opens the path.
     Opening(#[expect(dead_code, reason = "ends the task when dropped")] Task),
-    Open,
+    /// The value lends the memory of a further path of a sending end.
+    Open(#[expect(dead_code, reason = "returns the memory when dropped")] Option<Loan>),
     /// All attempts are used up, or the path cannot be opened.
     Closed,
 }
@@ -168,7 +169,7 @@ impl PathKeeper {
     }
 
     fn open_paths(&self) -> usize {
-        self.paths.values().filter(|(_, state)| matches!(state, PathState::Open)).count()
+        self.paths.values().filter(|(_, state)| matches!(state, PathState::Open(_))).count()
     }
 
     /// Starts an attempt to open a path. The connector waits before it tries again.
@@ -255,22 +256,37 @@ impl PathKeeper {
             // The records of earlier transfers are of the path that the system chose.
             start.path = None;
         }
+        let mut loan = None;
         let job = match &self.handle {
-            Handle::Sender(handle) => handle.add_path(path, start, on_end),
+            Handle::Sender(handle) => {
+                // The loan of the transfer contains the memory of one path.
+                if self.open_paths() > 0 {
+                    let Ok(memory) = self.cx.endpoint.memory.path() else {
+                        self.lack_memory(path, attempt);
+                        return Ok(());
+                    };
+                    loan = Some(memory);
+                }
+                handle.add_path(path, start, on_end)
+            }
             Handle::Receiver(handle) => {
                 let Some(memory) = self.memory.take().or_else(|| self.borrow()) else {
-                    debug!(path, "no memory for another path");
-                    let closed = PathState::Closed;
-                    self.paths.insert(path, (attempt, closed));
+                    self.lack_memory(path, attempt);
                     return Ok(());
                 };
                 handle.add_path(path, start, memory, on_end)
             }
         }?;
         self.cx.machine.run_channel(None, job)?;
-        self.paths.insert(path, (attempt, PathState::Open));
+        self.paths.insert(path, (attempt, PathState::Open(loan)));
         info!(transfer = self.settings.number, path, attempt, %local, "a path is open");
         Ok(())
+    }
+
+    /// Closes a path for which there is no memory. The peer finds the path without answers, and both ends try again.
+    fn lack_memory(&mut self, path: u8, attempt: u16) {
+        debug!(path, "no memory for another path");
+        self.paths.insert(path, (attempt, PathState::Closed));
     }
 
     /// Memory of another path; `None` if memory is short.
@@ -291,7 +307,7 @@ impl PathKeeper {
             if !is_unanswered(&stats) {
                 continue;
             }
-            if let Some(&(attempt, PathState::Open)) = self.paths.get(&path) {
+            if let Some(&(attempt, PathState::Open(_))) = self.paths.get(&path) {
                 info!(transfer = self.settings.number, path, time = ?stats.unanswered, "a path does not answer");
                 self.close(path, attempt).await;
             }
