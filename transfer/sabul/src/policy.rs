@@ -4,7 +4,9 @@
 //! network. The sending side therefore applies this policy to each request.
 
 use sabul_cc::registry;
+use sabul_channel::rules;
 use sabul_units::Rate;
+use sabul_wire::LossPolicy;
 use sabul_wire::control::{ChannelParams, Failure, FailureCode};
 
 use crate::ceiling::Ceiling;
@@ -13,7 +15,8 @@ use crate::ceiling::Ceiling;
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Controllers {
-    /// All controllers that react to loss.
+    /// All controllers that react to loss; those of publications with their own parameters, and only under rules that
+    /// find false reports.
     #[default]
     Adaptive,
     /// The named controllers.
@@ -67,17 +70,40 @@ impl SendPolicy {
     pub(crate) fn apply(&self, params: &mut ChannelParams) -> Result<(), Failure> {
         if !self.controllers.allow(&params.controller) {
             let text = format!(
-                "this end does not send with the controller {}; choose one of these by --cc: {}; \
+                "the server does not send with the controller {}; choose one of these by --cc: {}; \
                  or have it served with --allow-cc {0}",
                 params.controller,
                 self.controllers.list()
             );
             return Err(Failure::new(FailureCode::Refused, text));
         }
+        if self.controllers == Controllers::Adaptive {
+            check(params)?;
+        }
         let limits = [params.rate_limit_bps, self.rate_limit.map(|rate| rate.0)];
         params.rate_limit_bps = limits.into_iter().flatten().min();
         Ok(())
     }
+}
+
+/// Rejects rules under which a receiver that reports too much is not found, and parameters with which a published
+/// controller no longer reacts to loss.
+fn check(params: &ChannelParams) -> Result<(), Failure> {
+    let finds_lies = |(policy, _)| policy == LossPolicy::Current;
+    let what = if !rules::of_code(params.rules).is_some_and(finds_lies) {
+        "under the historical rules for losses"
+    } else if params.controller_params.is_empty()
+        || registry::find(&params.controller).is_ok_and(|entry| entry.is_ours())
+    {
+        return Ok(());
+    } else {
+        "with parameters of the other end"
+    };
+    let text = format!(
+        "this end does not send {what} with the controller {0}; leave them out, or have it served with --allow-cc {0}",
+        params.controller
+    );
+    Err(Failure::new(FailureCode::Refused, text))
 }
 
 #[cfg(test)]
@@ -97,6 +123,28 @@ mod tests {
         };
         for name in ["sabul2026", "sabul2003", "cubic", "tsunami"] {
             assert_eq!(allows(Controllers::Adaptive, name), Ok(()));
+        }
+        let checked = |controllers: Controllers, name: &str, rules: u8, key: Option<&str>| {
+            let policy = SendPolicy { controllers, ..SendPolicy::default() };
+            let pairs = key.map(|key| (key.to_owned(), "1".to_owned()));
+            let mut params = params(name, None);
+            (params.rules, params.controller_params) = (rules, pairs.into_iter().collect());
+            policy.apply(&mut params).is_ok()
+        };
+        for (name, rules, key, is_allowed) in [
+            ("sabul2026", 0, Some("theta_ms"), true),
+            ("sabul2026", 1, None, false),
+            ("cubic", 1, None, false),
+            ("tsunami", 3, None, false),
+            ("tsunami", 0, Some("slower"), false),
+        ] {
+            assert_eq!(
+                checked(Controllers::Adaptive, name, rules, key),
+                is_allowed,
+                "{name} {rules}"
+            );
+            let named = Controllers::Named(vec![name.to_owned()]);
+            assert!(checked(named, name, rules, key));
         }
         for name in ["fixed", "rbudp", "fobs", "netblt", "unknown"] {
             let refusal = allows(Controllers::Adaptive, name).unwrap_err();
