@@ -526,7 +526,10 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.breaker == Some(false)), ONLY_SIMULATED),
     Key::<FlowDraft>::new("group", Takes::Whole32(0, GROUP_MAX, |flow, n| flow.sabul(|ends| ends.group = Some(n))))
-        .doc("flows with the same number share one controller, as the channels of one transfer")
+        .doc(
+            "flows with the same number share one controller, as the channels of one transfer; a flow that begins \
+             within ten seconds of the end of the others continues with their rate",
+        )
     .or_else("a controller of its own")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.group.is_some()), ONLY_SIMULATED),

@@ -125,7 +125,7 @@ impl World {
             if plan.sabul().is_some_and(|ends| ends.group.is_some())
                 && let Some(controller) = controller
             {
-                SharedController::default().member(|| Ok(controller))?;
+                SharedController::default().member(Instant::ZERO, || Ok(controller))?;
             }
             let random = random.fork(&format!("flow/{}", plan.id));
             plans.push(Plan {
@@ -336,7 +336,7 @@ impl World {
         }
         let seeded = SeededRandom::new(self.scenario.seed);
         let random = seeded.fork(&format!("controller/{}", settings.id));
-        let first = state.copies;
+        let (first, now) = (state.copies, self.now);
         let mut build = |stream: u32| {
             let controller = build_controller(settings).expect("it was built before")?;
             let controller =
@@ -345,7 +345,9 @@ impl World {
                 return Some(controller);
             };
             let shared = self.shared.entry(group).or_default();
-            Some(shared.member(|| Ok(controller)).expect("the controllers were checked before"))
+            Some(
+                shared.member(now, || Ok(controller)).expect("the controllers were checked before"),
+            )
         };
         let machine = seeded.fork(&format!("machine/{}/{first}", settings.id));
         let streams = settings.tcp().map_or(1, |ends| ends.streams);

@@ -1,11 +1,13 @@
-//! One controller for several channels of one path, which then are one flow to others.
+//! One controller for several channels of one path, at the same time or one after another. To others they are one flow.
 //!
 //! Source:      ours; the idea is an ensemble of connections with common state [RFC9040].
 //! Model:       each channel has a member. Counts of the controller are sums over all members. The controller's number of
 //!              a packet is the number of packets that all members had sent before; a member interpolates it between the
-//!              counts at its events. With n members:
+//!              counts at its events. With n members that have packets in flight:
 //!                  gap    = n × gap of the controller, at the member's packet size
 //!                  window = window of the controller / n, at least one packet
+//!              A member that begins after a pause of [`PAUSE`] has half of that for an RTT. After [`IDLE_MAX`] without
+//!              members the next member builds a new controller.
 //!              While the controller searches with trains, only the first member sends data; the others send a packet an
 //!              RTT, which does not count.
 //! Invariants:  a timeout of one member is none of the flow while another member has answers.
@@ -14,7 +16,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sabul_units::{Bytes, Gap, Packets, Span};
+use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
 use crate::channel::ChannelRules;
 use crate::controller::{
@@ -32,9 +34,19 @@ const WAIT_UNKNOWN: Span = Span::from_millis(100);
 /// Most points of a member's numbers; older points are dropped, and their numbers become the oldest point.
 const POINTS_MAX: usize = 4096;
 
+/// Time without packets after which a member begins at half of the rate. Ours: the load of a path changes in seconds.
+const PAUSE: Span = Span::from_secs(1);
+/// Time without packets after which the measurements are too old to begin with. Ours: BBR also keeps its smallest RTT for
+/// ten seconds; TCP may keep its window for minutes.
+const IDLE_MAX: Span = Span::from_secs(10);
+
 /// A controller that several channels use.
 #[derive(Clone, Debug, Default)]
-pub struct SharedController(Arc<Mutex<Option<Flow>>>);
+pub struct SharedController {
+    flow: Arc<Mutex<Option<Flow>>>,
+    /// See [`Self::of_one_at_a_time`].
+    is_of_one: bool,
+}
 
 /// A number of a member, and the number in the flow at the same time.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +63,17 @@ struct MemberState {
     packet_bytes: Bytes,
     /// A timeout since the newest answer.
     is_silent: bool,
+}
+
+/// Pause of the flow before its newest member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pause {
+    /// None, or the pause has ended.
+    None,
+    /// The path was idle for a short time.
+    Short,
+    /// The path was idle for longer than [`PAUSE`].
+    Long,
 }
 
 impl MemberState {
@@ -117,6 +140,11 @@ struct Flow {
     packet_bytes: Bytes,
     policy: Policy,
     has_memory: bool,
+    /// Time of the newest event.
+    newest: Instant,
+    pause: Pause,
+    /// A channel with a controller of its own has begun beside a member.
+    is_crowded: bool,
 }
 
 impl Flow {
@@ -134,7 +162,21 @@ impl Flow {
         self.is_first(member) || !self.is_searching()
     }
 
+    /// Whether a member has packets in flight, or has not had an event yet.
+    fn is_active(state: &MemberState) -> bool {
+        state.points.is_empty() || state.acked.in_flight.0 > 0
+    }
+
+    /// Whether no channel uses the controller, and no later channel can: the measurements are too old or were made beside
+    /// channels with controllers of their own, or the controller has failed.
+    fn is_over(&self, now: Instant) -> bool {
+        let is_old = now.since(self.newest) > IDLE_MAX;
+        let is_unusable = is_old || self.is_crowded || self.controller.fault().is_some();
+        self.members.is_empty() && is_unusable
+    }
+
     fn moment(&mut self, cx: &Context<'_>) -> Moment {
+        self.newest = self.newest.max(cx.now);
         self.packet_bytes = cx.packet_bytes;
         let rtt = cx.rtt.map(|mut rtt| {
             rtt.min = self.rtt_min.map_or(rtt.min, |min| min.min(rtt.min));
@@ -146,9 +188,10 @@ impl Flow {
 
     fn limits(&self, member: u64) -> SendLimits {
         let limits = self.controller.limits();
-        let Some(state) = self.members.get(&member).filter(|_| self.members.len() > 1) else {
+        let Some(state) = self.members.get(&member) else { return limits };
+        if self.members.len() == 1 && self.pause != Pause::Long {
             return limits;
-        };
+        }
         if !self.counts(member) {
             let gap = Gap(self.rtt_min.unwrap_or(WAIT_UNKNOWN).max(Span::from_millis(1)));
             return SendLimits { gap, window: Some(Packets(1)), hold_until: limits.hold_until };
@@ -156,8 +199,11 @@ impl Flow {
         if self.is_searching() {
             return limits;
         }
-        let count = self.members.len() as u64;
-        let (own, flow) = (state.packet_bytes.0.max(1), self.packet_bytes.0.max(1));
+        let others = self.members.iter().filter(|(other, _)| **other != member);
+        let active = others.filter(|(_, state)| Self::is_active(state)).count() as u64 + 1;
+        let count = if self.pause == Pause::Long { 2 * active } else { active };
+        let flow = self.packet_bytes.0.max(1);
+        let own = if state.packet_bytes.0 > 0 { state.packet_bytes.0 } else { flow };
         SendLimits {
             gap: Gap((limits.gap.0 * count).mul_ratio(own, flow)),
             window: limits.window.map(|window| Packets(window.0.div_ceil(count).max(1))),
@@ -186,7 +232,14 @@ impl Flow {
         totals.largest = totals.largest.max(state.in_flow(acked.largest));
         totals.cumulative_ack = totals.cumulative_ack.max(state.in_flow(acked.cumulative_ack));
         state.settle(acked.cumulative_ack);
-        totals.is_app_limited = acked.is_app_limited;
+        // Without the last ACKs before a pause, the first epoch after the pause contains the pause.
+        let contains_pause = self.pause != Pause::None && totals.in_flight.0 > 0;
+        self.pause = Pause::None;
+        // Other members may use the rate that this member leaves.
+        let others = self.members.iter().filter(|(other, _)| **other != member);
+        let are_limited =
+            others.map(|(_, state)| state.acked).all(|it| it.is_app_limited || it.in_flight.0 == 0);
+        totals.is_app_limited = (acked.is_app_limited && are_limited) || contains_pause;
         totals.is_room_limited = acked.is_room_limited;
         totals.sent_at = acked.sent_at;
         totals.arrived_at = totals.arrived_at.max(acked.arrived_at);
@@ -257,22 +310,40 @@ impl Flow {
 }
 
 impl SharedController {
-    /// Adds a channel; the first channel builds the controller.
+    /// Serves one channel at a time: a channel beside another one, or with a controller that cannot be shared, has a
+    /// controller of its own. A controller that was used beside others has measured its share of the path, so it serves
+    /// no later channel.
+    pub fn of_one_at_a_time() -> Self {
+        Self { is_of_one: true, ..Self::default() }
+    }
+
+    /// Adds a channel that begins now; the first channel builds the controller.
     ///
     /// # Errors
-    /// If the controller cannot be built, or writes congestion headers, or needs channel rules of its own.
+    /// If the controller cannot be built. If it serves channels at the same time, also if it writes congestion headers or
+    /// needs channel rules of its own.
     pub fn member(
         &self,
+        now: Instant,
         build: impl FnOnce() -> Result<Guarded, ConfigError>,
     ) -> Result<Guarded, ConfigError> {
         let mut shared = self.lock();
         let flow = match &mut *shared {
-            Some(flow) => flow,
-            none => none.insert(Flow::new(build()?)?),
+            Some(flow) if self.is_of_one && !flow.members.is_empty() => {
+                flow.is_crowded = true;
+                return build();
+            }
+            Some(flow) if !flow.is_over(now) => flow,
+            other => {
+                let controller = build()?;
+                match check(&controller) {
+                    Err(_) if self.is_of_one => return Ok(controller),
+                    checked => checked?,
+                }
+                other.insert(Flow::new(controller, now))
+            }
         };
-        let member = flow.next_member;
-        flow.next_member += 1;
-        flow.members.insert(member, MemberState::default());
+        let member = flow.add(now);
         let (name, family) = (flow.controller.name(), flow.controller.family());
         drop(shared);
         Ok(Guarded::around(name, family, Box::new(Member { flow: self.clone(), member })))
@@ -280,22 +351,26 @@ impl SharedController {
 
     fn lock(&self) -> MutexGuard<'_, Option<Flow>> {
         // The guard of the controller catches panics, so the counts are complete.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Checks that several channels can use the controller.
+fn check(controller: &Guarded) -> Result<(), ConfigError> {
+    if controller.constants().rules == ChannelRules::STANDARD && controller.header().is_none() {
+        return Ok(());
+    }
+    Err(ConfigError {
+        setting: "controller of several channels".to_owned(),
+        value: controller.name().to_owned(),
+        allowed: "a controller without congestion headers and with standard channel rules"
+            .to_owned(),
+    })
+}
+
 impl Flow {
-    fn new(controller: Guarded) -> Result<Self, ConfigError> {
-        let rules = controller.constants().rules;
-        if rules != ChannelRules::STANDARD || controller.header().is_some() {
-            return Err(ConfigError {
-                setting: "controller of several channels".to_owned(),
-                value: controller.name().to_owned(),
-                allowed: "a controller without congestion headers and with standard channel rules"
-                    .to_owned(),
-            });
-        }
-        Ok(Self {
+    fn new(controller: Guarded, now: Instant) -> Self {
+        Self {
             controller,
             members: BTreeMap::new(),
             next_member: 0,
@@ -305,7 +380,23 @@ impl Flow {
             packet_bytes: Bytes(0),
             policy: Policy::default(),
             has_memory: false,
-        })
+            newest: now,
+            pause: Pause::None,
+            is_crowded: false,
+        }
+    }
+
+    /// Adds a member that begins now; returns its number.
+    fn add(&mut self, now: Instant) -> u64 {
+        let has_begun = self.totals.next.0 > 0;
+        if has_begun && !self.members.values().any(Self::is_active) {
+            let is_long = now.since(self.newest) > PAUSE;
+            self.pause = if is_long { Pause::Long } else { Pause::Short };
+        }
+        let member = self.next_member;
+        self.next_member += 1;
+        self.members.insert(member, MemberState::default());
+        member
     }
 }
 

@@ -14,6 +14,7 @@ mod golden;
 mod memory;
 mod parallel;
 mod policies;
+mod requests;
 mod sabul2003;
 mod sabul2026;
 mod tcp_family;

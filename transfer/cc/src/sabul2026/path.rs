@@ -413,8 +413,11 @@ impl Path {
             now: cx.now,
             end: acked.next,
         };
+        // The sender has no more data, so the next epoch begins after a pause.
+        let is_emptied = acked.in_flight.0 == 0 && acked.is_app_limited;
+        let next = (!is_emptied).then_some(here);
         let Some(began) = self.began else {
-            self.began = Some(here);
+            self.began = next;
             return None;
         };
         let elapsed = match here.arrived_at.saturating_sub(began.arrived_at) {
@@ -423,7 +426,10 @@ impl Path {
             elapsed => elapsed,
         };
         let is_over = acked.largest >= began.end && cx.now.since(began.now) >= syn;
-        if !is_over || elapsed == Span::ZERO {
+        if !(is_over || is_emptied) || elapsed == Span::ZERO {
+            if is_emptied {
+                self.began = None;
+            }
             return None;
         }
         let leaving = match (here.sent_at, began.sent_at) {
@@ -434,7 +440,7 @@ impl Path {
         self.ways.end_epoch();
         let (least, most) = std::mem::replace(&mut self.rtts, NO_RTTS);
         self.queues.note((self.spells.take().unwrap_or(least) - base).max(0.0));
-        self.began = Some(here);
+        self.began = next;
         self.spread = most - least;
         let arrived = here.total.saturating_sub(began.total) as f64;
         let lost = here.lost.saturating_sub(began.lost) as f64;

@@ -53,7 +53,9 @@ fn members(count: usize) -> (Recorder, SharedController, Vec<Guarded>) {
     let (recorder, shared) = (Recorder::default(), SharedController::default());
     let member = |_| {
         let controller = Box::new(recorder.clone());
-        shared.member(|| Ok(Guarded::around("recorder", Family::Rate, controller))).unwrap()
+        shared
+            .member(Instant::ZERO, || Ok(Guarded::around("recorder", Family::Rate, controller)))
+            .unwrap()
     };
     let members = (0..count).map(member).collect();
     (recorder, shared, members)
@@ -190,13 +192,8 @@ fn a_fault_of_the_controller_is_a_fault_of_each_member() {
     }
 }
 
-#[test]
-fn controllers_of_another_channel_are_rejected() {
-    let entry = registry::find("fixed").unwrap();
-    let shared = SharedController::default();
-    let params = [("rate_mbps".to_owned(), "10".to_owned())];
-    assert!(shared.member(|| entry.build(&params, Bytes(1500))).is_ok());
-    let with_rules = Recorder::default();
+/// A controller with channel rules of its own.
+fn with_other_rules() -> Guarded {
     #[derive(Debug)]
     struct OtherRules(Recorder);
     impl Controller for OtherRules {
@@ -210,10 +207,127 @@ fn controllers_of_another_channel_are_rejected() {
             Constants { rules, ..Constants::default() }
         }
     }
-    let build = || Ok(Guarded::around("others", Family::Rate, Box::new(OtherRules(with_rules))));
-    let error = SharedController::default().member(build).unwrap_err();
+    Guarded::around("others", Family::Rate, Box::new(OtherRules(Recorder::default())))
+}
+
+#[test]
+fn controllers_of_another_channel_are_rejected() {
+    let entry = registry::find("fixed").unwrap();
+    let shared = SharedController::default();
+    let params = [("rate_mbps".to_owned(), "10".to_owned())];
+    assert!(shared.member(Instant::ZERO, || entry.build(&params, Bytes(1500))).is_ok());
+    let build = || Ok(with_other_rules());
+    let error = SharedController::default().member(Instant::ZERO, build).unwrap_err();
     assert!(
         error.to_string().contains("'others'") || error.to_string().contains("others"),
         "{error}"
     );
+}
+
+/// A recorder's flow whose only member has ended at 10 ms, after an ACK of all packets.
+fn after_a_member() -> (Recorder, SharedController) {
+    let (recorder, shared, mut members) = members(1);
+    members[0].on_ack(&acked(50, 50, 50), &moment(10));
+    (recorder, shared)
+}
+
+#[test]
+fn the_epoch_after_a_pause_counts_as_limited_if_acks_before_the_pause_are_missing() {
+    for (arrived, is_limited) in [(50, false), (49, true)] {
+        let (recorder, shared, mut members) = members(1);
+        members[0].on_ack(&acked(50, arrived, arrived), &moment(10));
+        drop(members);
+        let mut later = shared.member(moment(500).now, || panic!("a controller exists")).unwrap();
+        later.on_ack(&acked(20, 5, 5), &moment(600));
+        later.on_ack(&acked(20, 10, 5), &moment(610));
+        let acks = recorder.acks.lock().unwrap().clone();
+        assert_eq!([1, 2].map(|at: usize| acks[at].is_app_limited), [is_limited, false]);
+    }
+}
+
+#[test]
+fn a_later_member_continues_with_the_counts_of_the_earlier_one() {
+    let (recorder, shared) = after_a_member();
+    let mut later = shared.member(moment(500).now, || panic!("a controller exists")).unwrap();
+    assert_eq!(later.limits().gap.0, Span::from_micros(10), "the whole rate");
+    later.on_ack(&acked(20, 5, 5), &moment(600));
+    later.on_ack(&acked(20, 10, 5), &moment(610));
+    let acks = recorder.acks.lock().unwrap().clone();
+    let [_, second, third] = &acks[..] else { panic!("three ACKs") };
+    assert_eq!((second.total, second.next), (Packets(55), SentNumber(70)));
+    assert_eq!(third.total, Packets(60));
+}
+
+#[test]
+fn a_member_after_a_long_pause_has_half_of_the_rate_until_its_first_ack() {
+    let (_, shared) = after_a_member();
+    let mut later = shared.member(moment(2000).now, || panic!("a controller exists")).unwrap();
+    let limits = later.limits();
+    assert_eq!((limits.gap.0, limits.window), (Span::from_micros(20), Some(Packets(45))));
+    later.on_ack(&acked(20, 5, 5), &moment(2100));
+    let limits = later.limits();
+    assert_eq!((limits.gap.0, limits.window), (Span::from_micros(10), Some(Packets(90))));
+}
+
+#[test]
+fn a_member_after_ten_seconds_builds_a_new_controller() {
+    let (recorder, shared) = after_a_member();
+    let other = Recorder::default();
+    let build = || Ok(Guarded::around("other", Family::Rate, Box::new(other.clone())));
+    let mut later = shared.member(moment(10_011).now, build).unwrap();
+    later.on_ack(&acked(20, 5, 5), &moment(10_100));
+    assert_eq!(recorder.acks.lock().unwrap().len(), 1);
+    assert_eq!(other.acks.lock().unwrap()[0].total, Packets(5));
+}
+
+#[test]
+fn a_member_without_packets_in_flight_has_no_part_of_the_rate() {
+    let (_, _, mut members) = members(2);
+    members[0].on_ack(&acked(20, 5, 5), &moment(1));
+    members[1].on_ack(&acked(20, 20, 20), &moment(2));
+    members[0].refresh(&moment(3));
+    assert_eq!(members[0].limits().gap.0, Span::from_micros(10), "the other one is idle");
+    members[1].on_ack(&acked(30, 20, 0), &moment(4));
+    members[0].refresh(&moment(5));
+    assert_eq!(members[0].limits().gap.0, Span::from_micros(20));
+}
+
+#[test]
+fn a_request_beside_another_has_a_controller_of_its_own_and_the_next_one_a_new_one() {
+    let shared = SharedController::of_one_at_a_time();
+    let recorders = [(); 3].map(|()| Recorder::default());
+    let begin = |of: &Recorder, ms| {
+        let build = || Ok(Guarded::around("recorder", Family::Rate, Box::new(of.clone())));
+        let mut member = shared.member(moment(ms).now, build).unwrap();
+        member.on_ack(&acked(20, 5, 5), &moment(ms + 1));
+        member
+    };
+    let both = [begin(&recorders[0], 1), begin(&recorders[1], 2)];
+    drop(both);
+    begin(&recorders[2], 4);
+    let counts = recorders.map(|it| it.acks.lock().unwrap().len());
+    assert_eq!(counts, [1, 1, 1], "the first one has measured its share");
+}
+
+#[test]
+fn a_controller_with_rules_of_its_own_is_not_shared_by_requests() {
+    let shared = SharedController::of_one_at_a_time();
+    for _ in 0..2 {
+        let own = shared.member(Instant::ZERO, || Ok(with_other_rules())).unwrap();
+        assert_eq!(own.constants().rules.name, "others");
+    }
+}
+
+#[test]
+fn a_flow_is_limited_by_its_data_only_if_all_of_its_members_are() {
+    let (recorder, _, mut members) = members(2);
+    let limited = |arrived| Acked { is_app_limited: true, ..acked(50, arrived, 1) };
+    members[0].on_ack(&acked(50, 10, 10), &moment(1));
+    members[1].on_ack(&limited(10), &moment(2));
+    members[0].on_ack(&limited(11), &moment(3));
+    members[1].on_ack(&acked(50, 50, 40), &moment(4));
+    members[0].on_ack(&limited(12), &moment(5));
+    let acks = recorder.acks.lock().unwrap();
+    let limited: Vec<_> = acks.iter().map(|it| it.is_app_limited).collect();
+    assert_eq!(limited, [false, false, true, false, true]);
 }

@@ -257,7 +257,7 @@ fn controller(start: &ChannelStart, packet: u32) -> Result<Guarded, ConfigError>
         Ok(controller.with_breaker().seeded(seed))
     };
     match &start.flow {
-        Some(flow) => flow.controller.member(build),
+        Some(flow) => flow.controller.member(flow.clock.now(), build),
         None => build(),
     }
 }
