@@ -145,6 +145,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
         control_feedback: true,
         paths: 2,
         channels: 2,
+        room: 16,
         ..ChannelParams::new("sabul2003")
     };
     let open = |direction, request| {

@@ -31,7 +31,7 @@ pub use fired::{Fired, FiredTimer};
 pub use flow_window::FlowWindow;
 pub use interval_set::IntervalSet;
 pub use receiver::{
-    Admission, Arrival, Receiver, ReceiverConfig, ReceiverStats, ReceiverWait, Refusal,
+    Admission, Arrival, Lateness, Receiver, ReceiverConfig, ReceiverStats, ReceiverWait, Refusal,
 };
 pub use reports::{AckRule, Repeat, RepeatRtt, ReportRule};
 pub use sender::{

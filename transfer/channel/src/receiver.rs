@@ -42,6 +42,7 @@ use repeats::{K_START, Repeats};
 use syn::SynReports;
 
 use context::ReceiverContext;
+pub use reorder::Lateness;
 use sequence::Sequence;
 pub use stats::ReceiverStats;
 
@@ -210,6 +211,12 @@ impl Receiver {
     /// RTT of the TCP connection.
     pub fn seed_rtt(&mut self, sample: Span) {
         self.rtt.note(sample);
+    }
+
+    /// Measurements of late packets on this path. A later channel over the same path, with the same clock, may begin
+    /// with these.
+    pub const fn lateness(&mut self) -> &mut Lateness {
+        self.numbers.lateness()
     }
 
     /// Starts packet numbers after those used during the handshake.

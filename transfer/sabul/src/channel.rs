@@ -7,8 +7,10 @@
 mod address;
 mod blocks;
 mod buffers;
+mod clock;
 pub(crate) mod driver;
 mod error;
+mod flows;
 pub(crate) mod handover;
 mod link;
 mod mtu;
@@ -28,13 +30,12 @@ use self::driver::{Job, Wake};
 use crate::budget::BlockLoan;
 use crate::lock::wait;
 use buffers::Buffers;
+pub(crate) use flows::{CommonFlow, RequestFlows};
 use handover::{HandedOver, Reception};
 pub(crate) use link::ReplayWindow;
 use paths::{Merge, SendPaths};
 pub use shared::ChannelStats;
-pub(crate) use shared::{
-    ChannelError, ChannelStart, CommonFlow, OpenPath, PeerSilence, RateSettings,
-};
+pub(crate) use shared::{ChannelError, ChannelStart, OpenPath, PeerSilence, RateSettings};
 use shared::{Deliver, OnEnd, Report, Shared, State};
 pub(crate) use tcp::{TcpStart, with_headers};
 

@@ -578,6 +578,7 @@ impl TransferOptions {
                 || !rules.rules.has_naks,
             paths: 1,
             channels: 1,
+            room: 0,
         };
         check_params(&params)?;
         check_controller(&params)?;

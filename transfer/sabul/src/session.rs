@@ -27,6 +27,7 @@ use tracing::{debug, info};
 
 use crate::access::User;
 use crate::budget::{BlockLoan, Initiator, Loan};
+use crate::channel::RequestFlows;
 use crate::config::{
     Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
 };
@@ -148,8 +149,9 @@ impl Session {
             succession,
         );
         control.send(first);
+        let flows = Some(RequestFlows::new());
         let inner = Inner {
-            cx: Context { machine, side, connection, control, router, endpoint, user },
+            cx: Context { machine, side, connection, control, router, endpoint, flows, user },
             next_number: Mutex::new(own_parity),
             requests: tokio::sync::Mutex::new(requests),
             peer,
@@ -397,8 +399,10 @@ impl Session {
             params.channels = 2 - params.paths % 2;
             params.channels = params.channels.min(params.paths);
         }
-        let memory = self.memory(params.block_bytes).await?;
+        let mut memory = self.memory(params.block_bytes).await?;
         params.block_bytes = memory.block_bytes();
+        let has_room = direction == Direction::Receive && params.paths == 1;
+        params.room = if has_room { memory.borrow_first() } else { 0 };
         let next_number = &self.inner.next_number;
         let mut next_number = lock(next_number);
         let number = take_number(&mut next_number)?;
@@ -409,6 +413,7 @@ impl Session {
             control::Request::Get { .. } => options.sync,
             _ => false,
         };
+        let is_of_ranges = requested::is_of_ranges(&request);
         let open = Open {
             transfer: number,
             direction: direction.for_opener(),
@@ -435,6 +440,7 @@ impl Session {
             work,
             memory: Some(memory),
             is_durable,
+            is_of_ranges,
         };
         Ok(transfer::start(self.inner.cx.clone(), mailbox, plan))
     }

@@ -10,7 +10,7 @@ use sabul_units::{Instant, PacketNumber};
 use sabul_wire::{LossPolicy, MAX_RANGES, NumberRange};
 
 use super::recent::{RecentSet, WINDOW};
-use super::reorder::Gaps;
+use super::reorder::{Gaps, Lateness};
 
 /// Ours: packet numbers this far below the largest are dropped and count as replayed.
 pub(crate) const REPLAY_WINDOW: u64 = WINDOW;
@@ -136,6 +136,10 @@ impl Numbers {
             _ => 0,
         };
         missing
+    }
+
+    pub(super) const fn lateness(&mut self) -> &mut Lateness {
+        &mut self.gaps.lateness
     }
 
     #[cfg(test)]

@@ -37,6 +37,47 @@ const QUEUED: (u64, u64) = (5, 4);
 /// Ours: most gaps remembered; beyond this the oldest count as lost at once.
 const GAPS_MAX: usize = 1 << 12;
 
+/// Measurements of late packets. The next channel over the same path may begin with them.
+#[derive(Clone, Copy, Debug)]
+pub struct Lateness {
+    /// Whether a packet has been late or lost.
+    is_known: bool,
+    /// Late packets in the present and the previous period.
+    late: u32,
+    /// The greatest lateness in the present and in the previous period.
+    greatest: [Span; 2],
+    period_end: Instant,
+}
+
+impl Lateness {
+    const UNKNOWN: Self =
+        Self { is_known: false, late: 0, greatest: [Span::ZERO; 2], period_end: Instant::ZERO };
+
+    fn note(&mut self, lateness: Span) {
+        self.is_known = true;
+        self.late = self.late.saturating_add(1);
+        self.greatest[0] = self.greatest[0].max(lateness);
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Instant) {
+        if now >= self.period_end {
+            let is_next = now < self.period_end + PERIOD;
+            self.greatest = [Span::ZERO, if is_next { self.greatest[0] } else { Span::ZERO }];
+            self.period_end = now + PERIOD;
+            if self.greatest == [Span::ZERO; 2] {
+                self.late = 0;
+            }
+        }
+    }
+}
+
+impl Default for Lateness {
+    fn default() -> Self {
+        Self::UNKNOWN
+    }
+}
+
 /// The open gaps, and measurements of late packets.
 #[derive(Debug)]
 pub(super) struct Gaps {
@@ -44,25 +85,12 @@ pub(super) struct Gaps {
     seen: VecDeque<(Instant, NumberRange)>,
     /// How many gaps, from the front, have been reported.
     reported: usize,
-    /// Whether a packet has been late or lost.
-    is_known: bool,
-    /// Late packets in the present and the previous period.
-    late: u32,
-    /// The greatest lateness in the present and in the previous period.
-    lateness: [Span; 2],
-    period_end: Instant,
+    pub(super) lateness: Lateness,
 }
 
 impl Gaps {
     pub(super) const fn new() -> Self {
-        Self {
-            seen: VecDeque::new(),
-            reported: 0,
-            is_known: false,
-            late: 0,
-            lateness: [Span::ZERO; 2],
-            period_end: Instant::ZERO,
-        }
+        Self { seen: VecDeque::new(), reported: 0, lateness: Lateness::UNKNOWN }
     }
 
     /// Records a new gap.
@@ -80,46 +108,32 @@ impl Gaps {
             // Reported long ago, and removed since.
             return true;
         }
-        self.advance(now);
-        self.is_known = true;
-        self.late = self.late.saturating_add(1);
-        self.lateness[0] = self.lateness[0].max(now.since(since));
+        self.lateness.advance(now);
+        self.lateness.note(now.since(since));
         index < self.reported
     }
 
     /// Records that a reported gap had missing numbers.
     pub(super) const fn note_lost(&mut self) {
-        self.is_known = true;
-    }
-
-    #[inline]
-    fn advance(&mut self, now: Instant) {
-        if now >= self.period_end {
-            let is_next = now < self.period_end + PERIOD;
-            self.lateness = [Span::ZERO, if is_next { self.lateness[0] } else { Span::ZERO }];
-            self.period_end = now + PERIOD;
-            if self.lateness == [Span::ZERO; 2] {
-                self.late = 0;
-            }
-        }
+        self.lateness.is_known = true;
     }
 
     /// Returns the reordering window.
     fn window(&self, estimate: Option<RttEstimate>) -> Span {
         let rtt = estimate.map_or(UNKNOWN_TO_RECEIVER, |rtt| rtt.smoothed);
         let most = rtt.mul_ratio(ROUND_TRIPS_MAX.0, ROUND_TRIPS_MAX.1).min(WINDOW_MAX);
-        if !self.is_known {
+        let Lateness { is_known, late, greatest, .. } = self.lateness;
+        if !is_known {
             let unknown: u64 = self.seen.iter().map(|(_, gap)| gap.count()).sum();
             let is_queued =
                 estimate.is_some_and(|rtt| rtt.latest > rtt.min.mul_ratio(QUEUED.0, QUEUED.1));
             return if unknown <= UNKNOWN_MAX && !is_queued { most } else { Span::ZERO };
         }
-        match self.late {
+        match late {
             0 => Span::ZERO,
             1..LATE_MIN => most,
             LATE_MIN.. => {
-                let lateness = self.lateness[0].max(self.lateness[1]);
-                (lateness * MARGIN).max(rtt / ROUND_TRIP_PART).min(most)
+                (greatest[0].max(greatest[1]) * MARGIN).max(rtt / ROUND_TRIP_PART).min(most)
             }
         }
     }
@@ -131,7 +145,7 @@ impl Gaps {
         now: Instant,
         rtt: Option<RttEstimate>,
     ) -> Option<NumberRange> {
-        self.advance(now);
+        self.lateness.advance(now);
         let window = self.window(rtt);
         // Arrivals after twice the longest window add no useful measurement.
         while self.reported > 0

@@ -240,6 +240,27 @@ fn the_first_gaps_of_a_channel_wait_one_rtt_unless_there_are_many() {
 }
 
 #[test]
+fn a_receiver_begins_with_the_measurements_of_an_earlier_one() {
+    let of_unknown = || {
+        let mut receiver = with_rule(LossPolicy::Current, ReportRule::current());
+        receiver.seed_rtt(Span::from_millis(40));
+        receiver
+    };
+    let [mut with_losses, mut with_late] = [(); 2].map(|()| of_unknown());
+    stream(&mut with_losses, 0..100, &[10]);
+    for late in (0..20).map(|n| n * 10 + 1) {
+        stream(&mut with_late, late - 1..late + 9, &[late]);
+        arrive(&mut with_late, late + 9, late, late);
+    }
+    // After losses at once; after late packets twice the 8 ms after the next packet.
+    for (mut earlier, reported) in [(with_losses, 11), (with_late, 27)] {
+        let mut later = of_unknown();
+        *later.lateness() = *earlier.lateness();
+        assert_eq!(stream(&mut later, 0..100, &[10]), [(reported, (10, 10))]);
+    }
+}
+
+#[test]
 fn a_packet_late_by_up_to_a_second_is_measured() {
     for (late, reported) in [(1000, vec![]), (1001, vec![(3, 3)])] {
         let mut receiver = receiver(LossPolicy::Current);

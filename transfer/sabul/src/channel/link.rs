@@ -1,7 +1,6 @@
 //! Sealed datagrams of a channel: encrypt and send, receive and decrypt, replay check.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use sabul_udp::SendStatus;
 use sabul_units::{CongestionHeader, Instant, PacketNumber, Random, SeqNo, Span};
@@ -15,39 +14,6 @@ use super::address::Token;
 use super::driver::Datagrams;
 use super::shared::{ChannelError, OpenPath, Shared};
 use crate::seal::{Opener, Sealer};
-
-// Tokio's clock can be virtual but costs a call per packet. Both clocks return the system's monotonic time unless
-// tokio's is paused.
-#[cfg(not(test))]
-use std::time::Instant as Base;
-#[cfg(test)]
-use tokio::time::Instant as Base;
-
-/// Clock of a driver: the only place where a channel reads the time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Clock(Base);
-
-impl Clock {
-    pub(super) fn start() -> Self {
-        Self(Base::now())
-    }
-    pub(super) fn now(self) -> Instant {
-        Instant::ZERO + self.0.elapsed().into()
-    }
-    /// Time zero of this clock, on the system's clock.
-    #[cfg(not(test))]
-    pub(super) fn start_moment(self) -> std::time::Instant {
-        self.0
-    }
-    #[cfg(test)]
-    pub(super) fn start_moment(self) -> std::time::Instant {
-        self.0.into_std()
-    }
-    /// Time from now until `deadline`.
-    pub(super) fn until(self, deadline: Instant) -> Duration {
-        deadline.since(self.now()).into()
-    }
-}
 
 /// Randomness of the operating system, unpredictable for a peer.
 #[derive(Debug)]

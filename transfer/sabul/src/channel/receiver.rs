@@ -15,8 +15,9 @@ use sabul_wire::{
 use super::address::{OwnAddress, PeerAddress, Token};
 use super::blocks::{Blocks, Space};
 use super::driver::{ChannelEndpoint, Datagrams, DriveResult, Pause};
+use super::flows::CommonFlow;
 use super::handover::Reception;
-use super::link::{Clock, Entropy, Link};
+use super::link::{Entropy, Link};
 use super::room::Room;
 use super::shared::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
 use super::silence::Silence;
@@ -36,7 +37,7 @@ pub(super) struct ReceiverEndpoint {
     link: Link,
     receiver: Receiver,
     blocks: Blocks,
-    clock: Clock,
+    common: CommonFlow,
     shared: Arc<Shared>,
     deliver: Deliver,
     report: Report,
@@ -67,7 +68,7 @@ impl ChannelEndpoint for ReceiverEndpoint {
     }
 
     fn drive(&mut self, buffers: &mut RecvBuffers) -> Result<DriveResult, ChannelError> {
-        let now = self.clock.now();
+        let now = self.common.clock.now();
         if self.shared.lock().hand_over.is_some() {
             return Ok(DriveResult::HandOver);
         }
@@ -82,18 +83,18 @@ impl ChannelEndpoint for ReceiverEndpoint {
                 is_drained = true;
                 break;
             }
-            let now = self.clock.now();
+            let now = self.common.clock.now();
             for datagram in buffers.datagrams() {
                 let is_marked = datagram.ecn == Ecn::Ce;
                 self.take_datagram(now, datagram.payload, datagram.source, is_marked)?;
             }
         }
-        let now = self.clock.now();
+        let now = self.common.clock.now();
         self.check_address(now)?;
         let due = self.send_feedback(now, false)?;
         if let Some(sink) = &self.events {
             while let Some(fired) = self.receiver.next_fired() {
-                sink.fired(self.clock.start_moment(), fired);
+                sink.fired(self.common.clock.start_moment(), fired);
             }
         }
         // While the application processes blocks, no packet of the sender is due.
@@ -115,10 +116,12 @@ impl ChannelEndpoint for ReceiverEndpoint {
     }
 
     fn until(&self, deadline: Instant) -> Duration {
-        self.clock.until(deadline)
+        self.common.clock.until(deadline)
     }
 
-    fn ended(&mut self) {}
+    fn ended(&mut self) {
+        self.common.end(&mut self.receiver);
+    }
 
     fn hand_over(self: Box<Self>) -> Option<Reception> {
         Some(Reception {
@@ -140,13 +143,15 @@ impl ReceiverEndpoint {
     ) -> Result<Self, ChannelError> {
         let params = &start.params;
         let (policy, reports) = reporting(params)?;
-        let clock = start.flow.map_or_else(Clock::start, |flow| flow.clock);
+        let common = start.flow.clone().unwrap_or_else(CommonFlow::of_copy);
+        let clock = common.clock;
         let Reception { next, delivered, blocks_out, mut room, deliver } = reception;
         room.restart(clock.now());
         let block_limit = room.limit();
         let config =
             ReceiverConfig { policy, block_bytes: params.block_bytes, block_limit, reports };
         let mut receiver = Receiver::new(config);
+        common.begin(&mut receiver);
         if let Some(largest) = start.open.largest_opened {
             receiver.start_after(clock.now(), largest);
         }
@@ -166,7 +171,7 @@ impl ReceiverEndpoint {
             own_address: OwnAddress::new(start.address_changed),
             link: Link::new(start.open),
             receiver,
-            clock,
+            common,
             shared,
             deliver,
             report,

@@ -16,8 +16,6 @@ use sabul_units::{Instant, Span};
 
 use crate::budget::{BLOCKS_LEAST, BLOCKS_MIN, BlockLoan};
 
-/// Initial room in bytes. Ours: 1 Gb/s over 100 ms has 12.5 MB in flight.
-const ROOM_FIRST: usize = 16 << 20;
 /// Shortest interval.
 const INTERVAL_MIN: Span = Span::from_millis(20);
 /// Assumed RTT before the first measurement.
@@ -42,9 +40,9 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// As `new`, with up to [`ROOM_FIRST`] from the start if that is a small part of the free memory.
+    /// As `new`, with up to [`crate::budget::ROOM_FIRST`] from the start if that is a small part of the free memory.
     pub(super) fn with_spare(mut memory: BlockLoan, now: Instant) -> Self {
-        memory.borrow_spare(ROOM_FIRST / (memory.block_bytes() as usize).max(1));
+        memory.borrow_first();
         Self::new(memory, now)
     }
 
@@ -129,7 +127,7 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::MemoryBudget;
+    use crate::budget::{MemoryBudget, ROOM_FIRST};
 
     const MIB: usize = 1 << 20;
     const BLOCK: u32 = 1 << 20;

@@ -23,9 +23,10 @@ use sabul_wire::{
 use tracing::debug;
 
 use super::address::{OwnAddress, PeerAddress};
+use super::clock::{Clock, StatsTimes};
 use super::driver::{ChannelEndpoint, Datagrams, DriveResult, Pause};
 use super::handover::Reception;
-use super::link::{Clock, Entropy, Link, ReplayWindow};
+use super::link::{Entropy, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
 use super::paths;
 use super::shared::{ChannelError, ChannelStart, ChannelStats, RateSettings, Shared, reporting};
@@ -126,7 +127,7 @@ pub(super) struct SenderEndpoint {
     busy_since: Option<Instant>,
     /// Everything is sent and acknowledged; the driver only keeps the channel alive.
     is_complete: bool,
-    next_stats: Instant,
+    stats_times: StatsTimes,
     hint: Option<String>,
     events: Option<TransferEventSink>,
     /// Rate limit of this transfer, in bit/s.
@@ -248,7 +249,7 @@ fn shares(limiters: &[Limiter], total: Span, phase: Phase) -> Vec<(&'static str,
 }
 
 /// Makes the requested controller for packets of this size in bytes, or returns the part of a shared controller.
-fn controller(start: &ChannelStart, packet: u32) -> Result<Guarded, ConfigError> {
+fn controller(start: &ChannelStart, packet: u32, now: Instant) -> Result<Guarded, ConfigError> {
     let params = &start.params;
     let seed = SeededRandom::new(start.open.socket.random().next_u64());
     let build = || {
@@ -257,7 +258,7 @@ fn controller(start: &ChannelStart, packet: u32) -> Result<Guarded, ConfigError>
         Ok(controller.with_breaker().seeded(seed))
     };
     match &start.flow {
-        Some(flow) => flow.controller.member(flow.clock.now(), build),
+        Some(flow) => flow.controller.member(now, build),
         None => build(),
     }
 }
@@ -294,7 +295,9 @@ impl SenderEndpoint {
         check_mtu(params.mtu_max).map_err(ChannelError::Config)?;
         let is_ipv6 = start.open.socket.local_addr().is_ipv6();
         let mut mtu = MtuSearch::new(is_ipv6, start.open.socket.path_mtu(), params.mtu_max);
-        let controller = controller(&start, mtu.packet()).map_err(ChannelError::Config)?;
+        let clock = start.clock();
+        let now = clock.now();
+        let controller = controller(&start, mtu.packet(), now).map_err(ChannelError::Config)?;
         let congestion_bytes = u8::try_from(congestion_bytes(&controller)).unwrap_or(0);
         mtu.set_congestion(congestion_bytes.into());
         let (policy, reports) = reporting(params)?;
@@ -304,19 +307,18 @@ impl SenderEndpoint {
             block_bytes: params.block_bytes,
             window_bytes: params.window_bytes,
             payload_bytes: mtu.payload(),
-            block_limit: BLOCK_LIMIT_START.max(shared.lock().limit_before),
+            block_limit: BLOCK_LIMIT_START.max(params.room).max(shared.lock().limit_before),
             first_number: start.open.next_number,
             reports,
             expiry: Expiry::Adaptive,
         };
-        let clock = start.flow.map_or_else(Clock::start, |flow| flow.clock);
-        let sender = Sender::new(clock.now(), config, controller);
+        let sender = Sender::new(now, config, controller);
         let mut sender = sender.map_err(ChannelError::Config)?;
         if start.policy != Policy::default() {
-            sender.set_policy(clock.now(), start.policy);
+            sender.set_policy(now, start.policy);
         }
         if let Some(facts) = start.path.as_ref().and_then(PathTo::facts) {
-            sender.remember(clock.now(), &facts);
+            sender.remember(now, &facts);
         }
         let open = start.open;
         sender.skip_numbers(open.socket.random());
@@ -351,10 +353,10 @@ impl SenderEndpoint {
             is_unreachable: false,
             peer_address,
             own_address: OwnAddress::new(start.address_changed),
-            silence: Silence::new(start.silence, clock.now()),
+            silence: Silence::new(start.silence, now),
             busy_since: None,
             is_complete: false,
-            next_stats: Instant::ZERO,
+            stats_times: StatsTimes { began: now, next: Instant::ZERO },
             hint,
             events: start.events,
             limit_bps: params.rate_limit_bps,
@@ -381,7 +383,7 @@ impl SenderEndpoint {
         for report in reports {
             self.take_feedback(now, &report)?;
         }
-        if now >= self.next_stats && !self.is_complete {
+        if now >= self.stats_times.next && !self.is_complete {
             self.publish(now);
         }
         let sent = self.sender.stats().sent * self.sender.packet_bytes().0;
@@ -450,7 +452,7 @@ impl SenderEndpoint {
     }
 
     fn publish(&mut self, now: Instant) {
-        self.next_stats = now + STATS_INTERVAL;
+        self.stats_times.next = now + STATS_INTERVAL;
         let stats = self.sender.stats();
         let limits = self.sender.limits();
         let rtt = self.sender.rtt();
@@ -476,7 +478,7 @@ impl SenderEndpoint {
             gap_ns: limits.gap.0.as_nanos() as f64,
             mtu: self.mtu.packet(),
             phase: phase.name().to_owned(),
-            limiter: shares(&limiters, now.elapsed(), phase),
+            limiter: shares(&limiters, now.since(self.stats_times.began), phase),
             packets_refused: self.link.refused,
             silence: self.silence.lasted(now, self.sender.last_received()).into(),
             unanswered: last.map_or(Duration::ZERO, |last| now.since(last).into()),

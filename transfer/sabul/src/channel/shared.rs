@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sabul_cc::{Policy, SharedController};
+use sabul_cc::Policy;
 use sabul_channel::ReportRule;
 use sabul_units::{PacketNumber, Span};
 use sabul_wire::control::ChannelParams;
@@ -13,29 +13,17 @@ use sabul_wire::{ConnectionId, LossPolicy};
 use tokio::sync::{Notify, oneshot};
 
 use super::buffers::Buffers;
+use super::clock::Clock;
 use super::driver::{Datagrams, Wake};
 pub(crate) use super::error::ChannelError;
+use super::flows::CommonFlow;
 use super::handover::HandedOver;
 pub(crate) use super::handover::{Deliver, OnEnd};
-use super::link::Clock;
 use crate::ceiling::Ceiling;
 use crate::events::TransferEventSink;
 use crate::lock::lock;
 use crate::paths::PathTo;
 use crate::seal::{Opener, Sealer};
-
-/// Common state of several channels over one path: the controller of the senders, and the clock of this end.
-#[derive(Clone, Debug)]
-pub(crate) struct CommonFlow {
-    pub(super) controller: SharedController,
-    pub(super) clock: Clock,
-}
-
-impl CommonFlow {
-    pub(crate) fn new() -> Self {
-        Self { controller: SharedController::default(), clock: Clock::start() }
-    }
-}
 
 /// An open path, with the state left by its handshake.
 #[derive(Debug)]
@@ -79,6 +67,13 @@ pub(crate) struct ChannelStart {
     pub(crate) silence: Span,
     /// Notified when this end finds that its address has changed.
     pub(crate) address_changed: Arc<Notify>,
+}
+
+impl ChannelStart {
+    /// Returns the clock of the channel.
+    pub(super) fn clock(&self) -> Clock {
+        self.flow.as_ref().map_or_else(Clock::start, |flow| flow.clock)
+    }
 }
 
 /// Statistics of a channel.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
 
+use super::requested::is_of_ranges;
 use crate::access::User;
 use crate::config::{CarrierPlan, Direction, check_controller, check_params};
 use crate::control::Mailbox;
@@ -74,6 +75,7 @@ impl Pending {
                 );
                 let plan = Plan {
                     is_opener: false,
+                    is_of_ranges: is_of_ranges(&open.request),
                     answer_within: None,
                     params: open.channel,
                     carrier: CarrierPlan::default(),

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use sabul_content::{Printable, RelativePath};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Request};
 
 use sabul_files::glob::{Pattern, is_pattern};
 
@@ -89,6 +89,12 @@ impl RequestedEntries {
             }
         }
     }
+}
+
+/// Returns whether a request reads ranges of single files. Consecutive requests of this kind share a controller, and all
+/// of a session share a clock.
+pub(super) fn is_of_ranges(request: &Request) -> bool {
+    matches!(request, Request::Get { ranges, literal: true, .. } if !ranges.is_empty())
 }
 
 /// Returns the name of the entry that a source produces: its last component.

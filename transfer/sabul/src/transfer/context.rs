@@ -7,6 +7,7 @@ use sabul_udp::SocketOptions;
 
 use crate::access::User;
 use crate::calls::Introduced;
+use crate::channel::RequestFlows;
 use crate::connection::{Connection, Hop};
 use crate::control::{Control, Router};
 use crate::endpoint::Endpoint;
@@ -93,6 +94,8 @@ pub(crate) struct Context {
     pub(crate) control: Control,
     pub(crate) router: Arc<Router>,
     pub(crate) endpoint: Arc<Endpoint>,
+    /// Common state of requests for ranges; `None` for a transfer with a controller of its own.
+    pub(crate) flows: Option<RequestFlows>,
     /// The peer, if authenticated by a key or a named ticket.
     pub(crate) user: Option<Arc<User>>,
 }

@@ -115,6 +115,8 @@ pub(crate) struct Plan {
     pub(crate) memory: Option<BlockLoan>,
     /// Finished entries are synced to disk.
     pub(crate) is_durable: bool,
+    /// The transfer is a request for ranges, which continues with the controller of the request before.
+    pub(crate) is_of_ranges: bool,
 }
 
 /// Start parameters of a carrier.
@@ -145,8 +147,9 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
     machine.spawn(async move {
         let number = mailbox.number;
         let have_memory = Tally::new(&cx.endpoint.memory);
+        let flows = cx.flows.filter(|_| plan.is_of_ranges);
         let mut run = Run {
-            cx,
+            cx: Context { flows, ..cx },
             mailbox,
             shared_progress,
             stop: Arc::default(),
@@ -300,6 +303,7 @@ impl Run {
             number: self.mailbox.number,
             params,
             policy: self.steering.policy,
+            flows: self.cx.flows.clone(),
         }
     }
 

@@ -90,6 +90,7 @@ impl HostilePeer {
             rules: u8::try_from(self.0.random.below(8)).unwrap_or(0),
             control_feedback: self.0.random.below(2) == 0,
             paths: u8::try_from(self.0.random.below(4)).unwrap_or(0),
+            room: self.0.number(),
             channels: u8::try_from(self.0.random.below(3)).unwrap_or(0),
         };
         let transfer = 2 * self.0.number() + u32::from(self.0.random.below(8) > 0);

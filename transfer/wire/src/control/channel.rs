@@ -36,6 +36,8 @@ pub struct ChannelParams {
     /// Number of channels in a row that have the same local address, and share one controller at the sender: together
     /// they are one flow to others. Divides `paths`.
     pub channels: u8,
+    /// Blocks for which the opener has room from the start, if it receives over one channel. Any receiver has room for four.
+    pub room: u32,
 }
 
 impl ChannelParams {
@@ -52,6 +54,7 @@ impl ChannelParams {
             control_feedback: false,
             paths: 1,
             channels: 1,
+            room: 0,
         }
     }
 }

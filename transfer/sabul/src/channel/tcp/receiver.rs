@@ -8,8 +8,8 @@ use sabul_units::{Instant, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 
+use super::super::clock::Clock;
 use super::super::handover::{DriverEnd, Reception};
-use super::super::link::Clock;
 use super::super::room::Room;
 use super::super::shared::{ChannelError, ChannelStats, Deliver, Shared};
 use super::{

@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::super::clock::Clock;
 use super::super::handover::DriverEnd;
-use super::super::link::Clock;
 use super::super::shared::{ChannelError, ChannelStats, Shared};
 use super::{
     ACK, Ack, ConnectionStates, END, End, KEEPALIVE_INTERVAL, Progress, Tasks, TcpStart, header,

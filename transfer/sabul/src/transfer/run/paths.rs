@@ -95,7 +95,7 @@ impl Paths {
             cx: cx.clone(),
             settings,
             handle,
-            flows: (0..flows).map(|_| CommonFlow::new()).collect(),
+            flows: (0..flows).map(|_| CommonFlow::of_copy()).collect(),
             memory,
             paths: BTreeMap::new(),
             path_events: path_events.clone(),

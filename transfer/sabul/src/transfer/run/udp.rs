@@ -7,7 +7,7 @@ use sabul_cc::Policy;
 use sabul_wire::control::ChannelParams;
 use tokio::task::JoinHandle;
 
-use crate::channel::{ChannelStart, ChannelStats, OpenPath};
+use crate::channel::{ChannelStart, ChannelStats, OpenPath, RequestFlows};
 use crate::endpoint::Endpoint;
 
 /// Interval of the checks of UDP.
@@ -39,18 +39,20 @@ pub(super) struct UdpSettings {
     pub(super) number: u32,
     pub(super) params: ChannelParams,
     pub(super) policy: Policy,
+    /// Common state of the requests of the session, for a request for ranges.
+    pub(super) flows: Option<RequestFlows>,
 }
 
 impl UdpSettings {
     /// Makes the start parameters of a channel over this path.
     pub(super) fn with(self, path: OpenPath) -> ChannelStart {
-        let Self { endpoint, number, params, policy } = self;
+        let Self { endpoint, number, params, policy, flows } = self;
         ChannelStart {
             path: path.socket.peer_addr().map(|peer| endpoint.paths.of(peer.ip())),
             open: path,
             silence: endpoint.timeouts.silence.into(),
             address_changed: Arc::clone(&endpoint.address_changed),
-            flow: None,
+            flow: flows.map(|flows| flows.of(&params, policy)),
             events: endpoint.events.clone().map(|sink| sink.of_transfer(number)),
             params,
             policy,
