@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Many clients at once against one `sabul serve` with little memory, on loopback.
 
-    benches/pressure.py SABUL [--uploads N] [--downloads N] [--bytes SIZE] [--memory SIZE] [--limit SECONDS]
+    benches/pressure.py SABUL [--uploads N] [--downloads N] [--bytes SIZE] [--files N] [--memory SIZE] [--limit SECONDS]
 
 Starts one server and all clients at once, waits for all of them, and prints one line of JSON: exit codes,
 refusals, files whose hash is wrong, the time in line, the goodput of the slowest client over the mean, and
@@ -31,6 +31,8 @@ def size(text):
 
 
 def digest(path):
+    if path.is_dir():
+        return [(file.name, digest(file)) for file in sorted(path.iterdir())]
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
 
@@ -71,17 +73,25 @@ def environment(home):
     return {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
 
 
+def write_random(path, length):
+    with open(path, "wb") as file:
+        while length > 0:
+            file.write(os.urandom(min(length, 1 << 20)))
+            length -= 1 << 20
+
+
 def make_sources(args, home):
-    """Random files, as many different ones as fit."""
+    """Random files or directories of equal files, as many different ones as fit."""
     count = max(1, min(max(args.uploads, args.downloads), SOURCES_MAX_BYTES // args.bytes))
     folder = home / "root" / "sources"
     folder.mkdir(parents=True)
     for number in range(count):
-        with open(folder / str(number), "wb") as file:
-            left = args.bytes
-            while left > 0:
-                file.write(os.urandom(min(left, 1 << 20)))
-                left -= 1 << 20
+        if args.files is None:
+            write_random(folder / str(number), args.bytes)
+            continue
+        (folder / str(number)).mkdir()
+        for file in range(args.files):
+            write_random(folder / str(number) / str(file), args.bytes // args.files)
     return folder, count
 
 
@@ -93,7 +103,8 @@ def start_client(args, home, ticket, source, kind, number, barrier):
     else:
         arrived = home / f"down-{number}"
         places = [f"sabul:///sources/{source.name}", arrived]
-    command = [args.sabul, "cp", "--json-lines", "--ticket", ticket, *args.options.split(), *places]
+    recursive = [] if args.files is None else ["-r"]
+    command = [args.sabul, "cp", "--json-lines", *recursive, "--ticket", ticket, *args.options.split(), *places]
     out = open(home / f"{kind}-{number}.out", "wb")
     err = open(home / f"{kind}-{number}.err", "wb")
     command = ["sh", "-c", 'read -r _; exec "$@" </dev/null', "sh", *command]
@@ -136,6 +147,7 @@ def main():
     parser.add_argument("--uploads", type=int, default=0)
     parser.add_argument("--downloads", type=int, default=0)
     parser.add_argument("--bytes", type=size, default=size("2M"))
+    parser.add_argument("--files", type=int, help="each client copies a directory of so many equal files")
     parser.add_argument("--memory", default="1GiB")
     parser.add_argument("--limit", type=float, default=300)
     parser.add_argument("--open-files", type=int, help="limit of open files of the server")
@@ -208,6 +220,7 @@ def report(args, results, unfinished, watch, total_s, idle_kib, peak_kib):
         "uploads": args.uploads,
         "downloads": args.downloads,
         "bytes": args.bytes,
+        "files": args.files,
         "memory": args.memory,
         "ended_well": len(done),
         "unfinished": unfinished,

@@ -253,6 +253,7 @@ fn prepare(
     controllers: Controllers,
 ) -> Result<(ListenerConfig, Option<EventFile>), CliError> {
     sabul::internal::allow_many_files();
+    sabul::internal::return_large_buffers_at_once();
     if let Some(limit) = sabul::internal::files_limit().filter(|limit| *limit < LISTENER_FILES_MIN)
     {
         return Err(CliError::usage(format!(

@@ -39,9 +39,14 @@ impl TypedValueParser for ControllerName {
     }
 }
 
-/// Parses a memory budget in bytes.
+/// Resident memory of a server without sessions, in bytes. Measured: 13 to 17 MiB, most of it pages of the program.
+const PROGRAM_BYTES: u64 = 12 << 20;
+
+/// Parses a memory budget in bytes. The program itself counts as long as the smallest budget is left.
 pub(super) fn parse_memory(text: &str) -> Result<MemoryBudget, String> {
-    MemoryBudget::new(Bytes(parse_bytes(text)?)).map_err(|error| error.to_string())
+    let bytes = parse_bytes(text)?;
+    let left = bytes.saturating_sub(PROGRAM_BYTES).max(MemoryBudget::BYTES_MIN as u64);
+    MemoryBudget::new(Bytes(left.min(bytes))).map_err(|error| error.to_string())
 }
 
 /// Parses a timeout in seconds.
@@ -52,4 +57,18 @@ pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
         .filter(|seconds| (3..=86_400).contains(seconds))
         .map(Duration::from_secs)
         .ok_or_else(|| format!("'{text}' is not a number of seconds from 3 to 86400"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_limit_includes_the_program_as_long_as_the_smallest_budget_is_left() {
+        let budget = |text| parse_memory(text).map(|budget| budget.bytes() >> 20);
+        for (text, mebibytes) in [("16MiB", 16), ("20MiB", 16), ("64MiB", 52), ("1GiB", 1012)] {
+            assert_eq!(budget(text), Ok(mebibytes), "{text}");
+        }
+        assert!(budget("15MiB").unwrap_err().contains("give at least 16 MiB"));
+    }
 }

@@ -42,7 +42,7 @@ mod wait;
 
 pub use ecn::Ecn;
 pub use error::{UdpError, bind_advice};
-pub use heap::return_free_memory;
+pub use heap::{return_free_memory, return_large_buffers_at_once};
 pub use options::{Capabilities, SocketOptions};
 pub use recv::{Datagram, MAX_BATCH, RecvBuffers};
 pub use send::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, SendOutcome, SendStatus};
