@@ -378,6 +378,19 @@ fn push_refuses_a_machine_of_another_kind() {
 }
 
 #[test]
+fn push_refuses_a_file_that_is_no_program() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "echo ran >&2\n").unwrap();
+    let output = bridge.try_cp(&["--push=a", "a", "bare:"]);
+    expect_words(&output, 2, &["cannot upload 'a'", "no ELF program", "--push[=FILE]"]);
+    // Another program of the right processor arrives, and replaces nothing.
+    expect_code(&bridge.try_cp(&["--push", "a", "bare:"]), 0);
+    let output = bridge.try_cp(&["--push=/bin/ls", "a", "bare:"]);
+    expect_words(&output, 6, &["cannot run there", "its --version prints no version of sabul"]);
+    expect_code(&bridge.try_cp(&["a", "bare:b"]), 0);
+}
+
+#[test]
 fn ports_in_use_are_named() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();

@@ -15,6 +15,9 @@ use super::strip::stripped;
 use crate::error::{Error, ErrorKind, SshSetting};
 use sabul_files::os_text;
 
+/// First bytes of every program [elf(5)].
+const ELF: &[u8] = b"\x7fELF";
+
 /// Program that the far end runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Push {
@@ -50,6 +53,14 @@ impl Push {
                 format!("cannot read '{}' for the upload: {}", path.display(), os_text(&error));
             ssh_error(ErrorKind::Request, &[SshSetting::Upload], text)
         })?;
+        if !whole.starts_with(ELF) {
+            let text = format!(
+                "cannot upload '{}': the file is no ELF program; build sabul for the host (`make dist`) and upload \
+                 that file",
+                path.display()
+            );
+            return Err(ssh_error(ErrorKind::Request, &[SshSetting::Upload], text));
+        }
         let system = system_of(&whole);
         let bytes = stripped(whole);
         Ok(Some(Upload { hash: hash(&bytes), bytes, system, packed: OnceLock::new() }))
@@ -74,8 +85,8 @@ pub(super) fn hash(bytes: &[u8]) -> String {
     HEXLOWER.encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref())
 }
 
-/// Returns the system of a program from its ELF header [elf(5)]. `None` for a script, and for
-/// machines with several names.
+/// Returns the system of a program from its ELF header [elf(5)]. `None` for machines
+/// with several names.
 fn system_of(program: &[u8]) -> Option<&'static str> {
     let (ident, rest) = program.split_first_chunk::<16>()?;
     // 64 bit, little-endian.
@@ -110,6 +121,20 @@ mod tests {
         assert_eq!(Push::No.upload().unwrap().map(|upload| upload.hash), None);
     }
 
+    /// A shell would run the lines of such a file.
+    #[test]
+    fn a_file_that_is_no_program_is_refused_before_ssh_starts() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("notes");
+        for content in [&b""[..], b"\x7fEL", b"#!/bin/sh\nexec sabul\n", b"root:x:0:0\n"] {
+            fs::write(&path, content).unwrap();
+            let error = Push::File(path.clone()).upload().unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("notes") && text.contains("no ELF program"), "{text}");
+            assert_eq!(error.kind(), ErrorKind::Request);
+        }
+    }
+
     #[test]
     fn a_packed_program_unpacks_with_gzip() {
         let upload = Push::Own.upload().unwrap().unwrap();
@@ -129,6 +154,5 @@ mod tests {
         bytes[18..20].copy_from_slice(&[1, 2]);
         assert_eq!(system_of(&bytes), None);
         assert_eq!(system_of(&bytes[..19]), None);
-        assert_eq!(system_of(b"#!/bin/sh\nexec sabul \"$@\"\n"), None);
     }
 }

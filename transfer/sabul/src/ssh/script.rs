@@ -38,7 +38,8 @@ fn find() -> String {
 
 /// Returns a shell function that provides the program with the SHA-256 hash `$1` in the account's
 /// cache. A missing program is read from standard input: a line with the number of bytes, then the
-/// bytes, compressed with gzip if the system has gzip. Leaves the path in `f`.
+/// bytes, compressed with gzip if the system has gzip. A program that does not name itself sabul
+/// replaces nothing. Leaves the path in `f`.
 fn push() -> String {
     format!(
         "p() {{ m=$(umask); umask 077; {CACHE}; f=$d/sabul-$1; \
@@ -54,9 +55,12 @@ fn push() -> String {
          printf \"{MARK}wants %s\\t%s\\n\" \"$(uname -sm)\" \"$g\"; read -r z; \
          if [ -n \"$g\" ]; then head -c \"$z\" | gzip -dc > \"$t\"; else head -c \"$z\" > \"$t\"; fi || \
          {{ rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"cannot write into $d: the disk may be full\"; exit 1; }}; \
-         if [ \"$(h \"$t\")\" = \"$1\" ]; then chmod 700 \"$t\" && mv -f \"$t\" \"$f\"; else \
+         if [ \"$(h \"$t\")\" = \"$1\" ]; then chmod 700 \"$t\"; else \
          rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"the received program has another hash, or sha256sum is missing\"; \
          exit 1; fi; \
+         v=$(\"$t\" --version 2>&1 | head -n 1); case $v in \"sabul \"*) mv -f \"$t\" \"$f\";; \
+         *) rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"its --version prints no version of sabul but: $v\"; \
+         exit 1;; esac; \
          for i in \"$d\"/sabul-*; do [ \"$i\" = \"$f\" ] || rm -f \"$i\"; done; fi; umask \"$m\"; }}"
     )
 }
@@ -211,7 +215,8 @@ mod tests {
     }
 
     /// A pushed program that prints its umask for `serve`.
-    const WITH_UMASK: &str = "#!/bin/sh\nif [ \"$1\" = serve ]; then umask; fi\n";
+    const WITH_UMASK: &str =
+        "#!/bin/sh\nif [ \"$1\" = serve ]; then umask; else echo sabul 9; fi\n";
 
     #[test]
     fn a_pushed_program_runs_with_the_accounts_own_umask() {
@@ -308,6 +313,26 @@ mod tests {
         let said = text(&run(home.path(), &remote("", "1-2", None), &input));
         assert!(said.starts_with("@sabul missing ") && said.contains("@sabul wants "), "{said}");
         assert!(said.ends_with("ran serve --stdio --ports 1-2\n"), "{said}");
+    }
+
+    #[test]
+    fn another_program_does_not_replace_a_sabul_that_works() {
+        let home = tempfile::tempdir().unwrap();
+        let hash = |program: &str| crate::ssh::push::hash(program.as_bytes());
+        let push = |program: &str| {
+            let command = remote("", "1-2", Some(&hash(program)));
+            text(&run(home.path(), &command, &upload(program.as_bytes(), true)))
+        };
+        assert!(push(PROGRAM).contains("ran serve"));
+        for other in ["#!/bin/sh\necho ls 9.1, not sabul\n", "#!/none\n", "root:x:0:0:\n"] {
+            let said = push(other);
+            assert!(said.contains("@sabul damaged its --version prints no"), "{other}: {said}");
+            assert!(!said.contains("@sabul found"), "{other}: {said}");
+        }
+        let said = text(&run(home.path(), &remote("", "1-2", None), b""));
+        assert!(said.contains("ran serve"), "{said}");
+        let left = fs::read_dir(home.path().join(".cache/sabul")).unwrap();
+        assert_eq!(left.count(), 1);
     }
 
     #[test]

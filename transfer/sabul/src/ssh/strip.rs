@@ -67,7 +67,15 @@ mod tests {
         let path = place.path().join("program");
         std::fs::write(&path, &stripped).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let output = Command::new(&path).arg("--list").output().unwrap();
+        let output = loop {
+            match Command::new(&path).arg("--list").output() {
+                // A process that another test forked has the file open until it executes its program.
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                result => break result.unwrap(),
+            }
+        };
         assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
         // Stripping twice changes nothing.
         assert!(super::stripped(stripped.clone()) == stripped);
