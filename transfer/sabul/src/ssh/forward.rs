@@ -6,7 +6,9 @@
 //! Both ends of the session run TLS inside, so this machine reads nothing of the session.
 //!
 //! Every user of both machines can connect to these ports. A connection is closed unless the kernel names this user as
-//! its owner, and above [`CONNECTIONS_MAX`] the connection to which the server has sent the fewest bytes ends.
+//! its owner. ssh owns all connections of the third machine, so strangers there look like the copy. Above
+//! [`CONNECTIONS_MAX`] one of the half to which the server has sent the fewest bytes ends, drawn at random: a new
+//! connection has no bytes for one RTT, and in any fixed order a few strangers per RTT would end each new one.
 
 use std::fs;
 use std::io;
@@ -95,17 +97,26 @@ impl Connections {
     fn add(&mut self, stream: TcpStream, relay: &Relay) {
         self.open.retain(|(task, _)| !task.is_finished());
         if self.open.len() >= CONNECTIONS_MAX {
-            // The server answers a handshake with some kilobytes, and a stranger with nothing but an alert.
-            let open = self.open.iter().enumerate();
-            let idlest = open.min_by_key(|(_, (_, meter))| meter.bytes()).map(|(at, _)| at);
-            if let Some((task, _)) = idlest.map(|at| self.open.remove(at)) {
-                task.abort();
-            }
+            let bytes: Vec<_> = self.open.iter().map(|(_, meter)| meter.bytes()).collect();
+            let mut random = [0; 8];
+            // Without random numbers the connection with the fewest bytes ends.
+            let _ = aws_lc_rs::rand::fill(&mut random);
+            let (task, _) = self.open.swap_remove(victim(&bytes, u64::from_ne_bytes(random)));
+            task.abort();
         }
         let meter = Arc::new(Meter::new(None));
         let task = self.tasks.spawn(forward(stream, relay.clone(), Arc::clone(&meter)));
         self.open.push((task, meter));
     }
+}
+
+/// Returns the place of the connection that ends, one of the half with the fewest `bytes` of the server. `bytes` is not
+/// empty. A connection of the copy soon leaves that half: a stranger receives at most the answer to a handshake.
+fn victim(bytes: &[u64], random: u64) -> usize {
+    let mut places: Vec<_> = (0..bytes.len()).collect();
+    places.sort_by_key(|place| bytes[*place]);
+    let half = bytes.len().div_ceil(2);
+    places[usize::try_from(random % half as u64).unwrap_or(0)]
 }
 
 async fn forward(mut stream: TcpStream, relay: Relay, meter: Arc<Meter>) {
@@ -155,6 +166,7 @@ fn owner(table: &str, from: SocketAddrV4, to: SocketAddrV4) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use sabul_units::{Random as _, SeededRandom};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::sync::mpsc;
     use tokio::time::timeout;
@@ -219,6 +231,26 @@ mod tests {
         let ended = timeout(Duration::from_secs(10), strangers[0].read_u8()).await;
         assert!(ended.unwrap().is_err(), "the end of the server's bytes ends the connection");
         assert_eq!(answer(&mut active).await.unwrap(), b'x');
+    }
+
+    #[test]
+    fn a_new_connection_often_outlives_the_strangers_of_one_rtt() {
+        let mut random = SeededRandom::new(1);
+        let survived = (0..1000).filter(|_| {
+            // The copy has an open connection, and strangers have the answers to their handshakes.
+            let mut bytes = vec![2000; CONNECTIONS_MAX - 2];
+            bytes.extend([5000, 0]);
+            let (copy, new) = (bytes.len() - 2, bytes.len() - 1);
+            (0..CONNECTIONS_MAX).all(|_| {
+                let at = victim(&bytes, random.next_u64());
+                assert_ne!(at, copy, "the connection with the most bytes stays");
+                bytes[at] = 0;
+                at != new
+            })
+        });
+        let survived = survived.count();
+        // (1 - 1/16)^32 is 0.127.
+        assert!((80..180).contains(&survived), "{survived} of 1000");
     }
 
     #[tokio::test]
