@@ -163,6 +163,14 @@ impl Introducer {
         self.registrations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends all registrations, before the tasks of the calls are dropped. A server would otherwise take the end of a call
+    /// for the end of the caller.
+    pub(crate) fn close(&self) {
+        for registration in self.lock().by_name.values() {
+            registration.relay.end("the introducer has ended");
+        }
+    }
+
     const fn window_max(&self) -> usize {
         if self.config.relay { WINDOW_DATA } else { WINDOW_CONTROL }
     }

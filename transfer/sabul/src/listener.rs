@@ -287,6 +287,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        if let Some(introducer) = &self.gate.introducer {
+            introducer.close();
+        }
         self.acceptor.abort();
     }
 }

@@ -276,7 +276,11 @@ impl Relay {
             // A read error of the application's end counts as the end of its bytes.
             let length = from.read(&mut frame[HEADER..]).await.unwrap_or(0);
             if length == 0 {
-                return self.send(number, END, 0).await;
+                // The peer must see the end of the relay, and not an end that the application chose.
+                return match self.reason() {
+                    None => self.send(number, END, 0).await,
+                    Some(_) => Err(closed()),
+                };
             }
             frame.truncate(HEADER + length);
             frame[..HEADER].copy_from_slice(&header(number, DATA, length));
@@ -305,7 +309,7 @@ impl Relay {
             used += taken;
             in_window += taken;
             if in_window >= window {
-                if since.elapsed() < GROWTH_TIME && window < self.0.settings.window_max {
+                if is_read && since.elapsed() < GROWTH_TIME && window < self.0.settings.window_max {
                     used += window;
                     window *= 2;
                 }
@@ -474,6 +478,20 @@ mod tests {
         far.write_all(b"answer").await.unwrap();
         far.shutdown().await.unwrap();
         assert_eq!(sender.await.unwrap(), b"answer");
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_ends_after_the_relay_is_no_chosen_end() {
+        let Pair { near: relay, tasks: (near_tasks, _far_tasks), mut opened } = pair();
+        let near = relay.open().await.unwrap();
+        let mut far = opened.recv().await.unwrap();
+        relay.end("the introducer has ended");
+        drop(near);
+        // The tasks of the stream have time to send an end.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(near_tasks);
+        let error = far.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted, "{error}");
     }
 
     #[tokio::test]
