@@ -9,10 +9,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension as _, Row, Transaction, params,
+};
 use rustix::process::geteuid;
 
 use crate::folder::{database, open_own};
@@ -23,6 +25,8 @@ use crate::rules::{self, PAUSE_MAX, millis};
 const VERSION: i32 = 1;
 /// Ours: time to wait for other writers.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Ours: pause before another attempt where SQLite does not wait itself.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Ours: maximum length of a stored message in bytes.
 const MESSAGE_MAX: usize = 2000;
 
@@ -159,6 +163,22 @@ impl<E: Into<StoreError>> From<E> for ActionError {
     }
 }
 
+/// Repeats `work` while the database is locked. SQLite does not wait for a process that is just changing the journal mode,
+/// or that removes the journal because it was the last process. [<https://sqlite.org/wal.html>, section 8]
+fn patiently<T>(mut work: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let until = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match work() {
+            Err(rusqlite::Error::SqliteFailure(error, _))
+                if error.code == ErrorCode::DatabaseBusy && Instant::now() < until =>
+            {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
 /// Queue of one user in a directory.
 #[derive(Debug)]
 pub struct Store {
@@ -190,10 +210,13 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let connection = Connection::open_with_flags(&path, flags)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
+        let connection = patiently(|| {
+            let connection = Connection::open_with_flags(&path, flags)?;
+            connection.busy_timeout(BUSY_TIMEOUT)?;
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            connection.pragma_update(None, "synchronous", "FULL")?;
+            Ok(connection)
+        })?;
         let mut store = Self { connection };
         let version = store.change(|tables| {
             let version = tables.pragma_query_value(None, "user_version", |row| row.get(0))?;

@@ -433,3 +433,15 @@ fn a_long_message_is_cut_between_two_characters() {
     assert_eq!(shortened(&long).len(), MESSAGE_MAX);
     assert_eq!(shortened(&format!("a{long}")).len(), MESSAGE_MAX - 1);
 }
+
+#[test]
+fn opening_waits_for_others_that_create_or_close_the_queue() {
+    for _ in 0..20 {
+        let folder = tempdir().unwrap();
+        let open_and_close = || (0..10).for_each(|_| drop(Store::open(folder.path()).unwrap()));
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(open_and_close)).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+}
