@@ -41,6 +41,8 @@ pub(super) struct Source {
     schema: SchemaRef,
     /// Footer of the first file, if this is Parquet.
     first: Option<ParquetFile>,
+    /// Memory of the rows of the join, in bytes; footers may need a part of it.
+    budget: usize,
     server: Option<Arc<Server>>,
     stop: Stop,
     totals: Arc<Totals>,
@@ -111,6 +113,7 @@ pub(super) fn open(
     runtime: &Handle,
 ) -> Result<Vec<Source>, CliError> {
     let dialling = Arc::default();
+    let budget = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let open = |(place, ticket): &(OsString, Option<PathBuf>)| {
         let (files, path, server) = match Location::parse(place)? {
             Location::Local(path) => (local(Path::new(&path))?, path.into_encoded_bytes(), None),
@@ -124,7 +127,7 @@ pub(super) fn open(
                 (server.files()?, remote.path, Some(server))
             }
         };
-        let mut source = Source::of(&path, files, totals, stop)?;
+        let mut source = Source::of(&path, files, budget, totals, stop)?;
         source.server = server;
         Ok(source)
     };
@@ -214,6 +217,7 @@ impl Source {
     fn of(
         place: &[u8],
         files: Vec<(String, SharedRanges)>,
+        budget: usize,
         totals: &Arc<Totals>,
         stop: &Stop,
     ) -> Result<Self, CliError> {
@@ -236,8 +240,8 @@ impl Source {
             Ok::<_, CliError>(TableFile { name, format, ranges })
         });
         let files = files.collect::<Result<Vec<_>, _>>()?;
-        let schema = files[0].schema().map_err(|error| files[0].error(error)).map_err(cli_error)?;
-        let (schema, first) = schema;
+        let schema = files[0].schema(budget).map_err(|error| files[0].error(error));
+        let (schema, first) = schema.map_err(cli_error)?;
         Ok(Self {
             name: table_name(&shown),
             files,
@@ -245,6 +249,7 @@ impl Source {
             bytes,
             schema,
             first,
+            budget,
             server: None,
             stop: stop.clone(),
             totals: Arc::clone(totals),
@@ -339,7 +344,7 @@ impl Source {
             let tail = contents.range(at, &tail);
             let tail = tail.map_err(|error| file.error(footer_error(error)))?;
             let tailed = Tailed { inner: &*file.ranges, tail };
-            ParquetFile::open(&tailed).map(Some).map_err(|error| file.error(error))
+            ParquetFile::open(&tailed, self.budget).map(Some).map_err(|error| file.error(error))
         };
         let (mut opened, mut bytes) = (Vec::new(), 0);
         for at in files {
@@ -402,11 +407,11 @@ impl TableFile {
     }
 
     /// Returns the schema, and the footer if this is Parquet.
-    fn schema(&self) -> Result<(SchemaRef, Option<ParquetFile>), JoinError> {
+    fn schema(&self, budget: usize) -> Result<(SchemaRef, Option<ParquetFile>), JoinError> {
         let size = self.ranges.size();
         let schema = match self.format {
             Format::Parquet => {
-                let file = ParquetFile::open(&*self.ranges)?;
+                let file = ParquetFile::open(&*self.ranges, budget)?;
                 return Ok((file.schema(), Some(file)));
             }
             Format::Csv => {

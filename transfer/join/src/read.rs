@@ -2,11 +2,13 @@
 
 mod arrow;
 mod csv;
+mod footer;
 mod parquet;
 mod part;
 mod ranges;
 #[cfg(test)]
 mod tests;
+mod thrift;
 
 pub use self::arrow::{arrow, arrow_schema};
 pub use self::csv::{CSV_HEAD, csv, csv_schema};

@@ -6,10 +6,10 @@ use std::io::{BufRead, ErrorKind, Read as _};
 
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
-use arrow_ipc::root_as_message;
+use arrow_ipc::{Field, KeyValue, Message, Schema, root_as_message};
 use arrow_schema::SchemaRef;
 
-use super::part::{Consumer, PART_MAX, guarded, project};
+use super::part::{Consumer, PART_MAX, check_rows, guarded, project};
 use crate::error::JoinError;
 
 /// First bytes of a file; a stream follows.
@@ -18,6 +18,9 @@ const MAGIC: &[u8] = b"ARROW1\0\0";
 const PADDED_MAX: usize = 64;
 /// Mark before the size of a message.
 const CONTINUATION: [u8; 4] = [0xff; 4];
+/// Memory of the parsed schema: most, and that of a field beside its texts. Ours: that of 100,000 fields.
+const SCHEMA_MAX: usize = 64 << 20;
+const FIELD: usize = 512;
 /// End of a stream.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
@@ -29,7 +32,7 @@ pub fn arrow_schema(mut stream: impl BufRead) -> Result<SchemaRef, JoinError> {
     guarded(|| {
         let is_file = skip_magic(&mut stream)?;
         let mut decoder = StreamDecoder::new();
-        if let Some(message) = message(&mut stream, is_file)? {
+        if let Some(message) = message(&mut stream, is_file, &mut Totals::default())? {
             decoder.decode(&mut Buffer::from_vec(message))?;
         }
         // A message without a body is decoded when more bytes follow.
@@ -49,9 +52,9 @@ pub fn arrow(
 ) -> Result<bool, JoinError> {
     guarded(|| {
         let is_file = skip_magic(&mut stream)?;
-        let mut decoder = StreamDecoder::new();
+        let (mut decoder, mut totals) = (StreamDecoder::new(), Totals::default());
         loop {
-            let message = message(&mut stream, is_file)?;
+            let message = message(&mut stream, is_file, &mut totals)?;
             let is_end = message.is_none();
             let mut bytes = message.map_or_else(|| Buffer::from(END), Buffer::from_vec);
             while !bytes.is_empty() {
@@ -86,8 +89,35 @@ fn skip_magic(stream: &mut impl BufRead) -> Result<bool, JoinError> {
     Ok(true)
 }
 
+/// Bytes and rows of the messages so far.
+#[derive(Debug, Default)]
+struct Totals {
+    bytes: u64,
+    rows: u64,
+}
+
+impl Totals {
+    /// Adds a message of this size. Rows are the longest column or content of lists.
+    fn add(&mut self, bytes: u64, message: Message<'_>) -> Result<(), JoinError> {
+        let dictionary = || message.header_as_dictionary_batch().and_then(|it| it.data());
+        let Some(batch) = message.header_as_record_batch().or_else(dictionary) else {
+            return Ok(());
+        };
+        let columns = batch.nodes().into_iter().flatten().map(|node| node.length());
+        // Negative numbers count as very large ones.
+        let lengths = columns.chain([batch.length()]).map(i64::cast_unsigned);
+        self.rows = self.rows.saturating_add(lengths.max().unwrap_or(0));
+        self.bytes = self.bytes.saturating_add(bytes);
+        check_rows(self.rows, self.bytes)
+    }
+}
+
 /// Reads the next message with its body. Returns `None` at the end, which has a mark in a file.
-fn message(stream: &mut impl BufRead, is_file: bool) -> Result<Option<Vec<u8>>, JoinError> {
+fn message(
+    stream: &mut impl BufRead,
+    is_file: bool,
+    totals: &mut Totals,
+) -> Result<Option<Vec<u8>>, JoinError> {
     if !is_file && stream.fill_buf().map_err(JoinError::io("read Arrow"))?.is_empty() {
         return Ok(None);
     }
@@ -102,11 +132,57 @@ fn message(stream: &mut impl BufRead, is_file: bool) -> Result<Option<Vec<u8>>, 
     }
     let mut message = [CONTINUATION, size].concat();
     append(stream, u64::from(head), &mut message)?;
-    let body = root_as_message(&message[CONTINUATION.len() + size.len()..])
-        .map_err(|error| JoinError::Table(format!("not an Arrow message: {error}")))?
-        .bodyLength();
-    append(stream, u64::try_from(body).unwrap_or(u64::MAX), &mut message)?;
+    let root = root_as_message(&message[CONTINUATION.len() + size.len()..])
+        .map_err(|error| JoinError::Table(format!("not an Arrow message: {error}")))?;
+    root.header_as_schema().map(check_schema).transpose()?;
+    let body = u64::try_from(root.bodyLength()).unwrap_or(u64::MAX);
+    totals.add(body.saturating_add(message.len() as u64), root)?;
+    append(stream, body, &mut message)?;
     Ok(Some(message))
+}
+
+/// Returns the memory of the parsed schema in this message, 0 if there is none. Fields of a message may share texts and
+/// fields, the parsed ones have copies.
+///
+/// # Errors
+/// If the schema needs too much memory.
+pub(super) fn schema_memory(message: &[u8]) -> Result<usize, JoinError> {
+    let skipped = if message.starts_with(&CONTINUATION) { 8 } else { 0 };
+    let message = message.get(skipped..).and_then(|message| root_as_message(message).ok());
+    match message.and_then(|message| message.header_as_schema()) {
+        Some(schema) => check_schema(schema),
+        None => Ok(0),
+    }
+}
+
+fn check_schema(schema: Schema<'_>) -> Result<usize, JoinError> {
+    let fields = schema.fields().into_iter().flatten().map(field_memory);
+    let memory = fields.fold(texts(schema.custom_metadata()), usize::saturating_add);
+    if memory > SCHEMA_MAX {
+        return Err(JoinError::Table(format!(
+            "an Arrow schema may need {} MiB of memory, at most {} MiB are supported; write the file with fewer columns or \
+             shorter names",
+            memory >> 20,
+            SCHEMA_MAX >> 20
+        )));
+    }
+    Ok(memory)
+}
+
+/// Returns the memory of a field with its children. The verifier of messages limits depth and number of the fields.
+fn field_memory(field: Field<'_>) -> usize {
+    let name = field.name().map_or(0, str::len);
+    let zone = field.type_as_timestamp().and_then(|kind| kind.timezone()).map_or(0, str::len);
+    let own = [FIELD, name, zone, texts(field.custom_metadata())];
+    let children = field.children().into_iter().flatten().map(field_memory);
+    own.into_iter().chain(children).fold(0, usize::saturating_add)
+}
+
+/// Returns the memory of keys and values.
+fn texts<'a>(pairs: Option<impl IntoIterator<Item = KeyValue<'a>>>) -> usize {
+    let pairs = pairs.into_iter().flatten();
+    let lengths = pairs.flat_map(|pair| [pair.key(), pair.value()]);
+    lengths.fold(0, |all, text| all.saturating_add(FIELD / 4 + text.map_or(0, str::len)))
 }
 
 fn read(stream: &mut impl BufRead, into: &mut [u8]) -> Result<(), JoinError> {

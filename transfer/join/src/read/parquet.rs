@@ -13,11 +13,13 @@ use parquet::arrow::arrow_reader::{
 use parquet::basic::Type;
 use parquet::column::page::PageReader as _;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaDataReader;
+use parquet::file::FOOTER_SIZE;
+use parquet::file::metadata::{FooterTail, ParquetMetaDataReader};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 
-use super::part::{Consumer, PART_MAX, ROWS, guarded, project};
+use super::footer;
+use super::part::{Consumer, PART_MAX, ROWS, check_rows, guarded, project};
 use super::ranges::Ranges;
 use crate::error::JoinError;
 use crate::pieces::PIECE;
@@ -27,8 +29,10 @@ use crate::pieces::PIECE;
 const TAIL: u64 = 64 << 10;
 const TAIL_MAX: u64 = 2 << 20;
 const TAIL_PART: u64 = 8192;
-/// Largest footer. Ours: that of a hundred thousand row groups.
-const FOOTER_MAX: u64 = 256 << 20;
+/// Memory of a footer: this part of the budget of rows, and the least limit. Ours: a chunk of a column needs about 600
+/// bytes, so 128 MiB are for 200,000 chunks.
+const FOOTER_PART: usize = 4;
+const FOOTER_MIN: usize = 128 << 20;
 /// Largest gap between two column chunks that are read as one range. Ours: far below rate times RTT of
 /// a path for which a range of its own costs less.
 const GAP: u64 = 64 << 10;
@@ -54,37 +58,46 @@ pub fn parquet_tail(size: u64) -> Range<u64> {
 }
 
 impl ParquetFile {
-    /// Reads the footer.
+    /// Reads the footer. `budget` is the memory of the rows of the join, in bytes; a footer may need a quarter of it, and
+    /// 128 MiB.
     ///
     /// # Errors
-    /// If the file is not Parquet or cannot be read.
-    pub fn open(file: &dyn Ranges) -> Result<Self, JoinError> {
-        guarded(|| Self::parse(file))
+    /// If the file is not Parquet, cannot be read, or its footer needs more memory.
+    pub fn open(file: &dyn Ranges, budget: usize) -> Result<Self, JoinError> {
+        guarded(|| Self::parse(file, (budget / FOOTER_PART).max(FOOTER_MIN)))
     }
 
-    fn parse(file: &dyn Ranges) -> Result<Self, JoinError> {
+    fn parse(file: &dyn Ranges, memory_max: usize) -> Result<Self, JoinError> {
         let size = file.size();
-        let Range { mut start, .. } = parquet_tail(size);
-        let mut reader = ParquetMetaDataReader::new();
-        loop {
-            let bytes = file.read(start..size).map_err(JoinError::io("read the Parquet footer"))?;
-            match reader.try_parse_sized(&bytes, size) {
-                Ok(()) => break,
-                Err(ParquetError::NeedMoreData(needed)) => {
-                    let needed = needed as u64;
-                    let next = size.checked_sub(needed).filter(|next| *next < start);
-                    let next = next.filter(|_| needed <= FOOTER_MAX);
-                    let text = || {
-                        format!(
-                            "the Parquet footer of {needed} bytes is not in the file, or is too large"
-                        )
-                    };
-                    start = next.ok_or_else(|| JoinError::Table(text()))?;
-                }
-                Err(error) => return Err(error.into()),
-            }
+        let tail = parquet_tail(size);
+        let read = |range| file.read(range).map_err(JoinError::io("read the Parquet footer"));
+        let mut bytes = read(tail.clone())?;
+        let end = bytes.last_chunk().ok_or_else(|| {
+            JoinError::Table(format!(
+                "not Parquet: {size} bytes, a file has at least {FOOTER_SIZE}"
+            ))
+        })?;
+        let end = FooterTail::try_new(end)?;
+        let needed = end.metadata_length() as u64 + FOOTER_SIZE as u64;
+        if end.is_encrypted_footer() {
+            let text = "the Parquet footer is encrypted, which is not supported; decrypt the file";
+            return Err(JoinError::Table(text.to_owned()));
         }
-        let metadata = Arc::new(reader.finish()?);
+        if needed > size {
+            return Err(JoinError::Table(format!(
+                "the Parquet footer of {needed} bytes is not in the file of {size} bytes; the file is cut or damaged"
+            )));
+        }
+        footer::check_size(needed, memory_max)?;
+        if needed > tail.end - tail.start {
+            bytes = read(size - needed..size)?;
+        }
+        let bytes = bytes
+            .slice(bytes.len() - FOOTER_SIZE - end.metadata_length()..bytes.len() - FOOTER_SIZE);
+        footer::check(&bytes, memory_max)?;
+        let metadata = Arc::new(ParquetMetaDataReader::decode_metadata(&bytes)?);
+        let rows = metadata.row_groups().iter().map(|group| group.num_rows().cast_unsigned());
+        check_rows(rows.fold(0, u64::saturating_add), size)?;
         let metadata = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new())?;
         Ok(Self { metadata, size })
     }

@@ -12,6 +12,27 @@ pub(super) const ROWS: usize = 8192;
 /// Ours: a larger part is an error, not the end of the memory.
 pub(super) const PART_MAX: u64 = 2 << 30;
 
+/// Rows of a table beyond its bytes: at first, and for each byte. Ours: columns of NULLs, of one run or of values without
+/// length have no bytes of rows, so a small file could name 2^62 rows. Parquet with only one value has 20,000 rows in a
+/// page of 40 bytes. Arrow with only one run has a million rows in a message of 400 bytes.
+const ROWS_FREE: u64 = 16 << 20;
+const ROWS_PER_BYTE: u64 = 4096;
+
+/// Checks the rows of a table against its bytes.
+///
+/// # Errors
+/// If there are too many rows.
+pub(super) fn check_rows(rows: u64, bytes: u64) -> Result<(), JoinError> {
+    let most = bytes.saturating_mul(ROWS_PER_BYTE).saturating_add(ROWS_FREE);
+    if rows <= most {
+        return Ok(());
+    }
+    Err(JoinError::Table(format!(
+        "{bytes} bytes name {rows} rows, at most {most} are supported for this size; if the file is right, write it with \
+         a column that has another value in each row"
+    )))
+}
+
 /// Receiver of decoded batches; returns whether more batches are needed.
 pub type Consumer<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<bool, JoinError>;
 

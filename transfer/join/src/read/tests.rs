@@ -7,7 +7,11 @@ use std::sync::Arc;
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::basic::{Compression, ZstdLevel};
 use ::parquet::file::properties::WriterProperties;
-use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::types::Int64Type;
+use arrow_array::{
+    ArrayRef, DictionaryArray, FixedSizeBinaryArray, Float64Array, Int64Array, NullArray,
+    RecordBatch, RunArray, StringArray,
+};
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
@@ -15,7 +19,8 @@ use bytes::Bytes;
 use super::*;
 use crate::error::JoinError;
 
-struct Memory(Bytes);
+/// A file in memory.
+pub(super) struct Memory(pub(super) Bytes);
 
 impl Ranges for Memory {
     fn size(&self) -> u64 {
@@ -95,7 +100,7 @@ fn decoded(content: &[u8], format: Format) -> Result<(usize, i64), JoinError> {
         }
         Format::Parquet => {
             let content = Memory(Bytes::copy_from_slice(content));
-            let file = ParquetFile::open(&content)?;
+            let file = ParquetFile::open(&content, 0)?;
             for group in 0..file.row_groups() {
                 let chunks = file.fetch(group, &columns, |range| content.read(range.clone()))?;
                 file.decode(chunks, group, &columns, &mut send)?;
@@ -172,6 +177,95 @@ fn an_arrow_message_with_a_false_size_is_refused_before_memory_is_reserved() {
     assert!(error.contains("an Arrow message has 4026531840 bytes"), "{error}");
 }
 
+#[test]
+fn an_arrow_schema_with_many_nested_lists_is_refused() {
+    let nested = |lists| {
+        let kind = (0..lists).fold(DataType::Int32, |kind, _| DataType::new_list(kind, true));
+        let mut file = Vec::new();
+        let schema = Schema::new(vec![Field::new("k", kind, true)]);
+        StreamWriter::try_new(&mut file, &schema).unwrap().finish().unwrap();
+        arrow_schema(&*file).map_err(|error| error.to_string())
+    };
+    assert_eq!(nested(40).unwrap().fields().len(), 1);
+    for lists in [64, 2000] {
+        let error = nested(lists).unwrap_err();
+        assert!(error.contains("Nested table depth limit reached"), "{error}");
+    }
+}
+
+/// Returns an Arrow stream whose fields share one long name.
+pub(super) fn shared_name(length: usize, fields: usize) -> Vec<u8> {
+    let mut file = Vec::new();
+    let name = |at: usize| if at == 0 { "n".repeat(length) } else { format!("c{at}") };
+    let fields: Vec<_> =
+        (0..fields).map(|at| Field::new(name(at), DataType::Int32, true)).collect();
+    StreamWriter::try_new(&mut file, &Schema::new(fields)).unwrap().finish().unwrap();
+    let message = arrow_ipc::root_as_message(&file[8..]).unwrap();
+    let fields = message.header_as_schema().unwrap().fields().unwrap();
+    // A table has an offset to its name, whose place is in the vtable.
+    let slots = fields.iter().map(|field| {
+        8 + field._tab.loc() + usize::from(field._tab.vtable().get(arrow_ipc::Field::VT_NAME))
+    });
+    let slots: Vec<_> = slots.collect();
+    let offset = |file: &[u8]| u32::from_le_bytes(file[slots[0]..][..4].try_into().unwrap());
+    let text = slots[0] + usize::try_from(offset(&file)).unwrap();
+    for slot in slots {
+        let offset = u32::try_from(text - slot).unwrap().to_le_bytes();
+        file[slot..slot + 4].copy_from_slice(&offset);
+    }
+    file
+}
+
+#[test]
+fn an_arrow_schema_whose_fields_share_a_long_name_is_refused() {
+    assert_eq!(arrow_schema(&*shared_name(1000, 100)).unwrap().fields().len(), 100);
+    let error = arrow_schema(&*shared_name(1 << 20, 100)).unwrap_err().to_string();
+    assert!(error.contains("an Arrow schema may need 100 MiB of memory"), "{error}");
+}
+
+/// Returns the rows of a stream that has this column `batches` times.
+fn rows_of_column(column: ArrayRef, batches: usize) -> Result<usize, String> {
+    let batch = RecordBatch::try_from_iter([("k", column)]).unwrap();
+    let mut file = Vec::new();
+    let mut writer = StreamWriter::try_new(&mut file, &batch.schema()).unwrap();
+    (0..batches).for_each(|_| writer.write(&batch).unwrap());
+    writer.finish().unwrap();
+    let mut rows = 0;
+    let mut send = |batch: RecordBatch| {
+        rows += batch.num_rows();
+        Ok(true)
+    };
+    let more = arrow(&*file, &["k"], &mut send).map_err(|error| error.to_string())?;
+    assert!(more);
+    Ok(rows)
+}
+
+#[test]
+fn arrow_columns_with_many_rows_and_no_bytes_are_refused() {
+    let run = |rows: i64| -> ArrayRef {
+        let (ends, values) = (Int64Array::from(vec![rows]), Int64Array::from(vec![7]));
+        Arc::new(RunArray::<Int64Type>::try_new(&ends, &values).unwrap())
+    };
+    let nulls = |rows| -> ArrayRef { Arc::new(NullArray::new(rows)) };
+    let empty = FixedSizeBinaryArray::try_from_sparse_iter_with_size(
+        std::iter::repeat_n(Some([]), 1 << 20),
+        0,
+    );
+    let empty: ArrayRef = Arc::new(empty.unwrap());
+    for (column, batches, rows) in [
+        (run(1 << 40), 1, 1_u64 << 40),
+        (nulls((1 << 31) - 1), 1, (1 << 31) - 1),
+        (nulls(20 << 20), 9, 20 << 20),
+    ] {
+        let error = rows_of_column(column, batches).unwrap_err();
+        assert!(error.contains(&format!("bytes name {rows} rows")), "{error}");
+    }
+    // Batches of a million rows, as usual.
+    for column in [run(1 << 20), nulls(1 << 20), empty] {
+        assert_eq!(rows_of_column(column, 30), Ok(30 << 20));
+    }
+}
+
 fn csv_rows(content: &str, schema: &SchemaRef) -> Result<usize, JoinError> {
     let mut rows = 0;
     let mut send = |batch: RecordBatch| {
@@ -242,7 +336,7 @@ fn batches_of_parquet_have_fewer_rows_if_a_dictionary_has_a_long_value() {
         writer.write(&batch).unwrap();
         writer.close().unwrap();
         let content = Memory(Bytes::from(file));
-        let file = ParquetFile::open(&content).unwrap();
+        let file = ParquetFile::open(&content, 0).unwrap();
         let chunks = file.fetch(0, &["k", "t"], |range| content.read(range.clone())).unwrap();
         let mut rows = Vec::new();
         let mut send = |batch: RecordBatch| {
