@@ -3,6 +3,7 @@
 mod arrow;
 mod csv;
 mod footer;
+mod pages;
 mod parquet;
 mod part;
 mod ranges;

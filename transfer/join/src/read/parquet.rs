@@ -10,8 +10,6 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
-use parquet::basic::Type;
-use parquet::column::page::PageReader as _;
 use parquet::errors::ParquetError;
 use parquet::file::FOOTER_SIZE;
 use parquet::file::metadata::{FooterTail, ParquetMetaDataReader};
@@ -19,10 +17,10 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::footer;
-use super::part::{Consumer, PART_MAX, ROWS, check_rows, guarded, project};
+use super::pages::Pages;
+use super::part::{Consumer, PART_MAX, check_rows, guarded, project};
 use super::ranges::Ranges;
 use crate::error::JoinError;
-use crate::pieces::PIECE;
 
 /// Bytes read first from the end of a file, at least and at most, and their part of the file. Ours: holds the footer of
 /// most files, because that of a large file with a hundred columns is about this part.
@@ -218,7 +216,7 @@ impl ParquetFile {
 }
 
 impl ParquetFile {
-    /// Returns the rows of a decoded batch: few if a dictionary has a long value, which each row can name.
+    /// Returns the rows of a decoded batch: few if rows may be long.
     fn batch_rows(
         &self,
         chunks: &Chunks,
@@ -226,38 +224,18 @@ impl ParquetFile {
         mask: &ProjectionMask,
     ) -> Result<usize, JoinError> {
         let chunks = Arc::new(chunks.clone());
-        let mut widest = 0;
-        let columns = self.metadata.metadata().row_group(row_group).columns().iter().enumerate();
+        let mut pages = Pages::default();
+        let group = self.metadata.metadata().row_group(row_group);
+        let columns = group.columns().iter().enumerate();
         for (_, column) in columns.filter(|(at, _)| mask.leaf_included(*at)) {
-            widest += match column.column_type() {
-                Type::BYTE_ARRAY => {
-                    let mut pages =
-                        SerializedPageReader::new(Arc::clone(&chunks), column, 0, None)?;
-                    if !pages.peek_next_page()?.is_some_and(|page| page.is_dict) {
-                        continue;
-                    }
-                    pages.get_next_page()?.map_or(0, |page| longest(page.buffer()))
-                }
-                Type::FIXED_LEN_BYTE_ARRAY => {
-                    usize::try_from(column.column_descr().type_length()).unwrap_or(0)
-                }
-                _ => 0,
-            };
+            let (start, length) = column.byte_range();
+            let chunk = chunks.get_bytes(start, usize::try_from(length).unwrap_or(usize::MAX))?;
+            let reader = SerializedPageReader::new(Arc::clone(&chunks), column, 0, None)?;
+            pages.add(column.column_descr(), &chunk, reader)?;
         }
-        Ok((PIECE / widest.max(1)).clamp(1, ROWS))
+        pages.check_rows(group.num_rows())?;
+        Ok(pages.rows())
     }
-}
-
-/// Returns the length of the longest value. Each value follows its length, a little-endian number of 4 bytes.
-fn longest(mut values: &[u8]) -> usize {
-    let mut longest = 0;
-    while let Some((length, rest)) = values.split_first_chunk() {
-        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-        let Some(rest) = rest.get(length..) else { break };
-        longest = longest.max(length);
-        values = rest;
-    }
-    longest
 }
 
 impl Length for Chunks {
