@@ -257,10 +257,20 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
+fn a_users_file_with_a_reserved_name_is_a_failure() {
+    let bench = with_tree(&SERVE);
+    fs::create_dir(bench.path("data")).unwrap();
+    fs::write(bench.path("data/notes.sabul-part"), "text").unwrap();
+    let copy = run(&mut bench.cp(["-r", "data", &bench.url("")]));
+    expect_code(&copy, 1);
+    assert!(stderr(&copy).contains("notes.sabul-part"), "{}", stderr(&copy));
+}
+
+#[test]
 fn an_upload_dry_run_prints_its_plan_and_changes_nothing() {
     let bench = with_tree(&SERVE);
     fs::create_dir_all(bench.path("data/new")).unwrap();
-    for name in ["data/a.nc", "data/new/n", "data/z.sabul-part"] {
+    for name in ["data/a.nc", "data/new/n", "data/z.0123456789abcdef.sabul-part"] {
         fs::write(bench.path(name), "1234567").unwrap();
     }
     let before = (files_below(&bench.root("")), files_below(&bench.path("data")));

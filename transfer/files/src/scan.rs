@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::part::is_reserved;
+use super::part::{is_reserved, is_under_construction};
 use super::selection::Skipped;
 use super::source::{SourceSet, is_content};
 use super::tree::{FactKind, Facts, Links, Tree};
@@ -261,7 +261,7 @@ impl Shared {
         let allocated = facts.as_ref().map_or(0, |facts| facts.allocated);
         let identity = match facts.map(|facts| facts.kind) {
             Ok(FactKind::File(_)) if is_reserved(name) => {
-                if is_source {
+                if is_source || !is_under_construction(name) {
                     self.count(0);
                 }
                 return;
@@ -338,7 +338,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tree");
         fs::create_dir_all(path.join("a/b")).unwrap();
-        for (name, len) in [("x", 10), ("a/y", 200), ("a/b/z", 3000), ("a/n.00.sabul-part", 5)] {
+        for (name, len) in
+            [("x", 10), ("a/y", 200), ("a/b/z", 3000), ("a/n.0123456789abcdef.sabul-part", 5)]
+        {
             fs::write(path.join(name), vec![0; len]).unwrap();
         }
         fs::create_dir(path.join("many")).unwrap();
@@ -381,7 +383,7 @@ mod tests {
         let path = folder.path().join("tree");
         let content = path.join("");
         let (file, none, part) =
-            (path.join("x"), path.join("none"), path.join("a/n.00.sabul-part"));
+            (path.join("x"), path.join("none"), path.join("a/n.0123456789abcdef.sabul-part"));
         let (far, not_one) = (path.join("none/"), path.join("x/."));
         for (sources, recursive) in [
             (&[&path as &Path][..], true),

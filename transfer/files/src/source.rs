@@ -38,7 +38,7 @@ use super::have::name_of;
 use super::journal::is_journal;
 use super::listing::Planned;
 use super::named::NamedSet;
-use super::part::is_reserved;
+use super::part::{is_reserved, is_under_construction};
 use super::rules::Rules;
 use super::selection::{Chosen, Selected, Selection, Skipped};
 use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
@@ -648,7 +648,7 @@ impl Walk {
             if is_below && self.shows_journals && is_journal(name) {
                 return Err(Failure::new(FailureCode::Refused, JOURNAL));
             }
-            if is_below {
+            if is_below && is_under_construction(name) {
                 self.left_out += 1;
                 return Ok(None);
             }
