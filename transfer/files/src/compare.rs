@@ -360,7 +360,8 @@ fn is_same_time(source: &Facts, old: &Facts, window_ns: i64) -> bool {
                 || (old.rem_euclid(SECOND) == 0
                     && source.div_euclid(SECOND) == old.div_euclid(SECOND))
         }
-        (source, old) => source == old,
+        // A time that cannot be represented is equal to no other, not even to another such time.
+        (None, _) | (_, None) => false,
     }
 }
 
@@ -500,6 +501,18 @@ mod tests {
         assert_eq!(one(CompareOptions { ignore_existing: true, ..plain() }, T, 0), ["same f"]);
         let existing = CompareOptions { existing: true, ..plain() };
         assert_eq!(compare(existing, vec![file("f", 1, T)], vec![]), ["same f"]);
+    }
+
+    #[test]
+    fn times_that_cannot_be_represented_are_never_equal() {
+        let facts = |modified_ns| {
+            let Ok(seen) = file("f", 1, 0);
+            Facts { modified_ns, ..seen.outcome.unwrap() }
+        };
+        let window = i64::MAX;
+        assert!(!is_same_time(&facts(None), &facts(None), window));
+        assert!(!is_same_time(&facts(Some(0)), &facts(None), window));
+        assert!(is_same_time(&facts(Some(0)), &facts(Some(5)), window));
     }
 
     #[test]
