@@ -22,7 +22,7 @@ use sabul_wire::control::{Failure, FailureCode};
 
 use super::entry_error::{EntryError, entry_error};
 use super::part::Part;
-use super::pool::{FilePool, FolderCache, by_folder};
+use super::pool::{FilePool, FolderCache, by_folder, join_same};
 use super::receive::CommitResult;
 use crate::disk::{Disk, DiskFile};
 use crate::root::{FileId, LinkTarget, RootPath};
@@ -304,6 +304,7 @@ impl Group {
             list.into_iter().map(rename).collect::<Vec<_>>()
         };
         let folders = by_folder(list, |verified| verified.part.target());
+        let folders = join_same(disk, folders, |verified| verified.part.target());
         let all: Vec<_> = self.pool.each(folders, 1, in_folder).into_iter().flatten().collect();
         for (verified, result) in &all {
             if result.is_ok() {

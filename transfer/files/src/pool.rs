@@ -13,7 +13,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::tree::Tree;
 use crate::disk::Disk;
-use crate::root::RootPath;
+use crate::root::{LinkTarget, RootPath};
 
 /// Maximum size of a small file in bytes. Ours: copying this much once more costs less than a
 /// system call.
@@ -83,6 +83,27 @@ pub(super) fn by_folder<T>(items: Vec<T>, path: impl Fn(&T) -> &RootPath) -> Vec
     folders.into_values().collect()
 }
 
+/// Joins the items of folders that are one folder under several names: bind mounts, or names that differ in case only.
+pub(super) fn join_same<T>(
+    disk: &dyn Disk,
+    folders: Vec<Vec<T>>,
+    path: impl Fn(&T) -> &RootPath,
+) -> Vec<Vec<T>> {
+    if folders.len() < 2 {
+        return folders;
+    }
+    let (mut joined, mut places) = (Vec::<Vec<T>>::new(), BTreeMap::new());
+    for folder in folders {
+        let name = folder.first().and_then(|item| path(item).parent());
+        let there = name.and_then(|name| disk.stat(&name, LinkTarget::Follow).ok());
+        match there.map(|there| *places.entry(there.id).or_insert(joined.len())) {
+            Some(place) if place < joined.len() => joined[place].extend(folder),
+            _ => joined.push(folder),
+        }
+    }
+    joined
+}
+
 /// Disk wrapper that keeps the last used folder open.
 #[derive(Debug)]
 pub(super) struct FolderCache<'a> {
@@ -118,6 +139,24 @@ mod tests {
 
     use super::*;
     use crate::disk::memory::MemoryDisk;
+    use crate::root::{RootDir, RootLink};
+
+    #[test]
+    fn items_of_one_folder_with_two_names_are_joined() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["a", "b"] {
+            std::fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink("a", dir.path().join("c")).unwrap();
+        let disk = RootDir::open(dir.path(), RootLink::Follow).unwrap();
+        let paths = ["a/1", "b/1", "c/1", "none/1", "1"];
+        let paths = paths.map(|path| RootPath::new(path.split('/')).unwrap()).to_vec();
+        let folders = by_folder(paths, |path| path);
+        let joined = join_same(&disk, folders, |path| path);
+        let names: Vec<Vec<String>> =
+            joined.iter().map(|folder| folder.iter().map(ToString::to_string).collect()).collect();
+        assert_eq!(names, [vec!["1"], vec!["a/1", "c/1"], vec!["b/1"], vec!["none/1"]]);
+    }
 
     #[test]
     fn items_run_concurrently_and_results_stay_in_order() {
