@@ -19,7 +19,7 @@ use std::sync::Arc;
 use sabul_content::Layout;
 use sabul_wire::control::{Checkpoint, Extent};
 use serde::{Deserialize, Serialize};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::part::SUFFIX;
 use crate::disk::{Disk, DiskFile, Lock};
@@ -440,7 +440,14 @@ impl Journal {
                 });
             }
         }
-        if self.open.is_empty() { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(()) }
+        if self.open.is_empty() {
+            let text = format!(
+                "the names .resume-0.sabul-part to .resume-{}.sabul-part are in use; remove old ones",
+                SLOTS - 1
+            );
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        Ok(())
     }
 
     fn write(&mut self) -> io::Result<()> {
@@ -452,7 +459,7 @@ impl Journal {
     }
 
     fn give_up(&mut self, error: &io::Error) {
-        info!(folder = %self.folder, %error, "an interruption of this transfer could not be resumed");
+        warn!(folder = %self.folder, %error, "an interruption of this transfer could not be resumed");
         self.is_broken = true;
         self.pending = Vec::new();
     }

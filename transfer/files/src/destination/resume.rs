@@ -267,6 +267,9 @@ impl ResumeIndex {
                     // The journal is flushed first: nothing removes a kept part that no journal names.
                     journal.sync();
                 }
+                if journal.is_broken() {
+                    return Ok(false);
+                }
                 part.keep(disk)?;
                 if sync && let Some(folder) = part.target().parent() {
                     let open = disk.open_dir(&folder)?;
