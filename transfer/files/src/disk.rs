@@ -225,6 +225,14 @@ pub trait ReadFile: Send + fmt::Debug {
         Ok(Attributes::default())
     }
 
+    /// The access control list; `None` if the mode has all rights.
+    ///
+    /// # Errors
+    /// As reported by the system.
+    fn access_list(&self) -> io::Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
     /// The data extents of a file of `size` bytes, at most
     /// [`MAX_EXTENTS`](sabul_wire::control::MAX_EXTENTS). Returns `None` if the system reports no
     /// holes.
@@ -454,6 +462,10 @@ impl ReadFile for File {
 
     fn attributes(&self) -> io::Result<Attributes> {
         extra::attributes(self)
+    }
+
+    fn access_list(&self) -> io::Result<Option<Vec<u8>>> {
+        extra::access_list(self)
     }
 
     fn data(&self, size: u64) -> io::Result<Option<Vec<Extent>>> {

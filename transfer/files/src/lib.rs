@@ -8,6 +8,7 @@
 //!
 //! Not here:    network, TLS, an async runtime.
 
+mod acl;
 mod archive;
 mod attest;
 mod base;

@@ -22,6 +22,7 @@ use super::entry_error::{EntryError, entry_error};
 use super::journal::is_journal;
 use super::metadata::{LostMetadata, keep_metadata};
 use super::prefix::{PrefixVerifier, hash_of};
+use crate::acl::{self, Access};
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::root::{
     Entry as Name, FileId, Kind, LinkTarget, MAX_NAME, Metadata, RootError, RootPath,
@@ -496,7 +497,7 @@ impl Part {
     /// Sets the final mode, owner and group.
     fn open_up(&mut self) -> Result<(), EntryError> {
         if let (Some(old), Some(_)) = (self.old.take(), &self.file) {
-            self.take_after(&old, None)?;
+            self.take_after(&old, &Access::Mode(old.mode & 0o777), None)?;
         }
         match &self.file {
             Some(file) if is_kept_name(&self.path) => {
@@ -512,23 +513,26 @@ impl Part {
             return Ok(());
         }
         self.old = None;
+        let access = Access::of(disk, &self.target, old);
         if self.file.is_some() {
-            return self.take_after(old, None);
+            return self.take_after(old, &access, None);
         }
         self.require_its_name(disk)?;
         let now = disk.stat(&self.path, LinkTarget::Itself)?;
-        if (now.owner, now.group, now.mode) == (old.owner, old.group, old.mode & 0o777) {
+        let is_owned = (now.owner, now.group) == (old.owner, old.group);
+        if is_owned && matches!(access, Access::Mode(mode) if mode == now.mode) {
             return Ok(());
         }
         let file = disk.open_read(&self.path)?;
-        self.take_after(old, Some(&*file))
+        self.take_after(old, &access, Some(&*file))
     }
 
-    /// Applies mode, owner and group of the replaced file, as far as permitted; `file` is used if the part is closed.
+    /// Applies owner, group and rights of the replaced file, as far as permitted; `file` is used if the part is closed.
     /// If the group cannot be set, the group gets no more rights than other users.
     fn take_after(
         &mut self,
         old: &Metadata,
+        access: &Access,
         file: Option<&dyn DiskFile>,
     ) -> Result<(), EntryError> {
         let Some(file) = file.or(self.file.as_deref()) else { return Ok(()) };
@@ -542,10 +546,17 @@ impl Part {
             }
             now = file.metadata().map_err(fail)?;
         }
-        let mut mode = old.mode & 0o777;
-        if now.group != old.group {
-            mode &= !0o070 | (mode & 0o007) << 3;
-        }
+        let mode = match access {
+            Access::Mode(mode) | Access::List(mode, _) if now.group != old.group => {
+                acl::without_list(*mode)
+            }
+            Access::Mode(mode) => *mode,
+            Access::List(mode, list) if file.set_attribute(list).is_ok() => {
+                self.mode = *mode;
+                return Ok(());
+            }
+            Access::List(mode, list) => acl::of_list(*mode, &list.value),
+        };
         if now.mode != mode {
             file.set_mode(mode).map_err(fail)?;
         }
@@ -651,12 +662,14 @@ pub(super) fn differs_on_disk(target: &RootPath) -> EntryError {
     Failure::new(FailureCode::Verification, message).into()
 }
 
-/// The file that will be replaced, if its owner and mode are to be kept.
+/// The file that will be replaced, if its owner and mode are to be kept. Its group counts as other users until its access
+/// control list is read.
 fn replaced(disk: &dyn Disk, target: &RootPath, keeps_old: bool) -> Option<Metadata> {
     if !keeps_old {
         return None;
     }
-    disk.stat(target, LinkTarget::Itself).ok().filter(|old| old.kind == Kind::File)
+    let old = disk.stat(target, LinkTarget::Itself).ok().filter(|old| old.kind == Kind::File)?;
+    Some(Metadata { mode: acl::without_list(old.mode), ..old })
 }
 
 /// Removes stale parts and journals in a folder; returns their number. `own` is a file that was just created there.

@@ -12,6 +12,7 @@ use sabul_wire::control::{
 };
 
 use super::Attributes;
+use crate::acl;
 
 /// The extended attributes of a file or folder that are copied, sorted by name.
 pub(super) fn attributes(file: &File) -> io::Result<Attributes> {
@@ -44,6 +45,14 @@ pub(super) fn attributes(file: &File) -> io::Result<Attributes> {
         found.list.push(Attribute { name: name.to_vec(), value });
     }
     Ok(found)
+}
+
+/// The access control list of a file; `None` if the mode has all rights.
+pub(super) fn access_list(file: &File) -> io::Result<Option<Vec<u8>>> {
+    match value(file, acl::NAME) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        result => Ok(Some(result?)),
+    }
 }
 
 fn value(file: &File, name: &[u8]) -> Result<Vec<u8>, Errno> {
