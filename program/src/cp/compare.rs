@@ -74,10 +74,20 @@ pub(super) struct Compared {
     pub(super) has_journal: bool,
     /// Changes that cannot be made.
     pub(super) refused: Vec<(Vec<u8>, Failure)>,
-    /// Entries of which only the metadata differs, with the metadata at the source.
-    pub(super) adjusted: Vec<(Vec<u8>, Facts)>,
+    /// Entries of which only the metadata differs.
+    pub(super) adjusted: Vec<Adjusted>,
     /// Entries that exist only at the destination, if requested.
     pub(super) extras: Vec<(Vec<u8>, Facts)>,
+}
+
+/// An entry of which only the metadata differs.
+#[derive(Debug)]
+pub(super) struct Adjusted {
+    pub(super) path: Vec<u8>,
+    /// Metadata at the source.
+    pub(super) source: Facts,
+    /// Metadata at the destination, by which the destination recognizes the entry.
+    pub(super) old: Facts,
 }
 
 /// Called for each difference.
@@ -465,10 +475,10 @@ impl Chooser<'_> {
         // The source may still have an entry that was not listed.
         let is_listed = self.compared.source_failures == 0;
         if let Some(sides) = self.order.moves.as_ref().filter(|_| is_listed) {
-            for (path, facts) in moves::carry_out(sides, &mut waiting, &mut self.compared.extras) {
-                self.compared.moved(facts.size);
-                self.skipped.add(facts.size);
-                self.compared.adjusted.push((path, facts));
+            for moved in moves::carry_out(sides, &mut waiting, &mut self.compared.extras) {
+                self.compared.moved(moved.source.size);
+                self.skipped.add(moved.source.size);
+                self.compared.adjusted.push(moved);
             }
         }
         for (name, _) in waiting {
@@ -595,6 +605,16 @@ impl Compared {
         }
     }
 
+    /// Counts an entry that exists at both ends with the same content.
+    fn same(&mut self, source: &Facts) {
+        self.source_entries += 1;
+        self.destination_entries += 1;
+        if source.kind == SeenKind::File {
+            self.same_files += 1;
+            self.same_bytes += source.size;
+        }
+    }
+
     /// Counts a difference. Returns the name of an entry to copy.
     fn add(
         &mut self,
@@ -602,7 +622,6 @@ impl Compared {
         is_sync: bool,
         keeps_extras: bool,
     ) -> Option<Vec<u8>> {
-        let is_adjusted = matches!(difference, Difference::Adjust { .. });
         match difference {
             Difference::Copy { path, source, old } => {
                 self.source_entries += 1;
@@ -618,21 +637,20 @@ impl Compared {
                 self.source_entries += 1;
                 None
             }
-            Difference::Same { path, source, .. } | Difference::Adjust { path, source, .. } => {
+            // A copy sends the entry again, with all its metadata.
+            Difference::Adjust { path, .. } if !is_sync => {
                 self.source_entries += 1;
                 self.destination_entries += 1;
-                if is_adjusted && !is_sync {
-                    // A copy sends the entry again, with all its metadata.
-                    self.entries += 1;
-                    return Some(path);
-                }
-                if source.kind == SeenKind::File {
-                    self.same_files += 1;
-                    self.same_bytes += source.size;
-                }
-                if is_adjusted {
-                    self.adjusted.push((path, source));
-                }
+                self.entries += 1;
+                Some(path)
+            }
+            Difference::Same { source, .. } => {
+                self.same(&source);
+                None
+            }
+            Difference::Adjust { path, source, old } => {
+                self.same(&source);
+                self.adjusted.push(Adjusted { path, source, old });
                 None
             }
             Difference::Extra { path, old } => {

@@ -3,7 +3,7 @@
 //! A file that exists only at the destination, with the size and the modification time of a new file, is a candidate.
 //! Both ends hash their files. Only equal files are renamed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -15,6 +15,7 @@ use sabul::{Error, Session};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::compare::Adjusted;
 use super::sides::Sides;
 
 /// Minimum size of a file that is searched. Ours: a smaller file is sent at the cost of a few packets.
@@ -29,37 +30,43 @@ const RENAMES_AT_ONCE: usize = 64;
 /// A name with the metadata of its entry.
 pub(super) type NameAndFacts = (Vec<u8>, Facts);
 
-/// Names of a moved file.
+/// Names of a moved file, and its metadata at the destination.
 struct Move {
     from: Vec<u8>,
     to: Vec<u8>,
+    old: Facts,
 }
 
 /// Renames moved files at the destination. Removes these from the new files and from the extra entries; returns their
-/// metadata at the source. Blocks.
+/// new names with their metadata. Blocks.
 pub(super) fn carry_out(
     sides: &Sides,
     new: &mut Vec<NameAndFacts>,
     extras: &mut Vec<NameAndFacts>,
-) -> Vec<NameAndFacts> {
+) -> Vec<Adjusted> {
     let moves = equal(sides, candidates(new, extras));
     let moved: Vec<Move> = sides.runtime.block_on(rename_all(sides, moves));
     let from: BTreeSet<&[u8]> = moved.iter().map(|it| &it.from[..]).collect();
-    let to: BTreeSet<&[u8]> = moved.iter().map(|it| &it.to[..]).collect();
+    let to: BTreeMap<&[u8], Facts> = moved.iter().map(|it| (&it.to[..], it.old)).collect();
     extras.retain(|(path, _)| !from.contains(&path[..]));
-    let (moved, left) =
-        std::mem::take(new).into_iter().partition(|(path, _)| to.contains(&path[..]));
-    *new = left;
-    moved
+    let mut adjusted = Vec::new();
+    new.retain(|(path, source)| match to.get(&path[..]) {
+        Some(&old) => {
+            adjusted.push(Adjusted { path: path.clone(), source: *source, old });
+            false
+        }
+        None => true,
+    });
+    adjusted
 }
 
 /// Pairs new files with extra files of the same size and time.
 fn candidates(new: &[NameAndFacts], extras: &[NameAndFacts]) -> Vec<Move> {
     let key = |facts: &Facts| (facts.size, facts.modified_ns);
-    let mut old: HashMap<_, Vec<&[u8]>> = HashMap::new();
+    let mut old: HashMap<_, Vec<(&[u8], Facts)>> = HashMap::new();
     for (path, facts) in extras.iter().rev() {
         if facts.kind == SeenKind::File && facts.size >= MOVED_FROM {
-            old.entry(key(facts)).or_default().push(path);
+            old.entry(key(facts)).or_default().push((path, *facts));
         }
     }
     let mut find = |(path, facts): &NameAndFacts| {
@@ -67,9 +74,10 @@ fn candidates(new: &[NameAndFacts], extras: &[NameAndFacts]) -> Vec<Move> {
         // With several candidates, one of the same name is the most probable.
         let at = same
             .iter()
-            .rposition(|old| name(old) == name(path))
+            .rposition(|(old, _)| name(old) == name(path))
             .unwrap_or(same.len().checked_sub(1)?);
-        Some(Move { from: same.remove(at).to_vec(), to: path.clone() })
+        let (from, old) = same.remove(at);
+        Some(Move { from: from.to_vec(), to: path.clone(), old })
     };
     new.iter().filter_map(&mut find).collect()
 }

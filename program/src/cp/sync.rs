@@ -241,6 +241,7 @@ impl Sync {
         let is_equal = |source: &Facts| {
             tops.destination.is_some_and(|destination| self.options.is_same(source, &destination))
         };
+        let seen = tops.destination;
         let mut top = tops.source.filter(|source| is_changed || !is_equal(source));
         // No entry was copied that would have made the directory.
         if top.is_some()
@@ -252,7 +253,7 @@ impl Sync {
                 false => target.make_folder(target.to.clone()).await?,
             }
         }
-        let adjusted = self.adjust(&target, compared, top).await;
+        let adjusted = self.adjust(&target, compared, top.map(|source| (source, seen))).await;
         removed.and_then(|removed| adjusted.map(|()| removed))
     }
 
@@ -274,20 +275,23 @@ impl Sync {
         target.remove(extras, self.trash.is_some()).await
     }
 
-    /// Sets the metadata of existing entries, and of the directory itself if its content was synchronised.
+    /// Sets the metadata of existing entries, and of the directory itself if its content was synchronised. The destination
+    /// changes only entries with the metadata that was compared.
     async fn adjust(
         &self,
         target: &Target<'_>,
         compared: &Compared,
-        top: Option<Facts>,
+        top: Option<(Facts, Option<Facts>)>,
     ) -> Result<(), CliError> {
-        let top = top.iter().map(|facts| (Vec::new(), facts));
-        let entries = compared.adjusted.iter().map(|(path, facts)| (path.clone(), facts));
-        let change = |(path, facts): (Vec<u8>, &Facts)| NewMetadata {
+        let top = top.iter().map(|(facts, seen)| (Vec::new(), facts, *seen));
+        let entries = compared.adjusted.iter();
+        let entries = entries.map(|it| (it.path.clone(), &it.source, Some(it.old)));
+        let change = |(path, facts, seen): (Vec<u8>, &Facts, Option<Facts>)| NewMetadata {
             path,
             mode: self.options.modes.then_some(facts.mode & 0o1777),
             modified_ns: facts.modified_ns.filter(|_| !self.options.size_only),
             owner: self.options.owners.then_some(Owner { user: facts.owner, group: facts.group }),
+            seen: seen.map(|seen| Facts { hash: None, ..seen }),
         };
         target.set_metadata(entries.chain(top).map(change).collect()).await
     }

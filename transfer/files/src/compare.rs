@@ -9,6 +9,8 @@ use std::iter::Peekable;
 
 use sabul_wire::control::{Facts, Failure, FailureCode, Seen, SeenKind};
 
+use crate::root::foreign_write;
+
 /// Which differences count.
 #[derive(Clone, Debug, Default)]
 pub struct CompareOptions {
@@ -153,6 +155,31 @@ where
         }
     }
 
+    /// Returns the change of a file with the same content.
+    fn adjust(&self, path: Vec<u8>, source: Facts, old: Facts) -> Difference {
+        match self.would_give_away(&source, &old) {
+            true => Difference::Copy { path, source, old: Some(old) },
+            false => Difference::Adjust { path, source, old },
+        }
+    }
+
+    /// Whether an adjustment of this file would give rights to others, in a directory where another user may have put the
+    /// file. Such a file is copied, so that a file of root under the name of another file does not change.
+    fn would_give_away(&self, source: &Facts, old: &Facts) -> bool {
+        let gets_owner =
+            self.options.owners && (source.owner, source.group) != (old.owner, old.group);
+        let gets_rights = self.options.modes && source.mode & !old.mode & 0o777 != 0;
+        let is_only_of_owner = |folder: &Facts| {
+            folder.owner == old.owner
+                && folder.mode & foreign_write(folder.owner, folder.group) == 0
+        };
+        match self.open.last() {
+            Some(folder) => (gets_owner || gets_rights) && !is_only_of_owner(&folder.old),
+            // The destination itself is not in the listings.
+            None => gets_owner,
+        }
+    }
+
     fn step(&mut self) -> Option<Result<Difference, E>> {
         while !self.is_over {
             if self.is_source_only {
@@ -289,7 +316,7 @@ where
         }
         let is_file = [source.kind, old.kind] == [SeenKind::File; 2];
         if is_file && !self.options.content_differs(&source, &old) {
-            return Some(Difference::Adjust { path, source, old });
+            return Some(self.adjust(path, source, old));
         }
         self.touch();
         Some(Difference::Copy { path, source, old: Some(old) })
@@ -501,6 +528,42 @@ mod tests {
         assert_eq!(one(CompareOptions { ignore_existing: true, ..plain() }, T, 0), ["same f"]);
         let existing = CompareOptions { existing: true, ..plain() };
         assert_eq!(compare(existing, vec![file("f", 1, T)], vec![]), ["same f"]);
+    }
+
+    #[test]
+    fn a_file_that_another_user_may_have_put_there_is_copied_and_not_given_away() {
+        // Owner and mode of the directory at the destination, and of the files.
+        let compared = |folder: (u32, u32), old: (u32, u32), new: (u32, u32)| {
+            let with = |mut seen: Seen, (owner, mode)| {
+                if let Ok(facts) = &mut seen.outcome {
+                    (facts.owner, facts.mode) = (owner, mode);
+                }
+                Ok::<_, Infallible>(seen)
+            };
+            let tree = |folder, of_file| {
+                let [Ok(directory), Ok(file)] = [directory("d", T), file("d/f", 1, T)];
+                [with(directory, folder), with(file, of_file)].into_iter()
+            };
+            let options = CompareOptions { modes: true, owners: true, ..CompareOptions::default() };
+            let mut comparison = Comparison::new(options, tree(folder, new), tree(folder, old));
+            matches!(comparison.next(), Some(Ok(Difference::Copy { .. })))
+        };
+        assert!(compared((65534, 0o755), (0, 0o600), (65534, 0o600)), "root's file");
+        assert!(compared((0, 0o1777), (0, 0o600), (0, 0o644)), "a directory of all users");
+        assert!(!compared((0, 0o1777), (0, 0o644), (0, 0o600)), "fewer rights");
+        assert!(!compared((0, 0o755), (0, 0o600), (65534, 0o644)), "only root puts files there");
+        assert!(!compared((65534, 0o755), (65534, 0o600), (65534, 0o644)), "an own directory");
+        let options = || CompareOptions { modes: true, owners: true, ..CompareOptions::default() };
+        let top = |owner: u32, mode: u32| {
+            let Ok(mut seen) = file("f", 1, T);
+            if let Ok(facts) = &mut seen.outcome {
+                (facts.owner, facts.mode) = (owner, mode);
+            }
+            std::iter::once(Ok::<_, Infallible>(seen))
+        };
+        let first = |source, old| Comparison::new(options(), source, old).next();
+        assert!(matches!(first(top(7, 0o600), top(0, 0o600)), Some(Ok(Difference::Copy { .. }))));
+        assert!(matches!(first(top(0, 0o644), top(0, 0o600)), Some(Ok(Difference::Adjust { .. }))));
     }
 
     #[test]

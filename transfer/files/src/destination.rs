@@ -31,7 +31,7 @@ use super::part::{Part, reclaim};
 use super::pool::{FilePool, SMALL_BYTES};
 use super::receive::{Commit, CommitResult, Left, Receiver, Sink};
 use crate::disk::{Disk, DiskFile};
-use crate::root::{RootDir, RootLink, RootPath};
+use crate::root::{FileId, LinkTarget, RootDir, RootLink, RootPath};
 pub use place::Destination;
 use place::Place;
 pub(super) use place::make_all;
@@ -41,7 +41,7 @@ pub(super) use resume::ResumeIndex;
 /// unused directories get their metadata early.
 const DIRECTORIES_BYTES: usize = 16 << 20;
 /// Approximate memory of a waiting directory beyond its path and entry, in bytes.
-const DIRECTORY_OVERHEAD: usize = 64;
+const DIRECTORY_OVERHEAD: usize = 88;
 /// Maximum number of folders remembered as searched for stale part files. Ours.
 const SEARCHED_MAX: usize = 4096;
 
@@ -153,7 +153,7 @@ pub struct FileSink {
     committed: Vec<CommitResult>,
     /// Directories that get their metadata last: writing into them changes their times, and may need more permissions
     /// than their final mode.
-    directories: Vec<(u64, RootPath, Entry)>,
+    directories: Vec<WaitingDirectory>,
     /// Approximate memory of those directories, in bytes.
     directories_bytes: usize,
     /// Limit of that memory.
@@ -172,6 +172,16 @@ pub struct FileSink {
     pub(crate) resume_index: Option<ResumeIndex>,
     /// Time since the channel was opened.
     now: Duration,
+}
+
+/// A directory that gets its metadata last.
+#[derive(Debug)]
+struct WaitingDirectory {
+    index: u64,
+    path: RootPath,
+    entry: Entry,
+    /// Identity of the directory when it was made or found. Another directory gets no metadata.
+    id: FileId,
 }
 
 impl FileSink {
@@ -282,7 +292,7 @@ impl FileSink {
             .map(|committed| committed.index)
             .collect();
         if !failed.is_empty() {
-            self.directories.retain(|(index, ..)| !failed.contains(index));
+            self.directories.retain(|it| !failed.contains(&it.index));
         }
         if let Some(resume_index) = &mut self.resume_index {
             committed
@@ -320,12 +330,35 @@ impl FileSink {
 
     /// Queues a directory for its metadata. If the queue is too large, directories that are no longer in use get
     /// their metadata now.
-    fn note_directory(&mut self, index: u64, path: RootPath, entry: &Entry) {
-        self.directories_bytes += directory_bytes(&path, entry);
+    fn note_directory(&mut self, directory: WaitingDirectory) {
+        self.directories_bytes += directory_bytes(&directory);
         if self.directories_bytes > self.directories_max {
-            self.relieve_directories(&path);
+            self.relieve_directories(&directory.path);
         }
-        self.directories.push((index, path, entry.clone()));
+        self.directories.push(directory);
+    }
+
+    /// Returns the identity of a directory that was just made or found, and removes the permission bits of a new directory
+    /// that the entry lacks.
+    ///
+    /// Another process can replace a new directory before it is opened; a directory with content, or of another user, is
+    /// not the new one. Some network file systems give new files to other users, so the owner counts on local ones only.
+    fn identify(&self, path: &RootPath, is_new: bool, entry: &Entry) -> Result<FileId, EntryError> {
+        if !is_new {
+            return Ok(self.disk.stat(path, LinkTarget::Itself)?.id);
+        }
+        let directory = self.disk.open_dir(path)?;
+        let fail = |error| entry_error(path.as_bytes(), &error);
+        let found = directory.metadata().map_err(fail)?;
+        let is_foreign =
+            found.owner != self.disk.user() && directory.has_shared_locks().map_err(fail)?;
+        if is_foreign || !directory.is_empty_folder().map_err(fail)? {
+            return Err(is_replaced(path));
+        }
+        if let Some(mode) = entry.mode {
+            narrow(&*directory, mode).map_err(fail)?;
+        }
+        Ok(found.id)
     }
 
     fn relieve_directories(&mut self, path: &RootPath) {
@@ -343,10 +376,9 @@ impl FileSink {
         }
         let (stay, go) = std::mem::take(&mut self.directories)
             .into_iter()
-            .partition(|(_, path, _)| in_use.contains(path));
+            .partition(|it: &WaitingDirectory| in_use.contains(&it.path));
         self.directories = stay;
-        self.directories_bytes =
-            self.directories.iter().map(|(_, path, entry)| directory_bytes(path, entry)).sum();
+        self.directories_bytes = self.directories.iter().map(directory_bytes).sum();
         let failures = self.finish_directories(go);
         self.early_failures.extend(failures);
     }
@@ -355,14 +387,15 @@ impl FileSink {
     /// does not accept a time is no failure: it can belong to another user.
     fn finish_directories(
         &mut self,
-        directories: Vec<(u64, RootPath, Entry)>,
+        directories: Vec<WaitingDirectory>,
     ) -> Vec<(u64, Vec<u8>, Failure)> {
         let mut failures = Vec::new();
         // Children first: the parent's mode may prevent access to its children.
-        for (index, path, entry) in directories.into_iter().rev() {
+        for waiting in directories.into_iter().rev() {
+            let opened = self.open_again(&waiting);
+            let WaitingDirectory { index, path, entry, .. } = waiting;
             if !self.preserve {
-                let directory = self.disk.open_dir(&path);
-                let _ = directory.map(|directory| keep_metadata(&*directory, &entry, false));
+                let _ = opened.map(|directory| keep_metadata(&*directory, &entry, false));
                 continue;
             }
             let sync = self.sync;
@@ -370,12 +403,9 @@ impl FileSink {
                 let lost = keep_metadata(&*directory, &entry, true)?;
                 if sync { directory.sync().map(|()| lost) } else { Ok(lost) }
             };
-            let result = match self.disk.open_dir(&path) {
-                Ok(directory) => {
-                    set(directory).map_err(|error| entry_error(path.as_bytes(), &error))
-                }
-                Err(error) => Err(error.into()),
-            };
+            let result = opened.and_then(|directory| {
+                set(directory).map_err(|error| entry_error(path.as_bytes(), &error))
+            });
             match result {
                 Ok(lost) => self.lost.add(lost),
                 Err(entry_error) => {
@@ -389,6 +419,23 @@ impl FileSink {
         }
         failures
     }
+
+    /// Opens a directory to set its metadata, if it is still the one that was made or found.
+    fn open_again(&self, waiting: &WaitingDirectory) -> Result<Box<dyn DiskFile>, EntryError> {
+        let directory = self.disk.open_dir(&waiting.path)?;
+        let found = directory.metadata();
+        let found = found.map_err(|error| entry_error(waiting.path.as_bytes(), &error))?.id;
+        // The birth time is that of another directory after the first change in a lower layer of an overlay.
+        match (found.device, found.inode) == (waiting.id.device, waiting.id.inode) {
+            true => Ok(directory),
+            false => Err(is_replaced(&waiting.path)),
+        }
+    }
+}
+
+fn is_replaced(path: &RootPath) -> EntryError {
+    let reason = "another process replaced the directory; copy it again";
+    Failure::of_file(FailureCode::Unwritable, "write", path, reason).into()
 }
 
 fn not_created(index: u64) -> EntryError {
@@ -396,8 +443,8 @@ fn not_created(index: u64) -> EntryError {
     Failure::new(FailureCode::Internal, text).into()
 }
 
-fn directory_bytes(path: &RootPath, entry: &Entry) -> usize {
-    path.as_bytes().len() + entry.weight() + DIRECTORY_OVERHEAD
+fn directory_bytes(waiting: &WaitingDirectory) -> usize {
+    waiting.path.as_bytes().len() + waiting.entry.weight() + DIRECTORY_OVERHEAD
 }
 
 /// Removes the permission bits that `mode` lacks from a new directory created with the umask. The owner's bits stay,
@@ -421,11 +468,8 @@ impl Sink for FileSink {
         }
         let path = self.place.target(entry)?;
         let is_new = make_all(&*self.disk, &path)?;
+        let id = self.identify(&path, is_new, entry)?;
         if is_new {
-            if let Some(mode) = entry.mode {
-                let directory = self.disk.open_dir(&path)?;
-                narrow(&*directory, mode).map_err(|error| entry_error(path.as_bytes(), &error))?;
-            }
             self.note_searched(path.clone());
         }
         let is_kept = !self.sync || self.group.has_on_disk(&path);
@@ -433,7 +477,7 @@ impl Sink for FileSink {
             let device = self.group.expect_in(&path)?;
             self.group.add_folder(index, entry.path.clone(), &path, device);
         }
-        self.note_directory(index, path, entry);
+        self.note_directory(WaitingDirectory { index, path, entry: entry.clone(), id });
         self.group.flush_if_full();
         Ok(if is_kept { Commit::Now } else { Commit::Later })
     }

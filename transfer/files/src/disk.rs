@@ -122,13 +122,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
         Err(made_up("link", path, Errno::OPNOTSUPP))
     }
 
-    /// Sets the group and, if given, the owner of a name, without following a symbolic link.
+    /// Sets the group and, if given, the owner of a symbolic link with this target text.
     ///
     /// # Errors
-    /// If the system refuses, or this disk does not support owners.
+    /// If another entry has the name, the system refuses, or this disk does not support owners.
     fn set_link_owner(
         &self,
         path: &RootPath,
+        _text: &[u8],
         _user: Option<u32>,
         _group: u32,
     ) -> Result<(), RootError> {
@@ -337,6 +338,14 @@ pub trait DiskFile: ReadFile {
     /// would not guarantee this here.
     fn sync_file_system(&self) -> io::Result<()>;
 
+    /// Whether an open folder has no entries. By default for disks without other processes.
+    ///
+    /// # Errors
+    /// As reported by the system.
+    fn is_empty_folder(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// Takes an exclusive lock without waiting.
     ///
     /// # Errors
@@ -415,10 +424,11 @@ impl Disk for RootDir {
     fn set_link_owner(
         &self,
         path: &RootPath,
+        text: &[u8],
         user: Option<u32>,
         group: u32,
     ) -> Result<(), RootError> {
-        self.set_link_owner(path, user, group)
+        self.set_link_owner(path, text, user, group)
     }
 
     fn set_link_mtime(&self, path: &RootPath, mtime: FileTime) -> Result<(), RootError> {
@@ -523,6 +533,15 @@ impl DiskFile for File {
 
     fn sync_file_system(&self) -> io::Result<()> {
         sync_file_system(self)
+    }
+
+    fn is_empty_folder(&self) -> io::Result<bool> {
+        for entry in rustix::fs::Dir::read_from(self)? {
+            if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn lock(&self) -> io::Result<Lock> {

@@ -171,7 +171,7 @@ fn hash_of(tree: &Tree, path: &Path) -> Result<[u8; 32], Failure> {
     }
 }
 
-fn facts(metadata: &Metadata) -> Facts {
+pub(super) fn facts(metadata: &Metadata) -> Facts {
     let kind = match metadata.kind {
         Kind::File => SeenKind::File,
         Kind::Directory => SeenKind::Directory,

@@ -6,20 +6,24 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use sabul_wire::control::{Entry, EntryKind, Failure, More, NewMetadata};
+use sabul_content::Printable;
+use sabul_wire::control::{
+    Entry, EntryKind, Facts, Failure, FailureCode, More, NewMetadata, SeenKind,
+};
 
 use super::entry_error::{root_write_failure, write_failure};
+use super::listing::facts;
 use super::metadata::keep_metadata;
 use super::tree::{root_path, split_at_mark};
 use crate::disk::{Disk, DiskFile};
-use crate::root::{Kind, LinkTarget, RootDir, RootError, RootLink};
+use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootError, RootLink};
 
 /// Sets metadata of a file or directory, below a root or with the rights of this process's user if `disk` is `None`.
 /// Below a root, or below the mark `/./` of the path, no symbolic link is followed; otherwise only the last component may
 /// not be a link. An owner that cannot be set is no failure.
 ///
 /// # Errors
-/// If the metadata was not set.
+/// If the metadata was not set, with [`FailureCode::Changed`] if the entry is not the one that was compared.
 pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(), Failure> {
     if let (None, Some((directory, rest))) = (disk, split_at_mark(&change.path)) {
         let root = RootDir::open(directory, RootLink::Follow).map_err(root_write_failure)?;
@@ -48,7 +52,12 @@ pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(),
         }
     };
     let fail = |error| write_failure(&change.path, &error);
-    let kind = match file.metadata().map_err(fail)?.kind {
+    let now = file.metadata().map_err(fail)?;
+    if let Some(why) = refusal(change, &now, rustix::process::geteuid().as_raw()) {
+        let path = Printable(&change.path);
+        return Err(Failure::of_file(FailureCode::Changed, "set the metadata of", path, why));
+    }
+    let kind = match now.kind {
         Kind::Directory => EntryKind::Directory,
         _ => EntryKind::File(0),
     };
@@ -58,6 +67,28 @@ pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(),
     Ok(())
 }
 
+/// Why the process of this user must not change an open entry: another user may have moved another file to the name since
+/// the comparison, or linked another file there before.
+fn refusal(change: &NewMetadata, now: &Metadata, user: u32) -> Option<String> {
+    if change.seen.is_some_and(|seen| !is_as_seen(&seen, &facts(now))) {
+        return Some("is not the entry that was compared; run the command again".to_owned());
+    }
+    let is_given = change.owner.is_some() || change.mode.is_some();
+    let keeps_owner = now.owner == change.owner.map_or(user, |owner| owner.user);
+    let is_shared = now.kind == Kind::File && now.names > 1;
+    (is_shared && is_given && !keeps_owner).then(|| {
+        format!("is a file of another user with {} names; remove it and copy it again", now.names)
+    })
+}
+
+/// Whether an entry is as it was. The size and the time of a directory change with its content.
+fn is_as_seen(seen: &Facts, now: &Facts) -> bool {
+    let is_equal = seen.kind == now.kind
+        && (seen.mode & 0o7777, seen.owner, seen.group) == (now.mode, now.owner, now.group);
+    let is_content_equal = (seen.size, seen.modified_ns) == (now.size, now.modified_ns);
+    is_equal && (seen.kind == SeenKind::Directory || is_content_equal)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -65,6 +96,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::listing::facts_of;
 
     #[test]
     fn mode_and_time_change_and_links_are_not_followed() {
@@ -82,7 +114,8 @@ mod tests {
                 };
                 let mode = if name == "d" { mode | 0o100 } else { mode };
                 let modified_ns = Some(i64::from(mode) * 1_000_000_000 + 5);
-                let change = NewMetadata { path, mode: Some(mode), modified_ns, owner: None };
+                let change =
+                    NewMetadata { path, mode: Some(mode), modified_ns, owner: None, seen: None };
                 set_metadata(disk, &change).unwrap();
                 let found = fs::metadata(place).unwrap();
                 assert_eq!(found.mode() & 0o7777, mode);
@@ -91,7 +124,7 @@ mod tests {
         }
         for name in ["link", "none", "../f"] {
             let (path, modified_ns) = (name.into(), Some(0));
-            let change = NewMetadata { path, mode: None, modified_ns, owner: None };
+            let change = NewMetadata { path, mode: None, modified_ns, owner: None, seen: None };
             set_metadata(Some(&*root), &change).unwrap_err();
         }
         assert_ne!(fs::metadata(dir.path().join("f")).unwrap().mtime(), 0);
@@ -102,13 +135,75 @@ mod tests {
         let marked = format!("{}/./swapped/key", dir.path().display());
         for (disk, name) in [(Some(&*root), "swapped/key"), (None, &marked)] {
             let (path, modified_ns) = (name.into(), Some(0));
-            let change = NewMetadata { path, mode: Some(0o666), modified_ns, owner: None };
+            let change =
+                NewMetadata { path, mode: Some(0o666), modified_ns, owner: None, seen: None };
             set_metadata(disk, &change).unwrap_err();
         }
         assert_ne!(fs::metadata(dir.path().join("other/key")).unwrap().mtime(), 0);
         let marked = format!("{}/./other/key", dir.path().display());
         let (path, modified_ns) = (marked.into(), Some(0));
-        set_metadata(None, &NewMetadata { path, mode: None, modified_ns, owner: None }).unwrap();
+        set_metadata(None, &NewMetadata { path, mode: None, modified_ns, owner: None, seen: None })
+            .unwrap();
         assert_eq!(fs::metadata(dir.path().join("other/key")).unwrap().mtime(), 0);
+    }
+
+    #[test]
+    fn only_the_entry_that_was_compared_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = RootDir::open(dir.path(), RootLink::Follow).unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("f"), "content").unwrap();
+        fs::create_dir(at("d")).unwrap();
+        let file = facts_of(&at("f"), false).unwrap();
+        let folder = facts_of(&at("d"), false).unwrap();
+        let set = |path: &str, seen| {
+            let (path, mode) = (path.into(), Some(0o604));
+            let change =
+                NewMetadata { path, mode, modified_ns: None, owner: None, seen: Some(seen) };
+            set_metadata(Some(&root), &change)
+        };
+        let time = Some(1);
+        for (path, seen) in [
+            ("f", folder),
+            ("f", Facts { owner: file.owner + 1, ..file }),
+            ("f", Facts { group: file.group + 1, ..file }),
+            ("f", Facts { mode: file.mode ^ 1, ..file }),
+            ("f", Facts { size: 1, ..file }),
+            ("f", Facts { modified_ns: time, ..file }),
+            ("d", file),
+            ("d", Facts { owner: file.owner + 1, ..folder }),
+        ] {
+            let failure = set(path, seen).unwrap_err();
+            assert_eq!(failure.code, FailureCode::Changed, "{failure}");
+        }
+        assert_eq!(facts_of(&at("f"), false), Some(file));
+        assert_eq!(facts_of(&at("d"), false), Some(folder));
+        set("f", file).unwrap();
+        set("d", Facts { size: 1, modified_ns: time, ..folder }).unwrap();
+        assert_eq!(facts_of(&at("f"), false).unwrap().mode, 0o604);
+    }
+
+    #[test]
+    fn a_shared_file_gets_no_other_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("f"), "content").unwrap();
+        let file = Metadata::of(&fs::File::open(dir.path().join("f")).unwrap()).unwrap();
+        let owned = |owner, names| Metadata { owner, names, ..file };
+        let change = |owner: Option<u32>, mode| {
+            let owner = owner.map(|user| sabul_wire::control::Owner { user, group: 0 });
+            NewMetadata { path: b"f".to_vec(), mode, modified_ns: Some(1), owner, seen: None }
+        };
+        for (user, now, change, is_refused) in [
+            (0, owned(0, 2), change(Some(7), None), true),
+            (0, owned(7, 2), change(Some(8), None), true),
+            (0, owned(7, 2), change(None, Some(0o644)), true),
+            (0, owned(7, 2), change(Some(7), Some(0o644)), false),
+            (0, owned(7, 2), change(None, None), false),
+            (0, owned(0, 1), change(Some(7), None), false),
+            (7, owned(7, 2), change(None, Some(0o644)), false),
+        ] {
+            let why = refusal(&change, &now, user);
+            assert_eq!(why.is_some(), is_refused, "{change:?} {}: {why:?}", now.owner);
+        }
     }
 }

@@ -132,6 +132,12 @@ impl Metadata {
     }
 }
 
+/// Mode bits by which users other than the owner may write. As in pam_umask(8), the group with the number of a user is
+/// private. Root's group may have members.
+pub(crate) const fn foreign_write(owner: u32, group: u32) -> u32 {
+    if owner != 0 && owner == group { 0o002 } else { 0o022 }
+}
+
 impl From<&Stat> for Metadata {
     fn from(stat: &Stat) -> Self {
         let nanoseconds = |ns| u32::try_from(ns).unwrap_or(0);

@@ -169,7 +169,8 @@ mod tests {
         );
         let changed = |path: &str| {
             let path = path.as_bytes().to_vec();
-            let change = NewMetadata { path, mode: Some(0o777), modified_ns: None, owner: None };
+            let change =
+                NewMetadata { path, mode: Some(0o777), modified_ns: None, owner: None, seen: None };
             tree.set_metadata(&change)
         };
         fs::create_dir(at("destination/inside")).unwrap();

@@ -192,8 +192,9 @@ impl FileSink {
             entry.more.as_ref().and_then(|more| more.owner).filter(|_| self.preserve)
         {
             let now = (found.owner, found.group);
+            let text = entry.more.as_ref().map(|more| &more.target[..]).unwrap_or_default();
             give(owner, now, &mut self.lost, |user| {
-                self.disk.set_link_owner(path, user, owner.group)
+                self.disk.set_link_owner(path, text, user, owner.group)
             });
         }
         if let Some(time) = entry.modified_ns.map(file_time) {

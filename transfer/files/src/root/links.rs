@@ -1,6 +1,12 @@
 //! Operations on links themselves: created, read and dated, never followed.
 
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd as _;
+use std::os::fd::BorrowedFd;
+
 use rustix::fs::{AtFlags, Timespec, Timestamps};
+#[cfg(target_os = "linux")]
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
@@ -54,19 +60,21 @@ impl RootDir {
         })
     }
 
-    /// Sets the group and, if given, the owner of a name, without following a symbolic link.
+    /// Sets the group and, if given, the owner of a symbolic link with this target text and no other name. Another entry
+    /// that has come to the name keeps its owner.
     ///
     /// # Errors
-    /// If the name does not exist, its folder is reached through a link, or the system refuses.
+    /// If another entry has the name, its folder is reached through a link, or the system refuses.
     pub fn set_link_owner(
         &self,
         path: &RootPath,
+        text: &[u8],
         user: Option<u32>,
         group: u32,
     ) -> Result<(), RootError> {
-        let (user, group) = owner(user, group).map_err(|errno| fail("own", path, errno))?;
+        let owner = owner(user, group).map_err(|errno| fail("own", path, errno))?;
         self.in_parent("own", path, Links::Refuse, |parent, name| {
-            rustix::fs::chownat(parent, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+            own_link(parent, name, text, owner)
         })
     }
 
@@ -86,6 +94,35 @@ impl RootDir {
         self.in_parent("date", path, Links::Refuse, |parent, name| {
             rustix::fs::utimensat(parent, name, &times, AtFlags::SYMLINK_NOFOLLOW)
         })
+    }
+}
+
+/// Sets the owner of a link with this text: through a descriptor of the link itself, or by name on systems without such
+/// descriptors.
+fn own_link(
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    text: &[u8],
+    (user, group): (Option<Uid>, Option<Gid>),
+) -> Result<(), Errno> {
+    #[cfg(target_os = "linux")]
+    let link = {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(parent, name, flags, Mode::empty())?
+    };
+    #[cfg(target_os = "linux")]
+    let (parent, name, flags) = {
+        let found = super::examine(link.as_fd())?;
+        if found.kind != super::Kind::Symlink || found.names != 1 {
+            return Err(Errno::STALE);
+        }
+        (link.as_fd(), &b""[..], AtFlags::EMPTY_PATH)
+    };
+    #[cfg(not(target_os = "linux"))]
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    match rustix::fs::readlinkat(parent, name, Vec::new())?.as_bytes() == text {
+        true => rustix::fs::chownat(parent, name, user, group, flags),
+        false => Err(Errno::STALE),
     }
 }
 

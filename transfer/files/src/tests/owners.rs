@@ -3,6 +3,8 @@
 
 use std::os::unix::fs::chown;
 
+use sabul_wire::control::More;
+
 use super::resume::{
     attempt, attempt_until, attempt_with, check_whole, few, path, read_have, receiver_of, source,
     total,
@@ -11,6 +13,7 @@ use super::*;
 use crate::disk::Disk;
 use crate::disk::memory::MemoryDisk;
 use crate::part::{Part, reclaim};
+use crate::receive::Sink as _;
 use crate::root::{LinkTarget, RootPath};
 
 const JOURNAL: &str = "to/.resume-0.sabul-part";
@@ -374,4 +377,68 @@ fn links_are_followed_inside_the_source_and_outside_on_request() {
     assert_eq!(failed.len(), 3, "{failed:?}");
     let (names, failed) = received(set().with_links_out(true));
     assert_eq!((names.len(), failed.len()), (inside.len() + 1, 2), "{failed:?}");
+}
+
+/// A receiver into a directory, with all metadata.
+fn receiver_into(to: &Path) -> FileReceiver {
+    let disk = Arc::new(RootDir::open(to, RootLink::Follow).unwrap());
+    let destination =
+        Destination { into_directory: true, preserve: true, ..Destination::default() };
+    FileReceiver::new(disk, &destination, 1).unwrap()
+}
+
+fn entry_of(path: &str, kind: EntryKind, more: More) -> Entry {
+    let (mode, more) = (Some(0o701), Some(Box::new(more)));
+    Entry { path: path.into(), kind, mode, modified_ns: Some(0), more }
+}
+
+#[test]
+fn a_directory_that_replaces_a_new_one_keeps_its_metadata() {
+    let to = tempfile::tempdir().unwrap();
+    let at = |name: &str| to.path().join(name);
+    for name in ["other", "there"] {
+        fs::create_dir(at(name)).unwrap();
+        fs::set_permissions(at(name), Permissions::from_mode(0o700)).unwrap();
+    }
+    let mut receiver = receiver_into(to.path());
+    let sink = receiver.sink_mut();
+    for (index, name) in ["new", "there", "stays"].into_iter().enumerate() {
+        let entry = entry_of(name, EntryKind::Directory, More::default());
+        sink.make_directory(index as u64, &entry).unwrap();
+    }
+    let before = fs::metadata(at("other")).unwrap();
+    for name in ["new", "there"] {
+        fs::rename(at(name), at(&format!("{name}-away"))).unwrap();
+    }
+    fs::rename(at("other"), at("new")).unwrap();
+    fs::create_dir(at("there")).unwrap();
+    fs::set_permissions(at("there"), Permissions::from_mode(0o700)).unwrap();
+    let failed: Vec<u64> = sink.complete().into_iter().map(|(index, ..)| index).collect();
+    assert_eq!(failed, [1, 0]);
+    let mode = |name: &str| fs::metadata(at(name)).unwrap().mode() & 0o777;
+    assert_eq!((mode("new"), mode("there"), mode("stays")), (0o700, 0o700, 0o701));
+    assert_eq!(fs::metadata(at("new")).unwrap().mtime(), before.mtime());
+}
+
+#[test]
+fn an_entry_that_replaces_a_new_link_keeps_its_owner() {
+    let to = tempfile::tempdir().unwrap();
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give a link away");
+        return;
+    }
+    let root = RootDir::open(to.path(), RootLink::Follow).unwrap();
+    fs::write(to.path().join("file"), "content").unwrap();
+    symlink("target", to.path().join("link")).unwrap();
+    fs::hard_link(to.path().join("link"), to.path().join("same")).unwrap();
+    symlink("target", to.path().join("own")).unwrap();
+    let own = |name: &str| root.set_link_owner(&path(name), b"target", Some(7), 7);
+    let owner = |name: &str| fs::symlink_metadata(to.path().join(name)).unwrap().uid();
+    for name in ["file", "link", "same"] {
+        own(name).unwrap_err();
+        assert_eq!(owner(name), 0, "{name}");
+    }
+    root.set_link_owner(&path("own"), b"other", Some(7), 7).unwrap_err();
+    own("own").unwrap();
+    assert_eq!(owner("own"), 7);
 }

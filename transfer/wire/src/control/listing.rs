@@ -142,12 +142,15 @@ pub struct NewMetadata {
     pub modified_ns: Option<i64>,
     /// Owner and group.
     pub owner: Option<Owner>,
+    /// Metadata of the entry as it was compared. An entry with another kind, owner, group or mode is not changed, nor a
+    /// file with another size or time.
+    pub seen: Option<Facts>,
 }
 
 impl NewMetadata {
     /// Assumed memory use in bytes.
     pub(super) fn weight(&self) -> usize {
-        ITEM + self.path.len()
+        ITEM + size_of::<Facts>() + self.path.len()
     }
 }
 

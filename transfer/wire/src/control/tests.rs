@@ -446,9 +446,10 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                     mode: Some(0o600),
                     modified_ns: Some(-1),
                     owner: Some(Owner { user: 1, group: 2 }),
+                    seen: None,
                 }],
             },
-            &[8, 1, 1, b'x', 1, 0x80, 0x03, 1, 1, 1, 1, 2],
+            &[8, 1, 1, b'x', 1, 0x80, 0x03, 1, 1, 1, 1, 2, 0],
         ),
         (Request::Hash { place: b"x".to_vec(), chunking: Chunking::Content }, &[9, 1, b'x', 1]),
     ] {
