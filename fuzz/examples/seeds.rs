@@ -272,7 +272,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             "open-make",
             open(
                 Direction::Push,
-                Request::MakeFolders { places: vec![b"d/e".to_vec()], parents: true },
+                Request::MakeFolders { places: vec![b"d/e".to_vec()], parents: true, mode: None },
             )?,
         ),
         (

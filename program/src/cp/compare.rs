@@ -1,5 +1,6 @@
 //! Comparison of both ends of a copy. The comparison selects the entries to copy while both ends are still listed.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
@@ -195,6 +196,8 @@ struct Chooser<'a> {
     compared: Compared,
     /// New files that the destination may have under another name.
     waiting: Vec<NameAndFacts>,
+    /// Permission bits of new directories, for files that are moved there.
+    folders: BTreeMap<Vec<u8>, u32>,
     /// The destination has no entries.
     is_first_copy: bool,
 }
@@ -346,6 +349,7 @@ impl Ends {
             skipped,
             compared: Compared::default(),
             waiting: Vec::new(),
+            folders: BTreeMap::new(),
             is_first_copy: true,
         };
         match self {
@@ -440,6 +444,7 @@ impl Chooser<'_> {
                 self.waiting.push((name, source));
                 Ok(true)
             }
+            Some((source, None)) => Ok(self.send_new(name, &source)),
             Some((source, Some(old))) => Ok(self.send_changed(name, &source, &old)),
             _ => Ok(self.names.send(Selected::Name(name)).is_ok()),
         }
@@ -452,6 +457,17 @@ impl Chooser<'_> {
             && self.waiting.len() < moves::WAITING_MAX
             && source.kind == SeenKind::File
             && source.size >= moves::MOVED_FROM
+    }
+
+    /// Sends the name of a new entry, and records a directory for moved files; returns false if nobody takes the names.
+    fn send_new(&mut self, name: Vec<u8>, source: &Facts) -> bool {
+        if source.kind == SeenKind::Directory
+            && self.order.moves.is_some()
+            && self.folders.len() < moves::WAITING_MAX
+        {
+            self.folders.insert(name.clone(), source.mode);
+        }
+        self.names.send(Selected::Name(name)).is_ok()
     }
 
     /// Sends the name of a file that exists at the destination; returns false if nobody takes the names.
@@ -475,7 +491,8 @@ impl Chooser<'_> {
         // The source may still have an entry that was not listed.
         let is_listed = self.compared.source_failures == 0;
         if let Some(sides) = self.order.moves.as_ref().filter(|_| is_listed) {
-            for moved in moves::carry_out(sides, &mut waiting, &mut self.compared.extras) {
+            let extras = &mut self.compared.extras;
+            for moved in moves::carry_out(sides, &self.folders, &mut waiting, extras) {
                 self.compared.moved(moved.source.size);
                 self.skipped.add(moved.source.size);
                 self.compared.adjusted.push(moved);

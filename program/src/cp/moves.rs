@@ -1,7 +1,8 @@
 //! Moved files: a file that is new at the source and gone at the destination is renamed there, not sent.
 //!
 //! A file that exists only at the destination, with the size and the modification time of a new file, is a candidate.
-//! Both ends hash their files. Only equal files are renamed.
+//! Both ends hash their files. Only equal files are renamed, and only those that no other user can change: the destination
+//! checks both on the open file that it renames. All other files are sent.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -9,9 +10,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use sabul::Error;
 use sabul::files::{Facts, SeenKind, View};
 use sabul::internal::compare::{ListOptions, LocalTree, NewFile, facts_of};
-use sabul::{Error, Session};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -24,8 +25,8 @@ pub(super) const MOVED_FROM: u64 = 64 << 10;
 pub(super) const WAITING_MAX: usize = 100_000;
 /// Places in one request.
 const PLACES_AT_ONCE: usize = 500;
-/// Renames in progress at the same time.
-const RENAMES_AT_ONCE: usize = 64;
+/// Renames in progress at the same time; the destination reads each file before. Ours: few, for the disk's sake.
+const RENAMES_AT_ONCE: usize = 8;
 
 /// A name with the metadata of its entry.
 pub(super) type NameAndFacts = (Vec<u8>, Facts);
@@ -39,13 +40,17 @@ struct Move {
 
 /// Renames moved files at the destination. Removes these from the new files and from the extra entries; returns their
 /// new names with their metadata. Blocks.
+///
+/// `folders` has the permission bits of new directories of the source. A file goes only into these, made with these bits,
+/// or into directories that exist.
 pub(super) fn carry_out(
     sides: &Sides,
+    folders: &BTreeMap<Vec<u8>, u32>,
     new: &mut Vec<NameAndFacts>,
     extras: &mut Vec<NameAndFacts>,
 ) -> Vec<Adjusted> {
-    let moves = equal(sides, candidates(new, extras));
-    let moved: Vec<Move> = sides.runtime.block_on(rename_all(sides, moves));
+    let moves = hashed(sides, candidates(new, extras));
+    let moved: Vec<Move> = sides.runtime.block_on(rename_all(sides, folders, moves));
     let from: BTreeSet<&[u8]> = moved.iter().map(|it| &it.from[..]).collect();
     let to: BTreeMap<&[u8], Facts> = moved.iter().map(|it| (&it.to[..], it.old)).collect();
     extras.retain(|(path, _)| !from.contains(&path[..]));
@@ -86,31 +91,30 @@ fn name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-/// Keeps the moves whose files have the same content at both ends.
-fn equal(sides: &Sides, moves: Vec<Move>) -> Vec<Move> {
-    let mut equal = Vec::new();
+/// Hashes the files of the moves at the source. A move whose file cannot be read is left out.
+fn hashed(sides: &Sides, moves: Vec<Move>) -> Vec<Hashed> {
+    let mut hashed = Vec::new();
     let mut moves = moves.into_iter();
     loop {
         let some: Vec<Move> = moves.by_ref().take(PLACES_AT_ONCE).collect();
         if some.is_empty() {
-            return equal;
+            return hashed;
         }
-        let old = some.iter().map(|it| sides.destination(&it.from)).collect();
-        let new = some.iter().map(|it| sides.source(&it.to).unwrap_or_default()).collect();
-        let (here, there) = match sides.new {
-            NewFile::Here => (new, old),
-            NewFile::AtPeer => (old, new),
+        let places = some.iter().map(|it| sides.source(&it.to).unwrap_or_default());
+        let hashes = match sides.new {
+            NewFile::Here => places.map(hash_here).collect(),
+            NewFile::AtPeer => match hashes_there(sides, places.collect()) {
+                Ok(hashes) => hashes,
+                Err(_) => return hashed,
+            },
         };
-        let Ok(there) = hashes_there(sides, there) else { return equal };
-        let here = here.into_iter().map(hash_here);
-        let same = some.into_iter().zip(here.zip(there));
-        equal.extend(
-            same.filter(|(_, (here, there))| here.is_some() && here == there).map(|(it, _)| it),
-        );
+        hashed.extend(some.into_iter().zip(hashes).filter_map(|(it, hash)| Some((it, hash?))));
     }
 }
 
 type Hash = Option<[u8; 32]>;
+/// A move with the hash of the file at the source.
+type Hashed = (Move, [u8; 32]);
 
 fn hash_here(place: Vec<u8>) -> Hash {
     facts_of(Path::new(OsStr::from_bytes(&place)), true)?.hash
@@ -131,38 +135,53 @@ fn hashes_there(sides: &Sides, places: Vec<Vec<u8>>) -> Result<Vec<Hash>, Error>
 }
 
 /// Renames the files; returns those that were renamed.
-async fn rename_all(sides: &Sides, moves: Vec<Move>) -> Vec<Move> {
+async fn rename_all(
+    sides: &Sides,
+    folders: &BTreeMap<Vec<u8>, u32>,
+    moves: Vec<Hashed>,
+) -> Vec<Move> {
+    let folders = needed(folders, moves.iter().map(|(it, _)| &it.to[..]));
     if sides.new == NewFile::AtPeer {
         // The other machine chose the new names.
         let Ok(tree) = LocalTree::open(&sides.local_destination()) else { return Vec::new() };
-        return moves.into_iter().filter(|it| tree.rename(&it.from, &it.to).is_ok()).collect();
+        for (folder, mode) in folders {
+            let _ = tree.make(folder, mode);
+        }
+        let renamed =
+            |(it, hash): Hashed| tree.take_over(&it.from, &it.to, &hash).is_ok().then_some(it);
+        return moves.into_iter().filter_map(renamed).collect();
     }
-    let folder = |it: &Move| {
-        let place = sides.below_destination(&it.to);
-        place.iter().rposition(|&byte| byte == b'/').map(|slash| place[..slash].to_vec())
-    };
-    let folders: BTreeSet<Vec<u8>> =
-        moves.iter().filter_map(folder).filter(|it| !it.is_empty()).collect();
-    let folders: Vec<Vec<u8>> = folders.into_iter().collect();
-    for some in folders.chunks(PLACES_AT_ONCE) {
-        // A folder that cannot be created fails the renames into it.
-        let _ = sides.session.make_folders(some.to_vec(), true).await;
+    for some in folders.chunk_by(|one, next| one.1 == next.1) {
+        for some in some.chunks(PLACES_AT_ONCE) {
+            let places = some.iter().map(|(folder, _)| sides.below_destination(folder)).collect();
+            // A folder that cannot be created fails the renames into it.
+            let _ = sides.session.make_folders_as(places, some[0].1).await;
+        }
     }
     let room = Arc::new(Semaphore::new(RENAMES_AT_ONCE));
     let mut tasks = JoinSet::new();
-    for it in moves {
+    for (it, hash) in moves {
         let (session, room) = (sides.session.clone(), Arc::clone(&room));
         let (from, to) = (sides.below_destination(&it.from), sides.below_destination(&it.to));
         tasks.spawn(async move {
             let _permit = room.acquire().await.ok()?;
-            is_renamed(&session, from, to).await.then_some(it)
+            session.take_over(from, to, hash).await.is_ok().then_some(it)
         });
     }
     tasks.join_all().await.into_iter().flatten().collect()
 }
 
-async fn is_renamed(session: &Session, from: Vec<u8>, to: Vec<u8>) -> bool {
-    session.rename(from, to, false).await.is_ok()
+/// The new directories above these names, with their permission bits; a directory comes after its parent.
+fn needed<'a>(
+    folders: &BTreeMap<Vec<u8>, u32>,
+    names: impl Iterator<Item = &'a [u8]>,
+) -> Vec<(&'a [u8], u32)> {
+    let above = |name: &'a [u8]| {
+        let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        slashes.map(move |(at, _)| &name[..at])
+    };
+    let all: BTreeSet<&[u8]> = names.flat_map(above).collect();
+    all.into_iter().filter_map(|folder| Some((folder, *folders.get(folder)?))).collect()
 }
 
 #[cfg(test)]
@@ -195,6 +214,10 @@ mod tests {
         let pairs = candidates(&new, &extras);
         let pairs: Vec<_> = pairs.iter().map(|it| (&it.from[..], &it.to[..])).collect();
         assert_eq!(pairs, [(&b"old/b"[..], &b"new/a"[..]), (b"old/x", b"new/b")]);
+        let bits = BTreeMap::from([(b"new/x".to_vec(), 0o700), (b"new".to_vec(), 0o750)]);
+        let names = [&b"new/x/a"[..], b"new/b", b"old/c", b"d"];
+        let found = needed(&bits, names.into_iter());
+        assert_eq!(found, [(&b"new"[..], 0o750), (b"new/x", 0o700)]);
         let same_name = candidates(&new[1..2], &extras);
         assert_eq!(same_name[0].from, b"old/b");
     }

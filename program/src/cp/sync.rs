@@ -1,21 +1,24 @@
 //! `sabul sync`: settings of the comparison, lines about changes, and changes after the copy.
 
-use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use sabul::files::{Facts, NewMetadata, Owner, SeenKind, View};
-use sabul::internal::compare::{CompareOptions, Difference, LocalTree, Named, facts_of};
+use sabul::internal::compare::{
+    CompareOptions, Difference, ListOptions, LocalTree, Named, facts_of,
+};
 use sabul::internal::{Chmod, escape_pattern};
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
 
 use super::compare::{Compared, Observer, Order};
 use super::guard::Replica;
-use super::names::{below, means_content};
+use super::names::{below, join, means_content};
 use super::plan::Plan;
 use super::plan_file::{PlanWriter, Planned};
 use super::sides::local_directory;
@@ -30,6 +33,10 @@ const REMOVED_SHARE_MAX: u64 = 10;
 /// Entries and bytes of names in one request.
 const PLACES_AT_ONCE: usize = 1000;
 const BYTES_AT_ONCE: usize = 128 << 10;
+/// Directories whose permission bits one request asks for.
+const LOOKUPS_AT_ONCE: usize = 500;
+/// Permission bits of a directory for which no other bits are known.
+const PRIVATE: u32 = 0o700;
 /// Files of one name that the trash keeps.
 const KEPT_OF_A_NAME: u32 = 1000;
 
@@ -250,7 +257,10 @@ impl Sync {
         {
             match self.options.existing {
                 true => top = None,
-                false => target.make_folder(target.to.clone()).await?,
+                false => {
+                    let mode = tops.source.map_or(0o777, |source| source.mode);
+                    target.make_folder(target.to.clone(), mode).await?;
+                }
             }
         }
         let adjusted = self.adjust(&target, compared, top.map(|source| (source, seen))).await;
@@ -409,22 +419,58 @@ impl Target<'_> {
 
     /// Moves files and links below a directory of the destination's machine.
     async fn keep(&self, extras: &[(Vec<u8>, Facts)], trash: &Path) -> Result<(), CliError> {
-        self.make_folder(trash.as_os_str().as_bytes().to_vec()).await?;
+        let folders = self.modes_of(folders_of(extras)).await?;
+        let place = trash.as_os_str().as_bytes();
+        if let Some(above) = parent(place).filter(|above| !above.is_empty()) {
+            // The directories above stand for none of the destination. A failure shows itself in the next step.
+            let _ = self.make_folder(above.to_vec(), 0o777).await;
+        }
+        let top = folders.get(&b""[..]).copied();
+        self.make_folder(place.to_vec(), top.unwrap_or(PRIVATE)).await?;
         let trash = Trash::open(self, trash)?;
-        let mut made = BTreeSet::new();
-        for (path, facts) in extras {
-            let is_directory = facts.kind == SeenKind::Directory;
-            let folder = if is_directory { Some(&path[..]) } else { parent(path) };
-            if let Some(folder) = folder
-                && made.insert(folder)
-            {
-                trash.make_folder(self, folder).await?;
-            }
-            if !is_directory {
-                trash.keep_file(path).await?;
-            }
+        for (folder, mode) in folders.iter().filter(|(folder, _)| !folder.is_empty()) {
+            trash.make_folder(self, folder, *mode).await?;
+        }
+        for (path, _) in extras.iter().filter(|(_, facts)| facts.kind != SeenKind::Directory) {
+            trash.keep_file(path).await?;
         }
         Ok(())
+    }
+
+    /// Completes the permission bits of directories of the destination. A directory that cannot be read counts as
+    /// private.
+    async fn modes_of(
+        &self,
+        folders: BTreeMap<&[u8], Option<u32>>,
+    ) -> Result<BTreeMap<Vec<u8>, u32>, CliError> {
+        let unknown = folders.iter().filter(|(_, mode)| mode.is_none());
+        let unknown: Vec<&[u8]> = unknown.map(|(folder, _)| *folder).collect();
+        let place = |folder: &&[u8]| match (*folder, &self.to[..]) {
+            (b"", b"") => b".".to_vec(),
+            (b"", to) => [to, b"/."].concat(),
+            (folder, to) => join(to, folder),
+        };
+        let mut found = BTreeMap::new();
+        for some in unknown.chunks(LOOKUPS_AT_ONCE) {
+            let places = some.iter().map(place);
+            let Some(session) = self.session else {
+                let here = |place: Vec<u8>| facts_of(Path::new(OsStr::from_bytes(&place)), false);
+                found.extend(some.iter().copied().zip(places.map(here)));
+                continue;
+            };
+            let options = ListOptions { literal: true, ..ListOptions::default() };
+            let mut listing = session.list_for_copy(places.collect(), View::Itself, options)?;
+            for folder in some {
+                // The answer has one item for each place.
+                let Some(seen) = listing.next().await? else { break };
+                found.insert(*folder, seen.outcome.ok());
+            }
+        }
+        let is_folder = |facts: &Facts| facts.kind == SeenKind::Directory;
+        let looked_up = |folder: &[u8]| found.get(folder).copied().flatten().filter(is_folder);
+        let mode = |folder: &[u8]| looked_up(folder).map_or(PRIVATE, |facts| facts.mode);
+        let all = folders.into_iter();
+        Ok(all.map(|(it, known)| (it.to_vec(), known.unwrap_or_else(|| mode(it)))).collect())
     }
 
     /// Opens the destination on this machine.
@@ -432,16 +478,21 @@ impl Target<'_> {
         Ok(LocalTree::open(&local_directory(&self.to)).map_err(sabul::Error::from)?)
     }
 
-    async fn make_folder(&self, folder: Vec<u8>) -> Result<(), CliError> {
+    /// Makes a directory and the missing ones above. New directories get these permission bits, less the umask.
+    async fn make_folder(&self, folder: Vec<u8>, mode: u32) -> Result<(), CliError> {
         let fail = |failure: Failure| Err(CliError::from(sabul::Error::from(failure)));
         match self.session {
             Some(session) => {
-                let changed = session.make_folders(vec![folder], true).await?;
+                let changed = session.make_folders_as(vec![folder], mode).await?;
                 changed.failures.into_iter().next().map_or(Ok(()), |(_, failure)| fail(failure))
             }
-            None => fs::create_dir_all(OsString::from_vec(folder.clone())).map_err(|error| {
-                CliError::failed(format!("cannot make '{}': {error}", Printable(&folder)))
-            }),
+            None => {
+                let mut options = fs::DirBuilder::new();
+                let options = options.recursive(true).mode(mode & 0o777 | 0o700);
+                options.create(OsStr::from_bytes(&folder)).map_err(|error| {
+                    CliError::failed(format!("cannot make '{}': {error}", Printable(&folder)))
+                })
+            }
         }
     }
 }
@@ -468,10 +519,15 @@ impl<'a> Trash<'a> {
         })
     }
 
-    async fn make_folder(&self, target: &Target<'_>, folder: &[u8]) -> Result<(), CliError> {
+    async fn make_folder(
+        &self,
+        target: &Target<'_>,
+        folder: &[u8],
+        mode: u32,
+    ) -> Result<(), CliError> {
         match self {
-            Self::Here { trash, .. } => Ok(trash.make(folder).map_err(sabul::Error::from)?),
-            Self::There { trash, .. } => target.make_folder(below(trash, folder)).await,
+            Self::Here { trash, .. } => Ok(trash.make(folder, mode).map_err(sabul::Error::from)?),
+            Self::There { trash, .. } => target.make_folder(below(trash, folder), mode).await,
         }
     }
 
@@ -549,6 +605,23 @@ fn portion<T>(items: &[T], size: impl Fn(&T) -> usize) -> usize {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// The directories that hold these entries in the trash, with the permission bits that are known. The empty name is the
+/// destination itself.
+fn folders_of(extras: &[(Vec<u8>, Facts)]) -> BTreeMap<&[u8], Option<u32>> {
+    let mut folders = BTreeMap::from([(&b""[..], None)]);
+    for (path, facts) in extras {
+        let mut above = parent(path);
+        while let Some(folder) = above.filter(|folder| !folder.is_empty()) {
+            folders.entry(folder).or_insert(None);
+            above = parent(folder);
+        }
+        if facts.kind == SeenKind::Directory {
+            folders.insert(path, Some(facts.mode));
+        }
+    }
+    folders
 }
 
 fn parent(path: &[u8]) -> Option<&[u8]> {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -152,5 +153,94 @@ fn moved_files_are_renamed_at_the_destination() {
         write(&changed.join(to).join("4"), &content(4, 200_000), 7);
         mirror(&bench, &source, &destination);
         rsync_finds_nothing(&bench, changed, other);
+    }
+}
+
+#[test]
+fn a_moved_file_that_others_can_change_is_sent() {
+    let bench = Bench::with(&["serve", "--root", "root", "--allow-rm"]);
+    let (here, there) = (bench.path("src"), bench.root("copy"));
+    fs::create_dir_all(here.join("old")).unwrap();
+    for name in ["kept", "open"] {
+        write(&here.join("old").join(name), &content(1, 200_000), 7);
+    }
+    let url = bench.url("copy");
+    mirror(&bench, "src/", &url);
+    for (from, to, is_push) in [("old", "new", true), ("new", "newer", false)] {
+        let (changed, other) = if is_push { (&here, &there) } else { (&there, &here) };
+        fs::create_dir(changed.join(to)).unwrap();
+        for name in ["kept", "open"] {
+            fs::rename(changed.join(from).join(name), changed.join(to).join(name)).unwrap();
+        }
+        let id = |name: &str| fs::metadata(other.join(name)).unwrap().ino();
+        let open = other.join(from).join("open");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).unwrap();
+        let before = [id(&format!("{from}/kept")), id(&format!("{from}/open"))];
+        let (source, destination) = match is_push {
+            true => ("src/".to_owned(), url.clone()),
+            false => (format!("{url}/"), "src".to_owned()),
+        };
+        let (bytes, moved, _) = mirror(&bench, &source, &destination);
+        assert_eq!((bytes, moved), (200_000, 1), "push {is_push}");
+        let after = [id(&format!("{to}/kept")), id(&format!("{to}/open"))];
+        assert!(before[0] == after[0] && before[1] != after[1], "push {is_push}");
+        assert!(!other.join(from).join("open").exists(), "push {is_push}");
+    }
+}
+
+#[test]
+fn directories_of_moved_and_trashed_files_are_as_private_as_theirs() {
+    let bench = Bench::with(&["serve", "--root", "root", "--allow-rm"]);
+    let (here, there) = (bench.path("src"), bench.root("copy"));
+    let private = |path: &Path| {
+        fs::create_dir(path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+    };
+    fs::create_dir(&here).unwrap();
+    fs::create_dir(here.join("open")).unwrap();
+    private(&here.join("secret"));
+    private(&here.join("open/secret"));
+    write(&here.join("big"), &content(1, 200_000), 7);
+    for file in ["secret/old", "open/secret/old", "open/secret/stays"] {
+        write(&here.join(file), b"content", 7);
+    }
+    let url = bench.url("copy");
+    mirror(&bench, "src/", &url);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for (name, is_push) in [("new", true), ("newer", false)] {
+        let (changed, other) = if is_push { (&here, &there) } else { (&there, &here) };
+        private(&changed.join(name));
+        private(&changed.join(name).join("deep"));
+        let was = if is_push { "big" } else { "new/deep/big" };
+        fs::rename(changed.join(was), changed.join(name).join("deep/big")).unwrap();
+        fs::remove_file(changed.join("open/secret/old")).unwrap();
+        fs::remove_dir_all(changed.join("secret")).unwrap();
+        let (source, destination) = match is_push {
+            true => ("src/".to_owned(), url.clone()),
+            false => (format!("{url}/"), "src".to_owned()),
+        };
+        let trash = if is_push { "trash".into() } else { bench.path("trash") };
+        let output = run(bench
+            .sabul()
+            .args(["sync", "--delete", "--delete-limit", "99", "--json", "--trash"])
+            .args([trash.as_os_str(), source.as_ref(), destination.as_ref()]));
+        expect_code(&output, 0);
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["moved_files"], 1, "push {is_push}");
+        for folder in ["", "deep"] {
+            assert_eq!(mode(&other.join(name).join(folder)), 0o700, "push {is_push}: {folder}");
+        }
+        let trash = if is_push { bench.root("trash") } else { bench.path("trash") };
+        assert_eq!(mode(&trash), mode(other), "push {is_push}");
+        assert_eq!(mode(&trash.join("open")), mode(&other.join("open")), "push {is_push}");
+        for folder in ["secret", "open/secret"] {
+            assert_eq!(mode(&trash.join(folder)), 0o700, "push {is_push}: {folder}");
+            assert!(trash.join(folder).join("old").exists(), "push {is_push}: {folder}");
+        }
+        private(&changed.join("secret"));
+        for file in ["secret/old", "open/secret/old"] {
+            write(&changed.join(file), b"content", 7);
+        }
+        mirror(&bench, &source, &destination);
     }
 }

@@ -42,6 +42,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// If the folder cannot be created and does not exist.
     fn create_dir(&self, path: &RootPath) -> Result<bool, RootError>;
 
+    /// As [`Self::create_dir`], with these permission bits of a new folder, less the umask. By default for disks without
+    /// other users.
+    ///
+    /// # Errors
+    /// As [`Self::create_dir`].
+    fn create_dir_as(&self, path: &RootPath, _mode: u32) -> Result<bool, RootError> {
+        self.create_dir(path)
+    }
+
     /// Creates an empty file under an unused name.
     ///
     /// # Errors
@@ -85,6 +94,26 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// If the new name is that of a folder, or the system refuses.
     fn rename(&self, from: &RootPath, to: &RootPath) -> Result<(), RootError>;
+
+    /// Renames a file, link or folder to an unused name; never replaces a file that appears meanwhile.
+    ///
+    /// # Errors
+    /// If the new name exists, or the system refuses.
+    fn rename_unused(&self, from: &RootPath, to: &RootPath) -> Result<(), RootError>;
+
+    /// Moves a regular file to an unused name, if `is_wanted` accepts its content and no other user can change the file or
+    /// its name meanwhile.
+    ///
+    /// # Errors
+    /// As [`RootDir::move_own`]; if this disk does not know other users.
+    fn rename_own(
+        &self,
+        from: &RootPath,
+        _to: &RootPath,
+        _is_wanted: &dyn Fn(&dyn ReadFile) -> io::Result<bool>,
+    ) -> Result<(), RootError> {
+        Err(made_up("rename", from, Errno::OPNOTSUPP))
+    }
 
     /// Removes a file, never a folder.
     ///
@@ -373,6 +402,10 @@ impl Disk for RootDir {
         self.create_dir(path)
     }
 
+    fn create_dir_as(&self, path: &RootPath, mode: u32) -> Result<bool, RootError> {
+        self.create_dir_as(path, mode)
+    }
+
     fn create_file(&self, path: &RootPath, mode: u32) -> Result<Box<dyn DiskFile>, RootError> {
         Ok(Box::new(self.create_part(path, mode)?))
     }
@@ -399,6 +432,19 @@ impl Disk for RootDir {
 
     fn rename(&self, from: &RootPath, to: &RootPath) -> Result<(), RootError> {
         self.rename(from, to)
+    }
+
+    fn rename_unused(&self, from: &RootPath, to: &RootPath) -> Result<(), RootError> {
+        self.move_to(from, self, to)
+    }
+
+    fn rename_own(
+        &self,
+        from: &RootPath,
+        to: &RootPath,
+        is_wanted: &dyn Fn(&dyn ReadFile) -> io::Result<bool>,
+    ) -> Result<(), RootError> {
+        self.move_own(from, self, to, &|file| is_wanted(file))
     }
 
     fn remove_file(&self, path: &RootPath) -> Result<(), RootError> {

@@ -66,7 +66,7 @@ pub use outlet::{Outlet, Stopped};
 pub use part::{SUFFIX as PART_SUFFIX, start_of_name};
 pub use ranges::{RangeReceiver, ReadRange};
 pub use receive::{Commit, CommitResult, HaveMessages, PROGRESS_INTERVAL, Receiver, Sink};
-pub use rename::{move_between, rename};
+pub use rename::{move_between, rename, take_over};
 pub use rules::Rules;
 pub use scan::{Scan, Totals};
 pub use selection::{Selected, Selection, Skipped};

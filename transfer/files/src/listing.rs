@@ -17,7 +17,7 @@ use super::named::NamedSet;
 use super::rules::Rules;
 use super::source::{Found, SourceSet, Step, Walk};
 use super::tree::{Children, Tree, modified_ns, sorted_part, split_at_mark, unreadable};
-use crate::disk::Disk;
+use crate::disk::{Disk, ReadFile};
 use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootLink, RootPath};
 
 /// Maximum number of names held while a folder is listed or removed. Ours: some 5 MB.
@@ -155,6 +155,11 @@ pub fn facts_of(path: &Path, hashes: bool) -> Option<Facts> {
 /// BLAKE3 hash of the content of a file.
 fn hash_of(tree: &Tree, path: &Path) -> Result<[u8; 32], Failure> {
     let file = tree.open(path)?;
+    content_hash(&*file).map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
+}
+
+/// BLAKE3 hash of the content of an open file.
+pub(super) fn content_hash(file: &dyn ReadFile) -> io::Result<[u8; 32]> {
     let (mut hasher, mut content, mut at) = (blake3::Hasher::new(), Vec::new(), 0);
     loop {
         content.clear();
@@ -166,7 +171,7 @@ fn hash_of(tree: &Tree, path: &Path) -> Result<[u8; 32], Failure> {
                 at += content.len() as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(read_failure(path.as_os_str().as_bytes(), &error)),
+            Err(error) => return Err(error),
         }
     }
 }
@@ -324,6 +329,8 @@ pub enum NameChange {
     Make {
         /// Also make missing parents, and accept an existing folder.
         parents: bool,
+        /// Permission bits of a new folder, less the umask; the owner's bits are always set.
+        mode: u32,
     },
 }
 
@@ -376,7 +383,7 @@ impl NameChange {
         }
         match self {
             Self::Remove { recursive } => remove(disk, path, recursive, is_over),
-            Self::Make { parents } => make(disk, path, parents),
+            Self::Make { parents, mode } => make(disk, path, parents, mode),
         }
     }
 }
@@ -405,7 +412,7 @@ fn user_place<'a>(
     Ok((start, names))
 }
 
-fn make(disk: &dyn Disk, path: &RootPath, parents: bool) -> Result<u64, Failure> {
+fn make(disk: &dyn Disk, path: &RootPath, parents: bool, mode: u32) -> Result<u64, Failure> {
     let mut made = 0;
     let mut here = RootPath::root();
     for name in path.components() {
@@ -415,7 +422,7 @@ fn make(disk: &dyn Disk, path: &RootPath, parents: bool) -> Result<u64, Failure>
         if !is_last && !parents {
             continue;
         }
-        if disk.create_dir(&here).map_err(root_write_failure)? {
+        if disk.create_dir_as(&here, mode).map_err(root_write_failure)? {
             made += 1;
             let folder = disk.open_dir(&above).map_err(root_write_failure)?;
             folder

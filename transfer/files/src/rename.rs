@@ -10,10 +10,11 @@ use sabul_content::Printable;
 use sabul_wire::control::{Failure, FailureCode};
 
 use super::entry_error::{root_write_failure, write_failure};
+use super::listing::content_hash;
 use super::part::is_reserved;
 use super::tree::{root_path, split_at_mark};
-use crate::disk::Disk;
-use crate::root::{Kind, LinkTarget, RootDir, RootLink, RootPath};
+use crate::disk::{Disk, ReadFile};
+use crate::root::{Kind, LinkTarget, RootDir, RootError, RootLink, RootPath, rename_to_unused};
 
 /// Renames a file, link or directory in one step, below a root or with the rights of this process's user if `disk` is
 /// `None`. If `to` is a directory, the name is kept inside the directory. Without `replace` an existing file stays.
@@ -32,8 +33,7 @@ pub fn rename(
         return Err(Failure::new(FailureCode::Refused, text));
     }
     if is_reserved(name) || is_reserved(to) {
-        let text = "names of files under construction (.sabul-part) are not changed";
-        return Err(Failure::new(FailureCode::Refused, text));
+        return Err(reserved());
     }
     match disk {
         Some(disk) => rename_in(disk, from, to, name, replace),
@@ -61,21 +61,56 @@ pub fn move_between(
     to: &[u8],
 ) -> Result<(), Failure> {
     if is_reserved(from) || is_reserved(to) {
-        let text = "names of files under construction (.sabul-part) are not changed";
-        return Err(Failure::new(FailureCode::Refused, text));
+        return Err(reserved());
     }
     let place = |path: &[u8]| root_path(Path::new(OsStr::from_bytes(path)));
     let (from, to) = (place(from)?, place(to)?);
-    if to_root.stat(&to, LinkTarget::Itself).is_ok() {
-        return Err(Failure::existing(Printable(to.as_bytes())));
+    from_root.move_to(&from, to_root, &to).map_err(|error| failed(&to, error))?;
+    sync_folder_of(to_root, &to)?;
+    sync_folder_of(from_root, &from)
+}
+
+/// Renames a regular file with this BLAKE3 hash to an unused name, if no other user can change the file or its name
+/// meanwhile. Below a root, or with the rights of this process's user if `disk` is `None`; both paths then have the mark
+/// `/./`. No link is followed below the root or the marks.
+///
+/// # Errors
+/// If the file was not renamed.
+pub fn take_over(
+    disk: Option<&dyn Disk>,
+    from: &[u8],
+    to: &[u8],
+    hash: &[u8; 32],
+) -> Result<(), Failure> {
+    if is_reserved(from) || is_reserved(to) {
+        return Err(reserved());
     }
-    from_root.move_to(&from, to_root, &to).map_err(root_write_failure)?;
-    for (root, path) in [(to_root, &to), (from_root, &from)] {
-        let folder = path.parent().unwrap_or_else(RootPath::root);
-        let folder = root.open_dir(&folder).map_err(root_write_failure)?;
-        folder.sync_all().map_err(|error| write_failure(path.as_bytes(), &error))?;
+    let place = |path: &[u8]| root_path(Path::new(OsStr::from_bytes(path)));
+    let is_wanted = |file: &dyn ReadFile| content_hash(file).map(|found| found == *hash);
+    if let Some(disk) = disk {
+        let (from, to) = (place(from)?, place(to)?);
+        disk.rename_own(&from, &to, &is_wanted).map_err(|error| failed(&to, error))?;
+        sync_folder_of(disk, &to)?;
+        return sync_folder_of(disk, &from);
     }
-    Ok(())
+    let (Some(from), Some(to)) = (split_at_mark(from), split_at_mark(to)) else {
+        let text = "a file is taken over only below a directory";
+        return Err(Failure::new(FailureCode::Refused, text));
+    };
+    let open = |directory| RootDir::open(directory, RootLink::Follow).map_err(root_write_failure);
+    let (from_root, to_root) = (open(from.0)?, open(to.0)?);
+    let (from, to) = (place(from.1)?, place(to.1)?);
+    let moved = from_root.move_own(&from, &to_root, &to, &|file| is_wanted(file));
+    moved.map_err(|error| failed(&to, error))?;
+    sync_folder_of(&to_root, &to)?;
+    sync_folder_of(&from_root, &from)
+}
+
+/// Flushes the name of a path to the disk.
+fn sync_folder_of(disk: &dyn Disk, path: &RootPath) -> Result<(), Failure> {
+    let folder = path.parent().unwrap_or_else(RootPath::root);
+    let synced = disk.open_dir(&folder).map_err(root_write_failure)?.sync();
+    synced.map_err(|error| write_failure(path.as_bytes(), &error))
 }
 
 fn rename_in(
@@ -96,16 +131,10 @@ fn rename_in(
     {
         to = to.join(name).map_err(root_write_failure)?;
     }
-    if !replace && kind(&to).is_ok() {
-        return Err(Failure::existing(Printable(to.as_bytes())));
-    }
-    disk.rename(&from, &to).map_err(root_write_failure)?;
-    for path in [&to, &from] {
-        let folder = path.parent().unwrap_or_else(RootPath::root);
-        let synced = disk.open_dir(&folder).map_err(root_write_failure)?.sync();
-        synced.map_err(|error| write_failure(path.as_bytes(), &error))?;
-    }
-    Ok(())
+    let renamed = if replace { disk.rename(&from, &to) } else { disk.rename_unused(&from, &to) };
+    renamed.map_err(|error| failed(&to, error))?;
+    sync_folder_of(disk, &to)?;
+    sync_folder_of(disk, &from)
 }
 
 fn rename_as_user(from: &[u8], to: &[u8], name: &[u8], replace: bool) -> Result<(), Failure> {
@@ -119,16 +148,35 @@ fn rename_as_user(from: &[u8], to: &[u8], name: &[u8], replace: bool) -> Result<
     if to.is_dir() {
         to.push(OsStr::from_bytes(name));
     }
-    if !replace && fs::symlink_metadata(&to).is_ok() {
-        return Err(Failure::existing(Printable(to.as_os_str().as_bytes())));
-    }
-    fs::rename(from, &to).map_err(fail)?;
+    let renamed = match replace {
+        true => fs::rename(from, &to),
+        false => rename_to_unused(from, &to).map_err(io::Error::from),
+    };
+    renamed.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists if !replace => {
+            Failure::existing(Printable(to.as_os_str().as_bytes()))
+        }
+        _ => fail(error),
+    })?;
     for path in [&to, from] {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = fs::File::open(folder.unwrap_or_else(|| Path::new("."))).map_err(fail)?;
         folder.sync_all().map_err(fail)?;
     }
     Ok(())
+}
+
+/// Failure of a rename to this path.
+fn failed(to: &RootPath, error: RootError) -> Failure {
+    match error.io_kind() {
+        Some(io::ErrorKind::AlreadyExists) => Failure::existing(Printable(to.as_bytes())),
+        _ => root_write_failure(error),
+    }
+}
+
+fn reserved() -> Failure {
+    let text = "names of files under construction (.sabul-part) are not changed";
+    Failure::new(FailureCode::Refused, text)
 }
 
 fn missing(path: &[u8]) -> Failure {
@@ -143,6 +191,7 @@ fn missing(path: &[u8]) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::memory::{Fault, MemoryDisk};
 
     #[test]
     fn a_name_is_changed_in_one_step_and_only_below_the_root() {
@@ -177,6 +226,22 @@ mod tests {
         rename(None, &path("c"), &path("f"), false).unwrap();
         assert_eq!(fs::read(at("f/c")).unwrap(), b"b");
         rename(None, &path("c"), &path("f"), false).unwrap_err();
+    }
+
+    #[test]
+    fn a_file_that_appears_before_the_rename_stays() {
+        let disk = MemoryDisk::new(0);
+        let path = |name: &str| RootPath::new(name.split('/')).unwrap();
+        disk.put(&path("a"), b"own").unwrap();
+        // The rename is the last call of the request before the flush of the folder.
+        rename(Some(&disk), b"a", b"b", false).unwrap();
+        let at = disk.calls().iter().position(|call| *call == "rename to unused").unwrap();
+        disk.fail_at(at, Fault::TakeName);
+        let error = rename(Some(&disk), b"b", b"c", false).unwrap_err();
+        assert!(error.is_existing(), "{error}");
+        let tree = disk.tree();
+        let content = |name: &[u8]| tree[name].as_deref();
+        assert_eq!((content(b"b"), content(b"c")), (Some(&b"own"[..]), Some(&b""[..])));
     }
 
     #[test]

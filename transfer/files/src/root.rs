@@ -13,6 +13,7 @@
 
 mod fault;
 mod links;
+mod names;
 mod path;
 mod resolve;
 
@@ -27,6 +28,7 @@ use rustix::io::Errno;
 pub use fault::RootError;
 pub(crate) use fault::fail;
 pub(crate) use links::owner;
+pub(crate) use names::rename_to_unused;
 pub use path::{MAX_NAME, MAX_PATH, NameFault, RootPath};
 use resolve::{Links, Resolver};
 
@@ -180,14 +182,14 @@ fn examine(fd: BorrowedFd<'_>) -> Result<Metadata, Errno> {
     rustix::fs::fstat(fd).map(|stat| Metadata::from(&stat))
 }
 
-/// Metadata of a name in a folder; links are not followed.
-fn examine_at(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Metadata, Errno> {
+/// Metadata of a name in a folder.
+fn examine_at(folder: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> Result<Metadata, Errno> {
     #[cfg(target_os = "linux")]
-    match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+    match statx(folder, name, flags) {
         Err(Errno::NOSYS) => {}
         result => return result,
     }
-    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Metadata::from(&stat))
+    rustix::fs::statat(folder, name, flags).map(|stat| Metadata::from(&stat))
 }
 
 /// As `stat`, but with the birth time.
@@ -377,11 +379,19 @@ impl RootDir {
     /// If the name is taken by something other than a folder, such as a link, or the path has a
     /// link.
     pub fn create_dir(&self, path: &RootPath) -> Result<bool, RootError> {
+        self.create_dir_as(path, 0o777)
+    }
+
+    /// As [`Self::create_dir`], with these permission bits of a new folder, less the umask. The owner's bits are always set.
+    ///
+    /// # Errors
+    /// As [`Self::create_dir`].
+    pub fn create_dir_as(&self, path: &RootPath, mode: u32) -> Result<bool, RootError> {
         if path.is_root() {
             return Ok(false);
         }
         self.in_parent("create folder", path, Links::Refuse, |parent, name| {
-            match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+            match rustix::fs::mkdirat(parent, name, permissions(mode | 0o700)) {
                 Ok(()) => Ok(true),
                 Err(Errno::EXIST) => resolve::enter(parent, name).map(|_| false),
                 Err(errno) => Err(errno),
@@ -442,22 +452,6 @@ impl RootDir {
         })
     }
 
-    /// Moves a file, link or folder to an unused name below another folder. No link is followed.
-    ///
-    /// # Errors
-    /// If the new name exists, or the system refuses.
-    pub fn move_to(&self, from: &RootPath, other: &Self, to: &RootPath) -> Result<(), RootError> {
-        let old_parent =
-            self.in_parent("rename", from, Links::Refuse, |parent, _| rustix::io::dup(parent))?;
-        other.in_parent("rename to", to, Links::Refuse, |parent, to| {
-            if rustix::fs::statat(parent, to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-                return Err(Errno::EXIST);
-            }
-            let from = from.name().ok_or(Errno::INVAL)?;
-            rustix::fs::renameat(&old_parent, from, parent, to)
-        })
-    }
-
     /// Removes a file or a link, never a folder.
     ///
     /// # Errors
@@ -489,7 +483,9 @@ impl RootDir {
             let fd = self.resolve("examine", path, resolve::EXAMINE, Links::FollowInside)?;
             examine(fd.as_fd()).map_err(|errno| fail("examine", path, errno))
         } else {
-            self.in_parent("examine", path, Links::FollowInside, examine_at)
+            self.in_parent("examine", path, Links::FollowInside, |parent, name| {
+                examine_at(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+            })
         }
     }
 

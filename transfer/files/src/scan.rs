@@ -469,6 +469,9 @@ mod tests {
         fn rename(&self, _: &RootPath, _: &RootPath) -> Result<(), RootError> {
             unreachable!("a scan changes nothing")
         }
+        fn rename_unused(&self, _: &RootPath, _: &RootPath) -> Result<(), RootError> {
+            unreachable!("a scan changes nothing")
+        }
         fn remove_file(&self, _: &RootPath) -> Result<(), RootError> {
             unreachable!("a scan changes nothing")
         }

@@ -42,7 +42,7 @@ pub mod compare {
 
     use std::path::Path;
 
-    use sabul_files::root::{RootDir, RootError, RootLink, RootPath};
+    use sabul_files::root::{RootDir, RootError, RootLink};
     pub use sabul_wire::control::{Chunking, Delta, ListOptions, MAX_NAMED, Named, NamedContent};
     use sabul_wire::control::{Failure, FailureCode, NewMetadata};
 
@@ -58,39 +58,31 @@ pub mod compare {
             RootDir::open(directory, RootLink::Follow).map(Self).map_err(failure)
         }
 
-        /// Renames a file below the directory, and makes the missing directories above the new name. An existing file
+        /// Renames a file with this BLAKE3 hash below the directory, if no other user can change the file. An existing file
         /// stays.
         ///
         /// # Errors
         /// If the name was not changed.
-        pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Failure> {
-            let place = RootPath::new(to.split(|&byte| byte == b'/')).map_err(failure)?;
-            if let Some(parent) = place.parent() {
-                self.0.create_dir_all(&parent).map_err(failure)?;
-            }
-            sabul_files::rename(Some(&self.0), from, to, false)
+        pub fn take_over(&self, from: &[u8], to: &[u8], hash: &[u8; 32]) -> Result<(), Failure> {
+            sabul_files::take_over(Some(&self.0), from, to, hash)
         }
 
-        /// Moves an entry to an unused name below another directory, and makes the missing directories above that
-        /// name.
+        /// Moves an entry to an unused name below another directory.
         ///
         /// # Errors
         /// If the entry was not moved.
         pub fn move_to(&self, from: &[u8], other: &Self, to: &[u8]) -> Result<(), Failure> {
-            let place = RootPath::new(to.split(|&byte| byte == b'/')).map_err(failure)?;
-            if let Some(parent) = place.parent() {
-                other.0.create_dir_all(&parent).map_err(failure)?;
-            }
             sabul_files::move_between(&self.0, from, &other.0, to)
         }
 
-        /// Makes a directory below the directory, with missing directories above.
+        /// Makes a directory below the directory, with missing directories above. New directories get these permission
+        /// bits less the umask, and the owner's bits.
         ///
         /// # Errors
         /// If the directory was not made.
-        pub fn make(&self, path: &[u8]) -> Result<(), Failure> {
-            let place = RootPath::new(path.split(|&byte| byte == b'/')).map_err(failure)?;
-            self.0.create_dir_all(&place).map(drop).map_err(failure)
+        pub fn make(&self, path: &[u8], mode: u32) -> Result<(), Failure> {
+            let make = sabul_files::NameChange::Make { parents: true, mode };
+            make.apply(Some(&self.0), path, &|| false).map(drop)
         }
 
         /// Removes a file, a link or an empty directory below the directory.
@@ -144,7 +136,7 @@ mod tests {
 
     use sabul_wire::control::NewMetadata;
 
-    use super::compare::LocalTree;
+    use super::compare::{LocalTree, facts_of};
 
     #[test]
     fn listed_names_and_links_lead_nowhere_outside_the_destination() {
@@ -158,9 +150,10 @@ mod tests {
         }
         symlink(at("outside"), at("destination/link")).unwrap();
         let tree = LocalTree::open(&at("destination")).unwrap();
+        let hash = facts_of(&at("destination/old"), true).unwrap().hash.unwrap();
         let outside = at("outside/new").to_str().unwrap().to_owned();
         for to in ["../outside/new", "link/new", "link", "a/../../outside/new", &outside, ""] {
-            assert!(tree.rename(b"old", to.as_bytes()).is_err(), "{to}");
+            assert!(tree.take_over(b"old", to.as_bytes(), &hash).is_err(), "{to}");
         }
         let names = fs::read_dir(at("outside")).unwrap().count();
         assert_eq!(
@@ -186,9 +179,13 @@ mod tests {
         }
         changed("link").unwrap_err();
         assert!(at("destination/inside/key").exists() && at("outside/private").exists());
-        changed("").unwrap();
-        tree.rename(b"old", b"a/b/new").unwrap();
+        tree.make(b"../outside/made", 0o700).unwrap_err();
+        tree.make(b"link/made", 0o700).unwrap_err();
+        tree.make(b"a/b", 0o700).unwrap();
+        tree.take_over(b"old", b"a/b/new", &[0; 32]).unwrap_err();
+        tree.take_over(b"old", b"a/b/new", &hash).unwrap();
         changed("a/b/new").unwrap();
+        changed("").unwrap();
         assert_eq!(fs::read(at("destination/a/b/new")).unwrap(), b"destination/old");
     }
 }

@@ -750,6 +750,7 @@ impl Request {
         let rights: &[Right] = match self {
             Self::Put(_) => &[Right::Write],
             Self::Change(request) if request.is_removal => &[Right::Remove],
+            Self::Change(request) if request.reads_content() => &[Right::Write, Right::Read],
             Self::Change(_) => &[Right::Write],
             Self::Get(_) | Self::Attest(AttestRequest { part: Part::Sender, .. }) => &[Right::Read],
             Self::List(request) if request.reads_content => &[Right::Read],

@@ -51,8 +51,7 @@ pub const CONTROL_VERSION: u16 = 19;
 /// Most keys that a connector offers.
 pub const MAX_OFFERED: usize = 64;
 /// Limit on the [`Message::weight`] of [`Message::Seen`], [`Message::Chunks`], [`Message::Names`] or [`Message::Delta`]
-/// in flight. Ours: some ten thousand names
-/// per RTT.
+/// in flight. Ours: some ten thousand names per RTT.
 pub const BULK_CREDIT: u32 = 4 << 20;
 /// Most [`Message::weight`] of all [`Message::Have`] of a transfer. Ours: ten million small files; files beyond this
 /// limit are sent again.
@@ -115,8 +114,7 @@ pub enum Message {
         /// Block size in bytes: as requested, or a smaller power of two if memory is short.
         block_bytes: u32,
     },
-    /// Receiver to sender of files: partial data of an earlier attempt. The sender sends no data before the message
-    /// with `is_last`.
+    /// Receiver to sender of files: partial data of an earlier attempt. The sender waits for the one with `is_last`.
     Have {
         /// Number of the transfer.
         transfer: u32,
@@ -469,8 +467,7 @@ pub enum Request {
     },
     /// Reads files of the sender (pull).
     Get {
-        /// Paths relative to the sender's root; a trailing `/` means the content of a directory. At most
-        /// [`MAX_SOURCES`].
+        /// Paths relative to the sender's root, at most [`MAX_SOURCES`]; a trailing `/` means a directory's content.
         #[serde(deserialize_with = "bounds::names::<_, MAX_SOURCES>")]
         sources: Vec<Vec<u8>>,
         /// Descend into directories.
@@ -531,6 +528,8 @@ pub enum Request {
         places: Vec<Vec<u8>>,
         /// Also create missing parents, and accept directories that exist.
         parents: bool,
+        /// Permission bits of the directories that are created, less the umask; `None` for all bits.
+        mode: Option<u32>,
     },
     /// Renames a file, link or directory (push); without a channel.
     Rename {
@@ -542,6 +541,8 @@ pub enum Request {
         to: Vec<u8>,
         /// Replace a file that has the new path.
         replace: bool,
+        /// Rename only a regular file with this BLAKE3 hash, that no other user can change, to exactly this unused path.
+        content: Option<[u8; 32]>,
     },
     /// Sets metadata of files and directories (push); without a channel.
     SetMetadata {

@@ -32,6 +32,8 @@ pub enum Fault {
     ReadOnly,
     /// Another process removes the newest name before the call.
     Unlink,
+    /// Another process creates a file with the new name, if the call is a rename.
+    TakeName,
     /// The calling process is killed before the call: its locks are released, the disk is
     /// unchanged.
     Kill,
@@ -451,7 +453,7 @@ impl MemoryDisk {
                 world.cut_power();
                 return Err(Errno::SRCH);
             }
-            None => {}
+            Some(Fault::TakeName) | None => {}
         }
         if let Some((probability, errno)) = world.chance
             && world.random.chance(probability)
@@ -483,6 +485,42 @@ impl MemoryDisk {
             }
         };
         open().map_err(|errno| made_up(name, path, errno))
+    }
+
+    fn change_name(
+        &self,
+        name: &'static str,
+        from: &RootPath,
+        to: &RootPath,
+        replace: bool,
+    ) -> Result<(), RootError> {
+        let rename = || {
+            let world = self.lock_world();
+            let is_raced = world.plan.get(&world.calls.len()) == Some(&Fault::TakeName);
+            drop(world);
+            let mut world = self.call(name)?;
+            world.writable()?;
+            if is_raced {
+                world.make(to, Kind::File, 0o644)?;
+            }
+            let ((parent, from), (there, to)) = (world.parent(from)?, world.parent(to)?);
+            if parent != there {
+                return Err(Errno::XDEV);
+            }
+            let names = &world.folder(parent)?.names;
+            let inode = *names.get(&from).ok_or(Errno::NOENT)?;
+            match names.get(&to) {
+                Some(_) if !replace => return Err(Errno::EXIST),
+                Some(&old) if world.folder(old).is_ok() => return Err(Errno::ISDIR),
+                _ => {}
+            }
+            let now = world.clock_ns;
+            world.node(inode)?.ctime_ns = now;
+            let change = vec![(from, None), (to, Some(inode))];
+            world.node(parent)?.change(change);
+            Ok(())
+        };
+        rename().map_err(|errno| made_up("rename to", to, errno))
     }
 }
 
@@ -549,27 +587,11 @@ impl Disk for MemoryDisk {
     }
 
     fn rename(&self, from: &RootPath, to: &RootPath) -> Result<(), RootError> {
-        let rename = || {
-            let mut world = self.call("rename")?;
-            world.writable()?;
-            let ((parent, from), (there, to)) = (world.parent(from)?, world.parent(to)?);
-            if parent != there {
-                return Err(Errno::XDEV);
-            }
-            let names = &world.folder(parent)?.names;
-            let inode = *names.get(&from).ok_or(Errno::NOENT)?;
-            if let Some(&old) = names.get(&to)
-                && world.folder(old).is_ok()
-            {
-                return Err(Errno::ISDIR);
-            }
-            let now = world.clock_ns;
-            world.node(inode)?.ctime_ns = now;
-            let change = vec![(from, None), (to, Some(inode))];
-            world.node(parent)?.change(change);
-            Ok(())
-        };
-        rename().map_err(|errno| made_up("rename to", to, errno))
+        self.change_name("rename", from, to, true)
+    }
+
+    fn rename_unused(&self, from: &RootPath, to: &RootPath) -> Result<(), RootError> {
+        self.change_name("rename to unused", from, to, false)
     }
 
     fn remove_dir(&self, path: &RootPath) -> Result<(), RootError> {

@@ -24,6 +24,8 @@ pub enum RootError {
     Link(String),
     /// The file has other hard links, so writing to it could change another file.
     Shared(String),
+    /// Other users can change the file or its name, or it has changed.
+    Foreign(String),
     /// The operation is for files, and the path is a folder.
     IsADirectory(String),
     /// The operation is for folders, and the path or one of its parents is not a folder.
@@ -73,6 +75,7 @@ impl RootError {
                  it leads to"
             }
             Self::Shared(_) => "a hard link shares this file: remove it and start afresh",
+            Self::Foreign(_) => "other users can change this file, or it has changed",
             Self::IsADirectory(_) => "is a folder where a file is needed",
             Self::NotADirectory(_) => "something that is not a folder is where one is needed",
             Self::NotAFile(_) => "is a device, pipe or socket; only files and folders are moved",
@@ -87,6 +90,7 @@ impl RootError {
             | Self::Escapes(path)
             | Self::Link(path)
             | Self::Shared(path)
+            | Self::Foreign(path)
             | Self::IsADirectory(path)
             | Self::NotADirectory(path)
             | Self::NotAFile(path)

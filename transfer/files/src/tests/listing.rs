@@ -1,13 +1,15 @@
 //! Tests of listing, removing and making names on a disk that fails.
 
 use std::cell::Cell;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use sabul_wire::control::{FailureCode, ListOptions, SeenKind, View};
 
 use crate::disk::memory::{Fault, MemoryDisk};
-use crate::root::RootPath;
+use crate::root::{RootDir, RootLink, RootPath};
 use crate::{DirectoryListing, ListingStep, NameChange};
 
 fn disk() -> MemoryDisk {
@@ -87,8 +89,9 @@ fn a_cancelled_removal_stops_midway() {
 #[test]
 fn parent_folders_are_made_only_on_request() {
     let disk = disk();
-    let make =
-        |parents, place: &[u8]| NameChange::Make { parents }.apply(Some(&disk), place, &|| false);
+    let make = |parents, place: &[u8]| {
+        NameChange::Make { parents, mode: 0o777 }.apply(Some(&disk), place, &|| false)
+    };
     assert!(make(false, b"new/below").is_err());
     assert_eq!(make(false, b"new"), Ok(1));
     assert!(make(false, b"new").is_err());
@@ -96,4 +99,18 @@ fn parent_folders_are_made_only_on_request() {
     assert_eq!(make(true, b"new/a"), Ok(0));
     assert!(make(true, b"x/y").is_err(), "a file is in the way");
     assert!(names(&disk).contains(&"new/a/b/".to_owned()));
+}
+
+#[test]
+fn new_folders_have_no_other_bits_than_requested() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = RootDir::open(dir.path(), RootLink::Follow).unwrap();
+    let made = |place: &[u8], mode| {
+        NameChange::Make { parents: true, mode }.apply(Some(&root), place, &|| false).unwrap()
+    };
+    let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+    assert_eq!(made(b"a/b", 0o050), 2);
+    assert_eq!((mode("a") & 0o727, mode("a/b") & 0o727), (0o700, 0o700), "the umask may take more");
+    assert_eq!(made(b"a/b", 0o777), 0);
+    assert_eq!(mode("a") & 0o727, 0o700, "an existing folder keeps its bits");
 }

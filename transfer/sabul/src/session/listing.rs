@@ -24,6 +24,7 @@ use crate::transfer::Context;
 use sabul_files::disk::Disk;
 use sabul_files::{
     Chunked, DirectoryListing, ListingStep, MAX_KEPT_FAILURES, NameChange, rename, set_metadata,
+    take_over,
 };
 
 /// Most entries queued for the application.
@@ -128,7 +129,17 @@ impl Session {
         places: Vec<Vec<u8>>,
         parents: bool,
     ) -> Result<Changed, Error> {
-        self.change(control::Request::MakeFolders { places, parents }).await
+        self.change(control::Request::MakeFolders { places, parents, mode: None }).await
+    }
+
+    /// Creates missing directories at the peer, with missing parents. New directories get these permission bits less the
+    /// umask of the peer, and the owner's bits.
+    ///
+    /// # Errors
+    /// If the peer does not allow writing or the session is over.
+    pub async fn make_folders_as(&self, places: Vec<Vec<u8>>, mode: u32) -> Result<Changed, Error> {
+        let (parents, mode) = (true, Some(mode));
+        self.change(control::Request::MakeFolders { places, parents, mode }).await
     }
 
     /// Renames a file, link or directory of the peer in one step. If `to` is a directory, the name is kept inside the
@@ -137,7 +148,21 @@ impl Session {
     /// # Errors
     /// If the name was not changed, the peer does not allow writing or the session is over.
     pub async fn rename(&self, from: Vec<u8>, to: Vec<u8>, replace: bool) -> Result<(), Error> {
-        let changed = self.change(control::Request::Rename { from, to, replace }).await?;
+        self.rename_only(control::Request::Rename { from, to, replace, content: None }).await
+    }
+
+    /// Renames a regular file of the peer to an unused name, if the file has this BLAKE3 hash and no other user of the
+    /// peer's machine can change the file or its name meanwhile.
+    ///
+    /// # Errors
+    /// If the name was not changed, the peer does not allow reading and writing or the session is over.
+    pub async fn take_over(&self, from: Vec<u8>, to: Vec<u8>, hash: [u8; 32]) -> Result<(), Error> {
+        let (replace, content) = (false, Some(hash));
+        self.rename_only(control::Request::Rename { from, to, replace, content }).await
+    }
+
+    async fn rename_only(&self, request: control::Request) -> Result<(), Error> {
+        let changed = self.change(request).await?;
         match changed.failures.into_iter().next() {
             Some((_, failure)) => Err(failure.into()),
             None => Ok(()),
@@ -395,26 +420,20 @@ fn send_all(
 }
 
 impl ChangeRequest {
+    /// Whether the answer depends on the content of files.
+    pub(super) fn reads_content(&self) -> bool {
+        self.pending.parts.as_ref().is_some_and(|(open, _)| {
+            matches!(open.request, control::Request::Rename { content: Some(_), .. })
+        })
+    }
+
     /// Changes files below the root of `disk`, or without a disk with the rights of this process's user.
     pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
         let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
         let cx = self.pending.cx.clone();
-        let changes: Vec<Change> = match (open.request, open.direction) {
-            (control::Request::Remove { places, recursive }, control::Direction::Push) => {
-                let change = NameChange::Remove { recursive };
-                places.into_iter().map(|place| Change::Name(place, change)).collect()
-            }
-            (control::Request::MakeFolders { places, parents }, control::Direction::Push) => {
-                let change = NameChange::Make { parents };
-                places.into_iter().map(|place| Change::Name(place, change)).collect()
-            }
-            (control::Request::Rename { from, to, replace }, control::Direction::Push) => {
-                vec![Change::Rename { from, to, replace }]
-            }
-            (control::Request::SetMetadata { changes }, control::Direction::Push) => {
-                changes.into_iter().map(Change::Metadata).collect()
-            }
-            _ => return refuse(&cx, &mailbox, other_way()),
+        let is_push = open.direction == control::Direction::Push;
+        let Some(changes) = Change::all_of(open.request).filter(|_| is_push) else {
+            return refuse(&cx, &mailbox, other_way());
         };
         let (control, transfer) = (cx.control.clone(), mailbox.number);
         let block_bytes = open.channel.block_bytes;
@@ -457,15 +476,41 @@ impl ChangeRequest {
 enum Change {
     Name(Vec<u8>, NameChange),
     Rename { from: Vec<u8>, to: Vec<u8>, replace: bool },
+    TakeOver { from: Vec<u8>, to: Vec<u8>, hash: [u8; 32] },
     Metadata(NewMetadata),
 }
 
 impl Change {
+    /// The changes of a request; `None` for other requests.
+    fn all_of(request: control::Request) -> Option<Vec<Self>> {
+        Some(match request {
+            control::Request::Remove { places, recursive } => {
+                let change = NameChange::Remove { recursive };
+                places.into_iter().map(|place| Self::Name(place, change)).collect()
+            }
+            control::Request::MakeFolders { places, parents, mode } => {
+                let change = NameChange::Make { parents, mode: mode.unwrap_or(0o777) };
+                places.into_iter().map(|place| Self::Name(place, change)).collect()
+            }
+            control::Request::Rename { from, to, content: Some(hash), .. } => {
+                vec![Self::TakeOver { from, to, hash }]
+            }
+            control::Request::Rename { from, to, replace, content: None } => {
+                vec![Self::Rename { from, to, replace }]
+            }
+            control::Request::SetMetadata { changes } => {
+                changes.into_iter().map(Self::Metadata).collect()
+            }
+            _ => return None,
+        })
+    }
+
     /// Applies the change; returns the number of names that changed.
     fn apply(&self, disk: Option<&dyn Disk>, is_over: &dyn Fn() -> bool) -> Result<u64, Failure> {
         match self {
             Self::Name(place, change) => change.apply(disk, place, is_over),
             Self::Rename { from, to, replace } => rename(disk, from, to, *replace).map(|()| 1),
+            Self::TakeOver { from, to, hash } => take_over(disk, from, to, hash).map(|()| 1),
             Self::Metadata(change) => set_metadata(disk, change).map(|()| 1),
         }
     }

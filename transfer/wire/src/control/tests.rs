@@ -152,7 +152,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
     };
     let make = |length| {
         let places = vec![vec![b'a'; length]];
-        Message::Open(open(Request::MakeFolders { places, parents: true }))
+        Message::Open(open(Request::MakeFolders { places, parents: true, mode: None }))
     };
     let get = |sources| {
         let (rules, ranges) = (Vec::new(), Vec::new());
@@ -434,10 +434,18 @@ fn file_requests_and_answers_have_the_documented_bytes() {
             &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 0, 1, 1, 1, b'n', 2],
         ),
         (Request::Remove { places: places.clone(), recursive: true }, &[5, 1, 1, b'x', 1]),
-        (Request::MakeFolders { places, parents: false }, &[6, 1, 1, b'x', 0]),
         (
-            Request::Rename { from: b"x".to_vec(), to: b"yz".to_vec(), replace: true },
-            &[7, 1, b'x', 2, b'y', b'z', 1],
+            Request::MakeFolders { places, parents: false, mode: Some(0o700) },
+            &[6, 1, 1, b'x', 0, 1, 0xC0, 0x03],
+        ),
+        (
+            Request::Rename {
+                from: b"x".to_vec(),
+                to: b"yz".to_vec(),
+                replace: true,
+                content: None,
+            },
+            &[7, 1, b'x', 2, b'y', b'z', 1, 0],
         ),
         (
             Request::SetMetadata {
