@@ -30,12 +30,13 @@ impl HardLinkIndex {
         if facts.names < 2 {
             return None;
         }
-        if let Some(first) = self.first.get(&facts.identity) {
+        let key = (facts.id.device, facts.id.inode);
+        if let Some(first) = self.first.get(&key) {
             return Some(first.to_vec());
         }
         if self.bytes < NAMES_BYTES_MAX {
             self.bytes += name.len() + NAME_OVERHEAD;
-            self.first.insert(facts.identity, name.into());
+            self.first.insert(key, name.into());
         }
         None
     }

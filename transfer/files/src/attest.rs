@@ -59,7 +59,7 @@ impl SentFiles {
         if !matches!(found.entry.kind, EntryKind::File(_)) {
             return Err(missing());
         }
-        let file = self.walk.tree().open(&found.path)?;
+        let file = found.open_same()?;
         let read = read_file(&*file, &found.path, Some(bytes), take)?;
         if read < bytes {
             let text = format!(

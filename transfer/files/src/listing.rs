@@ -39,7 +39,7 @@ impl Iterator for Planned {
 
     fn next(&mut self) -> Option<Seen> {
         let found = self.walk.next()?;
-        Some(seen(found, self.hashes.then(|| self.walk.tree())))
+        Some(seen(found, self.hashes))
     }
 }
 
@@ -109,7 +109,7 @@ impl DirectoryListing {
         match &mut self.0 {
             ListingKind::PathWalk(places) => places.step(),
             ListingKind::Copy(walk, hashes) => match walk.step() {
-                Step::Found(found) => ListingStep::Seen(seen(found, hashes.then(|| walk.tree()))),
+                Step::Found(found) => ListingStep::Seen(seen(found, *hashes)),
                 Step::Pause => ListingStep::Pause,
                 Step::End => ListingStep::End,
             },
@@ -122,23 +122,23 @@ fn path_of(place: Vec<u8>) -> PathBuf {
     OsString::from_vec(place).into()
 }
 
-/// Converts an entry of the walk to an item of the listing. With `tree`, the content of a file is hashed.
-fn seen(found: Found, tree: Option<&Tree>) -> Seen {
-    let Found { entry, mut failure, owner: (owner, group), size, path, .. } = found;
-    let kind = match entry.kind {
+/// Converts an entry of the walk to an item of the listing. With `hashes`, the content of a file is hashed.
+fn seen(mut found: Found, hashes: bool) -> Seen {
+    let kind = match found.entry.kind {
         EntryKind::File(_) | EntryKind::HardLink => SeenKind::File,
         EntryKind::Directory => SeenKind::Directory,
         EntryKind::Stream => SeenKind::Other,
         EntryKind::SymbolicLink => SeenKind::Link,
     };
-    let (mode, modified_ns) = (entry.mode.unwrap_or(0), entry.modified_ns);
     let mut hash = None;
-    if let Some(tree) = tree.filter(|_| failure.is_none() && kind == SeenKind::File) {
-        match hash_of(tree, &path) {
-            Ok(found) => hash = Some(found),
-            Err(error) => failure = Some(error),
+    if hashes && found.failure.is_none() && kind == SeenKind::File {
+        match found.open_same().and_then(|file| hash_of(&*file, &found.path)) {
+            Ok(content) => hash = Some(content),
+            Err(failure) => found.failure = Some(failure),
         }
     }
+    let Found { entry, failure, owner: (owner, group), size, .. } = found;
+    let (mode, modified_ns) = (entry.mode.unwrap_or(0), entry.modified_ns);
     let facts = Facts { kind, size, mode, modified_ns, owner, group, hash };
     Seen { path: entry.path, outcome: failure.map_or(Ok(facts), Err) }
 }
@@ -146,16 +146,21 @@ fn seen(found: Found, tree: Option<&Tree>) -> Seen {
 /// The metadata of a local path, if the path exists; links are not followed. With `hashes`, the content of a file is
 /// hashed.
 pub fn facts_of(path: &Path, hashes: bool) -> Option<Facts> {
-    let found = facts(&Tree::Local.examine(path, LinkTarget::Itself).ok()?);
+    let metadata = Tree::Local.examine(path, LinkTarget::Itself).ok()?;
+    let found = facts(&metadata);
+    let read = || {
+        let file = Tree::Local.open(path).ok()?;
+        let is_same = file.metadata().is_ok_and(|now| now.id == metadata.id);
+        if is_same { hash_of(&*file, path).ok() } else { None }
+    };
     let is_hashed = hashes && found.kind == SeenKind::File;
-    let hash = is_hashed.then(|| hash_of(&Tree::Local, path).ok()).flatten();
+    let hash = is_hashed.then(read).flatten();
     Some(Facts { hash, ..found })
 }
 
 /// BLAKE3 hash of the content of a file.
-fn hash_of(tree: &Tree, path: &Path) -> Result<[u8; 32], Failure> {
-    let file = tree.open(path)?;
-    content_hash(&*file).map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
+fn hash_of(file: &dyn ReadFile, path: &Path) -> Result<[u8; 32], Failure> {
+    content_hash(file).map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
 }
 
 /// BLAKE3 hash of the content of an open file.

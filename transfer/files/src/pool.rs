@@ -43,7 +43,7 @@ impl FilePool {
     /// Creates a pool for files of this tree.
     pub(super) fn for_tree(tree: &Tree) -> Self {
         match tree {
-            Tree::Local | Tree::Store(_) => Self::default(),
+            Tree::Local | Tree::Named(_) | Tree::Store(_) => Self::default(),
             Tree::Disk(disk) => Self::for_disk(&**disk),
         }
     }

@@ -15,6 +15,7 @@ mod fault;
 mod links;
 mod names;
 mod path;
+pub(crate) mod read;
 mod resolve;
 
 use std::fs::File;

@@ -2,7 +2,8 @@
 //!
 //! The sending walk ([`super::source`]) decides which entries are sent. This scan only counts the
 //! entries that the walk will find, so that both ends know the totals early. If the tree changes
-//! meanwhile, the two differ and the walk is right.
+//! meanwhile, the two differ and the walk is right. Names are looked up by their paths, so a link
+//! that another user swaps in may change the totals, too.
 //!
 //! Each lookup may wait for a remote disk, so several threads look up names in parallel.
 

@@ -19,7 +19,7 @@ use super::outlet::{Outlet, Stopped};
 use super::pool::{FilePool, RUN, SMALL_BYTES};
 use super::prefix::{PrefixVerifier, read_from};
 use super::source::{Found, SourceSet, Step, Stream};
-use super::tree::{Tree, modified_ns};
+use super::tree::modified_ns;
 use crate::disk::ReadFile;
 use crate::root::Metadata;
 
@@ -75,8 +75,7 @@ pub fn send_files(
 ) -> Result<SendSummary, Stopped> {
     let growing = set.growing;
     let (mut walk, mut stream) = set.into_parts();
-    let tree = walk.tree().clone();
-    let pool = FilePool::for_tree(&tree);
+    let pool = FilePool::for_tree(walk.tree());
     let mut sender = Sender {
         outlet,
         packer: Packer::new(block_bytes),
@@ -119,13 +118,12 @@ pub fn send_files(
         while !rest.is_empty() {
             let (some, others) = rest.split_at(read_at_once(rest, block_bytes));
             rest = others;
-            let read =
-                |found| is_read_ahead(found, &have).then(|| read_small(found, &tree, growing));
+            let read = |found| is_read_ahead(found, &have).then(|| read_small(found, growing));
             let read = pool.each(some.iter().collect(), RUN, read);
             for (found, read) in some.iter().zip(read) {
                 match read {
                     Some(read) => sender.send_small(found, read, &have)?,
-                    None => sender.send_entry(found, &tree, &mut have)?,
+                    None => sender.send_entry(found, &mut have)?,
                 }
             }
         }
@@ -176,9 +174,9 @@ struct Small {
     outcome: Result<[u8; 32], Failure>,
 }
 
-fn read_small(found: &Found, tree: &Tree, growing: bool) -> Small {
+fn read_small(found: &Found, growing: bool) -> Small {
     let mut content = Vec::new();
-    let read = read_whole(found, tree, &mut content, growing);
+    let read = read_whole(found, &mut content, growing);
     let grew = read.as_ref().is_ok_and(|(_, grew)| *grew);
     Small { content, grew, outcome: read.map(|(hash, _)| hash) }
 }
@@ -186,13 +184,13 @@ fn read_small(found: &Found, tree: &Tree, growing: bool) -> Small {
 /// Returns the hash of the content, and whether the file grew.
 fn read_whole(
     found: &Found,
-    tree: &Tree,
     content: &mut Vec<u8>,
     growing: bool,
 ) -> Result<([u8; 32], bool), Failure> {
     let size = found.entry.stream_bytes().unwrap_or(0);
     let most = usize::try_from(size).unwrap_or(usize::MAX);
-    let file = tree.open(&found.path)?;
+    // Whether this is the file of the lookup is checked with the last call, before the content is used.
+    let file = found.open()?;
     // One more byte, to detect growth. A read that returns all announced bytes and not that byte is the last read.
     content.reserve_exact(most + 1);
     while content.len() < most.max(1) {
@@ -234,6 +232,10 @@ fn confirm(
     let mut last = found.changed;
     for _ in 0..READ_AGAIN_MAX {
         let now = file.metadata().map_err(|error| read_failure(path, &error))?;
+        if !found.is_same(&now) {
+            let how = change(&now, (sent, size), all, grew, &found.entry);
+            return changed(how.unwrap_or("changed"));
+        }
         // A file that hides its size does not grow.
         let is_longer = growing && found.part.is_none() && sent == size && now.size > all;
         if is_longer {
@@ -395,7 +397,7 @@ impl Sender<'_> {
         self.end(index, size, small.outcome, path)
     }
 
-    fn send_entry(&mut self, found: &Found, tree: &Tree, have: &mut Have) -> Result<(), Stopped> {
+    fn send_entry(&mut self, found: &Found, have: &mut Have) -> Result<(), Stopped> {
         let path = found.path.as_os_str().as_bytes();
         let index = self.announce_found(found)?;
         let (EntryKind::File(_), Some(size)) = (found.entry.kind, found.entry.stream_bytes())
@@ -405,7 +407,7 @@ impl Sender<'_> {
         let (sent, outcome) = if let Some(failure) = &found.failure {
             (0, Err(failure.clone()))
         } else {
-            match tree.open(&found.path) {
+            match found.open_same() {
                 Ok(file) => match find_known(found, &*file, have) {
                     Ok(known) => self.send_content(index, &*file, size, known, found)?,
                     Err(failure) => (0, Err(failure)),

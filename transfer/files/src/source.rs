@@ -7,17 +7,25 @@
 //! author of the tree could choose which other files leave this machine. A link to a directory that
 //! contains the link is reported as a failure. Below a listener's root, links to files are followed
 //! if they stay inside, and links to directories are reported.
-//! Only regular files are ever opened: opening a FIFO or a device may block for ever or act on
-//! hardware.
+//! Only files that were found to be regular are opened: opening a FIFO or a device may block for ever
+//! or act on hardware.
+//! Other users may swap names between the lookup of an entry and its opening. A named directory is
+//! therefore held open (`tree/named.rs`), and paths below it are resolved without links, unless all
+//! links are followed on request. Content and attributes are sent only if the opened file is the file
+//! of the lookup (`source/found.rs`).
 
 mod argument;
+mod base;
+mod chosen;
+mod found;
+mod missing;
 mod objects;
+mod place;
 mod ranges;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::mem::take;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,10 +36,12 @@ use sabul_wire::control::{
 };
 
 pub use argument::Source;
+use base::Base;
+pub(super) use found::Found;
+use found::failed;
 
 use super::archive::{HardLinkIndex, add_attributes};
 use super::chmod::Chmod;
-use super::delta::apply_delta;
 use super::entry_error::read_failure;
 use super::glob;
 use super::have::name_of;
@@ -40,10 +50,10 @@ use super::listing::Planned;
 use super::named::NamedSet;
 use super::part::{is_reserved, is_under_construction};
 use super::rules::Rules;
-use super::selection::{Chosen, Selected, Selection, Skipped};
+use super::selection::{Chosen, Selection, Skipped};
 use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
 use crate::disk::Disk;
-use crate::root::{FileTime, LinkTarget};
+use crate::root::{FileId, LinkTarget, Metadata};
 use crate::store::file::Listed;
 use ranges::Ranges;
 
@@ -169,8 +179,10 @@ impl SourceSet {
     /// Short hashes of the sources. A later transfer finds its interrupted predecessor by them.
     pub fn origins(&self) -> Vec<[u8; 8]> {
         let absolute = |root: &PathBuf| match &self.tree {
-            Tree::Local => std::path::absolute(root).unwrap_or_else(|_| root.clone()),
             Tree::Disk(_) | Tree::Store(_) => root.clone(),
+            Tree::Local | Tree::Named(_) => {
+                std::path::absolute(root).unwrap_or_else(|_| root.clone())
+            }
         };
         let roots: Vec<PathBuf> = self.roots.iter().map(absolute).collect();
         origins_of(roots.iter().map(|root| root.as_os_str().as_bytes()))
@@ -252,29 +264,6 @@ impl SourceSet {
     /// Entries that the selection leaves out, if they are counted.
     pub(super) fn skipped(&self) -> Option<Arc<Skipped>> {
         self.skipped.clone()
-    }
-
-    /// Failures by source, if no source can be sent because it does not exist or is a directory
-    /// without `recursive`. Returns an empty list if any source may be sent. Costs one `stat` per
-    /// source.
-    pub fn none_to_send(&self) -> Vec<(Vec<u8>, Failure)> {
-        if self.stream.is_some() {
-            return Vec::new();
-        }
-        let failure = |root: &PathBuf| {
-            let bytes = root.as_os_str().as_bytes();
-            let links = if is_content(bytes) { Links::Follow } else { self.links };
-            let failure = match self.tree.examine_source(root, None, links) {
-                Ok(facts) if matches!(facts.kind, FactKind::Directory(_)) && !self.recursive => {
-                    unreadable(root, NOT_RECURSIVE)
-                }
-                Ok(_) => return None,
-                Err(failure) if failure.code == FailureCode::NotFound => failure,
-                Err(_) => return None,
-            };
-            Some((last_component(bytes), failure))
-        };
-        self.roots.iter().map(failure).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Whether the destination must be a directory: several sources, or the content of a directory.
@@ -360,7 +349,7 @@ impl SourceSet {
             all: (links == Links::Keep).then(HardLinkIndex::default),
             stack: Vec::new(),
             chosen,
-            source: None,
+            base: Base::default(),
             opens: true,
             shows_journals: false,
             names_held: NAMES_HELD,
@@ -381,27 +370,9 @@ pub(super) fn is_content(path: &[u8]) -> bool {
     matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
 }
 
-/// An entry to send, or a failure to report.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// The announced entry; an empty file in case of a failure.
-    pub(super) entry: Entry,
-    /// Path to open.
-    pub(super) path: PathBuf,
-    /// Reason why the entry cannot be sent.
-    pub(super) failure: Option<Failure>,
-    /// Offset of the requested range and size of the whole file, if only a range is sent.
-    pub(super) part: Option<(u64, u64)>,
-    /// Size of the file, or length of the text of a link.
-    pub(super) size: u64,
-    /// User and group number of the owner.
-    pub(super) owner: (u32, u32),
-    /// Change time (ctime).
-    pub(super) changed: FileTime,
-}
-
 /// Result of a step of a walk.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every step is an entry, and is moved once")]
 pub(super) enum Step {
     /// The next entry.
     Found(Found),
@@ -430,8 +401,8 @@ pub(super) struct Walk {
     stack: Vec<Level>,
     /// The names to send, if not all are sent.
     chosen: Option<Chosen>,
-    /// The source above the chosen name; `None` if the name is a source itself.
-    source: Option<PathBuf>,
+    /// The source below which names are looked up.
+    base: Base,
     /// Files are opened, to check that they can be read.
     opens: bool,
     /// Journals of interrupted transfers are reported as failures.
@@ -451,6 +422,8 @@ struct Level {
     rest: Option<Children>,
     /// Device and inode; used if links to directories are followed.
     identity: Option<(u64, u64)>,
+    /// Identity of the directory that was opened, if known.
+    id: Option<FileId>,
 }
 
 impl std::fmt::Debug for Level {
@@ -479,24 +452,8 @@ impl Iterator for Walk {
 impl Walk {
     /// Continues to the next entry, or up to a pause.
     pub(super) fn step(&mut self) -> Step {
-        if let Some(chosen) = &mut self.chosen {
-            return match chosen.next() {
-                Selected::Name(name) => match self.visit_chosen(name) {
-                    Some(found) => Step::Found(found),
-                    None => Step::Pause,
-                },
-                Selected::Changed(name, delta) => match self.visit_chosen(name) {
-                    Some(mut found) => {
-                        if found.failure.is_none() && found.part.is_none() {
-                            apply_delta(*delta, &mut found.entry, found.changed);
-                        }
-                        Step::Found(found)
-                    }
-                    None => Step::Pause,
-                },
-                Selected::NotYet => Step::Pause,
-                Selected::End => Step::End,
-            };
+        if self.chosen.is_some() {
+            return self.step_chosen();
         }
         if let Some(objects) = &mut self.objects {
             return match objects.next() {
@@ -526,6 +483,11 @@ impl Walk {
                 }
                 continue;
             };
+            if let Err(failure) = self.base.come_near(&level.path, level.id) {
+                let (path, name) = (level.path.clone(), level.name.clone());
+                self.stack.pop();
+                return Step::Found(failed(name, path, failure));
+            }
             let path = level.path.join(OsStr::from_bytes(&child));
             let mut name = level.name.clone();
             if !name.is_empty() {
@@ -537,39 +499,6 @@ impl Walk {
             }
         }
         Step::Pause
-    }
-
-    /// Examines the entry of a chosen name.
-    pub(super) fn visit_chosen(&mut self, name: Vec<u8>) -> Option<Found> {
-        let chosen = self.chosen.as_ref()?;
-        if let Some(failure) = chosen.failure(&name) {
-            return Some(failed(name, PathBuf::new(), failure.clone()));
-        }
-        let mut places = chosen.places(&name);
-        if let Err(error) = RelativePath::new(&*name) {
-            let failure = Failure::new(FailureCode::Unreadable, error.to_string());
-            return Some(failed(name, PathBuf::new(), failure));
-        }
-        if places.len() > 1 {
-            let is_there = |path: &Path| self.tree.examine(path, LinkTarget::Itself).is_ok();
-            let at = places.iter().position(|(path, _)| is_there(path)).unwrap_or_default();
-            places.swap(0, at);
-        }
-        let Some((path, source)) = places.into_iter().next() else {
-            let text = format!("'{}' is in no requested source", Printable(&name));
-            return Some(failed(name, PathBuf::new(), Failure::new(FailureCode::NotFound, text)));
-        };
-        self.source = source;
-        let found = self.visit(path, name)?;
-        if let (Some(chosen), None) = (&mut self.chosen, &found.failure) {
-            chosen.sent(&found.entry, found.size);
-        }
-        Some(found)
-    }
-
-    /// Whether only chosen names are sent.
-    pub(super) const fn is_chosen(&self) -> bool {
-        self.chosen.is_some()
     }
 
     /// The tree of the walk.
@@ -599,14 +528,17 @@ impl Walk {
         if !is_content(bytes) {
             return self.visit(root, name);
         }
-        let result = match self.tree.facts(&root, true) {
+        let failure = match self.tree.facts(&root, true) {
             Ok(Facts { kind: FactKind::Directory(identity), .. }) => {
-                self.enter(&root, Vec::new(), identity)
+                match self.enter(&root, Vec::new(), identity) {
+                    Ok(_) => return None,
+                    Err(failure) => failure,
+                }
             }
-            Ok(_) => Err(unreadable(&root, "is not a directory; leave out the '/' at its end")),
-            Err(failure) => Err(failure),
+            Ok(_) => unreadable(&root, "is not a directory; leave out the '/' at its end"),
+            Err(failure) => failure,
         };
-        result.err().map(|failure| failed(name, root, failure))
+        Some(failed(name, root, failure))
     }
 
     /// Examines a path; returns `None` for excluded files and part files.
@@ -618,15 +550,14 @@ impl Walk {
                     (FactKind::Link, Some(more)) => more.target.len() as u64,
                     _ => 0,
                 };
-                let Facts { mode, modified_ns, changed, owner, group, .. } = facts;
-                let owner = (owner, group);
                 let (kind, part) = match self.ranges.part_of(kind, &path) {
                     Ok(part) => part,
                     Err(failure) => return Some(failed(name, path, failure)),
                 };
-                let mut entry = Entry { path: name, kind, mode: Some(mode), modified_ns, more };
+                let (mode, modified_ns) = (Some(facts.mode), facts.modified_ns);
+                let mut entry = Entry { path: name, kind, mode, modified_ns, more };
                 self.chmod.change(&mut entry);
-                Some(Found { entry, path, failure: None, part, size, owner, changed })
+                Some(Found { part, size, ..Found::new(entry, path, &facts, self.place()) })
             }
             Ok(None) => None,
             Err(failure) => Some(failed(name, path, failure)),
@@ -634,9 +565,9 @@ impl Walk {
     }
 
     fn try_visit(&mut self, path: &Path, name: &[u8]) -> Result<Option<Visited>, Failure> {
-        let named = self.source.as_deref().or_else(|| self.stack.first().map(|level| &*level.path));
-        let is_below = named.is_some();
-        let facts = match self.tree.examine_source(path, named, self.links) {
+        let is_below = self.is_below();
+        let named = self.base.source().filter(|_| is_below);
+        let mut facts = match self.place().examine_source(path, named, self.links) {
             Ok(facts) => facts,
             Err(_) if !self.rules.take(name, false) => return Ok(None),
             Err(failure) => return Err(failure),
@@ -648,6 +579,7 @@ impl Walk {
             if is_below && self.shows_journals && is_journal(name) {
                 return Err(Failure::new(FailureCode::Refused, JOURNAL));
             }
+            // A user's own file with such a name must not be left out without a word.
             if is_below && is_under_construction(name) {
                 self.left_out += 1;
                 return Ok(None);
@@ -661,51 +593,16 @@ impl Walk {
         }
         RelativePath::new(name)
             .map_err(|error| Failure::new(FailureCode::Unreadable, error.to_string()))?;
-        let mut more = self.all.as_ref().map(|_| More {
-            owner: Some(Owner { user: facts.owner, group: facts.group }),
-            ..More::default()
-        });
+        let mut more = self.all.as_ref().map(|_| More::default());
         let kind = match facts.kind {
             FactKind::Directory(identity) => {
-                if self.chosen.is_none() {
-                    self.enter(path, name.to_vec(), identity)?;
-                } else if !self.recursive {
-                    return Err(unreadable(path, NOT_RECURSIVE));
-                } else {
-                    // The content is not sent, but must be readable.
-                    drop(self.tree.list(path)?);
-                }
-                if let Some(more) = more.as_mut().filter(|_| self.opens) {
-                    add_attributes(&*self.tree.open_directory(path)?, path, more)?;
-                }
+                facts = self.visit_directory(path, name, identity, facts, &mut more)?;
                 EntryKind::Directory
             }
             FactKind::File(size) if !self.opens => EntryKind::File(size),
-            FactKind::File(size) => {
-                // Opened now, so that an unreadable file costs a message and not its size in zeros.
-                // Closed again, so that a batch may exceed the limit of open files.
-                let file = self.tree.open(path)?;
-                let first = self.all.as_mut().and_then(|all| all.first_name(&facts, name));
-                match (first, &mut more) {
-                    (Some(first), Some(more)) => {
-                        more.target = first;
-                        return Ok(Some((EntryKind::HardLink, facts, Some(Box::new(take(more))))));
-                    }
-                    (_, Some(more)) => add_attributes(&*file, path, more)?,
-                    _ => {}
-                }
-                if self.ranges.are_none() && facts.may_have_holes() {
-                    let data = file
-                        .data(size)
-                        .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))?;
-                    if data.is_some() {
-                        more.get_or_insert_default().data = data;
-                    }
-                }
-                EntryKind::File(size)
-            }
+            FactKind::File(size) => self.visit_file(path, name, size, &facts, &mut more)?,
             FactKind::Link => {
-                more.get_or_insert_default().target = self.tree.read_link(path)?;
+                more.get_or_insert_default().target = self.place().read_link(path)?;
                 EntryKind::SymbolicLink
             }
             FactKind::LinkOut => {
@@ -715,7 +612,75 @@ impl Walk {
             }
             FactKind::Other(what) => return Err(unreadable(path, &format!("is {what}"))),
         };
+        if let Some(more) = more.as_mut().filter(|_| self.all.is_some()) {
+            more.owner = Some(owner_of(&facts));
+        }
         Ok(Some((kind, facts, more.map(Box::new))))
+    }
+
+    /// Enters a directory, or opens a chosen one. Returns the facts of the directory that was opened.
+    fn visit_directory(
+        &mut self,
+        path: &Path,
+        name: &[u8],
+        identity: Option<(u64, u64)>,
+        facts: Facts,
+        more: &mut Option<More>,
+    ) -> Result<Facts, Failure> {
+        let opened = if self.chosen.is_none() {
+            self.enter(path, name.to_vec(), identity)?
+        } else if !self.recursive {
+            return Err(unreadable(path, NOT_RECURSIVE));
+        } else {
+            // The content is not sent, but must be readable.
+            self.place().enter(path)?.1
+        };
+        let facts = facts.of_opened(opened.as_ref());
+        if let Some(more) = more.as_mut().filter(|_| self.opens) {
+            let folder = self.place().open_directory(path)?;
+            found::check_same(&*folder, path, &facts)?;
+            add_attributes(&*folder, path, more)?;
+        }
+        Ok(facts)
+    }
+
+    /// Opens a file of `size` bytes and adds the metadata that needs an open file.
+    fn visit_file(
+        &mut self,
+        path: &Path,
+        name: &[u8],
+        size: u64,
+        facts: &Facts,
+        more: &mut Option<More>,
+    ) -> Result<EntryKind, Failure> {
+        // Opened now, so that an unreadable file costs a message and not its size in zeros.
+        // Closed again, so that a batch may exceed the limit of open files.
+        let file = self.place().open(path)?;
+        let first = self.all.as_mut().and_then(|all| all.first_name(facts, name));
+        match (first, more.as_mut()) {
+            (Some(first), Some(more)) => {
+                more.target = first;
+                return Ok(EntryKind::HardLink);
+            }
+            (_, Some(more)) => add_attributes(&*file, path, more)?,
+            _ => {}
+        }
+        if self.ranges.are_none() && facts.may_have_holes() {
+            let data = file
+                .data(size)
+                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))?;
+            if data.is_some() {
+                more.get_or_insert_default().data = data;
+            }
+        }
+        // A file with nothing to announce is compared when its content is read.
+        let is_announced = |more: &More| {
+            more.data.is_some() || more.attributes_left > 0 || !more.attributes.is_empty()
+        };
+        if more.as_ref().is_some_and(is_announced) {
+            found::check_same(&*file, path, facts)?;
+        }
+        Ok(EntryKind::File(size))
     }
 
     /// Number of links found that lead out of the sources.
@@ -728,38 +693,46 @@ impl Walk {
         self.left_out
     }
 
-    /// Descends into a directory whose children get the prefix `name`.
+    /// Descends into a directory whose children get the prefix `name`. Returns the metadata of the directory that was
+    /// opened, if known.
     fn enter(
         &mut self,
         path: &Path,
         name: Vec<u8>,
         identity: Option<(u64, u64)>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Metadata>, Failure> {
         if !self.recursive {
             return Err(unreadable(path, NOT_RECURSIVE));
         }
         if identity.is_some() && self.stack.iter().any(|level| level.identity == identity) {
             return Err(unreadable(path, "is a link to a directory that contains it"));
         }
-        let mut rest = Some(self.children(path, &name)?);
+        if self.stack.is_empty() {
+            self.set_base(path)?;
+        }
+        let (children, opened) = self.children(path, &name)?;
+        let mut rest = Some(children);
         let children = sorted_part(&mut rest, self.room_for_names())?.into_iter();
-        self.stack.push(Level { path: path.to_path_buf(), name, children, rest, identity });
-        Ok(())
+        let id = opened.map(|opened| opened.id);
+        self.stack.push(Level { path: path.to_path_buf(), name, children, rest, identity, id });
+        Ok(opened)
     }
 
     /// The names to visit in a directory. Named entries that are missing are visited, too, and then reported.
-    fn children(&self, path: &Path, name: &[u8]) -> Result<Children, Failure> {
-        let Some(named) = &self.named else { return self.tree.list(path) };
+    fn children(&self, path: &Path, name: &[u8]) -> Result<(Children, Option<Metadata>), Failure> {
+        let tree = self.base.tree(&self.tree);
+        let Some(named) = &self.named else { return tree.enter(path) };
         let mut names = named.children(name);
         if !named.lists_all(name) {
-            return Ok(Box::new(names.into_iter().map(Ok)));
+            return Ok((Box::new(names.into_iter().map(Ok)), tree.approach(path)?));
         }
+        let (children, opened) = tree.enter(path)?;
         let is_missing = |child: &Vec<u8>| {
             let child = path.join(OsStr::from_bytes(child));
-            self.tree.examine(&child, LinkTarget::Itself).is_err()
+            tree.examine(&child, LinkTarget::Itself).is_err()
         };
         names.retain(is_missing);
-        Ok(Box::new(self.tree.list(path)?.chain(names.into_iter().map(Ok))))
+        Ok((Box::new(children.chain(names.into_iter().map(Ok))), opened))
     }
 
     /// How many more names may be held.
@@ -769,13 +742,8 @@ impl Walk {
     }
 }
 
-fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
-    // The receiver gets the failure too, so the entry needs a valid name.
-    let name = if RelativePath::new(&*name).is_ok() { name } else { b"unnamed".to_vec() };
-    let entry =
-        Entry { path: name, kind: EntryKind::File(0), mode: None, modified_ns: None, more: None };
-    let changed = FileTime { seconds: 0, nanoseconds: 0 };
-    Found { entry, path, failure: Some(failure), part: None, size: 0, owner: (0, 0), changed }
+fn owner_of(facts: &Facts) -> Owner {
+    Owner { user: facts.owner, group: facts.group }
 }
 
 /// The last component of a path, without trailing slashes.

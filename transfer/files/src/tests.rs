@@ -9,6 +9,7 @@ mod owners;
 mod parts;
 mod resume;
 mod streams;
+mod swapped;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;

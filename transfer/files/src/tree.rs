@@ -1,21 +1,25 @@
 //! File tree access for the walks: the local file system as its user sees it, or a listener's root.
 
+mod named;
+
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
-use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use sabul_content::Printable;
 use sabul_wire::control::{Failure, FailureCode};
 
 use super::entry_error::{read_failure, root_read_failure};
 use crate::disk::{Disk, DiskFile, ReadFile};
-use crate::root::{FileTime, Kind, LinkTarget, Metadata, RootPath};
+use crate::root::read::Folder;
+use crate::root::{FileId, FileTime, Kind, LinkTarget, Metadata, RootPath};
 use crate::store::file::{self, ObjectFile};
 use crate::store::object::ObjectSource;
+pub(super) use named::NamedRoot;
 
 /// Reason for files of a kind that is not copied.
 const SPECIAL: &str = "a device, pipe or socket; only files and directories are copied";
@@ -30,8 +34,10 @@ pub(super) type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + S
 /// The tree in which paths are looked up.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
-    /// The local file system, with the rights of this process.
+    /// The local file system, with the rights of this process. Links are followed.
     Local,
+    /// A named directory of the local file system, held open. No link is followed that leads out of the directory.
+    Named(Arc<NamedRoot>),
     /// A listener's root; no path leaves the root.
     Disk(Arc<dyn Disk>),
     /// Objects of a store.
@@ -41,8 +47,8 @@ pub(super) enum Tree {
 /// Metadata of a file or directory that the walk needs.
 pub(super) struct Facts {
     pub(super) kind: FactKind,
-    /// Device and inode; below, the number of hard links.
-    pub(super) identity: (u64, u64),
+    pub(super) id: FileId,
+    /// Number of hard links.
     pub(super) names: u64,
     /// Allocated bytes on the disk.
     pub(super) allocated: u64,
@@ -85,6 +91,9 @@ impl Tree {
         named: Option<&Path>,
         links: Links,
     ) -> Result<Facts, Failure> {
+        if let Self::Named(root) = self {
+            return root.examine_source(path);
+        }
         match links {
             Links::Inside => match named {
                 Some(named) => self.inside(path, named),
@@ -123,7 +132,8 @@ impl Tree {
     /// Whether a link leads out of this directory. A broken link does not.
     fn leads_out(&self, link: &Path, named: &Path) -> bool {
         match self {
-            Self::Store(_) => false,
+            // A named directory examines its own paths.
+            Self::Store(_) | Self::Named(_) => false,
             Self::Local => match (fs::canonicalize(link), fs::canonicalize(named)) {
                 (Ok(link), Ok(named)) => !link.starts_with(named),
                 _ => false,
@@ -146,6 +156,7 @@ impl Tree {
             Self::Local => fs::read_link(path)
                 .map(|text| text.into_os_string().into_vec())
                 .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Named(root) => root.read_link(path),
             Self::Store(_) => Err(unreadable(path, "is no link")),
             Self::Disk(disk) => disk.read_link(&root_path(path)?).map_err(root_read_failure),
         }
@@ -154,9 +165,10 @@ impl Tree {
     /// Opens a directory to read its metadata.
     pub(super) fn open_directory(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
         match self {
-            Self::Local => fs::File::open(path)
-                .map(|file| Box::new(file) as Box<dyn DiskFile>)
-                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Local => Folder::open(path)
+                .map(|folder| Box::new(fs::File::from(folder)) as Box<dyn DiskFile>)
+                .map_err(|errno| read_failure(path.as_os_str().as_bytes(), &errno.into())),
+            Self::Named(root) => root.open_directory(path),
             Self::Store(_) => Err(unreadable(path, "is no folder")),
             Self::Disk(disk) => disk.open_dir(&root_path(path)?).map_err(root_read_failure),
         }
@@ -166,9 +178,16 @@ impl Tree {
     /// followed; see the header of `source.rs` for other paths.
     pub(super) fn facts(&self, path: &Path, is_root: bool) -> Result<Facts, Failure> {
         match self {
-            Self::Local => fs::metadata(path)
-                .map(|metadata| local_facts(&metadata))
-                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Named(root) => root.examine_source(path),
+            Self::Local => {
+                let found = self.examine(path, LinkTarget::Follow)?;
+                let kind = match found.kind {
+                    Kind::File => FactKind::File(found.size),
+                    Kind::Directory => FactKind::Directory(Some((found.id.device, found.id.inode))),
+                    Kind::Symlink | Kind::Other => FactKind::Other(SPECIAL),
+                };
+                Ok(Facts::new(kind, &found))
+            }
             Self::Store(_) => {
                 let found = self.examine(path, LinkTarget::Follow)?;
                 Ok(Facts::new(FactKind::File(found.size), &found))
@@ -199,19 +218,16 @@ impl Tree {
     /// If the path does not exist, or leads out of the root.
     pub(super) fn examine(&self, path: &Path, link: LinkTarget) -> Result<Metadata, Failure> {
         match self {
-            Self::Local => {
-                let stat = match link {
-                    LinkTarget::Follow => rustix::fs::stat(path),
-                    LinkTarget::Itself => rustix::fs::lstat(path),
-                };
-                stat.map(|stat| Metadata::from(&stat))
-                    .map_err(|errno| read_failure(path.as_os_str().as_bytes(), &errno.into()))
-            }
+            Self::Local => Metadata::of_path(path, link)
+                .map_err(|errno| read_failure(path.as_os_str().as_bytes(), &errno.into())),
+            Self::Named(root) => root.examine(path),
             Self::Store(source) => Ok(file::metadata_of(&source.stat(&file::name_of(path)?)?)),
             Self::Disk(disk) => disk.stat(&root_path(path)?, link).map_err(root_read_failure),
         }
     }
 
+    /// Opens a file to read it. Below a listener's root its kind is checked; otherwise the caller compares its
+    /// identity with that of its lookup.
     pub(super) fn open(&self, path: &Path) -> Result<Box<dyn ReadFile>, Failure> {
         match self {
             Self::Local => {
@@ -225,6 +241,7 @@ impl Tree {
                     .map(|file| Box::new(file) as Box<dyn ReadFile>)
                     .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
             }
+            Self::Named(root) => root.open_file(path),
             Self::Store(source) => ObjectFile::open(source, &file::name_of(path)?)
                 .map(|file| Box::new(file) as Box<dyn ReadFile>),
             Self::Disk(disk) => disk
@@ -236,24 +253,45 @@ impl Tree {
 
     /// The names in a directory, in no particular order.
     pub(super) fn list(&self, path: &Path) -> Result<Children, Failure> {
+        self.enter(path).map(|(children, _)| children)
+    }
+
+    /// As [`Self::list`], for a walk of the directory. On the local file system, also the metadata of the directory that
+    /// was opened.
+    pub(super) fn enter(&self, path: &Path) -> Result<(Children, Option<Metadata>), Failure> {
         match self {
             Self::Local => {
-                let shown = path.as_os_str().as_bytes().to_vec();
-                let fail = move |error: io::Error| read_failure(&shown, &error);
-                let entries = fs::read_dir(path).map_err(&fail)?;
-                Ok(Box::new(entries.map(move |entry| {
-                    entry.map(|entry| entry.file_name().into_vec()).map_err(&fail)
-                })))
+                let fail = |errno: Errno| read_failure(path.as_os_str().as_bytes(), &errno.into());
+                let folder = Folder::open(path).map_err(fail)?;
+                let found = folder.metadata().map_err(fail)?;
+                Ok((names_of(folder, path)?, Some(found)))
             }
+            Self::Named(root) => root.enter(path).map(|(names, found)| (names, Some(found))),
             Self::Store(_) => Err(unreadable(path, "is no folder")),
             Self::Disk(disk) => {
                 let entries = disk.names(&root_path(path)?).map_err(root_read_failure)?;
-                Ok(Box::new(
-                    entries.map(move |entry| entry.map(|it| it.name).map_err(root_read_failure)),
-                ))
+                let names =
+                    entries.map(move |entry| entry.map(|it| it.name).map_err(root_read_failure));
+                Ok((Box::new(names), None))
             }
         }
     }
+
+    /// As [`Self::enter`], without a list of the names. Returns no metadata if names are looked up by their paths.
+    pub(super) fn approach(&self, path: &Path) -> Result<Option<Metadata>, Failure> {
+        match self {
+            Self::Named(root) => root.approach(path).map(Some),
+            Self::Local | Self::Disk(_) | Self::Store(_) => Ok(None),
+        }
+    }
+}
+
+/// The names in an open directory.
+fn names_of(folder: Folder, path: &Path) -> Result<Children, Failure> {
+    let shown = path.as_os_str().as_bytes().to_vec();
+    let fail = move |errno: Errno| read_failure(&shown, &errno.into());
+    let names = folder.names().map_err(&fail)?;
+    Ok(Box::new(names.map(move |name| name.map_err(&fail))))
 }
 
 pub(super) fn root_path(path: &Path) -> Result<RootPath, Failure> {
@@ -275,10 +313,18 @@ pub(super) fn unreadable(path: &Path, why: &str) -> Failure {
 }
 
 impl Facts {
+    /// The same kind with the metadata of the file that was opened.
+    pub(super) fn of_opened(self, opened: Option<&Metadata>) -> Self {
+        match opened {
+            Some(metadata) => Self::new(self.kind, metadata),
+            None => self,
+        }
+    }
+
     fn new(kind: FactKind, metadata: &Metadata) -> Self {
         Self {
             kind,
-            identity: (metadata.id.device, metadata.id.inode),
+            id: metadata.id,
             names: metadata.names,
             allocated: metadata.allocated,
             mode: metadata.mode,
@@ -292,33 +338,6 @@ impl Facts {
     /// Whether the file may be sparse, so that its data extents should be queried.
     pub(super) fn may_have_holes(&self) -> bool {
         matches!(self.kind, FactKind::File(size) if size >= HOLE_FILE_MIN && self.allocated < size)
-    }
-}
-
-fn local_facts(metadata: &fs::Metadata) -> Facts {
-    let file_type = metadata.file_type();
-    let kind = if file_type.is_file() {
-        FactKind::File(metadata.len())
-    } else if file_type.is_dir() {
-        FactKind::Directory(Some((metadata.dev(), metadata.ino())))
-    } else {
-        FactKind::Other(SPECIAL)
-    };
-    let time = |seconds, nanoseconds| {
-        let nanoseconds = u32::try_from(nanoseconds).unwrap_or(0);
-        FileTime { seconds, nanoseconds }
-    };
-    let mtime = time(metadata.mtime(), metadata.mtime_nsec());
-    Facts {
-        kind,
-        identity: (metadata.dev(), metadata.ino()),
-        names: metadata.nlink(),
-        allocated: metadata.blocks().saturating_mul(512),
-        mode: metadata.mode() & 0o7777,
-        modified_ns: modified_ns(mtime),
-        changed: time(metadata.ctime(), metadata.ctime_nsec()),
-        owner: metadata.uid(),
-        group: metadata.gid(),
     }
 }
 

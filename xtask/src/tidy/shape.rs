@@ -45,7 +45,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("transfer/files/src/send.rs", "send_content", 82),
     ("transfer/files/src/send.rs", "send_files", 81),
     ("transfer/files/src/source.rs", "Walk", 19),
-    ("transfer/files/src/source.rs", "try_visit", 84),
     ("transfer/receipt/src/verify.rs", "check_manifests", 74),
     ("transfer/sabul/src/channel/receiver.rs", "ReceiverEndpoint", 23),
     ("transfer/sabul/src/channel/receiver.rs", "take_data", 67),

@@ -9,7 +9,6 @@ use sabul_wire::control::{Entry, EntryKind, More};
 
 use super::super::tree::Tree;
 use super::{Found, SourceSet, Walk, failed};
-use crate::root::FileTime;
 use crate::store::object::{self, Object};
 
 impl SourceSet {
@@ -35,7 +34,7 @@ impl Walk {
         let more = more.map(|data| Box::new(More { data: Some(data), ..More::default() }));
         let modified_ns = Some(object.modified_ns.unwrap_or(0));
         let entry = Entry { path: name, kind, mode: Some(0o644), modified_ns, more };
-        let changed = FileTime { seconds: 0, nanoseconds: 0 };
-        Some(Found { entry, path, failure: None, part, size: object.size, owner: (0, 0), changed })
+        let size = object.size;
+        Some(Found { part, size, ..Found::object(entry, path, self.tree.clone()) })
     }
 }

@@ -1,0 +1,105 @@
+//! An entry that a walk found, and the check that the opened file is the file of its lookup.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use sabul_content::{Printable, RelativePath};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
+
+use crate::disk::ReadFile;
+use crate::entry_error::read_failure;
+use crate::root::{FileId, FileTime, Kind, Metadata};
+use crate::tree::{Facts, Tree};
+
+/// An entry to send, or a failure to report.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The announced entry; an empty file in case of a failure.
+    pub(crate) entry: Entry,
+    /// Path to open.
+    pub(crate) path: PathBuf,
+    /// Tree in which the path is opened.
+    pub(super) tree: Tree,
+    /// Identity at the lookup; `None` for an object of a store.
+    pub(super) id: Option<FileId>,
+    /// Reason why the entry cannot be sent.
+    pub(crate) failure: Option<Failure>,
+    /// Offset of the requested range and size of the whole file, if only a range is sent.
+    pub(crate) part: Option<(u64, u64)>,
+    /// Size of the file, or length of the text of a link.
+    pub(crate) size: u64,
+    /// User and group number of the owner.
+    pub(crate) owner: (u32, u32),
+    /// Change time (ctime).
+    pub(crate) changed: FileTime,
+}
+
+impl Found {
+    /// An entry with these facts.
+    pub(super) fn new(entry: Entry, path: PathBuf, facts: &Facts, tree: &Tree) -> Self {
+        let (owner, changed) = ((facts.owner, facts.group), facts.changed);
+        let id = (!matches!(tree, Tree::Store(_))).then_some(facts.id);
+        Self { id, owner, changed, ..Self::object(entry, path, tree.clone()) }
+    }
+
+    /// An entry without owner and identity.
+    pub(super) fn object(entry: Entry, path: PathBuf, tree: Tree) -> Self {
+        let changed = FileTime { seconds: 0, nanoseconds: 0 };
+        let (size, owner) = (0, (0, 0));
+        Self { entry, path, tree, id: None, failure: None, part: None, size, owner, changed }
+    }
+
+    /// Opens the file. The caller compares its metadata with [`Self::is_same`] before the content is used.
+    pub(crate) fn open(&self) -> Result<Box<dyn ReadFile>, Failure> {
+        self.tree.open(&self.path)
+    }
+
+    /// Opens the file, if it is the file of the lookup.
+    pub(crate) fn open_same(&self) -> Result<Box<dyn ReadFile>, Failure> {
+        let file = self.open()?;
+        if self.id.is_some() {
+            let bytes = self.path.as_os_str().as_bytes();
+            let now = file.metadata().map_err(|error| read_failure(bytes, &error))?;
+            if !self.is_same(&now) {
+                return Err(changed(&self.path));
+            }
+        }
+        Ok(file)
+    }
+
+    /// Whether an opened file is the file of the lookup.
+    pub(crate) fn is_same(&self, now: &Metadata) -> bool {
+        self.id
+            .is_none_or(|id| now.kind == Kind::File && is_same(now, id, self.changed, self.owner.0))
+    }
+}
+
+/// Whether metadata is that of the file that had this identity, change time and owner. Some network file systems number
+/// their files anew; the change time cannot be set, so it and the owner identify a file as well.
+fn is_same(now: &Metadata, id: FileId, changed: FileTime, owner: u32) -> bool {
+    let is_unchanged = || now.ctime == changed && now.owner == owner;
+    now.id == id || (now.id.device == id.device && is_unchanged())
+}
+
+/// Checks that an opened file or directory is that of the lookup.
+///
+/// # Errors
+/// If the name was given to another file, or the metadata cannot be read.
+pub(super) fn check_same(file: &dyn ReadFile, path: &Path, facts: &Facts) -> Result<(), Failure> {
+    let now = file.metadata().map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))?;
+    if is_same(&now, facts.id, facts.changed, facts.owner) { Ok(()) } else { Err(changed(path)) }
+}
+
+fn changed(path: &Path) -> Failure {
+    let shown = Printable(path.as_os_str().as_bytes());
+    let text = format!("'{shown}' changed while it was read; copy it again");
+    Failure::new(FailureCode::Changed, text)
+}
+
+pub(super) fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
+    // The receiver gets the failure too, so the entry needs a valid name.
+    let name = if RelativePath::new(&*name).is_ok() { name } else { b"unnamed".to_vec() };
+    let entry =
+        Entry { path: name, kind: EntryKind::File(0), mode: None, modified_ns: None, more: None };
+    Found { failure: Some(failure), ..Found::object(entry, path, Tree::Local) }
+}
