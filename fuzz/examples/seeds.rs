@@ -13,7 +13,8 @@ use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{
     Attribute, ChannelParams, Checkpoint, Chunking, Direction, Done, Entry, EntryKind, Extent,
     Facts, Failure, FailureCode, HashedFile, Held, ListOptions, Message, More, Named, NamedContent,
-    NotKept, Open, Owner, Part, Range, Request, Rule, Seen, SeenKind, ToHash, Trait, View, Whole,
+    NotKept, Open, Owner, Part, Range, Request, Rule, RuleKind, Seen, SeenKind, ToHash, Trait,
+    View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -152,8 +153,8 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
         message(&Message::Open(Open { transfer: 2, direction, request, channel: channel.clone() }))
     };
     let software = "sabul 0.1.0".to_owned();
-    let rule = |takes, pattern: &[u8]| Rule { takes, pattern: pattern.to_vec() };
-    let rules = vec![rule(true, b"*/"), rule(false, b"/tmp/**")];
+    let rule = |kind, pattern: &[u8]| Rule { kind, pattern: pattern.to_vec() };
+    let rules = vec![rule(RuleKind::Include, b"*/"), rule(RuleKind::Exclude, b"/tmp/**")];
     let facts = Facts {
         kind: SeenKind::Link,
         size: 300,
@@ -325,8 +326,8 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             message(&Message::Seen {
                 transfer: 2,
                 entries: vec![
-                    Seen { path: b"d/a".to_vec(), outcome: Ok(facts) },
-                    Seen { path: b"d/b".to_vec(), outcome: Err(failure) },
+                    Seen { path: b"d/a".to_vec(), outcome: Ok(facts), rules: b"*.o".to_vec() },
+                    Seen { path: b"d/b".to_vec(), outcome: Err(failure), rules: Vec::new() },
                 ],
                 is_last: true,
             })?,

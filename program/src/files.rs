@@ -55,7 +55,7 @@ async fn print_listing(
             if is_json {
                 json::print(&SeenJson::of(&seen))?;
             }
-            let Seen { path, outcome } = seen;
+            let Seen { path, outcome, .. } = seen;
             let path = Printable(&path).to_string();
             match outcome {
                 Ok(_) if is_json => {}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
-use sabul::files::Rule;
+use sabul::files::{Rule, RuleKind};
 use sabul::{Policy, Rate, TransferOptions};
 
 use crate::dial::carrier;
@@ -55,10 +55,10 @@ impl Options {
     /// Returns the options for the library.
     pub(crate) fn transfer_options(self) -> Result<TransferOptions, Fault> {
         let rule =
-            |takes| move |pattern: &String| Rule { takes, pattern: pattern.clone().into_bytes() };
-        let includes = self.include.iter().flatten().map(rule(true));
-        let rules: Vec<_> =
-            includes.chain(self.exclude.iter().flatten().map(rule(false))).collect();
+            |kind| move |pattern: &String| Rule { kind, pattern: pattern.clone().into_bytes() };
+        let includes = self.include.iter().flatten().map(rule(RuleKind::Include));
+        let excludes = self.exclude.iter().flatten().map(rule(RuleKind::Exclude));
+        let rules: Vec<_> = includes.chain(excludes).collect();
         let defaults = TransferOptions::default();
         let mut options = TransferOptions::default()
             .archive_mode(self.archive.unwrap_or(defaults.archive_mode))

@@ -1,16 +1,16 @@
-//! `--include`, `--exclude`, and the files of `--include-from`, `--exclude-from` and `--ignore-file`.
+//! `--include`, `--exclude`, `--ignore-name`, and the files of `--include-from`, `--exclude-from` and `--ignore-file`.
 //!
 //! Their relative order matters, so clap's derive does not suffice.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
-use sabul::files::Rule;
-use sabul::internal::{MAX_RULES, Rules};
+use sabul::files::{Rule, RuleKind};
+use sabul::internal::{MAX_RULES, Rules, ignore_rules};
 
 /// Filter rules in the order of the command line.
 #[derive(Clone, Debug, Default)]
@@ -25,10 +25,12 @@ enum Value {
     RsyncFile,
     /// File of patterns in the syntax of `.gitignore`.
     IgnoreFile,
+    /// Name of such files in the directories of the source.
+    IgnoreName,
 }
 
 /// Name, whether a pattern includes, meaning of the value, and help.
-const FLAGS: [(&str, bool, Value, &str); 5] = [
+const FLAGS: [(&str, bool, Value, &str); 6] = [
     ("exclude", false, Value::Pattern, "Skip entries that match PATTERN; repeatable"),
     (
         "include",
@@ -49,12 +51,22 @@ const FLAGS: [(&str, bool, Value, &str); 5] = [
         Value::IgnoreFile,
         "Skip entries as FILE says in the syntax of .gitignore",
     ),
+    (
+        "ignore-name",
+        false,
+        Value::IgnoreName,
+        "Skip entries as files NAME in each directory of SRC say: .gitignore",
+    ),
 ];
 
 impl Args for RulesArgs {
     fn augment_args(command: Command) -> Command {
         command.args(FLAGS.map(|(name, _, value, help)| {
-            let value = if value == Value::Pattern { "PATTERN" } else { "FILE" };
+            let value = match value {
+                Value::Pattern => "PATTERN",
+                Value::IgnoreName => "NAME",
+                Value::RsyncFile | Value::IgnoreFile => "FILE",
+            };
             let arg = Arg::new(name).long(name).value_name(value).help(help);
             arg.action(ArgAction::Append).value_parser(value_parser!(OsString))
         }))
@@ -73,9 +85,15 @@ impl FromArgMatches for RulesArgs {
             let values = matches.get_many::<OsString>(name).into_iter().flatten();
             for (place, given) in places.zip(values) {
                 let new = match value {
-                    Value::Pattern => vec![Rule { takes, pattern: given.clone().into_vec() }],
+                    Value::Pattern => vec![rule(takes, given.as_bytes())],
                     Value::RsyncFile => read(given, |text| parse(text, takes))?,
-                    Value::IgnoreFile => read(given, parse_ignore)?,
+                    Value::IgnoreFile => {
+                        read(given, |text| ignore_rules(text).into_iter().collect())?
+                    }
+                    Value::IgnoreName => {
+                        let pattern = given.as_bytes().to_vec();
+                        vec![Rule { kind: RuleKind::Files, pattern }]
+                    }
                 };
                 rules.extend(new.into_iter().map(|rule| (place, rule)));
             }
@@ -136,59 +154,14 @@ fn parse(text: &[u8], takes: bool) -> Result<Vec<Rule>, String> {
             [b'-', b' ', pattern @ ..] => (false, pattern),
             pattern => (takes, pattern),
         };
-        rules.push(Rule { takes, pattern: pattern.to_vec() });
+        rules.push(rule(takes, pattern));
     }
     Ok(rules)
 }
 
-/// Rules of a file in the syntax of gitignore(5). There the last matching pattern decides, so the rules are in reverse
-/// order.
-fn parse_ignore(text: &[u8]) -> Result<Vec<Rule>, String> {
-    let lines = text.split(|&byte| byte == b'\n');
-    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).map(without_blanks);
-    let lines = lines.filter(|line| !matches!(line, [] | [b'#', ..]));
-    let rules: Result<Vec<Rule>, String> = lines.map(ignore_rule).collect();
-    rules.map(|mut rules| {
-        rules.reverse();
-        rules
-    })
-}
-
-/// Removes blanks at the end, except one after a backslash.
-fn without_blanks(mut line: &[u8]) -> &[u8] {
-    while let [rest @ .., b' '] = line
-        && rest.last() != Some(&b'\\')
-    {
-        line = rest;
-    }
-    line
-}
-
-fn ignore_rule(line: &[u8]) -> Result<Rule, String> {
-    let shown = || String::from_utf8_lossy(line);
-    let (takes, pattern) = line.strip_prefix(b"!").map_or((false, line), |rest| (true, rest));
-    if pattern.windows(2).any(|pair| pair == b"[:") {
-        return Err(format!("'{}': classes such as [:alpha:] are not supported", shown()));
-    }
-    // A slash before the end binds the pattern to the root of the transfer.
-    let body = pattern.strip_suffix(b"/").unwrap_or(pattern);
-    let is_whole = body.contains(&b'/');
-    let pattern = pattern.strip_prefix(b"/").unwrap_or(pattern);
-    if matches!(pattern, [] | [b'/']) {
-        return Err(format!("'{}' matches nothing; remove the line", shown()));
-    }
-    let mut translated = if is_whole { b"/".to_vec() } else { Vec::new() };
-    let (mut is_escaped, mut in_class) = (false, false);
-    for &byte in pattern {
-        match byte {
-            // Braces are literal in gitignore(5), and alternatives here.
-            b'{' | b'}' if !is_escaped && !in_class => translated.extend([b'[', byte, b']']),
-            _ => translated.push(byte),
-        }
-        in_class = !is_escaped && (byte == b'[' || in_class && byte != b']');
-        is_escaped = !is_escaped && byte == b'\\';
-    }
-    Ok(Rule { takes, pattern: translated })
+fn rule(takes: bool, pattern: &[u8]) -> Rule {
+    let kind = if takes { RuleKind::Include } else { RuleKind::Exclude };
+    Rule { kind, pattern: pattern.to_vec() }
 }
 
 #[cfg(test)]
@@ -201,37 +174,11 @@ mod tests {
         let rules: Vec<(bool, Vec<u8>)> = parse(text, false)
             .unwrap()
             .into_iter()
-            .map(|rule| (rule.takes, rule.pattern))
+            .map(|rule| (rule.kind == RuleKind::Include, rule.pattern))
             .collect();
         let expected = [(false, "*.o"), (true, "keep.c"), (false, "*.c"), (false, " -x")];
         assert_eq!(rules, expected.map(|(takes, pattern)| (takes, pattern.as_bytes().to_vec())));
-        assert!(parse(b"a", true).unwrap()[0].takes && parse(b"!\n", true).is_err());
-    }
-
-    #[test]
-    fn an_ignore_file_becomes_rules_in_reverse_order() {
-        let text =
-            b"# no\n\n*.o\nbuild/\n/top\na/b\n!keep.o  \n\\#x\nend\\ \n{a}\n**/deep/*.c\nx/**\r\n";
-        let rules = parse_ignore(text).unwrap();
-        let rules: Vec<(bool, String)> = rules
-            .into_iter()
-            .map(|rule| (rule.takes, String::from_utf8(rule.pattern).unwrap()))
-            .collect();
-        let expected = [
-            (false, "/x/**"),
-            (false, "/**/deep/*.c"),
-            (false, "[{]a[}]"),
-            (false, "end\\ "),
-            (false, "\\#x"),
-            (true, "keep.o"),
-            (false, "/a/b"),
-            (false, "/top"),
-            (false, "build/"),
-            (false, "*.o"),
-        ];
-        assert_eq!(rules, expected.map(|(takes, pattern)| (takes, pattern.to_owned())));
-        for bad in ["/", "!", "[[:alpha:]]"] {
-            assert!(parse_ignore(bad.as_bytes()).is_err(), "{bad}");
-        }
+        assert_eq!(parse(b"a", true).unwrap()[0].kind, RuleKind::Include);
+        parse(b"!\n", true).unwrap_err();
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sabul::Session;
-use sabul::files::{Facts, Listing, Rule, Seen, SeenKind, View};
+use sabul::files::{Facts, Listing, Rule, RuleKind, Seen, SeenKind, View};
 use sabul::internal::compare::{
     CompareOptions, Comparison, Difference, ListOptions, Named, NamedSet, Selected, Skipped,
     is_journal,
@@ -140,8 +140,9 @@ impl Comparing {
         args: &ListedArgs<'_>,
         plan: &Plan,
         session: &Session,
-        order: Order,
+        mut order: Order,
     ) -> Result<Option<Self>, CliError> {
+        order.options.rules = compile(args.rules)?;
         let Some(ends) = Ends::of(args, plan, session, &order)? else { return Ok(None) };
         let (name_sender, names) = sync_channel(NAMES_WAITING);
         let runtime = Handle::current();
@@ -245,7 +246,7 @@ impl Ends {
         };
         let named = order.names.as_deref().map(NamedSet::new).transpose();
         let named = named.map_err(|failure| CliError::usage(failure.to_string()))?.map(Arc::new);
-        let there = if order.is_sync { rules.clone() } else { Vec::new() };
+        let there = if order.is_sync { rules_there(&rules) } else { Vec::new() };
         let there_view = if order.follows_links { View::Tree } else { View::Archive };
         match plan {
             Plan::Put { sources, destination } => {
@@ -295,7 +296,7 @@ impl Ends {
                 let places: Vec<OsString> =
                     names.iter().map(|name| OsString::from_vec(join(to, name))).collect();
                 let set = source_set(&places, true)?
-                    .with_rules(compile(&rules)?)
+                    .with_rules(compile(&there)?)
                     .with_archive_mode(!order.follows_links)
                     .with_names(named);
                 let destination = Destination::Known(Box::new(set.plan_compared(hashes).map(Ok)));
@@ -367,7 +368,7 @@ impl Ends {
             }
             Self::Lookups { source, to, is_into } => {
                 for seen in source {
-                    let Seen { path, outcome } = seen?;
+                    let Seen { path, outcome, .. } = seen?;
                     let difference = match outcome {
                         Err(failure) => Difference::SourceFailed(path, failure),
                         Ok(source) => match lookup(&to, is_into, &path, options.content) {
@@ -520,7 +521,8 @@ impl Destination {
             Self::Known(entries) => Ok(entries),
             Self::Either { mut itself, inside, name } => match itself.next() {
                 Some(Ok(Seen { outcome: Ok(facts), .. })) if facts.kind == SeenKind::File => {
-                    Ok(Box::new(std::iter::once(Ok(Seen { path: name, outcome: Ok(facts) }))))
+                    let seen = Seen { path: name, outcome: Ok(facts), rules: Vec::new() };
+                    Ok(Box::new(std::iter::once(Ok(seen))))
                 }
                 Some(Ok(Seen { outcome: Ok(_), .. })) => Ok(inside),
                 _ => Ok(Box::new(std::iter::empty())),
@@ -534,7 +536,8 @@ impl Destination {
 fn valid(source: Entries) -> Entries {
     Box::new(source.map(|seen| {
         let mut seen = seen?;
-        if seen.outcome.is_ok() && RelativePath::new(&*seen.path).is_err() {
+        let is_content = seen.path.is_empty() && !seen.rules.is_empty();
+        if seen.outcome.is_ok() && !is_content && RelativePath::new(&*seen.path).is_err() {
             let text = "the peer lists an invalid name";
             seen.outcome = Err(Failure::new(FailureCode::Protocol, text));
         }
@@ -714,6 +717,12 @@ impl Iterator for Remote {
     fn next(&mut self) -> Option<Self::Item> {
         self.runtime.block_on(self.listing.next()).transpose()
     }
+}
+
+/// Rules for the listing of the destination: those before the rule files of the source. The comparison applies the rule
+/// files and the rules after them.
+fn rules_there(rules: &[Rule]) -> Vec<Rule> {
+    rules.iter().take_while(|rule| rule.kind != RuleKind::Files).cloned().collect()
 }
 
 fn tops_of(names: &[Vec<u8>]) -> u64 {

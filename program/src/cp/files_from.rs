@@ -157,7 +157,7 @@ impl Iterator for NamedListing {
 pub(super) fn checked(source: Entries, named: Option<Arc<NamedSet>>) -> Entries {
     let Some(named) = named else { return source };
     Box::new(source.map(move |seen| {
-        let Seen { path, outcome } = seen?;
+        let Seen { path, outcome, rules } = seen?;
         let is_parent = named.has_below(&path);
         let outcome = outcome.and_then(|facts| match facts.kind {
             SeenKind::Directory => Ok(facts),
@@ -170,7 +170,7 @@ pub(super) fn checked(source: Entries, named: Option<Arc<NamedSet>>) -> Entries 
                 Err(Failure::new(FailureCode::Unreadable, text))
             }
         });
-        Ok(Seen { path, outcome })
+        Ok(Seen { path, outcome, rules })
     }))
 }
 

@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use sabul::files::{Facts, Rule, SeenKind};
+use sabul::files::{Facts, Rule, RuleKind, SeenKind};
 use sabul::internal::compare::{Difference, Named, NamedContent, NamedSet};
 use sabul::internal::{Location, Rules};
 use sabul::{Failure, FailureCode};
@@ -56,6 +56,8 @@ struct Head {
 enum RuleLine {
     Include(Name),
     Exclude(Name),
+    /// Name of the rule files of `--ignore-name`.
+    Files(Name),
 }
 
 /// A name of `--files-from`, by the listed part of its content.
@@ -264,9 +266,10 @@ impl Head {
         let [from, to] = &copy.places[..] else {
             return Err(CliError::usage("give one source and one destination"));
         };
-        let rule = |rule: &Rule| match rule.takes {
-            true => RuleLine::Include(Name::of(&rule.pattern)),
-            false => RuleLine::Exclude(Name::of(&rule.pattern)),
+        let rule = |rule: &Rule| match rule.kind {
+            RuleKind::Include => RuleLine::Include(Name::of(&rule.pattern)),
+            RuleKind::Exclude => RuleLine::Exclude(Name::of(&rule.pattern)),
+            RuleKind::Files => RuleLine::Files(Name::of(&rule.pattern)),
         };
         Ok(Self {
             plan: VERSION,
@@ -292,11 +295,12 @@ impl Head {
 
     fn into_args(self, copy: CopyArgs, whole_file: bool) -> Option<SyncArgs> {
         let rule = |line: RuleLine| {
-            let (takes, pattern) = match line {
-                RuleLine::Include(pattern) => (true, pattern),
-                RuleLine::Exclude(pattern) => (false, pattern),
+            let (kind, pattern) = match line {
+                RuleLine::Include(pattern) => (RuleKind::Include, pattern),
+                RuleLine::Exclude(pattern) => (RuleKind::Exclude, pattern),
+                RuleLine::Files(name) => (RuleKind::Files, name),
             };
-            Some(Rule { takes, pattern: pattern.bytes()? })
+            Some(Rule { kind, pattern: pattern.bytes()? })
         };
         let rules: Vec<Rule> = self.rules.into_iter().map(rule).collect::<Option<_>>()?;
         Rules::new(&rules).ok()?;

@@ -335,7 +335,7 @@ impl Work {
     /// Returns the name and size of the next file of the source.
     fn next_file(&mut self) -> Result<Option<(Vec<u8>, u64)>, CliError> {
         for seen in self.entries.by_ref() {
-            let Seen { path, outcome } = seen?;
+            let Seen { path, outcome, .. } = seen?;
             let facts = outcome.map_err(|failure| no_receipt(&path, &failure.to_string()))?;
             if facts.kind == SeenKind::File {
                 return Ok(Some((path, facts.size)));

@@ -139,8 +139,7 @@ impl Sync {
             directories: true,
             removes: args.delete,
             extras: args.delete,
-            copies_disordered: false,
-            order: Vec::new(),
+            ..CompareOptions::default()
         };
         Ok(Self {
             options,
@@ -214,7 +213,10 @@ impl Sync {
             });
         }
         if compared.source_entries == 0 {
-            return refuse("the source is empty; check the source".to_owned());
+            return refuse(
+                "the source is empty, or the filters exclude all of it; check the source and the filters"
+                    .to_owned(),
+            );
         }
         let is_much =
             extras > REMOVED_MAX || extras * 100 > compared.destination_entries * REMOVED_SHARE_MAX;

@@ -226,7 +226,7 @@ impl Server {
         let list = async |session: &Session| {
             let mut listing = session.list(vec![place.clone()], View::Content, Vec::new())?;
             let mut found = Vec::new();
-            while let Some(Seen { path, outcome }) = listing.next().await? {
+            while let Some(Seen { path, outcome, .. }) = listing.next().await? {
                 let facts = outcome.map_err(|failure| failed(&path, &failure))?;
                 if facts.kind == SeenKind::File && is_wanted(&path) {
                     let (size, modified_ns) = (facts.size, facts.modified_ns);

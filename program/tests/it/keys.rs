@@ -79,7 +79,8 @@ impl Site {
         command.args(["-D", "-a"]).arg(self.socket());
         self.agent = Some(Running::start(&mut command));
         let socket = self.socket();
-        wait_for("the agent", || socket.exists());
+        // The socket exists before the agent listens.
+        wait_for("the agent", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
         for key in keys {
             let mut command = Command::new("ssh-add");
             command.arg("-q").arg(self.bench.path("home/.ssh").join(key));
@@ -352,6 +353,19 @@ fn named_tickets_have_rights_uses_and_an_end_and_survive_a_restart() {
     let mode = fs::metadata(site.bench.path("drop")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
+    expect_code(&ticket(&["create", "lister", "--rights", "list", "-o", "lister"]), 0);
+    let preview = |flags: &[&str]| {
+        let place = site.bench.url("");
+        run(site
+            .client()
+            .args(["sync", "-n", "--ticket", "lister"])
+            .args(flags)
+            .args([&place, "to"]))
+    };
+    expect_code(&preview(&[]), 0);
+    // A listing has the texts of the files with this name.
+    expect_refusal(&preview(&["--ignore-name", "file"]), 1, "not 'read'");
+
     expect_code(&site.get(&["--ticket", "reader"]), 0);
     expect_refusal(&site.put(&["--ticket", "reader"]), 1, "ticket reader has the rights 'read'");
     expect_refusal(&site.get(&["--ticket", "old-ticket"]), 4, "'old' is expired");
@@ -380,6 +394,7 @@ fn named_tickets_have_rights_uses_and_an_end_and_survive_a_restart() {
     let listed = String::from_utf8(ticket(&["list"]).stdout).unwrap();
     let expected = [
         "drop used 2 of 2 root=inbox rights=write",
+        "lister used 2 rights=list",
         "old used 0 expiry-time=20200101 (expired)",
         "reader used 2 rights=read",
         "shown used 0",

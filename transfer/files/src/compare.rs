@@ -9,6 +9,7 @@ use std::iter::Peekable;
 
 use sabul_wire::control::{Facts, Failure, FailureCode, Seen, SeenKind};
 
+use super::rules::{Filter, Rules};
 use crate::root::foreign_write;
 
 /// Which differences count.
@@ -41,6 +42,8 @@ pub struct CompareOptions {
     pub copies_disordered: bool,
     /// Names of several sources in the order of the walk; empty for a single source.
     pub order: Vec<Vec<u8>>,
+    /// Rules of the source. Entries at the destination that the rule files of the source exclude stay as they are.
+    pub rules: Rules,
 }
 
 /// An item of a comparison.
@@ -114,6 +117,7 @@ struct Open {
 pub struct Comparison<S: Iterator, D: Iterator> {
     options: CompareOptions,
     order: WalkOrder,
+    filter: Filter,
     source: Peekable<S>,
     destination: Peekable<D>,
     open: Vec<Open>,
@@ -142,9 +146,11 @@ where
         let order = WalkOrder(options.order.iter().cloned().zip(0..).collect());
         let (source, destination) = (source.peekable(), destination.peekable());
         let last = [None, None];
+        let filter = Filter::new(options.rules.clone());
         Self {
             options,
             order,
+            filter,
             source,
             destination,
             open: Vec::new(),
@@ -182,11 +188,12 @@ where
 
     fn step(&mut self) -> Option<Result<Difference, E>> {
         while !self.is_over {
+            if let Some(failed) = self.enter_content() {
+                return Some(Ok(failed));
+            }
             if self.is_source_only {
-                let seen = match self.source.next()? {
-                    Ok(seen) => seen,
-                    Err(error) => return Some(Err(error)),
-                };
+                let next = self.source.next()?;
+                let Ok(seen) = next else { return next.err().map(Err) };
                 match self.compare(seen.path.clone(), Some(seen), None) {
                     Some(difference) => return Some(Ok(difference)),
                     None => continue,
@@ -239,6 +246,38 @@ where
         None
     }
 
+    /// Takes the rule file of the content of the source, which has no name.
+    fn enter_content(&mut self) -> Option<Difference> {
+        let is_content = |seen: &Result<Seen, E>| matches!(seen, Ok(seen) if seen.path.is_empty());
+        let content = self.source.next_if(is_content)?.ok()?;
+        self.enter(&content)
+    }
+
+    /// Takes the rule file of a directory of the source.
+    fn enter(&mut self, seen: &Seen) -> Option<Difference> {
+        if seen.rules.is_empty() || self.filter.file_name().is_none() {
+            return None;
+        }
+        let failure = self.filter.enter(&seen.path, seen.rules.clone()).err()?;
+        Some(Difference::SourceFailed(seen.path.clone(), failure))
+    }
+
+    /// Drops an entry of the destination that the rule files of the source exclude. The entry stays as it is, with its
+    /// content.
+    fn without_excluded(&mut self, old: Option<Seen>) -> Option<Seen> {
+        let old = old?;
+        let is_excluded = self.filter.file_name().is_some()
+            && match &old.outcome {
+                Ok(facts) => !self.filter.take(&old.path, facts.kind == SeenKind::Directory),
+                Err(_) => [true, false].iter().any(|kind| !self.filter.take(&old.path, *kind)),
+            };
+        if is_excluded {
+            self.kept = Some(old.path);
+            return None;
+        }
+        Some(old)
+    }
+
     /// Whether a name comes before the last name of its listing. Records the name.
     fn is_disordered(&mut self, listing: usize, path: &[u8]) -> bool {
         let last = self.last[listing].replace(path.to_vec());
@@ -268,8 +307,11 @@ where
         if self.kept.as_ref().is_some_and(|kept| is_below(&path, kept)) {
             return None;
         }
+        if let Some(failed) = source.as_ref().and_then(|source| self.enter(source)) {
+            return Some(failed);
+        }
         let mut is_unknown = false;
-        let old = match old.map(|old| old.outcome) {
+        let old = match self.without_excluded(old).map(|old| old.outcome) {
             Some(Err(failure)) if failure.code == FailureCode::NotFound => None,
             Some(Err(failure)) if source.is_none() => {
                 return Some(Difference::DestinationFailed(path, failure));
@@ -282,13 +324,7 @@ where
         let source = match source.map(|source| source.outcome) {
             Some(Err(failure)) => return Some(Difference::SourceFailed(path, failure)),
             Some(Ok(source)) => source,
-            None => {
-                let old = old?;
-                if self.options.removes {
-                    self.touch();
-                }
-                return Some(Difference::Extra { path, old });
-            }
+            None => return self.extra(path, old?),
         };
         let Some(old) = old else {
             if is_unknown && self.options.ignore_existing {
@@ -322,6 +358,14 @@ where
         Some(Difference::Copy { path, source, old: Some(old) })
     }
 
+    /// Returns an entry that exists only at the destination.
+    fn extra(&mut self, path: Vec<u8>, old: Facts) -> Option<Difference> {
+        if self.options.removes {
+            self.touch();
+        }
+        Some(Difference::Extra { path, old })
+    }
+
     /// Records that the content of the innermost directory changes, and so its time.
     fn touch(&mut self) {
         if let Some(open) = self.open.last_mut().filter(|_| self.options.directories) {
@@ -335,6 +379,11 @@ impl CompareOptions {
     pub fn is_same(&self, source: &Facts, old: &Facts) -> bool {
         let are_directories = [source.kind, old.kind] == [SeenKind::Directory; 2];
         (are_directories && !self.directories) || !self.differs(source, old)
+    }
+
+    /// Whether the content of an entry need not be copied, if this is its metadata at both ends.
+    pub fn has_same_content(&self, source: &Facts, old: &Facts) -> bool {
+        !self.content_differs(source, old)
     }
 
     /// Whether kind, size, and hash or time differ.
@@ -431,7 +480,7 @@ mod tests {
             group: 0,
             hash: None,
         };
-        Ok(Seen { path: path.into(), outcome: Ok(facts) })
+        Ok(Seen { path: path.into(), outcome: Ok(facts), rules: Vec::new() })
     }
 
     fn file(path: &str, size: u64, modified_ns: i64) -> Result<Seen, Infallible> {
@@ -624,7 +673,8 @@ mod tests {
     #[test]
     fn failures_of_either_side_are_no_differences() {
         let failed = |path: &str, code| {
-            Ok(Seen { path: path.into(), outcome: Err(Failure::new(code, "it failed")) })
+            let outcome = Err(Failure::new(code, "it failed"));
+            Ok(Seen { path: path.into(), outcome, rules: Vec::new() })
         };
         let source = vec![failed("a", FailureCode::Unreadable), file("b", 1, T), file("c", 1, T)];
         let destination = vec![

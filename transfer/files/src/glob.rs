@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder, GlobMatcher};
 use sabul_content::Printable;
 use sabul_wire::control::{Failure, FailureCode, MAX_PATTERN};
 
@@ -73,8 +73,12 @@ impl Pattern {
     }
 }
 
-/// Compiles a matcher of paths. `*` and `?` do not match slashes; `**` does.
-pub(super) fn compile(pattern: &[u8]) -> Result<GlobMatcher, Failure> {
+fn compile(pattern: &[u8]) -> Result<GlobMatcher, Failure> {
+    glob(pattern).map(|glob| glob.compile_matcher())
+}
+
+/// Parses a pattern of paths. `*` and `?` do not match slashes; `**` does.
+pub(super) fn glob(pattern: &[u8]) -> Result<Glob, Failure> {
     let refuse = |why: &str| {
         let text = format!("'{}' is no pattern: {why}", Printable(pattern));
         Failure::new(FailureCode::BadSetting, text)
@@ -89,10 +93,10 @@ pub(super) fn compile(pattern: &[u8]) -> Result<GlobMatcher, Failure> {
         .map_err(|_| refuse("it is not UTF-8; put a '?' for each odd byte"))?;
     let mut builder = GlobBuilder::new(text);
     let glob = builder.literal_separator(true).backslash_escape(true).build();
-    Ok(glob.map_err(|error| refuse(&error.kind().to_string()))?.compile_matcher())
+    glob.map_err(|error| refuse(&error.kind().to_string()))
 }
 
-pub(super) fn is_match(matcher: &GlobMatcher, path: &[u8]) -> bool {
+fn is_match(matcher: &GlobMatcher, path: &[u8]) -> bool {
     matcher.is_match(Path::new(OsStr::from_bytes(path)))
 }
 

@@ -137,10 +137,10 @@ fn seen(mut found: Found, hashes: bool) -> Seen {
             Err(failure) => found.failure = Some(failure),
         }
     }
-    let Found { entry, failure, owner: (owner, group), size, .. } = found;
+    let Found { entry, failure, owner: (owner, group), size, rules, .. } = found;
     let (mode, modified_ns) = (entry.mode.unwrap_or(0), entry.modified_ns);
     let facts = Facts { kind, size, mode, modified_ns, owner, group, hash };
-    Seen { path: entry.path, outcome: failure.map_or(Ok(facts), Err) }
+    Seen { path: entry.path, outcome: failure.map_or(Ok(facts), Err), rules: rules.into() }
 }
 
 /// The metadata of a local path, if the path exists; links are not followed. With `hashes`, the content of a file is
@@ -304,9 +304,7 @@ impl PathWalk {
 
     fn show(&self, path: &Path, link: LinkTarget) -> ListingStep {
         match self.tree.examine(path, link) {
-            Ok(metadata) => {
-                ListingStep::Seen(Seen { path: display_path(path), outcome: Ok(facts(&metadata)) })
-            }
+            Ok(metadata) => ListingStep::Seen(seen_path(path, Ok(facts(&metadata)))),
             Err(failure) => failed(path, failure),
         }
     }
@@ -319,7 +317,11 @@ fn display_path(path: &Path) -> Vec<u8> {
 }
 
 fn failed(path: &Path, failure: Failure) -> ListingStep {
-    ListingStep::Seen(Seen { path: display_path(path), outcome: Err(failure) })
+    ListingStep::Seen(seen_path(path, Err(failure)))
+}
+
+fn seen_path(path: &Path, outcome: Result<Facts, Failure>) -> Seen {
+    Seen { path: display_path(path), outcome, rules: Vec::new() }
 }
 
 /// A change to a name.

@@ -22,6 +22,7 @@ mod missing;
 mod objects;
 mod place;
 mod ranges;
+mod rule_files;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -49,7 +50,7 @@ use super::journal::is_journal;
 use super::listing::Planned;
 use super::named::NamedSet;
 use super::part::{is_reserved, is_under_construction};
-use super::rules::Rules;
+use super::rules::{Filter, Rules};
 use super::selection::{Chosen, Selection, Skipped};
 use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
 use crate::disk::Disk;
@@ -340,7 +341,7 @@ impl SourceSet {
             objects,
             roots,
             recursive,
-            rules,
+            filter: Filter::new(rules),
             named,
             ranges: Ranges::new(ranges),
             chmod,
@@ -390,7 +391,7 @@ pub(super) struct Walk {
     objects: Option<Listed>,
     roots: VecDeque<PathBuf>,
     recursive: bool,
-    rules: Rules,
+    filter: Filter,
     named: Option<Arc<NamedSet>>,
     ranges: Ranges,
     chmod: Chmod,
@@ -510,6 +511,7 @@ impl Walk {
     /// replaced by matches of its pattern.
     fn start(&mut self, root: PathBuf) -> Option<Found> {
         self.ranges.next_source();
+        self.filter.restart();
         let bytes = root.as_os_str().as_bytes();
         let name = last_component(bytes);
         if self.are_patterns && glob::is_pattern(bytes) {
@@ -529,9 +531,11 @@ impl Walk {
             return self.visit(root, name);
         }
         let failure = match self.tree.facts(&root, true) {
-            Ok(Facts { kind: FactKind::Directory(identity), .. }) => {
+            Ok(facts @ Facts { kind: FactKind::Directory(identity), .. }) => {
                 match self.enter(&root, Vec::new(), identity) {
-                    Ok(_) => return None,
+                    Ok(opened) => {
+                        return self.content_with_rules(&root, &facts.of_opened(opened.as_ref()));
+                    }
                     Err(failure) => failure,
                 }
             }
@@ -557,7 +561,8 @@ impl Walk {
                 let (mode, modified_ns) = (Some(facts.mode), facts.modified_ns);
                 let mut entry = Entry { path: name, kind, mode, modified_ns, more };
                 self.chmod.change(&mut entry);
-                Some(Found { part, size, ..Found::new(entry, path, &facts, self.place()) })
+                let rules = self.take_rules();
+                Some(Found { part, size, rules, ..Found::new(entry, path, &facts, self.place()) })
             }
             Ok(None) => None,
             Err(failure) => Some(failed(name, path, failure)),
@@ -569,10 +574,10 @@ impl Walk {
         let named = self.base.source().filter(|_| is_below);
         let mut facts = match self.place().examine_source(path, named, self.links) {
             Ok(facts) => facts,
-            Err(_) if !self.rules.take(name, false) => return Ok(None),
+            Err(_) if !self.takes(name, false) => return Ok(None),
             Err(failure) => return Err(failure),
         };
-        if !self.rules.take(name, matches!(facts.kind, FactKind::Directory(_))) {
+        if !self.takes(name, matches!(facts.kind, FactKind::Directory(_))) {
             return Ok(None);
         }
         if matches!(facts.kind, FactKind::File(_)) && is_reserved(name) {
@@ -711,6 +716,7 @@ impl Walk {
             self.set_base(path)?;
         }
         let (children, opened) = self.children(path, &name)?;
+        self.read_rules(path, &name)?;
         let mut rest = Some(children);
         let children = sorted_part(&mut rest, self.room_for_names())?.into_iter();
         let id = opened.map(|opened| opened.id);

@@ -247,7 +247,7 @@ async fn missing(session: &Session, places: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>
     for some in places.chunks(PLACES_MAX) {
         let escaped_places = some.iter().map(|place| escaped(place)).collect();
         let mut listing = session.list(escaped_places, View::Itself, Vec::new())?;
-        while let Some(Seen { path, outcome }) = listing.next().await? {
+        while let Some(Seen { path, outcome, .. }) = listing.next().await? {
             if !outcome.is_err_and(|failure| failure.code == FailureCode::NotFound) {
                 there.insert(plain(&path).to_vec());
             }
@@ -262,7 +262,7 @@ async fn is_remote_folder(session: &Session, place: &[u8]) -> Result<bool, Error
     Ok(match listing.next().await? {
         // An empty directory.
         None => true,
-        Some(Seen { path, outcome: Ok(facts) }) => {
+        Some(Seen { path, outcome: Ok(facts), .. }) => {
             plain(&path) != plain(place) || facts.kind == SeenKind::Directory
         }
         Some(Seen { outcome: Err(failure), .. }) if failure.code == FailureCode::NotFound => false,
@@ -341,7 +341,7 @@ mod tests {
         let seen = |kind| {
             let facts =
                 Facts { kind, size: 7, mode: 0, modified_ns: None, owner: 0, group: 0, hash: None };
-            Seen { path: b"a".to_vec(), outcome: Ok(facts) }
+            Seen { path: b"a".to_vec(), outcome: Ok(facts), rules: Vec::new() }
         };
         let (file, folder) = (seen(SeenKind::File), seen(SeenKind::Directory));
         let word = |seen, there| step(seen, there).kind.word();
@@ -377,7 +377,7 @@ mod tests {
     fn entries_go_into_an_existing_folder_or_take_the_new_name() {
         let seen = |path: &str| {
             let outcome = Err(Failure::new(FailureCode::NotFound, ""));
-            Seen { path: path.into(), outcome }
+            Seen { path: path.into(), outcome, rules: Vec::new() }
         };
         let all = [seen("d"), seen("d/x/y")];
         assert_eq!(targets(&all, true), [Some(&b"d"[..]), Some(b"d/x/y")]);

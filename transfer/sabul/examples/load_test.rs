@@ -255,6 +255,7 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                     let seen = |n: u64| Seen {
                         path: format!("e{n}").into_bytes(),
                         outcome: Err(failure()),
+                        rules: Vec::new(),
                     };
                     let entries = (0..500).map(seen).collect();
                     Message::Seen { transfer: 1, entries, is_last: false }

@@ -477,7 +477,7 @@ impl Session {
             }
             control::Request::Measure { .. } => Request::Measure(MeasureRequest { pending }),
             control::Request::List { options, .. } => {
-                Request::List(ListingRequest { pending, reads_content: options.hashes })
+                Request::List(ListingRequest { pending, reads_content: options.reads_content() })
             }
             control::Request::Hash { .. } => {
                 Request::List(ListingRequest { pending, reads_content: true })

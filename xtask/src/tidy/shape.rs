@@ -35,7 +35,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("program/src/cp/verify.rs", "verify_receipt", 68),
     ("program/src/perf.rs", "measure", 63),
     ("program/src/serve.rs", "run", 62),
-    ("transfer/files/src/compare.rs", "compare", 62),
     ("transfer/files/src/destination.rs", "FileSink", 22),
     ("transfer/files/src/destination/claims.rs", "take", 65),
     ("transfer/files/src/disk/memory.rs", "World", 17),

@@ -32,6 +32,8 @@ pub(crate) struct Found {
     pub(crate) owner: (u32, u32),
     /// Change time (ctime).
     pub(crate) changed: FileTime,
+    /// Text of the rule file of a directory, in a listing.
+    pub(crate) rules: Box<[u8]>,
 }
 
 impl Found {
@@ -45,8 +47,9 @@ impl Found {
     /// An entry without owner and identity.
     pub(super) fn object(entry: Entry, path: PathBuf, tree: Tree) -> Self {
         let changed = FileTime { seconds: 0, nanoseconds: 0 };
+        let (id, failure, part, rules) = (None, None, None, Box::default());
         let (size, owner) = (0, (0, 0));
-        Self { entry, path, tree, id: None, failure: None, part: None, size, owner, changed }
+        Self { entry, path, tree, id, failure, part, size, owner, changed, rules }
     }
 
     /// Opens the file. The caller compares its metadata with [`Self::is_same`] before the content is used.

@@ -22,7 +22,7 @@ impl Walk {
     /// The entry of an object; `None` if the object is excluded.
     pub(super) fn visit_object(&self, object: Object) -> Option<Found> {
         let name = object.path.as_bytes().to_vec();
-        if !self.rules.take(&name, false) {
+        if !self.takes(&name, false) {
             return None;
         }
         let path = PathBuf::from(OsStr::from_bytes(&name));

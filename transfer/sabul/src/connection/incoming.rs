@@ -125,7 +125,11 @@ mod tests {
 
     fn seen(entries: usize) -> Message {
         let path = b"a file with a name of some length".to_vec();
-        let seen = Seen { path, outcome: Err(Failure::new(FailureCode::NotFound, "gone")) };
+        let seen = Seen {
+            path,
+            outcome: Err(Failure::new(FailureCode::NotFound, "gone")),
+            rules: Vec::new(),
+        };
         Message::Seen { transfer: 1, entries: vec![seen; entries], is_last: false }
     }
 

@@ -98,7 +98,7 @@ fn open(transfer: u32, direction: Direction) -> Message {
 
 fn seen(transfer: u32, entries: usize) -> Message {
     let failure = Failure::new(FailureCode::NotFound, "gone");
-    let seen = Seen { path: b"name".to_vec(), outcome: Err(failure) };
+    let seen = Seen { path: b"name".to_vec(), outcome: Err(failure), rules: Vec::new() };
     Message::Seen { transfer, entries: vec![seen; entries], is_last: false }
 }
 

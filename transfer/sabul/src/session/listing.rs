@@ -27,8 +27,8 @@ use sabul_files::{
     take_over,
 };
 
-/// Most entries queued for the application.
-const WAITING_MAX: usize = 4096;
+/// Most entries queued for the application. Ours: at most 64 MiB, if each entry is a directory with a large rule file.
+const WAITING_MAX: usize = 1024;
 /// A message is sent once its entries take about this many bytes.
 const BATCH_BYTES: usize = 128 << 10;
 /// Most bytes of an entry besides its path; a failure takes more.
@@ -399,7 +399,7 @@ fn send_all(
         let is_last = match directory_listing.step() {
             ListingStep::Seen(seen) => {
                 let text = seen.outcome.as_ref().err().map_or(0, |failure| failure.message.len());
-                bytes += SEEN_BYTES + seen.path.len() + text;
+                bytes += SEEN_BYTES + seen.path.len() + text + seen.rules.len();
                 entries.push(seen);
                 false
             }

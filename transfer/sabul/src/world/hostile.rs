@@ -35,6 +35,7 @@ impl HostilePeer {
         Seen {
             path: self.0.name(),
             outcome: if is_there { Ok(facts) } else { Err(self.0.failure()) },
+            rules: self.0.name(),
         }
     }
 

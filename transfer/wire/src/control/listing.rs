@@ -11,6 +11,10 @@ pub const MAX_PLACES: usize = 1024;
 pub const MAX_RULES: usize = 256;
 /// Longest pattern of a rule, in bytes.
 pub const MAX_PATTERN: usize = 1 << 10;
+/// Longest rule file of a directory, in bytes.
+pub const MAX_RULE_FILE: usize = 64 << 10;
+/// Assumed memory use of an entry of a listing, in bytes.
+const SEEN_ITEM: usize = ITEM + 24;
 /// Most entries that one [`super::Message::Seen`] carries.
 pub const MAX_SEEN: usize = 1000;
 
@@ -33,6 +37,11 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
+    /// Whether the answer depends on the content of files: their hashes, or the text of rule files.
+    pub fn reads_content(&self) -> bool {
+        self.hashes || self.rules.iter().any(|rule| rule.kind == RuleKind::Files)
+    }
+
     /// Assumed memory use in bytes.
     pub(super) fn weight(&self) -> usize {
         let names = self.names.iter().flatten().map(|named| ITEM + named.path.len());
@@ -65,11 +74,23 @@ pub enum NamedContent {
 /// Include or exclude rule: the first rule of a list that matches a name decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Matching files are included; otherwise excluded.
-    pub takes: bool,
-    /// Glob pattern with `*`, `?`, `[…]` and `{…}`; at most [`MAX_PATTERN`] bytes.
+    /// Effect of the rule.
+    pub kind: RuleKind,
+    /// Glob pattern with `*`, `?`, `[…]` and `{…}`, or name of the rule files; at most [`MAX_PATTERN`] bytes.
     #[serde(deserialize_with = "bounds::bytes::<_, MAX_PATTERN>")]
     pub pattern: Vec<u8>,
+}
+
+/// Effect of a [`Rule`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RuleKind {
+    /// Matching entries are excluded.
+    Exclude,
+    /// Matching entries are included.
+    Include,
+    /// Each directory of the source may have a file of this name, with rules in the syntax of gitignore(5) for the entries
+    /// below the directory.
+    Files,
 }
 
 /// A byte range of a file.
@@ -162,12 +183,15 @@ pub struct Seen {
     pub path: Vec<u8>,
     /// Metadata, or the reason why there is none.
     pub outcome: Result<Facts, Failure>,
+    /// Text of the rule file of a directory, in a listing of a source; at most [`MAX_RULE_FILE`] bytes.
+    #[serde(deserialize_with = "bounds::bytes::<_, MAX_RULE_FILE>")]
+    pub rules: Vec<u8>,
 }
 
 impl Seen {
     /// Assumed memory use in bytes.
     pub(super) fn weight(&self) -> usize {
         let text = self.outcome.as_ref().err().map_or(0, |failure| failure.message.len());
-        ITEM + self.path.len() + text
+        SEEN_ITEM + self.path.len() + text + self.rules.len()
     }
 }

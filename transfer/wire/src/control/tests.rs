@@ -71,7 +71,7 @@ fn failure_of_a_file() -> Failure {
 
 #[test]
 fn each_byte_and_item_of_a_request_adds_to_its_weight() {
-    let rule = |length| Rule { takes: true, pattern: vec![b'x'; length] };
+    let rule = |length| Rule { kind: RuleKind::Include, pattern: vec![b'x'; length] };
     let get = |rules| {
         let (sources, recursive, ranges) = (Vec::new(), false, Vec::new());
         open(Request::Get {
@@ -133,7 +133,7 @@ fn unbounded(message: &Message) -> Vec<u8> {
 
 #[test]
 fn messages_over_their_limits_are_refused_at_both_ends() {
-    let rule = |length| Rule { takes: true, pattern: vec![b'*'; length] };
+    let rule = |length| Rule { kind: RuleKind::Include, pattern: vec![b'*'; length] };
     let list = |sources, rules| {
         Message::Open(open(Request::List {
             places: vec![Vec::new(); sources],
@@ -143,7 +143,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
     };
     let seen = |count, length| {
         let failure = Failure::new(FailureCode::NotFound, "gone");
-        let seen = Seen { path: vec![b'p'; length], outcome: Err(failure) };
+        let seen = Seen { path: vec![b'p'; length], outcome: Err(failure), rules: Vec::new() };
         Message::Seen { transfer: 1, entries: vec![seen; count], is_last: false }
     };
     let remove = |count| {
@@ -368,7 +368,7 @@ fn long_failure_texts_are_shortened_when_sent_and_refused_when_received() {
 fn the_heaviest_message_about_entries_is_a_fraction_of_the_credit() {
     let path = vec![b'a'; MAX_MESSAGE / MAX_SEEN - 20];
     let failure = || Failure::new(FailureCode::NotFound, "");
-    let seen = || Seen { path: path.clone(), outcome: Err(failure()) };
+    let seen = || Seen { path: path.clone(), outcome: Err(failure()), rules: Vec::new() };
     let entries = (0..MAX_SEEN).map(|_| seen()).collect();
     let message = Message::Seen { transfer: 1, entries, is_last: false };
     message.encode(&mut Vec::new()).unwrap();
@@ -391,18 +391,22 @@ fn file_requests_and_answers_have_the_documented_bytes() {
         hash: None,
     };
     let entries = vec![
-        Seen { path: b"a".to_vec(), outcome: Ok(facts) },
-        Seen { path: b"b".to_vec(), outcome: Err(Failure::new(FailureCode::NotFound, "no")) },
+        Seen { path: b"a".to_vec(), outcome: Ok(facts), rules: b"*.o".to_vec() },
+        Seen {
+            path: b"b".to_vec(),
+            outcome: Err(Failure::new(FailureCode::NotFound, "no")),
+            rules: Vec::new(),
+        },
     ];
     let seen = Message::Seen { transfer: 3, entries, is_last: true };
     let expected = [
         &[6, 3, 2][..],
-        &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2, 0],
-        &[1, b'b', 1, 4, 2, b'n', b'o'],
+        &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2, 0, 3, b'*', b'.', b'o'],
+        &[1, b'b', 1, 4, 2, b'n', b'o', 0],
         &[1],
     ];
     assert_eq!(unbounded(&seen), expected.concat());
-    let rules = vec![Rule { takes: false, pattern: b"*.o".to_vec() }];
+    let rules = vec![Rule { kind: RuleKind::Exclude, pattern: b"*.o".to_vec() }];
     let places = vec![b"x".to_vec()];
     let ranges = vec![Range { offset: 5, length: None }];
     for (request, bytes) in [
