@@ -67,18 +67,18 @@ pub enum ListingStep {
 }
 
 impl DirectoryListing {
-    /// Starts a listing below a root, or of local files if `disk` is `None`.
+    /// Starts a listing below a root, or of local files if `disk` is `None`. `rules` are those of `options`, compiled.
     ///
     /// # Errors
-    /// If a rule or a name is invalid.
+    /// If a name is invalid.
     pub fn new(
         disk: Option<Arc<dyn Disk>>,
         places: Vec<Vec<u8>>,
         view: View,
         options: &ListOptions,
+        rules: Rules,
     ) -> Result<Self, Failure> {
         let &ListOptions { hashes, literal, .. } = options;
-        let rules = Rules::new(&options.rules)?;
         let named = options.names.as_deref().map(NamedSet::new).transpose()?;
         let recursive = match view {
             View::Files => false,

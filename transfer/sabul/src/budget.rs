@@ -27,7 +27,7 @@ use crate::descriptors;
 use crate::lock::lock;
 use line::Line;
 pub(crate) use line::{Initiator, QueuePosition};
-pub(crate) use tally::Tally;
+pub(crate) use tally::{Held, Tally};
 
 /// Initial blocks of a channel endpoint; with fewer, one end would wait for the other.
 pub(crate) const BLOCKS_MIN: usize = 4;

@@ -67,6 +67,11 @@ impl Control {
         (Self { outbox, router, runtime: Handle::current() }, written)
     }
 
+    /// Memory of the session.
+    pub(crate) const fn memory(&self) -> &Arc<Tally> {
+        self.outbox.memory()
+    }
+
     /// Sends without waiting. The reader detects a dead connection. A peer that does not read its messages ends the
     /// session.
     pub(crate) fn send(&self, message: Message) {

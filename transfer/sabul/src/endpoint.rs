@@ -27,6 +27,15 @@ use sabul_files::root::{RootDir, RootLink};
 const FILE_CALLS_MAX: usize = 64;
 /// Timeout of such a call; after this time the peer receives a failure.
 const FILE_CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// Most concurrent calls that compile rules of peers. Ours: each takes some milliseconds of a processor.
+const COMPILATIONS_MAX: usize = 2;
+
+/// Places for calls on blocking threads.
+#[derive(Debug)]
+struct CallPlaces {
+    files: Arc<Semaphore>,
+    rules: Arc<Semaphore>,
+}
 
 /// State shared by sessions.
 #[derive(Debug)]
@@ -46,7 +55,7 @@ pub(crate) struct Endpoint {
     pub(crate) paths: PathMemory,
     /// Open root directories in use, one descriptor each.
     roots: Mutex<BTreeMap<PathBuf, Weak<RootDir>>>,
-    file_calls: Arc<Semaphore>,
+    call_places: CallPlaces,
     /// Transfers that further connections may join.
     pub(crate) joins: Joins,
     /// Sessions whose control connection can be replaced.
@@ -71,7 +80,9 @@ impl Endpoint {
         events: Option<EventSink>,
         paths: PathMemory,
     ) -> Arc<Self> {
-        let file_calls = Arc::new(Semaphore::new(FILE_CALLS_MAX));
+        let places = |count| Arc::new(Semaphore::new(count));
+        let call_places =
+            CallPlaces { files: places(FILE_CALLS_MAX), rules: places(COMPILATIONS_MAX) };
         let roots = Mutex::default();
         let writers = Writers::default();
         Arc::new(Self {
@@ -83,7 +94,7 @@ impl Endpoint {
             events,
             paths,
             roots,
-            file_calls,
+            call_places,
             joins: Joins::default(),
             sessions: Sessions::default(),
             address_changed: Arc::default(),
@@ -137,7 +148,7 @@ impl Endpoint {
             Failure::new(FailureCode::Unwritable, text)
         };
         let calling = async {
-            let place = Arc::clone(&self.file_calls).acquire_owned().await;
+            let place = Arc::clone(&self.call_places.files).acquire_owned().await;
             let called = self.machine.block(move || {
                 let result = call();
                 drop(place);
@@ -147,10 +158,29 @@ impl Endpoint {
         };
         match tokio::time::timeout(limit, calling).await {
             Ok(Some(result)) => Ok(result),
-            Ok(None) => Err(Failure::new(FailureCode::Internal, "a fault of this program")),
+            Ok(None) => Err(fault()),
             Err(_) => Err(hangs()),
         }
     }
+
+    /// Runs a call that compiles rules of a peer, on a blocking thread. Further calls wait, so that other work of the
+    /// runtime goes on.
+    pub(crate) async fn compile<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let place = Arc::clone(&self.call_places.rules).acquire_owned().await;
+        let called = self.machine.block(move || {
+            let result = call();
+            drop(place);
+            result
+        });
+        called.await.ok_or_else(fault)
+    }
+}
+
+fn fault() -> Failure {
+    Failure::new(FailureCode::Internal, "a fault of this program")
 }
 
 #[cfg(test)]
@@ -189,11 +219,42 @@ mod tests {
         let endpoint = endpoint();
         // Hanging calls occupy all places.
         let places = u32::try_from(FILE_CALLS_MAX).unwrap();
-        let hanging = Arc::clone(&endpoint.file_calls).acquire_many_owned(places).await.unwrap();
+        let hanging =
+            Arc::clone(&endpoint.call_places.files).acquire_many_owned(places).await.unwrap();
         let failure =
             endpoint.file_call_within(Duration::from_millis(20), || ()).await.unwrap_err();
         assert!(failure.message.contains("does not answer"), "{failure}");
         drop(hanging);
         assert_eq!(endpoint.file_call(|| 7).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn rules_compile_on_few_threads_besides_the_runtime() {
+        let endpoint = endpoint();
+        let runtime = std::thread::current().id();
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let call = |number| {
+            let (endpoint, gate) = (Arc::clone(&endpoint), Arc::clone(&gate));
+            tokio::spawn(async move {
+                let compile = move || {
+                    let _ = lock(&gate).recv();
+                    (number, std::thread::current().id())
+                };
+                endpoint.compile(compile).await.unwrap()
+            })
+        };
+        // These calls fill all places; the test's only runtime thread goes on.
+        let calls: Vec<_> = (0..=COMPILATIONS_MAX).map(call).collect();
+        while endpoint.call_places.rules.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(endpoint.file_call(|| 7).await, Ok(7));
+        calls.iter().for_each(|_| release.send(()).unwrap());
+        for (number, call) in calls.into_iter().enumerate() {
+            let (found, thread) = call.await.unwrap();
+            assert_eq!(found, number);
+            assert_ne!(thread, runtime);
+        }
     }
 }

@@ -736,8 +736,8 @@ impl Request {
             }
             (Self::Put(request), Some(disk)) => request.accept_in(disk).await?,
             (Self::Put(request), None) => request.accept_as_user().await?,
-            (Self::Get(request), Some(disk)) => request.accept_in(disk)?,
-            (Self::Get(request), None) => request.accept_as_user()?,
+            (Self::Get(request), Some(disk)) => request.accept_in(disk).await?,
+            (Self::Get(request), None) => request.accept_as_user().await?,
             (Self::Measure(request), _) => request.accept()?,
             (Self::Stream(_), _) => return Err(Error::Cancelled),
         };

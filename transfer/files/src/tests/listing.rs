@@ -10,7 +10,7 @@ use sabul_wire::control::{FailureCode, ListOptions, SeenKind, View};
 
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::root::{RootDir, RootLink, RootPath};
-use crate::{DirectoryListing, ListingStep, NameChange};
+use crate::{DirectoryListing, ListingStep, NameChange, Rules};
 
 fn disk() -> MemoryDisk {
     let disk = MemoryDisk::new(1);
@@ -23,9 +23,9 @@ fn disk() -> MemoryDisk {
 /// All names below the root, as listed.
 fn names(disk: &MemoryDisk) -> Vec<String> {
     let disk = Arc::new(disk.clone());
+    let (places, options) = (vec![Vec::new()], ListOptions::default());
     let mut listing =
-        DirectoryListing::new(Some(disk), vec![Vec::new()], View::All, &ListOptions::default())
-            .unwrap();
+        DirectoryListing::new(Some(disk), places, View::All, &options, Rules::default()).unwrap();
     let mut names = Vec::new();
     loop {
         match listing.step() {

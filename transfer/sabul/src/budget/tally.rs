@@ -16,11 +16,11 @@ const STEP: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Tally {
     pool: Arc<Pool>,
-    state: Mutex<Held>,
+    state: Mutex<Counts>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Counts {
     bytes: usize,
     /// A multiple of [`STEP`].
     borrowed: usize,
@@ -47,6 +47,15 @@ impl Tally {
         Ok(())
     }
 
+    /// Adds bytes that are held as long as the returned value exists.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, NoMemory> {
+        self.add(bytes)?;
+        Ok(Held { bytes, tally: Arc::clone(self) })
+    }
+
     /// Removes held bytes.
     pub(crate) fn remove(&self, bytes: usize) {
         let mut held = self.lock();
@@ -63,7 +72,7 @@ impl Tally {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
         lock(&self.state)
     }
 }
@@ -74,6 +83,19 @@ impl Drop for Tally {
         let mut state = self.pool.lock();
         state.lent -= borrowed;
         state.wake();
+    }
+}
+
+/// Held bytes of a tally; dropping the value removes them.
+#[derive(Debug)]
+pub(crate) struct Held {
+    bytes: usize,
+    tally: Arc<Tally>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.tally.remove(self.bytes);
     }
 }
 

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use super::ending::Ending;
 use super::router::Router;
-use super::sent::{Held, Kept, Sent};
+use super::sent::{Kept, Sent};
 use crate::budget::{NoMemory, Tally};
 use crate::timeouts::Timeouts;
 
@@ -111,6 +111,11 @@ impl Outbox {
         (Self { queue, backlog: Arc::default(), bulk, memory: Arc::new(memory) }, messages)
     }
 
+    /// Memory of the session, for its queue and other needs.
+    pub(super) const fn memory(&self) -> &Arc<Tally> {
+        &self.memory
+    }
+
     pub(super) fn downgrade(&self) -> WeakOutbox {
         let (backlog, bulk) = (Arc::clone(&self.backlog), Arc::clone(&self.bulk));
         WeakOutbox {
@@ -127,8 +132,7 @@ impl Outbox {
         message.encode(&mut bytes).map_err(NotSent::Unfit)?;
         bytes.shrink_to_fit();
         let size = bytes.len() + ITEM_BYTES;
-        self.memory.add(size).map_err(NotSent::NoMemory)?;
-        let memory = Held::new(size, &self.memory);
+        let memory = self.memory.hold(size).map_err(NotSent::NoMemory)?;
         let waiting = self.backlog.fetch_add(size, Ordering::AcqRel);
         let place = Place::Small(size, Arc::clone(&self.backlog));
         if waiting + size > BACKLOG_MAX {
@@ -148,8 +152,8 @@ impl Outbox {
         let bulk = Arc::clone(&self.bulk);
         let permit = bulk.acquire_many_owned(size).await.map_err(|_| NotSent::Gone)?;
         let size = bytes.len() + ITEM_BYTES;
-        self.memory.add(size).map_err(NotSent::NoMemory)?;
-        let kept = Kept::new(bytes, false, Some(Held::new(size, &self.memory)));
+        let memory = self.memory.hold(size).map_err(NotSent::NoMemory)?;
+        let kept = Kept::new(bytes, false, Some(memory));
         let outgoing = Outgoing { kept, is_counted: true, place: Place::Bulk(permit) };
         self.queue.send(outgoing).map_err(|_| NotSent::Gone)
     }

@@ -1,11 +1,10 @@
 //! Messages that the peer may not have received: another connection repeats them when the present one breaks.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use sabul_wire::control::Failure;
 
-use crate::budget::Tally;
+use crate::budget::Held;
 
 /// Most bytes of kept messages; the writer then waits for the peer. Ours: as much as the credit for answers about
 /// files, so an acknowledgement each RTT suffices.
@@ -13,26 +12,6 @@ const KEPT_MAX: usize = 4 << 20;
 /// Received messages and bytes after which the peer gets an acknowledgement. Ours: a percent of [`KEPT_MAX`].
 pub(super) const UNACKNOWLEDGED_MAX: u64 = 64;
 pub(super) const UNACKNOWLEDGED_BYTES_MAX: u64 = 64 << 10;
-
-/// Memory of a message, returned when the value is dropped.
-#[derive(Debug)]
-pub(super) struct Held {
-    bytes: usize,
-    memory: Arc<Tally>,
-}
-
-impl Held {
-    /// Memory that the tally has counted already.
-    pub(super) fn new(bytes: usize, memory: &Arc<Tally>) -> Self {
-        Self { bytes, memory: Arc::clone(memory) }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.memory.remove(self.bytes);
-    }
-}
 
 /// An encoded message.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sabul_files::disk::Disk;
 use sabul_files::store::{self, StoreReceiver};
-use sabul_files::{Destination, FileReceiver, Rules, SourceSet, local_destination};
+use sabul_files::{Destination, FileReceiver, SourceSet, local_destination};
 use sabul_keys::Right;
 use sabul_wire::control::{self, Failure, Open};
 
@@ -135,7 +135,7 @@ impl GetRequest {
     /// If the request cannot be accepted; the peer receives the error.
     pub async fn accept(self, root: &Path) -> Result<Transfer, Error> {
         match self.pending.cx.endpoint.open_root(root).await {
-            Ok(root_dir) => self.accept_in(root_dir),
+            Ok(root_dir) => self.accept_in(root_dir).await,
             Err(failure) => {
                 self.pending.refuse(failure.clone());
                 Err(failure.into())
@@ -143,21 +143,20 @@ impl GetRequest {
         }
     }
 
-    pub(super) fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
-        self.accept_from(|sources, recursive| SourceSet::in_disk(disk, sources, recursive))
+    pub(super) async fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
+        self.accept_from(|sources, recursive| SourceSet::in_disk(disk, sources, recursive)).await
     }
 
     /// Sends files under the names and with the rights of this process's user.
-    pub(super) fn accept_as_user(self) -> Result<Transfer, Error> {
-        self.accept_from(SourceSet::as_user)
+    pub(super) async fn accept_as_user(self) -> Result<Transfer, Error> {
+        self.accept_from(SourceSet::as_user).await
     }
 
-    fn accept_from(
+    async fn accept_from(
         mut self,
         set: impl FnOnce(Vec<Vec<u8>>, bool) -> SourceSet,
     ) -> Result<Transfer, Error> {
-        let control = self.pending.cx.control.clone();
-        let Some((Open { request, .. }, mailbox)) = &mut self.pending.parts else {
+        let Some((Open { request, .. }, _)) = &self.pending.parts else {
             return Err(Error::Cancelled);
         };
         let control::Request::Get {
@@ -174,7 +173,11 @@ impl GetRequest {
         else {
             return Err(Error::Cancelled);
         };
-        let names = selected.then(|| ReceivedNames::new(mailbox, control));
+        let rules = self.pending.cx.compile(rules).await;
+        let control = self.pending.cx.control.clone();
+        let mailbox = self.pending.parts.as_mut().map(|(_, mailbox)| mailbox);
+        let names =
+            mailbox.filter(|_| selected).map(|mailbox| ReceivedNames::new(mailbox, control));
         self.pending.accept(Direction::Send, |_| {
             let (of, count) = (sources.len(), ranges.len());
             let has_one_each = count == of && literal && !recursive && !selected;
@@ -183,7 +186,7 @@ impl GetRequest {
                 return Err(Failure::violation(what));
             }
             let set = set(sources, recursive).with_patterns(!literal).with_ranges(ranges);
-            let set = set.with_rules(Rules::new(&rules)?).with_archive_mode(archive);
+            let set = set.with_rules(rules?).with_archive_mode(archive);
             let mut set = set.with_links_out(links_out).with_growing(growing);
             if let Some(names) = names {
                 set = set.with_selection(Box::new(names), None);

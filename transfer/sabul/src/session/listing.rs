@@ -371,7 +371,10 @@ impl ListingRequest {
         else {
             return refuse(&cx, &mailbox, other_way());
         };
-        let directory_listing = match DirectoryListing::new(disk, places, view, &options) {
+        let rules = cx.compile(options.rules.clone()).await;
+        let begun =
+            rules.and_then(|rules| DirectoryListing::new(disk, places, view, &options, rules));
+        let directory_listing = match begun {
             Ok(directory_listing) => directory_listing,
             Err(failure) => return refuse(&cx, &mailbox, failure),
         };

@@ -8,6 +8,7 @@ use crate::ceiling::Ceiling;
 use crate::policy::SendPolicy;
 use crate::{Bytes, ConnectConfig, Listener, ListenerConfig, Rate, Report, connect};
 use sabul_files::Source;
+use sabul_wire::control::{Rule, RuleKind};
 
 #[test]
 fn transfer_numbers_are_exhausted_and_do_not_wrap() {
@@ -187,6 +188,30 @@ async fn a_raised_ceiling_applies_to_senders_at_once() {
     assert_eq!(transfer.finish().await.unwrap().bytes, 10_000_000);
     // At the first ceiling the transfer would have taken 1000 s.
     assert!(started.elapsed().as_secs() < 500, "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn compiled_rules_of_a_peer_count_in_the_memory_of_the_session() {
+    let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
+    let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+    config.memory = budget.clone();
+    let listener = Listener::bind(config).await.unwrap();
+    let _near = connect(listener.ticket(), ConnectConfig::default()).await.unwrap();
+    let far = listener.accept().await.unwrap();
+    let before = budget.lent();
+    let rule = Rule { kind: RuleKind::Exclude, pattern: vec![b'?'; 64] };
+    let compile = || far.inner.cx.compile(vec![rule.clone(); 250]);
+    let rules = compile().await.unwrap();
+    let lent = budget.lent() - before;
+    assert!((8 << 20..10 << 20).contains(&lent), "{lent}");
+    let failure = compile().await.unwrap_err();
+    assert_eq!(failure.code, FailureCode::Refused, "{failure}");
+    let of_walk = rules.clone();
+    drop(rules);
+    assert_eq!(budget.lent() - before, lent);
+    drop(of_walk);
+    assert!(budget.lent() - before <= 64 << 10, "one step may stay with the session's queue");
+    compile().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

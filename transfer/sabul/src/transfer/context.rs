@@ -1,9 +1,12 @@
 //! Parts of a session that its transfers use.
 
+use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use sabul_files::Rules;
 use sabul_udp::SocketOptions;
+use sabul_wire::control::{Failure, Rule};
 
 use crate::access::User;
 use crate::calls::Introduced;
@@ -98,4 +101,20 @@ pub(crate) struct Context {
     pub(crate) flows: Option<RequestFlows>,
     /// The peer, if authenticated by a key or a named ticket.
     pub(crate) user: Option<Arc<User>>,
+}
+
+impl Context {
+    /// Compiles rules of the peer, on a blocking thread. The rules count in the memory of the session as long as they
+    /// exist.
+    pub(crate) async fn compile(&self, rules: Vec<Rule>) -> Result<Rules, Failure> {
+        if rules.is_empty() {
+            return Ok(Rules::default());
+        }
+        let memory = Arc::clone(self.control.memory());
+        let lender = Arc::new(move |bytes| match memory.hold(bytes) {
+            Ok(held) => Ok(Box::new(held) as Box<dyn Any + Send + Sync>),
+            Err(shortage) => Err(Failure::from(shortage)),
+        });
+        self.endpoint.compile(move || Rules::lent(&rules, lender)).await.and_then(|made| made)
+    }
 }
