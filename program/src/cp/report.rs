@@ -1,12 +1,13 @@
 //! Report page of one copy (`--report FILE`): rate, RTT, loss and limiters over time.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use rustix::process::geteuid;
 use sabul::{ChannelStats, Progress};
 use sabul_front::json::{TransferJson, rate_bps};
 use sabul_front::limiter;
@@ -101,9 +102,11 @@ impl Recorder {
         let html = page(title, copy, &self.samples).to_html();
         let fail = |error| CliError::failed(cannot_write(&self.path, &error));
         let mut aside = create_beside(&self.path).map_err(fail)?;
-        // A replaced report keeps its mode; set first, so a private report is never readable by others.
-        if let Ok(replaced) = std::fs::metadata(&self.path) {
-            aside.as_file().set_permissions(replaced.permissions()).map_err(fail)?;
+        // A replaced report of this user keeps its mode; set first, so a private report is never readable by others.
+        let replaced = std::fs::metadata(&self.path).ok();
+        if let Some(old) = replaced.filter(|old| old.uid() == geteuid().as_raw()) {
+            let mode = Permissions::from_mode(old.mode() & 0o777);
+            aside.as_file().set_permissions(mode).map_err(fail)?;
         }
         aside.as_file_mut().write_all(html.as_bytes()).map_err(fail)?;
         aside.persist(&self.path).map_err(|error| fail(error.error))?;
