@@ -63,11 +63,11 @@ pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
         ));
     }
     copy.receipt.bag = bag;
+    let selecting = Selecting { is_all: again || copy.no_resume, is_dry: false, sync: None };
     if copy.dry_run {
-        return dry::run(&copy).await;
+        return dry::run(&copy, &selecting).await;
     }
-    let again = again || copy.no_resume;
-    run_with("cp", copy, Selecting { is_all: again, is_dry: false, sync: None }).await
+    run_with("cp", copy, selecting).await
 }
 
 /// Runs `sabul sync` and returns the exit code.

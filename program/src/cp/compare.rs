@@ -75,7 +75,7 @@ pub(super) struct Compared {
     pub(super) has_journal: bool,
     /// Changes that cannot be made.
     pub(super) refused: Vec<(Vec<u8>, Failure)>,
-    /// Entries of which only the metadata differs.
+    /// Entries of which only the metadata differs. An empty name means the destination.
     pub(super) adjusted: Vec<Adjusted>,
     /// Entries that exist only at the destination, if requested.
     pub(super) extras: Vec<(Vec<u8>, Facts)>,
@@ -201,6 +201,8 @@ struct Chooser<'a> {
     folders: BTreeMap<Vec<u8>, u32>,
     /// The destination has no entries.
     is_first_copy: bool,
+    /// The destination is a file that the only source replaces.
+    is_renamed: bool,
 }
 
 /// Listing of the destination.
@@ -264,13 +266,10 @@ impl Ends {
                 let place = |name: &Vec<u8>| join(to, name);
                 let places = names.iter().map(place).collect();
                 let inside = list(places, there_view, there, true)?;
-                let is_into = sources.len() > 1
-                    || names[0].is_empty()
-                    || order.is_sync
-                    || to.is_empty()
-                    || to.ends_with(b"/");
+                let is_into =
+                    sources.len() > 1 || names[0].is_empty() || to.is_empty() || to.ends_with(b"/");
                 // Only a listing of a copy has hashes. Only its first item is used.
-                let itself = if hashes { View::Archive } else { View::Itself };
+                let itself = if hashes { there_view } else { View::Itself };
                 let destination = match is_into {
                     true => Destination::Known(inside),
                     false => Destination::Either {
@@ -299,7 +298,8 @@ impl Ends {
                     .with_rules(compile(&there)?)
                     .with_archive_mode(!order.follows_links)
                     .with_names(named);
-                let destination = Destination::Known(Box::new(set.plan_compared(hashes).map(Ok)));
+                let inside: Entries = Box::new(set.plan_compared(hashes).map(Ok));
+                let destination = Destination::local(destination, inside, &names, order)?;
                 let tops = tops_of(&names);
                 Ok(Some(Self::Listings { source, destination, order: Vec::new(), tops }))
             }
@@ -352,11 +352,13 @@ impl Ends {
             waiting: Vec::new(),
             folders: BTreeMap::new(),
             is_first_copy: true,
+            is_renamed: false,
         };
         match self {
             Self::Listings { source, destination, order, .. } => {
                 options.order = order;
-                let destination = destination.resolve()?;
+                let (destination, is_renamed) = destination.resolve()?;
+                chooser.is_renamed = is_renamed;
                 let mut destination = tolerant(destination, !is_sync).peekable();
                 let first = destination.peek();
                 chooser.is_first_copy = !matches!(first, Some(Ok(Seen { outcome: Ok(_), .. })));
@@ -367,16 +369,15 @@ impl Ends {
                 }
             }
             Self::Lookups { source, to, is_into } => {
+                chooser.is_renamed = !is_into;
                 for seen in source {
                     let Seen { path, outcome, .. } = seen?;
                     let difference = match outcome {
                         Err(failure) => Difference::SourceFailed(path, failure),
-                        Ok(source) => match lookup(&to, is_into, &path, options.content) {
-                            Some(old) if options.is_same(&source, &old) => {
-                                Difference::Same { path, source, is_there: true }
-                            }
-                            old => Difference::Copy { path, source, old },
-                        },
+                        Ok(source) => {
+                            let old = lookup(&to, is_into, &path, options.content);
+                            difference_of(&options, path, source, old)
+                        }
                     };
                     if !chooser.take(difference)? {
                         break;
@@ -504,7 +505,10 @@ impl Chooser<'_> {
                 break;
             }
         }
-        let Self { mut compared, order, .. } = self;
+        let Self { mut compared, order, is_renamed, .. } = self;
+        if is_renamed {
+            compared.adjusted.iter_mut().for_each(|adjusted| adjusted.path.clear());
+        }
         order.guard.as_ref().map_or(Ok(()), Guard::finish)?;
         compared.source_entries = compared.source_entries.saturating_sub(tops);
         compared.whole = order.deltas.map_or(0, |deltas| deltas.whole);
@@ -516,16 +520,41 @@ impl Chooser<'_> {
 }
 
 impl Destination {
-    fn resolve(self) -> Result<Entries, Error> {
+    /// Destination on this machine of these sources, whose names are listed in `inside`.
+    fn local(
+        place: &OsString,
+        inside: Entries,
+        names: &[Vec<u8>],
+        order: &Order,
+    ) -> Result<Self, CliError> {
+        Ok(match names {
+            [name] if !name.is_empty() && !place.as_bytes().ends_with(b"/") => {
+                let itself = source_set(std::slice::from_ref(place), true)?
+                    .with_archive_mode(!order.follows_links);
+                let itself = Box::new(itself.plan_compared(order.options.content).map(Ok));
+                Self::Either { itself, inside, name: name.clone() }
+            }
+            _ => Self::Known(inside),
+        })
+    }
+
+    /// Returns the entries, and whether the destination is a file that the only source replaces.
+    fn resolve(self) -> Result<(Entries, bool), Error> {
         match self {
-            Self::Known(entries) => Ok(entries),
+            Self::Known(entries) => Ok((entries, false)),
             Self::Either { mut itself, inside, name } => match itself.next() {
                 Some(Ok(Seen { outcome: Ok(facts), .. })) if facts.kind == SeenKind::File => {
                     let seen = Seen { path: name, outcome: Ok(facts), rules: Vec::new() };
-                    Ok(Box::new(std::iter::once(Ok(seen))))
+                    Ok((Box::new(std::iter::once(Ok(seen))), true))
                 }
-                Some(Ok(Seen { outcome: Ok(_), .. })) => Ok(inside),
-                _ => Ok(Box::new(std::iter::empty())),
+                None => Ok((Box::new(std::iter::empty()), false)),
+                Some(Ok(Seen { outcome: Err(failure), .. }))
+                    if failure.code == FailureCode::NotFound =>
+                {
+                    Ok((Box::new(std::iter::empty()), false))
+                }
+                // The entries report why the destination cannot be examined.
+                Some(_) => Ok((inside, false)),
             },
         }
     }
@@ -657,8 +686,10 @@ impl Compared {
                 self.source_entries += 1;
                 None
             }
-            // A copy sends the entry again, with all its metadata.
-            Difference::Adjust { path, .. } if !is_sync => {
+            // A copy sends a directory again, with all its metadata.
+            Difference::Adjust { path, source, .. }
+                if !is_sync && source.kind != SeenKind::File =>
+            {
                 self.source_entries += 1;
                 self.destination_entries += 1;
                 self.entries += 1;
@@ -727,6 +758,24 @@ fn rules_there(rules: &[Rule]) -> Vec<Rule> {
 
 fn tops_of(names: &[Vec<u8>]) -> u64 {
     names.iter().filter(|name| !name.is_empty()).count() as u64
+}
+
+/// Returns the difference of an entry that both ends may have.
+fn difference_of(
+    options: &CompareOptions,
+    path: Vec<u8>,
+    source: Facts,
+    old: Option<Facts>,
+) -> Difference {
+    let Some(old) = old else { return Difference::Copy { path, source, old } };
+    if options.is_same(&source, &old) {
+        return Difference::Same { path, source, is_there: true };
+    }
+    let are_files = [source.kind, old.kind] == [SeenKind::File; 2];
+    match are_files && options.has_same_content(&source, &old) {
+        true => Difference::Adjust { path, source, old },
+        false => Difference::Copy { path, source, old: Some(old) },
+    }
 }
 
 /// Metadata of the file at the destination of an entry, if a file is there.

@@ -1,18 +1,22 @@
 //! `sabul cp --dry-run`: reports the steps of a copy without performing them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sabul::Session;
 use sabul::files::{RemoteDestination, View};
 use sabul::internal::Rules;
+use sabul::internal::compare::Difference;
 use sabul::internal::ssh::UploadObserver;
 use sabul_content::Printable;
 use sabul_front::dry::{self, Step, StepKind, Sums};
 use sabul_front::json::DryJson;
 use sabul_units::{count, show_bytes};
 
+use super::compare::Comparing;
 use super::plan::{Plan, is_into, source_set};
+use super::sync::Selecting;
 use crate::args::CopyArgs;
 use crate::error::CliError;
 use crate::exit::code_of_failures;
@@ -23,8 +27,10 @@ use crate::output;
 use crate::upload::UploadProgress;
 
 /// Runs the dry run and returns the exit code.
-pub(super) async fn run(args: &CopyArgs) -> Result<u8, CliError> {
-    let found = find(args).await;
+pub(super) async fn run(args: &CopyArgs, selecting: &Selecting) -> Result<u8, CliError> {
+    let found = find(args, selecting).await;
+    let there = found.as_ref().map_or((0, 0), |found| (found.same_files, found.same_bytes));
+    let found = found.map(|found| found.steps);
     let steps = found.as_deref().unwrap_or_default();
     let sums = Sums::of(steps);
     if args.json {
@@ -36,22 +42,34 @@ pub(super) async fn run(args: &CopyArgs) -> Result<u8, CliError> {
         print_step(step, args.json)?;
     }
     if !args.quiet {
-        let skipped = match sums.skipped {
-            0 => String::new(),
-            skipped => format!("; {skipped} would not be copied"),
-        };
-        output::note(format_args!(
-            "dry run: would send {} in {} ({} of them replace others) and make {}{skipped}",
-            show_bytes(sums.bytes),
-            count(sums.files, "file"),
-            sums.replaced,
-            count(sums.folders, "folder")
-        ));
+        output::note(summary(&sums, there));
     }
     Ok(code_of_failures(steps.iter().filter_map(|step| match &step.kind {
         StepKind::Skip(failure) => Some(failure),
         _ => None,
     })))
+}
+
+/// Formats the amount of the copy, and the files and bytes that the destination has already.
+fn summary(sums: &Sums, (same_files, same_bytes): (u64, u64)) -> String {
+    let mut line = match (sums.files, sums.folders, sums.skipped) {
+        (0, 0, 0) => "dry run: nothing to copy".to_owned(),
+        _ => format!(
+            "dry run: would send {} in {} ({} of them replace others) and make {}",
+            show_bytes(sums.bytes),
+            count(sums.files, "file"),
+            sums.replaced,
+            count(sums.folders, "folder")
+        ),
+    };
+    if same_files > 0 {
+        let (files, bytes) = (count(same_files, "file"), show_bytes(same_bytes));
+        line += &format!("; {files} ({bytes}) there already");
+    }
+    if sums.skipped > 0 {
+        line += &format!("; {} would not be copied", sums.skipped);
+    }
+    line
 }
 
 fn print_step(step: &Step, is_json: bool) -> Result<(), CliError> {
@@ -71,7 +89,15 @@ fn print_step(step: &Step, is_json: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-async fn find(args: &CopyArgs) -> Result<Vec<Step>, CliError> {
+/// Steps of a copy, and the files that need no copy.
+#[derive(Default)]
+struct Found {
+    steps: Vec<Step>,
+    same_files: u64,
+    same_bytes: u64,
+}
+
+async fn find(args: &CopyArgs, selecting: &Selecting) -> Result<Found, CliError> {
     let plan = Plan::of(args)?;
     if plan.reads_stdin() || plan.writes_stdout() {
         return Err(CliError::usage("--dry-run does not support '-'; name files"));
@@ -79,7 +105,8 @@ async fn find(args: &CopyArgs) -> Result<Vec<Step>, CliError> {
     let missing = plan.none_to_send(args)?;
     if !missing.is_empty() {
         let skip = |(path, failure)| Step { path, bytes: 0, kind: StepKind::Skip(failure) };
-        return Ok(missing.into_iter().map(skip).collect());
+        let steps = missing.into_iter().map(skip).collect();
+        return Ok(Found { steps, ..Found::default() });
     }
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
@@ -94,16 +121,65 @@ async fn find(args: &CopyArgs) -> Result<Vec<Step>, CliError> {
         &observer,
     );
     let (session, bridge) = dialled.await?;
-    let steps = tokio::select! {
-        steps = query_plan(args, plan, &session) => steps,
+    let found = tokio::select! {
+        found = query(args, plan, &session, selecting) => found,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
     };
     session.close().await;
-    let steps = steps?;
+    let found = found?;
     if let Some(bridge) = bridge {
         bridge.close().await;
     }
-    Ok(steps)
+    Ok(found)
+}
+
+/// Returns the steps, without the files that the copy would skip.
+async fn query(
+    args: &CopyArgs,
+    plan: Plan,
+    session: &Session,
+    selecting: &Selecting,
+) -> Result<Found, CliError> {
+    let same = unchanged(args, &plan, session, selecting).await?;
+    let mut found = Found { steps: query_plan(args, plan, session).await?, ..Found::default() };
+    for step in &mut found.steps {
+        if step.kind == StepKind::Replace && same.contains(&step.path) {
+            found.same_files += 1;
+            found.same_bytes += step.bytes;
+            (step.kind, step.bytes) = (StepKind::Keep, 0);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the names of the entries whose content needs no copy, from the comparison that a copy makes.
+async fn unchanged(
+    args: &CopyArgs,
+    plan: &Plan,
+    session: &Session,
+    selecting: &Selecting,
+) -> Result<BTreeSet<Vec<u8>>, CliError> {
+    let same = Arc::<Mutex<BTreeSet<Vec<u8>>>>::default();
+    let Some(mut order) = selecting.order(args, plan) else { return Ok(BTreeSet::new()) };
+    let names = Arc::clone(&same);
+    order.observer = Some(Box::new(move |difference| {
+        if let Difference::Same { path, is_there: true, .. } | Difference::Adjust { path, .. } =
+            difference
+            && let Ok(mut names) = names.lock()
+        {
+            names.insert(path.clone());
+        }
+        Ok(())
+    }));
+    if let Some(comparing) = Comparing::start(&args.listed(), plan, session, order)? {
+        let (_, task) = comparing.names(true).await;
+        match task.await.map_err(|_| CliError::failed("the comparison failed"))? {
+            Err(error) if !error.is_refusal() => return Err(error),
+            _ => {}
+        }
+    }
+    let mut same = same.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut *same))
 }
 
 async fn query_plan(args: &CopyArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, CliError> {

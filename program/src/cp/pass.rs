@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use sabul::files::{Facts, NewMetadata, Owner};
+use sabul::internal::compare::CompareOptions;
 use sabul::{ErrorKind, Progress, Report, Session, Transfer, TransferOptions};
 use sabul_front::json::{ErrorJson, TransferJson};
 use sabul_front::lines::{CopyEvent, LineBuilder};
@@ -10,7 +12,7 @@ use sabul_front::pipe::Pipe;
 use sabul_front::progress_line::MinimumRate;
 use tokio::task::JoinHandle;
 
-use super::compare::{self, Compared, Comparing, ListedArgs};
+use super::compare::{self, Adjusted, Compared, Comparing, ListedArgs};
 use super::delta::Deltas;
 use super::guard::Guard;
 use super::names::Names;
@@ -19,7 +21,7 @@ use super::plan::Plan;
 use super::report::Recorder;
 use super::sides::Sides;
 use super::summary::{entries, print_failures};
-use super::sync::{Selecting, Sync, Tops};
+use super::sync::{Selecting, Sync, Target, Tops};
 use super::totals::sum;
 use crate::args::CopyArgs;
 use crate::error::CliError;
@@ -184,7 +186,7 @@ async fn transfer(
         outcome.compared = task.await.map_err(|_| CliError::failed("the comparison failed"))??;
     }
     take_failures(&mut report, outcome);
-    complete(plan, session, interrupt, outcome, &report, tops).await?;
+    complete(args, plan, session, interrupt, outcome, &report, tops).await?;
     if is_dry {
         return Ok(report);
     }
@@ -242,8 +244,10 @@ fn take_failures(report: &mut Report, outcome: &mut Outcome) {
 /// Metadata of both directories, which is read beside the comparison.
 type ReadingTops = JoinHandle<Result<Tops, CliError>>;
 
-/// Completes `sabul sync`: removals, and metadata of existing entries. Without `tops`, only checks the removals.
+/// Completes the copy: removals of `sabul sync`, and metadata of existing entries. Without `tops`, `sabul sync` only
+/// checks the removals.
 async fn complete(
+    args: &CopyArgs,
     plan: &Plan,
     session: &Session,
     interrupt: &Interrupt,
@@ -251,16 +255,19 @@ async fn complete(
     report: &Report,
     tops: Option<ReadingTops>,
 ) -> Result<(), CliError> {
-    let Some(sync) = &outcome.selecting.sync else { return Ok(()) };
-    let Some(tops) = tops else {
+    let sync = outcome.selecting.sync.as_ref();
+    if let (Some(sync), None) = (sync, &tops) {
         if let Err(error) = sync.check(report, &outcome.compared) {
             output::error(&error);
             outcome.code = FAILED;
         }
         return sync.finish_plan();
-    };
+    }
     let changed = tokio::select! {
         changed = async {
+            let (Some(sync), Some(tops)) = (sync, tops) else {
+                return adjust(args, plan, session, outcome).await.map(|()| 0);
+            };
             let tops = tops.await.map_err(|_| CliError::failed("the comparison failed"))??;
             sync.complete(plan, session, report, &outcome.compared, tops).await
         } => changed,
@@ -277,6 +284,33 @@ async fn complete(
         }
     }
     Ok(())
+}
+
+/// Sets the metadata of files that the destination has with the same content.
+async fn adjust(
+    args: &CopyArgs,
+    plan: &Plan,
+    session: &Session,
+    outcome: &Outcome,
+) -> Result<(), CliError> {
+    let adjusted = &outcome.compared.adjusted;
+    let Some(order) = outcome.selecting.order(args, plan).filter(|_| !adjusted.is_empty()) else {
+        return Ok(());
+    };
+    let CompareOptions { modes, owners, .. } = order.options;
+    let (place, name) = match &adjusted[..] {
+        [only] if only.path.is_empty() => plan.beside(),
+        _ => (plan.clone(), Vec::new()),
+    };
+    let change = |Adjusted { path, source, old }: &Adjusted| NewMetadata {
+        path: if path.is_empty() { name.clone() } else { path.clone() },
+        mode: modes.then_some(source.mode & 0o1777),
+        modified_ns: source.modified_ns,
+        owner: owners.then_some(Owner { user: source.owner, group: source.group }),
+        seen: Some(Facts { hash: None, ..*old }),
+    };
+    let target = Target::of(&place, session, false);
+    target.set_metadata(adjusted.iter().map(change).collect()).await
 }
 
 /// Writes the receipt of a copy without failures, if one is requested.

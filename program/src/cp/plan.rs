@@ -220,6 +220,22 @@ impl Plan {
         Ok(self)
     }
 
+    /// The same copy into the directory of the destination, and the name of the destination there.
+    pub(super) fn beside(&self) -> (Self, Vec<u8>) {
+        let mut plan = self.clone();
+        let mut path = match &plan {
+            Self::Put { destination, .. } => destination.path.clone(),
+            Self::Get { destination, .. } => destination.as_bytes().to_vec(),
+        };
+        let name = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+        let name = path.split_off(name);
+        match &mut plan {
+            Self::Put { destination, .. } => destination.path = path,
+            Self::Get { destination, .. } => *destination = OsString::from_vec(path),
+        }
+        (plan, name)
+    }
+
     pub(super) const fn is_put(&self) -> bool {
         matches!(self, Self::Put { .. })
     }

@@ -310,7 +310,7 @@ impl Sync {
 }
 
 impl<'a> Target<'a> {
-    fn of(plan: &Plan, session: &'a Session, has_rules: bool) -> Self {
+    pub(super) fn of(plan: &Plan, session: &'a Session, has_rules: bool) -> Self {
         let to = match plan {
             Plan::Put { destination, .. } => destination.path.clone(),
             Plan::Get { destination, .. } => destination.as_bytes().to_vec(),
@@ -384,7 +384,7 @@ impl Target<'_> {
     }
 
     /// Sets metadata, after all other changes; paths are relative to the destination.
-    async fn set_metadata(&self, mut changes: Vec<NewMetadata>) -> Result<(), CliError> {
+    pub(super) async fn set_metadata(&self, mut changes: Vec<NewMetadata>) -> Result<(), CliError> {
         let mut failures = Vec::new();
         match self.session {
             Some(session) => {

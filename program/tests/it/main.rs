@@ -21,6 +21,7 @@ mod pressure;
 mod progress;
 mod queue;
 mod receipts;
+mod repeated;
 mod replicate;
 mod reproduce;
 mod router;
