@@ -133,7 +133,7 @@ pub(crate) struct ApplyArgs {
     override_usage = "sabul verify [OPTIONS] SRC DST\n       sabul verify [OPTIONS] RECEIPT-DIR [DIR]"
 )]
 pub(crate) struct VerifyArgs {
-    /// Two directories, as for `sabul sync`; or a receipt and its files.
+    /// Two directories or two files; or a receipt and its files.
     #[arg(required = true, num_args = 1..=2, value_name = "PLACE")]
     pub(crate) places: Vec<OsString>,
     /// Compare links as links, and permission bits.
@@ -172,7 +172,7 @@ Examples:
 
 const VERIFY_HELP: &str = "\
 Both ends read all their files and compare sizes and BLAKE3 hashes. Nothing is copied. A SRC that ends in '/' means its \
-content, as in `sabul sync`. Modification times are not compared. Each difference is a line: `missing`, `differs` or \
+content, as in `sabul sync`. A DST that is a file is compared with the file SRC. Modification times are not compared. Each difference is a line: `missing`, `differs` or \
 `extra` (only at DST). The exit code is 5 if anything differs.
 
 RECEIPT-DIR is the directory of `sabul cp --receipt` on this machine: its form, signatures and manifests are checked. \

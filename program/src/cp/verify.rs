@@ -208,6 +208,13 @@ fn conclude(args: &VerifyArgs, compared: &Compared) -> Result<u8, CliError> {
     for (path, failure) in failures() {
         output::error(format_args!("{}: {failure}", Printable(path)));
     }
+    if different > 0 && compared.destination_entries == 0 {
+        let place = args.places.last().map(|place| Printable(place.as_bytes()).to_string());
+        output::error(format_args!(
+            "'{}' has no entry of the source; check its name",
+            place.unwrap_or_default()
+        ));
+    }
     if !args.quiet {
         let mut line = format!(
             "{} ({}) equal",

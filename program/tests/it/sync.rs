@@ -245,6 +245,31 @@ fn names_that_look_like_patterns_are_taken_literally() {
 }
 
 #[test]
+fn verify_compares_a_file_with_a_file() {
+    let bench = Bench::new();
+    for name in ["near", "root/far", "root/near"] {
+        fs::write(bench.path(name), "text").unwrap();
+    }
+    let (far, root) = (bench.url("far"), bench.url(""));
+    for places in [["near", &far], ["near", &root], [&far, "near"], ["near", "root/far"]] {
+        let (_, last) = done(&bench, &[&["verify"], &places[..]].concat());
+        assert_eq!(last, "1 file (4 B) equal", "{places:?}");
+    }
+    fs::write(bench.path("near"), "TEXT").unwrap();
+    for places in [["near", &far], [&far, "near"]] {
+        let output = at(&bench, &[&["verify"], &places[..]].concat());
+        expect_code(&output, 5);
+        let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(lines.starts_with("differs  "), "{lines}");
+    }
+    let nowhere = bench.url("nowhere/");
+    let output = at(&bench, &["verify", "near", &nowhere]);
+    expect_code(&output, 5);
+    let said = stderr(&output);
+    assert!(said.contains("nowhere/' has no entry of the source; check its name"), "{said}");
+}
+
+#[test]
 fn verify_finds_each_difference_in_content() {
     let bench = with_tree(&SERVE);
     let url = bench.url("copy");
