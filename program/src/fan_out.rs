@@ -249,7 +249,6 @@ impl FanOut {
                 (exit::DONE, true, _) => {
                     state.send_replace(State::Complete);
                     if !self.is_quiet {
-                        self.meter.clear();
                         output::note(ended.line());
                     }
                     return Ok(ended);
@@ -367,8 +366,9 @@ impl FanOut {
         let sites = self.sites.iter().zip(&*all).filter(|(_, line)| !line.is_empty());
         let shown = sites.map(|(site, line)| format!("{}: {line}", label(&site.place)));
         let shown: Vec<String> = shown.collect();
-        if !shown.is_empty() {
-            self.meter.say(shown.join("; "));
+        match shown.is_empty() {
+            true => self.meter.say_nothing(),
+            false => self.meter.say(shown.join("; ")),
         }
     }
 

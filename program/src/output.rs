@@ -3,7 +3,9 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
+use indicatif::ProgressBar;
 use sabul::internal::Printable;
 
 use sabul_scenario::Run;
@@ -12,10 +14,30 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::error::CliError;
 
+/// The live line on standard error, if there is one.
+static LIVE: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Makes this line the live line. Output removes the line, and draws the line again below.
+pub(crate) fn set_live(line: &ProgressBar) {
+    *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
+}
+
+/// Writes to the terminal without the live line.
+fn apart<T>(write: impl FnOnce() -> T) -> T {
+    let line = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match line.filter(|line| !line.is_finished()) {
+        Some(line) => line.suspend(write),
+        None => write(),
+    }
+}
+
 /// Writes a result to standard output. A closed pipe is not an error.
 pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), CliError> {
-    let mut out = io::stdout().lock();
-    match out.write_all(bytes.as_ref()).and_then(|()| out.flush()) {
+    let result = apart(|| {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes.as_ref()).and_then(|()| out.flush())
+    });
+    match result {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(CliError::failed(format!("cannot write to standard output: {error}")))
         }
@@ -62,7 +84,13 @@ pub(crate) fn can_redraw() -> bool {
 /// Writes a line for users to standard error. A write error is ignored, because it cannot be
 /// reported.
 pub(crate) fn note(line: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{}", escaped(line.to_string().as_bytes()));
+    // A single write, so that lines of several processes do not mix.
+    message(&(escaped(line.to_string().as_bytes()) + "\n"));
+}
+
+/// Writes text without control characters to standard error.
+pub(crate) fn message(text: &str) {
+    let _ = apart(|| io::stderr().lock().write_all(text.as_bytes()));
 }
 
 /// Escapes control characters, except ends of lines.
@@ -76,7 +104,7 @@ struct Log;
 
 impl Write for Log {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        io::stderr().lock().write_all(escaped(lines).as_bytes())?;
+        message(&escaped(lines));
         Ok(lines.len())
     }
 

@@ -46,7 +46,9 @@ impl Meter {
         } else if output::can_redraw() {
             let style = ProgressStyle::with_template("{wide_msg}").expect("a constant template");
             let target = ProgressDrawTarget::stderr();
-            Style::Live(ProgressBar::with_draw_target(None, target).with_style(style))
+            let bar = ProgressBar::with_draw_target(None, target).with_style(style);
+            output::set_live(&bar);
+            Style::Live(bar)
         } else {
             Style::Lines { next: Instant::now() + LINE_INTERVAL }
         };
@@ -82,13 +84,16 @@ impl Meter {
         }
     }
 
+    /// Shows an empty live line.
+    pub(crate) fn say_nothing(&self) {
+        if let Style::Live(bar) = &self.style {
+            bar.set_message("");
+        }
+    }
+
     /// Prints the progress now, in response to SIGUSR1.
     fn print(&mut self, progress: &Progress) {
-        let line = self.progress_line.update(progress).line();
-        match &self.style {
-            Style::Live(bar) => bar.suspend(|| output::note(line)),
-            Style::Quiet | Style::Lines { .. } => output::note(line),
-        }
+        output::note(self.progress_line.update(progress).line());
     }
 
     /// Removes the live line.

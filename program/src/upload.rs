@@ -51,6 +51,7 @@ impl UploadProgress {
                 let style = ProgressStyle::with_template("{msg}").expect("the template is right");
                 let bar = ProgressBar::new_spinner().with_style(style);
                 bar.set_draw_target(ProgressDrawTarget::hidden());
+                output::set_live(&bar);
                 Style::Live(bar)
             }
             (false, false) => Style::Lines,
@@ -97,6 +98,10 @@ impl UploadObserver for UploadProgress {
             }
             Style::Silent | Style::Live(_) => {}
         }
+    }
+
+    fn show(&self, text: &str) {
+        output::message(text);
     }
 
     fn confirm(&self, host: &str, system: &str, bytes: &dyn Fn() -> u64) -> bool {

@@ -29,3 +29,4 @@ mod serve;
 mod sim;
 mod ssh;
 mod sync;
+mod third_party;

@@ -42,12 +42,12 @@ exec sh -c "exec $command"
 "#;
 
 /// Home directory of the other machine, beside a directory of this machine.
-struct Bridge {
+pub(crate) struct Bridge {
     folder: TempDir,
 }
 
 impl Bridge {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let bridge = Self { folder: tempfile::tempdir().unwrap() };
         for name in ["home", "bin", "near"] {
             fs::create_dir(bridge.path(name)).unwrap();
@@ -57,7 +57,7 @@ impl Bridge {
         bridge
     }
 
-    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -69,7 +69,7 @@ impl Bridge {
     }
 
     /// Returns `sabul cp` in the near directory.
-    fn cp(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn cp(&self, arguments: &[&str]) -> Command {
         self.sabul(&[&["cp"], arguments].concat())
     }
 
@@ -84,7 +84,7 @@ impl Bridge {
         command
     }
 
-    fn try_cp(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn try_cp(&self, arguments: &[&str]) -> Output {
         run(&mut self.cp(arguments))
     }
 
@@ -93,7 +93,7 @@ impl Bridge {
     }
 
     /// Returns the process at the far end.
-    fn far(&self) -> Pid {
+    pub(crate) fn far(&self) -> Pid {
         let text = fs::read_to_string(self.path("pid")).unwrap();
         Pid::from_raw(text.trim().parse().unwrap()).unwrap()
     }
@@ -105,7 +105,7 @@ impl Bridge {
 }
 
 #[track_caller]
-fn expect_words(output: &Output, code: i32, words: &[&str]) {
+pub(crate) fn expect_words(output: &Output, code: i32, words: &[&str]) {
     expect_code(output, code);
     for word in words {
         assert!(stderr(output).contains(word), "no '{word}' in: {}", stderr(output));

@@ -187,7 +187,7 @@ impl<'a> Dialling<'a> {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(ssh_error(ErrorKind::Failure, &[], "ssh has no input and output"));
         };
-        let messages = Messages::pass_on(child.stderr.take());
+        let messages = Messages::pass_on(child.stderr.take(), Arc::clone(&order.observer));
         let lines = Lines::new(BufReader::new(output));
         Ok(Self { order, upload, child, input, lines, messages, found: None })
     }

@@ -2,7 +2,6 @@
 //!
 //! The other machine writes to this stream, too.
 
-use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
 
+use super::observer::UploadObserver;
 use crate::lock::lock;
 
 /// Ours: number of bytes kept.
@@ -30,17 +30,15 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Forwards `from` to standard error.
-    pub(super) fn pass_on(from: Option<ChildStderr>) -> Self {
+    /// Forwards `from` to the observer.
+    pub(super) fn pass_on(from: Option<ChildStderr>, observer: Arc<dyn UploadObserver>) -> Self {
         let tail = Arc::<Mutex<Vec<u8>>>::default();
         let kept = Arc::clone(&tail);
         let reader = from.map(|mut from| {
             tokio::spawn(async move {
                 let (mut buffer, mut escape) = ([0; 1024], Escape::default());
                 while let Ok(length @ 1..) = from.read(&mut buffer).await {
-                    let text = escape.text(&buffer[..length]);
-                    // ssh continues even if standard error has no reader.
-                    let _ = std::io::stderr().write_all(text.as_bytes());
+                    observer.show(&escape.text(&buffer[..length]));
                     let mut kept = lock(&kept);
                     kept.extend_from_slice(&buffer[..length]);
                     let old = kept.len().saturating_sub(KEPT);
