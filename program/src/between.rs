@@ -35,6 +35,9 @@ use crate::{json, output};
 /// Ours: time for the other machines to stop after an interrupt.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Message for an interrupt before the copy.
+const INTERRUPTED_EARLY: &str = "interrupted while connecting; nothing was transferred";
+
 /// Ours: maximum length of a line in bytes; the last line names each failed file.
 const LINE_MAX: u64 = 64 << 20;
 /// Exit code of a command whose peer is unreachable.
@@ -255,13 +258,15 @@ impl<'a> Between<'a> {
             let _ = command.input.write_all(format!("{ticket}\n").as_bytes()).await;
             Ok::<_, CliError>((command, started))
         };
-        let (command, started) = tokio::select! {
-            started = starting => started?,
-            () = interrupt.wait() => {
-                return Err(CliError::interrupted(
-                    "interrupted while connecting; nothing was transferred",
-                ));
+        let started = tokio::select! {
+            started = starting => started,
+            () = interrupt.wait() => Err(CliError::interrupted(INTERRUPTED_EARLY)),
+        };
+        let (command, started) = match started {
+            Err(error) if error.is_lost() && interrupt.follows_soon().await => {
+                return Err(CliError::interrupted(INTERRUPTED_EARLY));
             }
+            started => started?,
         };
         let ended = follow(args, command, interrupt).await;
         if let Some(started) = started {
@@ -405,12 +410,25 @@ async fn follow(
     let status = tokio::time::timeout(STOP_TIMEOUT, child.wait()).await;
     let code = status.ok().and_then(Result::ok).and_then(|status| status.code());
     let code = code.and_then(|code| u8::try_from(code).ok());
+    if done.is_none() && matches!(code, None | Some(SSH_FAILED)) {
+        interrupt.follows_soon().await;
+    }
+    conclude(code, done, args.dry_run, interrupt)
+}
+
+/// Returns the exit code and the event of the end, from the exit code of ssh.
+fn conclude(
+    code: Option<u8>,
+    done: Option<Value>,
+    is_dry: bool,
+    interrupt: &Interrupt,
+) -> Result<(u8, Option<Value>), CliError> {
     match code {
         Some(exit::INTERRUPTED) if interrupt.is_seen() => Ok((exit::INTERRUPTED, done)),
         _ if interrupt.is_seen() => {
             Err(CliError::interrupted("interrupted: run the same command again to resume"))
         }
-        Some(code) if done.is_some() || args.dry_run && code != SSH_FAILED => Ok((code, done)),
+        Some(code) if done.is_some() || is_dry && code != SSH_FAILED => Ok((code, done)),
         Some(code) if code != SSH_FAILED && code != exit::DONE => Ok((code, None)),
         _ => Err(CliError::lost(
             "the connection to the machine that runs the copy was lost; run the same command again to resume",

@@ -255,8 +255,12 @@ async fn attempts(
                 // Closed in order even after a failure: otherwise the peer reports a broken
                 // connection.
                 session.close().await;
-                if let (Ok(_), Some(bridge)) = (&result, bridge) {
-                    bridge.close().await;
+                match (&result, bridge) {
+                    (Ok(_), Some(bridge)) => bridge.close().await,
+                    (Err(error), Some(_)) if error.is_lost() => {
+                        interrupt.follows_soon().await;
+                    }
+                    _ => {}
                 }
                 result
             }

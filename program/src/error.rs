@@ -84,6 +84,11 @@ impl CliError {
         self.failure == Some(FailureCode::Refused)
     }
 
+    /// Whether the other end cannot be reached any more.
+    pub(crate) const fn is_lost(&self) -> bool {
+        matches!(self.end, End::Error(ErrorKind::Unreachable))
+    }
+
     /// Returns the exit code.
     pub(crate) const fn code(&self) -> u8 {
         self.end.code()

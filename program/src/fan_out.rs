@@ -240,8 +240,15 @@ impl FanOut {
                 },
                 None => true,
             };
-            let mut ended = self.run(number, from, is_last, state).await?;
             if self.interrupt.is_seen() {
+                state.send_replace(State::Failed);
+                return Ok(self.ended(number, from, exit::INTERRUPTED, None));
+            }
+            let mut ended = self.run(number, from, is_last, state).await?;
+            // An interrupt of the terminal reaches the copy, too, and the copy may end first.
+            let is_interrupted =
+                ended.code == exit::INTERRUPTED && self.interrupt.follows_soon().await;
+            if is_interrupted || self.interrupt.is_seen() {
                 state.send_replace(State::Failed);
                 return Ok(ended);
             }
@@ -352,11 +359,16 @@ impl FanOut {
         }
         let code = status.ok().and_then(|status| status.code());
         let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::FAILED);
+        Ok(self.ended(number, from, code, done))
+    }
+
+    /// End of a copy from a destination, or from here.
+    fn ended(&self, number: usize, from: Option<usize>, code: u8, done: Option<Value>) -> Ended {
         let from = match from {
             Some(at) => self.sites[at].place.clone(),
             None => "this machine".into(),
         };
-        Ok(Ended { place, from, code, done })
+        Ended { place: self.sites[number].place.clone(), from, code, done }
     }
 
     /// Shows the progress of all destinations.

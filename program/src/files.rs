@@ -179,7 +179,12 @@ impl PlacesArgs {
         };
         // Closed in order even after a refusal: otherwise the peer reports a broken connection.
         session.close().await;
-        let code = code?;
+        let code = match code {
+            Err(error) if bridge.is_some() && error.is_lost() && interrupt.follows_soon().await => {
+                return Err(CliError::interrupted("interrupted"));
+            }
+            code => code?,
+        };
         if let Some(bridge) = bridge {
             bridge.close().await;
         }
@@ -204,7 +209,12 @@ pub(crate) async fn dial(
     };
     if let Some(account) = account {
         let order = ssh.order(&account, channel.carrier, observer);
-        let dialled = channel.connect_by_ssh(&order, interrupt, events).await?;
+        let dialled = match channel.connect_by_ssh(&order, interrupt, events).await {
+            Err(error) if error.is_lost() && interrupt.follows_soon().await => {
+                return Err(CliError::interrupted("interrupted while connecting"));
+            }
+            dialled => dialled?,
+        };
         return Ok((dialled.session, Some(dialled.bridge)));
     }
     if channel.carrier == CarrierArg::Ssh {

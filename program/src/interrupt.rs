@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -12,6 +13,9 @@ use tokio::sync::watch;
 
 use crate::error::CliError;
 use crate::exit::INTERRUPTED;
+
+/// Ours: time between the arrival of one signal at two processes of a group, on a busy machine.
+const SOON: Duration = Duration::from_millis(300);
 
 /// Receiver of interrupts and progress requests. Clones see the same signals.
 #[derive(Clone, Debug)]
@@ -72,6 +76,13 @@ impl Interrupt {
     pub(crate) async fn wait(&self) {
         // The sender lives in a task that never ends by itself.
         let _ = self.seen.clone().wait_for(|&seen| seen).await;
+    }
+
+    /// Returns whether SIGINT or SIGTERM has arrived, or arrives within a moment: a signal of the terminal ends ssh, and
+    /// the loss of the connection may be seen first.
+    pub(crate) async fn follows_soon(&self) -> bool {
+        let _ = tokio::time::timeout(SOON, self.wait()).await;
+        self.is_seen()
     }
 
     /// Returns whether SIGINT or SIGTERM has arrived.

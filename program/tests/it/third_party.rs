@@ -1,4 +1,4 @@
-//! Copies that run on other machines: the live line.
+//! Copies that run on other machines: interrupts, and the live line.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -7,9 +7,12 @@ use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use crate::common::{content, terminal, wait_for};
-use crate::ssh::Bridge;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::common::{Running, content, terminal, wait_for, wait_for_part};
+use crate::ssh::{Bridge, expect_words};
 
 /// A command in its own process group, with a terminal as standard error.
 struct OnTerminal {
@@ -39,6 +42,33 @@ impl OnTerminal {
         wait_for("the end of the command", || self.child.try_wait().unwrap().is_some());
         (self.child.wait().unwrap().code(), self.output.join().unwrap())
     }
+}
+
+#[test]
+fn an_interrupt_of_the_terminal_starts_no_copy_to_the_next_host() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/x"), content(11, 24 << 20)).unwrap();
+    let copying = OnTerminal::start(bridge.cp(&["--bwlimit", "16M", "x", "a:one", "b:two"]));
+    wait_for("the first directory", || bridge.path("home/one").is_dir());
+    wait_for_part(&bridge.path("home/one"));
+    kill_process_group(Pid::from_child(&copying.child), Signal::INT).unwrap();
+    let (code, said) = copying.finish();
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    assert!(!bridge.path("home/two").exists(), "{said}");
+}
+
+/// A signal of the terminal can end ssh before this command has received it.
+#[test]
+fn an_interrupt_that_ends_ssh_first_is_no_lost_connection() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("home/x"), content(12, 24 << 20)).unwrap();
+    let copying = Running::start(&mut bridge.cp(&["--bwlimit", "16M", "a:x", "b:y"]));
+    wait_for_part(&bridge.path("home"));
+    kill_process(bridge.far(), Signal::KILL).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    copying.signal(Signal::INT);
+    expect_words(&copying.finish(), 130, &["interrupted"]);
 }
 
 #[test]

@@ -26,7 +26,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("lab/study/src/card/draw/judge.rs", "new", 71),
     ("lab/study/src/card/draw/page.rs", "csv", 67),
     ("lab/study/src/card/draw/runs.rs", "run", 64),
-    ("program/src/between.rs", "follow", 63),
     ("program/src/cp.rs", "attempts", 93),
     ("program/src/cp/compare.rs", "Compared", 21),
     ("program/src/cp/compare.rs", "add", 69),
