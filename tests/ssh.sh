@@ -180,7 +180,7 @@ check "its JSON is the document of a copy" 0 '"bytes":20000000,.*"exit":0,.*"sch
 check "a copy between two hosts through this machine" 0 'verified, durable' \
     "$sabul" cp --relay far:big gated:between/relayed
 same "the relayed file is there" big "$work/home/between/relayed"
-check "a relayed copy uses TCP" 0 '"carrier":"tcp"' \
+check "a relayed copy names ssh as its carrier" 0 '"carrier":"ssh","carrier_reason":"as requested with --relay"' \
     "$sabul" cp --again --relay --json far:big gated:between/relayed
 check "no UDP through this machine" 2 'needs TCP' "$sabul" cp --relay --carrier udp far:big gated:between/
 check "a tree between two hosts" 0 '50 files' "$sabul" cp -r far:there/tree gated:between/

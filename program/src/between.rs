@@ -284,8 +284,12 @@ impl<'a> Between<'a> {
         for flag in args::given(name, OWN_FLAGS) {
             words.push(in_text(&flag)?);
         }
-        if args.channel.relay && args.channel.carrier == CarrierArg::Auto {
-            words.push("--carrier=tcp".to_owned());
+        if args.channel.relay {
+            // The copy names this machine as the way of its data.
+            words.push("--relay".to_owned());
+            if args.channel.carrier == CarrierArg::Auto {
+                words.push("--carrier=tcp".to_owned());
+            }
         }
         words.push("--".to_owned());
         for source in &self.sources {
@@ -477,4 +481,26 @@ pub(crate) fn progress(event: &Value) -> String {
         show_rate(number("goodput_bps")),
         number("rtt_ms")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn the_machine_that_runs_the_copy_knows_that_its_data_is_relayed() {
+        for (flags, expected) in [(&[][..], false), (&["--relay"], true)] {
+            let words = [&["sabul", "cp", "a:x", "b:y"], flags].concat();
+            let Command::Cp(args) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("another command")
+            };
+            let between = Between::of(&args.copy).unwrap().unwrap();
+            let words = between.words("cp", &args.copy, Driver::Source).unwrap();
+            let has = |word: &str| words.iter().any(|it| it == word);
+            assert_eq!((has("--relay"), has("--carrier=tcp")), (expected, expected), "{words:?}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ use super::outcome::Outcome;
 use super::plan::Plan;
 use super::report::Recorder;
 use super::sides::Sides;
-use super::summary::{entries, print_failures};
+use super::summary::{entries, name_way, print_failures};
 use super::sync::{Selecting, Sync, Target, Tops};
 use super::totals::sum;
 use crate::args::CopyArgs;
@@ -218,6 +218,7 @@ async fn run(
     )
     .await;
     outcome.json = TransferJson::of_progress(controller(args), &progress);
+    name_way(args, &mut outcome.json);
     outcome.totals.add(&progress);
     let finished = transfer.finish().await.map_err(CliError::from);
     match slow {

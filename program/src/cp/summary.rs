@@ -26,12 +26,20 @@ const LIMITER_AFTER: Duration = Duration::from_secs(1);
 /// Records the result of a transfer that reached its end.
 pub(super) fn record(args: &CopyArgs, report: &Report, outcome: &mut Outcome) {
     outcome.json = TransferJson::of_report(controller(args), report);
+    name_way(args, &mut outcome.json);
     outcome.json.skipped_files = outcome.compared.same_files;
     outcome.json.skipped_bytes = outcome.compared.same_bytes;
     outcome.json.removed = outcome.removed;
     outcome.json.kept_bytes = outcome.compared.kept_bytes;
     outcome.json.moved_files = outcome.compared.moved_files;
     outcome.json.errors.append(&mut outcome.incomplete);
+}
+
+/// Names the way of data that passes the machine of the command, with `--relay` between two other machines.
+pub(super) fn name_way(args: &CopyArgs, json: &mut TransferJson) {
+    if args.stdio && args.channel.relay && json.carrier == "tcp" {
+        (json.carrier, json.carrier_reason) = ("ssh", "as requested with --relay");
+    }
 }
 
 /// Reports the result of a transfer that reached its end.
@@ -183,5 +191,31 @@ pub(super) fn print_failures(failures: &[(Vec<u8>, Failure)], count: u64, outcom
     }
     if count > 0 || !failures.is_empty() {
         outcome.code = code_of_failures(failures.iter().map(|(_, failure)| failure)).max(FAILED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn data_that_passes_the_machine_of_the_command_is_named_so() {
+        let named = |words: &[&str]| {
+            let words = [&["sabul", "cp", "a", "sabul:///b"], words].concat();
+            let Command::Cp(args) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("another command")
+            };
+            let mut json = TransferJson::nothing("fixed");
+            (json.carrier, json.carrier_reason) = ("tcp", "as requested");
+            name_way(&args.copy, &mut json);
+            (json.carrier, json.carrier_reason)
+        };
+        assert_eq!(named(&["--stdio", "--carrier=tcp"]), ("tcp", "as requested"));
+        assert_eq!(named(&["--relay", "--carrier=tcp"]), ("tcp", "as requested"));
+        let relayed = named(&["--stdio", "--relay", "--carrier=tcp"]);
+        assert_eq!(relayed, ("ssh", "as requested with --relay"));
     }
 }
