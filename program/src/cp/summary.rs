@@ -33,6 +33,10 @@ pub(super) fn record(args: &CopyArgs, report: &Report, outcome: &mut Outcome) {
     outcome.json.kept_bytes = outcome.compared.kept_bytes;
     outcome.json.moved_files = outcome.compared.moved_files;
     outcome.json.errors.append(&mut outcome.incomplete);
+    if outcome.json.files == 0 && !outcome.json.errors.is_empty() {
+        // Some errors concern no entry that was sent.
+        (outcome.json.verified, outcome.json.durable) = (false, false);
+    }
 }
 
 /// Names the way of data that passes the machine of the command, with `--relay` between two other machines.
@@ -126,7 +130,7 @@ pub(super) fn summary(report: &Report, outcome: &Outcome) -> String {
         line += &format!(" ({} resumed)", show_bytes(json.resumed_bytes));
     }
     // "verified" and "durable" apply only to the files named before them.
-    line += match (report.entries > 0 && report.verified, report.durable) {
+    line += match (report.entries > 0 && json.verified, json.durable) {
         (true, true) => ", verified, durable",
         (true, false) => ", verified",
         (false, _) => "",

@@ -85,9 +85,9 @@ pub struct TransferJson {
     pub removed: u64,
     /// Number of connections after the first.
     pub reconnects: u64,
-    /// Whether every counted file was compared with its hash.
+    /// Whether every counted file was compared with its hash; false if no file arrived and something failed.
     pub verified: bool,
-    /// Whether every counted file was on the receiver's disk under its final name.
+    /// Whether every counted file was on the receiver's disk under its final name; false as `verified`.
     pub durable: bool,
     /// Part of `bytes` that survives a power failure; 0 with `--no-sync`.
     pub durable_bytes: u64,
@@ -359,7 +359,8 @@ impl TransferJson {
         json.seconds = report.elapsed.as_secs_f64();
         json.waited_s = report.waited.as_secs_f64();
         json.goodput_bps = report.goodput_bps;
-        let has_arrived = report.entries > 0 || report.entries_failed == 0;
+        // `entries` also counts directories, which exist without any content.
+        let has_arrived = report.files > 0 || report.entries_failed == 0;
         json.verified = report.verified && has_arrived;
         json.durable = report.durable && has_arrived;
         json.durable_bytes = report.bytes_durable;
@@ -506,6 +507,21 @@ mod tests {
         }
         assert_eq!(value["schema"], 1);
         assert_eq!(value["errors"][0]["code"], "no-space");
+    }
+
+    #[test]
+    fn a_directory_without_a_file_that_arrived_is_neither_verified_nor_durable() {
+        let mut report = Report::default();
+        (report.verified, report.durable, report.entries) = (true, true, 1);
+        let values = |report: &Report| {
+            let json = TransferJson::of_report("fixed", report);
+            (json.verified, json.durable)
+        };
+        assert_eq!(values(&report), (true, true), "an empty directory");
+        report.entries_failed = 51;
+        assert_eq!(values(&report), (false, false), "all of its files failed");
+        (report.files, report.entries) = (1, 2);
+        assert_eq!(values(&report), (true, true), "a file arrived");
     }
 
     #[test]
