@@ -233,6 +233,7 @@ async fn attempts(
     loop {
         let before = outcome.json.bytes;
         retry.begin();
+        outcome.totals.begin();
         let dialled = async {
             let dialled =
                 dial(&args.channel, &args.ssh, plan.server(), interrupt, events, &observer);

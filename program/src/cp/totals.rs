@@ -9,8 +9,10 @@ use sabul_front::json::{TransferJson, rate_bps};
 /// Sum of all attempts so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AttemptTotals {
-    /// Start of the first transfer.
+    /// Start of the first attempt.
     started: Option<Instant>,
+    /// Number of attempts, including those without a connection.
+    attempts: u64,
     /// Bytes that existed before the first attempt that transferred any.
     resumed: Option<u64>,
     /// Seconds for which each limiter held the transfers back.
@@ -26,6 +28,12 @@ pub(super) struct AttemptTotals {
 }
 
 impl AttemptTotals {
+    /// Counts a new attempt.
+    pub(super) fn begin(&mut self) {
+        self.started.get_or_insert_with(Instant::now);
+        self.attempts += 1;
+    }
+
     /// Counts a new connection.
     pub(super) const fn connected(&mut self) {
         self.connections += 1;
@@ -33,8 +41,6 @@ impl AttemptTotals {
 
     /// Adds a finished attempt.
     pub(super) fn add(&mut self, progress: &Progress) {
-        let now = Instant::now();
-        self.started.get_or_insert_with(|| now.checked_sub(progress.elapsed).unwrap_or(now));
         if progress.bytes > 0 {
             self.resumed.get_or_insert(progress.bytes_resumed);
         }
@@ -44,13 +50,13 @@ impl AttemptTotals {
         }
         self.busy += progress.elapsed;
         self.waited += progress.waited;
-        self.lost_at = Some(now);
+        self.lost_at = Some(Instant::now());
     }
 
-    /// Replaces the values of the last attempt by the totals, if there were several connections.
+    /// Replaces the values of the last attempt by the totals, if there were several attempts.
     pub(super) fn complete(&self, json: &mut TransferJson) {
         json.reconnects = self.connections.saturating_sub(1);
-        let Some(started) = self.started.filter(|_| json.reconnects > 0) else { return };
+        let Some(started) = self.started.filter(|_| self.attempts > 1) else { return };
         let seconds = started.elapsed().as_secs_f64();
         json.seconds = seconds;
         json.resumed_bytes = json.resumed_bytes.min(self.resumed.unwrap_or(0));
@@ -98,6 +104,7 @@ mod tests {
     #[test]
     fn time_and_rate_are_those_of_all_attempts_with_the_pause_between_them() {
         let mut whole = AttemptTotals::default();
+        whole.begin();
         whole.add(&attempt(30, 15_000_000, 5_000_000, "path"));
         whole.add(&attempt(10, 45_000_000, 15_000_000, "path"));
         // Ten seconds of pause: the first attempt began 50 s ago.
@@ -110,6 +117,7 @@ mod tests {
         whole.connected();
         whole.complete(&mut json);
         assert_eq!((json.reconnects, json.resumed_bytes), (0, 15_000_000), "one stays as it is");
+        whole.begin();
         whole.connected();
         whole.complete(&mut json);
         assert_eq!((json.reconnects, json.resumed_bytes), (1, 5_000_000));
@@ -117,5 +125,22 @@ mod tests {
         assert!((json.goodput_bps / 6.4e6 - 1.0).abs() < 0.05, "{}", json.goodput_bps);
         assert!((json.limiter["path"] - 0.8).abs() < 0.02, "{:?}", json.limiter);
         assert!((json.limiter["outage"] - 0.2).abs() < 0.02, "{:?}", json.limiter);
+    }
+
+    #[test]
+    fn an_attempt_without_a_connection_counts_as_time() {
+        let mut whole = AttemptTotals::default();
+        whole.begin();
+        // The server answers after 3 s.
+        whole.started = Instant::now().checked_sub(Duration::from_secs(4));
+        whole.begin();
+        whole.connected();
+        whole.add(&attempt(1, 20_000_000, 0, "path"));
+        let mut json = TransferJson { bytes: 20_000_000, seconds: 1.0, ..TransferJson::default() };
+        whole.complete(&mut json);
+        assert_eq!(json.reconnects, 0);
+        assert!((json.seconds - 4.0).abs() < 0.5, "{}", json.seconds);
+        assert!((json.goodput_bps / 40e6 - 1.0).abs() < 0.15, "{}", json.goodput_bps);
+        assert!((json.limiter["outage"] - 0.75).abs() < 0.05, "{:?}", json.limiter);
     }
 }

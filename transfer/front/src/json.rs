@@ -42,7 +42,7 @@ pub struct TransferJson {
     pub files: u64,
     /// Number of files and directories that failed; their content is not counted in `bytes`.
     pub failed: u64,
-    /// Time from the start of the first transfer to the end of the last, in seconds.
+    /// Time of the transfer in seconds; after several attempts, from the start of the first to the end of the last.
     pub seconds: f64,
     /// Part of `seconds` in which the transfer waited in line at the server.
     pub waited_s: f64,
