@@ -56,11 +56,7 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
     let standing = keys::standing(&args.standing)?;
     let identity = standing.as_ref().map(|standing| &*standing.access.identity);
     let service = service.signing(keys::signing(args.receipt_key.as_deref(), identity)?);
-    let example = if args.read_only {
-        |address: &str| format!("sabul cp sabul://{address}/FILE .")
-    } else {
-        |address: &str| format!("sabul cp FILE sabul://{address}/")
-    };
+    let example = if args.read_only { Example::Download } else { Example::Upload };
     let controllers = controllers(&args.allow)?;
     let files = Files::Below { root: &root, read_only: args.read_only };
     let introduction = Some(&args.introduction);
@@ -86,7 +82,7 @@ fn introducer(args: &ServeArgs) -> Result<u8, CliError> {
         files: Files::None,
         controllers: controllers(&args.allow)?,
         what: "introducing",
-        example: |address: &str| format!("sabul serve --root DIR --via {address}"),
+        example: Example::Register,
         standing: keys::standing(&args.standing)?,
         introduction: Some(&args.introduction),
     };
@@ -98,15 +94,14 @@ fn introducer(args: &ServeArgs) -> Result<u8, CliError> {
 pub(crate) fn perf(args: &ListenArgs) -> Result<u8, CliError> {
     output::warn_of_debug_build();
     let service = Service::default().read_only(true).measure(true);
-    // Measuring is the purpose of this server.
-    let example = |address: &str| format!("sabul perf {address}");
     let offer = Offer {
         command: "perf serve",
         service,
         files: Files::None,
+        // Measuring is the purpose of this server.
         controllers: Controllers::Any,
         what: "answering tests",
-        example,
+        example: Example::Measure,
         standing: None,
         introduction: None,
     };
@@ -122,10 +117,48 @@ struct Offer<'a> {
     controllers: Controllers,
     /// The purpose in words.
     what: &'a str,
-    /// Returns a command of a client for an address.
-    example: fn(&str) -> String,
+    example: Example,
     standing: Option<Standing>,
     introduction: Option<&'a IntroductionArgs>,
+}
+
+/// Command of a client, printed for copying.
+#[derive(Clone, Copy, Debug)]
+enum Example {
+    Download,
+    Upload,
+    Measure,
+    /// Registration of a server at this introducer.
+    Register,
+}
+
+impl Example {
+    /// Returns the command for an address, with the ticket of this server in the file `ticket`.
+    fn command(self, address: &str, ticket: Option<&Path>) -> String {
+        let (command, flag) = match self {
+            Self::Download => (format!("sabul cp sabul://{address}/FILE ."), "--ticket"),
+            Self::Upload => (format!("sabul cp FILE sabul://{address}/"), "--ticket"),
+            Self::Measure => (format!("sabul perf {address}"), "--ticket"),
+            Self::Register => (
+                format!("sabul serve --root DIR --ticket-file FILE --via {address}"),
+                "--via-ticket",
+            ),
+        };
+        match ticket {
+            Some(ticket) => format!("{command} {flag} {}", shell_word(ticket)),
+            None => command,
+        }
+    }
+}
+
+/// Returns a path as a word of a shell command.
+fn shell_word(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |sign: char| sign.is_alphanumeric() || "-_./+,:@%".contains(sign);
+    match path.chars().all(is_plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', "'\\''")),
+    }
 }
 
 /// Returns the controllers that clients may choose.
@@ -371,7 +404,7 @@ fn announce(
     ticket: &Ticket,
     address: SocketAddr,
     what: &str,
-    example: fn(&str) -> String,
+    example: Example,
     is_standing: bool,
 ) -> Result<(), CliError> {
     let first = ticket.introduction().map(|it| &it.address).or_else(|| ticket.addresses().first());
@@ -384,12 +417,12 @@ fn announce(
         let fingerprint = sabul::keys::Fingerprint(ticket.fingerprint());
         output::note(format_args!("key: {fingerprint}"));
         if args.ticket_file.is_none() {
-            output::note(format_args!("ready: {}", example(&dial)));
+            output::note(format_args!("ready: {}", example.command(&dial, None)));
             return Ok(());
         }
     }
     let file = args.ticket_file.as_deref().unwrap_or_else(|| Path::new("TICKET"));
-    let line = format!("{} --ticket {}", example(&dial), file.display());
+    let line = example.command(&dial, Some(file));
     if args.ticket_file.is_some() {
         output::note(format_args!("ready: {line}"));
     } else {
@@ -455,5 +488,26 @@ async fn answer(session: Session, answering: Answering) -> u8 {
             log.text(|| format!("{peer} session failed: {error}"));
             exit::code_of(error.kind())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn every_command_for_copying_is_a_valid_command_line() {
+        for example in [Example::Download, Example::Upload, Example::Measure, Example::Register] {
+            for ticket in [None, Some(Path::new("meet.ticket"))] {
+                let command = example.command("192.0.2.1:4850", ticket);
+                let parsed = Cli::try_parse_from(command.split(' '));
+                assert!(parsed.is_ok(), "{command}: {}", parsed.unwrap_err());
+            }
+        }
+        let command = Example::Register.command("meet:4850", Some(Path::new("it's")));
+        assert!(command.ends_with(r" --via meet:4850 --via-ticket 'it'\''s'"), "{command}");
     }
 }
