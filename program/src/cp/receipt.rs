@@ -80,8 +80,18 @@ impl Receipt {
     /// Checks before the copy that the other end can sign.
     pub(super) async fn probe(&self, plan: &Plan, session: &Session) -> Result<(), CliError> {
         let (part, places) = other_end(plan, Vec::new());
-        drop(session.attest(part, places, false, self.signed.is_some()).await?);
-        Ok(())
+        let attested = session.attest(part, places, false, self.signed.is_some()).await;
+        attested.map(drop).map_err(|error| {
+            let error = CliError::from(error);
+            let machines = plan.machines();
+            match machines.source.or(machines.destination) {
+                Some(machine) if !error.is_lost() => {
+                    let message = format!("{machine}: {error}");
+                    error.in_words(message)
+                }
+                _ => error,
+            }
+        })
     }
 
     /// Writes the receipt of a finished copy. With `growing`, a source may be longer than its copy. Returns a line for

@@ -58,8 +58,8 @@ pub(crate) fn signing(
     Ok(match Signer::new(keys) {
         Some(signer) => Signing::Key(Arc::new(signer)),
         None => Signing::Missing(format!(
-            "this end has no key for receipts; {}",
-            remedy("the machine of this end")
+            "the server has no key for receipts; {}",
+            remedy("the machine of the server, as the user that runs it")
         )),
     })
 }

@@ -99,7 +99,7 @@ impl Steering {
     ) -> Result<(), Failure> {
         let policy = Policy::named(policy).ok_or_else(|| {
             let known = Policy::ALL.map(Policy::name).join(", ");
-            let text = format!("the policy '{policy}' is not known here; this end has {known}");
+            let text = format!("the other end has no policy '{policy}', only {known}; use the same version on both sides");
             Failure::new(FailureCode::BadSetting, text)
         })?;
         self.take_limit(rate_limit_bps)?;
