@@ -139,6 +139,22 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_names_the_commands_with_these_codes() {
+        use clap::CommandFactory as _;
+        let manual = include_str!("../../docs/manual/exit-codes.md");
+        let (first, _) = manual.split_once("Other commands").unwrap();
+        let is_listed = |command: &clap::Command| {
+            command.get_after_help().is_some_and(|help| help.to_string() == LIST)
+        };
+        let program = crate::args::Cli::command();
+        for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = command.get_name();
+            let is_named = first.contains(&format!("`{name}`"));
+            assert_eq!(is_named, is_listed(command), "{name}");
+        }
+    }
+
+    #[test]
     fn every_error_word_is_in_the_manual_with_its_exit_code() {
         use sabul::FailureCode as Code;
         let manual = include_str!("../../docs/manual/json.md");

@@ -59,7 +59,9 @@ fn every_server_thread_is_sandboxed_before_the_first_connection() {
     assert_eq!(fs::read(bench.path("b")).unwrap(), bytes);
     assert!(!bench.root("d").exists());
     let threads = confinement(bench.server.as_ref().unwrap().id());
-    let said = stderr(&end(&mut bench));
+    let output = end(&mut bench);
+    expect_code(&output, 0);
+    let said = stderr(&output);
     if said.contains("sandbox: landlock, seccomp\n") {
         assert_eq!(threads, [("2".to_owned(), "1".to_owned())], "{said}");
     } else {
