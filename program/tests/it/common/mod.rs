@@ -159,7 +159,13 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("root")).unwrap();
         let mut command = sabul_apart(folder.path());
-        command.args(arguments).args(["--listen", "127.0.0.1:0", "--ticket-file", "ticket"]);
+        command.args(arguments);
+        Self::of(folder, command)
+    }
+
+    /// Starts this command, which serves the directory `root` of the folder, or fails.
+    pub(crate) fn of(folder: TempDir, mut command: Command) -> Self {
+        command.args(["--listen", "127.0.0.1:0", "--ticket-file", "ticket"]);
         let mut server = Running::start(&mut command);
         let ticket = folder.path().join("ticket");
         let deadline = Instant::now() + TIMEOUT;
