@@ -1,5 +1,6 @@
 #!/bin/bash
-# Syncs of a changed tree by sabul, rsync over ssh and rclone over the lab's path of 1 Gb/s x 100 ms: run.sh SABUL [ENTRIES]
+# Syncs of a changed tree by sabul, rsync over ssh and rclone over the lab's path of 1 Gb/s x 100 ms, or on loopback:
+# run.sh SABUL [ENTRIES [path|loopback]]
 #
 # Wall time of each command, and of a login by ssh alone. Afterwards `rsync -n -a --delete -i` compares. TCP has CUBIC.
 # Needs root, rsync, rclone (RCLONE) and OpenSSH. Everything is below a folder that is removed.
@@ -7,8 +8,8 @@ set -uo pipefail
 here=$(dirname "$(realpath "$0")")
 rclone=${RCLONE:-rclone}
 if [ "${1:-}" = inside ]; then
-    sabul=$2 work=$3
-    sysctl -q -w net.ipv4.tcp_congestion_control=cubic
+    sabul=$2 work=$3 far=$4
+    [ "$far" = far ] && sysctl -q -w net.ipv4.tcp_congestion_control=cubic
     ssh="-F $work/ssh_config"
     until ssh $ssh far true 2>/dev/null; do sleep 0.2; done
     limit_s=300
@@ -34,7 +35,7 @@ if [ "${1:-}" = inside ]; then
     for share in first 0 1 10 50; do
         [ "$share" = first ] || "$here/tree.py" change "$work/from" "$share" "$((share + 100))"
         limit="--delete-limit 1000000"
-        time_of "$share %" "sabul ticket" "$sabul" sync -a -q --delete $limit --ticket "$work/t" "$work/from/" "sabul://far:4900/ticket"
+        time_of "$share %" "sabul ticket" "$sabul" sync -a -q --delete $limit --ticket "$work/t" "$work/from/" "sabul://$far:4900/ticket"
         judge ticket
         time_of "$share %" "sabul ssh" "$sabul" sync -a -q --delete $limit --ssh "ssh $ssh" "$work/from/" "far:$work/to/ssh"
         judge ssh
@@ -43,25 +44,28 @@ if [ "${1:-}" = inside ]; then
         # Without links, permission bits and directories: rclone has no archive mode.
         [ "$share" = first ] && continue
         [ "$share" = 0 ] && cp -a "$work/to/rsync" "$work/to/rclone"
-        limit_s=60
-        time_of "$share %" "rclone sync, sftp" "$rclone" sync "$work/from" ":sftp,host=far,port=2222,user=root,key_file=$work/key:$work/to/rclone"
+        limit_s=20
+        time_of "$share %" "rclone sync, sftp" "$rclone" sync "$work/from" ":sftp,host=$far,port=2222,user=root,key_file=$work/key:$work/to/rclone"
         limit_s=300
         echo
     done
     exit
 fi
 
-sabul=$(realpath "$1") entries=${2:-100000} self=$(realpath "$0")
+sabul=$(realpath "$1") entries=${2:-100000} where=${3:-path} self=$(realpath "$0")
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+peer=
+trap '[ -z "$peer" ] || kill -- "-$peer"; rm -rf "$work"' EXIT
 mkdir -p "$work/to" "$work/bin" /run/sshd
 "$here/tree.py" make "$work/from" "$entries"
 ssh-keygen -q -t ed25519 -N '' -f "$work/key"
 ssh-keygen -q -t ed25519 -N '' -f "$work/host"
 cp "$work/key.pub" "$work/keys"
 ln -s "$sabul" "$work/bin/sabul"
+[ "$where" = path ] && address=far listen=0.0.0.0 || address=127.0.0.1 listen=127.0.0.1
 cat >"$work/sshd_config" <<C
 Port 2222
+ListenAddress $listen
 HostKey $work/host
 AuthorizedKeysFile $work/keys
 StrictModes no
@@ -72,6 +76,7 @@ SetEnv PATH=$work/bin:/usr/bin:/bin
 C
 cat >"$work/ssh_config" <<C
 Host far
+  HostName $address
   Port 2222
   User root
   IdentityFile $work/key
@@ -81,11 +86,17 @@ Host far
 C
 cat >"$work/peer" <<C
 #!/bin/bash
-sysctl -q -w net.ipv4.tcp_congestion_control=cubic
+[ "$where" = loopback ] || sysctl -q -w net.ipv4.tcp_congestion_control=cubic
 /usr/sbin/sshd -D -f $work/sshd_config &
-exec $sabul serve --root $work/to --allow-rm --listen 0.0.0.0:4900 --ticket-file $work/t
+exec $sabul serve --root $work/to --allow-rm --listen $listen:4900 --ticket-file $work/t
 C
 chmod +x "$work/peer"
 export XDG_CACHE_HOME=$work/cache
-"$sabul" lab shell --rate 1G --rtt 100 --queue 1bdp --peer "$work/peer" -- "$self" inside "$sabul" "$work" 2>"$work/log" |
-    grep --line-buffered -E "code|finds"
+if [ "$where" = loopback ]; then
+    setsid "$work/peer" >"$work/log" 2>&1 &
+    peer=$!
+    "$self" inside "$sabul" "$work" "$address" | grep --line-buffered -E "code|finds"
+else
+    "$sabul" lab shell --rate 1G --rtt 100 --queue 1bdp --peer "$work/peer" -- "$self" inside "$sabul" "$work" "$address" 2>"$work/log" |
+        grep --line-buffered -E "code|finds"
+fi
