@@ -78,10 +78,11 @@ impl Found {
 }
 
 /// Whether metadata is that of the file that had this identity, change time and owner. Some network file systems number
-/// their files anew; the change time cannot be set, so it and the owner identify a file as well.
+/// their files anew. Birth time and change time cannot be set, so they and the owner identify a file as well.
 fn is_same(now: &Metadata, id: FileId, changed: FileTime, owner: u32) -> bool {
     let is_unchanged = || now.ctime == changed && now.owner == owner;
-    now.id == id || (now.id.device == id.device && is_unchanged())
+    let other_number = FileId { inode: id.inode, ..now.id };
+    now.id == id || (other_number == id && is_unchanged())
 }
 
 /// Checks that an opened file or directory is that of the lookup.

@@ -9,7 +9,8 @@ const SECRET: &[u8] = b"of another user";
 const OWN: &[u8] = b"0123456789 own.";
 
 /// A source `d` with a large file, 100 small ones and `sub/a`, `sub/z`; beside it `out` with files of the same names,
-/// sizes and times.
+/// sizes and modification times. Times of the system advance in steps of at most 10 ms: without a pause, birth and
+/// change times of two files could be equal, too.
 fn source_and_secrets() -> TempDir {
     let dir = TempDir::new().unwrap();
     let more = ["sub/a", "sub/z", "zz"].map(str::to_owned);
@@ -19,6 +20,7 @@ fn source_and_secrets() -> TempDir {
         write(dir.path(), format!("out/{name}"), SECRET);
     }
     write(dir.path(), "d/big", &OWN.repeat(10_000));
+    std::thread::sleep(Duration::from_millis(20));
     write(dir.path(), "out/big", &SECRET.repeat(10_000));
     for name in ["big", "f98", "sub/a", "sub/z"] {
         let time = fs::metadata(dir.path().join("d").join(name)).unwrap().modified().unwrap();
