@@ -62,10 +62,24 @@ impl Sender {
 
     /// Returns an error if too many packet numbers wait for an acknowledgement.
     pub(super) fn check_kept(&self) -> Result<(), PeerError> {
+        let (packets, limit) = (self.ledger.numbers.len(), self.kept_max());
+        if packets > limit {
+            return Err(PeerError::NeverAcknowledged { packets, limit });
+        }
+        Ok(())
+    }
+
+    /// Returns whether so many packet numbers wait for an acknowledgement that no more data should be sent: a sender
+    /// without pacing on a path with heavy loss could exceed the limit of [`Self::check_kept`] by itself.
+    pub(super) fn must_settle(&self) -> bool {
         let packets = self.ledger.numbers.len();
+        packets >= NUMBERS_KEPT_BASE / 2 && packets >= self.kept_max() / 2
+    }
+
+    fn kept_max(&self) -> usize {
         // The historical policy sends everything again after an expiry.
         let has_naks = self.config.reports.has_naks();
-        let limit = match self.config.policy {
+        match self.config.policy {
             LossPolicy::Current if has_naks => self
                 .ledger
                 .pieces
@@ -74,11 +88,7 @@ impl Sender {
                 .saturating_add(NUMBERS_KEPT_BASE)
                 .min(NUMBERS_KEPT_MAX),
             _ => NUMBERS_KEPT_MAX,
-        };
-        if packets > limit {
-            return Err(PeerError::NeverAcknowledged { packets, limit });
         }
-        Ok(())
     }
 
     fn handle_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), PeerError> {

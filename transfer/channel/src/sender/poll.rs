@@ -187,7 +187,9 @@ impl Sender {
         {
             return wait(self.due(Timer::Ping), self.stream.why_empty());
         }
-        if !self.config.reports.has_naks() && self.awaits_answer() {
+        let is_full =
+            if self.config.reports.has_naks() { self.must_settle() } else { self.awaits_answer() };
+        if is_full {
             return wait(self.due(Timer::Ping), WaitReason::Window);
         }
         if let Some(probes) = &mut self.control_packets.probes

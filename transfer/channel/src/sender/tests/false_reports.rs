@@ -242,6 +242,22 @@ fn a_peer_that_never_acknowledges_the_oldest_packet_ends_the_channel_at_a_bound(
 }
 
 #[test]
+fn no_data_leaves_while_half_of_the_numbers_wait_for_a_report() {
+    let mut sender = sender_of_ten();
+    let limit = NUMBERS_KEPT_BASE + 10 * NUMBERS_OF_PIECE;
+    sender.push_block(1000);
+    while sender.ledger.numbers.len() < limit / 2 {
+        sender.ledger.numbers.push_other();
+    }
+    let data = drain(&mut sender, at_ms(1));
+    assert!(data.is_empty(), "{data:?}");
+    let Feedback::Ack(mut report) = ack(1, 10, (limit / 2 - 1) as u64) else { unreachable!() };
+    report.packets = 10;
+    sender.handle_feedback(at_ms(5), &Feedback::Ack(report)).unwrap();
+    assert_eq!(drain(&mut sender, at_ms(6)).len(), 1);
+}
+
+#[test]
 fn a_large_window_keeps_more_numbers_up_to_a_fixed_bound() {
     let mut sender = sender_of_ten();
     let (range, number) =
