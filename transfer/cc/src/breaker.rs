@@ -5,12 +5,13 @@
 //! Model, once a round (one RTT by packet numbers):
 //!     heavy  = more than 3 % of the round's packets were lost
 //!     queued = smallest RTT of the round > 1.15 × smallest RTT of the flow
-//! States:      Closed --heavy for a second, queued--> Open
-//!              Closed --heavy for a second, not queued--> Trial: half of the rate for some rounds
+//! States:      Closed --heavy for a second, most rounds queued--> Open
+//!              Closed --heavy for a second, other cases--> Trial: half of the rate for some rounds
 //!              Trial  --loss falls by half--> Closed, with a warning; Open if a warning is still valid
 //!              Trial  --loss stays--> Exempt: the path loses at random
 //!              Exempt --queued while heavy for four rounds, or time is over--> Closed
 //!              Open   --bound has not limited the flow, or loss was light, for some time--> Closed
+//!              Open   --loss stays at half of the rate, not queued, for some time--> Exempt
 //! Invariants:  the breaker only lowers a rate; the bound is at least a packet every four RTTs.
 
 use sabul_units::{Gap, Instant, Span};
@@ -42,6 +43,8 @@ const IDLE_TIME: Span = Span::from_secs(10);
 /// TCP-friendly rate of a lossy path; doubled by each opening, up to 160 s.
 const LIGHT_TIME: Span = Span::from_secs(10);
 const LIGHT_DOUBLINGS_MAX: u64 = 4;
+/// Ours: how long losses must stay at half of the rate; doubled as `LIGHT_TIME`.
+const SLOWER_TIME: Span = Span::from_secs(3);
 /// Ours: how long a warning is valid. A controller that reduces its own rate needs no bound.
 const WARNING_TIME: Span = Span::from_secs(60);
 /// Ours: the least bound, in packets an RTT.
@@ -51,8 +54,8 @@ const ARRIVED_TIMES_MAX: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Start of heavy loss, rounds and lost packets since then.
-    Closed { since: Option<Instant>, rounds: u32, lost: f64 },
+    /// Start of heavy loss; rounds, rounds with a queue, and lost packets since then.
+    Closed { since: Option<Instant>, rounds: u32, queued: u32, lost: f64 },
     /// Loss before the trial, and rounds, packets and losses in the trial so far.
     Trial { before: f64, rounds: u32, packets: f64, lost: f64 },
     /// Exempt until this time, unless heavy loss comes with a queue for some rounds.
@@ -62,10 +65,46 @@ enum State {
         /// When the bound last limited the flow, and when loss was last heavy.
         limited_at: Instant,
         heavy_at: Instant,
+        slower: Slower,
     },
 }
 
-const CLOSED: State = State::Closed { since: None, rounds: 0, lost: 0.0 };
+/// Rounds of an open breaker at half of the rate before or less, without a queue.
+#[derive(Clone, Copy, Debug)]
+struct Slower {
+    /// Sending rate in packets a second, and share of packets lost, in the round before the opening.
+    rate: f64,
+    share: f64,
+    /// Begin of these rounds, and their packets and losses.
+    since: Instant,
+    packets: f64,
+    lost: f64,
+}
+
+impl Slower {
+    fn of(round: &Ended) -> Self {
+        let share = round.lost / round.packets;
+        Self { rate: round.sent(), share, since: round.now, packets: 0.0, lost: 0.0 }
+    }
+
+    /// Takes in a round; returns whether losses have stayed for this time.
+    fn note(&mut self, round: &Ended, time: Span) -> bool {
+        if round.is_queued || round.sent() > self.rate / 2.0 {
+            *self = Self { since: round.now, packets: 0.0, lost: 0.0, ..*self };
+            return false;
+        }
+        (self.packets, self.lost) = (self.packets + round.packets, self.lost + round.lost);
+        let is_enough = self.packets * self.share >= TRIAL_LOST;
+        if !is_enough || round.now.since(self.since) < time {
+            return false;
+        }
+        let stays = self.lost >= self.packets * self.share / 2.0;
+        *self = Self { since: round.now, packets: 0.0, lost: 0.0, ..*self };
+        stays
+    }
+}
+
+const CLOSED: State = State::Closed { since: None, rounds: 0, queued: 0, lost: 0.0 };
 
 /// Counts at the beginning of a round.
 #[derive(Clone, Copy, Debug)]
@@ -154,10 +193,7 @@ impl Breaker {
                 if *lost < *packets * *before / 2.0 {
                     return Some(self.warn(round));
                 }
-                let time = EXEMPT_TIME * (1 << self.exemptions.min(EXEMPT_DOUBLINGS_MAX));
-                (self.exemptions, self.bound) = (self.exemptions + 1, None);
-                self.state = State::Exempt { until: round.now + time, queued: 0 };
-                Some("breaker-exempt")
+                Some(self.exempt(round))
             }
             State::Exempt { until, queued } => {
                 *queued = if round.is_heavy && round.is_queued { *queued + 1 } else { 0 };
@@ -171,17 +207,18 @@ impl Breaker {
     }
 
     fn end_closed_round(&mut self, round: &Ended) -> Option<&'static str> {
-        let State::Closed { since, rounds, lost } = &mut self.state else { return None };
+        let State::Closed { since, rounds, queued, lost } = &mut self.state else { return None };
         if !round.is_heavy {
             self.state = CLOSED;
             return None;
         }
         let began = *since.get_or_insert(round.now);
         (*rounds, *lost) = (*rounds + 1, *lost + round.lost);
+        *queued += u32::from(round.is_queued);
         if *rounds < HEAVY_ROUNDS || *lost < HEAVY_LOST || round.now.since(began) < HEAVY_TIME {
             return None;
         }
-        if round.is_queued {
+        if 2 * *queued > *rounds {
             return Some(self.open(round));
         }
         self.bound = Some(round.sent() / 2.0);
@@ -191,7 +228,9 @@ impl Breaker {
     }
 
     fn end_open_round(&mut self, round: &Ended) -> Option<&'static str> {
-        let State::Open { intervals, limited_at, heavy_at } = &mut self.state else { return None };
+        let State::Open { intervals, limited_at, heavy_at, slower } = &mut self.state else {
+            return None;
+        };
         intervals.note(round.packets, round.lost > 0.0);
         let friendly = tfrc::rate(intervals.loss_event_rate(), round.rtt);
         let bound = friendly.min(ARRIVED_TIMES_MAX * round.rate).max(LEAST_PER_RTT / round.rtt);
@@ -200,7 +239,11 @@ impl Breaker {
         } else if round.sent() > IDLE_PART * bound {
             *limited_at = round.now;
         }
-        let light_time = LIGHT_TIME * (1 << self.opened.saturating_sub(1).min(LIGHT_DOUBLINGS_MAX));
+        let doublings = self.opened.saturating_sub(1).min(LIGHT_DOUBLINGS_MAX);
+        if slower.note(round, SLOWER_TIME * (1 << doublings)) {
+            return Some(self.exempt(round));
+        }
+        let light_time = LIGHT_TIME * (1 << doublings);
         if round.now.since(*limited_at) > IDLE_TIME || round.now.since(*heavy_at) > light_time {
             (self.state, self.bound) = (CLOSED, None);
             return Some("breaker-closed");
@@ -219,11 +262,20 @@ impl Breaker {
         "breaker-warning"
     }
 
+    /// Lets the flow send for some time: its losses did not fall with its rate.
+    fn exempt(&mut self, round: &Ended) -> &'static str {
+        let time = EXEMPT_TIME * (1 << self.exemptions.min(EXEMPT_DOUBLINGS_MAX));
+        (self.exemptions, self.bound) = (self.exemptions + 1, None);
+        self.state = State::Exempt { until: round.now + time, queued: 0 };
+        "breaker-exempt"
+    }
+
     /// Opens at half of the arrival rate, with a loss history that yields this rate. [RFC5348 §6.3.1]
     fn open(&mut self, round: &Ended) -> &'static str {
         let rate = (round.rate / 2.0).max(LEAST_PER_RTT / round.rtt);
         let intervals = LossIntervals::of(tfrc::loss_event_rate(rate, round.rtt));
-        self.state = State::Open { intervals, limited_at: round.now, heavy_at: round.now };
+        let (limited_at, heavy_at) = (round.now, round.now);
+        self.state = State::Open { intervals, limited_at, heavy_at, slower: Slower::of(round) };
         (self.bound, self.opened) = (Some(rate), self.opened + 1);
         "breaker-open"
     }
@@ -294,6 +346,37 @@ mod tests {
         let bound = breaker.bound.unwrap();
         assert!((80.0..125.0).contains(&bound), "{bound}");
         assert_eq!(breaker.opened(), 1);
+    }
+
+    #[test]
+    fn single_rounds_with_a_queue_do_not_open_the_breaker() {
+        let mut breaker = Breaker::new();
+        assert!(words(&mut breaker, 0, 6, 20.0, false).is_empty());
+        assert!(words(&mut breaker, 600, 4, 20.0, true).is_empty());
+        assert_eq!(words(&mut breaker, 1000, 1, 20.0, true), ["breaker-trial"], "5 of 11");
+    }
+
+    #[test]
+    fn an_open_breaker_exempts_losses_that_stay_at_half_of_the_rate_without_a_queue() {
+        let opened = || {
+            let mut breaker = Breaker::new();
+            assert_eq!(words(&mut breaker, 0, 11, 20.0, true), ["breaker-open"]);
+            breaker
+        };
+        // A tenth of the packets, of which this many are lost.
+        let slow = |breaker: &mut Breaker, lost: f64, is_queued: bool| -> Vec<&str> {
+            let slower = |n: u64| Ended {
+                rate: (10.0 - lost) / RTT,
+                packets: 10.0,
+                lost,
+                is_heavy: lost > 0.3,
+                ..round(1100 + 100 * n, lost, is_queued)
+            };
+            (0..40_u64).filter_map(|n| breaker.end_round(&slower(n))).collect()
+        };
+        assert_eq!(slow(&mut opened(), 2.0, false), ["breaker-exempt"]);
+        assert!(slow(&mut opened(), 2.0, true).is_empty(), "other flows fill a queue");
+        assert!(slow(&mut opened(), 0.9, false).is_empty(), "9 instead of 20 %");
     }
 
     #[test]

@@ -440,7 +440,9 @@ impl Sabul2026 {
             self.losses.note_overflow(epoch);
         } else {
             self.fallback.bound_until = cx.now + BOUND_AGE;
+            // The arrival rate of a flow that something else limits is not the rate of the path.
             let carried = epoch.rate_pps * self.path.base_s();
+            let carried = if epoch.is_limited { self.window_packets } else { carried };
             self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(carried, cx.now));
         }
         let left = self.window_packets * WINDOW_KEPT * (1.0 - epoch.lost);

@@ -538,6 +538,9 @@ impl RateSearch {
             // A train of a remembered rate; its arrivals are still to come.
             None if self.gap != Gap::NONE && self.round.arrived < self.window => return,
             None if delayed => {}
+            // A train shows nothing if a rate limit or the application keeps most of it back.
+            None if self.trains.last_sent > 0
+                && acked.next.0.saturating_sub(end.0) < self.window / 2 => {}
             // Almost nothing of the train arrived: something delays it, and a longer train would show no
             // more.
             None if self.round.arrived * 1024 < self.window => {}

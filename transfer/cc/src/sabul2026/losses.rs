@@ -24,6 +24,8 @@ const WEIGHT_MAX: f64 = 0.25;
 pub(super) const RANDOM_LOSS_MAX: f64 = 0.5;
 /// Ours: packets over which recent loss is averaged.
 const RECENT_PACKETS: f64 = 500.0;
+/// Ours: packets of an epoch whose losses alone can exceed the largest random loss.
+const FEW_PACKETS: f64 = 8.0;
 /// Ours: deviations and packets beyond which losses are excess.
 const DEVIATIONS: f64 = 4.0;
 const EXCESS_MIN: f64 = 3.0;
@@ -163,7 +165,10 @@ impl Losses {
         let least = if context.is_queued { QUEUED_EXCESS_MIN } else { EXCESS_MIN };
         let is_excess =
             excess > (DEVIATIONS * deviation(self.random_loss, epoch.packets)).max(least);
-        if epoch.lost > RANDOM_LOSS_MAX {
+        // Most of very few packets are lost at random, too.
+        if epoch.lost > RANDOM_LOSS_MAX
+            && (epoch.packets >= FEW_PACKETS || self.recent > RANDOM_LOSS_MAX)
+        {
             return Meaning::Congestion;
         }
         if !is_excess {
@@ -332,6 +337,14 @@ mod tests {
         let crowd = LossContext { may_be_few: false, ..EMPTY };
         assert_eq!(losses.note(&epoch(1000.0, 0.1), &crowd), Meaning::Congestion);
         assert_eq!(losses.note(&epoch(1000.0, 0.6), &EMPTY), Meaning::Congestion, "over a half");
+    }
+
+    #[test]
+    fn two_lost_packets_of_two_are_random_unless_most_packets_were_lost_before() {
+        let mut losses = Losses::new();
+        assert_eq!(losses.note(&epoch(2.0, 1.0), &EMPTY), Meaning::Random);
+        (0..20).for_each(|_| drop(losses.note(&epoch(200.0, 0.9), &EMPTY)));
+        assert_eq!(losses.note(&epoch(2.0, 1.0), &EMPTY), Meaning::Congestion);
     }
 
     #[test]

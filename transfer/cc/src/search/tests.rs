@@ -58,6 +58,29 @@ fn searching() -> impl FnMut(u64, u64, u64, f64, u64) -> RateSearchView {
     }
 }
 
+#[test]
+fn a_train_that_a_rate_limit_spaces_does_not_grow() {
+    let rtt = Span::from_millis(100);
+    let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
+    let moment = Moment::new(Instant::ZERO, Some(estimate), Bytes(1500));
+    let mut search = RateSearch::gentle();
+    // Five packets an RTT, 20 ms apart.
+    for n in 1..=40 {
+        let acked = Acked {
+            newly: Packets(1),
+            total: Packets(n),
+            cumulative_ack: SentNumber(n - 1),
+            largest: SentNumber(n - 1),
+            next: SentNumber(n + 5),
+            delivered: Bytes(n * 1500),
+            arrived_at: Span::from_millis(20 * n),
+            ..Acked::default()
+        };
+        search.on_ack(&acked, &Context::without_chance(&moment));
+    }
+    assert_eq!(search.window, 128, "only the first train may grow");
+}
+
 struct RateSearchView {
     step: SearchStep,
     estimate: Option<Rate>,
