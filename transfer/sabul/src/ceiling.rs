@@ -64,6 +64,13 @@ impl PartialEq for Ceiling {
 
 impl Eq for Ceiling {}
 
+/// No limit.
+impl Default for Ceiling {
+    fn default() -> Self {
+        Self::open()
+    }
+}
+
 impl Ceiling {
     /// Makes a ceiling of this rate, at least 1 bit/s.
     pub fn new(total: Rate) -> Self {

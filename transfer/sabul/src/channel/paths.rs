@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use sabul_units::Rate;
 use sabul_wire::control::BLOCK_NUMBER_LEN;
 
 use super::buffers::Buffers;
@@ -24,6 +25,7 @@ use super::shared::{
 };
 use super::{ReceiverHandle, SenderHandle, handed_over, receiver, sender};
 use crate::budget::BlockLoan;
+use crate::ceiling::Ceiling;
 use crate::lock::lock;
 
 /// Returns the number at the end of a block.
@@ -67,14 +69,17 @@ pub(super) struct SendPaths {
     ended: ChannelStats,
     /// Settings of the transfer, if they were changed.
     settings: Option<RateSettings>,
+    /// The transfer's rate limit. While a common controller searches for the rate, only the first path sends, so equal
+    /// parts would leave most of the limit unused.
+    limit: Ceiling,
 }
 
 impl SendPaths {
-    /// Forwards the settings; each path has an equal part of the limit.
+    /// Forwards the settings; the paths share the limit by their use.
     fn share_settings(&self) {
-        let Some(mut settings) = self.settings else { return };
-        let paths = self.open.len().max(1) as u64;
-        settings.rate_limit_bps = settings.rate_limit_bps.map(|limit| (limit / paths).max(1));
+        let Some(settings) = self.settings else { return };
+        self.limit.set(settings.rate_limit_bps.map(Rate));
+        let settings = RateSettings { rate_limit_bps: None, ..settings };
         for path in self.open.values() {
             path.lock().steer = Some(settings);
             path.wake();
@@ -103,10 +108,12 @@ impl SenderHandle {
     pub(crate) fn add_path(
         &self,
         path: u8,
-        start: ChannelStart,
+        mut start: ChannelStart,
         on_end: OnEnd,
     ) -> Result<Job, ChannelError> {
         let paths = self.paths.as_ref().ok_or(ChannelError::Broken)?;
+        start.params.rate_limit_bps = None;
+        start.ceilings.push(lock(paths).limit.clone());
         let shared = Shared::of_path(&self.shared, start.open.socket.waker());
         let endpoint = Box::new(sender::SenderEndpoint::new(start, Arc::clone(&shared))?);
         let mut paths = lock(paths);
@@ -336,6 +343,8 @@ impl ReceiverHandle {
 
 #[cfg(test)]
 mod tests {
+    use sabul_units::{Instant, Span};
+
     use super::*;
     use crate::budget::MemoryBudget;
 
@@ -419,6 +428,28 @@ mod tests {
         buffers.into_iter().for_each(|buffer| merge.recycle(buffer));
         assert_eq!(room(&paths[0]), 61, "each block once");
         assert_eq!(budget.lent(), 0);
+    }
+
+    #[test]
+    fn the_paths_share_the_limit_of_the_transfer_by_use() {
+        let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
+        let settings =
+            RateSettings { policy: sabul_cc::Policy::default(), rate_limit_bps: Some(8_000_000) };
+        let handle = SenderHandle::of_paths(budget.channel(BLOCK).unwrap(), BLOCK, settings);
+        let paths = handle.paths.as_ref().unwrap();
+        let path = Shared::of_path(&handle.shared, Wake::none());
+        lock(paths).open.insert(0, Arc::clone(&path));
+        assert!(handle.steer_paths(settings));
+        assert_eq!(path.lock().steer.unwrap().rate_limit_bps, None);
+        // The first of eight paths sends, the others wait for the result of the search.
+        let mut members: Vec<_> = (0..8).map(|_| lock(paths).limit.join()).collect();
+        for round in 0..10 {
+            let now = Instant::ZERO + Span::from_millis(100 * round);
+            for (number, member) in members.iter_mut().enumerate() {
+                member.update(now, if number == 0 { 100_000 * round } else { 0 });
+            }
+        }
+        assert!(members[0].share_bps().unwrap() > 6_000_000, "{members:?}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ use super::mtu::{MTU_MIN, MtuSearch, Traffic};
 use super::paths;
 use super::shared::{ChannelError, ChannelStart, ChannelStats, RateSettings, Shared, reporting};
 use super::silence::Silence;
-use crate::ceiling::Member;
+use crate::ceiling::{Ceiling, Member};
 use crate::events::TransferEventSink;
 use crate::paths::PathTo;
 
@@ -132,8 +132,8 @@ pub(super) struct SenderEndpoint {
     events: Option<TransferEventSink>,
     /// Rate limit of this transfer, in bit/s.
     limit_bps: Option<u64>,
-    /// Share of the rate limit of all transfers.
-    share: Option<Member>,
+    /// Shares of the rate limits of all transfers, and of all paths of this transfer.
+    shares: Vec<Member>,
     /// Store of the measured path parameters.
     path: Option<PathTo>,
 }
@@ -360,7 +360,7 @@ impl SenderEndpoint {
             hint,
             events: start.events,
             limit_bps: params.rate_limit_bps,
-            share: start.ceiling.map(|ceiling| ceiling.join()),
+            shares: start.ceilings.iter().map(Ceiling::join).collect(),
             path: start.path,
         };
         endpoint.limit_rate();
@@ -387,7 +387,11 @@ impl SenderEndpoint {
             self.publish(now);
         }
         let sent = self.sender.stats().sent * self.sender.packet_bytes().0;
-        if self.share.as_mut().is_some_and(|share| share.update(now, sent)) {
+        let mut has_changed = false;
+        for share in &mut self.shares {
+            has_changed |= share.update(now, sent);
+        }
+        if has_changed {
             self.limit_rate();
         }
         Ok(is_finished)
@@ -438,10 +442,10 @@ impl SenderEndpoint {
         self.limit_rate();
     }
 
-    /// Applies the lower of the transfer's own limit and its share of the common limit.
+    /// Applies the lowest of the channel's own limit and its shares of common limits.
     fn limit_rate(&mut self) {
-        let limits = [self.limit_bps, self.share.as_ref().and_then(Member::share_bps)];
-        self.sender.limit_rate(limits.into_iter().flatten().min().map(Rate));
+        let shares = self.shares.iter().filter_map(Member::share_bps);
+        self.sender.limit_rate(shares.chain(self.limit_bps).min().map(Rate));
     }
 
     /// Stores the path parameters for the next transfer.

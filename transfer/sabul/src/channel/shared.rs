@@ -59,8 +59,8 @@ pub(crate) struct ChannelStart {
     pub(crate) params: ChannelParams,
     /// Policy towards competing traffic, for data sent by this end.
     pub(crate) policy: Policy,
-    /// Rate limit shared with other transfers, for data sent by this end.
-    pub(crate) ceiling: Option<Ceiling>,
+    /// Rate limits shared with other transfers, or with other paths of the transfer, for data sent by this end.
+    pub(crate) ceilings: Vec<Ceiling>,
     /// Path parameters of earlier transfers; also stores those of this transfer.
     pub(crate) path: Option<PathTo>,
     /// Time after which a peer counts as gone whose data or reports are due.

@@ -23,7 +23,7 @@ pub(super) fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams
     ChannelStart {
         address_changed: Arc::default(),
         path: None,
-        ceiling: None,
+        ceilings: Vec::new(),
         flow: None,
         events: None,
         open: OpenPath {

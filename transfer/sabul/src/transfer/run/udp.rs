@@ -56,7 +56,7 @@ impl UdpSettings {
             events: endpoint.events.clone().map(|sink| sink.of_transfer(number)),
             params,
             policy,
-            ceiling: endpoint.sending.ceiling.clone(),
+            ceilings: endpoint.sending.ceiling.iter().cloned().collect(),
         }
     }
 }
