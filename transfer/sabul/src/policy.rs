@@ -3,7 +3,7 @@
 //! The requesting side names a controller and a rate, but the sending side is responsible for the effect on the
 //! network. The sending side therefore applies this policy to each request.
 
-use sabul_cc::registry;
+use sabul_cc::{Policy, registry};
 use sabul_channel::rules;
 use sabul_units::Rate;
 use sabul_wire::LossPolicy;
@@ -106,12 +106,33 @@ fn check(params: &ChannelParams) -> Result<(), Failure> {
     Err(Failure::new(FailureCode::Refused, text))
 }
 
+/// Rejects a controller that would ignore the policy of the peer's ticket or key.
+pub(crate) fn check_granted(params: &ChannelParams, policy: Option<Policy>) -> Result<(), Failure> {
+    let (Some(policy), Ok(entry)) = (policy, registry::find(&params.controller)) else {
+        return Ok(());
+    };
+    registry::check_policy(entry, policy).map_err(|error| {
+        let text = format!("the ticket or key has the policy {policy}: {error}");
+        Failure::new(FailureCode::Refused, text)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn params(controller: &str, rate_limit_bps: Option<u64>) -> ChannelParams {
         ChannelParams { rate_limit_bps, ..ChannelParams::new(controller) }
+    }
+
+    #[test]
+    fn a_granted_policy_needs_a_controller_that_follows_policies() {
+        sabul_lab_cc::register();
+        let is_allowed = |name, granted| check_granted(&params(name, None), granted).is_ok();
+        for granted in [None, Some(Policy::Fair), Some(Policy::Low)] {
+            assert!(is_allowed("sabul2026", granted));
+            assert_eq!(is_allowed("cubic", granted), granted != Some(Policy::Low), "{granted:?}");
+        }
     }
 
     #[test]

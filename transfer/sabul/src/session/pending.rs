@@ -9,6 +9,7 @@ use crate::access::User;
 use crate::config::{CarrierPlan, Direction, check_controller, check_params};
 use crate::control::Mailbox;
 use crate::error::Error;
+use crate::policy::check_granted;
 use crate::steer::Steering;
 use crate::transfer::{self, Context, Plan, Transfer, Work};
 
@@ -50,7 +51,9 @@ impl Pending {
                     })
                     .and_then(|()| {
                         let policy = &self.cx.endpoint.sending;
-                        policy.apply(&mut open.channel).map_err(Error::from)
+                        policy.apply(&mut open.channel)?;
+                        let granted = self.user().and_then(|user| user.grant.policy);
+                        check_granted(&open.channel, granted).map_err(Error::from)
                     }),
                 Direction::Receive => Ok(()),
             })
