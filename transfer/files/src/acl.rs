@@ -2,13 +2,17 @@
 //!
 //! With a list, the group bits of the mode are the mask of the list, and not the rights of the owning group.
 
+use std::io;
+
 use sabul_wire::control::Attribute;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::root::{Metadata, RootPath};
 
 /// Name of the attribute with the list.
 pub(super) const NAME: &[u8] = b"system.posix_acl_access";
+/// Name of the attribute with the list of new entries in a directory.
+pub(super) const DEFAULT: &[u8] = b"system.posix_acl_default";
 /// Rights of the group in a mode.
 const GROUP: u32 = 0o070;
 /// Kinds of entries: the owning group, and the mask. [Linux, posix_acl_xattr.h]
@@ -48,6 +52,16 @@ impl Access {
     }
 }
 
+/// Removes the list of a file or directory, if it has one. The owning group has no rights until the mode is set, because
+/// the mask would become its right.
+pub(super) fn remove(file: &dyn DiskFile) -> io::Result<()> {
+    if file.access_list()?.is_some() {
+        file.set_mode(file.metadata()?.mode & 0o7777 & !GROUP)?;
+        file.remove_attribute(NAME)?;
+    }
+    Ok(())
+}
+
 /// A mode whose owning group has no more rights than other users.
 pub(super) const fn without_list(mode: u32) -> u32 {
     mode & !GROUP | mode & (mode & 0o007) << 3
@@ -68,7 +82,7 @@ pub(super) fn of_list(mode: u32, list: &[u8]) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -81,7 +95,7 @@ mod tests {
     use crate::root::{RootDir, RootLink};
 
     /// A list for the owner, user 1000, the owning group with these rights, and others, with this mask.
-    fn list(group: u16, mask: u16) -> Vec<u8> {
+    pub(crate) fn list(group: u16, mask: u16) -> Vec<u8> {
         let entries = [
             (1, 6, u32::MAX),
             (2, 6, 1000),

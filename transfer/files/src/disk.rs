@@ -360,6 +360,14 @@ pub trait DiskFile: ReadFile {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Removes an extended attribute. An attribute that does not exist is no error.
+    ///
+    /// # Errors
+    /// As reported by the system.
+    fn remove_attribute(&self, _name: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Flushes the whole file system to the disk.
     ///
     /// # Errors
@@ -575,6 +583,10 @@ impl DiskFile for File {
 
     fn set_attribute(&self, attribute: &Attribute) -> io::Result<()> {
         extra::set_attribute(self, attribute)
+    }
+
+    fn remove_attribute(&self, name: &[u8]) -> io::Result<()> {
+        extra::remove_attribute(self, name)
     }
 
     fn sync_file_system(&self) -> io::Result<()> {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 
-use sabul_wire::control::{Entry, EntryKind, NotKept, Owner, Trait};
+use sabul_wire::control::{Entry, EntryKind, More, NotKept, Owner, Trait};
 
+use crate::acl;
 use crate::disk::DiskFile;
 use crate::root::FileTime;
 
@@ -49,43 +50,99 @@ pub(super) fn keep_metadata(
     entry: &Entry,
     preserve: bool,
 ) -> io::Result<LostMetadata> {
+    let (lost, mode) = keep_all_but_mode(file, entry, preserve)?;
+    if let Some(mode) = mode {
+        file.set_mode(mode)?;
+    }
+    Ok(lost)
+}
+
+/// As [`keep_metadata`], without the mode. Returns the mode that the file gets at last, if it is preserved.
+pub(super) fn keep_all_but_mode(
+    file: &dyn DiskFile,
+    entry: &Entry,
+    preserve: bool,
+) -> io::Result<(LostMetadata, Option<u32>)> {
     let mut lost = LostMetadata::default();
-    let mode = entry.mode.filter(|_| preserve);
-    if let Some(more) = entry.more.as_ref().filter(|_| preserve) {
+    let mut mode = None;
+    if preserve {
         // The system clears bits when the owner changes, so the mode is set afterwards.
-        if let Some(owner) = more.owner {
+        if let Some(owner) = entry.more.as_ref().and_then(|more| more.owner) {
             keep_owner(file, owner, &mut lost)?;
         }
-        if let Some(mode) =
-            mode.filter(|mode| !more.attributes.is_empty() && mode & OWNERS != OWNERS)
-        {
-            file.set_mode(mode | OWNERS)?;
-        }
-        for attribute in &more.attributes {
-            if let Err(error) = file.set_attribute(attribute) {
-                lost.note(Trait::Attribute, 1, error);
-            }
-        }
-        if more.attributes_left > 0 {
-            lost.note(
-                Trait::Attribute,
-                more.attributes_left.into(),
-                "too many or too long to send",
-            );
-        }
+        mode = keep_attributes(file, entry, &mut lost)?;
     }
-    if let Some(mode) = mode {
+    if let Some(mode) = &mut mode {
         let is_directory = entry.kind == EntryKind::Directory;
         let dropped = if is_directory { SETID } else { SETID | STICKY };
-        if mode & dropped != 0 {
+        if *mode & dropped != 0 {
             lost.note(Trait::Bits, 1, "they lend rights");
         }
-        file.set_mode(mode & !dropped)?;
+        *mode &= !dropped;
     }
     if let Some(time) = entry.modified_ns.map(file_time) {
         file.set_mtime(time)?;
     }
-    Ok(lost)
+    Ok((lost, mode))
+}
+
+/// Sets the extended attributes of an entry, and removes access control lists that the source does not have: those of the
+/// directory above, or of an existing directory. Returns the mode to set.
+fn keep_attributes(
+    file: &dyn DiskFile,
+    entry: &Entry,
+    lost: &mut LostMetadata,
+) -> io::Result<Option<u32>> {
+    let nothing = More::default();
+    let more = entry.more.as_deref().unwrap_or(&nothing);
+    let mut mode = entry.mode;
+    let has = |name| more.attributes.iter().any(|it| it.name == name);
+    let is_archive = more.owner.is_some();
+    if let Some(mode) = mode
+        && !has(acl::NAME)
+        && (is_archive || file.metadata()?.mode & 0o7777 != mode)
+    {
+        acl::remove(file)?;
+    }
+    if is_archive && entry.kind == EntryKind::Directory && !has(acl::DEFAULT) {
+        file.remove_attribute(acl::DEFAULT)?;
+    }
+    if !more.attributes.is_empty() {
+        let now = file.metadata()?.mode;
+        if now & OWNERS != OWNERS {
+            file.set_mode(now & 0o7777 | OWNERS)?;
+        }
+    }
+    for attribute in &more.attributes {
+        if let Err(error) = file.set_attribute(attribute) {
+            lost.note(Trait::Attribute, 1, error);
+            if attribute.name == acl::NAME {
+                mode = mode.map(|mode| acl::of_list(mode, &attribute.value));
+            }
+        }
+    }
+    if more.attributes_left > 0 {
+        let why = "too many or too long to send";
+        lost.note(Trait::Attribute, more.attributes_left.into(), why);
+    }
+    Ok(mode)
+}
+
+/// Sets owner, mode and modification time of an existing entry of which only these differ. An owner that cannot be set is
+/// no error.
+pub(super) fn adjust_metadata(
+    file: &dyn DiskFile,
+    owner: Option<Owner>,
+    mode: Option<u32>,
+    modified_ns: Option<i64>,
+) -> io::Result<()> {
+    if let Some(owner) = owner {
+        keep_owner(file, owner, &mut LostMetadata::default())?;
+    }
+    if let Some(mode) = mode {
+        file.set_mode(mode & !SETID)?;
+    }
+    modified_ns.map_or(Ok(()), |ns| file.set_mtime(file_time(ns)))
 }
 
 fn keep_owner(file: &dyn DiskFile, owner: Owner, lost: &mut LostMetadata) -> io::Result<()> {
@@ -120,4 +177,39 @@ pub(super) fn file_time(ns: i64) -> FileTime {
     // The remainder of a euclidean division is not negative and below a second.
     let nanoseconds = u32::try_from(ns.rem_euclid(SECOND)).unwrap_or(0);
     FileTime { seconds: ns.div_euclid(SECOND), nanoseconds }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_wire::control::Attribute;
+
+    use super::*;
+    use crate::acl::tests::list;
+    use crate::disk::Disk as _;
+    use crate::disk::memory::MemoryDisk;
+    use crate::root::RootPath;
+
+    #[test]
+    fn the_mask_of_a_list_that_is_not_kept_is_no_right_of_the_group() {
+        // The disk keeps no lists.
+        let disk = MemoryDisk::new(0);
+        let path = RootPath::new(["f"]).unwrap();
+        disk.put(&path, b"").unwrap();
+        let file = disk.open_file(&path).unwrap();
+        let attributes = vec![Attribute { name: acl::NAME.to_vec(), value: list(0, 6) }];
+        let more = More { attributes, ..More::default() };
+        let entry = Entry {
+            path: b"f".to_vec(),
+            kind: EntryKind::File(0),
+            mode: Some(0o664),
+            modified_ns: None,
+            more: Some(Box::new(more)),
+        };
+        let lost = keep_metadata(&*file, &entry, true).unwrap().list();
+        assert_eq!(file.metadata().unwrap().mode & 0o777, 0o604);
+        assert_eq!(
+            lost.iter().map(|lost| (lost.what, lost.count)).collect::<Vec<_>>(),
+            [(Trait::Attribute, 1)]
+        );
+    }
 }

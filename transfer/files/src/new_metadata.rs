@@ -7,13 +7,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use sabul_content::Printable;
-use sabul_wire::control::{
-    Entry, EntryKind, Facts, Failure, FailureCode, More, NewMetadata, SeenKind,
-};
+use sabul_wire::control::{Facts, Failure, FailureCode, NewMetadata, SeenKind};
 
 use super::entry_error::{root_write_failure, write_failure};
 use super::listing::facts;
-use super::metadata::keep_metadata;
+use super::metadata::adjust_metadata;
 use super::tree::{root_path, split_at_mark};
 use crate::disk::{Disk, DiskFile};
 use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootError, RootLink};
@@ -57,14 +55,10 @@ pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(),
         let path = Printable(&change.path);
         return Err(Failure::of_file(FailureCode::Changed, "set the metadata of", path, why));
     }
-    let kind = match now.kind {
-        Kind::Directory => EntryKind::Directory,
-        _ => EntryKind::File(0),
-    };
-    let more = change.owner.map(|owner| Box::new(More { owner: Some(owner), ..More::default() }));
-    let NewMetadata { path, mode, modified_ns, .. } = change.clone();
-    keep_metadata(&*file, &Entry { path, kind, mode, modified_ns, more }, true).map_err(fail)?;
-    Ok(())
+    // The sticky bit has no meaning for files.
+    let kept = if now.kind == Kind::Directory { 0o1777 } else { 0o777 };
+    let mode = change.mode.map(|mode| mode & kept);
+    adjust_metadata(&*file, change.owner, mode, change.modified_ns).map_err(fail)
 }
 
 /// Why the process of this user must not change an open entry: another user may have moved another file to the name since

@@ -20,7 +20,7 @@ use tracing::{debug, info};
 use super::base::Base;
 use super::entry_error::{EntryError, entry_error};
 use super::journal::is_journal;
-use super::metadata::{LostMetadata, keep_metadata};
+use super::metadata::{LostMetadata, keep_all_but_mode};
 use super::prefix::{PrefixVerifier, hash_of};
 use crate::acl::{self, Access};
 use crate::disk::{Disk, DiskFile, Lock};
@@ -169,16 +169,15 @@ impl Part {
         let mut base = Base::of(disk, &target, entry)?;
         let keeps_old = !preserve || entry.mode.is_none();
         let old = replaced(disk, &target, keeps_old);
-        // Users without access to the old file have no access to the part.
-        let mode = entry.mode.unwrap_or(0o666) & old.map_or(0o777, |old| old.mode | 0o600);
+        let mode = mode_of_new(entry, old.as_ref());
+        let has_own_list = !keeps_old || old.is_some();
         for _ in 0..ATTEMPTS {
             let path = parent.join(part_name(name, disk.draw().map_err(fail)?))?;
             let file = match disk.create_file(&path, mode) {
                 Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => continue,
                 result => result?,
             };
-            // In this order, so that the count of names is a count under the lock.
-            let opened = file.lock().and_then(|lock| Ok((lock, file.metadata()?)));
+            let opened = lock_new(&*file, has_own_list);
             let (lock, Metadata { id, mode, names, .. }) = match opened {
                 Ok(opened) => opened,
                 Err(error) => {
@@ -482,16 +481,16 @@ impl Part {
     /// Sets the announced time, and all other announced metadata if it is preserved. Returns metadata that was lost.
     pub(super) fn keep_metadata(&mut self, entry: &Entry) -> Result<LostMetadata, EntryError> {
         let Some(file) = &self.file else { return Ok(LostMetadata::default()) };
-        let preserve = !self.keeps_old;
-        let result = match entry.mode.filter(|_| preserve) {
-            Some(mode) if is_kept_name(&self.path) => {
-                self.mode = mode & 0o777;
-                let mode = Some(mode & !0o777 | KEPT_MODE);
-                keep_metadata(&**file, &Entry { mode, ..entry.clone() }, preserve)
+        let mut keep = || {
+            let (lost, mode) = keep_all_but_mode(&**file, entry, !self.keeps_old)?;
+            if let Some(mode) = mode {
+                self.mode = mode;
+                // A kept part gets its mode with its final name. An access control list changes the mode.
+                file.set_mode(if is_kept_name(&self.path) { KEPT_MODE } else { mode })?;
             }
-            _ => keep_metadata(&**file, entry, preserve),
+            Ok(lost)
         };
-        result.map_err(|error| self.entry_error(&error))
+        keep().map_err(|error| self.entry_error(&error))
     }
 
     /// Sets the final mode, owner and group.
@@ -660,6 +659,21 @@ pub(super) fn differs_on_disk(target: &RootPath) -> EntryError {
         "the disk returns other bytes for '{target}' than were written to it; the file got no name: check the disk"
     );
     Failure::new(FailureCode::Verification, message).into()
+}
+
+/// Mode of a new part. Users without access to the old file have no access to the part.
+fn mode_of_new(entry: &Entry, old: Option<&Metadata>) -> u32 {
+    entry.mode.unwrap_or(0o666) & old.map_or(0o777, |old| old.mode | 0o600)
+}
+
+/// Locks a new part. With `has_own_list`, the list for new files of the directory is not that of the part.
+fn lock_new(file: &dyn DiskFile, has_own_list: bool) -> io::Result<(Lock, Metadata)> {
+    let lock = file.lock()?;
+    if has_own_list {
+        acl::remove(file)?;
+    }
+    // Last, so that the count of names is a count under the lock.
+    Ok((lock, file.metadata()?))
 }
 
 /// The file that will be replaced, if its owner and mode are to be kept. Its group counts as other users until its access

@@ -69,6 +69,14 @@ pub(super) fn set_attribute(file: &File, attribute: &Attribute) -> io::Result<()
     Ok(rustix::fs::fsetxattr(file, &**name, value, XattrFlags::empty())?)
 }
 
+/// Removes an extended attribute of a file or folder, if it exists.
+pub(super) fn remove_attribute(file: &File, name: &[u8]) -> io::Result<()> {
+    match rustix::fs::fremovexattr(file, name) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        result => Ok(result?),
+    }
+}
+
 /// The data extents of a file of this length; `None` if there are no holes or the system does not
 /// report them.
 pub(super) fn data(file: &File, size: u64) -> io::Result<Option<Vec<Extent>>> {

@@ -10,6 +10,7 @@ use super::resume::{
     total,
 };
 use super::*;
+use crate::acl::tests::list;
 use crate::disk::Disk;
 use crate::disk::memory::MemoryDisk;
 use crate::part::{Part, reclaim};
@@ -441,4 +442,43 @@ fn an_entry_that_replaces_a_new_link_keeps_its_owner() {
     root.set_link_owner(&path("own"), b"other", Some(7), 7).unwrap_err();
     own("own").unwrap();
     assert_eq!(owner("own"), 7);
+}
+
+#[test]
+fn the_list_for_new_entries_of_a_directory_does_not_open_replaced_or_preserved_entries() {
+    const ACCESS: &str = "system.posix_acl_access";
+    const DEFAULT: &str = "system.posix_acl_default";
+    let has = |path: &Path, name: &str| rustix::fs::getxattr(path, name, &mut [0; 64]).is_ok();
+    for (preserve, small) in [(false, true), (false, false), (true, true), (true, false)] {
+        let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let source = write(from.path(), "f", &[1; 4000]);
+        let folder = from.path().join("d");
+        fs::create_dir(&folder).unwrap();
+        let target = write(to.path(), "f", b"old");
+        for path in [&source, &target] {
+            fs::set_permissions(path, Permissions::from_mode(0o640)).unwrap();
+        }
+        let list = list(5, 7);
+        if let Err(error) =
+            rustix::fs::setxattr(to.path(), DEFAULT, &list, rustix::fs::XattrFlags::empty())
+        {
+            println!("SKIPPED: this file system has no access control lists ({error})");
+            return;
+        }
+        let set = local(&[&source, &folder]).with_archive_mode(true);
+        let (sent, _) = record(set, BLOCK_BYTES);
+        let destination = Destination { into_directory: true, preserve, ..Destination::default() };
+        let mut receiver = FileReceiver::new(root_dir(to.path()), &destination, TRANSFER).unwrap();
+        if !small {
+            receiver.sink_mut().small_max = 0;
+        }
+        replay(sent, &mut receiver);
+        assert_eq!(receiver.failures(), []);
+        let what = format!("preserve {preserve}, small {small}");
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o640, "{what}");
+        assert!(!has(&target, ACCESS), "{what}");
+        // A new directory without the metadata of the source has the list of the directory above.
+        let new = to.path().join("d");
+        assert_eq!((has(&new, ACCESS), has(&new, DEFAULT)), (!preserve, !preserve), "{what}");
+    }
 }
