@@ -13,8 +13,8 @@ use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{
     Attribute, ChannelParams, Checkpoint, Chunking, Direction, Done, Entry, EntryKind, Extent,
     Facts, Failure, FailureCode, HashedFile, Held, ListOptions, Message, More, Named, NamedContent,
-    NotKept, Open, Owner, Part, Range, Request, Rule, RuleKind, Seen, SeenKind, ToHash, Trait,
-    View, Whole,
+    NotKept, Open, Owner, Part, Range, Request, Rule, RuleKind, Seen, SeenAttributes, SeenKind,
+    ToHash, Trait, View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -163,6 +163,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
         owner: 1000,
         group: 100,
         hash: None,
+        attributes: Some(SeenAttributes { users: None, lists: Some([3; 8]), group: 0o050 }),
     };
     let failure = Failure::new(FailureCode::NotFound, "nothing there");
     Ok(vec![
@@ -246,6 +247,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     options: ListOptions {
                         rules,
                         hashes: true,
+                        attributes: true,
                         literal: true,
                         names: Some(vec![Named {
                             path: b"d/f".to_vec(),

@@ -3,6 +3,7 @@
 mod compare;
 mod delta;
 mod dry;
+mod entries;
 mod files_from;
 mod guard;
 mod moves;

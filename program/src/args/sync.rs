@@ -136,7 +136,7 @@ pub(crate) struct VerifyArgs {
     /// Two directories or two files; or a receipt and its files.
     #[arg(required = true, num_args = 1..=2, value_name = "PLACE")]
     pub(crate) places: Vec<OsString>,
-    /// Compare links as links, and permission bits.
+    /// Compare links as links, and of files the permission bits, extended attributes and access control lists.
     #[arg(short, long)]
     pub(crate) archive: bool,
     #[command(flatten)]

@@ -10,16 +10,16 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use sabul::Session;
 use sabul::files::{Facts, Listing, Rule, RuleKind, Seen, SeenKind, View};
 use sabul::internal::compare::{
-    CompareOptions, Comparison, Difference, ListOptions, Named, NamedSet, Selected, Skipped,
-    is_journal,
+    CompareOptions, Comparison, Difference, ListOptions, Named, NamedSet, ReadParts, Selected,
+    Skipped, is_journal,
 };
 use sabul::internal::{Chmod, Rules};
 use sabul::{Error, Failure, FailureCode};
-use sabul_content::RelativePath;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::delta::Deltas;
+use super::entries::{Entries, changed, difference_of, lookup, tolerant, valid};
 use super::files_from::{NamedListing, checked};
 use super::guard::{Guard, Guarded};
 use super::moves::{self, NameAndFacts};
@@ -36,8 +36,6 @@ const ERRORS_KEPT: usize = 1000;
 
 /// The comparison on its thread.
 pub(super) type Task = JoinHandle<Result<Compared, CliError>>;
-/// Listing of one end.
-pub(super) type Entries = Box<dyn Iterator<Item = Result<Seen, Error>> + Send>;
 
 /// Counts of a comparison, and the entries that exist only at the destination.
 #[derive(Debug, Default)]
@@ -224,7 +222,7 @@ impl Ends {
         order: &Order,
     ) -> Result<Option<Self>, CliError> {
         let runtime = Handle::current();
-        let (rules, hashes) = (args.rules.to_vec(), order.options.content);
+        let (rules, parts) = (args.rules.to_vec(), order.options.parts());
         let view = match (args.archive, args.recursive) {
             (true, _) => View::Archive,
             (_, true) => View::Tree,
@@ -235,9 +233,10 @@ impl Ends {
                     rules: Vec<Rule>,
                     is_literal|
          -> Result<Entries, CliError> {
-            let is_copy = !matches!(view, View::Itself);
-            let hashes = hashes && is_copy;
-            let options = ListOptions { rules, hashes, literal: is_literal, names: None };
+            let hashes = parts.content && view != View::Itself;
+            let ReadParts { attributes, .. } = parts;
+            let options =
+                ListOptions { rules, hashes, attributes, literal: is_literal, names: None };
             Ok(match &order.names {
                 Some(names) => Box::new(NamedListing::new(session, places, view, options, names)?),
                 None => {
@@ -261,7 +260,7 @@ impl Ends {
                     .with_links_out(args.copy_links)
                     .with_chmod(args.chmod.clone())
                     .with_names(named.clone());
-                let source = checked(Box::new(set.plan_compared(hashes).map(Ok)), named);
+                let source = checked(Box::new(set.plan_compared(parts).map(Ok)), named);
                 let to = &destination.path;
                 let place = |name: &Vec<u8>| join(to, name);
                 let places = names.iter().map(place).collect();
@@ -269,7 +268,7 @@ impl Ends {
                 let is_into =
                     sources.len() > 1 || names[0].is_empty() || to.is_empty() || to.ends_with(b"/");
                 // Only a listing of a copy has hashes. Only its first item is used.
-                let itself = if hashes { there_view } else { View::Itself };
+                let itself = if parts.content { there_view } else { View::Itself };
                 let destination = match is_into {
                     true => Destination::Known(inside),
                     false => Destination::Either {
@@ -298,7 +297,7 @@ impl Ends {
                     .with_rules(compile(&there)?)
                     .with_archive_mode(!order.follows_links)
                     .with_names(named);
-                let inside: Entries = Box::new(set.plan_compared(hashes).map(Ok));
+                let inside: Entries = Box::new(set.plan_compared(parts).map(Ok));
                 let destination = Destination::local(destination, inside, &names, order)?;
                 let tops = tops_of(&names);
                 Ok(Some(Self::Listings { source, destination, order: Vec::new(), tops }))
@@ -375,7 +374,7 @@ impl Ends {
                     let difference = match outcome {
                         Err(failure) => Difference::SourceFailed(path, failure),
                         Ok(source) => {
-                            let old = lookup(&to, is_into, &path, options.content);
+                            let old = lookup(&to, is_into, &path, options.parts());
                             difference_of(&options, path, source, old)
                         }
                     };
@@ -390,17 +389,24 @@ impl Ends {
 }
 
 impl Chooser<'_> {
+    /// Takes an item that is no change of an entry. Returns false for other items.
+    fn passes_by(&mut self, difference: &Difference) -> bool {
+        match difference {
+            Difference::SourceFailed(path, _) if is_journal(path) => true,
+            Difference::DestinationFailed(path, _) if is_journal(path) => {
+                self.compared.has_journal = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Takes the next difference; returns false if nobody takes the names.
     fn take(&mut self, difference: Difference) -> Result<bool, CliError> {
-        let Self { order, compared, skipped, .. } = self;
-        match &difference {
-            Difference::SourceFailed(path, _) if is_journal(path) => return Ok(true),
-            Difference::DestinationFailed(path, _) if is_journal(path) => {
-                compared.has_journal = true;
-                return Ok(true);
-            }
-            _ => {}
+        if self.passes_by(&difference) {
+            return Ok(true);
         }
+        let Self { order, compared, skipped, .. } = self;
         if let Some(planned) = &mut order.planned {
             let verdict = planned.verdict(&difference);
             if verdict != Verdict::Permitted {
@@ -474,6 +480,9 @@ impl Chooser<'_> {
 
     /// Sends the name of a file that exists at the destination; returns false if nobody takes the names.
     fn send_changed(&mut self, name: Vec<u8>, source: &Facts, old: &Facts) -> bool {
+        if self.order.keeps_extras {
+            self.compared.set_time_later(&name, source, old);
+        }
         let delta = self.order.deltas.as_mut().and_then(|deltas| deltas.find(&name, source, old));
         let selected = match delta {
             Some((delta, kept)) => {
@@ -531,7 +540,7 @@ impl Destination {
             [name] if !name.is_empty() && !place.as_bytes().ends_with(b"/") => {
                 let itself = source_set(std::slice::from_ref(place), true)?
                     .with_archive_mode(!order.follows_links);
-                let itself = Box::new(itself.plan_compared(order.options.content).map(Ok));
+                let itself = Box::new(itself.plan_compared(order.options.parts()).map(Ok));
                 Self::Either { itself, inside, name: name.clone() }
             }
             _ => Self::Known(inside),
@@ -557,38 +566,6 @@ impl Destination {
                 Some(_) => Ok((inside, false)),
             },
         }
-    }
-}
-
-/// A listing of the other machine. An invalid name, such as a name with `..`, is a failure: names decide what is
-/// changed at this machine.
-fn valid(source: Entries) -> Entries {
-    Box::new(source.map(|seen| {
-        let mut seen = seen?;
-        let is_content = seen.path.is_empty() && !seen.rules.is_empty();
-        if seen.outcome.is_ok() && !is_content && RelativePath::new(&*seen.path).is_err() {
-            let text = "the peer lists an invalid name";
-            seen.outcome = Err(Failure::new(FailureCode::Protocol, text));
-        }
-        Ok(seen)
-    }))
-}
-
-/// A listing of the other machine with changed permission bits.
-fn changed(source: Entries, chmod: &Chmod) -> Entries {
-    let chmod = chmod.clone();
-    Box::new(source.map(move |seen| {
-        let mut seen = seen?;
-        seen.outcome.iter_mut().for_each(|facts| chmod.change_facts(facts));
-        Ok(seen)
-    }))
-}
-
-/// A listing that ends at its first error, if errors do not matter.
-fn tolerant(entries: Entries, is_tolerant: bool) -> Entries {
-    match is_tolerant {
-        true => Box::new(entries.take_while(Result::is_ok)),
-        false => entries,
     }
 }
 
@@ -644,6 +621,16 @@ impl Compared {
         if let Verdict::Changed(why) = verdict {
             let text = format!("{why}; make a new plan");
             self.refused.push((path.clone(), Failure::new(FailureCode::Changed, text)));
+        }
+    }
+
+    /// Records a directory that is copied although it exists. A removal changes its time after the copy, which has set all
+    /// other metadata.
+    fn set_time_later(&mut self, path: &[u8], source: &Facts, old: &Facts) {
+        if [source.kind, old.kind] == [SeenKind::Directory; 2] {
+            let Facts { owner, group, attributes, .. } = *source;
+            let old = Facts { mode: source.mode & 0o1777, owner, group, attributes, ..*old };
+            self.adjusted.push(Adjusted { path: path.to_vec(), source: *source, old });
         }
     }
 
@@ -706,9 +693,7 @@ impl Compared {
             }
             Difference::Extra { path, old } => {
                 self.destination_entries += 1;
-                if keeps_extras {
-                    self.extras.push((path, old));
-                }
+                self.extras.extend(keeps_extras.then_some((path, old)));
                 None
             }
             Difference::SourceFailed(path, failure) => {
@@ -758,37 +743,6 @@ fn rules_there(rules: &[Rule]) -> Vec<Rule> {
 
 fn tops_of(names: &[Vec<u8>]) -> u64 {
     names.iter().filter(|name| !name.is_empty()).count() as u64
-}
-
-/// Returns the difference of an entry that both ends may have.
-fn difference_of(
-    options: &CompareOptions,
-    path: Vec<u8>,
-    source: Facts,
-    old: Option<Facts>,
-) -> Difference {
-    let Some(old) = old else { return Difference::Copy { path, source, old } };
-    if options.is_same(&source, &old) {
-        return Difference::Same { path, source, is_there: true };
-    }
-    let are_files = [source.kind, old.kind] == [SeenKind::File; 2];
-    match are_files && options.has_same_content(&source, &old) {
-        true => Difference::Adjust { path, source, old },
-        false => Difference::Copy { path, source, old: Some(old) },
-    }
-}
-
-/// Metadata of the file at the destination of an entry, if a file is there.
-fn lookup(to: &OsStr, is_into: bool, path: &[u8], hashes: bool) -> Option<Facts> {
-    let below = match is_into {
-        true => Some(path),
-        false => path.iter().position(|&byte| byte == b'/').map(|slash| &path[slash + 1..]),
-    };
-    let place = match below {
-        Some(below) => OsString::from_vec(join(to.as_bytes(), below)),
-        None => to.to_owned(),
-    };
-    sabul::internal::compare::facts_of(Path::new(&place), hashes)
 }
 
 fn compile(rules: &[Rule]) -> Result<Rules, CliError> {

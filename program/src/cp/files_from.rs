@@ -16,7 +16,8 @@ use sabul::{Error, Failure, FailureCode, Session};
 use sabul_content::{Printable, RelativePath};
 use tokio::runtime::Handle;
 
-use super::compare::{Entries, Remote};
+use super::compare::Remote;
+use super::entries::Entries;
 use crate::error::CliError;
 
 /// Bytes of the names in one request. Ours: half of the limit of a request.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use sabul::Error;
 use sabul::files::{Facts, SeenKind, View};
-use sabul::internal::compare::{ListOptions, LocalTree, NewFile, facts_of};
+use sabul::internal::compare::{ListOptions, LocalTree, NewFile, attributes_differ, facts_of};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -76,11 +76,11 @@ fn candidates(new: &[NameAndFacts], extras: &[NameAndFacts]) -> Vec<Move> {
     }
     let mut find = |(path, facts): &NameAndFacts| {
         let same = old.get_mut(&key(facts))?;
+        let is_alike = |old: &Facts| !attributes_differ(facts, old);
         // With several candidates, one of the same name is the most probable.
-        let at = same
-            .iter()
-            .rposition(|(old, _)| name(old) == name(path))
-            .unwrap_or(same.len().checked_sub(1)?);
+        let is_named = |(from, old): &(&[u8], Facts)| name(from) == name(path) && is_alike(old);
+        let at = same.iter().rposition(is_named);
+        let at = at.or_else(|| same.iter().rposition(|(_, old)| is_alike(old)))?;
         let (from, old) = same.remove(at);
         Some(Move { from: from.to_vec(), to: path.clone(), old })
     };
@@ -191,8 +191,16 @@ mod tests {
     fn file(path: &str, size: u64, modified_ns: i64) -> NameAndFacts {
         let modified_ns = Some(modified_ns);
         let (mode, owner, group) = (0o644, 0, 0);
-        let facts =
-            Facts { kind: SeenKind::File, size, mode, modified_ns, owner, group, hash: None };
+        let facts = Facts {
+            kind: SeenKind::File,
+            size,
+            mode,
+            modified_ns,
+            owner,
+            group,
+            hash: None,
+            attributes: None,
+        };
         (path.into(), facts)
     }
 

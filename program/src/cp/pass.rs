@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use sabul::files::{Facts, NewMetadata, Owner};
-use sabul::internal::compare::CompareOptions;
+use sabul::files::{NewMetadata, Owner};
+use sabul::internal::compare::{CompareOptions, mode_of, recognized};
 use sabul::{ErrorKind, Progress, Report, Session, Transfer, TransferOptions};
 use sabul_front::json::{ErrorJson, TransferJson};
 use sabul_front::lines::{CopyEvent, LineBuilder};
@@ -160,7 +160,7 @@ async fn transfer(
     let is_dry = is_sync && outcome.selecting.is_dry;
     let chmod = args.chmod.clone().unwrap_or_default();
     let tops = (is_sync && !is_dry)
-        .then(|| tokio::spawn(Tops::read(plan.clone(), session.clone(), chmod)));
+        .then(|| tokio::spawn(Tops::read(plan.clone(), session.clone(), chmod, args.archive)));
     let started = tokio::select! {
         started = start(args, plan, session, options, &outcome.selecting, pipe) => started,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
@@ -305,10 +305,10 @@ async fn adjust(
     };
     let change = |Adjusted { path, source, old }: &Adjusted| NewMetadata {
         path: if path.is_empty() { name.clone() } else { path.clone() },
-        mode: modes.then_some(source.mode & 0o1777),
+        mode: modes.then_some(mode_of(source, Some(old)) & 0o1777),
         modified_ns: source.modified_ns,
         owner: owners.then_some(Owner { user: source.owner, group: source.group }),
-        seen: Some(Facts { hash: None, ..*old }),
+        seen: Some(recognized(source, old)),
     };
     let target = Target::of(&place, session, false);
     target.set_metadata(adjusted.iter().map(change).collect()).await

@@ -13,13 +13,15 @@ use sabul::files::receipts::{
 };
 use sabul::files::{RemoteDestination, Seen, SeenKind, SourceSet, View};
 use sabul::internal::Rules;
+use sabul::internal::compare::ReadParts;
 use sabul::keys::Fingerprint;
 use sabul::{Error, Failure, Report, Session, TransferOptions};
 use sabul_content::Printable;
 use sabul_units::{count, show_bytes};
 use tokio::runtime::Handle;
 
-use super::compare::{Entries, Remote};
+use super::compare::Remote;
+use super::entries::Entries;
 use super::names::join;
 use super::plan::{Plan, source_set};
 use crate::args::{CopyArgs, ReceiptArgs};
@@ -210,7 +212,7 @@ fn source_entries(args: &CopyArgs, plan: &Plan, session: &Session) -> Result<Ent
                 .with_rules(rules)
                 .with_archive_mode(args.archive)
                 .with_links_out(args.copy_links);
-            Ok(Box::new(set.plan_compared(false).map(Ok)))
+            Ok(Box::new(set.plan_compared(ReadParts::default()).map(Ok)))
         }
         Plan::Get { sources, .. } => {
             let view = match (args.archive, args.recursive) {

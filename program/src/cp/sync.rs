@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use sabul::files::{Facts, NewMetadata, Owner, SeenKind, View};
 use sabul::internal::compare::{
-    CompareOptions, Difference, ListOptions, LocalTree, Named, facts_of,
+    CompareOptions, Difference, ListOptions, LocalTree, Named, ReadParts, differing_attributes,
+    facts_of, facts_with, mode_of, recognized,
 };
 use sabul::internal::{Chmod, escape_pattern};
 use sabul::{Failure, FailureCode, Report, Session};
@@ -80,6 +81,7 @@ impl Selecting {
                 content: args.checksum,
                 modes: is_kept,
                 owners: args.archive && is_root(),
+                attributes: args.archive,
                 directories: true,
                 copies_disordered: true,
                 ..CompareOptions::default()
@@ -136,6 +138,7 @@ impl Sync {
             window_ns: i64::from(args.modify_window) * 1_000_000_000,
             modes: is_kept,
             owners: copy.archive && is_root(),
+            attributes: copy.archive,
             directories: true,
             removes: args.delete,
             extras: args.delete,
@@ -300,10 +303,10 @@ impl Sync {
         let entries = entries.map(|it| (it.path.clone(), &it.source, Some(it.old)));
         let change = |(path, facts, seen): (Vec<u8>, &Facts, Option<Facts>)| NewMetadata {
             path,
-            mode: self.options.modes.then_some(facts.mode & 0o1777),
+            mode: self.options.modes.then_some(mode_of(facts, seen.as_ref()) & 0o1777),
             modified_ns: facts.modified_ns.filter(|_| !self.options.size_only),
             owner: self.options.owners.then_some(Owner { user: facts.owner, group: facts.group }),
-            seen: seen.map(|seen| Facts { hash: None, ..seen }),
+            seen: seen.map(|seen| recognized(facts, &seen)),
         };
         target.set_metadata(entries.chain(top).map(change).collect()).await
     }
@@ -565,15 +568,22 @@ pub(super) struct Tops {
 }
 
 impl Tops {
-    /// Reads the metadata of both ends.
-    pub(super) async fn read(plan: Plan, session: Session, chmod: Chmod) -> Result<Self, CliError> {
+    /// Reads the metadata of both ends, if requested with extended attributes.
+    pub(super) async fn read(
+        plan: Plan,
+        session: Session,
+        chmod: Chmod,
+        attributes: bool,
+    ) -> Result<Self, CliError> {
+        let parts = ReadParts { content: false, attributes };
         let there = async |place: &[u8]| -> Result<Option<Facts>, CliError> {
             let mut place = escape_pattern(place);
             place.extend(b"/.");
-            let mut listing = session.list(vec![place], View::Itself, Vec::new())?;
+            let options = ListOptions { attributes, ..ListOptions::default() };
+            let mut listing = session.list_for_copy(vec![place], View::Itself, options)?;
             Ok(listing.next().await?.and_then(|seen| seen.outcome.ok()))
         };
-        let here = |place: &OsStr| facts_of(&Path::new(place).join("."), false);
+        let here = |place: &OsStr| facts_with(&Path::new(place).join("."), parts);
         let mut tops = match &plan {
             Plan::Put { sources, destination } => match sources.first() {
                 Some(source)
@@ -671,16 +681,17 @@ fn line(difference: &Difference, options: &CompareOptions, is_put: bool) -> Opti
 fn changes(source: &Facts, old: &Facts, options: &CompareOptions) -> String {
     let is_file = source.kind == SeenKind::File;
     let letter = |is_changed, letter| if is_changed { letter } else { '.' };
+    let (users, lists) = differing_attributes(source, old);
     let letters = [
         '.',
         letter(is_file && source.size != old.size, 's'),
         letter(!options.size_only && source.modified_ns != old.modified_ns, 't'),
-        letter(options.modes && source.mode & 0o777 != old.mode & 0o777, 'p'),
+        letter(options.modes && mode_of(source, Some(old)) & 0o777 != old.mode & 0o777, 'p'),
         letter(options.owners && source.owner != old.owner, 'o'),
         letter(options.owners && source.group != old.group, 'g'),
         '.',
-        '.',
-        '.',
+        letter(lists, 'a'),
+        letter(users, 'x'),
     ];
     letters.iter().collect()
 }

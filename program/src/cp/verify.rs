@@ -48,6 +48,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
         size_only: true,
         extras: true,
         modes: is_archive,
+        attributes: is_archive,
         ..CompareOptions::default()
     };
     let order = Order {

@@ -15,6 +15,7 @@ mod json;
 mod keys;
 mod lab;
 mod lab_namespaces;
+mod lists;
 mod model;
 mod perf_and_demo;
 mod pressure;

@@ -13,11 +13,15 @@ use crate::root::{Metadata, RootPath};
 pub(super) const NAME: &[u8] = b"system.posix_acl_access";
 /// Name of the attribute with the list of new entries in a directory.
 pub(super) const DEFAULT: &[u8] = b"system.posix_acl_default";
+/// Start of the names of attributes with lists: that of the entry, and that of new entries in a directory.
+pub(super) const LISTS: &[u8] = b"system.";
 /// Rights of the group in a mode.
-const GROUP: u32 = 0o070;
-/// Kinds of entries: the owning group, and the mask. [Linux, posix_acl_xattr.h]
+pub(super) const GROUP: u32 = 0o070;
+/// Kinds of entries: the owner, the owning group, the mask, and other users. [Linux, posix_acl_xattr.h]
+const USER_OBJ: u16 = 0x01;
 const GROUP_OBJ: u16 = 0x04;
 const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
 /// Bytes of the version at the start, and of an entry: kind, rights, user or group.
 const START: usize = 4;
 const ENTRY: usize = 8;
@@ -65,6 +69,17 @@ pub(super) fn remove(file: &dyn DiskFile) -> io::Result<()> {
 /// A mode whose owning group has no more rights than other users.
 pub(super) const fn without_list(mode: u32) -> u32 {
     mode & !GROUP | mode & (mode & 0o007) << 3
+}
+
+/// A list without the rights that the mode has too. A change of the mode changes only those.
+pub(super) fn without_mode(list: &[u8]) -> Vec<u8> {
+    let mut bytes = list.to_vec();
+    for entry in bytes.get_mut(START..).unwrap_or_default().chunks_exact_mut(ENTRY) {
+        if [USER_OBJ, MASK, OTHER].contains(&u16::from_le_bytes([entry[0], entry[1]])) {
+            entry[2..4].fill(0);
+        }
+    }
+    bytes
 }
 
 /// A mode whose group bits are the rights that this list permits to the owning group.
@@ -144,6 +159,9 @@ pub(crate) mod tests {
         assert_eq!(of_list(0o664, &list(6, 4)), 0o644);
         assert_eq!(of_list(0o664, &list(4, 6)), 0o644);
         assert_eq!(of_list(0o660, b"\x02\0\0\0short"), 0o600);
+        // Owner, mask and others are in the mode.
+        assert_eq!(without_mode(&list(4, 6)), without_mode(&list(4, 0)));
+        assert_ne!(without_mode(&list(4, 6)), without_mode(&list(0, 6)));
         assert_eq!(
             (without_list(0o664), without_list(0o640), without_list(0o646)),
             (0o644, 0o600, 0o646)

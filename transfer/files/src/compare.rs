@@ -9,6 +9,8 @@ use std::iter::Peekable;
 
 use sabul_wire::control::{Facts, Failure, FailureCode, Seen, SeenKind};
 
+use super::attributes::{attributes_differ, mode_of};
+use super::listing::ReadParts;
 use super::rules::{Filter, Rules};
 use crate::root::foreign_write;
 
@@ -31,6 +33,8 @@ pub struct CompareOptions {
     pub modes: bool,
     /// Owner and group count.
     pub owners: bool,
+    /// Extended attributes are read. They count where the file systems of both ends keep them.
+    pub attributes: bool,
     /// Directories that exist are compared, too. Otherwise only a missing directory is a difference.
     pub directories: bool,
     /// Entries that exist only at the destination are removed later, which changes the times of their directories.
@@ -163,10 +167,10 @@ where
 
     /// Returns the change of a file with the same content.
     fn adjust(&self, path: Vec<u8>, source: Facts, old: Facts) -> Difference {
-        match self.would_give_away(&source, &old) {
-            true => Difference::Copy { path, source, old: Some(old) },
-            false => Difference::Adjust { path, source, old },
+        if self.would_give_away(&source, &old) {
+            return Difference::Copy { path, source, old: Some(old) };
         }
+        Difference::Adjust { path, source, old }
     }
 
     /// Whether an adjustment of this file would give rights to others, in a directory where another user may have put the
@@ -174,7 +178,7 @@ where
     fn would_give_away(&self, source: &Facts, old: &Facts) -> bool {
         let gets_owner =
             self.options.owners && (source.owner, source.group) != (old.owner, old.group);
-        let gets_rights = self.options.modes && source.mode & !old.mode & 0o777 != 0;
+        let gets_rights = self.options.modes && mode_of(source, Some(old)) & !old.mode & 0o777 != 0;
         let is_only_of_owner = |folder: &Facts| {
             folder.owner == old.owner
                 && folder.mode & foreign_write(folder.owner, folder.group) == 0
@@ -293,6 +297,9 @@ where
         }
         let Open { path, source, old, is_different } = open;
         Some(match is_different {
+            true if attributes_differ(&source, &old) => {
+                Difference::Copy { path, source, old: Some(old) }
+            }
             true => Difference::Adjust { path, source, old },
             false => Difference::Same { path, source, is_there: true },
         })
@@ -351,7 +358,7 @@ where
             return Some(Difference::Same { path, source, is_there: true });
         }
         let is_file = [source.kind, old.kind] == [SeenKind::File; 2];
-        if is_file && !self.options.content_differs(&source, &old) {
+        if is_file && self.options.has_same_content(&source, &old) {
             return Some(self.adjust(path, source, old));
         }
         self.touch();
@@ -381,9 +388,15 @@ impl CompareOptions {
         (are_directories && !self.directories) || !self.differs(source, old)
     }
 
-    /// Whether the content of an entry need not be copied, if this is its metadata at both ends.
+    /// Whether an entry need not be copied except for its permission bits, owner and time, if this is its metadata at both
+    /// ends. The group bits of a mode depend on the access control list, so they are not set without the list.
     pub fn has_same_content(&self, source: &Facts, old: &Facts) -> bool {
-        !self.content_differs(source, old)
+        !self.content_differs(source, old) && !attributes_differ(source, old)
+    }
+
+    /// Parts of files that the listings of both ends read.
+    pub fn parts(&self) -> ReadParts {
+        ReadParts { content: self.content, attributes: self.attributes }
     }
 
     /// Whether kind, size, and hash or time differ.
@@ -406,10 +419,11 @@ impl CompareOptions {
 
     fn differs(&self, source: &Facts, old: &Facts) -> bool {
         self.content_differs(source, old)
+            || attributes_differ(source, old)
             || self.time_differs(source, old)
             || (self.modes
                 && source.kind != SeenKind::Link
-                && (source.mode ^ old.mode) & 0o777 != 0)
+                && (mode_of(source, Some(old)) ^ old.mode) & 0o777 != 0)
             || (self.owners && (source.owner, source.group) != (old.owner, old.group))
     }
 }
@@ -466,6 +480,8 @@ fn is_below(path: &[u8], directory: &[u8]) -> bool {
 mod tests {
     use std::convert::Infallible;
 
+    use sabul_wire::control::SeenAttributes;
+
     use super::*;
 
     const T: i64 = 1_700_000_000_123_456_789;
@@ -479,6 +495,7 @@ mod tests {
             owner: 0,
             group: 0,
             hash: None,
+            attributes: None,
         };
         Ok(Seen { path: path.into(), outcome: Ok(facts), rules: Vec::new() })
     }
@@ -613,6 +630,27 @@ mod tests {
         let first = |source, old| Comparison::new(options(), source, old).next();
         assert!(matches!(first(top(7, 0o600), top(0, 0o600)), Some(Ok(Difference::Copy { .. }))));
         assert!(matches!(first(top(0, 0o644), top(0, 0o600)), Some(Ok(Difference::Adjust { .. }))));
+    }
+
+    #[test]
+    fn an_entry_with_other_attributes_is_copied_if_both_ends_keep_them() {
+        let with = |seen: Result<Seen, Infallible>, lists: Option<u8>, group| {
+            let Ok(mut seen) = seen;
+            let lists = lists.map(|byte| [byte; 8]);
+            let attributes = Some(SeenAttributes { users: None, lists, group });
+            seen.outcome = seen.outcome.map(|facts| Facts { mode: 0o660, attributes, ..facts });
+            Ok(seen)
+        };
+        let tree = |lists, group| {
+            let directory = with(directory("d", T), lists, group);
+            vec![directory, with(file("d/f", 1, T), lists, group)]
+        };
+        let options = || CompareOptions { modes: true, directories: true, ..Default::default() };
+        let all = |lists| compare(options(), tree(Some(1), 0), tree(lists, 0));
+        assert_eq!(all(Some(2)), ["changed d/f", "changed d"]);
+        assert_eq!(all(Some(1)), ["same d/f", "same d"]);
+        // Without the list, the mask is no right of the group.
+        assert_eq!(all(None), ["adjust d/f", "adjust d"]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
-use sabul_wire::control::{Attribute, Extent};
+use sabul_wire::control::{Attribute, Extent, SeenAttributes};
 
 use crate::root::{
     self, Entry, FileTime, LinkTarget, Metadata, RootDir, RootError, RootPath, set_mode, set_mtime,
@@ -253,6 +253,14 @@ pub trait ReadFile: Send + fmt::Debug {
     /// As reported by the system.
     fn attributes(&self) -> io::Result<Attributes> {
         Ok(Attributes::default())
+    }
+
+    /// Hashes of the extended attributes that are copied; `None` if the file system has none of them.
+    ///
+    /// # Errors
+    /// As reported by the system.
+    fn seen_attributes(&self) -> io::Result<Option<SeenAttributes>> {
+        Ok(None)
     }
 
     /// The access control list; `None` if the mode has all rights.
@@ -526,6 +534,10 @@ impl ReadFile for File {
 
     fn attributes(&self) -> io::Result<Attributes> {
         extra::attributes(self)
+    }
+
+    fn seen_attributes(&self) -> io::Result<Option<SeenAttributes>> {
+        extra::seen_attributes(self).map(Some)
     }
 
     fn access_list(&self) -> io::Result<Option<Vec<u8>>> {

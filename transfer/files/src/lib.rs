@@ -11,6 +11,7 @@
 mod acl;
 mod archive;
 mod attest;
+mod attributes;
 mod base;
 mod chmod;
 mod compare;
@@ -52,6 +53,7 @@ mod tree;
 pub mod testing;
 
 pub use attest::{ReceivedFiles, SentFiles};
+pub use attributes::{attributes_differ, differing_attributes, mode_of, recognized};
 pub use chmod::Chmod;
 pub use compare::{CompareOptions, Comparison, Difference};
 pub use counts::Counts;
@@ -60,7 +62,9 @@ pub use destination::{Destination, FileReceiver, FileSink, local_destination};
 pub use entry_error::{EntryError, MAX_KEPT_FAILURES};
 pub use have::Have;
 pub use journal::is_journal;
-pub use listing::{DirectoryListing, ListingStep, NameChange, Planned, facts_of};
+pub use listing::{
+    DirectoryListing, ListingStep, NameChange, Planned, ReadParts, facts_of, facts_with,
+};
 pub use named::NamedSet;
 pub use new_metadata::set_metadata;
 pub use outlet::{Outlet, Stopped};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sabul_content::Printable;
 use sabul_wire::control::{
-    EntryKind, Facts, Failure, FailureCode, ListOptions, Seen, SeenKind, View,
+    EntryKind, Facts, Failure, FailureCode, ListOptions, Seen, SeenAttributes, SeenKind, View,
 };
 
 use super::entry_error::{read_failure, root_write_failure};
@@ -26,12 +26,20 @@ const NAMES_HELD: usize = 100_000;
 /// Bytes of a file that are read at once to hash them.
 const HASHED_AT_ONCE: usize = 1 << 20;
 
+/// Parts of files that a listing reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadParts {
+    /// Content of regular files, to hash it.
+    pub content: bool,
+    /// Extended attributes of files and directories.
+    pub attributes: bool,
+}
+
 /// Entries that a copy of local files would send, in order.
 #[derive(Debug)]
 pub struct Planned {
     pub(super) walk: Walk,
-    /// Read and hash the content of files.
-    pub(super) hashes: bool,
+    pub(super) parts: ReadParts,
 }
 
 impl Iterator for Planned {
@@ -39,7 +47,7 @@ impl Iterator for Planned {
 
     fn next(&mut self) -> Option<Seen> {
         let found = self.walk.next()?;
-        Some(seen(found, self.hashes))
+        Some(seen(found, self.parts))
     }
 }
 
@@ -51,8 +59,8 @@ pub struct DirectoryListing(ListingKind);
 enum ListingKind {
     /// A plain listing; symbolic links are shown as links.
     PathWalk(PathWalk),
-    /// Entries that a copy would send, with hashes if the flag is set.
-    Copy(Box<Walk>, bool),
+    /// Entries that a copy would send.
+    Copy(Box<Walk>, ReadParts),
 }
 
 /// Result of a step of a listing.
@@ -78,7 +86,7 @@ impl DirectoryListing {
         options: &ListOptions,
         rules: Rules,
     ) -> Result<Self, Failure> {
-        let &ListOptions { hashes, literal, .. } = options;
+        let &ListOptions { hashes, attributes, literal, .. } = options;
         let named = options.names.as_deref().map(NamedSet::new).transpose()?;
         let recursive = match view {
             View::Files => false,
@@ -88,7 +96,7 @@ impl DirectoryListing {
                 let todo =
                     places.into_iter().rev().map(|place| Task::Place(path_of(place), !literal));
                 let todo = todo.collect();
-                return Ok(Self(ListingKind::PathWalk(PathWalk { tree, view, todo })));
+                return Ok(Self(ListingKind::PathWalk(PathWalk { tree, view, attributes, todo })));
             }
         };
         let set = match disk {
@@ -101,15 +109,16 @@ impl DirectoryListing {
             .with_names(named.map(Arc::new));
         let set = set.with_patterns(!literal);
         // Literal places are those of a destination, which nobody reads.
-        Ok(Self(ListingKind::Copy(Box::new(set.into_listing(!literal)), hashes)))
+        let parts = ReadParts { content: hashes, attributes };
+        Ok(Self(ListingKind::Copy(Box::new(set.into_listing(!literal)), parts)))
     }
 
     /// Continues to the next item, or up to a pause.
     pub fn step(&mut self) -> ListingStep {
         match &mut self.0 {
             ListingKind::PathWalk(places) => places.step(),
-            ListingKind::Copy(walk, hashes) => match walk.step() {
-                Step::Found(found) => ListingStep::Seen(seen(found, *hashes)),
+            ListingKind::Copy(walk, parts) => match walk.step() {
+                Step::Found(found) => ListingStep::Seen(seen(found, *parts)),
                 Step::Pause => ListingStep::Pause,
                 Step::End => ListingStep::End,
             },
@@ -122,8 +131,8 @@ fn path_of(place: Vec<u8>) -> PathBuf {
     OsString::from_vec(place).into()
 }
 
-/// Converts an entry of the walk to an item of the listing. With `hashes`, the content of a file is hashed.
-fn seen(mut found: Found, hashes: bool) -> Seen {
+/// Converts an entry of the walk to an item of the listing.
+fn seen(mut found: Found, parts: ReadParts) -> Seen {
     let kind = match found.entry.kind {
         EntryKind::File(_) | EntryKind::HardLink => SeenKind::File,
         EntryKind::Directory => SeenKind::Directory,
@@ -131,21 +140,28 @@ fn seen(mut found: Found, hashes: bool) -> Seen {
         EntryKind::SymbolicLink => SeenKind::Link,
     };
     let mut hash = None;
-    if hashes && found.failure.is_none() && kind == SeenKind::File {
+    if parts.content && found.failure.is_none() && kind == SeenKind::File {
         match found.open_same().and_then(|file| hash_of(&*file, &found.path)) {
             Ok(content) => hash = Some(content),
             Err(failure) => found.failure = Some(failure),
         }
     }
+    let is_read = parts.attributes && found.failure.is_none();
+    let attributes = if is_read { found.attributes() } else { None };
     let Found { entry, failure, owner: (owner, group), size, rules, .. } = found;
     let (mode, modified_ns) = (entry.mode.unwrap_or(0), entry.modified_ns);
-    let facts = Facts { kind, size, mode, modified_ns, owner, group, hash };
+    let facts = Facts { kind, size, mode, modified_ns, owner, group, hash, attributes };
     Seen { path: entry.path, outcome: failure.map_or(Ok(facts), Err), rules: rules.into() }
 }
 
 /// The metadata of a local path, if the path exists; links are not followed. With `hashes`, the content of a file is
 /// hashed.
 pub fn facts_of(path: &Path, hashes: bool) -> Option<Facts> {
+    facts_with(path, ReadParts { content: hashes, attributes: false })
+}
+
+/// As [`facts_of`], with these parts of the file or directory.
+pub fn facts_with(path: &Path, parts: ReadParts) -> Option<Facts> {
     let metadata = Tree::Local.examine(path, LinkTarget::Itself).ok()?;
     let found = facts(&metadata);
     let read = || {
@@ -153,9 +169,21 @@ pub fn facts_of(path: &Path, hashes: bool) -> Option<Facts> {
         let is_same = file.metadata().is_ok_and(|now| now.id == metadata.id);
         if is_same { hash_of(&*file, path).ok() } else { None }
     };
-    let is_hashed = hashes && found.kind == SeenKind::File;
+    let is_hashed = parts.content && found.kind == SeenKind::File;
     let hash = is_hashed.then(read).flatten();
-    Some(Facts { hash, ..found })
+    let attributes = || attributes_of(&Tree::Local, path, &metadata);
+    Some(Facts { hash, attributes: parts.attributes.then(attributes).flatten(), ..found })
+}
+
+/// Hashes of the extended attributes of a file or directory with this metadata; `None` if they cannot be read.
+fn attributes_of(tree: &Tree, path: &Path, found: &Metadata) -> Option<SeenAttributes> {
+    let file = match found.kind {
+        Kind::File => tree.open(path).ok()?,
+        Kind::Directory => tree.open_directory(path).ok()? as Box<dyn ReadFile>,
+        Kind::Symlink | Kind::Other => return None,
+    };
+    let is_same = file.metadata().is_ok_and(|now| now.id == found.id);
+    is_same.then(|| file.seen_attributes().ok().flatten()).flatten()
 }
 
 /// BLAKE3 hash of the content of a file.
@@ -189,7 +217,16 @@ pub(super) fn facts(metadata: &Metadata) -> Facts {
         Kind::Other => SeenKind::Other,
     };
     let &Metadata { size, mode, mtime, owner, group, .. } = metadata;
-    Facts { kind, size, mode, modified_ns: modified_ns(mtime), owner, group, hash: None }
+    Facts {
+        kind,
+        size,
+        mode,
+        modified_ns: modified_ns(mtime),
+        owner,
+        group,
+        hash: None,
+        attributes: None,
+    }
 }
 
 /// A walk that follows only links that were named.
@@ -197,6 +234,7 @@ pub(super) fn facts(metadata: &Metadata) -> Facts {
 struct PathWalk {
     tree: Tree,
     view: View,
+    attributes: bool,
     /// A stack: the next task is last.
     todo: Vec<Task>,
 }
@@ -304,7 +342,12 @@ impl PathWalk {
 
     fn show(&self, path: &Path, link: LinkTarget) -> ListingStep {
         match self.tree.examine(path, link) {
-            Ok(metadata) => ListingStep::Seen(seen_path(path, Ok(facts(&metadata)))),
+            Ok(metadata) => {
+                let is_read = self.attributes && self.view == View::Itself;
+                let attributes = || attributes_of(&self.tree, path, &metadata);
+                let attributes = is_read.then(attributes).flatten();
+                ListingStep::Seen(seen_path(path, Ok(Facts { attributes, ..facts(&metadata) })))
+            }
             Err(failure) => failed(path, failure),
         }
     }

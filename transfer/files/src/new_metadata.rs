@@ -13,6 +13,7 @@ use super::entry_error::{root_write_failure, write_failure};
 use super::listing::facts;
 use super::metadata::adjust_metadata;
 use super::tree::{root_path, split_at_mark};
+use crate::acl;
 use crate::disk::{Disk, DiskFile};
 use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootError, RootLink};
 
@@ -55,6 +56,12 @@ pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(),
         let path = Printable(&change.path);
         return Err(Failure::of_file(FailureCode::Changed, "set the metadata of", path, why));
     }
+    if widens_mask(&*file, change, &now) {
+        let path = Printable(&change.path);
+        let why = "has an access control list, whose rights the new permission bits would widen; remove the list, or \
+                   copy with -a";
+        return Err(Failure::of_file(FailureCode::Changed, "set the metadata of", path, why));
+    }
     // The sticky bit has no meaning for files.
     let kept = if now.kind == Kind::Directory { 0o1777 } else { 0o777 };
     let mode = change.mode.map(|mode| mode & kept);
@@ -73,6 +80,20 @@ fn refusal(change: &NewMetadata, now: &Metadata, user: u32) -> Option<String> {
     (is_shared && is_given && !keeps_owner).then(|| {
         format!("is a file of another user with {} names; remove it and copy it again", now.names)
     })
+}
+
+/// Whether the new permission bits widen the mask of an access control list that is not the list of the comparison.
+fn widens_mask(file: &dyn DiskFile, change: &NewMetadata, now: &Metadata) -> bool {
+    if change.mode.is_none_or(|mode| mode & !now.mode & acl::GROUP == 0) {
+        return false;
+    }
+    match change.seen.and_then(|seen| seen.attributes?.lists) {
+        Some(lists) => {
+            let found = file.seen_attributes().ok().flatten();
+            found.and_then(|found| found.lists) != Some(lists)
+        }
+        None => !matches!(file.access_list(), Ok(None)),
+    }
 }
 
 /// Whether an entry is as it was. The size and the time of a directory change with its content.

@@ -47,7 +47,7 @@ use super::entry_error::read_failure;
 use super::glob;
 use super::have::name_of;
 use super::journal::is_journal;
-use super::listing::Planned;
+use super::listing::{Planned, ReadParts};
 use super::named::NamedSet;
 use super::part::{is_reserved, is_under_construction};
 use super::rules::{Filter, Rules};
@@ -247,12 +247,12 @@ impl SourceSet {
 
     /// Lists the entries in order without reading content; standard input is not listed.
     pub fn plan(self) -> Planned {
-        Planned { walk: self.into_listing(true), hashes: false }
+        Planned { walk: self.into_listing(true), parts: ReadParts::default() }
     }
 
-    /// As [`Self::plan`], for a comparison: files are not opened, except to hash their content if `hashes` is true.
-    pub fn plan_compared(self, hashes: bool) -> Planned {
-        Planned { walk: self.into_listing(false), hashes }
+    /// As [`Self::plan`], for a comparison: files are not opened, except to read these parts.
+    pub fn plan_compared(self, parts: ReadParts) -> Planned {
+        Planned { walk: self.into_listing(false), parts }
     }
 
     /// The walk of a listing. With `opens`, a file that cannot be opened is a failure.

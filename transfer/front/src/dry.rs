@@ -339,8 +339,16 @@ mod tests {
     #[test]
     fn the_dry_run_depends_on_existing_entries() {
         let seen = |kind| {
-            let facts =
-                Facts { kind, size: 7, mode: 0, modified_ns: None, owner: 0, group: 0, hash: None };
+            let facts = Facts {
+                kind,
+                size: 7,
+                mode: 0,
+                modified_ns: None,
+                owner: 0,
+                group: 0,
+                hash: None,
+                attributes: None,
+            };
             Seen { path: b"a".to_vec(), outcome: Ok(facts), rules: Vec::new() }
         };
         let (file, folder) = (seen(SeenKind::File), seen(SeenKind::Directory));

@@ -92,6 +92,7 @@ mod tests {
             owner: 0,
             group: 100,
             hash: None,
+            attributes: None,
         };
         assert_eq!(bits(&some), "drwxr-xr-t");
         assert_eq!(time(some.modified_ns).unwrap(), "2026-11-23 02:45:56Z");

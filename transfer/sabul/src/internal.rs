@@ -38,7 +38,8 @@ pub fn sources_beneath(
 pub mod compare {
     pub use sabul_files::{
         Chunked, CompareOptions, Comparison, DELTA_FROM, Difference, Matches, NamedSet, NewFile,
-        Selected, Selection, Skipped, facts_of, is_journal,
+        ReadParts, Selected, Selection, Skipped, attributes_differ, differing_attributes, facts_of,
+        facts_with, is_journal, mode_of, recognized,
     };
 
     use std::path::Path;

@@ -38,7 +38,7 @@ pub use limits::{
 };
 pub use listing::{
     Facts, ListOptions, MAX_NAMED, MAX_PATTERN, MAX_PLACES, MAX_RULE_FILE, MAX_RULES, MAX_SEEN,
-    Named, NamedContent, NewMetadata, Range, Rule, RuleKind, Seen, SeenKind, View,
+    Named, NamedContent, NewMetadata, Range, Rule, RuleKind, Seen, SeenAttributes, SeenKind, View,
 };
 pub use more::{
     Attribute, Extent, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE,
@@ -47,7 +47,7 @@ pub use more::{
 pub use outside::{MAX_OUTSIDE, UdpAddress};
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 20;
+pub const CONTROL_VERSION: u16 = 21;
 /// Most keys that a connector offers.
 pub const MAX_OFFERED: usize = 64;
 /// Limit on the [`Message::weight`] of [`Message::Seen`], [`Message::Chunks`], [`Message::Names`] or [`Message::Delta`]

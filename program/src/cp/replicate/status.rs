@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sabul::files::{Rule, Seen, SeenKind};
 use sabul::internal::Rules;
+use sabul::internal::compare::ReadParts;
 use sabul_content::Printable;
 use sabul_front::format;
 use sabul_front::json::{Document, ReplicaJson, ReplicasJson};
@@ -81,7 +82,7 @@ fn lag(store: &Store, site: &Site) -> Result<(u64, u64), CliError> {
     }
     let set = source_set(&[directory], true)?.with_rules(rules).with_archive_mode(site.archive);
     let (mut files, mut bytes) = (0, 0);
-    for Seen { path, outcome, .. } in set.plan_compared(false) {
+    for Seen { path, outcome, .. } in set.plan_compared(ReadParts::default()) {
         // An entry that cannot be read is reported by the pass.
         let Ok(facts) = outcome else { continue };
         if path.is_empty() || store.versions(&path)?.had == Some(Version::of(&facts)) {

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use sabul_content::is_copied_attribute;
 use sabul_wire::control::{
     Attribute, Extent, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTES, MAX_EXTENTS,
+    SeenAttributes,
 };
 
 use super::Attributes;
@@ -45,6 +46,40 @@ pub(super) fn attributes(file: &File) -> io::Result<Attributes> {
         found.list.push(Attribute { name: name.to_vec(), value });
     }
     Ok(found)
+}
+
+/// Name of an attribute that no file has, to ask whether the file system keeps attributes of users.
+const PROBE: &[u8] = b"user.sabul.probe";
+
+/// Hashes of the extended attributes that are copied.
+pub(super) fn seen_attributes(file: &File) -> io::Result<SeenAttributes> {
+    let is_list = |it: &Attribute| it.name.starts_with(acl::LISTS);
+    let (lists, users): (Vec<_>, Vec<_>) = attributes(file)?.list.into_iter().partition(is_list);
+    let mut hashed = lists.clone();
+    let mut group = acl::GROUP;
+    if let Some(list) = hashed.iter_mut().find(|it| it.name == acl::NAME) {
+        group = acl::of_list(acl::GROUP, &list.value);
+        list.value = acl::without_mode(&list.value);
+    }
+    let is_kept = |found: &[Attribute], name: &[u8]| {
+        !found.is_empty() || !matches!(value(file, name), Err(Errno::OPNOTSUPP))
+    };
+    Ok(SeenAttributes {
+        users: is_kept(&users, PROBE).then(|| hash_of(&users)),
+        lists: is_kept(&lists, acl::NAME).then(|| hash_of(&hashed)),
+        group,
+    })
+}
+
+/// Start of the BLAKE3 hash of names and values.
+fn hash_of(attributes: &[Attribute]) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new();
+    for bytes in attributes.iter().flat_map(|it| [&it.name, &it.value]) {
+        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+    }
+    let mut hash = [0; 8];
+    hasher.finalize_xof().fill(&mut hash);
+    hash
 }
 
 /// The access control list of a file; `None` if the mode has all rights.

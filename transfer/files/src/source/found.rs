@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use sabul_content::{Printable, RelativePath};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, SeenAttributes};
 
 use crate::disk::ReadFile;
 use crate::entry_error::read_failure;
@@ -68,6 +68,17 @@ impl Found {
             }
         }
         Ok(file)
+    }
+
+    /// Hashes of the extended attributes of a file or directory; `None` if they cannot be read.
+    pub(crate) fn attributes(&self) -> Option<SeenAttributes> {
+        let file = match self.entry.kind {
+            EntryKind::Directory => self.tree.open_directory(&self.path).ok()? as Box<dyn ReadFile>,
+            EntryKind::File(_) | EntryKind::HardLink => self.open().ok()?,
+            EntryKind::Stream | EntryKind::SymbolicLink => return None,
+        };
+        let is_same = is_same(&file.metadata().ok()?, self.id?, self.changed, self.owner.0);
+        is_same.then(|| file.seen_attributes().ok().flatten()).flatten()
     }
 
     /// Whether an opened file is the file of the lookup.

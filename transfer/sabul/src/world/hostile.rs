@@ -30,6 +30,7 @@ impl HostilePeer {
             owner: 0,
             group: 0,
             hash: None,
+            attributes: None,
         };
         let is_there = self.0.random.below(2) == 0;
         Seen {

@@ -14,7 +14,7 @@ pub const MAX_PATTERN: usize = 1 << 10;
 /// Longest rule file of a directory, in bytes.
 pub const MAX_RULE_FILE: usize = 64 << 10;
 /// Assumed memory use of an entry of a listing, in bytes.
-const SEEN_ITEM: usize = ITEM + 24;
+const SEEN_ITEM: usize = ITEM + 48;
 /// Most entries that one [`super::Message::Seen`] carries.
 pub const MAX_SEEN: usize = 1000;
 
@@ -29,6 +29,8 @@ pub struct ListOptions {
     pub rules: Vec<Rule>,
     /// Read and hash the content of regular files, for the views of a copy.
     pub hashes: bool,
+    /// Read the extended attributes of files and directories, for the views of a copy and for [`View::Itself`].
+    pub attributes: bool,
     /// No path is a pattern.
     pub literal: bool,
     /// Only these entries and the directories above are listed, for the views of a copy; at most [`MAX_NAMED`].
@@ -136,6 +138,21 @@ pub struct Facts {
     pub group: u32,
     /// BLAKE3 hash of the content of a regular file, if the listing was requested with hashes.
     pub hash: Option<[u8; 32]>,
+    /// Extended attributes of a file or directory, if requested and readable.
+    pub attributes: Option<SeenAttributes>,
+}
+
+/// Extended attributes that a copy keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenAttributes {
+    /// Start of the BLAKE3 hash of the attributes of users; `None` if the file system keeps none.
+    pub users: Option<[u8; 8]>,
+    /// Start of the BLAKE3 hash of the access control lists, without the rights that the mode has too; `None` if the file
+    /// system keeps none.
+    pub lists: Option<[u8; 8]>,
+    /// Group bits that an access control list leaves to the owning group, as in a mode. The group bits of the mode are the
+    /// mask of the list.
+    pub group: u32,
 }
 
 /// Kind of a directory entry.

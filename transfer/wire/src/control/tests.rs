@@ -389,6 +389,7 @@ fn file_requests_and_answers_have_the_documented_bytes() {
         owner: 1,
         group: 2,
         hash: None,
+        attributes: Some(SeenAttributes { users: None, lists: Some([5; 8]), group: 0o70 }),
     };
     let entries = vec![
         Seen { path: b"a".to_vec(), outcome: Ok(facts), rules: b"*.o".to_vec() },
@@ -401,7 +402,8 @@ fn file_requests_and_answers_have_the_documented_bytes() {
     let seen = Message::Seen { transfer: 3, entries, is_last: true };
     let expected = [
         &[6, 3, 2][..],
-        &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2, 0, 3, b'*', b'.', b'o'],
+        &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2, 0],
+        &[1, 0, 1, 5, 5, 5, 5, 5, 5, 5, 5, 0o70, 3, b'*', b'.', b'o'],
         &[1, b'b', 1, 4, 2, b'n', b'o', 0],
         &[1],
     ];
@@ -431,11 +433,12 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                 options: ListOptions {
                     rules,
                     hashes: true,
+                    attributes: true,
                     literal: false,
                     names: Some(vec![Named { path: b"n".to_vec(), content: NamedContent::All }]),
                 },
             },
-            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 0, 1, 1, 1, b'n', 2],
+            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 1, 0, 1, 1, 1, b'n', 2],
         ),
         (Request::Remove { places: places.clone(), recursive: true }, &[5, 1, 1, b'x', 1]),
         (

@@ -1,0 +1,79 @@
+//! Listings of one end as a comparison needs them, and lookups of single entries.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+
+use sabul::files::{Facts, Seen, SeenKind};
+use sabul::internal::Chmod;
+use sabul::internal::compare::{CompareOptions, Difference, ReadParts, facts_with};
+use sabul::{Error, Failure, FailureCode};
+use sabul_content::RelativePath;
+
+use super::names::join;
+
+/// Listing of one end.
+pub(super) type Entries = Box<dyn Iterator<Item = Result<Seen, Error>> + Send>;
+
+/// A listing of the other machine. An invalid name, such as a name with `..`, is a failure: names decide what is
+/// changed at this machine.
+pub(super) fn valid(source: Entries) -> Entries {
+    Box::new(source.map(|seen| {
+        let mut seen = seen?;
+        let is_content = seen.path.is_empty() && !seen.rules.is_empty();
+        if seen.outcome.is_ok() && !is_content && RelativePath::new(&*seen.path).is_err() {
+            let text = "the peer lists an invalid name";
+            seen.outcome = Err(Failure::new(FailureCode::Protocol, text));
+        }
+        Ok(seen)
+    }))
+}
+
+/// A listing of the other machine with changed permission bits.
+pub(super) fn changed(source: Entries, chmod: &Chmod) -> Entries {
+    let chmod = chmod.clone();
+    Box::new(source.map(move |seen| {
+        let mut seen = seen?;
+        seen.outcome.iter_mut().for_each(|facts| chmod.change_facts(facts));
+        Ok(seen)
+    }))
+}
+
+/// A listing that ends at its first error, if errors do not matter.
+pub(super) fn tolerant(entries: Entries, is_tolerant: bool) -> Entries {
+    match is_tolerant {
+        true => Box::new(entries.take_while(Result::is_ok)),
+        false => entries,
+    }
+}
+
+/// Returns the difference of an entry that both ends may have.
+pub(super) fn difference_of(
+    options: &CompareOptions,
+    path: Vec<u8>,
+    source: Facts,
+    old: Option<Facts>,
+) -> Difference {
+    let Some(old) = old else { return Difference::Copy { path, source, old } };
+    if options.is_same(&source, &old) {
+        return Difference::Same { path, source, is_there: true };
+    }
+    let are_files = [source.kind, old.kind] == [SeenKind::File; 2];
+    match are_files && options.has_same_content(&source, &old) {
+        true => Difference::Adjust { path, source, old },
+        false => Difference::Copy { path, source, old: Some(old) },
+    }
+}
+
+/// Metadata of the file at the destination of an entry, if a file is there.
+pub(super) fn lookup(to: &OsStr, is_into: bool, path: &[u8], parts: ReadParts) -> Option<Facts> {
+    let below = match is_into {
+        true => Some(path),
+        false => path.iter().position(|&byte| byte == b'/').map(|slash| &path[slash + 1..]),
+    };
+    let place = match below {
+        Some(below) => OsString::from_vec(join(to.as_bytes(), below)),
+        None => to.to_owned(),
+    };
+    facts_with(Path::new(&place), parts)
+}
