@@ -473,7 +473,9 @@ impl Chooser<'_> {
             && self.order.moves.is_some()
             && self.folders.len() < moves::WAITING_MAX
         {
-            self.folders.insert(name.clone(), source.mode);
+            // With the metadata of the source, the directory is private until its owner is set.
+            let mode = if self.order.options.modes { 0o700 } else { source.mode };
+            self.folders.insert(name.clone(), mode);
         }
         self.names.send(Selected::Name(name)).is_ok()
     }

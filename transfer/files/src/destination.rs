@@ -467,7 +467,9 @@ impl Sink for FileSink {
             return Err(EntryError { ends_transfer: true, ..failure.into() });
         }
         let path = self.place.target(entry)?;
-        let is_new = make_all(&*self.disk, &path)?;
+        // The metadata of the source is set last. Until then, a new directory is private.
+        let is_private = self.preserve && entry.mode.is_some();
+        let is_new = make_all(&*self.disk, &path, if is_private { 0o700 } else { 0o777 })?;
         let id = self.identify(&path, is_new, entry)?;
         if is_new {
             self.note_searched(path.clone());

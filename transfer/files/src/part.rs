@@ -6,7 +6,8 @@
 //! bytes. The lock of a dead writer is free: a later transfer into the folder removes the dead writer's parts.
 //!
 //! A leftover part is used only if this user owns it and no other user may write to it. Content that another user left
-//! or may change later is never used. A kept part has mode 0600 until it gets its final name.
+//! or may change later is never used. A kept part has mode 0600 until it gets its final name. So has a part whose metadata
+//! is preserved, until its content is complete and its owner is set.
 //!
 //! A part that is worth resuming is kept: the part gets a name that marks it as kept. Its progress is in the journal
 //! of its transfer (`journal.rs`). If its writer dies or gives up, the part stays for [`KEPT_AGE_MIN`].
@@ -169,7 +170,7 @@ impl Part {
         let mut base = Base::of(disk, &target, entry)?;
         let keeps_old = !preserve || entry.mode.is_none();
         let old = replaced(disk, &target, keeps_old);
-        let mode = mode_of_new(entry, old.as_ref());
+        let mode = mode_of_new(entry, keeps_old, old.as_ref());
         let has_own_list = !keeps_old || old.is_some();
         for _ in 0..ATTEMPTS {
             let path = parent.join(part_name(name, disk.draw().map_err(fail)?))?;
@@ -661,9 +662,13 @@ pub(super) fn differs_on_disk(target: &RootPath) -> EntryError {
     Failure::new(FailureCode::Verification, message).into()
 }
 
-/// Mode of a new part. Users without access to the old file have no access to the part.
-fn mode_of_new(entry: &Entry, old: Option<&Metadata>) -> u32 {
-    entry.mode.unwrap_or(0o666) & old.map_or(0o777, |old| old.mode | 0o600)
+/// Mode of a new part. Users without access to the old file have no access to the part. If the metadata of the source is
+/// preserved, nobody else has access until owner and group are set.
+fn mode_of_new(entry: &Entry, keeps_old: bool, old: Option<&Metadata>) -> u32 {
+    match keeps_old {
+        true => entry.mode.unwrap_or(0o666) & old.map_or(0o777, |old| old.mode | 0o600),
+        false => KEPT_MODE,
+    }
 }
 
 /// Locks a new part. With `has_own_list`, the list for new files of the directory is not that of the part.

@@ -72,7 +72,7 @@ impl Place {
                 Err(fail(RootError::NotAFile(path.to_string())))
             }
             Err(error) if error.is_not_found() && is_directory_wanted => {
-                make_all(disk, &path).map_err(fail)?;
+                make_all(disk, &path, 0o777).map_err(fail)?;
                 Ok(Self::Inside(path))
             }
             Err(error) if !error.is_not_found() => Err(fail(error)),
@@ -139,17 +139,17 @@ impl Place {
     }
 }
 
-/// Creates a folder and its missing parents; returns whether the folder was missing.
-pub(crate) fn make_all(disk: &dyn Disk, path: &RootPath) -> Result<bool, RootError> {
-    match disk.create_dir(path) {
+/// Creates a folder with these permission bits less the umask, and its missing parents; returns whether the folder was
+/// missing.
+pub(crate) fn make_all(disk: &dyn Disk, path: &RootPath, mode: u32) -> Result<bool, RootError> {
+    match disk.create_dir_as(path, mode) {
         Err(error) if error.is_not_found() => {}
         result => return result,
     }
     let mut above = RootPath::root();
-    let mut is_new = false;
-    for name in path.components() {
+    for name in path.parent().iter().flat_map(RootPath::components) {
         above = above.join(name)?;
-        is_new = disk.create_dir(&above)?;
+        disk.create_dir(&above)?;
     }
-    Ok(is_new)
+    disk.create_dir_as(path, mode)
 }

@@ -127,7 +127,7 @@ impl ObjectDestination for Folder {
             above = folder.parent();
         }
         if let Some(folder) = target.parent() {
-            make_all(&*self.disk, &folder).map_err(|error| shown(error.into()))?;
+            make_all(&*self.disk, &folder, 0o777).map_err(|error| shown(error.into()))?;
         }
         let part = Part::create(&*self.disk, target.clone(), &new.to_entry(), false);
         let state = part.map_err(shown).and_then(|part| {

@@ -445,6 +445,33 @@ fn an_entry_that_replaces_a_new_link_keeps_its_owner() {
 }
 
 #[test]
+fn parts_and_new_directories_are_private_until_their_metadata_is_set() {
+    let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let folder = from.path().join("d");
+    let file = write(&folder, "f", &[1; 40_000]);
+    for path in [&folder, &file] {
+        fs::set_permissions(path, Permissions::from_mode(0o775)).unwrap();
+    }
+    let (sent, _) = record(local(&[&folder]), BLOCK_BYTES);
+    let mut receiver = receiver(to.path(), "", true);
+    receiver.sink_mut().small_max = 0;
+    let mode = |name: &str| fs::metadata(to.path().join(name)).unwrap().mode() & 0o777;
+    let last = sent.blocks.len() - 1;
+    let mut seen = 0;
+    for (count, block) in sent.blocks.into_iter().enumerate() {
+        receiver.on_block(block).unwrap();
+        for name in names(to.path()).iter().filter(|_| count < last) {
+            seen += 1;
+            let expected = if name == "d" { 0o700 } else { 0o600 };
+            assert_eq!(mode(name), expected, "{name} in block {count}");
+        }
+    }
+    assert!(seen > 2, "{seen}");
+    assert_eq!(receiver.failures(), []);
+    assert_eq!((mode("d"), mode("d/f")), (0o775, 0o775));
+}
+
+#[test]
 fn the_list_for_new_entries_of_a_directory_does_not_open_replaced_or_preserved_entries() {
     const ACCESS: &str = "system.posix_acl_access";
     const DEFAULT: &str = "system.posix_acl_default";
