@@ -8,6 +8,7 @@ mod files_from;
 mod guard;
 mod moves;
 mod names;
+mod narrow;
 mod outcome;
 mod pass;
 mod plan;

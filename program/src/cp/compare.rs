@@ -24,6 +24,7 @@ use super::files_from::{NamedListing, checked};
 use super::guard::{Guard, Guarded};
 use super::moves::{self, NameAndFacts};
 use super::names::{Names, SentObserver, is_pattern, join, names_of};
+use super::narrow::Narrowing;
 use super::plan::{Plan, is_into, source_set};
 use super::plan_file::{Planned, Verdict};
 use super::sides::Sides;
@@ -113,6 +114,8 @@ pub(super) struct Order {
     pub(super) moves: Option<Sides>,
     /// Changes of others at the destination are protected.
     pub(super) guard: Option<Guard>,
+    /// Directories lose rights before their content is copied.
+    pub(super) narrowing: Option<Narrowing>,
 }
 
 /// Which entries of the source are listed.
@@ -391,7 +394,17 @@ impl Ends {
 impl Chooser<'_> {
     /// Takes an item that is no change of an entry. Returns false for other items.
     fn passes_by(&mut self, difference: &Difference) -> bool {
+        let order = &mut self.order;
         match difference {
+            Difference::Narrow { path, old, mode } => {
+                let is_planned = |planned: &Planned| planned.has(path);
+                if order.planned.as_ref().is_none_or(is_planned)
+                    && let Some(narrowing) = &mut order.narrowing
+                {
+                    narrowing.add(path.clone(), old, *mode);
+                }
+                true
+            }
             Difference::SourceFailed(path, _) if is_journal(path) => true,
             Difference::DestinationFailed(path, _) if is_journal(path) => {
                 self.compared.has_journal = true;
@@ -443,6 +456,11 @@ impl Chooser<'_> {
             true => None,
             false => compared.add(difference, order.is_sync, order.keeps_extras),
         };
+        if let (Some(narrowing), Some(adjusted)) =
+            (&mut order.narrowing, compared.adjusted.last_mut())
+        {
+            adjusted.old.mode = narrowing.take(&adjusted.path).unwrap_or(adjusted.old.mode);
+        }
         if let (None, Some(size)) = (&name, size) {
             skipped.add(size);
         }
@@ -454,7 +472,7 @@ impl Chooser<'_> {
             }
             Some((source, None)) => Ok(self.send_new(name, &source)),
             Some((source, Some(old))) => Ok(self.send_changed(name, &source, &old)),
-            _ => Ok(self.names.send(Selected::Name(name)).is_ok()),
+            _ => Ok(self.send(Selected::Name(name))),
         }
     }
 
@@ -467,6 +485,12 @@ impl Chooser<'_> {
             && source.size >= moves::MOVED_FROM
     }
 
+    /// Sends an entry to the transfer; returns false if nobody takes it.
+    fn send(&mut self, selected: Selected) -> bool {
+        self.order.narrowing.iter_mut().for_each(Narrowing::carry_out);
+        self.names.send(selected).is_ok()
+    }
+
     /// Sends the name of a new entry, and records a directory for moved files; returns false if nobody takes the names.
     fn send_new(&mut self, name: Vec<u8>, source: &Facts) -> bool {
         if source.kind == SeenKind::Directory
@@ -477,7 +501,7 @@ impl Chooser<'_> {
             let mode = if self.order.options.modes { 0o700 } else { source.mode };
             self.folders.insert(name.clone(), mode);
         }
-        self.names.send(Selected::Name(name)).is_ok()
+        self.send(Selected::Name(name))
     }
 
     /// Sends the name of a file that exists at the destination; returns false if nobody takes the names.
@@ -495,11 +519,12 @@ impl Chooser<'_> {
             }
             None => Selected::Name(name),
         };
-        self.names.send(selected).is_ok()
+        self.send(selected)
     }
 
     /// Renames moved files, and sends the names of the other new files.
     fn finish(mut self, tops: u64) -> Result<Compared, CliError> {
+        self.order.narrowing.iter_mut().for_each(Narrowing::carry_out);
         let mut waiting = std::mem::take(&mut self.waiting);
         // The source may still have an entry that was not listed.
         let is_listed = self.compared.source_failures == 0;
@@ -698,6 +723,7 @@ impl Compared {
                 self.extras.extend(keeps_extras.then_some((path, old)));
                 None
             }
+            Difference::Narrow { .. } => None,
             Difference::SourceFailed(path, failure) => {
                 self.source_failures += 1;
                 if self.source_errors.len() < ERRORS_KEPT {

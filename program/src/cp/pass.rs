@@ -10,18 +10,20 @@ use sabul_front::json::{ErrorJson, TransferJson};
 use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_front::pipe::Pipe;
 use sabul_front::progress_line::MinimumRate;
-use tokio::task::JoinHandle;
+
+use tokio::runtime::Handle;
 
 use super::compare::{self, Adjusted, Compared, Comparing, ListedArgs};
 use super::delta::Deltas;
 use super::guard::Guard;
 use super::names::Names;
+use super::narrow::Narrowing;
 use super::outcome::Outcome;
 use super::plan::Plan;
 use super::report::Recorder;
 use super::sides::Sides;
 use super::summary::{entries, name_way, print_failures};
-use super::sync::{Selecting, Sync, Target, Tops};
+use super::sync::{ReadingTops, Selecting, Sync, Target};
 use super::totals::sum;
 use crate::args::CopyArgs;
 use crate::error::CliError;
@@ -66,13 +68,22 @@ enum Started {
     Nothing(Compared),
 }
 
+/// Changes of directories that lose rights at the destination.
+fn narrowing(plan: &Plan, session: &Session) -> Narrowing {
+    let (plan, session, runtime) = (plan.clone(), session.clone(), Handle::current());
+    Narrowing::new(Box::new(move |changes| {
+        let target = Target::of(&plan, &session, false);
+        let _ = runtime.block_on(target.set_metadata(changes));
+    }))
+}
+
 /// Compares both ends, if the copy requires it, and starts the transfer.
 async fn start(
     args: &CopyArgs,
     plan: &Plan,
     session: &Session,
     options: &TransferOptions,
-    selecting: &Selecting,
+    (selecting, tops): (&Selecting, Option<&mut ReadingTops>),
     pipe: Pipe,
 ) -> Result<Started, CliError> {
     let comparing = match selecting.order(args, plan) {
@@ -84,6 +95,7 @@ async fn start(
             let has_moves = has_moves && !selecting.is_dry;
             order.moves = has_moves.then(|| Sides::of(plan, session));
             let replica = selecting.sync.as_ref().and_then(Sync::replica);
+            order.narrowing = (!selecting.is_dry).then(|| narrowing(plan, session));
             order.guard = replica.map(|replica| Guard::new(replica, Sides::of(plan, session)));
             Comparing::start(&args.listed(), plan, session, order)?
         }
@@ -110,6 +122,9 @@ async fn start(
         },
         None => (None, None),
     };
+    if let (Some(sync), Some(tops)) = (&selecting.sync, tops) {
+        sync.narrow_top(plan, session, tops.get().await?).await;
+    }
     let transfer = plan.start(session, args, options, pipe, names).await?;
     Ok(Started::Transfer(transfer, task))
 }
@@ -159,10 +174,10 @@ async fn transfer(
     let is_sync = outcome.selecting.sync.is_some();
     let is_dry = is_sync && outcome.selecting.is_dry;
     let chmod = args.chmod.clone().unwrap_or_default();
-    let tops = (is_sync && !is_dry)
-        .then(|| tokio::spawn(Tops::read(plan.clone(), session.clone(), chmod, args.archive)));
+    let mut tops = (is_sync && !is_dry)
+        .then(|| ReadingTops::start(plan.clone(), session.clone(), chmod, args.archive));
     let started = tokio::select! {
-        started = start(args, plan, session, options, &outcome.selecting, pipe) => started,
+        started = start(args, plan, session, options, (&outcome.selecting, tops.as_mut()), pipe) => started,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
     };
     let mut comparing = None;
@@ -242,9 +257,6 @@ fn take_failures(report: &mut Report, outcome: &mut Outcome) {
     outcome.incomplete.extend(failures);
 }
 
-/// Metadata of both directories, which is read beside the comparison.
-type ReadingTops = JoinHandle<Result<Tops, CliError>>;
-
 /// Completes the copy: removals of `sabul sync`, and metadata of existing entries. Without `tops`, `sabul sync` only
 /// checks the removals.
 async fn complete(
@@ -266,10 +278,10 @@ async fn complete(
     }
     let changed = tokio::select! {
         changed = async {
-            let (Some(sync), Some(tops)) = (sync, tops) else {
+            let (Some(sync), Some(mut tops)) = (sync, tops) else {
                 return adjust(args, plan, session, outcome).await.map(|()| 0);
             };
-            let tops = tops.await.map_err(|_| CliError::failed("the comparison failed"))??;
+            let tops = tops.get().await?;
             sync.complete(plan, session, report, &outcome.compared, tops).await
         } => changed,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),

@@ -386,6 +386,11 @@ impl Planned {
         Ok(())
     }
 
+    /// Whether the plan changes the entry.
+    pub(super) fn has(&self, path: &[u8]) -> bool {
+        self.sets.contains_key(path) || self.copies.contains_key(path)
+    }
+
     /// Decides about an item of the new comparison. An item that is not a change is permitted.
     pub(super) fn verdict(&mut self, difference: &Difference) -> Verdict {
         const SOURCE: &str = "the source changed since the plan was made";

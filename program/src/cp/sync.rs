@@ -16,10 +16,12 @@ use sabul::internal::compare::{
 use sabul::internal::{Chmod, escape_pattern};
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
+use tokio::task::JoinHandle;
 
 use super::compare::{Compared, Observer, Order};
 use super::guard::Replica;
 use super::names::{below, join, means_content};
+use super::narrow::narrowed;
 use super::plan::Plan;
 use super::plan_file::{PlanWriter, Planned};
 use super::sides::local_directory;
@@ -243,7 +245,7 @@ impl Sync {
         session: &Session,
         report: &Report,
         compared: &Compared,
-        tops: Tops,
+        tops: &Tops,
     ) -> Result<u64, CliError> {
         let target = Target::of(plan, session, self.has_rules);
         let removed = self.remove(&target, report, compared).await;
@@ -270,6 +272,26 @@ impl Sync {
         }
         let adjusted = self.adjust(&target, compared, top.map(|source| (source, seen))).await;
         removed.and_then(|removed| adjusted.map(|()| removed))
+    }
+
+    /// Removes the rights that the destination itself loses, before content is copied there, or makes a private directory. A
+    /// failure shows itself when its other metadata is set.
+    pub(super) async fn narrow_top(&self, plan: &Plan, session: &Session, tops: &mut Tops) {
+        let target = Target::of(plan, session, false);
+        let Some(source) = tops.source.filter(|_| self.options.modes) else { return };
+        let Some(old) = &mut tops.destination else {
+            let slashes = target.to.iter().rev().take_while(|&&byte| byte == b'/').count();
+            let place = &target.to[..target.to.len() - slashes];
+            if let Some(above) = parent(place).filter(|above| !above.is_empty()) {
+                let _ = target.make_folder(above.to_vec(), 0o777).await;
+            }
+            let _ = target.make_folder(place.to_vec(), PRIVATE).await;
+            return;
+        };
+        let Some(mode) = self.options.narrowed(&source, old) else { return };
+        if target.set_metadata(vec![narrowed(Vec::new(), old, mode)]).await.is_ok() {
+            old.mode = mode;
+        }
     }
 
     /// Removes the entries that exist only at the destination. Returns the number of removed entries.
@@ -567,9 +589,35 @@ pub(super) struct Tops {
     destination: Option<Facts>,
 }
 
+/// Metadata of both directories, which is read beside the comparison.
+#[derive(Debug)]
+pub(super) enum ReadingTops {
+    Running(JoinHandle<Result<Tops, CliError>>),
+    Read(Tops),
+}
+
+impl ReadingTops {
+    /// Starts to read the metadata of both ends.
+    pub(super) fn start(plan: Plan, session: Session, chmod: Chmod, attributes: bool) -> Self {
+        Self::Running(tokio::spawn(Tops::read(plan, session, chmod, attributes)))
+    }
+
+    /// Waits for the metadata.
+    pub(super) async fn get(&mut self) -> Result<&mut Tops, CliError> {
+        if let Self::Running(task) = self {
+            let read = task.await.map_err(|_| CliError::failed("the comparison failed"))?;
+            *self = Self::Read(read?);
+        }
+        match self {
+            Self::Read(tops) => Ok(tops),
+            Self::Running(_) => Err(CliError::failed("the comparison failed")),
+        }
+    }
+}
+
 impl Tops {
     /// Reads the metadata of both ends, if requested with extended attributes.
-    pub(super) async fn read(
+    async fn read(
         plan: Plan,
         session: Session,
         chmod: Chmod,

@@ -5,10 +5,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::Instant;
 
 use rustix::fs::XattrFlags;
 
-use crate::common::{Bench, expect_code, run, stderr};
+use crate::common::{Bench, Running, TIMEOUT, expect_code, run, stderr};
 
 const ACCESS: &str = "system.posix_acl_access";
 
@@ -127,4 +128,59 @@ fn the_mask_of_a_list_at_the_destination_is_not_widened() {
     assert_eq!(get(&there, ACCESS), before);
     done(&bench, &["sync", "-a", "src/", "to"]);
     assert_eq!((get(&there, ACCESS), mode(&there)), (None, 0o640));
+}
+
+#[test]
+fn a_directory_loses_rights_before_new_content_comes() {
+    let bench = Bench::new();
+    for (top, name) in [("src/", "to"), ("src/priv/", "top")] {
+        let src = bench.path("src/priv");
+        fs::create_dir_all(&src).unwrap();
+        fs::write(src.join("old"), "x").unwrap();
+        set_mode(&src, 0o755);
+        done(&bench, &["sync", "-p", top, name]);
+        let there = bench.path(if name == "to" { "to/priv" } else { "top" });
+        assert_eq!(mode(&there), 0o755);
+        set_mode(&src, 0o700);
+        let new = format!("new-{name}");
+        fs::write(src.join(&new), vec![7; 2_000_000]).unwrap();
+        let mut sync = bench.sabul();
+        let running = Running::start(sync.args(["sync", "-p", "--bwlimit", "8M", top, name]));
+        let started = Instant::now();
+        let part = loop {
+            let names = fs::read_dir(&there).unwrap();
+            let names = names.map(|it| it.unwrap().path());
+            if let Some(part) = names.into_iter().find(|it| it.to_string_lossy().contains(&new)) {
+                break part;
+            }
+            assert!(started.elapsed() < TIMEOUT, "no part appears");
+        };
+        let found = (mode(&there), fs::metadata(part).map(|it| it.permissions().mode() & 0o077));
+        expect_code(&running.finish(), 0);
+        assert_eq!(found.0, 0o700, "{top}");
+        assert!(
+            found.1.is_err() || found.1.is_ok_and(|mode| mode == 0),
+            "{top}: the part is private"
+        );
+        assert_eq!(mode(&there), 0o700, "{top}");
+    }
+}
+
+#[test]
+fn a_new_destination_is_private_until_its_metadata_is_set() {
+    let bench = Bench::new();
+    fs::create_dir_all(bench.path("src")).unwrap();
+    set_mode(&bench.path("src"), 0o750);
+    fs::write(bench.path("src/f"), vec![7; 2_000_000]).unwrap();
+    let mut sync = bench.sabul();
+    let sync = sync.args(["sync", "-p", "--bwlimit", "8M", "src/", "above/new/"]);
+    let running = Running::start(sync);
+    let started = Instant::now();
+    while !bench.path("above/new").exists() {
+        assert!(started.elapsed() < TIMEOUT, "no directory appears");
+    }
+    let found = mode(&bench.path("above/new"));
+    expect_code(&running.finish(), 0);
+    assert_eq!((found, mode(&bench.path("above/new"))), (0o700, 0o750));
+    assert_ne!(mode(&bench.path("above")), 0o700, "nobody sets its metadata later");
 }

@@ -12,6 +12,7 @@ use sabul_wire::control::{Facts, Failure, FailureCode, Seen, SeenKind};
 use super::attributes::{attributes_differ, mode_of};
 use super::listing::ReadParts;
 use super::rules::{Filter, Rules};
+use crate::acl;
 use crate::root::foreign_write;
 
 /// Which differences count.
@@ -71,6 +72,16 @@ pub enum Difference {
         /// Metadata at the destination.
         old: Facts,
     },
+    /// A directory of both ends that loses rights, before its content; later, the directory comes as another item. With
+    /// `mode` it has no rights that it loses.
+    Narrow {
+        /// Name of the directory.
+        path: Vec<u8>,
+        /// Metadata at the destination.
+        old: Facts,
+        /// Permission bits of both ends.
+        mode: u32,
+    },
     /// The entry is equal, or the options exclude its copy.
     Same {
         /// Name of the entry.
@@ -103,7 +114,10 @@ impl Difference {
                 Some(if source.kind == SeenKind::File { source.size } else { 0 })
             }
             Self::SourceFailed(..) => Some(0),
-            Self::Extra { .. } | Self::DestinationFailed(..) | Self::Disordered(_) => None,
+            Self::Narrow { .. }
+            | Self::Extra { .. }
+            | Self::DestinationFailed(..)
+            | Self::Disordered(_) => None,
         }
     }
 }
@@ -346,8 +360,9 @@ where
         let are_directories = [source.kind, old.kind] == [SeenKind::Directory; 2];
         if are_directories {
             let is_different = self.options.directories && self.options.differs(&source, &old);
-            self.open.push(Open { path, source, old, is_different });
-            return None;
+            self.open.push(Open { path: path.clone(), source, old, is_different });
+            let mode = self.options.narrowed(&source, &old)?;
+            return Some(Difference::Narrow { path, old, mode });
         }
         if self.options.ignore_existing || !self.options.differs(&source, &old) {
             self.kept = (source.kind != old.kind).then(|| path.clone());
@@ -392,6 +407,16 @@ impl CompareOptions {
     /// ends. The group bits of a mode depend on the access control list, so they are not set without the list.
     pub fn has_same_content(&self, source: &Facts, old: &Facts) -> bool {
         !self.content_differs(source, old) && !attributes_differ(source, old)
+    }
+
+    /// Permission bits of a directory without those that it loses; `None` if it loses none, or if directories or modes do
+    /// not count. The owner's bits stay. With another group, its bits are at most those of other users.
+    pub fn narrowed(&self, source: &Facts, old: &Facts) -> Option<u32> {
+        let is_other_group = self.owners && source.group != old.group;
+        let mode = mode_of(source, Some(old));
+        let mode = if is_other_group { acl::without_list(mode) } else { mode };
+        let lost = old.mode & 0o077 & !mode;
+        (self.modes && self.directories && lost != 0).then_some(old.mode & !lost)
     }
 
     /// Parts of files that the listings of both ends read.
@@ -521,6 +546,7 @@ mod tests {
                 Ok(Difference::Copy { path, old: None, .. }) => ("new", path),
                 Ok(Difference::Copy { path, .. }) => ("changed", path),
                 Ok(Difference::Adjust { path, .. }) => ("adjust", path),
+                Ok(Difference::Narrow { path, .. }) => ("narrow", path),
                 Ok(Difference::Same { path, .. }) => ("same", path),
                 Ok(Difference::Extra { path, .. }) => ("extra", path),
                 Ok(Difference::SourceFailed(path, _)) => ("unreadable", path),
@@ -597,6 +623,31 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_loses_rights_comes_before_its_content_too() {
+        let tree = |mode, group| {
+            let with = |seen: Result<Seen, Infallible>| {
+                let Ok(mut seen) = seen;
+                seen.outcome = seen.outcome.map(|facts| Facts { mode, group, ..facts });
+                Ok(seen)
+            };
+            vec![with(directory("d", T)), file("d/f", 1, T)]
+        };
+        let options = || CompareOptions { modes: true, directories: true, ..Default::default() };
+        let all = compare(options(), tree(0o750, 0), tree(0o755, 0));
+        assert_eq!(all, ["narrow d", "same d/f", "adjust d"]);
+        let all = compare(options(), tree(0o755, 0), tree(0o700, 0));
+        assert_eq!(all, ["same d/f", "adjust d"]);
+        let owners = CompareOptions { owners: true, ..options() };
+        let all = compare(owners.clone(), tree(0o750, 7), tree(0o750, 0));
+        assert_eq!(all, ["narrow d", "same d/f", "adjust d"], "the rights of another group");
+        let facts = |mode, group| {
+            directory("d", T).unwrap().outcome.map(|it| Facts { mode, group, ..it }).unwrap()
+        };
+        assert_eq!(owners.narrowed(&facts(0o770, 7), &facts(0o1775, 0)), Some(0o1700));
+        assert_eq!(CompareOptions::default().narrowed(&facts(0o700, 0), &facts(0o755, 0)), None);
+    }
+
+    #[test]
     fn a_file_that_another_user_may_have_put_there_is_copied_and_not_given_away() {
         // Owner and mode of the directory at the destination, and of the files.
         let compared = |folder: (u32, u32), old: (u32, u32), new: (u32, u32)| {
@@ -647,10 +698,10 @@ mod tests {
         };
         let options = || CompareOptions { modes: true, directories: true, ..Default::default() };
         let all = |lists| compare(options(), tree(Some(1), 0), tree(lists, 0));
-        assert_eq!(all(Some(2)), ["changed d/f", "changed d"]);
+        assert_eq!(all(Some(2)), ["narrow d", "changed d/f", "changed d"]);
         assert_eq!(all(Some(1)), ["same d/f", "same d"]);
         // Without the list, the mask is no right of the group.
-        assert_eq!(all(None), ["adjust d/f", "adjust d"]);
+        assert_eq!(all(None), ["narrow d", "adjust d/f", "adjust d"]);
     }
 
     #[test]

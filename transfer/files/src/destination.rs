@@ -30,6 +30,7 @@ use super::metadata::{LostMetadata, keep_metadata};
 use super::part::{Part, reclaim};
 use super::pool::{FilePool, SMALL_BYTES};
 use super::receive::{Commit, CommitResult, Left, Receiver, Sink};
+use crate::acl;
 use crate::disk::{Disk, DiskFile};
 use crate::root::{FileId, LinkTarget, RootDir, RootLink, RootPath};
 pub use place::Destination;
@@ -345,7 +346,11 @@ impl FileSink {
     /// not the new one. Some network file systems give new files to other users, so the owner counts on local ones only.
     fn identify(&self, path: &RootPath, is_new: bool, entry: &Entry) -> Result<FileId, EntryError> {
         if !is_new {
-            return Ok(self.disk.stat(path, LinkTarget::Itself)?.id);
+            let id = self.disk.stat(path, LinkTarget::Itself)?.id;
+            if let Some(mode) = entry.mode.filter(|_| self.preserve) {
+                self.narrow_existing(path, id, entry, mode);
+            }
+            return Ok(id);
         }
         let directory = self.disk.open_dir(path)?;
         let fail = |error| entry_error(path.as_bytes(), &error);
@@ -359,6 +364,21 @@ impl FileSink {
             narrow(&*directory, mode).map_err(fail)?;
         }
         Ok(found.id)
+    }
+
+    /// Removes the permission bits of an existing directory that the entry lacks, before new content goes there. A failure
+    /// shows itself when the metadata is set.
+    fn narrow_existing(&self, path: &RootPath, id: FileId, entry: &Entry, mode: u32) {
+        let Ok(directory) = self.disk.open_dir(path) else { return };
+        let owner = entry.more.as_ref().and_then(|more| more.owner);
+        match directory.metadata() {
+            Ok(now) if now.id == id => {
+                let is_other_group = owner.is_some_and(|owner| owner.group != now.group);
+                let mode = if is_other_group { acl::without_list(mode) } else { mode };
+                let _ = narrow(&*directory, mode);
+            }
+            _ => {}
+        }
     }
 
     fn relieve_directories(&mut self, path: &RootPath) {
@@ -447,15 +467,15 @@ fn directory_bytes(waiting: &WaitingDirectory) -> usize {
     waiting.path.as_bytes().len() + waiting.entry.weight() + DIRECTORY_OVERHEAD
 }
 
-/// Removes the permission bits that `mode` lacks from a new directory created with the umask. The owner's bits stay,
-/// because they are needed to fill the directory.
+/// Removes the permission bits that `mode` lacks from a directory. The owner's bits stay, because they are needed to fill
+/// the directory.
 fn narrow(directory: &dyn DiskFile, mode: u32) -> io::Result<()> {
     let now = directory.metadata()?.mode;
     // Setting the mode also clears an inherited setgid bit, so the mode is set only if needed.
     if now & 0o777 & !(mode | 0o700) == 0 {
         Ok(())
     } else {
-        directory.set_mode(now & (mode | 0o700))
+        directory.set_mode(now & 0o7000 | now & (mode | 0o700))
     }
 }
 

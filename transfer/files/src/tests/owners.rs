@@ -472,6 +472,25 @@ fn parts_and_new_directories_are_private_until_their_metadata_is_set() {
 }
 
 #[test]
+fn an_existing_directory_loses_rights_before_it_gets_content() {
+    let to = tempfile::tempdir().unwrap();
+    let mode = |name: &str| fs::metadata(to.path().join(name)).unwrap().mode() & 0o777;
+    for (name, bits) in [("closes", 0o755), ("opens", 0o700)] {
+        fs::create_dir(to.path().join(name)).unwrap();
+        fs::set_permissions(to.path().join(name), Permissions::from_mode(bits)).unwrap();
+    }
+    let mut receiver = receiver_into(to.path());
+    let sink = receiver.sink_mut();
+    for (index, name) in ["closes", "opens"].into_iter().enumerate() {
+        let entry = entry_of(name, EntryKind::Directory, More::default());
+        sink.make_directory(index as u64, &entry).unwrap();
+    }
+    assert_eq!((mode("closes"), mode("opens")), (0o701, 0o700));
+    assert_eq!(sink.complete(), []);
+    assert_eq!((mode("closes"), mode("opens")), (0o701, 0o701));
+}
+
+#[test]
 fn the_list_for_new_entries_of_a_directory_does_not_open_replaced_or_preserved_entries() {
     const ACCESS: &str = "system.posix_acl_access";
     const DEFAULT: &str = "system.posix_acl_default";
