@@ -180,8 +180,9 @@ where
     }
 
     /// Returns the change of a file with the same content.
-    fn adjust(&self, path: Vec<u8>, source: Facts, old: Facts) -> Difference {
+    fn adjust(&mut self, path: Vec<u8>, source: Facts, old: Facts) -> Difference {
         if self.would_give_away(&source, &old) {
+            self.touch();
             return Difference::Copy { path, source, old: Some(old) };
         }
         Difference::Adjust { path, source, old }
@@ -368,8 +369,7 @@ where
             self.kept = (source.kind != old.kind).then(|| path.clone());
             return Some(Difference::Same { path, source, is_there: true });
         }
-        let is_newer = old.modified_ns > source.modified_ns && source.kind == old.kind;
-        if self.options.keep_newer && is_newer {
+        if self.options.keep_newer && is_newer(&old, &source) {
             return Some(Difference::Same { path, source, is_there: true });
         }
         let is_file = [source.kind, old.kind] == [SeenKind::File; 2];
@@ -478,6 +478,13 @@ fn is_same_time(source: &Facts, old: &Facts, window_ns: i64) -> bool {
         // A time that cannot be represented is equal to no other, not even to another such time.
         (None, _) | (_, None) => false,
     }
+}
+
+/// Whether an entry of the destination is newer than one of the same kind. A time that cannot be represented is neither
+/// older nor newer.
+fn is_newer(old: &Facts, source: &Facts) -> bool {
+    let times = old.modified_ns.zip(source.modified_ns);
+    source.kind == old.kind && times.is_some_and(|(old, source)| old > source)
 }
 
 /// Order of names in a walk: the sources as given, then a directory, its content, and the next name by bytes.
@@ -616,7 +623,15 @@ mod tests {
         assert_eq!(one(CompareOptions { size_only: true, ..plain() }, T, 0), ["same f"]);
         let keep_newer = CompareOptions { keep_newer: true, ..plain() };
         assert_eq!(one(keep_newer.clone(), T, T + 1), ["same f"]);
-        assert_eq!(one(keep_newer, T, T - 1), ["changed f"]);
+        assert_eq!(one(keep_newer.clone(), T, T - 1), ["changed f"]);
+        // A time that cannot be represented is neither older nor newer.
+        let no_time = |seen: Result<Seen, Infallible>| {
+            let Ok(mut seen) = seen;
+            seen.outcome = seen.outcome.map(|facts| Facts { modified_ns: None, ..facts });
+            Ok(seen)
+        };
+        let unknown = compare(keep_newer, vec![no_time(file("f", 1, T))], vec![file("f", 1, T)]);
+        assert_eq!(unknown, ["changed f"]);
         assert_eq!(one(CompareOptions { ignore_existing: true, ..plain() }, T, 0), ["same f"]);
         let existing = CompareOptions { existing: true, ..plain() };
         assert_eq!(compare(existing, vec![file("f", 1, T)], vec![]), ["same f"]);
@@ -662,8 +677,13 @@ mod tests {
                 [with(directory, folder), with(file, of_file)].into_iter()
             };
             let options = CompareOptions { modes: true, owners: true, ..CompareOptions::default() };
+            let options = CompareOptions { directories: true, ..options };
             let mut comparison = Comparison::new(options, tree(folder, new), tree(folder, old));
-            matches!(comparison.next(), Some(Ok(Difference::Copy { .. })))
+            let is_copied = matches!(comparison.next(), Some(Ok(Difference::Copy { .. })));
+            // The copy changes the time of the directory.
+            let is_touched = matches!(comparison.next(), Some(Ok(Difference::Adjust { .. })));
+            assert_eq!(is_copied, is_touched);
+            is_copied
         };
         assert!(compared((65534, 0o755), (0, 0o600), (65534, 0o600)), "root's file");
         assert!(compared((0, 0o1777), (0, 0o600), (0, 0o644)), "a directory of all users");
