@@ -103,6 +103,8 @@ pub(super) struct Order {
     pub(super) names: Option<Arc<[Named]>>,
     /// Links at the destination count as their targets.
     pub(super) follows_links: bool,
+    /// A missing destination is an error, although the source has no entries.
+    pub(super) needs_destination: bool,
     /// Keep the entries that exist only at the destination.
     pub(super) keeps_extras: bool,
     pub(super) observer: Option<Observer>,
@@ -202,6 +204,8 @@ struct Chooser<'a> {
     folders: BTreeMap<Vec<u8>, u32>,
     /// The destination has no entries.
     is_first_copy: bool,
+    /// The first entry of the destination is a failure.
+    missing: Option<(Vec<u8>, Failure)>,
     /// The destination is a file that the only source replaces.
     is_renamed: bool,
 }
@@ -354,6 +358,7 @@ impl Ends {
             waiting: Vec::new(),
             folders: BTreeMap::new(),
             is_first_copy: true,
+            missing: None,
             is_renamed: false,
         };
         match self {
@@ -363,6 +368,9 @@ impl Ends {
                 chooser.is_renamed = is_renamed;
                 let mut destination = tolerant(destination, !is_sync).peekable();
                 let first = destination.peek();
+                if let Some(Ok(Seen { path, outcome: Err(failure), .. })) = first {
+                    chooser.missing = Some((path.clone(), failure.clone()));
+                }
                 chooser.is_first_copy = !matches!(first, Some(Ok(Seen { outcome: Ok(_), .. })));
                 for difference in Comparison::new(options, source, destination) {
                     if !chooser.take(difference?)? {
@@ -541,11 +549,14 @@ impl Chooser<'_> {
                 break;
             }
         }
-        let Self { mut compared, order, is_renamed, .. } = self;
+        let Self { mut compared, order, is_renamed, missing, .. } = self;
         if is_renamed {
             compared.adjusted.iter_mut().for_each(|adjusted| adjusted.path.clear());
         }
         order.guard.as_ref().map_or(Ok(()), Guard::finish)?;
+        if order.needs_destination && compared.source_entries == 0 {
+            compared.destination_failures.extend(missing);
+        }
         compared.source_entries = compared.source_entries.saturating_sub(tops);
         compared.whole = order.deltas.map_or(0, |deltas| deltas.whole);
         if let Some(planned) = &order.planned {

@@ -55,6 +55,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
         options,
         is_sync: true,
         keeps_extras: true,
+        needs_destination: true,
         follows_links: !args.archive,
         observer: Some(Box::new(print)),
         ..Order::default()

@@ -270,6 +270,19 @@ fn verify_compares_a_file_with_a_file() {
 }
 
 #[test]
+fn verify_fails_if_the_destination_of_an_empty_source_is_missing() {
+    let bench = Bench::new();
+    fs::create_dir_all(bench.path("empty")).unwrap();
+    for places in [["empty/", "none"], ["empty/", &bench.url("none")]] {
+        let output = at(&bench, &[&["verify"], &places[..]].concat());
+        expect_code(&output, 1);
+        assert!(stderr(&output).contains("No such file"), "{}", stderr(&output));
+    }
+    fs::create_dir_all(bench.path("there")).unwrap();
+    done(&bench, &["verify", "empty/", "there"]);
+}
+
+#[test]
 fn verify_finds_each_difference_in_content() {
     let bench = with_tree(&SERVE);
     let url = bench.url("copy");
