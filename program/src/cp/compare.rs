@@ -11,7 +11,7 @@ use sabul::Session;
 use sabul::files::{Facts, Listing, Rule, RuleKind, Seen, SeenKind, View};
 use sabul::internal::compare::{
     CompareOptions, Comparison, Difference, ListOptions, Named, NamedSet, ReadParts, Selected,
-    Skipped, is_journal,
+    Skipped, is_journal, is_part,
 };
 use sabul::internal::{Chmod, Rules};
 use sabul::{Error, Failure, FailureCode};
@@ -414,10 +414,15 @@ impl Chooser<'_> {
                 true
             }
             Difference::SourceFailed(path, _) if is_journal(path) => true,
+            // `cp` warns of these, and a directory with replicas may receive files all the time.
+            Difference::SourceFailed(path, _) if is_part(path) => {
+                !order.is_sync || order.guard.is_some()
+            }
             Difference::DestinationFailed(path, _) if is_journal(path) => {
                 self.compared.has_journal = true;
                 true
             }
+            Difference::DestinationFailed(path, _) => is_part(path),
             _ => false,
         }
     }

@@ -68,7 +68,7 @@ pub use listing::{
 pub use named::NamedSet;
 pub use new_metadata::set_metadata;
 pub use outlet::{Outlet, Stopped};
-pub use part::{SUFFIX as PART_SUFFIX, start_of_name};
+pub use part::{SUFFIX as PART_SUFFIX, is_part, start_of_name};
 pub use ranges::{RangeReceiver, ReadRange};
 pub use receive::{Commit, CommitResult, HaveMessages, PROGRESS_INTERVAL, Receiver, Sink};
 pub use rename::{move_between, rename, take_over};

@@ -95,9 +95,14 @@ fn recognise(name: &[u8]) -> Option<i64> {
     (start.ends_with(b".") && start.len() > 1 && digits.iter().all(is_hex)).then_some(least_age)
 }
 
+/// Whether a path has the name of a part. Names that only end like such a name are names of users.
+pub fn is_part(path: &[u8]) -> bool {
+    path.rsplit(|&byte| byte == b'/').next().and_then(recognise).is_some()
+}
+
 /// Whether a path has the name of a part or a journal. Names that only end like such a name are names of users.
 pub(super) fn is_under_construction(path: &[u8]) -> bool {
-    is_journal(path) || path.rsplit(|&byte| byte == b'/').next().and_then(recognise).is_some()
+    is_journal(path) || is_part(path)
 }
 
 /// Whether a path has the name of a kept part.

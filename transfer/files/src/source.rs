@@ -584,8 +584,8 @@ impl Walk {
             if is_below && self.shows_journals && is_journal(name) {
                 return Err(Failure::new(FailureCode::Refused, JOURNAL));
             }
-            // A user's own file with such a name must not be left out without a word.
-            if is_below && is_under_construction(name) {
+            // A comparison reports a user's own file with such a name.
+            if is_below && !self.shows_journals && is_under_construction(name) {
                 self.left_out += 1;
                 return Ok(None);
             }

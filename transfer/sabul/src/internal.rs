@@ -39,7 +39,7 @@ pub mod compare {
     pub use sabul_files::{
         Chunked, CompareOptions, Comparison, DELTA_FROM, Difference, Matches, NamedSet, NewFile,
         ReadParts, Selected, Selection, Skipped, attributes_differ, differing_attributes, facts_of,
-        facts_with, is_journal, mode_of, recognized,
+        facts_with, is_journal, is_part, mode_of, recognized,
     };
 
     use std::path::Path;

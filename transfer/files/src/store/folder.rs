@@ -19,7 +19,7 @@ use crate::destination::make_all;
 use crate::disk::Disk;
 use crate::entry_error::{EntryError, entry_error, read_failure};
 use crate::group::{give_name, sync_named};
-use crate::part::Part;
+use crate::part::{Part, is_part};
 use crate::root::{Kind, LinkTarget, Metadata, RootPath};
 use crate::source::SourceSet;
 use crate::tree::{Tree, modified_ns, root_path};
@@ -75,6 +75,7 @@ impl ObjectSource for Folder {
         let set = SourceSet::in_disk(Arc::clone(&self.disk), vec![b"/".to_vec()], true);
         let walk = set.into_listing(false);
         Ok(Box::new(walk.filter_map(|found| match (found.failure, found.entry.kind) {
+            (Some(_), _) if is_part(&found.entry.path) => None,
             (Some(failure), _) => Some(Err(failure)),
             (None, EntryKind::File(_)) => {
                 Some(checked(&found.entry.path).and_then(|path| self.object(&path)))
