@@ -456,7 +456,7 @@ impl Target<'_> {
         self.make_folder(place.to_vec(), top.unwrap_or(PRIVATE)).await?;
         let trash = Trash::open(self, trash)?;
         for (folder, mode) in folders.iter().filter(|(folder, _)| !folder.is_empty()) {
-            trash.make_folder(self, folder, *mode).await?;
+            trash.make_folder_instead(self, folder, *mode).await?;
         }
         for (path, _) in extras.iter().filter(|(_, facts)| facts.kind != SeenKind::Directory) {
             trash.keep_file(path).await?;
@@ -558,6 +558,31 @@ impl<'a> Trash<'a> {
         }
     }
 
+    /// Makes a directory. An earlier file of the same name in the trash gets a number.
+    async fn make_folder_instead(
+        &self,
+        target: &Target<'_>,
+        folder: &[u8],
+        mode: u32,
+    ) -> Result<(), CliError> {
+        let Err(error) = self.make_folder(target, folder, mode).await else { return Ok(()) };
+        for number in 1..KEPT_OF_A_NAME {
+            let to = numbered(folder, number);
+            let renamed = match self {
+                Self::Here { trash, .. } => trash.move_to(folder, trash, &to).map_err(Into::into),
+                Self::There { session, trash, .. } => {
+                    session.rename(below(trash, folder), below(trash, &to), false).await
+                }
+            };
+            match renamed {
+                Ok(()) => return self.make_folder(target, folder, mode).await,
+                Err(sabul::Error::Exists(_)) => {}
+                Err(_) => break,
+            }
+        }
+        Err(error)
+    }
+
     /// Moves a file. An earlier file of the same name in the trash stays: the new file gets a number.
     async fn keep_file(&self, path: &[u8]) -> Result<(), CliError> {
         let mut result = self.move_file(path, path).await;
@@ -565,8 +590,7 @@ impl<'a> Trash<'a> {
             if !matches!(result, Err(sabul::Error::Exists(_))) {
                 break;
             }
-            let numbered = [path, format!(".~{number}~").as_bytes()].concat();
-            result = self.move_file(path, &numbered).await;
+            result = self.move_file(path, &numbered(path, number)).await;
         }
         Ok(result?)
     }
@@ -682,6 +706,11 @@ fn folders_of(extras: &[(Vec<u8>, Facts)]) -> BTreeMap<&[u8], Option<u32>> {
         }
     }
     folders
+}
+
+/// Name of a further file of a name in the trash.
+fn numbered(path: &[u8], number: u32) -> Vec<u8> {
+    [path, format!(".~{number}~").as_bytes()].concat()
 }
 
 fn parent(path: &[u8]) -> Option<&[u8]> {

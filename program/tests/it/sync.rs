@@ -231,6 +231,38 @@ fn the_trash_keeps_earlier_files_of_a_name() {
 }
 
 #[test]
+fn a_directory_in_the_trash_gives_the_file_of_its_name_a_number() {
+    let bench = with_tree(&SERVE);
+    let (url, trash) = (bench.url("copy"), bench.path("trash"));
+    let delete = ["--delete", "--delete-limit", "99", "--trash"];
+    for (to, place) in [(&url[..], "trash"), ("here", trash.to_str().unwrap())] {
+        let at = |name: &str| match to {
+            "here" => bench.path(name),
+            _ => bench.root(name.replace("here", "copy")),
+        };
+        done(&bench, &["sync", "src/", to]);
+        fs::write(at("here/n"), "file").unwrap();
+        done(&bench, &[&["sync", "src/", to], &delete[..], &[place]].concat());
+        fs::create_dir(at("here/n")).unwrap();
+        fs::write(at("here/n/x"), "inside").unwrap();
+        done(&bench, &[&["sync", "src/", to], &delete[..], &[place]].concat());
+        assert_eq!(fs::read(at("trash/n.~1~")).unwrap(), b"file");
+        assert_eq!(fs::read(at("trash/n/x")).unwrap(), b"inside");
+    }
+    // Another file system, if there is one.
+    let Ok(other) = tempfile::tempdir_in("/dev/shm") else { return };
+    if fs::metadata(other.path()).unwrap().dev() == fs::metadata(bench.path("here")).unwrap().dev()
+    {
+        return;
+    }
+    fs::write(bench.path("here/n"), "file").unwrap();
+    let place = other.path().to_str().unwrap();
+    let output = at(&bench, &[&["sync", "src/", "here"], &delete[..], &[place]].concat());
+    expect_code(&output, 1);
+    assert!(stderr(&output).contains("another file system"), "{}", stderr(&output));
+}
+
+#[test]
 fn names_that_look_like_patterns_are_taken_literally() {
     let bench = Bench::with(&SERVE);
     fs::create_dir_all(bench.path("d[1]")).unwrap();

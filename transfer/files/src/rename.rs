@@ -168,8 +168,13 @@ fn rename_as_user(from: &[u8], to: &[u8], name: &[u8], replace: bool) -> Result<
 
 /// Failure of a rename to this path.
 fn failed(to: &RootPath, error: RootError) -> Failure {
-    match error.io_kind() {
-        Some(io::ErrorKind::AlreadyExists) => Failure::existing(Printable(to.as_bytes())),
+    match (error.io_kind(), &error) {
+        (Some(io::ErrorKind::AlreadyExists), _) => Failure::existing(Printable(to.as_bytes())),
+        // No link is followed, so the error is that of the rename.
+        (_, RootError::Escapes(_)) => {
+            let why = "it is on another file system; name a place on the same one";
+            Failure::of_file(FailureCode::Unwritable, "move a file to", to, why)
+        }
         _ => root_write_failure(error),
     }
 }
