@@ -11,8 +11,6 @@ use crate::root::{Metadata, RootPath};
 
 /// Name of the attribute with the list.
 pub(super) const NAME: &[u8] = b"system.posix_acl_access";
-/// Name of the attribute with the list of new entries in a directory.
-pub(super) const DEFAULT: &[u8] = b"system.posix_acl_default";
 /// Start of the names of attributes with lists: that of the entry, and that of new entries in a directory.
 pub(super) const LISTS: &[u8] = b"system.";
 /// Rights of the group in a mode.

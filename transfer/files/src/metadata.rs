@@ -86,8 +86,8 @@ pub(super) fn keep_all_but_mode(
     Ok((lost, mode))
 }
 
-/// Sets the extended attributes of an entry, and removes access control lists that the source does not have: those of the
-/// directory above, or of an existing directory. Returns the mode to set.
+/// Sets the extended attributes of an entry, and removes those that the source does not have: the access control list of
+/// the directory above, and attributes of an existing directory. Returns the mode to set.
 fn keep_attributes(
     file: &dyn DiskFile,
     entry: &Entry,
@@ -96,7 +96,7 @@ fn keep_attributes(
     let nothing = More::default();
     let more = entry.more.as_deref().unwrap_or(&nothing);
     let mut mode = entry.mode;
-    let has = |name| more.attributes.iter().any(|it| it.name == name);
+    let has = |name: &[u8]| more.attributes.iter().any(|it| it.name == name);
     let is_archive = more.owner.is_some();
     if let Some(mode) = mode
         && !has(acl::NAME)
@@ -104,8 +104,11 @@ fn keep_attributes(
     {
         acl::remove(file)?;
     }
-    if is_archive && entry.kind == EntryKind::Directory && !has(acl::DEFAULT) {
-        file.remove_attribute(acl::DEFAULT)?;
+    if is_archive && entry.kind == EntryKind::Directory && more.attributes_left == 0 {
+        let found = file.attributes()?.list;
+        for stale in found.iter().filter(|it| !has(&it.name)) {
+            file.remove_attribute(&stale.name)?;
+        }
     }
     if !more.attributes.is_empty() {
         let now = file.metadata()?.mode;

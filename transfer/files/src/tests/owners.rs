@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::chown;
 
-use sabul_wire::control::More;
+use sabul_wire::control::{Attribute, More, Owner};
 
 use super::resume::{
     attempt, attempt_until, attempt_with, check_whole, few, path, read_have, receiver_of, source,
@@ -527,4 +527,34 @@ fn the_list_for_new_entries_of_a_directory_does_not_open_replaced_or_preserved_e
         let new = to.path().join("d");
         assert_eq!((has(&new, ACCESS), has(&new, DEFAULT)), (!preserve, !preserve), "{what}");
     }
+}
+
+#[test]
+fn a_directory_loses_attributes_that_the_source_does_not_have() {
+    let to = tempfile::tempdir().unwrap();
+    let folder = to.path().join("d");
+    fs::create_dir(&folder).unwrap();
+    for name in ["user.old", "user.kept"] {
+        if let Err(error) =
+            rustix::fs::setxattr(&folder, name, b"1", rustix::fs::XattrFlags::empty())
+        {
+            println!("SKIPPED: this file system has no attributes of users ({error})");
+            return;
+        }
+    }
+    let has = |name: &str| rustix::fs::getxattr(&folder, name, &mut [0; 8]).is_ok();
+    let attributes = vec![Attribute { name: b"user.kept".to_vec(), value: b"2".to_vec() }];
+    for (owner, is_kept) in [(None, true), (Some(owner_of(&folder)), false)] {
+        let mut receiver = receiver_into(to.path());
+        let sink = receiver.sink_mut();
+        let more = More { owner, attributes: attributes.clone(), ..More::default() };
+        sink.make_directory(0, &entry_of("d", EntryKind::Directory, more)).unwrap();
+        assert_eq!(sink.complete(), []);
+        assert_eq!((has("user.old"), has("user.kept")), (is_kept, true));
+    }
+}
+
+fn owner_of(path: &Path) -> Owner {
+    let found = fs::metadata(path).unwrap();
+    Owner { user: found.uid(), group: found.gid() }
 }
