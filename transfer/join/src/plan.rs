@@ -177,6 +177,25 @@ fn check(tables: &[Table], on: &[String], kind: JoinType) -> Result<(), JoinErro
     Ok(())
 }
 
+/// Refuses columns with list views: many of them can share values, so that a small file needs unbounded memory. Parquet
+/// has no list views.
+fn refuse_list_views(table: &str, schema: &Schema) -> Result<(), JoinError> {
+    let is_view = |field: &&Field| {
+        matches!(field.data_type(), DataType::ListView(_) | DataType::LargeListView(_))
+    };
+    for field in schema.fields() {
+        let alone = Schema::new(vec![Arc::clone(field)]);
+        if alone.flattened_fields().iter().any(is_view) {
+            return refuse(format!(
+                "column '{}' of table '{table}' has list views, which may share values and so need unbounded memory; \
+                 write the file with lists, or leave the column out with --select",
+                field.name()
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn position(table: &Table, name: &str) -> Result<usize, JoinError> {
     table.schema.index_of(name).or_else(|_| {
         let known: Vec<_> =
@@ -403,6 +422,7 @@ impl Input {
         }
         let needed: Vec<usize> = needed.into_iter().collect();
         let schema = Arc::new(table.schema.project(&needed)?);
+        refuse_list_views(&table.name, &schema)?;
         let place = |column: usize| needed.partition_point(|&it| it < column);
         let kept: Vec<usize> = kept.into_iter().map(place).collect();
         let kept_fields: Vec<Field> = kept
@@ -533,6 +553,23 @@ mod tests {
         request.tables[1].schema = Arc::clone(&request.tables[0].schema);
         let plan = Plan::new(&request).unwrap();
         assert_eq!([0, 1].map(|at| plan.inputs[at].conditions.len()), [1, 1]);
+    }
+
+    #[test]
+    fn a_needed_column_with_list_views_is_refused() {
+        let item = Arc::new(Field::new_list_field(DataType::Null, true));
+        let view = DataType::ListView(Arc::clone(&item));
+        let inside = Field::new("inside", DataType::LargeListView(item), true);
+        for kind in [view, DataType::Struct([inside].into_iter().collect())] {
+            let mut request = request(None, None);
+            let fields = [("k", DataType::Int64), ("views", kind)];
+            let fields = fields.map(|(name, kind)| Field::new(name, kind, true));
+            request.tables[1].schema = Arc::new(Schema::new(fields.to_vec()));
+            let error = Plan::new(&request).unwrap_err().to_string();
+            assert!(error.starts_with("column 'views' of table 'b' has list views"), "{error}");
+            request.select = Some(vec!["x".to_owned()]);
+            Plan::new(&request).unwrap();
+        }
     }
 
     #[test]
