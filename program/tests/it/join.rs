@@ -80,6 +80,28 @@ fn arrow_people(bench: &Bench, name: &str, is_file: bool, ids: std::ops::Range<i
 }
 
 #[test]
+fn a_panic_of_a_decoder_is_only_an_error() {
+    let bench = Bench::new();
+    arrow_people(&bench, "people.arrows", false, 0..10);
+    fs::write(bench.path("orders.csv"), "id,order\n1,1\n").unwrap();
+    let right = fs::read(bench.root("people.arrows")).unwrap();
+    // The width of the integers in the schema; the library panics on widths that Arrow does not have.
+    let width = 64_u32.to_le_bytes();
+    let places = (0..right.len().min(1000)).filter(|&at| right[at..].starts_with(&width));
+    let mut malformed = 0;
+    for at in places {
+        let mut wrong = right.clone();
+        wrong[at] = 24;
+        fs::write(bench.path("wrong.arrows"), wrong).unwrap();
+        let words = ["join", "orders.csv", "wrong.arrows", "--on", "id", "-o", "o.parquet"];
+        let text = stderr(&run(bench.sabul().args(words).env_remove("RUST_BACKTRACE")));
+        malformed += usize::from(text.contains("the content is malformed"));
+        assert!(!text.contains("panicked"), "{text}");
+    }
+    assert!(malformed > 0, "no panic was caught");
+}
+
+#[test]
 fn a_table_of_arrow_files_and_streams_is_joined_with_csv() {
     let bench = Bench::new();
     fs::create_dir(bench.root("people")).unwrap();

@@ -1,5 +1,6 @@
 //! Parts of a table that are decoded as a whole, and their limits.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::RecordBatch;
@@ -36,10 +37,22 @@ pub(super) fn check_rows(rows: u64, bytes: u64) -> Result<(), JoinError> {
 /// Receiver of decoded batches; returns whether more batches are needed.
 pub type Consumer<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<bool, JoinError>;
 
+thread_local! {
+    /// Whether this thread is inside [`guarded`].
+    static IS_DECODING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether this thread decodes a table. A panic is then returned as an error, so a panic hook need not print it.
+pub fn is_decoding() -> bool {
+    IS_DECODING.get()
+}
+
 /// Runs a decoder. The libraries panic on some malformed content.
 pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, JoinError>) -> Result<T, JoinError> {
-    let malformed = |_| Err(JoinError::Table("the content is malformed".to_owned()));
-    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(malformed)
+    let was_decoding = IS_DECODING.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(decode));
+    IS_DECODING.set(was_decoding);
+    result.unwrap_or_else(|_| Err(JoinError::Table("the content is malformed".to_owned())))
 }
 
 /// Returns these columns of a batch, in this order.
