@@ -144,7 +144,7 @@ pub struct Comparison<S: Iterator, D: Iterator> {
     is_over: bool,
     /// The destination is not compared any more.
     is_source_only: bool,
-    /// A directory at one end only that stays as it is.
+    /// A directory at one end only that stays as it is, or one that the source cannot read.
     kept: Option<Vec<u8>>,
 }
 
@@ -344,7 +344,7 @@ where
             }
         };
         let source = match source.map(|source| source.outcome) {
-            Some(Err(failure)) => return Some(Difference::SourceFailed(path, failure)),
+            Some(Err(failure)) => return self.source_failed(path, failure),
             Some(Ok(source)) => source,
             None => return self.extra(path, old?),
         };
@@ -378,6 +378,12 @@ where
         }
         self.touch();
         Some(Difference::Copy { path, source, old: Some(old) })
+    }
+
+    /// Returns a failure of the source. Entries of the destination below are skipped, because the source may have them.
+    fn source_failed(&mut self, path: Vec<u8>, failure: Failure) -> Option<Difference> {
+        self.kept = Some(path.clone());
+        Some(Difference::SourceFailed(path, failure))
     }
 
     /// Returns an entry that exists only at the destination.
@@ -794,5 +800,10 @@ mod tests {
         ];
         let all = compare(CompareOptions::default(), source, destination);
         assert_eq!(all, ["unreadable a", "new b", "new c", "unknown d"]);
+        // The source may have the content of the directory.
+        let source = vec![failed("a", FailureCode::Unreadable), file("c", 1, T)];
+        let destination = vec![directory("a", T), file("a/x", 1, T), file("b", 1, T)];
+        let all = compare(CompareOptions::default(), source, destination);
+        assert_eq!(all, ["unreadable a", "extra b", "new c"]);
     }
 }
