@@ -40,7 +40,8 @@ pub struct TransferJson {
     pub bytes: u64,
     /// Number of files that are complete and verified.
     pub files: u64,
-    /// Number of files and directories that failed; their content is not counted in `bytes`.
+    /// Number of files and directories that failed; their content is not counted in `bytes`. After an early end
+    /// (an error without a path), files that were not tried are not counted.
     pub failed: u64,
     /// Time of the transfer in seconds; after several attempts, from the start of the first to the end of the last.
     pub seconds: f64,
@@ -85,7 +86,8 @@ pub struct TransferJson {
     pub removed: u64,
     /// Number of connections after the first.
     pub reconnects: u64,
-    /// Whether every counted file was compared with its hash; false if no file arrived and something failed.
+    /// Whether every counted file was compared with its hash; false if no file arrived and something failed, and after
+    /// an early end.
     pub verified: bool,
     /// Whether every counted file was on the receiver's disk under its final name; false as `verified`.
     pub durable: bool,
