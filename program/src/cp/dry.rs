@@ -26,28 +26,26 @@ use crate::json;
 use crate::output;
 use crate::upload::UploadProgress;
 
+/// Memory of a step in a JSON document beside its path, and the copies of its path. Ours: estimated.
+const STEP: usize = 512;
+const COPIES: usize = 4;
+
 /// Runs the dry run and returns the exit code.
 pub(super) async fn run(args: &CopyArgs, selecting: &Selecting) -> Result<u8, CliError> {
     let found = find(args, selecting).await;
-    let there = found.as_ref().map_or((0, 0), |found| (found.same_files, found.same_bytes));
-    let found = found.map(|found| found.steps);
-    let steps = found.as_deref().unwrap_or_default();
-    let sums = Sums::of(steps);
     if args.json {
         let errors = found.as_ref().err().map(json::error).into_iter().collect();
+        let (steps, sums) = match &found {
+            Ok(found) => (&found.steps[..], found.sums),
+            Err(_) => (&[][..], Sums::default()),
+        };
         json::print(&DryJson::of(steps, &sums, errors))?;
     }
-    let steps = found?;
-    for step in &steps {
-        print_step(step, args.json)?;
-    }
+    let found = found?;
     if !args.quiet {
-        output::note(summary(&sums, there));
+        output::note(summary(&found.sums, (found.same_files, found.same_bytes)));
     }
-    Ok(code_of_failures(steps.iter().filter_map(|step| match &step.kind {
-        StepKind::Skip(failure) => Some(failure),
-        _ => None,
-    })))
+    Ok(found.exit)
 }
 
 /// Formats the amount of the copy, and the files and bytes that the destination has already.
@@ -89,12 +87,53 @@ fn print_step(step: &Step, is_json: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Steps of a copy, and the files that need no copy.
+/// Totals of the steps so far.
 #[derive(Default)]
 struct Found {
-    steps: Vec<Step>,
+    sums: Sums,
+    /// Files that need no copy, and their bytes.
     same_files: u64,
     same_bytes: u64,
+    /// The exit code for the entries that would not be copied.
+    exit: u8,
+    /// All steps for the JSON document, and the memory of the document.
+    steps: Vec<Step>,
+    memory: usize,
+}
+
+impl Found {
+    /// Prints a step, or keeps the step for the JSON document. `same` has the files that the copy would skip.
+    fn take(
+        &mut self,
+        args: &CopyArgs,
+        same: &BTreeSet<Vec<u8>>,
+        mut step: Step,
+    ) -> Result<(), CliError> {
+        if step.kind == StepKind::Replace && same.contains(&step.path) {
+            self.same_files += 1;
+            self.same_bytes += step.bytes;
+            (step.kind, step.bytes) = (StepKind::Keep, 0);
+        }
+        self.sums.add(&step);
+        if let StepKind::Skip(failure) = &step.kind {
+            self.exit = self.exit.max(code_of_failures([failure]));
+        }
+        print_step(&step, args.json)?;
+        if !args.json {
+            return Ok(());
+        }
+        self.memory += STEP + COPIES * step.path.len();
+        let budget = args.channel.session.memory().bytes();
+        if self.memory > budget {
+            return Err(CliError::failed(format!(
+                "the document of {} and more steps needs more than --memory ({}); raise it, or leave out --json",
+                self.steps.len(),
+                show_bytes(budget as u64)
+            )));
+        }
+        self.steps.push(step);
+        Ok(())
+    }
 }
 
 async fn find(args: &CopyArgs, selecting: &Selecting) -> Result<Found, CliError> {
@@ -105,8 +144,9 @@ async fn find(args: &CopyArgs, selecting: &Selecting) -> Result<Found, CliError>
     let missing = plan.none_to_send(args)?;
     if !missing.is_empty() {
         let skip = |(path, failure)| Step { path, bytes: 0, kind: StepKind::Skip(failure) };
-        let steps = missing.into_iter().map(skip).collect();
-        return Ok(Found { steps, ..Found::default() });
+        let (mut found, same) = (Found::default(), BTreeSet::new());
+        missing.into_iter().map(skip).try_for_each(|step| found.take(args, &same, step))?;
+        return Ok(found);
     }
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
@@ -133,7 +173,7 @@ async fn find(args: &CopyArgs, selecting: &Selecting) -> Result<Found, CliError>
     Ok(found)
 }
 
-/// Returns the steps, without the files that the copy would skip.
+/// Takes the steps, with those of files that the copy would skip as kept.
 async fn query(
     args: &CopyArgs,
     plan: Plan,
@@ -141,14 +181,8 @@ async fn query(
     selecting: &Selecting,
 ) -> Result<Found, CliError> {
     let same = unchanged(args, &plan, session, selecting).await?;
-    let mut found = Found { steps: query_plan(args, plan, session).await?, ..Found::default() };
-    for step in &mut found.steps {
-        if step.kind == StepKind::Replace && same.contains(&step.path) {
-            found.same_files += 1;
-            found.same_bytes += step.bytes;
-            (step.kind, step.bytes) = (StepKind::Keep, 0);
-        }
-    }
+    let mut found = Found::default();
+    query_plan(args, plan, session, |step| found.take(args, &same, step)).await?;
     Ok(found)
 }
 
@@ -182,9 +216,14 @@ async fn unchanged(
     Ok(std::mem::take(&mut *same))
 }
 
-async fn query_plan(args: &CopyArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, CliError> {
+async fn query_plan(
+    args: &CopyArgs,
+    plan: Plan,
+    session: &Session,
+    visit: impl FnMut(Step) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let rules = &args.rules.0;
-    Ok(match plan {
+    match plan {
         Plan::Put { sources, destination } => {
             let rules =
                 Rules::new(rules).map_err(|failure| CliError::usage(failure.to_string()))?;
@@ -197,7 +236,8 @@ async fn query_plan(args: &CopyArgs, plan: Plan, session: &Session) -> Result<Ve
                 sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
             let mut destination = RemoteDestination::path(path);
             destination.into_directory = into_directory;
-            dry::upload(session, sources, &destination).await?
+            let steps = dry::upload(session, sources, &destination).await?;
+            steps.into_iter().try_for_each(visit)
         }
         Plan::Get { sources, destination, .. } => {
             let into = is_into(&sources, &destination);
@@ -207,7 +247,7 @@ async fn query_plan(args: &CopyArgs, plan: Plan, session: &Session) -> Result<Ve
                 (_, true) => View::Tree,
                 _ => View::Files,
             };
-            dry::download(session, sources, view, rules.clone(), to).await?
+            dry::download(session, sources, view, rules.clone(), to, visit).await
         }
-    })
+    }
 }

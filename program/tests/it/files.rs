@@ -345,6 +345,25 @@ fn a_download_dry_run_prints_its_plan_and_changes_nothing() {
     expect_code(&nowhere, 2);
 }
 
+#[test]
+fn a_dry_run_keeps_no_steps_and_its_document_at_most_the_memory() {
+    let bench = Bench::new();
+    let deep = bench.root(format!("data/{}", ["d"; 3].map(|name| name.repeat(250)).join("/")));
+    fs::create_dir_all(&deep).unwrap();
+    for file in 0..6000 {
+        fs::write(deep.join(file.to_string()), "").unwrap();
+    }
+    let url = bench.url("data");
+    let dry = |flag| run(&mut bench.cp(["-rn", "--memory", "16M", flag, &url, "here"]));
+    let printed = dry("--again");
+    expect_code(&printed, 0);
+    assert_eq!(stdout(&printed).matches("send ").count(), 6000);
+    let refused = dry("--json");
+    expect_code(&refused, 1);
+    assert!(stderr(&refused).contains("more than --memory (16.0 MiB)"), "{}", stderr(&refused));
+    expect(&crate::common::json(&refused), "cp-dry-run");
+}
+
 /// Creates a tree with objects, sources and a cache, on either side.
 fn sources(root: &std::path::Path) {
     for name in ["src/a.c", "src/a.o", "src/sub/b.c", "src/sub/keep.o", "src/cache/x.c"] {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sabul::files::SourceSet;
-use sabul::files::{Facts, RemoteDestination, Rule, Seen, SeenKind, View};
+use sabul::files::{RemoteDestination, Rule, Seen, SeenKind, View};
 use sabul::internal::Printable;
 use sabul::{Error, Failure, FailureCode, Session};
 
@@ -69,22 +69,18 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Returns the totals of these steps.
-    pub fn of(steps: &[Step]) -> Self {
-        let mut sums = Self::default();
-        for step in steps {
-            match step.kind {
-                StepKind::Send | StepKind::Replace => {
-                    sums.files += 1;
-                    sums.bytes += step.bytes;
-                    sums.replaced += u64::from(step.kind == StepKind::Replace);
-                }
-                StepKind::Make => sums.folders += 1,
-                StepKind::Keep => {}
-                StepKind::Skip(_) => sums.skipped += 1,
+    /// Adds a step.
+    pub fn add(&mut self, step: &Step) {
+        match step.kind {
+            StepKind::Send | StepKind::Replace => {
+                self.files += 1;
+                self.bytes += step.bytes;
+                self.replaced += u64::from(step.kind == StepKind::Replace);
             }
+            StepKind::Make => self.folders += 1,
+            StepKind::Keep => {}
+            StepKind::Skip(_) => self.skipped += 1,
         }
-        sums
     }
 }
 
@@ -102,8 +98,8 @@ pub async fn upload(
     let sources = listed.await.map_err(|_| Error::Cancelled)?;
     let place = destination.path.as_slice();
     let into = destination.into_directory || is_remote_folder(session, place).await?;
-    let targets = targets(&sources, into);
-    let target = |name: Option<&[u8]>| match name {
+    let targets: Vec<_> = sources.iter().map(|seen| target(&seen.path, into)).collect();
+    let place_of = |name: Option<&[u8]>| match name {
         Some(name) => plain(&joined(place, name)).to_vec(),
         None => plain(place).to_vec(),
     };
@@ -117,88 +113,82 @@ pub async fn upload(
     let mut steps: Vec<Step> = above.into_iter().map(made).collect();
     let tops: BTreeSet<Vec<u8>> = targets
         .iter()
-        .map(|name| target(name.map(|name| name.split(|&b| b == b'/').next().unwrap_or(name))))
+        .map(|name| place_of(name.map(|name| name.split(|&b| b == b'/').next().unwrap_or(name))))
         .collect();
-    let there = what_is_there(session, tops.into_iter().collect()).await?;
+    let wanted = targets.iter().map(|name| place_of(*name)).collect();
+    let there = what_is_there(session, tops.into_iter().collect(), &wanted).await?;
     steps.extend(sources.iter().zip(&targets).map(|(seen, name)| {
-        let kind = there.get(&target(*name)).map(|facts| facts.kind);
+        let kind = there.get(&place_of(*name)).copied();
         step(seen, kind)
     }));
     Ok(steps)
 }
 
-/// Returns the steps of a copy from the peer to this machine. `view` selects the entries that the
-/// copy would send.
+/// Calls `visit` with each step of a copy from the peer to this machine, as the listing arrives. `view` selects the
+/// entries that the copy would send.
 ///
 /// # Errors
 ///
-/// If a request to the peer fails, or several entries would get the same path.
-pub async fn download(
+/// If a request to the peer fails, several entries would get the same path, or `visit` fails.
+pub async fn download<E: From<Error>>(
     session: &Session,
     sources: Vec<Vec<u8>>,
     view: View,
     rules: Vec<Rule>,
     (destination, into_directory): (&Path, bool),
-) -> Result<Vec<Step>, Error> {
+    mut visit: impl FnMut(Step) -> Result<(), E>,
+) -> Result<(), E> {
     let mut listing = session.list(sources, view, rules)?;
-    let mut found = Vec::new();
-    while let Some(seen) = listing.next().await? {
-        found.push(seen);
-    }
+    let mut next = listing.next().await?;
     let into = into_directory || fs::metadata(destination).is_ok_and(|it| it.is_dir());
-    let names = targets(&found, into);
-    let steps = found.iter().zip(&names).map(|(seen, name)| {
-        let path: PathBuf = match name {
-            Some(name) => destination.join(OsStr::from_bytes(name)),
-            None => destination.to_path_buf(),
-        };
-        let kind = fs::symlink_metadata(path).ok().map(|metadata| {
-            let kind = metadata.file_type();
-            if kind.is_dir() {
-                SeenKind::Directory
-            } else if kind.is_file() {
-                SeenKind::File
-            } else if kind.is_symlink() {
-                SeenKind::Link
-            } else {
-                SeenKind::Other
-            }
-        });
-        step(seen, kind)
-    });
-    let mut steps: Vec<Step> = steps.collect();
-    let bytes = destination.as_os_str().as_bytes();
-    let is_missing = |folder: &Vec<u8>| fs::metadata(OsStr::from_bytes(folder)).is_err();
-    if !into && folders(plain(bytes), false).iter().any(is_missing) {
-        return Ok(found.iter().map(|seen| without_folder(seen, plain(bytes))).collect());
-    }
+    let place = plain(destination.as_os_str().as_bytes());
+    let missing: Vec<_> = folders(place, into)
+        .into_iter()
+        .filter(|folder| fs::metadata(OsStr::from_bytes(folder)).is_err())
+        .collect();
+    let has_no_folder = !into && !missing.is_empty();
     if into {
-        let new = folders(plain(bytes), true).into_iter().filter(is_missing).map(made);
-        steps.splice(..0, new.collect::<Vec<_>>());
+        missing.into_iter().map(made).try_for_each(&mut visit)?;
     }
-    let tops: BTreeSet<_> =
-        found.iter().map(|seen| seen.path.split(|&b| b == b'/').next()).collect();
-    if !into && tops.len() > 1 {
-        let text = format!(
-            "{} entries have the same destination path; choose a directory as destination",
-            tops.len()
-        );
-        return Err(Error::Failed(Failure::new(FailureCode::BadSetting, text)));
+    let mut first: Option<Vec<u8>> = None;
+    while let Some(seen) = next {
+        if has_no_folder {
+            visit(without_folder(&seen, place))?;
+        } else {
+            let top = seen.path.split(|&byte| byte == b'/').next().unwrap_or_default();
+            if !into && first.get_or_insert_with(|| top.to_vec()) != top {
+                let text = "several entries have the same destination path; choose a directory as destination";
+                return Err(Error::Failed(Failure::new(FailureCode::BadSetting, text)).into());
+            }
+            let there = match target(&seen.path, into) {
+                Some(name) => local_kind(&destination.join(OsStr::from_bytes(name))),
+                None => local_kind(destination),
+            };
+            visit(step(&seen, there))?;
+        }
+        next = listing.next().await?;
     }
-    Ok(steps)
+    Ok(())
 }
 
-/// Returns the path of each entry below the destination: its name, or its name without the first
+/// Returns the kind of an entry of this machine, if the entry exists.
+fn local_kind(path: &Path) -> Option<SeenKind> {
+    let kind = fs::symlink_metadata(path).ok()?.file_type();
+    Some(match kind {
+        _ if kind.is_dir() => SeenKind::Directory,
+        _ if kind.is_file() => SeenKind::File,
+        _ if kind.is_symlink() => SeenKind::Link,
+        _ => SeenKind::Other,
+    })
+}
+
+/// Returns the path of an entry below the destination: its name, or its name without the first
 /// component. `None` is the destination itself.
-fn targets(sources: &[Seen], into: bool) -> Vec<Option<&[u8]>> {
-    let target = |seen: &'_ Seen| -> Option<std::ops::Range<usize>> {
-        let path = &seen.path;
-        if into {
-            return Some(0..path.len());
-        }
-        path.iter().position(|&byte| byte == b'/').map(|slash| slash + 1..path.len())
-    };
-    sources.iter().map(|seen| target(seen).map(|range| &seen.path[range])).collect()
+fn target(path: &[u8], into: bool) -> Option<&[u8]> {
+    if into {
+        return Some(path);
+    }
+    path.iter().position(|&byte| byte == b'/').map(|slash| &path[slash + 1..])
 }
 
 fn step(seen: &Seen, there: Option<SeenKind>) -> Step {
@@ -249,7 +239,7 @@ async fn missing(session: &Session, places: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>
         let mut listing = session.list(escaped_places, View::Itself, Vec::new())?;
         while let Some(Seen { path, outcome, .. }) = listing.next().await? {
             if !outcome.is_err_and(|failure| failure.code == FailureCode::NotFound) {
-                there.insert(plain(&path).to_vec());
+                there.extend(places.iter().find(|place| place[..] == *plain(&path)).cloned());
             }
         }
     }
@@ -270,32 +260,32 @@ async fn is_remote_folder(session: &Session, place: &[u8]) -> Result<bool, Error
     })
 }
 
-/// Returns the existing entries at and below these paths of the peer.
+/// Returns the kinds of those wanted entries that exist at or below these paths of the peer.
 async fn what_is_there(
     session: &Session,
     places: Vec<Vec<u8>>,
-) -> Result<BTreeMap<Vec<u8>, Facts>, Error> {
+    wanted: &BTreeSet<Vec<u8>>,
+) -> Result<BTreeMap<Vec<u8>, SeenKind>, Error> {
     let mut there = BTreeMap::new();
     for some in places.chunks(PLACES_MAX) {
-        let mut folders = Vec::new();
-        let places = some.iter().map(|place| escaped(place)).collect();
-        let mut listing = session.list(places, View::Itself, Vec::new())?;
+        let mut folders = BTreeSet::new();
+        let escaped_places = some.iter().map(|place| escaped(place)).collect();
+        let mut listing = session.list(escaped_places, View::Itself, Vec::new())?;
         while let Some(seen) = listing.next().await? {
-            let Ok(facts) = seen.outcome else { continue };
-            let path = plain(&seen.path).to_vec();
-            if facts.kind == SeenKind::Directory {
-                folders.push(escaped(&path));
+            let (path, Ok(facts)) = (plain(&seen.path), seen.outcome) else { continue };
+            if facts.kind == SeenKind::Directory && some.iter().any(|place| place == path) {
+                folders.insert(escaped(path));
             }
-            there.insert(path, facts);
+            there.extend(wanted.get(path).map(|path| (path.clone(), facts.kind)));
         }
         if folders.is_empty() {
             continue;
         }
+        let folders = folders.into_iter().collect();
         let mut listing = session.list(folders, View::All, Vec::new())?;
         while let Some(seen) = listing.next().await? {
-            if let Ok(facts) = seen.outcome {
-                there.insert(plain(&seen.path).to_vec(), facts);
-            }
+            let (path, Ok(facts)) = (plain(&seen.path), seen.outcome) else { continue };
+            there.extend(wanted.get(path).map(|path| (path.clone(), facts.kind)));
         }
     }
     Ok(there)
@@ -334,6 +324,8 @@ fn escaped(path: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use sabul::files::Facts;
+
     use super::*;
 
     #[test]
@@ -364,7 +356,9 @@ mod tests {
         }
         let steps = [step(&file, None), step(&file, Some(SeenKind::File)), step(&folder, None)];
         let expected = Sums { files: 2, replaced: 1, bytes: 14, folders: 1, skipped: 0 };
-        assert_eq!(Sums::of(&steps), expected);
+        let mut sums = Sums::default();
+        steps.iter().for_each(|step| sums.add(step));
+        assert_eq!(sums, expected);
     }
 
     #[test]
@@ -383,13 +377,10 @@ mod tests {
 
     #[test]
     fn entries_go_into_an_existing_folder_or_take_the_new_name() {
-        let seen = |path: &str| {
-            let outcome = Err(Failure::new(FailureCode::NotFound, ""));
-            Seen { path: path.into(), outcome, rules: Vec::new() }
-        };
-        let all = [seen("d"), seen("d/x/y")];
-        assert_eq!(targets(&all, true), [Some(&b"d"[..]), Some(b"d/x/y")]);
-        assert_eq!(targets(&all, false), [None, Some(&b"x/y"[..])]);
+        for (path, below) in [("d", None), ("d/x/y", Some("x/y"))] {
+            assert_eq!(target(path.as_bytes(), true), Some(path.as_bytes()));
+            assert_eq!(target(path.as_bytes(), false), below.map(str::as_bytes));
+        }
         assert_eq!(plain(b"./a/"), b"a");
         assert_eq!(joined(b"a/", b"b"), b"a/b");
         assert_eq!(escaped(b"a*[x]"), b"a\\*\\[x\\]");
