@@ -207,18 +207,19 @@ pub(crate) fn end(
     on_end: OnEnd,
     result: Result<DriverEnd, ChannelError>,
 ) {
+    // The other end of `next` waits for the reception that is left.
     let next = shared.lock().hand_over.take();
-    if let (Ok(DriverEnd::HandOver), Some(next)) = (&result, next) {
+    if shared.is_path() && result.is_err() {
+        // Other paths take the blocks and the memory.
+        let left = hand_over();
+        shared.lock().left = left;
+    } else if let (Ok(DriverEnd::HandOver), Some(next)) = (&result, next) {
         let reception = hand_over();
         let Err(HandedOver { on_end, .. }) = next.send(HandedOver { on_end, reception }) else {
             return;
         };
         shared.stop();
         return on_end(Err(ChannelError::Stopped));
-    }
-    if shared.is_path() && result.is_err() {
-        // Another path takes the blocks.
-        hand_over();
     }
     shared.stop();
     on_end(result.map(drop));

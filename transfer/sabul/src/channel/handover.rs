@@ -42,6 +42,12 @@ impl Reception {
     }
 }
 
+impl fmt::Debug for Reception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reception").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
 /// State of an endpoint whose blocks another carrier takes over.
 pub(crate) struct HandedOver {
     pub(super) on_end: OnEnd,

@@ -7,7 +7,8 @@
 //!              not delivered in time. The same holds for the last blocks of the transfer. The receiver
 //!              delivers blocks in the order of their numbers, and drops a block that arrives twice.
 //! Invariants:  an undelivered block is in the queue, or one open channel sends it; a block that waits for another
-//!              path uses room of the path over which it arrived.
+//!              path uses room of the path over which it arrived; after the end of that path, the block keeps its
+//!              part of the path's memory.
 //! Not here:    opening and closing of paths (`transfer/run/paths.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -252,26 +253,33 @@ impl Merge {
         }
     }
 
-    /// Ends a path. As far as this memory allows, the other paths get room for the blocks that the path has not
-    /// delivered: their own room may be full of later blocks.
-    fn end(&mut self, path: u8, memory: Option<BlockLoan>) -> Option<Arc<Shared>> {
-        let shared = self.open.remove(&path)?;
-        let wanted = self.waiting.values().filter(|(owner, _)| owner.is_some()).count();
-        let mut room = 0;
-        if let Some(mut memory) = memory.filter(|_| wanted > 0) {
-            memory.borrow(wanted.saturating_sub(memory.blocks()));
-            room = wanted.min(memory.blocks());
+    /// Ends a path with this memory. Its blocks here keep their part of the memory. The other paths get the rest as
+    /// room, for the blocks that the path has not received: their own room may be full of later blocks.
+    fn end(&mut self, path: u8, memory: Option<BlockLoan>) {
+        let Some(shared) = self.open.remove(&path) else { return };
+        self.ended.add_counts(&shared.lock().stats);
+        self.share_silence(&shared);
+        let Some(mut memory) = memory else { return };
+        let waiting = self.waiting.values_mut().map(|(owner, _)| owner);
+        let mut used = 0;
+        for owner in self.delivered.iter_mut().chain(waiting) {
+            if owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, &shared)) {
+                *owner = None;
+                used += 1;
+            }
+        }
+        let rest = memory.blocks().saturating_sub(used);
+        let others = self.waiting.values_mut().filter_map(|(owner, _)| owner.take());
+        for other in others.take(rest) {
+            other.lock().waiting -= 1;
+            give_room(&other, Vec::new());
+            used += 1;
+        }
+        memory.give_back(memory.blocks().saturating_sub(used));
+        if used > 0 {
+            self.without_path += used;
             self.memory.push(memory);
         }
-        let owners = self.waiting.values_mut().filter_map(|(owner, _)| owner.take());
-        let owners: Vec<_> = owners.take(room).collect();
-        self.without_path += owners.len();
-        for owner in owners {
-            owner.lock().waiting -= 1;
-            give_room(&owner, Vec::new());
-        }
-        self.share_silence(&shared);
-        Some(shared)
     }
 
     /// Updates the silence of the sender over all paths.
@@ -320,13 +328,14 @@ impl ReceiverHandle {
         Ok(Job { name: "sabul-recv", endpoint: Box::new(endpoint), shared, on_end })
     }
 
-    /// Ends a path. The sender sends its missing blocks over other paths, which get room from this memory.
-    pub(crate) fn end_path(&self, path: u8, memory: Option<BlockLoan>) {
+    /// Ends a path. The sender sends its missing blocks over other paths.
+    pub(crate) async fn end_path(&self, path: u8) {
         let Some(merge) = &self.merge else { return };
-        let Some(shared) = lock(merge).end(path, memory) else { return };
+        let Some(shared) = lock(merge).open.get(&path).cloned() else { return };
+        let reception = handed_over(&shared).await.and_then(|handed| handed.reception);
         shared.stop();
-        let stats = shared.lock().stats.clone();
-        lock(merge).ended.add_counts(&stats);
+        let reception = reception.or_else(|| shared.lock().left.take());
+        lock(merge).end(path, reception.map(|reception| reception.room.into_memory()));
     }
 
     pub(super) fn sum_of_paths(&self) -> Option<ChannelStats> {
@@ -404,12 +413,12 @@ mod tests {
         assert_eq!((waiting(&paths[0]), waiting(&paths[1])), (1000, 1001));
         assert_eq!(lock(&delivered).len(), 3);
         let memory = MemoryBudget::of(MemoryBudget::BYTES_MIN).channel(BLOCK).unwrap();
-        merge.end(1, Some(memory));
+        merge.end(0, Some(memory));
         assert_eq!(waiting(&paths[1]), 1000, "block 4 uses other room");
     }
 
     #[test]
-    fn after_the_end_of_a_path_the_others_get_room_within_the_memory() {
+    fn after_the_end_of_a_path_the_others_get_room_within_its_memory() {
         let (mut merge, paths, delivered) = merge(3);
         let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
         // Block 0 is missing.
@@ -418,15 +427,60 @@ mod tests {
         merge.end(1, None);
         assert_eq!(room(&paths[0]), 0, "no memory");
         let loan = budget.channel(BLOCK).unwrap();
+        let blocks = loan.blocks();
         merge.end(2, Some(loan));
-        let given = room(&paths[0]);
-        assert!((1..=60).contains(&given), "{given}");
-        assert!(budget.lent() >= given * BLOCK as usize, "{} for {given}", budget.lent());
+        assert_eq!(room(&paths[0]), blocks);
+        assert!(budget.lent() >= blocks * BLOCK as usize, "{} for {blocks}", budget.lent());
         merge.take(&paths[0], block(0));
         let buffers: Vec<_> = lock(&delivered).drain(..).collect();
         assert_eq!(buffers.len(), 61);
         buffers.into_iter().for_each(|buffer| merge.recycle(buffer));
         assert_eq!(room(&paths[0]), 61, "each block once");
+        assert_eq!(budget.lent(), 0);
+    }
+
+    /// A sender that closes a path and opens it again, without the block that all others wait for, must not make the
+    /// receiver hold blocks that no loan covers.
+    #[test]
+    fn blocks_of_an_ended_path_keep_its_memory() {
+        let (mut merge, mut paths, delivered) = merge(1);
+        let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
+        // Some are delivered, and the application has not returned them.
+        let (missing, mut next) = (10, 0);
+        for _ in 0..3 {
+            let path = paths.pop().unwrap();
+            let mut loan = budget.channel(BLOCK).unwrap();
+            loan.borrow(8);
+            let blocks = loan.blocks();
+            for _ in 0..blocks {
+                next += u32::from(next == missing);
+                merge.take(&path, block(next));
+                next += 1;
+            }
+            merge.end(0, Some(loan));
+            assert_eq!(Arc::strong_count(&path), 1, "nothing keeps the descriptor of its socket");
+            let held = merge.waiting.len() + lock(&delivered).len();
+            assert!(budget.lent() >= held * BLOCK as usize, "{} for {held}", budget.lent());
+            paths.push(Shared::of_path(&path.queue(), Wake::none()));
+            merge.open.insert(0, Arc::clone(&paths[0]));
+        }
+        merge.take(&paths[0], block(missing));
+        let buffers: Vec<_> = lock(&delivered).drain(..).collect();
+        assert_eq!(buffers.len(), next as usize);
+        buffers.into_iter().for_each(|buffer| merge.recycle(buffer));
+        assert_eq!((room(&paths[0]), budget.lent()), (1, 0));
+    }
+
+    #[test]
+    fn a_path_that_fails_leaves_its_memory() {
+        let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
+        let loan = budget.channel(BLOCK).unwrap();
+        let (_, paths, _) = merge(1);
+        let reception = Reception::new(loan, Box::new(|_| ()));
+        let failed = Err(ChannelError::Broken);
+        super::super::driver::end(|| Some(reception), &paths[0], Box::new(|_| ()), failed);
+        assert!(budget.lent() > 0);
+        drop(paths);
         assert_eq!(budget.lent(), 0);
     }
 

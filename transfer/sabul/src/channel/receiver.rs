@@ -69,10 +69,11 @@ impl ChannelEndpoint for ReceiverEndpoint {
 
     fn drive(&mut self, buffers: &mut RecvBuffers) -> Result<DriveResult, ChannelError> {
         let now = self.common.clock.now();
+        let is_stopped = self.exchange(now);
         if self.shared.lock().hand_over.is_some() {
             return Ok(DriveResult::HandOver);
         }
-        if self.exchange(now) {
+        if is_stopped {
             self.send_feedback(now, true)?;
             return Ok(DriveResult::Over);
         }
@@ -212,7 +213,7 @@ impl ReceiverEndpoint {
         }
         self.receiver.open_to(self.room.limit());
         self.receiver.limit_holes(self.blocks.holes_before(self.room.limit()));
-        if is_due || state.is_stopped {
+        if is_due || state.is_stopped || state.hand_over.is_some() {
             let stats = self.receiver.stats();
             let rtt = self.receiver.rtt();
             state.stats = ChannelStats {

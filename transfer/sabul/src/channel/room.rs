@@ -58,6 +58,11 @@ impl Room {
         }
     }
 
+    /// Returns the memory.
+    pub(super) fn into_memory(self) -> BlockLoan {
+        self.memory
+    }
+
     /// Continues with another clock, whose time is `now`.
     pub(super) fn restart(&mut self, now: Instant) {
         self.interval = (now, self.returned);

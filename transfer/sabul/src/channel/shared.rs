@@ -17,8 +17,8 @@ use super::clock::Clock;
 use super::driver::{Datagrams, Wake};
 pub(crate) use super::error::ChannelError;
 use super::flows::CommonFlow;
-use super::handover::HandedOver;
 pub(crate) use super::handover::{Deliver, OnEnd};
+use super::handover::{HandedOver, Reception};
 use crate::ceiling::Ceiling;
 use crate::events::TransferEventSink;
 use crate::lock::lock;
@@ -159,6 +159,8 @@ pub(super) struct State {
     pub(super) abandons: bool,
     /// Where the endpoint puts its state when another carrier takes over.
     pub(super) hand_over: Option<oneshot::Sender<HandedOver>>,
+    /// State of a receiving endpoint of a path that has failed.
+    pub(super) left: Option<Reception>,
     /// Reports that arrived over the control connection.
     pub(super) reports: VecDeque<Vec<u8>>,
     /// Used buffers that return to a receiving endpoint.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_wire::control::Message;
@@ -22,9 +23,17 @@ use crate::control::Event;
 use crate::error::Error;
 use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT};
 
-/// Pause before a closed path is opened again; twice as long after each attempt, up to the maximum.
+/// Pause of the connector before a closed path is opened again; twice as long after each attempt, up to the maximum.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Pause of the connector before this attempt.
+fn pause_before(attempt: u16) -> Duration {
+    match attempt.checked_sub(1) {
+        Some(before) => (PAUSE * 2_u32.saturating_pow(before.into()).min(1000)).min(PAUSE_MAX),
+        None => Duration::ZERO,
+    }
+}
 
 /// Event of a path.
 #[derive(Debug)]
@@ -172,13 +181,14 @@ impl PathKeeper {
         self.paths.values().filter(|(_, state)| matches!(state, PathState::Open(_))).count()
     }
 
-    /// Starts an attempt to open a path. The connector waits before it tries again.
+    /// Starts an attempt to open a path. Both ends wait before they try again; the listener half as long, so that it is
+    /// ready when the connector tries.
     fn opening(&self, path: u8, attempt: u16) -> PathState {
-        let pause = match (&self.cx.side, attempt) {
-            (Side::Connector { .. }, 1..) => {
-                (PAUSE * 2_u32.saturating_pow(u32::from(attempt) - 1).min(1000)).min(PAUSE_MAX)
-            }
-            _ => Duration::ZERO,
+        let pause = match &self.cx.side {
+            Side::Connector { .. } => pause_before(attempt),
+            Side::Listener { .. } => pause_before(attempt) / 2,
+            #[cfg(test)]
+            Side::World(_) => Duration::ZERO,
         };
         let (cx, path_events) = (self.cx.clone(), self.path_events.clone());
         let number = self.settings.number;
@@ -277,7 +287,9 @@ impl PathKeeper {
                 handle.add_path(path, start, memory, on_end)
             }
         }?;
-        self.cx.machine.run_channel(None, job)?;
+        let shared = Arc::clone(&job.shared);
+        // The end of the path does not wait for a channel that never ran.
+        self.cx.machine.run_channel(None, job).inspect_err(|_| shared.stop())?;
         self.paths.insert(path, (attempt, PathState::Open(loan)));
         info!(transfer = self.settings.number, path, attempt, %local, "a path is open");
         Ok(())
@@ -326,7 +338,7 @@ impl PathKeeper {
     async fn open_again(&mut self, path: u8, attempt: u16) {
         match &self.handle {
             Handle::Sender(handle) => handle.end_path(path).await,
-            Handle::Receiver(handle) => handle.end_path(path, self.borrow()),
+            Handle::Receiver(handle) => handle.end_path(path).await,
         }
         let next = match attempt.checked_add(1) {
             Some(next) => (next, self.opening(path, next)),
