@@ -43,6 +43,13 @@ pub(crate) enum ChannelError {
     Seal(crate::seal::SealError),
 }
 
+impl ChannelError {
+    /// Whether the peer violated the protocol. Another path to the same peer would not help.
+    pub(crate) const fn is_violation(&self) -> bool {
+        matches!(self, Self::Peer(_) | Self::Report(_) | Self::Rules(_) | Self::Blocks(_))
+    }
+}
+
 impl fmt::Display for ChannelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

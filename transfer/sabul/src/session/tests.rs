@@ -24,6 +24,13 @@ fn transfer_numbers_are_exhausted_and_do_not_wrap() {
     }
 }
 
+impl Session {
+    /// Parts that transfers use.
+    pub(crate) fn context(&self) -> &Context {
+        &self.inner.cx
+    }
+}
+
 /// Both ends of a session.
 async fn pair() -> (Session, Session) {
     let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());

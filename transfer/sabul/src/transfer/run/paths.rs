@@ -140,10 +140,18 @@ impl PathKeeper {
             tokio::select! {
                 event = queue.recv() => {
                     let Some((path, attempt, event)) = event else { break Ok(()) };
-                    if self.paths.get(&path).is_none_or(|(last, _)| *last != attempt) {
-                        continue;
-                    }
-                    if let Err(error) = self.on(path, attempt, event).await {
+                    let is_old = self.paths.get(&path).is_none_or(|(last, _)| *last != attempt);
+                    let result = match event {
+                        // A violation ends the transfer, also if the peer has closed the path since.
+                        PathEvent::Ended(Err(error))
+                            if error.is_violation() && !self.handle.is_stopped() =>
+                        {
+                            Err(error)
+                        }
+                        _ if is_old => continue,
+                        event => self.on(path, attempt, event).await,
+                    };
+                    if let Err(error) = result {
                         break Err(error);
                     }
                 }
@@ -345,5 +353,54 @@ impl PathKeeper {
             None => (attempt, PathState::Closed),
         };
         self.paths.insert(path, next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::MemoryBudget;
+    use crate::channel::{RateSettings, SenderHandle};
+    use crate::{ConnectConfig, Listener, ListenerConfig, connect};
+    use sabul_cc::Policy;
+    use sabul_wire::control::{ChannelParams, FailureCode};
+
+    /// Lets a path of a sending end fail; returns the error of the transfer within a second.
+    async fn error_after(cx: &Context, failure: ChannelError) -> Option<ChannelError> {
+        let params = ChannelParams { paths: 2, ..ChannelParams::new("udt") };
+        let memory = MemoryBudget::default().channel(params.block_bytes).unwrap();
+        let policy = Policy::default();
+        let rates = RateSettings { policy, rate_limit_bps: None };
+        let handle = SenderHandle::of_paths(memory, params.block_bytes, rates);
+        let endpoint = Arc::clone(&cx.endpoint);
+        let settings = UdpSettings { endpoint, number: 1, params, policy, flows: None };
+        let (event_sender, mut events) = mpsc::unbounded_channel();
+        let paths = Paths::keep(cx, settings, Handle::Sender(handle), None, event_sender);
+        let (path_events, _task) = paths.keeper.as_ref().unwrap();
+        path_events.send((0, 0, PathEvent::ClosedByPeer)).unwrap();
+        path_events.send((0, 0, PathEvent::Ended(Err(failure)))).unwrap();
+        match tokio::time::timeout(Duration::from_secs(1), events.recv()).await {
+            Ok(Some(Event::Channel(result))) => result.err(),
+            _ => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_violation_on_one_of_several_paths_ends_the_transfer() {
+        let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+        let listener = Listener::bind(config).await.unwrap();
+        let session = connect(listener.ticket(), ConnectConfig::default()).await.unwrap();
+        let cx = session.context();
+        let violation = || ChannelError::Blocks("x".to_owned());
+        let error = error_after(cx, violation()).await;
+        assert!(matches!(error, Some(ChannelError::Blocks(_))), "{error:?}");
+        let error = error_after(cx, ChannelError::Silent(Duration::from_secs(30))).await;
+        assert!(error.is_none(), "{error:?}");
+        for (error, is_violation) in
+            [(violation(), true), (ChannelError::Rules(9), true), (ChannelError::Broken, false)]
+        {
+            assert_eq!(error.is_violation(), is_violation);
+            assert_eq!(Error::from(error).code() == FailureCode::Protocol, is_violation);
+        }
     }
 }
