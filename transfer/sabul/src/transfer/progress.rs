@@ -327,11 +327,26 @@ impl SharedProgress {
     }
 
     /// Applies a progress message of the receiver.
-    pub(crate) fn follow(&self, message: &Message) {
+    pub(crate) fn follow(&self, message: &Message) -> Result<(), Failure> {
         if let &Message::Progress { bytes, resumed, durable, entries, files, at_us, .. } = message {
             let counts = Counts { bytes, resumed, durable, entries, files, failed: 0, grown: 0 };
+            self.check(counts)?;
             self.advance(counts, Duration::from_micros(at_us));
         }
+        Ok(())
+    }
+
+    /// Returns an error if the receiver counts more entries than this end has announced.
+    pub(crate) fn check(&self, counts: Counts) -> Result<(), Failure> {
+        let Counts { entries, files, failed, .. } = counts;
+        let state = self.lock();
+        let announced = state.names_first + state.names.len() as u64;
+        let most = entries.max(files).max(failed);
+        if most > announced {
+            let text = format!("the receiver counts {most} of {announced} announced entries");
+            return Err(Failure::violation(text));
+        }
+        Ok(())
     }
 
     /// Sets the receiver's counts at the time `at` of its clock.
@@ -435,7 +450,7 @@ impl SharedProgress {
         state.bytes = bytes;
         state.bytes_resumed = bytes_resumed;
         state.bytes_durable = bytes_durable;
-        state.entries = entries + entries_failed;
+        state.entries = entries.saturating_add(entries_failed);
         state.entries_failed = entries_failed;
         state.files = files;
         state.elapsed = elapsed;
@@ -473,6 +488,8 @@ impl SharedProgress {
     pub(crate) fn finish(&self, outcome: Result<Report, Error>) {
         let mut state = self.lock();
         if let Some(handle) = state.handle.take() {
+            // After a panic, the channel still runs.
+            handle.stop();
             state.last_stats = handle.stats();
         }
         state.elapsed = outcome.as_ref().map_or_else(|_| self.opened.elapsed(), |r| r.elapsed);

@@ -32,8 +32,12 @@ mod receive;
 mod send;
 mod udp;
 
+use std::future::poll_fn;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use sabul_wire::control::{ChannelParams, Failure, FailureCode, Message};
@@ -137,6 +141,22 @@ impl Start {
     }
 }
 
+/// Error of a transfer that a panic has ended.
+fn fault() -> Error {
+    let text = "a fault of this program ended the transfer; standard error has the details, please report it";
+    Error::Failed(Failure::new(FailureCode::Internal, text))
+}
+
+/// Runs a task; a panic becomes an error.
+async fn caught<T>(task: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let mut task = pin!(task);
+    poll_fn(|cx| {
+        let polled = panic::catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx)));
+        polled.unwrap_or_else(|_| Poll::Ready(Err(fault())))
+    })
+    .await
+}
+
 /// Starts a transfer on its own task.
 pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
     let shared_progress = SharedProgress::new();
@@ -166,7 +186,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             have_memory,
             threads: ReservedThreads::default(),
         };
-        let outcome = run.execute(plan).await;
+        let outcome = caught(run.execute(plan)).await;
         if let Err(error) = &outcome {
             debug!(transfer = number, %error, "transfer failed");
             if !run.is_peers_end {
@@ -346,11 +366,7 @@ impl Run {
             }
             Event::Abort => Err(Error::Cancelled),
             Event::Channel(Err(error)) => Err(error.into()),
-            Event::Broken => Err(Error::Failed(Failure::new(
-                FailureCode::Internal,
-                "a fault of this program ended the transfer; standard error has the details, \
-                 please report it",
-            ))),
+            Event::Broken => Err(fault()),
             Event::Control(Message::Steer { policy, rate_limit_bps, transfer }) => {
                 if self.is_opener {
                     self.steering.take_limit(rate_limit_bps)?;
@@ -409,5 +425,20 @@ impl Run {
             Some(event) => self.check(event),
             None => Err(Error::Cancelled),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_a_transfer_with_an_internal_error() {
+        let outcome = caught(async {
+            tokio::task::yield_now().await;
+            panic!("of a test")
+        });
+        let error: Result<(), _> = outcome.await;
+        assert_eq!(error.unwrap_err().code(), FailureCode::Internal);
     }
 }

@@ -76,3 +76,30 @@ fn a_report_with_failed_entries_becomes_an_error_of_the_first_failure() {
     let unnamed = Report { entries_failed: 1, ..Report::default() }.into_result().unwrap_err();
     assert_eq!(unnamed.to_string(), "1 entry failed");
 }
+
+#[test]
+fn counts_of_a_receiver_beyond_the_announced_entries_are_a_violation() {
+    let shared_progress = SharedProgress::new();
+    shared_progress.add_names((0..3_u8).map(|name| vec![name]));
+    let of = |entries, files, failed| Counts { entries, files, failed, ..Counts::default() };
+    for counts in [of(0, 0, 0), of(3, 3, 0), of(0, 0, 3)] {
+        shared_progress.check(counts).unwrap();
+    }
+    for counts in [of(4, 0, 0), of(0, 4, 0), of(0, 0, 4), of(u64::MAX, u64::MAX, u64::MAX)] {
+        assert_eq!(shared_progress.check(counts).unwrap_err().code, FailureCode::Protocol);
+    }
+    let progress = |entries| Message::Progress {
+        transfer: 1,
+        bytes: 0,
+        resumed: 0,
+        durable: 0,
+        entries,
+        files: 0,
+        at_us: 1,
+    };
+    shared_progress.follow(&progress(3)).unwrap();
+    shared_progress.follow(&progress(4)).unwrap_err();
+    assert_eq!(shared_progress.progress().entries, 3);
+    // Must not overflow.
+    shared_progress.report(of(u64::MAX, 0, u64::MAX));
+}

@@ -464,7 +464,7 @@ impl Handle {
         })
     }
 
-    fn stop(&self) {
+    pub(in crate::transfer) fn stop(&self) {
         match self {
             Self::Sender(handle) => handle.stop(),
             Self::Receiver(handle) => handle.stop(),

@@ -111,6 +111,13 @@ impl Run {
         result
     }
 
+    /// Counts of the receiver, with those of this end.
+    fn counts(&self, done: &Done) -> Counts {
+        let Done { bytes, resumed, durable, entries, files, failed, .. } = *done;
+        let grown = self.shared_progress.grown();
+        Counts { bytes, resumed, durable, entries, files, failed, grown }
+    }
+
     /// Returns the next event. After the end of the session, own threads have [`CLEANUP_TIMEOUT`] to stop.
     async fn event_within(
         &mut self,
@@ -148,13 +155,14 @@ impl Run {
             };
             match event {
                 Event::Control(message @ Message::Progress { .. }) => {
-                    self.shared_progress.follow(&message)
+                    self.shared_progress.follow(&message)?;
                 }
                 Event::Control(Message::EntryFailed { index, failure, .. }) => {
                     self.shared_progress.entry_failed(index, failure);
                 }
                 Event::Control(Message::Feedback { report, .. }) => handle.report(report),
                 Event::Control(Message::Done(found)) => {
+                    self.shared_progress.check(self.counts(&found))?;
                     // A timed measurement may end while its last blocks are queued.
                     handle.stop();
                     done = Some(found);
@@ -169,10 +177,7 @@ impl Run {
             }
             // A channel publishes its final statistics when it ends.
             if let (Some(done), true, true) = (&done, is_sent, channel_over) {
-                let Done { bytes, resumed, durable, entries, files, failed, .. } = *done;
-                let grown = self.shared_progress.grown();
-                let counts = Counts { bytes, resumed, durable, entries, files, failed, grown };
-                let mut report = self.shared_progress.report(counts);
+                let mut report = self.shared_progress.report(self.counts(done));
                 report.not_kept.clone_from(&done.not_kept);
                 report.in_place = done.in_place;
                 report.cpu_sender = Some(self.shared_progress.cpu_used());
